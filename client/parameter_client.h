@@ -61,8 +61,7 @@ class PsConnection {
   bool connected() const;
 
  private:
-  class Impl;
-  std::vector<std::shared_ptr<Impl>> streams_;  // Impl: one stream; a partition has its stream
+  std::vector<std::shared_ptr<class PsStream>> streams_;  // a partition has its stream
 };
 
 struct PulledVariables {

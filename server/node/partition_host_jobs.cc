@@ -10,6 +10,17 @@
 #include "server/node/partition_host.h"
 
 namespace cairn {
+namespace {
+
+std::set<std::string> AddressesOfBackups(const v1::HostPartitions& host) {
+  std::set<std::string> addresses;
+  for (const v1::PartitionRange& range : host.partitions()) {
+    for (const v1::BackupRoute& route : range.backups()) addresses.insert(route.address());
+  }
+  return addresses;
+}
+
+}  // namespace
 
 absl::Status PartitionHost::LoadHeld() {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::HostPartitions> held, persistence_.ListHostedJobs());
@@ -90,10 +101,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   TakeOut(host.job_id(), plan.ahead, present);
   if (plan.back_to) CAIRN_RETURN_IF_ERROR(RollBack(host, plan));
   CAIRN_RETURN_IF_ERROR(failures_.NoteFault(persistence_.SetHostedJob(plan.stored)));
-  std::set<std::string> backups;
-  for (const v1::PartitionRange& range : host.partitions()) {
-    for (const v1::BackupRoute& route : range.backups()) backups.insert(route.address());
-  }
+  std::set<std::string> backups = AddressesOfBackups(host);
   {
     absl::MutexLock lock(&mutex_);
     // Those of before, too, until the roles are given.

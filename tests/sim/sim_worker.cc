@@ -81,7 +81,8 @@ void SimWorker::Assign(v1::AssignReplicas assign) {
     if (assign.replicas().empty()) return;
     ReplicaCoreOptions options;
     options.jitter_seed = world_.rng.Next();
-    driver_ = std::make_unique<ReplicaDriver>(JobId(assign.job_id()), options, *this);
+    ReplicaEnvironment& environment = *this;
+    driver_ = std::make_unique<ReplicaDriver>(JobId(assign.job_id()), options, environment);
     book_ = std::make_shared<CheckpointBook>();
     ++drivers_;
   }

@@ -24,6 +24,9 @@ class StepFinder {
   // The partition once more: at this version, or whatever it is at.
   void Again(uint32_t partition, std::optional<uint64_t> version);
   void Stop() { requests_.clear(); }
+  // Before it is started once more; the pause grows with each since the last EndAttempts.
+  absl::Duration NextPause() { return context_.Pause(attempts_++); }
+  void EndAttempts() { attempts_ = 0; }
 
   enum class Answer {
     kIgnored,  // an old one, or an error: it is asked again
@@ -50,6 +53,7 @@ class StepFinder {
   std::vector<uint64_t> versions_;
   std::vector<float> loss_scales_;  // by partition: of versions_
   size_t found_ = 0;
+  int attempts_ = 0;
 };
 
 }  // namespace cairn::replica

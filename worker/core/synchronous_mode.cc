@@ -12,12 +12,11 @@ void SynchronousMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   if (own_.empty()) return GoIdle();
   if (phase_ == Phase::kIdle) return StartFinding(absl::ZeroDuration());
   if (phase_ == Phase::kFinding) return finder_.Resend(moved, raised);
-  for (uint32_t p = 0; p < clips_.size(); ++p) {
-    if (moved[p] && norms_.Has(p) && !done_[p]) {
+  for (uint32_t p = 0; p < clips_.partitions(); ++p) {
+    if (moved[p] && clips_.Has(p) && !done_[p]) {
       SumLost(p);  // it was the former primary's
-    } else if (context_.ResendAtOnce(clips_[p], moved[p] != 0, raised)) {
-      clips_[p].attempt = 0;
-      SendClip(p);
+    } else {
+      clips_.Resend(p, moved[p] != 0, raised);
     }
   }
   Resend(moved, raised);
@@ -55,8 +54,7 @@ void SynchronousMode::GoIdle() {
   phase_ = Phase::kIdle;
   finder_.Stop();
   pushes_.clear();
-  norms_.Clear();
-  clips_.clear();
+  clips_.Stop();
   DropValues();
   context_.pool.Resize(0, 0);
 }
@@ -98,8 +96,7 @@ void SynchronousMode::BeginStep() {
   Checkpoint();
   done_.assign(context_.parts.size(), 0);
   done_count_ = 0;
-  norms_.Clear(/*one_decides=*/context_.spec.backup_replicas() > 0);
-  clips_.assign(context_.parts.size(), Request());
+  clips_.Begin(step_);
   MakeJoints();
   for (Own& own : own_) StartOwn(own);
   pushes_.clear();
@@ -206,7 +203,7 @@ void SynchronousMode::PushReady(Push& push) {
 }
 
 void SynchronousMode::TryPush(Push& push, uint32_t partition) {
-  if (done_[partition] || norms_.Has(partition) || push.requests[partition].state != Request::State::kIdle) return;
+  if (done_[partition] || clips_.Has(partition) || push.requests[partition].state != Request::State::kIdle) return;
   for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) {
     const bool computing = own_[i].state == Own::State::kComputing && partition != kFiguresPartition;
     if (!computing && own_[i].state != Own::State::kComputed) return;
@@ -295,7 +292,7 @@ void SynchronousMode::FinishStep() {
   }
   ++step_;
   loss_scale_ = next_loss_scale_;
-  find_attempts_ = 0;
+  finder_.EndAttempts();
   OnStepDone();
   BeginStep();
 }
@@ -309,9 +306,7 @@ void SynchronousMode::ResendDue() {
       if (context_.Due(push.requests[p])) SendPush(push, p);
     }
   }
-  for (uint32_t p = 0; p < clips_.size(); ++p) {
-    if (context_.Due(clips_[p])) SendClip(p);
-  }
+  clips_.ResendDue();
   ResendMore();
 }
 

@@ -17,10 +17,12 @@
 #include <optional>
 #include <vector>
 
-#include "common/model/clip_norm.h"
+#include "common/base/limits.h"
 #include "common/tensor/summation_tree.h"
 #include "worker/core/replica_context.h"
+#include "worker/core/step_clips.h"
 #include "worker/core/step_finder.h"
+#include "worker/limits.h"
 
 namespace cairn::replica {
 
@@ -65,7 +67,11 @@ class SynchronousMode : public Mode {
 
   // by_layer: as Compute. spares: buffers that are kept beside a gradient for each own replica.
   SynchronousMode(Context& context, bool by_layer, size_t spares)
-      : context_(context), finder_(context, kValuesOwner), by_layer_(by_layer), spares_(spares) {}
+      : context_(context),
+        finder_(context, kValuesOwner),
+        by_layer_(by_layer),
+        spares_(spares),
+        clips_(context, kClipOwner, by_layer) {}
 
   // ---- what a mode decides ----
   // Values of another step, or none, are wanted: values_ is to be written to.
@@ -107,7 +113,9 @@ class SynchronousMode : public Mode {
   Push& PushOf(const Own& own);
   bool AllDone() const { return done_count_ == context_.parts.size(); }
 
-  static constexpr uint32_t kValuesOwner = 0;  // of requests for values; pushes have their first replica's number + 1
+  // Owners of requests: for values, and of CLIPs; a push has its first replica's number + 1.
+  static constexpr uint32_t kValuesOwner = 0, kClipOwner = kOwnersMax - 1;
+  static_assert(kReplicasMax < static_cast<int32_t>(kClipOwner));
 
   Context& context_;
   Phase phase_ = Phase::kIdle;
@@ -134,19 +142,13 @@ class SynchronousMode : public Mode {
 
   // ---- answers: synchronous_mode_answers.cc ----
   void OnAnswer(Request& request, Push* push, uint32_t partition, Reply& reply);  // push: whose; null: a CLIP's
-  // The partitions whose factors are known by what the frame tells of norms, if it tells anything.
-  absl::StatusOr<std::vector<uint32_t>> TakeNorms(const Frame& frame, uint32_t partition);
-  void SendClips(const std::vector<uint32_t>& known);
-  void SendClip(uint32_t partition);
   void SumLost(uint32_t partition);
 
   const bool by_layer_;
   const size_t spares_;
-  int find_attempts_ = 0;  // since the last step
   size_t done_count_ = 0;
-  float next_loss_scale_ = 0;   // as the partitions that are done say, all the same
-  NormBook norms_;              // of the running step
-  std::vector<Request> clips_;  // by partition
+  float next_loss_scale_ = 0;  // as the partitions that are done say, all the same
+  StepClips clips_;            // of the running step
 };
 
 }  // namespace cairn::replica

@@ -1,26 +1,17 @@
-// SynchronousMode: answers to pushes, and clipping by norms.
+// SynchronousMode: answers to pushes and CLIPs.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/limits.h"
 #include "worker/core/synchronous_mode.h"
-#include "worker/limits.h"
 
 namespace cairn::replica {
-namespace {
-
-constexpr uint32_t kClipOwner = kOwnersMax - 1;
-static_assert(kReplicasMax < static_cast<int32_t>(kClipOwner));
-
-}  // namespace
-
 void SynchronousMode::OnReply(RequestName name, Reply& reply) {
   if (name.partition >= context_.parts.size()) return;
   if (phase_ == Phase::kFinding && name.owner == kValuesOwner) return OnFindReply(name.partition, reply);
   if (phase_ != Phase::kRunning) return;
   if (name.owner == kValuesOwner) return OnValues(name.partition, reply);
-  if (name.owner == kClipOwner) return OnAnswer(clips_[name.partition], nullptr, name.partition, reply);
+  if (name.owner == kClipOwner) return OnAnswer(clips_.request(name.partition), nullptr, name.partition, reply);
   for (Push& push : pushes_) {
     if (push.node.first + 1 == name.owner) return OnAnswer(push.requests[name.partition], &push, name.partition, reply);
   }
@@ -39,7 +30,7 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
   }
   std::vector<uint32_t> known;  // partitions whose factors this tells
   if (status.ok() && (norms || reply.frame->version == expected)) {
-    auto taken = TakeNorms(*reply.frame, partition);
+    auto taken = clips_.Take(*reply.frame, partition);
     status = taken.ok() ? absl::OkStatus() : absl::UnavailableError(taken.status().message());
     if (taken.ok()) known = *std::move(taken);
   }
@@ -53,7 +44,7 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
     OnPushFailed(*push, partition, status);
   } else if (norms) {
     request = Request();
-    SendClips(known);
+    clips_.Send(known, done_);
   } else if (reply.frame->version > expected) {
     StartFinding(absl::ZeroDuration());  // our replicas were computed elsewhere, and the job went on
   } else {
@@ -65,49 +56,16 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
     next_loss_scale_ = reply.frame->loss_scale;
     TakeValues(*reply.frame);
     done_[partition] = 1;
-    clips_[partition] = Request();
+    clips_.End(partition);
     for (Push& each : pushes_) each.requests[partition] = Request();
     ++done_count_;
     if (AllDone()) return FinishStep();
-    SendClips(known);
+    clips_.Send(known, done_);
   }
-}
-
-// ---- clipping by norms ----
-
-// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait
-// for them.
-absl::StatusOr<std::vector<uint32_t>> SynchronousMode::TakeNorms(const Frame& frame, uint32_t partition) {
-  if (frame.scalars.empty()) {
-    if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
-    return absl::InvalidArgumentError(absl::StrCat("partition ", partition, ": NORMS without records"));
-  }
-  CAIRN_ASSIGN_OR_RETURN(std::vector<NormRecord> records, DecodeNorms(frame.scalars));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, AppliedFactors(frame.scalars));
-  return norms_.Set(partition, std::move(records), factors);
-}
-
-void SynchronousMode::SendClips(const std::vector<uint32_t>& known) {
-  for (uint32_t p : known) {
-    if (!done_[p] && clips_[p].state == Request::State::kIdle) SendClip(p);
-  }
-}
-
-// Does nothing while a share is missing: who brings it comes back to it.
-void SynchronousMode::SendClip(uint32_t partition) {
-  const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
-  if (!factors) {
-    clips_[partition] = Request();
-    return;
-  }
-  Frame clip = context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
-  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as for its pushes
-  context_.SendRequest(clips_[partition], kClipOwner, std::move(clip));
 }
 
 void SynchronousMode::SumLost(uint32_t partition) {
-  norms_.Forget(partition);
-  clips_[partition] = Request();
+  clips_.Forget(partition);
   OnSumLost(partition);
 }
 

@@ -7,12 +7,12 @@ void SynchronousMode::StartFinding(absl::Duration pause) {
   for (Own& own : own_) Release(own);
   phase_ = Phase::kFinding;
   pushes_.clear();
-  norms_.Clear();
+  clips_.Stop();
   ForgetValues();
   finder_.Start(pause);
 }
 
-void SynchronousMode::FindAnew() { StartFinding(context_.Pause(find_attempts_++)); }
+void SynchronousMode::FindAnew() { StartFinding(finder_.NextPause()); }
 
 void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
   switch (finder_.OnReply(partition, reply)) {

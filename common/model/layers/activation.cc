@@ -4,11 +4,14 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 #include "common/model/onnx/onnx_writer.h"
 
@@ -126,12 +129,12 @@ absl::Status ImportActivation(OnnxImporter& importer) {
     activation->set_alpha(attributes.Float("alpha", 1.0f));
   } else if (type == "Swish") {
     activation->set_activation(v1::SILU);
-    if (attributes.Float("alpha", 1.0f) != 1.0f) return OnnxImporter::Lacks("attribute \"alpha\" is not 1");
+    if (attributes.Float("alpha", 1.0f) != 1.0f) return Lacks("attribute \"alpha\" is not 1");
   } else if (type == "Gelu") {
     const std::string approximate = attributes.Text("approximate", "none");
     if (approximate != "none" && approximate != "tanh")
-      return OnnxImporter::Lacks("attribute \"approximate\" is \"", absl::CEscape(approximate.substr(0, 64)),
-                                 "\"; none and tanh are known");
+      return Lacks("attribute \"approximate\" is \"", absl::CEscape(approximate.substr(0, 64)),
+                   "\"; none and tanh are known");
     activation->set_activation(approximate == "tanh" ? v1::GELU_TANH : v1::GELU);
   } else {
     activation->set_activation(type == "Relu"      ? v1::RELU
@@ -151,15 +154,15 @@ absl::Status ImportSoftmax(OnnxImporter& importer) {
   OnnxAttributes attributes(importer.node());
   const int64_t given = attributes.Int("axis", importer.opset() < 13 ? 1 : -1);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  CAIRN_ASSIGN_OR_RETURN(const int axis, importer.AxisOf(given, x));
+  CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(given));
   if (importer.opset() < 13 && axis + 1 != static_cast<int>(x.dims.size()))
-    return OnnxImporter::Lacks("before opset 13 it takes several axes as one; export with opset 13");
-  const std::vector<int> order = OnnxImporter::AxisLast(x.dims.size(), axis);
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, order));
+    return Lacks("before opset 13 it takes several axes as one; export with opset 13");
+  const std::vector<int> order = AxisLast(x.dims.size(), axis);
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   v1::Layer layer;
   layer.mutable_activation()->set_activation(v1::SOFTMAX);
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kActivation, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 
@@ -180,8 +183,7 @@ absl::Status ImportClip(OnnxImporter& importer) {
   } else if (bounds[0] == 0 && bounds[1] >= 3e38f) {
     layer.mutable_activation()->set_activation(v1::RELU);
   } else {
-    return OnnxImporter::Lacks("it clips to ", bounds[0], " .. ", bounds[1],
-                               "; Cairn has 0 .. 6 (RELU6) and 0 and more (RELU)");
+    return Lacks("it clips to ", bounds[0], " .. ", bounds[1], "; Cairn has 0 .. 6 (RELU6) and 0 and more (RELU)");
   }
   CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kActivation, layer, {x.layer}));
   importer.SetView(std::move(x));

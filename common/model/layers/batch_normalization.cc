@@ -1,6 +1,8 @@
 // BatchNormalization over the last axis (Ioffe and Szegedy 2015).
+#include "common/base/lacks.h"
 #include "common/model/layers/normalization.h"
 #include "common/model/layers/table.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -65,7 +67,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 
 absl::Status ImportBatchNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (x.dims.empty()) return OnnxImporter::Lacks("on an input without channels");
+  if (x.dims.empty()) return Lacks("on an input without channels");
   OnnxAttributes attributes(importer.node());
   v1::Layer layer;
   v1::BatchNormalization* bn = layer.mutable_batch_normalization();
@@ -84,7 +86,7 @@ absl::Status ImportBatchNormalization(OnnxImporter& importer) {
   }
   if (x.dims.size() == 1) {
     std::vector<int64_t> order;
-    CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceRow(x, &order));
+    CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceRow(x, &order));
     for (OnnxVariable& v : variables) {
       std::vector<float> ordered;
       for (const int64_t c : order) ordered.push_back(v.values[static_cast<size_t>(c)]);
@@ -95,10 +97,10 @@ absl::Status ImportBatchNormalization(OnnxImporter& importer) {
     importer.SetView({id, x.grid, x.axes, x.dims});
     return absl::OkStatus();
   }
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kBatchNormalization, layer, {from}, std::move(variables), 1));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(x.dims.size())));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 #include "common/model/onnx/onnx_writer.h"
 
@@ -41,28 +43,28 @@ absl::Status ImportConcat(OnnxImporter& importer) {
   for (int i = 0; i < importer.node().input_size(); ++i) {
     CAIRN_ASSIGN_OR_RETURN(OnnxView view, importer.ViewOf(i));
     if (!views.empty() && view.dims.size() != views[0].dims.size())
-      return OnnxImporter::Bad("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
-                               " differ in the number of their axes");
+      return Bad("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
+                 " differ in the number of their axes");
     views.push_back(std::move(view));
   }
-  if (views.empty()) return OnnxImporter::Bad("it has no inputs");
+  if (views.empty()) return Bad("it has no inputs");
   OnnxAttributes attributes(importer.node());
-  CAIRN_ASSIGN_OR_RETURN(const int axis, importer.AxisOf(attributes.Int("axis", 0), views[0]));
+  CAIRN_ASSIGN_OR_RETURN(const int axis, views[0].AxisOf(attributes.Int("axis", 0)));
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (views.size() == 1) {
     importer.SetView(views[0]);
     return absl::OkStatus();
   }
-  const std::vector<int> order = OnnxImporter::AxisLast(views[0].dims.size(), axis);
+  const std::vector<int> order = AxisLast(views[0].dims.size(), axis);
   std::vector<int> inputs;
   for (const OnnxView& view : views) {
-    CAIRN_ASSIGN_OR_RETURN(const int input, importer.PlaceInOrder(view, order));
+    CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, order));
     inputs.push_back(input);
   }
   v1::Layer layer;
   layer.mutable_concatenate();
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kConcatenate, layer, inputs));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 

@@ -1,4 +1,6 @@
 // Conv2D. Its operator of ONNX is that of Conv1D and DepthwiseConv2D, too.
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
@@ -73,32 +75,30 @@ absl::Status ImportConv(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor weight, importer.ConstantOf(1, "weight"));
   const size_t rank = weight.dims.size();
   if (weight.whole || (rank != 3 && rank != 4) || x.dims.size() != rank - 1) {
-    return OnnxImporter::Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
-                               "; weights [out,in,h,w] on pictures and [out,in,w] on sequences are read");
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
+                 "; weights [out,in,h,w] on pictures and [out,in,w] on sequences are read");
   }
   OnnxAttributes attributes(importer.node());
   const int64_t groups = attributes.Int("group", 1), out = weight.dims[0], in = x.dims[0];
   const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
   const std::vector<int64_t> given = attributes.Ints("kernel_shape");
   if (!given.empty() && given != kernel)
-    return OnnxImporter::Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
+    return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadOnnxWindow(&attributes, kernel, x, &w));
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (groups < 1 || groups > in || out < 1 || weight.dims[1] < 1 || weight.dims[1] * groups != in ||
       out % groups != 0) {
-    return OnnxImporter::Bad("weight ", ToString(weight.dims), " and group ", groups, " do not fit an input of ", in,
-                             " channels");
+    return Bad("weight ", ToString(weight.dims), " and group ", groups, " do not fit an input of ", in, " channels");
   }
   const bool depthwise = groups == in && in > 1;
   if (groups != 1 && !(depthwise && rank == 4))
-    return OnnxImporter::Lacks("group ", groups, " of ", in,
-                               " channels; 1, and for pictures one for each channel, are read");
+    return Lacks("group ", groups, " of ", in, " channels; 1, and for pictures one for each channel, are read");
   std::vector<float> bias;
   if (importer.HasInput(2)) {
     CAIRN_ASSIGN_OR_RETURN(bias, importer.FloatsOf(2, "bias", out));
   }
-  CAIRN_ASSIGN_OR_RETURN(int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const v1::Padding padding, PadFor(importer, w, x, /*zeros_do=*/true, &from));
   ReadConvolution conv = Describe(weight, w, in, groups);
   const auto finish = [&](auto* layer) {
@@ -111,7 +111,7 @@ absl::Status ImportConv(OnnxImporter& importer) {
   if (!bias.empty()) conv.variables.push_back({"bias", {out}, std::move(bias)});
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(conv.kind, conv.layer, {from}, std::move(conv.variables), 1));
   importer.MarkFoldable(id);
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(x.dims.size())));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 

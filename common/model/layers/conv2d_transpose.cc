@@ -1,6 +1,8 @@
 // Conv2DTranspose.
 #include <algorithm>
 
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
@@ -80,21 +82,20 @@ absl::Status ImportConvTranspose(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor weight, importer.ConstantOf(1, "weight"));
   if (weight.whole || weight.dims.size() != 4 || x.dims.size() != 3 || weight.dims[0] != x.dims[0] ||
       weight.dims[1] < 1) {
-    return OnnxImporter::Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
-                               "; weights [in,out,h,w] on pictures are read");
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
+                 "; weights [in,out,h,w] on pictures are read");
   }
   OnnxAttributes attributes(importer.node());
   attributes.Only("group", 1, "Cairn's have one group");
   const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
   const std::vector<int64_t> given = attributes.Ints("kernel_shape"), beyond = attributes.Ints("output_padding");
   if (!given.empty() && given != kernel)
-    return OnnxImporter::Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
+    return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
   if (!beyond.empty() && beyond.size() != 2)
-    return OnnxImporter::Bad("attribute \"output_padding\" has ", beyond.size(), " numbers; 2 are needed");
+    return Bad("attribute \"output_padding\" has ", beyond.size(), " numbers; 2 are needed");
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadOnnxWindow(&attributes, kernel, x, &w));
-  if (attributes.Text("auto_pad", "NOTSET") != "NOTSET")
-    return OnnxImporter::Lacks("attribute \"auto_pad\"; give pads");
+  if (attributes.Text("auto_pad", "NOTSET") != "NOTSET") return Lacks("attribute \"auto_pad\"; give pads");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   // Keras cuts nothing (VALID), or so much that the output is as large as the strides say (SAME).
   bool valid = true, same = true;
@@ -105,14 +106,13 @@ absl::Status ImportConvTranspose(OnnxImporter& importer) {
     valid = valid && w.dilation[i] == 1 && long_enough && w.pad_begin[i] == 0 && w.pad_end[i] == 0;
     same = same && w.dilation[i] == 1 && long_enough && w.pad_begin[i] == cut / 2 && w.pad_end[i] == cut - cut / 2;
   }
-  if (!valid && !same)
-    return OnnxImporter::Lacks("its pads, output_padding or dilations are not those of Keras' VALID or SAME");
+  if (!valid && !same) return Lacks("its pads, output_padding or dilations are not those of Keras' VALID or SAME");
   std::vector<float> bias;
   const int64_t out = weight.dims[1];
   if (importer.HasInput(2)) {
     CAIRN_ASSIGN_OR_RETURN(bias, importer.FloatsOf(2, "bias", out));
   }
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceChannelsLast(x));
   v1::Layer layer;
   v1::Conv2DTranspose* conv = layer.mutable_conv2d_transpose();
   conv->set_filters(static_cast<int32_t>(out));
@@ -126,7 +126,7 @@ absl::Status ImportConvTranspose(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kConv2DTranspose, layer, {from}, std::move(variables), 1));
   importer.MarkFoldable(id);
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(3)));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(3)));
   return absl::OkStatus();
 }
 

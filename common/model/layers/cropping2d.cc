@@ -3,6 +3,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
@@ -73,20 +75,20 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
   }
   if (steps.empty()) steps.assign(count, 1);
   if (count == 0 || ends.size() != count || axes.size() != count || steps.size() != count) {
-    return OnnxImporter::Bad("its starts, ends, axes and steps have ", count, ", ", ends.size(), ", ", axes.size(),
-                             " and ", steps.size(), " numbers");
+    return Bad("its starts, ends, axes and steps have ", count, ", ", ends.size(), ", ", axes.size(), " and ",
+               steps.size(), " numbers");
   }
   Cut cut{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0)};
   std::set<int> seen;
   for (size_t i = 0; i < count; ++i) {
     const int64_t from_front = axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) + 1 : axes[i];
     if (from_front == 0 && starts[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1) continue;  // all examples
-    CAIRN_ASSIGN_OR_RETURN(const int axis, importer.AxisOf(axes[i], x));
+    CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(axes[i]));
     const int64_t size = x.dims[static_cast<size_t>(axis)];
     const auto place = [size](int64_t n) { return std::clamp<int64_t>(n < 0 ? n + size : n, 0, size); };
-    if (steps[i] != 1) return OnnxImporter::Lacks("it goes in steps of ", steps[i], "; 1 is read");
-    if (!seen.insert(axis).second) return OnnxImporter::Bad("it names axis ", axes[i], " twice");
-    if (place(starts[i]) >= place(ends[i])) return OnnxImporter::Bad("it leaves nothing of axis ", axes[i]);
+    if (steps[i] != 1) return Lacks("it goes in steps of ", steps[i], "; 1 is read");
+    if (!seen.insert(axis).second) return Bad("it names axis ", axes[i], " twice");
+    if (place(starts[i]) >= place(ends[i])) return Bad("it leaves nothing of axis ", axes[i]);
     cut.begin[static_cast<size_t>(axis)] = place(starts[i]);
     cut.end[static_cast<size_t>(axis)] = size - place(ends[i]);
   }
@@ -98,7 +100,7 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
 absl::Status ImportSlice(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const Cut cut, ReadCut(importer, x));
-  const std::vector<int> lies = OnnxImporter::OrderOf(x);
+  const std::vector<int> lies = x.LayerOrder();
   int axes_cut = 0, channels = -1;
   for (const int axis : lies) {
     axes_cut += cut.Of(static_cast<size_t>(axis));
@@ -109,11 +111,11 @@ absl::Status ImportSlice(OnnxImporter& importer) {
     return absl::OkStatus();
   }
   if (x.dims.size() != 3 || axes_cut > 2) {
-    return OnnxImporter::Lacks("it cuts ", axes_cut, " axes of its input ", ToString(x.dims),
-                               "; one or two of a picture's three are cut here");
+    return Lacks("it cuts ", axes_cut, " axes of its input ", ToString(x.dims),
+                 "; one or two of a picture's three are cut here");
   }
-  const std::vector<int> order = OnnxImporter::AxisLast(3, channels);
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, order));
+  const std::vector<int> order = AxisLast(3, channels);
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   v1::Layer layer;
   for (int i = 0; i < 2; ++i) {
     const size_t axis = static_cast<size_t>(order[static_cast<size_t>(i)]);
@@ -121,7 +123,7 @@ absl::Status ImportSlice(OnnxImporter& importer) {
     layer.mutable_cropping2d()->add_cropping(static_cast<int32_t>(cut.end[axis]));
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kCropping2D, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 

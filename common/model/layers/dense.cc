@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_writer.h"
@@ -55,19 +57,18 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 // kernel: [in, out], the rows as the value has them.
 absl::Status AddDense(OnnxImporter& importer, const OnnxView& x, std::vector<float> kernel, int64_t in, int64_t out,
                       std::vector<float> bias) {
-  if (x.dims.empty() || x.dims.back() != in)
-    return OnnxImporter::Bad("weight [", in, ",", out, "] on an input ", ToString(x.dims));
+  if (x.dims.empty() || x.dims.back() != in) return Bad("weight [", in, ",", out, "] on an input ", ToString(x.dims));
   int from = 0;
   if (x.dims.size() == 1 && !x.InPlace()) {
     std::vector<int64_t> order;
-    CAIRN_ASSIGN_OR_RETURN(from, importer.PlaceRow(x, &order));
+    CAIRN_ASSIGN_OR_RETURN(from, importer.layers().PlaceRow(x, &order));
     std::vector<float> ordered;
     ordered.reserve(kernel.size());
     for (const int64_t row : order)
       ordered.insert(ordered.end(), kernel.begin() + row * out, kernel.begin() + (row + 1) * out);
     kernel = std::move(ordered);
   } else {
-    CAIRN_ASSIGN_OR_RETURN(from, importer.Place(x));
+    CAIRN_ASSIGN_OR_RETURN(from, importer.layers().Place(x));
   }
   v1::Layer layer;
   layer.mutable_dense()->set_units(static_cast<int32_t>(out));
@@ -76,7 +77,7 @@ absl::Status AddDense(OnnxImporter& importer, const OnnxView& x, std::vector<flo
   if (!bias.empty()) variables.push_back({"bias", {out}, std::move(bias)});
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kDense, layer, {from}, std::move(variables), 1));
   importer.MarkFoldable(id);
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id)));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();
 }
 
@@ -90,19 +91,19 @@ absl::Status ImportGemm(OnnxImporter& importer) {
   const bool transposed = attributes.Int("transB", 0) != 0;
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (weight.whole || weight.dims.size() != 2 || x.dims.size() != 1)
-    return OnnxImporter::Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims));
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims));
   if (transposed) {
     weight.floats = InOrder(weight.floats, weight.dims, {1, 0});
     std::swap(weight.dims[0], weight.dims[1]);
   }
   const int64_t in = weight.dims[0], out = weight.dims[1];
-  if (weight.floats.empty()) return OnnxImporter::Bad("weight ", ToString(weight.dims), " is empty");
+  if (weight.floats.empty()) return Bad("weight ", ToString(weight.dims), " is empty");
   for (float& w : weight.floats) w *= alpha;
   std::vector<float> bias;
   if (importer.HasInput(2)) {
     CAIRN_ASSIGN_OR_RETURN(const OnnxTensor c, importer.ConstantOf(2, "bias"));
     if (c.whole || (c.floats.size() != 1 && (c.floats.size() != static_cast<size_t>(out) || c.dims.back() != out))) {
-      return OnnxImporter::Bad("bias ", ToString(c.dims), " for ", out, " outputs");
+      return Bad("bias ", ToString(c.dims), " for ", out, " outputs");
     }
     bias.assign(static_cast<size_t>(out), c.floats[0]);
     if (c.floats.size() != 1) bias = c.floats;
@@ -118,30 +119,29 @@ absl::Status ImportProduct(OnnxImporter& importer) {
   for (int i = 0; i < 2; ++i) {
     CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(i));
     if (x.dims.size() != 2) {
-      return OnnxImporter::Lacks(
-          "a product of two layers' outputs, of which one is ", ToString(x.dims),
-          "; [rows,size] and [size,columns] are multiplied, and others within MultiHeadAttention alone, which "
-          "is read from files that Cairn wrote");
+      return Lacks("a product of two layers' outputs, of which one is ", ToString(x.dims),
+                   "; [rows,size] and [size,columns] are multiplied, and others within MultiHeadAttention alone, which "
+                   "is read from files that Cairn wrote");
     }
-    CAIRN_ASSIGN_OR_RETURN(const int placed, importer.Place(x));
+    CAIRN_ASSIGN_OR_RETURN(const int placed, importer.layers().Place(x));
     inputs.push_back(placed);
   }
   v1::Layer layer;
   layer.mutable_dot()->add_axes(2);
   layer.mutable_dot()->add_axes(1);
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kDot, layer, inputs));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id)));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();
 }
 
 absl::Status ImportMatMul(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (!importer.HasInput(1)) return OnnxImporter::Bad("its weight (input 1) is missing");
+  if (!importer.HasInput(1)) return Bad("its weight (input 1) is missing");
   if (!importer.IsConstant(1)) return ImportProduct(importer);
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor weight, importer.ConstantOf(1, "weight"));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
   if (weight.whole || weight.dims.size() != 2 || weight.dims[1] < 1)
-    return OnnxImporter::Lacks("weight ", ToString(weight.dims), "; one of [in,out] is read");
+    return Lacks("weight ", ToString(weight.dims), "; one of [in,out] is read");
   return AddDense(importer, x, std::move(weight.floats), weight.dims[0], weight.dims[1], {});
 }
 

@@ -1,10 +1,12 @@
 // Dropout, and SpatialDropout2D of whole channels.
+#include "common/base/bad.h"
 #include "common/model/call_mode.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 #include "common/model/onnx/onnx_writer.h"
 
@@ -62,7 +64,7 @@ absl::Status ImportDropout(OnnxImporter& importer) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<float> ratio, importer.FloatsOf(1, "ratio", 1));
     rate = ratio[0];
   }
-  if (!(rate >= 0 && rate < 1)) return OnnxImporter::Bad("ratio ", rate, " is outside [0, 1)");
+  if (!(rate >= 0 && rate < 1)) return Bad("ratio ", rate, " is outside [0, 1)");
   v1::Layer layer;
   layer.mutable_dropout()->set_rate(rate);
   CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kDropout, layer, {x.layer}));

@@ -1,6 +1,8 @@
 // Embedding: rows of a table, by ids.
 #include <algorithm>
 
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_writer.h"
@@ -70,21 +72,21 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 // Rows of a table, by ids: an embedding.
 absl::Status ImportGather(OnnxImporter& importer) {
   if (!importer.IsConstant(0))
-    return OnnxImporter::Lacks("it picks from a layer's output; Cairn picks from constants alone, as an Embedding");
+    return Lacks("it picks from a layer's output; Cairn picks from constants alone, as an Embedding");
   CAIRN_ASSIGN_OR_RETURN(const OnnxView ids, importer.ViewOf(1));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor table, importer.ConstantOf(0, "table"));
   OnnxAttributes attributes(importer.node());
   attributes.Only("axis", 0, "an Embedding picks whole rows");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (table.whole || table.dims.size() != 2)
-    return OnnxImporter::Lacks("table ", ToString(table.dims), "; one of [ids,features] is read");
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.Place(ids));
+    return Lacks("table ", ToString(table.dims), "; one of [ids,features] is read");
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().Place(ids));
   v1::Layer layer;
   layer.mutable_embedding()->set_input_dim(static_cast<int32_t>(std::min<int64_t>(table.dims[0], INT32_MAX)));
   layer.mutable_embedding()->set_output_dim(static_cast<int32_t>(std::min<int64_t>(table.dims[1], INT32_MAX)));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kEmbedding, layer, {from},
                                                          {{"embeddings", table.dims, std::move(table.floats)}}, 0));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id)));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();
 }
 

@@ -1,8 +1,10 @@
 // GlobalAveragePooling of pictures and of sequences.
 #include <set>
 
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -44,8 +46,8 @@ absl::Status ImportGlobalPool(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
   if (x.dims.size() != 2 && x.dims.size() != 3)
-    return OnnxImporter::Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceChannelsLast(x));
+    return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceChannelsLast(x));
   const bool picture = x.dims.size() == 3;
   Shape ones(x.dims.size(), 1);
   ones[0] = x.dims[0];
@@ -80,16 +82,16 @@ absl::Status ImportReduceMean(OnnxImporter& importer) {
   }
   std::set<int> axes;
   for (const int64_t axis : given) {
-    CAIRN_ASSIGN_OR_RETURN(const int a, importer.AxisOf(axis, x));
+    CAIRN_ASSIGN_OR_RETURN(const int a, x.AxisOf(axis));
     axes.insert(a);
   }
   const size_t rank = x.dims.size();
   if ((rank != 2 && rank != 3) || axes.size() != rank - 1)
-    return OnnxImporter::Lacks("over ", axes.size(), " axes of its input ", ToString(x.dims),
-                               "; all but the batch and one axis are averaged here");
+    return Lacks("over ", axes.size(), " axes of its input ", ToString(x.dims),
+                 "; all but the batch and one axis are averaged here");
   int left = 0;
   while (axes.contains(left)) ++left;
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, OnnxImporter::AxisLast(rank, left)));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, AxisLast(rank, left)));
   v1::Layer layer;
   if (rank == 3) {
     layer.mutable_global_average_pooling2d();
@@ -99,7 +101,7 @@ absl::Status ImportReduceMean(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(rank == 3 ? LayerKind::kGlobalAveragePooling2D
                                                                    : LayerKind::kGlobalAveragePooling1D,
                                                          layer, {from}));
-  OnnxView mean = OnnxView::Of(id, importer.LayerShape(id));
+  OnnxView mean = OnnxView::Of(id, importer.layers().ShapeOf(id));
   if (keep) {
     Shape dims(rank, 1);
     dims[static_cast<size_t>(left)] = x.dims[static_cast<size_t>(left)];

@@ -1,8 +1,10 @@
 // GroupNormalization (Wu and He 2018); of ONNX also InstanceNormalization.
 #include <algorithm>
 
+#include "common/base/lacks.h"
 #include "common/model/layers/normalization.h"
 #include "common/model/layers/table.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -56,7 +58,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 
 absl::Status ImportGroupNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (x.dims.empty()) return OnnxImporter::Lacks("on an input without channels");
+  if (x.dims.empty()) return Lacks("on an input without channels");
   OnnxAttributes attributes(importer.node());
   const int64_t groups = attributes.Int("num_groups", 0), channels = x.dims[0];
   const std::vector<int64_t> restored = attributes.Ints("restored");
@@ -66,27 +68,25 @@ absl::Status ImportGroupNormalization(OnnxImporter& importer) {
   attributes.Ignore("stash_type");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (groups < 1 || channels % groups != 0)
-    return OnnxImporter::Bad("num_groups ", groups, " does not divide ", channels, " channels");
+    return Bad("num_groups ", groups, " does not divide ", channels, " channels");
   norm->set_groups(static_cast<int32_t>(groups));
   bool same = restored.empty() || restored.size() == x.dims.size() + 1;
   for (size_t i = 1; same && i < restored.size(); ++i)
     same = restored[i] == x.dims[i - 1] || restored[i] == -1 || restored[i] == 0;
-  if (!same)
-    return OnnxImporter::Lacks("its groups are put together to another shape than that of its input ",
-                               ToString(x.dims));
+  if (!same) return Lacks("its groups are put together to another shape than that of its input ", ToString(x.dims));
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(channels, norm, &variables));
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(x.dims.size())));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 
 // Each channel by itself: as many groups as channels.
 absl::Status ImportInstanceNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (x.dims.size() < 2) return OnnxImporter::Lacks("on an input ", ToString(x.dims));
+  if (x.dims.size() < 2) return Lacks("on an input ", ToString(x.dims));
   OnnxAttributes attributes(importer.node());
   v1::Layer layer;
   v1::GroupNormalization* norm = layer.mutable_group_normalization();
@@ -95,10 +95,10 @@ absl::Status ImportInstanceNormalization(OnnxImporter& importer) {
   norm->set_groups(-1);
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(x.dims[0], norm, &variables));
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(x.dims.size())));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 

@@ -1,4 +1,5 @@
 // LayerNormalization over the last axis (Ba et al. 2016).
+#include "common/base/lacks.h"
 #include "common/model/layers/normalization.h"
 #include "common/model/layers/table.h"
 
@@ -42,21 +43,20 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 absl::Status ImportLayerNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
-  CAIRN_ASSIGN_OR_RETURN(const int axis, importer.AxisOf(attributes.Int("axis", -1), x));
+  CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(attributes.Int("axis", -1)));
   v1::Layer layer;
   v1::LayerNormalization* norm = layer.mutable_layer_normalization();
   norm->set_epsilon(attributes.Float("epsilon", 1e-5f));
   attributes.Ignore("stash_type");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (axis + 1 != static_cast<int>(x.dims.size()))
-    return OnnxImporter::Lacks("it normalizes its input ", ToString(x.dims),
-                               " over more than, or others than, the last axis");
+    return Lacks("it normalizes its input ", ToString(x.dims), " over more than, or others than, the last axis");
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(x.dims.back(), norm, &variables));
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.Place(x));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().Place(x));
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kLayerNormalization, layer, {from}, std::move(variables), 1));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id)));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();
 }
 

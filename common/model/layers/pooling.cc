@@ -1,6 +1,8 @@
 // MaxPooling and AveragePooling over windows of pictures and of sequences.
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -59,14 +61,14 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 
 // Whether the layer gives nothing below zero.
 bool NotNegative(const OnnxImporter& importer, int layer) {
-  const v1::Layer& l = importer.LayerAt(layer);
+  const v1::Layer& l = importer.layers().at(layer);
   const auto input = [&](int i) {
     for (int id = 0; id < layer; ++id) {
-      if (importer.LayerAt(id).name() == l.inputs(i)) return id;
+      if (importer.layers().at(id).name() == l.inputs(i)) return id;
     }
     return 0;
   };
-  switch (importer.KindOf(layer)) {
+  switch (importer.layers().KindOf(layer)) {
     case LayerKind::kActivation:
       switch (l.activation().activation()) {
         case v1::RELU:
@@ -91,12 +93,11 @@ absl::Status ImportPool(OnnxImporter& importer) {
   const bool max = importer.node().op_type() == "MaxPool";
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   if (x.dims.size() != 2 && x.dims.size() != 3)
-    return OnnxImporter::Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
+    return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
   OnnxAttributes attributes(importer.node());
   const std::vector<int64_t> kernel = attributes.Ints("kernel_shape");
   if (kernel.size() != x.dims.size() - 1)
-    return OnnxImporter::Bad("attribute \"kernel_shape\" has ", kernel.size(), " numbers; ", x.dims.size() - 1,
-                             " are needed");
+    return Bad("attribute \"kernel_shape\" has ", kernel.size(), " numbers; ", x.dims.size() - 1, " are needed");
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadOnnxWindow(&attributes, kernel, x, &w));
   const bool ceil = attributes.Int("ceil_mode", 0) != 0;
@@ -107,16 +108,15 @@ absl::Status ImportPool(OnnxImporter& importer) {
   Extent(x, extent);
   bool padded = false;
   for (int i = 0; i < 2; ++i) {
-    if (w.dilation[i] != 1) return OnnxImporter::Lacks("attribute \"dilations\" is not 1");
+    if (w.dilation[i] != 1) return Lacks("attribute \"dilations\" is not 1");
     padded = padded || w.pad_begin[i] > 0 || w.pad_end[i] > 0;
     const int64_t left = (extent[i] + w.pad_begin[i] + w.pad_end[i] - w.kernel[i]) % w.strides[i];
-    if (ceil && left > 0)
-      return OnnxImporter::Lacks("ceil_mode lets the last window go beyond its input ", ToString(x.dims));
+    if (ceil && left > 0) return Lacks("ceil_mode lets the last window go beyond its input ", ToString(x.dims));
   }
-  CAIRN_ASSIGN_OR_RETURN(int from, importer.PlaceChannelsLast(x));
+  CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   v1::Padding padding = v1::VALID;
   if (counts_pads && padded) {  // the pads' zeros are averaged too: a layer makes them
-    if (x.dims.size() != 3) return OnnxImporter::Lacks("count_include_pad on a sequence");
+    if (x.dims.size() != 3) return Lacks("count_include_pad on a sequence");
     v1::Layer pad;
     for (const int64_t n : {w.pad_begin[0], w.pad_end[0], w.pad_begin[1], w.pad_end[1]})
       pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
@@ -140,7 +140,7 @@ absl::Status ImportPool(OnnxImporter& importer) {
     pool->set_padding(padding);
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), OnnxImporter::ChannelsLast(x.dims.size())));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 

@@ -1,6 +1,8 @@
 // PReLU (He et al. 2015): y = x where x > 0, else alpha * x, with an alpha that is trained.
 #include <algorithm>
 
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_writer.h"
@@ -55,7 +57,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   const size_t rank = node.output.size();
   const Channels channels = w.Has(node, 0);
   const bool first = channels == Channels::kFirst && rank > 1;
-  const std::vector<int> axes = first ? OnnxImporter::AxisFirst(rank, static_cast<int>(rank) - 1) : SameOrder(rank);
+  const std::vector<int> axes = first ? AxisFirst(rank, static_cast<int>(rank) - 1) : SameOrder(rank);
   Shape shape = node.output;
   for (const int32_t axis : node.layer.prelu().shared_axes()) shape[static_cast<size_t>(axis) - 1] = 1;
   const std::string x = w.In(node, 0, channels);
@@ -74,11 +76,11 @@ absl::Status ImportPRelu(OnnxImporter& importer) {
   if (fits) dims.insert(dims.begin(), rank - dims.size(), 1);
   for (size_t i = 0; fits && i < rank; ++i) fits = dims[i] == 1 || dims[i] == x.dims[i];
   if (!fits) {
-    return OnnxImporter::Lacks("slope ", ToString(slope.dims), " on an input ", ToString(x.dims),
-                               "; one number for each index of some axes is read");
+    return Lacks("slope ", ToString(slope.dims), " on an input ", ToString(x.dims),
+                 "; one number for each index of some axes is read");
   }
-  const std::vector<int> order = OnnxImporter::OrderOf(x);
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, order));
+  const std::vector<int> order = x.LayerOrder();
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   const Shape shape = ShapeInOrder(dims, order);
   v1::Layer layer;
   layer.mutable_prelu();
@@ -87,7 +89,7 @@ absl::Status ImportPRelu(OnnxImporter& importer) {
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kPReLU, layer, {from},
                                                          {{"alpha", shape, InOrder(slope.floats, dims, order)}}, 1));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 

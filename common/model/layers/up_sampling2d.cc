@@ -2,8 +2,10 @@
 #include <cmath>
 
 #include "absl/strings/escaping.h"
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -63,7 +65,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 // By whole factors, of height and width.
 absl::Status ImportResize(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (x.dims.size() != 3) return OnnxImporter::Lacks("on an input ", ToString(x.dims), "; pictures are resized");
+  if (x.dims.size() != 3) return Lacks("on an input ", ToString(x.dims), "; pictures are resized");
   const bool old = importer.node().op_type() == "Upsample";
   OnnxAttributes attributes(importer.node());
   const std::string mode = attributes.Text("mode", "nearest");
@@ -78,10 +80,9 @@ absl::Status ImportResize(OnnxImporter& importer) {
                                                   : places == "asymmetric" && rounds == "floor");
   const bool linear = mode == "linear" && half;
   if (!nearest && !linear) {
-    return OnnxImporter::Lacks(
-        "mode ", absl::CEscape(mode.substr(0, 64)), " with coordinates ", absl::CEscape(places.substr(0, 64)), " (",
-        absl::CEscape(rounds.substr(0, 64)),
-        "); nearest and linear by half pixels, and nearest by asymmetric ones rounded down, are read");
+    return Lacks("mode ", absl::CEscape(mode.substr(0, 64)), " with coordinates ", absl::CEscape(places.substr(0, 64)),
+                 " (", absl::CEscape(rounds.substr(0, 64)),
+                 "); nearest and linear by half pixels, and nearest by asymmetric ones rounded down, are read");
   }
   std::vector<double> scales;
   const int scales_input = old ? 1 : 2;
@@ -90,7 +91,7 @@ absl::Status ImportResize(OnnxImporter& importer) {
     scales.assign(given.begin(), given.end());
   } else {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, importer.IntsOf(3, "sizes"));
-    if (sizes.size() != 4) return OnnxImporter::Bad("its sizes has ", sizes.size(), " numbers; 4 are needed");
+    if (sizes.size() != 4) return Bad("its sizes has ", sizes.size(), " numbers; 4 are needed");
     scales = {1};
     for (size_t i = 1; i < 4; ++i) scales.push_back(static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i - 1]));
   }
@@ -100,19 +101,18 @@ absl::Status ImportResize(OnnxImporter& importer) {
   }
   for (const double scale : scales) {
     if (!(scale >= 1 && scale <= 1024 && scale == std::floor(scale)))
-      return OnnxImporter::Lacks("a factor of ", scale, "; whole ones up to 1024 are read");
+      return Lacks("a factor of ", scale, "; whole ones up to 1024 are read");
   }
-  if (channels != 0 && channels != 2)
-    return OnnxImporter::Lacks("it resizes the channels of its input ", ToString(x.dims));
-  const std::vector<int> order = OnnxImporter::AxisLast(3, channels);
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, order));
+  if (channels != 0 && channels != 2) return Lacks("it resizes the channels of its input ", ToString(x.dims));
+  const std::vector<int> order = AxisLast(3, channels);
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   v1::Layer layer;
   for (int i = 0; i < 2; ++i)
     layer.mutable_up_sampling2d()->add_size(
         static_cast<int32_t>(scales[static_cast<size_t>(order[static_cast<size_t>(i)]) + 1]));
   layer.mutable_up_sampling2d()->set_interpolation(linear ? v1::UpSampling2D::BILINEAR : v1::UpSampling2D::NEAREST);
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kUpSampling2D, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/lacks.h"
 #include "common/base/limits.h"
 #include "common/model/limits.h"
 
@@ -143,10 +144,10 @@ absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t
     const std::vector<int64_t> given = attributes->Ints(name);
     if (given.empty()) return absl::OkStatus();
     if (given.size() != to.size())
-      return OnnxImporter::Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", to.size(), " are needed");
+      return Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", to.size(), " are needed");
     for (size_t i = 0; i < to.size(); ++i) {
       if (given[i] < lowest || given[i] > kWindowMax)
-        return OnnxImporter::Bad("attribute \"", name, "\": ", given[i], " is outside ", lowest, " .. ", kWindowMax);
+        return Bad("attribute \"", name, "\": ", given[i], " is outside ", lowest, " .. ", kWindowMax);
       to[i] = given[i];
     }
     return absl::OkStatus();
@@ -155,7 +156,7 @@ absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t
   int64_t pads[4] = {0, 0, 0, 0};
   for (size_t i = 0; i < rank; ++i) {
     if (kernel[i] < 1 || kernel[i] > kWindowMax)
-      return OnnxImporter::Bad("its window is ", kernel[i], " wide; 1 .. ", kWindowMax, " can be");
+      return Bad("its window is ", kernel[i], " wide; 1 .. ", kWindowMax, " can be");
     window->kernel[first + i] = kernel[i];
   }
   CAIRN_RETURN_IF_ERROR(read("strides", 1, absl::MakeSpan(window->strides + first, rank)));
@@ -168,7 +169,7 @@ absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t
   const std::string automatic = attributes->Text("auto_pad", "NOTSET");
   if (automatic == "NOTSET") return absl::OkStatus();
   if (automatic != "VALID" && automatic != "SAME_UPPER" && automatic != "SAME_LOWER") {
-    return OnnxImporter::Bad("attribute \"auto_pad\" is \"", absl::CEscape(automatic.substr(0, 64)), "\"");
+    return Bad("attribute \"auto_pad\" is \"", absl::CEscape(automatic.substr(0, 64)), "\"");
   }
   int64_t extent[2];
   Extent(x, extent);
@@ -196,12 +197,11 @@ absl::StatusOr<v1::Padding> PadFor(OnnxImporter& importer, const Window& window,
   if (valid) return v1::VALID;
   if (same) return v1::SAME;
   if (x.dims.size() != 3)
-    return OnnxImporter::Lacks(
+    return Lacks(
         "its pads are neither none nor those of TensorFlow's SAME, and sequences cannot be padded by a layer of their "
         "own");
   if (!zeros_do)
-    return OnnxImporter::Lacks(
-        "its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes");
+    return Lacks("its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes");
   v1::Layer pad;
   for (const int64_t n : {window.pad_begin[0], window.pad_end[0], window.pad_begin[1], window.pad_end[1]}) {
     pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));

@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/limits.h"
+#include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
 namespace {
@@ -49,8 +51,7 @@ absl::Status ImportPad(OnnxImporter& importer) {
   float value = attributes.Float("value", 0);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (mode != "constant")
-    return OnnxImporter::Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)),
-                               "\"; Cairn pads with zeros");
+    return Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)), "\"; Cairn pads with zeros");
   if (importer.HasInput(1)) {
     CAIRN_ASSIGN_OR_RETURN(pads, importer.IntsOf(1, "pads"));
   }
@@ -58,12 +59,12 @@ absl::Status ImportPad(OnnxImporter& importer) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<float> constant, importer.FloatsOf(2, "value", 1));
     value = constant[0];
   }
-  if (importer.HasInput(3)) return OnnxImporter::Lacks("its axes (input 3); give pads for all of them");
-  if (value != 0) return OnnxImporter::Lacks("it pads with ", value, "; Cairn pads with zeros");
+  if (importer.HasInput(3)) return Lacks("its axes (input 3); give pads for all of them");
+  if (value != 0) return Lacks("it pads with ", value, "; Cairn pads with zeros");
   if (pads.size() != 2 * (x.dims.size() + 1))
-    return OnnxImporter::Bad(pads.size(), " pads for an input of ", x.dims.size() + 1, " dimensions, batch included");
+    return Bad(pads.size(), " pads for an input of ", x.dims.size() + 1, " dimensions, batch included");
   for (const int64_t pad : pads) {
-    if (pad < 0 || pad > kWindowMax) return OnnxImporter::Lacks("a pad of ", pad, "; 0 .. ", kWindowMax, " can be");
+    if (pad < 0 || pad > kWindowMax) return Lacks("a pad of ", pad, "; 0 .. ", kWindowMax, " can be");
   }
   if (std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; })) {
     importer.SetView(x);
@@ -73,12 +74,12 @@ absl::Status ImportPad(OnnxImporter& importer) {
   const size_t rank = x.dims.size() + 1;
   const auto is_padded = [&](size_t axis) { return pads[axis] > 0 || pads[axis + rank] > 0; };
   if (rank != 4 || is_padded(0) || (is_padded(1) && is_padded(2) && is_padded(3))) {
-    return OnnxImporter::Lacks("it pads its input ", ToString(x.dims), " in other axes than height and width");
+    return Lacks("it pads its input ", ToString(x.dims), " in other axes than height and width");
   }
   int channels = 0;
   while (is_padded(static_cast<size_t>(channels) + 1)) ++channels;
-  const std::vector<int> order = OnnxImporter::AxisLast(3, channels);
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer.PlaceInOrder(x, order));
+  const std::vector<int> order = AxisLast(3, channels);
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   v1::Layer layer;
   for (int i = 0; i < 2; ++i) {
     const size_t axis = static_cast<size_t>(order[static_cast<size_t>(i)]) + 1;
@@ -86,7 +87,7 @@ absl::Status ImportPad(OnnxImporter& importer) {
     layer.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(pads[axis + rank]));
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kZeroPadding2D, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.LayerShape(id), order));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 

@@ -29,4 +29,20 @@ std::vector<int> SameOrder(size_t rank) {
   return axes;
 }
 
+std::vector<int> AxisFirst(size_t rank, int axis) {
+  std::vector<int> order = SameOrder(rank);
+  order.erase(order.begin() + axis);
+  order.insert(order.begin(), axis);
+  return order;
+}
+
+std::vector<int> AxisLast(size_t rank, int axis) {
+  std::vector<int> order = SameOrder(rank);
+  order.erase(order.begin() + axis);
+  order.push_back(axis);
+  return order;
+}
+
+std::vector<int> ChannelsLast(size_t rank) { return AxisLast(rank, 0); }
+
 }  // namespace cairn

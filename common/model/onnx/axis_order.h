@@ -41,6 +41,9 @@ std::vector<float> InOrder(absl::Span<const float> values, const Shape& grid, co
 Shape ShapeInOrder(const Shape& grid, const std::vector<int>& axes);
 
 std::vector<int> InverseOrder(const std::vector<int>& axes);
-std::vector<int> SameOrder(size_t rank);  // 0, 1, ...
+std::vector<int> SameOrder(size_t rank);            // 0, 1, ...
+std::vector<int> AxisFirst(size_t rank, int axis);  // the others behind it, in their order
+std::vector<int> AxisLast(size_t rank, int axis);
+std::vector<int> ChannelsLast(size_t rank);  // of [channels, height, width] or [channels, steps]
 
 }  // namespace cairn

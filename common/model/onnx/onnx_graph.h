@@ -26,6 +26,11 @@ struct OnnxGraph {
   std::shared_ptr<std::deque<onnx::TensorProto>> made;               // those of Constant operators
   std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;           // put together (onnx_fuse.h)
   std::map<std::string, std::vector<const onnx::NodeProto*>> users;  // by value; the graph's output counts as a nullptr
+
+  bool UsedOnce(const std::string& value) const {
+    const auto found = users.find(value);
+    return found != users.end() && found->second.size() == 1;
+  }
 };
 
 // Errors: INVALID_ARGUMENT names the node or tensor; UNIMPLEMENTED what the file has that is not read.

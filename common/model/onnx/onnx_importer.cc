@@ -7,6 +7,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/layer_type.h"
 #include "common/model/onnx/axis_order.h"
 
@@ -39,14 +41,12 @@ absl::StatusOr<ImportedOnnx> OnnxImporter::Import() {
   CAIRN_RETURN_IF_ERROR(TakeInput());
   for (const Node* node : graph_.nodes) {
     node_ = node;
+    layers_.SetName(node->name());
     const absl::Status status = TakeNode();
     if (!status.ok()) return Annotate(status, OnnxNodeText(*node));
   }
   CAIRN_RETURN_IF_ERROR(TakeOutput());
-  ImportedOnnx imported;
-  imported.model = std::move(model_);
-  imported.variables = std::move(variables_);
-  return imported;
+  return layers_.Take();
 }
 
 // ---- the graph's input and output ----
@@ -117,10 +117,8 @@ absl::Status OnnxImporter::TakeInput() {
   const Shape shape = ShapeInOrder(dims, order);
   v1::Layer layer;
   layer.mutable_input()->mutable_shape()->Assign(shape.begin(), shape.end());
-  Node named;  // the layer is called as the input
-  named.set_name(graph_.input->name());
-  node_ = &named;
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kInput, layer, {}));
+  layers_.SetName(graph_.input->name());
+  CAIRN_ASSIGN_OR_RETURN(const int id, layers_.Add(LayerKind::kInput, layer, {}));
   views_[graph_.input->name()] = OnnxView::Of(id, shape, order);
   return absl::OkStatus();
 }
@@ -129,17 +127,15 @@ absl::Status OnnxImporter::TakeOutput() {
   const auto it = views_.find(graph_.output->name());
   if (it == views_.end())
     return Bad("output \"", absl::CEscape(graph_.output->name().substr(0, 128)), "\" does not depend on the input");
-  Node named;
-  named.set_name(graph_.output->name());
-  node_ = &named;
+  layers_.SetName(graph_.output->name());
   const OnnxView& view = it->second;
   const bool channels_last = order_ != Order::kAsIs && view.dims.size() == (order_ == Order::kPicture ? 3u : 2u);
-  const auto placed = PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
+  const auto placed =
+      layers_.PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
   if (!placed.ok()) return Annotate(placed.status(), "the output");
   if (*placed == 0) return Bad("its output is its input");
   // The last layer is the model's output. Whatever came later is something that nobody needed.
-  if (*placed != model_.layers_size() - 1)
-    return Lacks("layers behind the output \"", model_.layers(*placed).name(), "\"");
+  if (*placed != layers_.count() - 1) return Lacks("layers behind the output \"", layers_.at(*placed).name(), "\"");
   return absl::OkStatus();
 }
 
@@ -161,15 +157,10 @@ absl::Status OnnxImporter::TakeNode() {
   return layer != nullptr ? layer->read(*this) : (this->*handler)();
 }
 
-bool OnnxImporter::UsedOnce(const std::string& value) const {
-  const auto users = graph_.users.find(value);
-  return users != graph_.users.end() && users->second.size() == 1;
-}
-
 absl::Status OnnxImporter::Identity() {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, ViewOf(0));
   const auto open = open_.find(node_->input(0));
-  if (open != open_.end() && UsedOnce(node_->input(0))) open_[node_->output(0)] = open->second;
+  if (open != open_.end() && graph_.UsedOnce(node_->input(0))) open_[node_->output(0)] = open->second;
   SetView(std::move(x));
   return absl::OkStatus();
 }

@@ -1,11 +1,9 @@
 // OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
 //
-// Each value is a view of a layer's output (onnx_view.h): transpositions and reshapes become layers only where they
-// must. A product or sum with a constant becomes part of the convolution or dense layer before it where nobody else
-// takes that one's output.
+// Each value is a view of a layer's output (onnx_view.h). A product or sum with a constant becomes part of the
+// convolution or dense layer before it where nobody else reads that one's output.
 //
-// Used once, on one thread. Invariant: shapes_[i] is the output of model_.layers(i); variables_ are those of the
-// layers.
+// Used once, on one thread.
 #pragma once
 
 #include <map>
@@ -21,6 +19,7 @@
 #include "common/model/graph.h"
 #include "common/model/onnx/onnx_attributes.h"
 #include "common/model/onnx/onnx_graph.h"
+#include "common/model/onnx/onnx_layers.h"
 #include "common/model/onnx/onnx_tensor.h"
 #include "common/model/onnx/onnx_variable.h"
 #include "common/model/onnx/onnx_view.h"
@@ -48,30 +47,11 @@ class OnnxImporter {
   absl::StatusOr<std::vector<int64_t>> AxesGiven()
       const;  // as an attribute (before opset 13) or as input 1; none: empty
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
-  // Adds a layer, named after the node (or `weight`, the name of its weights), and infers its shape. Variables' names
-  // lack the layer's.
+  OnnxLayers& layers() { return layers_; }
+  const OnnxLayers& layers() const { return layers_; }
+  // Adds a layer, named after the node (or `weight_input`, the name of its weights). Variables' names lack the layer's.
   absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                std::vector<OnnxVariable> variables = {}, int weight_input = -1);
-  // A layer whose output has the view's numbers as it has them.
-  absl::StatusOr<int> Place(const OnnxView& view);
-  // The same with the view's axes in this order.
-  absl::StatusOr<int> PlaceInOrder(const OnnxView& view, const std::vector<int>& order);
-  absl::StatusOr<OnnxView> TransposedView(const OnnxView& view, const std::vector<int>& order);
-  // [channels, height, width] or [channels, steps] with the channels last.
-  absl::StatusOr<int> PlaceChannelsLast(const OnnxView& view);
-  static std::vector<int> ChannelsLast(size_t rank);
-  static std::vector<int> AxisLast(size_t rank, int axis);
-  static std::vector<int> AxisFirst(size_t rank, int axis);
-  // The view's axes in the order in which the layer has them, where it has them as they are; else as they are.
-  static std::vector<int> OrderOf(const OnnxView& view);
-  // An axis as ONNX counts them, batch included and negative from the end, as the view's. Errors: the batch; none.
-  absl::StatusOr<int> AxisOf(int64_t axis, const OnnxView& view) const;
-  // The value as one row of numbers, in the order of a layer's output; `order` becomes the value's place of each of
-  // them.
-  absl::StatusOr<int> PlaceRow(const OnnxView& x, std::vector<int64_t>* order);
-  const v1::Layer& LayerAt(int layer) const { return model_.layers(layer); }
-  LayerKind KindOf(int layer) const { return kinds_[static_cast<size_t>(layer)]; }
-  const cairn::Shape& LayerShape(int layer) const { return shapes_[static_cast<size_t>(layer)]; }
   // The operator's output is the layer's own, which may take a factor or a bias that follows into its variables.
   void MarkFoldable(int layer) { open_[node_->output(0)] = layer; }
   // Inputs 1 and 2, gamma and beta of so many channels, each of which may be missing.
@@ -88,14 +68,6 @@ class OnnxImporter {
       variables->push_back({"beta", {channels}, std::move(beta)});
     }
     return absl::OkStatus();
-  }
-  template <typename... Args>
-  static absl::Status Bad(const Args&... args) {
-    return absl::InvalidArgumentError(absl::StrCat(args...));
-  }
-  template <typename... Args>
-  static absl::Status Lacks(const Args&... args) {
-    return absl::UnimplementedError(absl::StrCat(args...));
   }
 
  private:
@@ -114,7 +86,6 @@ class OnnxImporter {
   absl::Status Cast();
 
   // ---- onnx_importer_arrange.cc ----
-  std::string NameFor(LayerKind kind, int weight_input) const;
   absl::Status Transpose();
   absl::Status Reshape();
   absl::Status Flatten();
@@ -131,24 +102,15 @@ class OnnxImporter {
   // x * scale + offset: one number for all, one for each index of `axis`.
   absl::Status ByOne(const std::string& value, float scale, float offset);
   absl::Status ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset);
-  // False: the layer that gives `value` cannot take them.
-  bool FoldInto(const std::string& value, absl::Span<const float> scale, absl::Span<const float> offset);
   absl::Status JoinLayers(LayerKind kind, const std::vector<OnnxView>& views);
-
-  bool UsedOnce(const std::string& value) const;
 
   const OnnxGraph& graph_;
   const Node* node_ = nullptr;  // at hand
-  v1::Model model_;
-  std::vector<LayerKind> kinds_;      // by layer
-  std::vector<cairn::Shape> shapes_;  // by layer
-  std::vector<OnnxVariable> variables_;
-  std::set<std::string> names_;
+  OnnxLayers layers_;
   std::map<std::string, OnnxView> views_;
   std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
-  std::map<std::string, int> open_;    // values that are a layer's own, which still may take a factor or a bias
-  std::map<std::string, int> placed_;  // by what Place was asked for
+  std::map<std::string, int> open_;  // values that are a layer's own, which still may take a factor or a bias
   Order order_ = Order::kAsIs;
 };
 

@@ -7,6 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/base/limits.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
@@ -14,21 +16,6 @@
 #include "common/model/onnx/onnx_importer.h"
 
 namespace cairn {
-namespace {
-
-// As a layer may be called: letters, digits, '_', '-' and '.'.
-std::string Plain(absl::string_view name) {
-  std::string plain;
-  for (const char c : name.substr(0, 100)) {
-    const bool good = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
-    if (good) plain.push_back(c);
-    if (!good && !plain.empty() && plain.back() != '_') plain.push_back('_');
-  }
-  return plain;
-}
-
-}  // namespace
-
 absl::StatusOr<OnnxView> OnnxImporter::ViewOf(int input) const {
   if (!HasInput(input)) return Bad("its input ", input, " is missing");
   const auto it = views_.find(node_->input(input));
@@ -65,133 +52,18 @@ absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char*
 
 // "layer1.0.conv1" of weights "layer1.0.conv1.weight", as PyTorch has them; "conv1" of "conv1/kernel"; else the node's
 // name.
-std::string OnnxImporter::NameFor(LayerKind kind, int weight_input) const {
+absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
+                                           std::vector<OnnxVariable> variables, int weight_input) {
   std::string name;
   if (weight_input >= 0 && HasInput(weight_input)) {
     const std::string& weight = node_->input(weight_input);
     const size_t end = weight.find_last_of("./");
     if (end != std::string::npos &&
         (absl::EndsWith(weight, ".weight") || absl::EndsWith(weight, "/kernel") || absl::EndsWith(weight, "/gamma"))) {
-      name = Plain(absl::string_view(weight).substr(0, end));
+      name = weight.substr(0, end);
     }
   }
-  if (name.empty()) name = Plain(node_->name());
-  while (!name.empty() && name.back() == '_') name.pop_back();
-  if (name.empty()) name = LayerTypeName(kind);
-  std::string unique = name;
-  for (int count = 1; names_.contains(unique); ++count) unique = absl::StrCat(name, "_", count);
-  return unique;
-}
-
-absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
-                                           std::vector<OnnxVariable> variables, int weight_input) {
-  if (model_.layers_size() >= kLayersMax) return Lacks("the model has more than ", kLayersMax, " layers");
-  layer.set_name(NameFor(kind, weight_input));
-  names_.insert(layer.name());
-  std::vector<cairn::Shape> shapes;
-  for (const int input : inputs) {
-    layer.add_inputs(model_.layers(input).name());
-    shapes.push_back(LayerShape(input));
-  }
-  cairn::Node node;
-  node.kind = kind;
-  node.name = layer.name();
-  node.layer = layer;
-  std::vector<Variable> inferred;
-  CAIRN_RETURN_IF_ERROR(InferLayer(shapes, &node, &inferred));
-  for (OnnxVariable& v : variables) {
-    v.name = absl::StrCat(layer.name(), "/", v.name);
-    variables_.push_back(std::move(v));
-  }
-  *model_.add_layers() = std::move(layer);
-  kinds_.push_back(kind);
-  shapes_.push_back(node.output);
-  return model_.layers_size() - 1;
-}
-
-std::vector<int> OnnxImporter::ChannelsLast(size_t rank) { return AxisLast(rank, 0); }
-
-std::vector<int> OnnxImporter::AxisLast(size_t rank, int axis) {
-  std::vector<int> order = SameOrder(rank);
-  order.erase(order.begin() + axis);
-  order.push_back(axis);
-  return order;
-}
-
-std::vector<int> OnnxImporter::OrderOf(const OnnxView& view) {
-  return view.dims == ShapeInOrder(view.grid, view.axes) ? InverseOrder(view.axes) : SameOrder(view.dims.size());
-}
-
-std::vector<int> OnnxImporter::AxisFirst(size_t rank, int axis) {
-  std::vector<int> order = SameOrder(rank);
-  order.erase(order.begin() + axis);
-  order.insert(order.begin(), axis);
-  return order;
-}
-
-absl::StatusOr<int> OnnxImporter::AxisOf(int64_t axis, const OnnxView& view) const {
-  const int64_t rank = static_cast<int64_t>(view.dims.size()) + 1;
-  if (axis < -rank || axis >= rank) return Bad("axis ", axis, " of a value of ", rank, " dimensions");
-  if (axis < 0) axis += rank;
-  if (axis == 0) return Lacks("it works along the batch, axis 0");
-  return static_cast<int>(axis) - 1;
-}
-
-absl::StatusOr<int> OnnxImporter::Place(const OnnxView& view) {
-  const std::string key =
-      absl::StrCat(view.layer, ":", ToString(view.grid), absl::StrJoin(view.axes, ","), ToString(view.dims));
-  if (const auto it = placed_.find(key); it != placed_.end()) return it->second;
-  if (view.dims.empty() || view.dims.size() > kLayerDimensionsMax) {
-    return Lacks("it needs a value of ", view.dims.size() + 1,
-                 " dimensions, batch included, as a layer's output; Cairn's have 2 to 4");
-  }
-  const auto reshape = [&](int layer, const cairn::Shape& shape) -> absl::StatusOr<int> {
-    if (LayerShape(layer) == shape) return layer;
-    v1::Layer reshaped;
-    if (shape.size() == 1) {
-      reshaped.mutable_flatten();
-      return AddLayer(LayerKind::kFlatten, reshaped, {layer});
-    }
-    reshaped.mutable_reshape()->mutable_target_shape()->Assign(shape.begin(), shape.end());
-    return AddLayer(LayerKind::kReshape, reshaped, {layer});
-  };
-  int layer = view.layer;
-  if (!view.InPlace()) {
-    OnnxView moved = view.grid == LayerShape(layer) ? view : view.Simplified();
-    if (moved.grid.size() > kLayerDimensionsMax) moved = view.Simplified();
-    if (moved.grid.size() > kLayerDimensionsMax)
-      return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ",
-                   kLayerDimensionsMax);
-    CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, moved.grid));
-    v1::Layer permute;
-    for (const int axis : moved.axes) permute.mutable_permute()->add_dims(axis + 1);
-    CAIRN_ASSIGN_OR_RETURN(layer, AddLayer(LayerKind::kPermute, permute, {layer}));
-  }
-  CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, view.dims));
-  placed_[key] = layer;
-  return layer;
-}
-
-absl::StatusOr<OnnxView> OnnxImporter::TransposedView(const OnnxView& view, const std::vector<int>& order) {
-  if (std::optional<OnnxView> transposed = view.Transposed(order)) return *std::move(transposed);
-  CAIRN_ASSIGN_OR_RETURN(const int placed, Place(view));
-  return *OnnxView::Of(placed, view.dims).Transposed(order);
-}
-
-absl::StatusOr<int> OnnxImporter::PlaceInOrder(const OnnxView& view, const std::vector<int>& order) {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView transposed, TransposedView(view, order));
-  return Place(transposed);
-}
-
-absl::StatusOr<int> OnnxImporter::PlaceChannelsLast(const OnnxView& view) {
-  return PlaceInOrder(view, ChannelsLast(view.dims.size()));
-}
-
-// What was flattened in ONNX's order is flattened in Cairn's: the weights change places, not the numbers.
-absl::StatusOr<int> OnnxImporter::PlaceRow(const OnnxView& x, std::vector<int64_t>* order) {
-  order->resize(static_cast<size_t>(NumElements(x.dims)));
-  WalkInOrder(x.grid, x.axes, [&](int64_t layer, int64_t value) { (*order)[static_cast<size_t>(layer)] = value; });
-  return Place(OnnxView::Of(x.layer, x.dims));
+  return layers_.Add(kind, std::move(layer), inputs, std::move(variables), name);
 }
 
 // ---- operators ----
@@ -210,7 +82,7 @@ absl::Status OnnxImporter::Transpose() {
   if (perm[0] != 0) return Lacks("it moves the batch, axis 0");
   std::vector<int> order;
   for (size_t i = 1; i < perm.size(); ++i) order.push_back(static_cast<int>(perm[i]) - 1);
-  CAIRN_ASSIGN_OR_RETURN(OnnxView transposed, TransposedView(x, order));
+  CAIRN_ASSIGN_OR_RETURN(OnnxView transposed, layers_.TransposedView(x, order));
   SetView(std::move(transposed));
   return absl::OkStatus();
 }
@@ -283,7 +155,7 @@ absl::Status OnnxImporter::Squeeze() {
   if (axes.empty()) return Lacks("it names no axes; a batch of one would go too");
   std::set<int> gone;
   for (const int64_t given : axes) {
-    CAIRN_ASSIGN_OR_RETURN(const int axis, AxisOf(given, x));
+    CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(given));
     if (x.dims[static_cast<size_t>(axis)] != 1)
       return Bad("axis ", given, " is of ", x.dims[static_cast<size_t>(axis)], ", not 1");
     gone.insert(axis);

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 
@@ -61,7 +63,7 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
                    " differ in the number of their axes");
     if (NumElements(view.dims) > NumElements(largest->dims)) largest = &view;
     alike = alike && view.grid == views[0].grid && view.axes == views[0].axes && view.dims == views[0].dims &&
-            LayerShape(view.layer) == LayerShape(views[0].layer);
+            layers_.ShapeOf(view.layer) == layers_.ShapeOf(views[0].layer);
   }
   std::vector<int> inputs;
   if (alike) {
@@ -71,13 +73,13 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
     return absl::OkStatus();
   }
   // As the largest one lies.
-  const std::vector<int> order = OrderOf(*largest);
+  const std::vector<int> order = largest->LayerOrder();
   for (const OnnxView& view : views) {
-    CAIRN_ASSIGN_OR_RETURN(const int input, PlaceInOrder(view, order));
+    CAIRN_ASSIGN_OR_RETURN(const int input, layers_.PlaceInOrder(view, order));
     inputs.push_back(input);
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(kind, layer, inputs));
-  SetView(OnnxView::Of(id, LayerShape(id), order));
+  SetView(OnnxView::Of(id, layers_.ShapeOf(id), order));
   return absl::OkStatus();
 }
 
@@ -118,14 +120,10 @@ absl::Status OnnxImporter::WithConstant(int constant_input) {
 
 absl::Status OnnxImporter::ByOne(const std::string& value, float scale, float offset) {
   OnnxView x = views_.at(value);
-  const size_t last = static_cast<size_t>(LayerShape(x.layer).back());
+  const size_t last = static_cast<size_t>(layers_.ShapeOf(x.layer).back());
   const auto open = open_.find(value);
-  const bool may = open != open_.end() && UsedOnce(value);
-  if (may && kinds_[static_cast<size_t>(x.layer)] == LayerKind::kRescaling) {
-    v1::Rescaling* rescaling = model_.mutable_layers(x.layer)->mutable_rescaling();
-    rescaling->set_scale(rescaling->scale() * scale);
-    rescaling->set_offset(rescaling->offset() * scale + offset);
-  } else if (!may || !FoldInto(value, std::vector<float>(last, scale), std::vector<float>(last, offset))) {
+  const bool may = open != open_.end() && graph_.UsedOnce(value);
+  if (!may || !layers_.FoldInto(open->second, std::vector<float>(last, scale), std::vector<float>(last, offset))) {
     v1::Layer layer;
     layer.mutable_rescaling()->set_scale(scale);
     layer.mutable_rescaling()->set_offset(offset);
@@ -141,18 +139,19 @@ absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::ve
   OnnxView x = views_.at(value);
   const std::vector<int> order = AxisLast(x.dims.size(), axis);
   const std::optional<OnnxView> last = x.Transposed(order);
-  const bool of_layer = last.has_value() && last->InPlace() && last->dims == LayerShape(x.layer);
-  if (of_layer && open_.contains(value) && UsedOnce(value) && FoldInto(value, scale, offset)) {
+  const bool of_layer = last.has_value() && last->InPlace() && last->dims == layers_.ShapeOf(x.layer);
+  if (of_layer && open_.contains(value) && graph_.UsedOnce(value) && layers_.KindOf(x.layer) != LayerKind::kRescaling &&
+      layers_.FoldInto(open_.at(value), scale, offset)) {
     open_[node_->output(0)] = x.layer;
     SetView(std::move(x));
     return absl::OkStatus();
   }
   // A 1x1 convolution of each channel by itself, on a picture.
-  CAIRN_ASSIGN_OR_RETURN(int from, PlaceInOrder(x, order));
-  const Shape shape = LayerShape(from);
+  CAIRN_ASSIGN_OR_RETURN(int from, layers_.PlaceInOrder(x, order));
+  const Shape shape = layers_.ShapeOf(from);
   Shape picture = shape;
   while (picture.size() < 3) picture.insert(picture.begin(), 1);
-  CAIRN_ASSIGN_OR_RETURN(from, Place(OnnxView::Of(from, picture)));
+  CAIRN_ASSIGN_OR_RETURN(from, layers_.Place(OnnxView::Of(from, picture)));
   v1::Layer layer;
   v1::DepthwiseConv2D* conv = layer.mutable_depthwise_conv2d();
   conv->add_kernel_size(1);
@@ -165,46 +164,6 @@ absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::ve
   open_[node_->output(0)] = id;
   SetView({id, shape, InverseOrder(order), x.dims});
   return absl::OkStatus();
-}
-
-bool OnnxImporter::FoldInto(const std::string& value, absl::Span<const float> scale, absl::Span<const float> offset) {
-  const int id = open_.at(value);
-  v1::Layer* layer = model_.mutable_layers(id);
-  const LayerKind kind = kinds_[static_cast<size_t>(id)];
-  size_t inner = 1;  // numbers of a kernel from one output channel to the next
-  switch (kind) {
-    case LayerKind::kConv2D:
-      layer->mutable_conv2d()->set_use_bias(layer->conv2d().use_bias() || !AllAre(offset, 0));
-      break;
-    case LayerKind::kConv1D:
-      layer->mutable_conv1d()->set_use_bias(layer->conv1d().use_bias() || !AllAre(offset, 0));
-      break;
-    case LayerKind::kDepthwiseConv2D:
-      layer->mutable_depthwise_conv2d()->set_use_bias(layer->depthwise_conv2d().use_bias() || !AllAre(offset, 0));
-      break;
-    case LayerKind::kConv2DTranspose:
-      layer->mutable_conv2d_transpose()->set_use_bias(layer->conv2d_transpose().use_bias() || !AllAre(offset, 0));
-      break;
-    case LayerKind::kDense:
-      layer->mutable_dense()->set_use_bias(layer->dense().use_bias() || !AllAre(offset, 0));
-      break;
-    default: return false;
-  }
-  OnnxVariable *kernel = nullptr, *bias = nullptr;
-  for (OnnxVariable& v : variables_) {
-    if (v.name == absl::StrCat(layer->name(), "/kernel")) kernel = &v;
-    if (v.name == absl::StrCat(layer->name(), "/bias")) bias = &v;
-  }
-  if (kind == LayerKind::kConv2DTranspose) inner = static_cast<size_t>(kernel->shape[3]);
-  const size_t channels = scale.size();
-  for (size_t i = 0; i < kernel->values.size(); ++i) kernel->values[i] *= scale[i / inner % channels];
-  if (bias != nullptr) {
-    for (size_t i = 0; i < channels; ++i) bias->values[i] = bias->values[i] * scale[i] + offset[i];
-  } else if (!AllAre(offset, 0)) {
-    variables_.push_back(
-        {absl::StrCat(layer->name(), "/bias"), {static_cast<int64_t>(channels)}, {offset.begin(), offset.end()}});
-  }
-  return true;
 }
 
 }  // namespace cairn

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/model/onnx/axis_order.h"
 
 namespace cairn {
@@ -90,6 +92,18 @@ OnnxView OnnxView::Simplified() const {
 bool OnnxView::InPlace() const {
   const OnnxView simple = Simplified();
   return simple.axes == SameOrder(simple.grid.size());
+}
+
+std::vector<int> OnnxView::LayerOrder() const {
+  return dims == ShapeInOrder(grid, axes) ? InverseOrder(axes) : SameOrder(dims.size());
+}
+
+absl::StatusOr<int> OnnxView::AxisOf(int64_t axis) const {
+  const int64_t rank = static_cast<int64_t>(dims.size()) + 1;
+  if (axis < -rank || axis >= rank) return Bad("axis ", axis, " of a value of ", rank, " dimensions");
+  if (axis < 0) axis += rank;
+  if (axis == 0) return Lacks("it works along the batch, axis 0");
+  return static_cast<int>(axis) - 1;
 }
 
 }  // namespace cairn

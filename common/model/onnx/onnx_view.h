@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {
@@ -31,6 +32,10 @@ struct OnnxView {
   std::optional<OnnxView> Transposed(const std::vector<int>& order) const;
   // The numbers lie in the layer as the value has them.
   bool InPlace() const;
+  // Its axes in the order in which the layer has them, where it has them as they are; else as they are.
+  std::vector<int> LayerOrder() const;
+  // An axis as ONNX counts them, batch included and negative from the end, as one of dims. Errors: the batch; none.
+  absl::StatusOr<int> AxisOf(int64_t axis) const;
   // Axes of 1 dropped, neighbours that stay together joined.
   OnnxView Simplified() const;
 };

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
-#include "worker/backend/fusion.h"
 #include "worker/backend/layer_check.h"
 #include "worker/backend/limits.h"
 
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const Lower
 }
 
 Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& machine)
-    : graph_(graph), options_(options), machine_(machine), plan_(std::make_unique<Plan>()) {
+    : graph_(graph), options_(options), groups_(graph_, options_), machine_(machine), plan_(std::make_unique<Plan>()) {
   plan_->examples_ = options.examples;
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;
-    if (!joined_[node.id]) FindLayer(node.kind)->lower(*this, node);
+    if (!groups_.Joined(node)) FindLayer(node.kind)->lower(*this, node);
     if (!error_.ok()) return error_;
   }
   CAIRN_RETURN_IF_ERROR(LowerLoss());
@@ -69,13 +69,10 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
 
 void Builder::MakeValues() {
   const std::vector<Node>& nodes = graph_.nodes();
-  consumers_.resize(nodes.size());
-  joined_.resize(nodes.size());
   node_values_.resize(nodes.size());
   exact_.resize(nodes.size());
   std::vector<bool> trains(nodes.size()), has_variables(nodes.size());
   for (const Node& node : nodes) {
-    for (int input : node.inputs) consumers_[input].push_back(node.id);
     for (int v : node.variables) {
       has_variables[node.id] = true;
       if (graph_.variables()[v].kind == VariableKind::kTrainable) trains[node.id] = true;
@@ -90,101 +87,14 @@ void Builder::MakeValues() {
     for (int input : nodes[id].inputs) exact_[input] = !has_variables[input];
   }
   for (const Node& node : nodes) {
-    joined_[node.id] = JoinsProducer(node);
-    if (!joined_[node.id]) {
+    if (!groups_.Joined(node)) {
       const DType type = exact_[node.id] ? DType::kFloat32 : this->type();
       node_values_[node.id] = NewValue(examples() * NumElements(node.output), trains[node.id], type);
       continue;
     }
-    const int producer = TakenByNormalization(node) ? std::max(node.inputs[0], node.inputs[1]) : node.inputs[0];
-    node_values_[node.id] = node_values_[producer];
+    node_values_[node.id] = node_values_[groups_.ComputedBy(node)];
     if (training() && trains[node.id]) node_values_[node.id]->needs_gradient = true;
   }
-}
-
-// The later of an Add's two inputs, if it is a batch normalization that nothing else reads, computes the Add: its other
-// input stands by then.
-bool Builder::TakenByNormalization(const Node& node) const {
-  if (node.kind != LayerKind::kAdd || node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
-  const Node& later = graph_.nodes()[std::max(node.inputs[0], node.inputs[1])];
-  const int other = std::min(node.inputs[0], node.inputs[1]);
-  return later.kind == LayerKind::kBatchNormalization && consumers_[later.id].size() == 1 &&
-         node_values_[other] != node_values_[later.inputs[0]];  // two gradients in one place
-}
-
-const Node* Builder::OnlyReader(const Node& node) const {
-  return consumers_[node.id].size() == 1 && node.id != graph_.output().id ? &graph_.nodes()[consumers_[node.id][0]]
-                                                                          : nullptr;
-}
-
-bool Builder::NormalizedByOther(const Node& node) const {
-  const Node* const add = node.kind == LayerKind::kBatchNormalization ? OnlyReader(node) : nullptr;
-  if (add == nullptr || !TakenByNormalization(*add) || node.id != std::min(add->inputs[0], add->inputs[1]))
-    return false;
-  const Node& later = graph_.nodes()[std::max(add->inputs[0], add->inputs[1])];
-  return Frozen(later) == Frozen(node) && TakesStatistics(later) == TakesStatistics(node) &&
-         node_values_[later.inputs[0]] != node_values_[node.inputs[0]];  // two gradients in one place
-}
-
-bool Builder::BiasGoesToNormalization(const Node& node) const {
-  const Node* const next = AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
-  return next != nullptr && next->kind == LayerKind::kBatchNormalization && TakesStatistics(*next) &&
-         ActivationOf(node).linear();
-}
-
-// Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie
-// within that.
-bool Builder::TakesZeros(const Node& node) const {
-  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kPoolingPlacesMax)
-    return false;
-  const Shape& in = graph_.nodes()[node.inputs[0]].output;
-  for (int i = 0; i < 2; ++i) {
-    const Window& w = node.window;
-    if (w.pad_begin[i] != 0 || (node.output[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1 > in[i])
-      return false;
-  }
-  return true;
-}
-
-// Whether the node's output is the value of an input's node, either because it changes nothing or because that node's
-// launches do its work.
-bool Builder::JoinsProducer(const Node& node) const {
-  if (node.inputs.empty()) return false;
-  const Node& producer = graph_.nodes()[node.inputs[0]];
-  const bool alone = consumers_[producer.id].size() == 1 && producer.id != graph_.output().id;
-  switch (node.kind) {
-    case LayerKind::kFlatten:
-    case LayerKind::kReshape: return true;
-    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
-    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
-    case LayerKind::kZeroPadding2D:
-      return node.id != graph_.output().id &&
-             std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
-                         [&](int id) { return TakesPads(graph_.nodes()[id].kind) || TakesZeros(graph_.nodes()[id]); });
-    case LayerKind::kAdd: return TakenByNormalization(node);
-    case LayerKind::kActivation: {
-      const Activation f = ActivationOf(node);
-      if (f.linear()) return true;
-      if (!alone) return false;
-      if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
-      return AppliesActivation(producer.kind) && ActivationOf(producer).linear();
-    }
-    default: return false;
-  }
-}
-
-Activation Builder::ActivationOf(const Node& node) const {
-  if (node.id == graph_.output().id && options_.loss_plan.fused && options_.mode != Mode::kPredict) return {};
-  return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
-}
-
-Activation Builder::JoinedActivation(const Node& node) const {
-  const Activation own = ActivationOf(node);
-  if (!own.linear() || consumers_[node.id].size() != 1) return own;
-  const Node& next = graph_.nodes()[consumers_[node.id][0]];
-  if (next.kind != LayerKind::kActivation || !joined_[next.id]) return own;
-  return ActivationOf(next);
 }
 
 // ---- the loss ----
@@ -232,7 +142,7 @@ absl::Status Builder::LowerLoss() {
     return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
   });
   if (gradients && last->type != DType::kFloat32) {
-    EmitConvert(gradients, DType::kFloat32, last->gradient, last->type, last->numbers);
+    EmitConvert(*this, gradients, DType::kFloat32, last->gradient, last->type, last->numbers);
   }
   return absl::OkStatus();
 }

@@ -3,17 +3,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
 namespace cairn::cudnn {
 namespace {
-
-// A sequence is an image of height 1.
-void SetImage(const Shape& shape, int64_t image[3]) {
-  image[0] = shape.size() == 3 ? shape[0] : 1;
-  image[1] = shape[shape.size() - 2];
-  image[2] = shape.back();
-}
 
 // One number of the input for each of the output: a matrix product.
 bool Pointwise(const kernels::Window& w) {
@@ -103,7 +97,7 @@ bool EmitFused(Builder& builder, Convolution c, const Ref& x, const Ref& kernel,
   Ref offsets = bias;
   if (builder.type() != DType::kFloat32) {
     offsets = builder.NewNumbers(w.out[2], builder.type());
-    builder.EmitConvert(bias, DType::kFloat32, offsets, builder.type(), w.out[2]);
+    EmitConvert(builder, bias, DType::kFloat32, offsets, builder.type(), w.out[2]);
   }
   EmitConvolution(builder, c, Even(w) ? x : EmitPad(builder, w, c.window, x), kernel, y, offsets);
   return true;
@@ -117,7 +111,7 @@ void EmitBackwardData(Builder& builder, const kernels::Window& w, const Ref& dy,
   const kernels::Window padded = even ? w : Padded(w), around = Around(w, padded);
   const Ref image = builder.NewNumbers(Inputs(padded), t);
   EmitConvolution(builder, {Convolution::kBackwardData, padded}, dy, kernel, image);
-  if (even) return builder.EmitConvert(image, t, dx, t, Inputs(w), true);
+  if (even) return EmitConvert(builder, image, t, dx, t, Inputs(w), true);
   std::vector<Ref> reads = {image};
   if (add) reads.push_back(dx);
   builder.Emit("crop", std::move(reads), {dx},
@@ -149,7 +143,7 @@ void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   if (!c.frozen) {
     const int64_t channels = c.transposed ? c.window.in[2] : columns;
     if (c.bias != nullptr)
-      builder.EmitColumnSums(dy, c.out->numbers / channels, channels, builder.GradientOf(c.bias), t);
+      EmitColumnSums(builder, dy, c.out->numbers / channels, channels, builder.GradientOf(c.bias), t);
     const Ref dweights = builder.NewNumbers(rows * columns, DType::kFloat32), gradient = builder.GradientOf(c.kernel);
     EmitBackwardFilter(builder, c.window, c.transposed ? dy : c.x, c.transposed ? c.x : dy, dweights);
     builder.Emit("transpose", {dweights}, {gradient}, [=](const Run& r) {
@@ -163,7 +157,7 @@ void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   if (!dx.add) return EmitForward(builder, c.window, dy, c.weights, dx.ref);
   const Ref share = builder.NewLike(*c.in);
   EmitForward(builder, c.window, dy, c.weights, share);
-  builder.EmitConvert(share, t, dx.ref, t, c.in->numbers, true);
+  EmitConvert(builder, share, t, dx.ref, t, c.in->numbers, true);
 }
 
 // An average pooling of windows of one number copies. Backward all that read the copy come before the first of them,
@@ -205,19 +199,19 @@ void LowerDepthwise(Builder& builder, const kernels::Window& w, const Projection
   Ref weights = builder.ValueOf(kernel);
   if (t != DType::kFloat32) {
     weights = builder.NewNumbers(kernel->size, t);
-    builder.EmitConvert(builder.ValueOf(kernel), DType::kFloat32, weights, t, kernel->size);
+    EmitConvert(builder, builder.ValueOf(kernel), DType::kFloat32, weights, t, kernel->size);
   }
   const std::string text = ToString(Convolution{Convolution::kForward, w});
   builder.Emit(absl::StrCat("depthwise ", text), {x, weights}, {y}, [=](const Run& r) {
     return kernels::Depthwise(r.stream(), w, r.At<>(x), r.At<>(weights), r.At<>(y), t);
   });
-  const Ref before = builder.EmitActivation(f, y, builder.ValueOf(bias), w.out[2], out);
+  const Ref before = EmitActivation(builder, f, y, builder.ValueOf(bias), w.out[2], out);
   if (!builder.training()) return;
   builder.Backward([=, &builder] {
-    builder.EmitActivationBackward(f, before, w.out[2], out);
+    EmitActivationBackward(builder, f, before, w.out[2], out);
     const Ref dy = out->gradient;
     if (!frozen) {
-      if (bias != nullptr) builder.EmitColumnSums(dy, out->numbers / w.out[2], w.out[2], builder.GradientOf(bias), t);
+      if (bias != nullptr) EmitColumnSums(builder, dy, out->numbers / w.out[2], w.out[2], builder.GradientOf(bias), t);
       const Ref scratch = builder.Scratch(kernels::DepthwiseScratch(w)), gradient = builder.GradientOf(kernel);
       builder.Emit(absl::StrCat("depthwise backward filter ", text), {x, dy}, {gradient, scratch}, [=](const Run& r) {
         return kernels::DepthwiseBackwardFilter(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<float>(gradient),
@@ -238,8 +232,8 @@ void LowerDepthwise(Builder& builder, const kernels::Window& w, const Projection
 
 void LowerConvolution(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
-  const Activation f = builder.JoinedActivation(node);
-  kernels::Window w = builder.WindowOf(node);
+  const Activation f = builder.groups().JoinedActivation(node);
+  kernels::Window w = builder.groups().WindowOf(node);
   const Variable* bias = builder.BiasOf(node);
   if (node.kind == LayerKind::kDepthwiseConv2D)
     return LowerDepthwise(builder, w, {.kernel = builder.Find(node, "kernel"), .bias = bias, .f = f}, in, out);
@@ -283,12 +277,12 @@ void LowerConvolution(Builder& builder, const Node& node) {
     } else {
       EmitForward(builder, w, x, weights, y);
     }
-    before = builder.EmitActivation(f, y, builder.ValueOf(bias), channels, out);
+    before = EmitActivation(builder, f, y, builder.ValueOf(bias), channels, out);
   }
   if (!builder.training()) return;
   const Convolved conv{w, kernel, bias, in, out, x, weights, transposed, builder.Frozen(node)};
   builder.Backward([=, &builder] {
-    builder.EmitActivationBackward(f, before, channels, out);
+    EmitActivationBackward(builder, f, before, channels, out);
     LowerConvolutionBackward(builder, conv);
   });
 }
@@ -300,25 +294,6 @@ constexpr Layer kLayers[] = {
 };
 
 }  // namespace
-
-kernels::Window Builder::WindowOf(const Node& node) const {
-  kernels::Window w;
-  w.examples = examples();
-  SetImage(graph_.nodes()[node.inputs[0]].output, w.in);
-  SetImage(node.output, w.out);
-  for (int i = 0; i < 2; ++i) {
-    w.kernel[i] = node.window.kernel[i];
-    w.strides[i] = node.window.strides[i];
-    w.dilation[i] = node.window.dilation[i];
-    w.pad[i] = node.window.pad_begin[i];
-  }
-  const Node& producer = graph_.nodes()[node.inputs[0]];
-  if (producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id]) {
-    SetImage(graph_.nodes()[producer.inputs[0]].output, w.in);
-    for (int i = 0; i < 2; ++i) w.pad[i] += producer.window.pad_begin[i];
-  }
-  return w;
-}
 
 absl::Span<const Layer> ConvolutionLayers() { return kLayers; }
 

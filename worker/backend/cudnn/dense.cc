@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/limits.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
 namespace cairn::cudnn {
@@ -13,9 +14,10 @@ namespace {
 void LowerDense(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const Variable* kernel = builder.Find(node, "kernel");
-  LowerProjection(builder,
-                  {kernel, builder.BiasOf(node), kernel->shape[0], kernel->shape[1], builder.JoinedActivation(node)},
-                  in, out);
+  LowerProjection(
+      builder,
+      {kernel, builder.BiasOf(node), kernel->shape[0], kernel->shape[1], builder.groups().JoinedActivation(node)}, in,
+      out);
 }
 
 }  // namespace
@@ -33,33 +35,33 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
   const bool fused = bias != nullptr && (f.linear() || relu);  // in the product's epilogue
   if (t != DType::kFloat32) {
     const Ref copy = builder.NewNumbers(in_columns * out_columns, t);
-    builder.EmitConvert(weights, DType::kFloat32, copy, t, in_columns * out_columns);
+    EmitConvert(builder, weights, DType::kFloat32, copy, t, in_columns * out_columns);
     weights = copy;
     if (fused) {
       const Ref copied = builder.NewNumbers(out_columns, t);
-      builder.EmitConvert(offsets, DType::kFloat32, copied, t, out_columns);
+      EmitConvert(builder, offsets, DType::kFloat32, copied, t, out_columns);
       offsets = copied;
     }
   }
   const Ref y = builder.NewLike(*out);
   Product p{.m = rows, .n = out_columns, .k = in_columns, .out = t};
   p.relu = fused && relu;
-  builder.EmitProduct(p, x, weights, fused ? offsets : Ref{}, y);
+  EmitProduct(builder, p, x, weights, fused ? offsets : Ref{}, y);
   out->data = y;
-  const Ref before = fused ? Ref{} : builder.EmitActivation(f, y, offsets, out_columns, out);
+  const Ref before = fused ? Ref{} : EmitActivation(builder, f, y, offsets, out_columns, out);
   if (!builder.training()) return;
   builder.Backward([=, &builder] {
-    builder.EmitActivationBackward(f, before, out_columns, out);
+    EmitActivationBackward(builder, f, before, out_columns, out);
     const Ref dy = out->gradient;
     if (!frozen) {
-      if (bias != nullptr) builder.EmitColumnSums(dy, rows, out_columns, builder.GradientOf(bias), t);
-      builder.EmitProduct({.m = in_columns, .n = out_columns, .k = rows, .transpose_a = true, .out = DType::kFloat32},
-                          x, dy, {}, builder.GradientOf(kernel));
+      if (bias != nullptr) EmitColumnSums(builder, dy, rows, out_columns, builder.GradientOf(bias), t);
+      EmitProduct(builder, {.m = in_columns, .n = out_columns, .k = rows, .transpose_a = true, .out = DType::kFloat32},
+                  x, dy, {}, builder.GradientOf(kernel));
     }
     if (!in->needs_gradient) return;
     const Builder::Sink dx = builder.GradientSink(in);
-    builder.EmitProduct({.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights, {},
-                        dx.ref, dx.add);
+    EmitProduct(builder, {.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights, {},
+                dx.ref, dx.add);
   });
 }
 
@@ -67,91 +69,125 @@ namespace {
 
 // keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; with the heads in front of the
 // steps, softmax(q k' / sqrt(key_dim)) v as products of one batch; back, and the last projection.
-void LowerAttention(Builder& builder, const Node& node) {
-  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
-  const DType t = builder.type();
-  const int64_t n = builder.examples(), heads = mha.num_heads(), key_dim = mha.key_dim(), value_dim = mha.value_dim();
-  const int64_t queries = node.output[0], width = node.output[1];
-  const int64_t keys = builder.NodeAt(node.inputs.back()).output[0];
-  const int64_t scores = n * heads * queries * keys;
-  const float rate = builder.Trains(node) ? mha.dropout() : 0.0f;
-  const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim)));
-  Value* const result = builder.ValueAt(node.id);
-  const auto project = [&](const char* name, int input, int64_t rows, int64_t columns) {
-    Value* in = builder.ValueAt(input);
-    Value* out = builder.NewValue(n * rows * columns, result->needs_gradient, t);
-    const Variable* kernel = builder.Find(node, absl::StrCat(name, "/kernel").c_str());
-    const Variable* bias = builder.Find(node, absl::StrCat(name, "/bias").c_str());
-    LowerProjection(builder, {kernel, bias, builder.NodeAt(input).output.back(), columns, {}}, in, out);
-    return out;
+class Attention {
+ public:
+  Attention(Builder& builder, const Node& node)
+      : b_(builder),
+        node_(node),
+        mha_(node.layer.multi_head_attention()),
+        t_(builder.type()),
+        n_(builder.examples()),
+        heads_(mha_.num_heads()),
+        queries_(node.output[0]),
+        keys_(builder.NodeAt(node.inputs.back()).output[0]),
+        rate_(builder.groups().Trains(node) ? mha_.dropout() : 0.0f),
+        scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(mha_.key_dim())))) {}
+
+  void Lower() {
+    Value* const result = b_.ValueAt(node_.id);
+    Parts p;
+    p.q = Project("query", node_.inputs[0], queries_, mha_.key_dim());
+    p.k = Project("key", node_.inputs.back(), keys_, mha_.key_dim());
+    p.v = Project("value", node_.inputs[1], keys_, mha_.value_dim());
+    p.out = b_.NewValue(n_ * queries_ * heads_ * mha_.value_dim(), result->needs_gradient, t_);
+    Forward(p);
+    if (result->needs_gradient) b_.Backward([self = *this, p] { self.Backward(p); });
+    const Variable* kernel = b_.Find(node_, "attention_output/kernel");
+    const Variable* bias = b_.Find(node_, "attention_output/bias");
+    LowerProjection(b_, {kernel, bias, heads_ * mha_.value_dim(), node_.output[1], {}}, p.out, result);
+  }
+
+ private:
+  struct Parts {
+    Value *q = nullptr, *k = nullptr, *v = nullptr;  // [example, step, head, number]
+    Value* out = nullptr;                            // before the last projection
+    Ref qh, kh, vh;                                  // with the heads in front of the steps
+    Ref weights, dropped;                            // softmax of the scores
   };
-  Value* const q = project("query", node.inputs[0], queries, heads * key_dim);
-  Value* const k = project("key", node.inputs.back(), keys, heads * key_dim);
-  Value* const v = project("value", node.inputs[1], keys, heads * value_dim);
+
+  Value* Project(const char* name, int input, int64_t rows, int64_t size) const {
+    Value* in = b_.ValueAt(input);
+    Value* out = b_.NewValue(n_ * rows * heads_ * size, b_.ValueAt(node_.id)->needs_gradient, t_);
+    const Variable* kernel = b_.Find(node_, absl::StrCat(name, "/kernel").c_str());
+    const Variable* bias = b_.Find(node_, absl::StrCat(name, "/bias").c_str());
+    LowerProjection(b_, {kernel, bias, b_.NodeAt(input).output.back(), heads_ * size, {}}, in, out);
+    return out;
+  }
   // [example, a, b, number] -> [example, b, a, number].
-  const auto swap = [=, &builder](const Ref& from, const Ref& to, int64_t a, int64_t b, int64_t number) {
-    builder.Emit(absl::StrCat("swap ", n, "x", a, "x", b, "x", number), {from}, {to}, [=](const Run& r) {
+  void Swap(const Ref& from, const Ref& to, int64_t a, int64_t b, int64_t number) const {
+    b_.Emit(absl::StrCat("swap ", n_, "x", a, "x", b, "x", number), {from}, {to}, [=, n = n_, t = t_](const Run& r) {
       const int64_t dims[4] = {n, b, a, number}, strides[4] = {a * b * number, number, b * number, 1};
       return kernels::Permute(r.stream(), dims, strides, r.At<>(from), r.At<>(to), t, false);
     });
-  };
-  const Ref qh = builder.NewLike(*q), kh = builder.NewLike(*k), vh = builder.NewLike(*v);
-  swap(q->data, qh, queries, heads, key_dim);
-  swap(k->data, kh, keys, heads, key_dim);
-  swap(v->data, vh, keys, heads, value_dim);
-  const Ref weights = builder.NewNumbers(scores, t);
-  builder.EmitProduct(
-      {.m = queries, .n = keys, .k = key_dim, .transpose_b = true, .batch = n * heads, .alpha = scale, .out = t}, qh,
-      kh, {}, weights);
-  const int64_t causal = mha.use_causal_mask() ? queries : 0;
-  builder.Emit(causal != 0 ? "causal softmax" : "softmax", {weights}, {weights}, [=](const Run& r) {
-    return kernels::Softmax(r.stream(), n * heads * queries, keys, causal, r.At<>(weights), r.At<>(weights), t);
-  });
-  const Ref key{Ref::kKey};
-  const int id = node.id;
-  const auto drop = [=, &builder](const Ref& from, const Ref& to) {
-    builder.Emit(absl::StrCat("dropout ", rate), {from, key}, {to}, [=](const Run& r) {
-      return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), id, rate, r.At<>(from), r.At<>(to), t,
-                              false);
-    });
-  };
-  const Ref dropped = rate > 0 ? builder.NewNumbers(scores, t) : weights;
-  if (rate > 0) drop(weights, dropped);
-  Value* const heads_out = builder.NewValue(n * queries * heads * value_dim, result->needs_gradient, t);
-  const Ref yh = builder.NewLike(*heads_out);
-  builder.EmitProduct({.m = queries, .n = value_dim, .k = keys, .batch = n * heads, .out = t}, dropped, vh, {}, yh);
-  heads_out->data = builder.NewLike(*heads_out);
-  swap(yh, heads_out->data, heads, queries, value_dim);
-  if (result->needs_gradient) {
-    builder.Backward([=, &builder] {
-      const Ref dyh = builder.NewLike(*heads_out), ds = builder.NewNumbers(scores, t);
-      swap(heads_out->gradient, dyh, queries, heads, value_dim);
-      builder.EmitProduct({.m = queries, .n = keys, .k = value_dim, .transpose_b = true, .batch = n * heads, .out = t},
-                          dyh, vh, {}, ds);
-      const Ref dvh = builder.NewLike(*v), dqh = builder.NewLike(*q), dkh = builder.NewLike(*k);
-      builder.EmitProduct({.m = keys, .n = value_dim, .k = queries, .transpose_a = true, .batch = n * heads, .out = t},
-                          dropped, dyh, {}, dvh);
-      if (rate > 0) drop(ds, ds);
-      builder.Emit("softmax backward", {weights, ds}, {ds}, [=](const Run& r) {
-        return kernels::SoftmaxBackward(r.stream(), n * heads * queries, keys, r.At<>(weights), r.At<>(ds), r.At<>(ds),
-                                        t, false);
-      });
-      builder.EmitProduct({.m = queries, .n = key_dim, .k = keys, .batch = n * heads, .alpha = scale, .out = t}, ds, kh,
-                          {}, dqh);
-      builder.EmitProduct(
-          {.m = keys, .n = key_dim, .k = queries, .transpose_a = true, .batch = n * heads, .alpha = scale, .out = t},
-          ds, qh, {}, dkh);
-      // The projections read them next, in the opposite order.
-      for (Value* value : {q, k, v}) builder.GradientSink(value);
-      swap(dqh, q->gradient, heads, queries, key_dim);
-      swap(dkh, k->gradient, heads, keys, key_dim);
-      swap(dvh, v->gradient, heads, keys, value_dim);
-    });
   }
-  const Variable* kernel = builder.Find(node, "attention_output/kernel");
-  LowerProjection(builder, {kernel, builder.Find(node, "attention_output/bias"), heads * value_dim, width, {}},
-                  heads_out, result);
-}
+  void Drop(const Ref& from, const Ref& to) const {
+    const Ref key{Ref::kKey};
+    b_.Emit(absl::StrCat("dropout ", rate_), {from, key}, {to},
+            [=, id = node_.id, scores = scores(), rate = rate_, t = t_](const Run& r) {
+              return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), id, rate, r.At<>(from),
+                                      r.At<>(to), t, false);
+            });
+  }
+  // Of one batch: each head of each example. `product` has its sizes and what is transposed.
+  void Multiply(Product product, const Ref& a, const Ref& b, const Ref& c) const {
+    product.batch = n_ * heads_;
+    product.out = t_;
+    EmitProduct(b_, product, a, b, {}, c);
+  }
+  int64_t scores() const { return n_ * heads_ * queries_ * keys_; }
+
+  void Forward(Parts& p) const {
+    p.qh = b_.NewLike(*p.q), p.kh = b_.NewLike(*p.k), p.vh = b_.NewLike(*p.v);
+    Swap(p.q->data, p.qh, queries_, heads_, mha_.key_dim());
+    Swap(p.k->data, p.kh, keys_, heads_, mha_.key_dim());
+    Swap(p.v->data, p.vh, keys_, heads_, mha_.value_dim());
+    const Ref weights = p.weights = b_.NewNumbers(scores(), t_);
+    Multiply({.m = queries_, .n = keys_, .k = mha_.key_dim(), .transpose_b = true, .alpha = scale_}, p.qh, p.kh,
+             weights);
+    const int64_t causal = mha_.use_causal_mask() ? queries_ : 0;
+    b_.Emit(causal != 0 ? "causal softmax" : "softmax", {weights}, {weights},
+            [=, rows = n_ * heads_ * queries_, keys = keys_, t = t_](const Run& r) {
+              return kernels::Softmax(r.stream(), rows, keys, causal, r.At<>(weights), r.At<>(weights), t);
+            });
+    p.dropped = rate_ > 0 ? b_.NewNumbers(scores(), t_) : weights;
+    if (rate_ > 0) Drop(weights, p.dropped);
+    const Ref yh = b_.NewLike(*p.out);
+    Multiply({.m = queries_, .n = mha_.value_dim(), .k = keys_}, p.dropped, p.vh, yh);
+    p.out->data = b_.NewLike(*p.out);
+    Swap(yh, p.out->data, heads_, queries_, mha_.value_dim());
+  }
+
+  void Backward(const Parts& p) const {
+    const int64_t key_dim = mha_.key_dim(), value_dim = mha_.value_dim();
+    const Ref dyh = b_.NewLike(*p.out), ds = b_.NewNumbers(scores(), t_);
+    Swap(p.out->gradient, dyh, queries_, heads_, value_dim);
+    Multiply({.m = queries_, .n = keys_, .k = value_dim, .transpose_b = true}, dyh, p.vh, ds);
+    const Ref dvh = b_.NewLike(*p.v), dqh = b_.NewLike(*p.q), dkh = b_.NewLike(*p.k);
+    Multiply({.m = keys_, .n = value_dim, .k = queries_, .transpose_a = true}, p.dropped, dyh, dvh);
+    if (rate_ > 0) Drop(ds, ds);
+    b_.Emit("softmax backward", {p.weights, ds}, {ds},
+            [weights = p.weights, ds, rows = n_ * heads_ * queries_, keys = keys_, t = t_](const Run& r) {
+              return kernels::SoftmaxBackward(r.stream(), rows, keys, r.At<>(weights), r.At<>(ds), r.At<>(ds), t,
+                                              false);
+            });
+    Multiply({.m = queries_, .n = key_dim, .k = keys_, .alpha = scale_}, ds, p.kh, dqh);
+    Multiply({.m = keys_, .n = key_dim, .k = queries_, .transpose_a = true, .alpha = scale_}, ds, p.qh, dkh);
+    // The projections read them next, in the opposite order.
+    for (Value* value : {p.q, p.k, p.v}) b_.GradientSink(value);
+    Swap(dqh, p.q->gradient, heads_, queries_, key_dim);
+    Swap(dkh, p.k->gradient, heads_, keys_, key_dim);
+    Swap(dvh, p.v->gradient, heads_, keys_, value_dim);
+  }
+
+  Builder& b_;
+  const Node& node_;
+  const v1::MultiHeadAttention& mha_;
+  const DType t_;
+  const int64_t n_, heads_, queries_, keys_;
+  const float rate_, scale_;
+};
+
+void LowerAttention(Builder& builder, const Node& node) { Attention(builder, node).Lower(); }
 
 // One input of a Dot as rows of what is summed, [examples, rows, size], of length 1 where they are normalized.
 struct DotRows {
@@ -181,7 +217,7 @@ struct DotRows {
       d.permutation = PermutationOf(b.examples(), shape, order);
       const Ref x = d.data;
       d.data = b.NewNumbers(d.all * d.size, t);
-      b.EmitPermute(d.permutation.forward, x, d.data, t, false);
+      EmitPermute(b, d.permutation.forward, x, d.data, t, false);
     }
     if (d.normalized) {
       const Ref x = d.data, y = b.NewNumbers(d.all * d.size, t), lengths = b.NewNumbers(d.all, DType::kFloat32);
@@ -211,9 +247,9 @@ struct DotRows {
                                          r.At<>(gradient), r.At<>(to), t, add);
       });
     } else if (!permuted) {
-      b.EmitConvert(gradient, t, to, t, all * size, add);
+      EmitConvert(b, gradient, t, to, t, all * size, add);
     }
-    if (permuted) b.EmitPermute(permutation.backward, gradient, dx.ref, t, dx.add);
+    if (permuted) EmitPermute(b, permutation.backward, gradient, dx.ref, t, dx.add);
   }
 };
 
@@ -227,20 +263,21 @@ void LowerDot(Builder& b, const Node& node) {
   const DotRows left = DotRows::Lower(b, node, 0, t), right = DotRows::Lower(b, node, 1, t);
   const Ref y = b.NewLike(*out);
   out->data = y;
-  b.EmitProduct({.m = left.rows, .n = right.rows, .k = left.size, .transpose_b = true, .batch = b.examples(), .out = t},
-                left.data, right.data, {}, y);
+  EmitProduct(b,
+              {.m = left.rows, .n = right.rows, .k = left.size, .transpose_b = true, .batch = b.examples(), .out = t},
+              left.data, right.data, {}, y);
   if (!out->needs_gradient) return;
   b.Backward([=, &b] {
     if (left.value->needs_gradient) {
       const Ref gradient = b.NewNumbers(left.all * left.size, t);
-      b.EmitProduct({.m = left.rows, .n = left.size, .k = right.rows, .batch = b.examples(), .out = t}, out->gradient,
-                    right.data, {}, gradient);
+      EmitProduct(b, {.m = left.rows, .n = left.size, .k = right.rows, .batch = b.examples(), .out = t}, out->gradient,
+                  right.data, {}, gradient);
       left.LowerBackward(b, gradient, t);
     }
     if (right.value->needs_gradient) {
       const Ref gradient = b.NewNumbers(right.all * right.size, t);
-      b.EmitProduct(
-          {.m = right.rows, .n = right.size, .k = left.rows, .transpose_a = true, .batch = b.examples(), .out = t},
+      EmitProduct(
+          b, {.m = right.rows, .n = right.size, .k = left.rows, .transpose_a = true, .batch = b.examples(), .out = t},
           out->gradient, left.data, {}, gradient);
       right.LowerBackward(b, gradient, t);
     }

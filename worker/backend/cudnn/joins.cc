@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
 namespace cairn::cudnn {
@@ -252,7 +253,7 @@ struct PRelu {
     b.Emit("multiply", factors, {product}, [=](const Run& r) {
       return kernels::Multiply(r.stream(), full, InputsOf(r, factors), r.At<>(product), DType::kFloat32);
     });
-    b.EmitColumnSums(product, n / columns, columns, gradient, DType::kFloat32);
+    EmitColumnSums(b, product, n / columns, columns, gradient, DType::kFloat32);
   }
 
   // `after`: the relu's output.
@@ -267,7 +268,7 @@ struct PRelu {
 
   void LowerForward() const {
     const Ref x = b.Read(*in, t), y = b.NewLike(*out), to = positive;
-    if (t != DType::kFloat32) b.EmitConvert(b.ValueOf(variable), DType::kFloat32, alpha, t, variable->size);
+    if (t != DType::kFloat32) EmitConvert(b, b.ValueOf(variable), DType::kFloat32, alpha, t, variable->size);
     b.Emit("RELU", {x}, {to}, [=, t = t, n = n](const Run& r) {
       return kernels::BiasActivation(r.stream(), kernels::Act::kRelu, 0, 1, n, r.At<>(x), nullptr, r.At<>(to), t);
     });
@@ -294,8 +295,8 @@ struct PRelu {
       if (t != DType::kFloat32) {
         wide = b.NewNumbers(n, DType::kFloat32);
         wide_g = b.NewNumbers(n, DType::kFloat32);
-        b.EmitConvert(negative, t, wide, DType::kFloat32, n);
-        b.EmitConvert(g, t, wide_g, DType::kFloat32, n);
+        EmitConvert(b, negative, t, wide, DType::kFloat32, n);
+        EmitConvert(b, g, t, wide_g, DType::kFloat32, n);
       }
       EmitAlphaGradient(wide, wide_g);
     }

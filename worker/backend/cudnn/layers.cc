@@ -1,6 +1,7 @@
 // The layers that have a launch of their own each.
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/limits.h"
 
@@ -20,8 +21,8 @@ void LowerInput(Builder& builder, const Node& node) {
   Value* const out = builder.ValueAt(node.id);
   const Ref inputs{Ref::kInputs};
   float scale = 1, offset = 0;
-  const Node* const next = builder.OnlyReader(node);
-  if (next != nullptr && next->kind == LayerKind::kRescaling && builder.Joined(*next)) {
+  const Node* const next = builder.groups().OnlyReader(node);
+  if (next != nullptr && next->kind == LayerKind::kRescaling && builder.groups().Joined(*next)) {
     scale = next->layer.rescaling().scale();
     offset = next->layer.rescaling().offset();
   }
@@ -65,7 +66,7 @@ void LowerRescaling(Builder& builder, const Node& node) {
 
 void LowerActivation(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
-  const Activation f = builder.ActivationOf(node);
+  const Activation f = builder.groups().ActivationOf(node);
   const DType t = out->type;
   const int64_t n = out->numbers, columns = node.output.back();
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
@@ -100,11 +101,11 @@ void LowerActivation(Builder& builder, const Node& node) {
 
 void LowerPooling(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.WindowOf(node);
+  const kernels::Window w = builder.groups().WindowOf(node);
   const bool max = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
   const bool small = w.kernel[0] * w.kernel[1] <= kPoolingPlacesMax;
   const Node& producer = builder.NodeAt(node.inputs[0]);
-  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && builder.Joined(producer);
+  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && builder.groups().Joined(producer);
   const DType t = out->type;
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   const Ref argmax = max && small && in->needs_gradient ? builder.New(out->numbers) : Ref{};
@@ -154,7 +155,7 @@ void LowerGlobalAverage(Builder& builder, const Node& node) {
 
 void LowerZeroPadding(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.WindowOf(node);
+  const kernels::Window w = builder.groups().WindowOf(node);
   const DType t = out->type;
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
@@ -170,7 +171,7 @@ void LowerZeroPadding(Builder& builder, const Node& node) {
 
 void LowerUpSampling(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.WindowOf(node);
+  const kernels::Window w = builder.groups().WindowOf(node);
   const bool bilinear = node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR;
   const DType t = out->type;
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
@@ -195,11 +196,11 @@ void LowerPermute(Builder& builder, const Node& node) {
   const DType t = out->type;
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  builder.EmitPermute(p.forward, x, y, t, false);
+  EmitPermute(builder, p.forward, x, y, t, false);
   if (!in->needs_gradient) return;
   builder.Backward([=, &builder] {
     const Builder::Sink dx = builder.GradientSink(in);
-    builder.EmitPermute(p.backward, out->gradient, dx.ref, t, dx.add);
+    EmitPermute(builder, p.backward, out->gradient, dx.ref, t, dx.add);
   });
 }
 
@@ -284,7 +285,7 @@ void LowerCropping(Builder& b, const Node& node) {
     const Ref padded = dx.add ? b.NewLike(*in) : dx.ref;
     b.Emit("pad", {dy}, {padded},
            [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(dy), r.At<>(padded), t); });
-    if (dx.add) b.EmitConvert(padded, t, dx.ref, t, in->numbers, true);
+    if (dx.add) EmitConvert(b, padded, t, dx.ref, t, in->numbers, true);
   });
 }
 

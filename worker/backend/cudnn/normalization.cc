@@ -1,6 +1,7 @@
 // Batch, layer and group normalization.
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
 namespace cairn::cudnn {
@@ -27,14 +28,15 @@ Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Valu
   n.scale = builder.ValueOf(builder.Find(node, "gamma"));
   n.offset = builder.ValueOf(builder.Find(node, "beta"));
   n.epsilon = node.layer.batch_normalization().epsilon();
-  if (!builder.TakesStatistics(node)) return n;
+  if (!builder.groups().TakesStatistics(node)) return n;
   const Ref x = n.x, mean = n.mean = builder.NewNumbers(channels, DType::kFloat32),
             variance = n.variance = builder.NewNumbers(channels, DType::kFloat32);
   const Ref scratch = builder.Scratch(kernels::BatchStatisticsScratch(rows, channels));
   // The gradients of the moving averages do not come from behind.
   const Ref of_mean = builder.GradientOf(moving_mean), of_variance = builder.GradientOf(moving_variance);
   const Node& producer = builder.NodeAt(node.inputs[0]);
-  const Ref bias = builder.BiasGoesToNormalization(producer) ? builder.ValueOf(builder.Find(producer, "bias")) : Ref{};
+  const Ref bias =
+      builder.groups().BiasGoesToNormalization(producer) ? builder.ValueOf(builder.Find(producer, "bias")) : Ref{};
   const auto count = static_cast<float>(builder.examples());
   builder.Emit(absl::StrCat("statistics ", rows, "x", channels), {x, bias},
                {mean, variance, of_mean, of_variance, scratch}, [=](const Run& r) {
@@ -65,7 +67,7 @@ void LowerNormalizationBackward(Builder& builder, const Normalized& normalized) 
   const Ref passed = normalized.passed;
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
-  const bool constant = !builder.TakesStatistics(node);
+  const bool constant = !builder.groups().TakesStatistics(node);
   const Ref dy = out->gradient;
   std::vector<Ref> reads = a.Reads();
   reads.insert(reads.end(), {passed, dy});
@@ -121,7 +123,7 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
   const Normalization a = EmitStatistics(builder, node, in, out);
-  if (builder.NormalizedByOther(node)) {
+  if (builder.groups().NormalizedByOther(node)) {
     builder.postponed()[node.id] = a;
     return;
   }
@@ -129,8 +131,8 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
   Normalization b;
   Value* residual = nullptr;
   const Node* last = &node;
-  if (const Node* next = builder.OnlyReader(*last);
-      next != nullptr && next->kind == LayerKind::kAdd && builder.Joined(*next)) {
+  if (const Node* next = builder.groups().OnlyReader(*last);
+      next != nullptr && next->kind == LayerKind::kAdd && builder.groups().Joined(*next)) {
     const int other = next->inputs[0] == node.id ? next->inputs[1] : next->inputs[0];
     // The later of the Add's inputs computes it.
     if (other < node.id) {
@@ -143,9 +145,9 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
       }
     }
   }
-  const Node* next = builder.OnlyReader(*last);
-  const bool relu = next != nullptr && next->kind == LayerKind::kActivation && builder.Joined(*next) &&
-                    builder.ActivationOf(*next).kind == v1::RELU;
+  const Node* next = builder.groups().OnlyReader(*last);
+  const bool relu = next != nullptr && next->kind == LayerKind::kActivation && builder.groups().Joined(*next) &&
+                    builder.groups().ActivationOf(*next).kind == v1::RELU;
 
   const Ref added = residual != nullptr ? builder.Read(*residual, t) : Ref{}, y = builder.NewLike(*out);
   // Without something added backward computes from x what the relu let through.

@@ -1,0 +1,364 @@
+#include "client/ps_stream.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/rpc/assembler.h"
+#include "common/rpc/channel.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kExchangeMethod[] = "/cairn.v1.ParameterServer/Exchange";
+
+// Without gRPC's own words around it: "failed to connect to all addresses; last error: ...: Connection refused".
+std::string ReasonOf(const absl::Status& status) {
+  const std::string message(status.message());
+  if (status.ok()) return "closed by the ps";
+  if (message.empty()) return absl::StatusCodeToString(status.code());
+  const size_t colon = message.rfind(": ");
+  return absl::StartsWith(message, "failed to connect") && colon != std::string::npos ? message.substr(colon + 2)
+                                                                                      : message;
+}
+
+// Runs fn on a gRPC thread after `delay`, once.
+void RunLater(absl::Duration delay, std::function<void()> fn) {
+  auto alarm = std::make_unique<grpc::Alarm>();
+  grpc::Alarm* raw = alarm.release();
+  raw->Set(absl::ToChronoTime(absl::Now() + delay), [raw, fn = std::move(fn)](bool) {
+    fn();
+    delete raw;  // gRPC keeps what it still needs of it
+  });
+}
+
+}  // namespace
+
+class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Call(std::shared_ptr<PsStream> impl, std::shared_ptr<grpc::Channel> channel)
+      : impl_(std::move(impl)), channel_(std::move(channel)), stub_(channel_), assembler_(kStreamQueueBytesMax * 4) {}
+
+  void Start() {
+    stub_.PrepareBidiStreamingCall(&context_, kExchangeMethod, grpc::StubOptions(), this);
+    AddHold();
+    StartRead(&incoming_);
+    StartCall();
+  }
+  // By whoever set `writing`.
+  void Write(const Frame& chunk) {
+    outgoing_ = ToByteBuffer(chunk);
+    StartWrite(&outgoing_);
+  }
+  void Cancel() { context_.TryCancel(); }
+  bool connected() const { return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY; }
+
+  // Guarded by impl_->mutex_. The hold is released when the stream is broken and nobody writes.
+  bool writing = false;
+  bool broken = false;  // reads have ended
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
+      incoming_.Clear();
+      if (frame.ok()) {
+        if (frame->has_value()) impl_->OnReply(**std::move(frame));
+        StartRead(&incoming_);
+        return;
+      }
+      reason_ = frame.status();
+      context_.TryCancel();
+    }
+    bool release;
+    {
+      absl::MutexLock lock(&impl_->mutex_);
+      broken = true;
+      release = !writing;
+    }
+    if (release) RemoveHold();
+  }
+
+  void OnWriteDone(bool ok) override {
+    outgoing_.Clear();
+    if (ok) {
+      impl_->Pump(this);
+      return;
+    }
+    bool release;
+    {
+      absl::MutexLock lock(&impl_->mutex_);
+      writing = false;
+      release = broken;
+    }
+    if (release) RemoveHold();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<PsStream> impl = impl_;
+    const absl::Status why = reason_.ok() ? FromGrpcStatus(status) : reason_;
+    std::shared_ptr<grpc::Channel> channel = channel_;
+    impl->ForgetStream(this);
+    delete this;
+    impl->OnStreamDone(why, std::move(channel));
+  }
+
+  const std::shared_ptr<PsStream> impl_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  FrameAssembler assembler_;
+  grpc::ByteBuffer incoming_, outgoing_;
+  absl::Status reason_;  // ours for ending it
+};
+
+void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
+  absl::Status refused;
+  uint64_t id = 0;
+  Call* stream = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    size_t bytes = 0;
+    for (const Frame& frame : request) bytes += frame.payload.size();
+    if (closed_) {
+      refused = absl::CancelledError("the connection is closed");
+    } else if (const size_t before = outstanding_bytes_->fetch_add(bytes);
+               bytes > options_.outstanding_bytes_max - std::min(before, options_.outstanding_bytes_max)) {
+      outstanding_bytes_->fetch_sub(bytes);
+      refused = absl::ResourceExhaustedError(absl::StrFormat("ps %s: %d bytes are sent and not answered, at most %d",
+                                                             address_, before, options_.outstanding_bytes_max));
+    } else {
+      id = next_request_id_++;
+      pending_.emplace(id, Pending{std::move(done), bytes, std::move(on_tensor)});
+      for (Frame& frame : request) {
+        frame.request_id = id;
+        queue_.emplace_back(std::move(frame));
+      }
+      stream = stream_;
+      if (stream == nullptr) OpenOrWait();
+      // The stream may not end before Pump has looked at it.
+      if (stream != nullptr) {
+        if (stream->writing || stream->broken) {
+          stream = nullptr;
+        } else {
+          stream->writing = true;
+        }
+      }
+    }
+    if (!refused.ok()) ++busy_;
+  }
+  if (!refused.ok()) {
+    RunLater(absl::ZeroDuration(), [self = shared_from_this(), done = std::move(done), refused] {
+      done(refused);
+      self->LeaveCallback();
+    });
+    return;
+  }
+  if (stream != nullptr) Pump(stream);
+  if (options_.request_timeout > absl::ZeroDuration()) {
+    RunLater(options_.request_timeout, [weak = weak_from_this(), id] {
+      if (auto self = weak.lock()) {
+        self->FailOne(
+            id, absl::DeadlineExceededError(absl::StrFormat("ps %s: no answer within %s", self->address_,
+                                                            absl::FormatDuration(self->options_.request_timeout))));
+      }
+    });
+  }
+}
+
+// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes the next chunk, or gives it
+// up.
+void PsStream::Pump(Call* stream) {
+  std::optional<Frame> chunk;
+  bool release = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!stream->broken && !closed_ && !queue_.empty()) {
+      chunk = queue_.front().Next();
+      if (queue_.front().done()) queue_.pop_front();
+      stream->writing = true;
+    } else {
+      release = stream->broken;
+      stream->writing = false;
+    }
+  }
+  if (chunk.has_value()) {
+    stream->Write(*chunk);
+  } else if (release) {
+    stream->RemoveHold();
+  }
+}
+
+bool PsStream::connected() {
+  absl::MutexLock lock(&mutex_);
+  return stream_ != nullptr && stream_->connected();
+}
+
+void PsStream::OpenOrWait() {
+  if (opening_ || closed_) return;
+  opening_ = true;
+  const absl::Duration wait =
+      std::max(absl::FromChrono(open_not_before_ - std::chrono::steady_clock::now()), absl::ZeroDuration());
+  RunLater(wait, [weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->Open();
+  });
+}
+
+void PsStream::Open() {
+  ChannelOptions channel_options;
+  channel_options.keepalive_interval = options_.keepalive_interval;
+  channel_options.keepalive_timeout = options_.keepalive_timeout;
+  channel_options.receive_bytes_max = static_cast<int>(kFrameBytesMax);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(address_, channel_options);
+  if (!channel.ok()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      opening_ = false;
+      open_not_before_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(backoff_.Next());
+    }
+    FailAll(channel.status());
+    return;
+  }
+  Call* stream = new Call(shared_from_this(), *std::move(channel));
+  std::shared_ptr<grpc::Channel> retired;
+  {
+    absl::MutexLock lock(&mutex_);
+    retired = std::move(retired_);
+    opening_ = false;
+    if (closed_) {
+      delete stream;
+      return;
+    }
+    stream_ = stream;
+    ++busy_;
+    stream->writing = true;  // ours until Pump
+  }
+  stream->Start();
+  Pump(stream);
+}
+
+// Whether the answer is complete with this tensor (or wrong: then it is an ERROR from here on).
+bool PsStream::OnTensorReply(Frame& reply) {
+  OnTensor on_tensor;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = pending_.find(reply.request_id);
+    if (it == pending_.end()) return false;
+    Pending& pending = it->second;
+    if (pending.on_tensor == nullptr || reply.tensor != pending.next_tensor || reply.tensor >= reply.tensors) {
+      reply.kind = v1::ExchangeFrame::ERROR;
+      reply.status = absl::InternalError(absl::StrFormat("an image's tensor %d of %d came instead of tensor %d",
+                                                         reply.tensor, reply.tensors, pending.next_tensor));
+      return true;
+    }
+    ++pending.next_tensor;
+    on_tensor = pending.on_tensor;
+  }
+  Frame header = reply;
+  header.payload = {};
+  on_tensor(std::exchange(reply, std::move(header)));
+  return reply.tensor + 1 == reply.tensors;
+}
+
+void PsStream::OnReply(Frame reply) {
+  if (reply.kind == v1::ExchangeFrame::IMAGE && !OnTensorReply(reply)) return;
+  std::optional<Done> done;
+  {
+    absl::MutexLock lock(&mutex_);
+    backoff_.Reset();
+    done = Take(reply.request_id);
+  }
+  if (!done.has_value()) return;  // timed out before
+  if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
+      reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS) {
+    (*done)(std::move(reply));
+  } else if (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames) {
+    (*done)(std::move(reply));
+  } else if (reply.kind == v1::ExchangeFrame::ERROR) {
+    (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));
+  } else {
+    (*done)(absl::InternalError(absl::StrFormat("ps %s answered with a frame of kind %d", address_, reply.kind)));
+  }
+}
+
+void PsStream::ForgetStream(Call* stream) {
+  absl::MutexLock lock(&mutex_);
+  if (stream_ == stream) stream_ = nullptr;
+  open_not_before_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(backoff_.Next());
+}
+
+void PsStream::OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel) {
+  {
+    absl::MutexLock lock(&mutex_);
+    channel.swap(retired_);
+  }
+  FailAll(absl::UnavailableError(absl::StrCat("ps ", address_, ": the stream ended: ", ReasonOf(status))));
+  LeaveCallback();
+}
+
+std::optional<PsStream::Done> PsStream::Take(uint64_t request_id) {
+  auto it = pending_.find(request_id);
+  if (it == pending_.end()) return std::nullopt;
+  Done done = std::move(it->second.done);
+  outstanding_bytes_->fetch_sub(it->second.bytes);
+  pending_.erase(it);
+  return done;
+}
+
+void PsStream::FailOne(uint64_t request_id, const absl::Status& status) {
+  std::optional<Done> done;
+  {
+    absl::MutexLock lock(&mutex_);
+    done = Take(request_id);
+    if (!done.has_value()) return;
+    ++busy_;
+  }
+  (*done)(status);
+  LeaveCallback();
+}
+
+void PsStream::FailAll(const absl::Status& status) {
+  absl::flat_hash_map<uint64_t, Pending> failed;
+  absl::Status why = status;
+  {
+    absl::MutexLock lock(&mutex_);
+    failed.swap(pending_);
+    queue_.clear();
+    for (const auto& [id, pending] : failed) outstanding_bytes_->fetch_sub(pending.bytes);
+    if (closed_) why = absl::CancelledError("the connection is closed");
+    ++busy_;
+  }
+  for (auto& [id, pending] : failed) pending.done(why);
+  LeaveCallback();
+}
+
+void PsStream::LeaveCallback() {
+  absl::MutexLock lock(&mutex_);
+  --busy_;
+}
+
+void PsStream::Close() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    // Under the lock: ForgetStream takes it before the stream is deleted.
+    if (stream_ != nullptr) stream_->Cancel();
+  }
+  FailAll(absl::CancelledError("the connection is closed"));
+  std::shared_ptr<grpc::Channel> retired;  // goes after the lock, on the caller's thread
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](int* busy) { return *busy == 0; }, &busy_));
+  retired = std::move(retired_);
+}
+
+}  // namespace cairn

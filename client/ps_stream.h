@@ -1,0 +1,89 @@
+// PsStream: one Exchange stream to a ps, opened again after it broke: the requests that wait for an answer, those that
+// wait to be sent, back-off.
+//
+// Thread-safe. Lock order: only mutex_; user callbacks and gRPC operations run without it. Invariants: those of
+// PsConnection (parameter_client.h).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "client/parameter_client.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/byte_buffer.h"
+#include "common/rpc/daemon.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace cairn {
+
+class PsStream : public std::enable_shared_from_this<PsStream> {
+ public:
+  using Done = PsConnection::Done;
+  using OnTensor = PsConnection::OnTensor;
+
+  PsStream(std::string address, const PsConnectionOptions& options,
+           std::shared_ptr<std::atomic<size_t>> outstanding_bytes)
+      : address_(std::move(address)),
+        options_(options),
+        outstanding_bytes_(std::move(outstanding_bytes)),
+        backoff_({}, RandomBits()) {}
+
+  void Send(std::vector<Frame> request, OnTensor on_tensor, Done done);
+  void Close();
+  bool connected();
+
+ private:
+  // One call of gRPC's. Deletes itself in OnDone. A hold keeps it alive while Send may start a write from outside.
+  class Call;
+
+  struct Pending {
+    Done done;
+    size_t bytes = 0;
+    OnTensor on_tensor;        // SNAPSHOT
+    uint32_t next_tensor = 0;  // of the answer
+  };
+
+  void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Open();
+  void Pump(Call* stream);
+  void OnReply(Frame reply);
+  bool OnTensorReply(Frame& reply);
+  void ForgetStream(Call* stream);
+  void OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel);
+  void FailOne(uint64_t request_id, const absl::Status& status);
+  void FailAll(const absl::Status& status);
+  std::optional<Done> Take(uint64_t request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveCallback();
+
+  const std::string address_;
+  const PsConnectionOptions options_;
+  const std::shared_ptr<std::atomic<size_t>> outstanding_bytes_;  // of all the connection's streams
+
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t next_request_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  absl::flat_hash_map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);  // not yet handed to the stream
+  Call* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;           // the open one
+  bool opening_ ABSL_GUARDED_BY(mutex_) = false;             // Open is about to run
+  std::chrono::steady_clock::time_point open_not_before_
+      ABSL_GUARDED_BY(mutex_);  // steady: a clock that is set back delays nothing
+  Backoff backoff_ ABSL_GUARDED_BY(mutex_);
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // streams that live and callbacks that run outside of them
+  // Of the last call that ended. gRPC joins its callback threads when the process' last channel with callbacks goes,
+  // so that no channel may go on such a thread: it goes in Close, or when the next stream is open.
+  std::shared_ptr<grpc::Channel> retired_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

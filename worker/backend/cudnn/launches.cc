@@ -1,0 +1,119 @@
+#include "worker/backend/cudnn/launches.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::cudnn {
+
+void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
+                 bool add) {
+  std::vector<Ref> reads = {from};
+  if (add) reads.push_back(to);
+  builder.Emit(absl::StrCat(add ? "add " : "copy ", Name(from_type), " ", Name(to_type)), std::move(reads), {to},
+               [=](const Run& r) {
+                 return kernels::Affine(r.stream(), n, 1, 0, r.At<>(from), from_type, r.At<>(to), to_type, add);
+               });
+}
+
+void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c, bool add) {
+  p.beta = add ? 1.0f : 0.0f;
+  p.bias = static_cast<bool>(bias);
+  absl::StatusOr<int64_t> bytes = builder.machine().Prepare(p);
+  if (!bytes.ok()) return builder.Fail(bytes.status());
+  const Ref workspace = *bytes > 0 ? builder.New(*bytes) : Ref{};
+  std::vector<Ref> reads = {a, b, bias};
+  if (add) reads.push_back(c);
+  builder.EmitChecked(
+      absl::StrCat("product ", ToString(p)), std::move(reads), {c, workspace},
+      [=](const Run& r) {
+        return r.machine.Multiply(p, r.At<>(a), r.At<>(b), r.At<>(bias), r.At<>(c), r.At<>(workspace));
+      },
+      2.0 * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n * p.k));
+}
+
+// ---- activations ----
+
+Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out) {
+  const int64_t rows = out->numbers / columns;
+  const DType type = out->type;
+  const auto emit = [&](const Activation& g, const Ref& from, const Ref& with, const Ref& to) {
+    if (g.linear() && !with) return;
+    builder.Emit(absl::StrCat(with ? "bias " : "", v1::Activation_Name(g.kind)), {from, with}, {to}, [=](const Run& r) {
+      // One long row where there is no bias.
+      return with ? kernels::BiasActivation(r.stream(), g.act(), g.alpha, rows, columns, r.At<>(from),
+                                            r.At<float>(with), r.At<>(to), type)
+                  : kernels::BiasActivation(r.stream(), g.act(), g.alpha, 1, rows * columns, r.At<>(from), nullptr,
+                                            r.At<>(to), type);
+    });
+  };
+  out->data = y;
+  if (f.softmax()) {
+    emit({}, y, bias, y);
+    builder.Emit("softmax", {y}, {y}, [=](const Run& r) {
+      return kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(y), r.At<>(y), type);
+    });
+    return {};
+  }
+  if (!builder.training() || !f.needs_input()) {
+    emit(f, y, bias, y);
+    return {};
+  }
+  emit({}, y, bias, y);
+  out->data = builder.NewLike(*out);
+  emit(f, y, {}, out->data);
+  return y;
+}
+
+void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& before, int64_t columns, Value* out) {
+  if (f.linear()) return;
+  const Ref g = out->gradient, y = before ? Ref{} : out->data;
+  const int64_t n = out->numbers;
+  const DType type = out->type;
+  if (f.softmax()) {
+    return builder.Emit("softmax backward", {y, g}, {g}, [=](const Run& r) {
+      return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(g), r.At<>(g), type, false);
+    });
+  }
+  builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward"), {before, y, g}, {g}, [=](const Run& r) {
+    return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(y), r.At<>(g), r.At<>(g),
+                                       type, false);
+  });
+}
+
+Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order) {
+  const size_t rank = from.size(), lead = 4 - rank;
+  Permutation p;
+  p.forward.dims[0] = p.backward.dims[0] = examples;
+  p.forward.strides[0] = p.backward.strides[0] = NumElements(from);
+  Shape to;
+  for (const int32_t axis : order) to.push_back(from[static_cast<size_t>(axis) - 1]);
+  const auto stride_of = [&](const Shape& shape, size_t axis) {
+    int64_t stride = 1;
+    for (size_t i = axis + 1; i < rank; ++i) stride *= shape[i];
+    return stride;
+  };
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const size_t other = static_cast<size_t>(order[axis]) - 1;
+    p.forward.dims[lead + axis] = to[axis];
+    p.forward.strides[lead + axis] = stride_of(from, other);
+    p.backward.dims[lead + other] = from[other];
+    p.backward.strides[lead + other] = stride_of(to, axis);
+  }
+  return p;
+}
+
+void EmitPermute(Builder& builder, const Permutation::Axes& axes, const Ref& from, const Ref& to, DType t, bool add) {
+  std::vector<Ref> reads = {from};
+  if (add) reads.push_back(to);
+  builder.Emit(add ? "permute add" : "permute", std::move(reads), {to}, [=](const Run& r) {
+    return kernels::Permute(r.stream(), axes.dims, axes.strides, r.At<>(from), r.At<>(to), t, add);
+  });
+}
+
+void EmitColumnSums(Builder& builder, const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type) {
+  const Ref scratch = builder.Scratch(kernels::ColumnSumsScratch(rows, columns));
+  builder.Emit(absl::StrCat("column sums ", rows, "x", columns), {x}, {sums, scratch}, [=](const Run& r) {
+    return kernels::ColumnSums(r.stream(), rows, columns, r.At<>(x), r.At<float>(sums), r.At<float>(scratch), type);
+  });
+}
+
+}  // namespace cairn::cudnn
