@@ -114,10 +114,10 @@ struct JobClient::Connection {
             "the coordinator at %s did not answer within %s; is that its address, and is it overloaded or stopped?",
             addresses, absl::FormatDuration(timeout)));
       case grpc::StatusCode::UNIMPLEMENTED:
-        return absl::UnimplementedError(
-            absl::StrFormat("what listens at %s is no cairn coordinator, or one of another version; give --coordinator "
-                            "the address on which cairn-coordinator listens",
-                            addresses));
+        return absl::UnimplementedError(absl::StrFormat(
+            "what listens at %s is not a cairn coordinator, or one of another version; give --coordinator "
+            "the address on which cairn-coordinator listens",
+            addresses));
       default: break;
     }
     return FromGrpcStatus(status);
@@ -174,11 +174,11 @@ struct JobClient::Connection {
 
 absl::StatusOr<JobRef> JobRef::Parse(const std::string& text) {
   JobRef ref;
-  if (text.empty()) return absl::InvalidArgumentError("a job is named by its number or its name, not by nothing");
+  if (text.empty()) return absl::InvalidArgumentError("give the job's number or its name");
   if (text.find_first_not_of("0123456789") != std::string::npos) {
     ref.name = text;
   } else if (!absl::SimpleAtoi(text, &ref.id) || ref.id == 0) {
-    return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no job's number; they count from 1", text));
+    return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not a job's number; they count from 1", text));
   }
   return ref;
 }

@@ -19,7 +19,7 @@ build=(
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev
-  clang-format-14 black
+  clang-format-14 clang-tidy-14 black
   python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
   curl openssl etcd-server
 )

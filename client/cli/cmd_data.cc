@@ -33,7 +33,7 @@ int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
       std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == options.kind; });
   if (kind == std::end(kKinds)) {
     return Fail(absl::InvalidArgumentError(
-        absl::StrFormat("data make %s: it is not known; use glyphs, colour-glyphs or texts", options.kind)));
+        absl::StrFormat("data make %s: unknown; use glyphs, colour-glyphs or texts", options.kind)));
   }
   const absl::Status status = kind->write(options.dir, options.count, options.test_count, options.seed);
   if (!status.ok()) return Fail(status);

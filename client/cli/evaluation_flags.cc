@@ -24,7 +24,7 @@ absl::StatusOr<std::string> AbsolutePath(const std::string& text, const char* fl
 absl::StatusOr<v1::Split> ParseSplit(const std::string& text) {
   v1::Split split;
   if (v1::Split_Parse(absl::AsciiStrToUpper(text), &split) && split != v1::SPLIT_UNSPECIFIED) return split;
-  return absl::InvalidArgumentError(absl::StrFormat("--split %s: is none of train, validation, test", text));
+  return absl::InvalidArgumentError(absl::StrFormat("--split %s: is not one of train, validation, test", text));
 }
 
 absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, v1::Split split,

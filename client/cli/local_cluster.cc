@@ -168,7 +168,8 @@ absl::Status LocalCluster::AllRunning() {
   for (Daemon& daemon : daemons_) {
     if (!daemon.process.Ended()) continue;
     const std::string tail = TailOfFile(daemon.log, kLogLinesShown);
-    return absl::AbortedError(absl::StrFormat("%s ended at once: %s. %s", daemon.name, daemon.process.how(),
+    return absl::AbortedError(absl::StrFormat("%s ended right after its start: %s. %s", daemon.name,
+                                              daemon.process.how(),
                                               tail.empty() ? absl::StrCat(daemon.log, " is empty; is its disk full?")
                                                            : absl::StrCat("The end of ", daemon.log, ":\n", tail)));
   }

@@ -63,7 +63,8 @@ void AddJobArgument(CLI::App* command, std::string* job) {
 
 // What changes the job of a file.
 void AddJobChanges(CLI::App* command, SubmitOptions* options) {
-  command->add_option("--set", options->settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
+  command
+      ->add_option("--set", options->settings, "PATH=VALUE: set a field of the job, such as optimizer.adam.beta_1=0.8")
       ->allow_extra_args(false);
   command->add_option("--model", options->model, "The model from this file: Keras' model.json, .keras or .onnx")
       ->check(CLI::ExistingFile);
@@ -72,10 +73,11 @@ void AddJobChanges(CLI::App* command, SubmitOptions* options) {
 void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
   AddJobArgument(command, &options->job);
   command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
-  command->add_option(
-      "--weights", options->weights,
-      "Not the job's present weights: a checkpoint, a folder of several (the newest), a .safetensors or .keras file");
-  command->add_option("--data", options->data, "Not the job's data: this file or folder, as the workers see it");
+  command->add_option("--weights", options->weights,
+                      "Use other weights than the job's: a checkpoint, a folder of several (the newest), a "
+                      ".safetensors or .keras file");
+  command->add_option("--data", options->data,
+                      "Use other data than the job's: this file or folder, as the workers see it");
 }
 
 void AddUp(CLI::App& app, Invocation& call) {
@@ -104,7 +106,8 @@ void AddRun(CLI::App& app, Invocation& call) {
   CLI::App* run = AddCommand(app, "run", "Run what TF_CONFIG names for this container: ps, worker, chief or evaluator",
                              call, [&call] { return RunRun(call.globals, call.tf_run, call.submit); });
   call.tf_run.dir = "cairn-data";
-  run->add_option("--dir", call.tf_run.dir, "Data of the daemons; the same one again resumes")->capture_default_str();
+  run->add_option("--dir", call.tf_run.dir, "Data of the daemons; a cluster with the same one resumes")
+      ->capture_default_str();
   run->add_option("--slots", call.tf_run.slots, "Replicas that a worker computes at once; 0: the machine's threads")
       ->capture_default_str();
   run->add_option("--log-level", call.tf_run.log_level, "debug, info, warning or error")->capture_default_str();
@@ -126,7 +129,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   };
   add_with_job("job", "Show a job: state, figures, placement, digest", RunJob);
   add_with_job("watch", "Show a job's progress until it ends", RunWatch);
-  add_with_job("cancel", "End a job; the weights reached are kept", RunCancel);
+  add_with_job("cancel", "End a job; its weights so far are kept", RunCancel);
   add_with_job("delete", "Forget a finished job and its weights", RunDelete);
   CLI::App* evaluate = AddCommand(app, "evaluate", "Loss and metrics of a job's weights", call,
                                   [&call] { return RunEvaluate(call.globals, call.evaluate); });
@@ -136,16 +139,17 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   AddEvaluateOptions(predict, &call.predict.what);
   predict->add_option("-o,--output", call.predict.output, ".csv, .npy or .jsonl; -: standard output")
       ->capture_default_str();
-  predict->add_flag("--classes", call.predict.classes, "The likeliest class and its probability, not all outputs");
+  predict->add_flag("--classes", call.predict.classes,
+                    "The most likely class and its probability instead of all outputs");
   CLI::App* export_command = AddCommand(app, "export", "Write a job's weights to a file", call,
                                         [&call] { return RunExport(call.globals, call.export_options); });
   AddJobArgument(export_command, &call.export_options.job);
   export_command->add_option("--format", call.export_options.format,
                              "safetensors, keras, weights.h5 or onnx [by the file's ending; without one safetensors]");
-  export_command->add_option("--layout", call.export_options.layout, "Of safetensors: keras or torch")
+  export_command->add_option("--layout", call.export_options.layout, "With safetensors: keras or torch")
       ->capture_default_str();
   export_command->add_flag("--fold-batch-norm", call.export_options.fold_batch_norm,
-                           "Of onnx: batch normalizations become part of the layers before them");
+                           "With onnx: fold batch normalizations into the layers before them");
   export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
 }
 
@@ -167,7 +171,7 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   CLI::App* drain = AddCommand(*nodes, "drain", "Take all work from a node; training goes on elsewhere", call,
                                [&call] { return RunDrain(call.globals, call.drain); });
   drain->add_option("NAME", call.drain.name, "The node, as `cairn nodes` names it")->required();
-  drain->add_flag("--undo", call.drain.undo, "Let it have work again");
+  drain->add_flag("--undo", call.drain.undo, "Give it work again");
   CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
                                 [&call] { return RunHealth(call.globals, call.health); });
   health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
@@ -209,7 +213,7 @@ void AddData(CLI::App& app, Invocation& call) {
       ->required();
   convert->add_option("OUT", call.convert_data.out, "A folder, or a file's name with .tfrecord[.gz] for one split")
       ->required();
-  convert->add_option("--split", call.convert_data.split, "train, validation or test alone [all]")
+  convert->add_option("--split", call.convert_data.split, "only train, validation or test [all]")
       ->check(CLI::IsMember({"train", "validation", "test"}));
   convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
   convert->add_flag("--gzip", call.convert_data.gzip, "Packed files (no random access: they are unpacked into memory)");
@@ -227,7 +231,7 @@ void AddVersion(CLI::App& app, Invocation& call) {
 }
 
 void AddBench(CLI::App& app, Invocation& call) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure this machine or the way to another");
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine or the network to another");
   bench->require_subcommand(1);
   bench->fallthrough();
   BenchExchangeOptions& o = call.bench;

@@ -63,7 +63,7 @@ absl::StatusOr<ClassDecision> ClassDecision::Of(const v1::JobStatus& job) {
     case v1::Loss::CATEGORICAL_CROSSENTROPY: return decision;
     default:
       return absl::FailedPreconditionError(
-          absl::StrFormat("--classes: the outputs of job %d are no classes (its loss is %s)", job.job_id(),
+          absl::StrFormat("--classes: the outputs of job %d are not classes (its loss is %s)", job.job_id(),
                           v1::Loss::Kind_Name(job.spec().loss().kind())));
   }
 }

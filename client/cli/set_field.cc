@@ -49,7 +49,7 @@ absl::StatusOr<Step> ParseStep(const std::string& text) {
     step.index = kAppend;
   } else if (!absl::SimpleAtoi(inside, &step.index) || step.index < 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("\"[%s]\" is no index; write [0] for the first element or [..] to append one", inside));
+        absl::StrFormat("\"[%s]\" is not an index; write [0] for the first element or [..] to append one", inside));
   }
   return step;
 }
@@ -95,7 +95,7 @@ absl::StatusOr<int> CheckIndex(const Message& message, const FieldDescriptor* fi
 
 absl::StatusOr<Message*> Descend(Message* message, const FieldDescriptor* field, int index) {
   if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s is no message; nothing lies below it", field->name()));
+    return absl::InvalidArgumentError(absl::StrFormat("%s is not a message; nothing lies below it", field->name()));
   }
   const Reflection* reflection = message->GetReflection();
   if (!field->is_repeated()) return reflection->MutableMessage(message, field);
@@ -113,7 +113,7 @@ absl::StatusOr<Target> Resolve(const std::vector<Step>& steps, Message* message)
     const Step& step = steps[i];
     CAIRN_ASSIGN_OR_RETURN(const FieldDescriptor* field, FindField(message->GetDescriptor(), step.field));
     if (step.index != kNoIndex && !field->is_repeated()) {
-      return absl::InvalidArgumentError(absl::StrFormat("%s is no list; write it without an index", step.field));
+      return absl::InvalidArgumentError(absl::StrFormat("%s is not a list; write it without an index", step.field));
     }
     if (i + 1 == steps.size()) return Target{message, field, step.index};
     CAIRN_ASSIGN_OR_RETURN(message, Descend(message, field, step.index));
@@ -133,21 +133,21 @@ absl::StatusOr<const EnumValueDescriptor*> ParseEnum(const EnumDescriptor* type,
   for (int i = 0; i < type->value_count(); ++i) {
     if (absl::AsciiStrToUpper(type->value(i)->name()) == name) return type->value(i);
   }
-  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is none of %s", text, EnumNames(type)));
+  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not one of %s", text, EnumNames(type)));
 }
 
 template <typename Int>
 absl::StatusOr<Int> ParseInt(const std::string& text) {
   Int value = 0;
   if (absl::SimpleAtoi(text, &value)) return value;
-  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no whole number from %d to %d", text,
+  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not a whole number from %d to %d", text,
                                                     std::numeric_limits<Int>::min(), std::numeric_limits<Int>::max()));
 }
 
 absl::StatusOr<double> ParseReal(const std::string& text) {
   double value = 0;
   if (absl::SimpleAtod(text, &value)) return value;
-  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no number", text));
+  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not a number", text));
 }
 
 absl::StatusOr<bool> ParseBool(const std::string& text) {

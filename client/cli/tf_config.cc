@@ -28,13 +28,13 @@ bool IsType(const std::string& type) {
 std::string TypeOf(const std::string& type) { return type == "master" ? "chief" : type; }
 
 absl::Status CheckAddress(const std::string& field, const Json& value) {
-  if (!value.is_string()) return Bad(field, ": is no text; give host:port");
+  if (!value.is_string()) return Bad(field, ": is not text; give host:port");
   const std::string address = value.get<std::string>();
   const size_t colon = address.rfind(':');
   int port = 0;
   if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 ||
       port > 65535) {
-    return Bad(field, ": \"", address, "\" is no host:port");
+    return Bad(field, ": \"", address, "\" is not a host:port");
   }
   return absl::OkStatus();
 }
@@ -44,12 +44,12 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
   std::map<int, std::string>& into = config.cluster[TypeOf(type)];
   if (!into.empty()) return Bad(field, ": cluster.chief is there too; they are the same");
   if (entries.is_null()) return absl::OkStatus();  // so the operator writes a list that it has not
-  if (!entries.is_array() && !entries.is_object()) return Bad(field, ": is no list of addresses");
+  if (!entries.is_array() && !entries.is_object()) return Bad(field, ": is not a list of addresses");
   int next = 0;
   for (const auto& [key, value] : entries.items()) {
     int index = next++;
     if (entries.is_object() && (!absl::SimpleAtoi(key, &index) || index < 0)) {
-      return Bad(field, ": \"", key, "\" is no index");
+      return Bad(field, ": \"", key, "\" is not an index");
     }
     if (index > kTfConfigIndexMax) return Bad(field, ": index ", index, " is more than ", kTfConfigIndexMax);
     CAIRN_RETURN_IF_ERROR(CheckAddress(absl::StrCat(field, "[", index, "]"), value));
@@ -64,9 +64,9 @@ absl::Status ReadCluster(const Json& json, TfConfig& config) {
   auto cluster = json.find("cluster");
   if (cluster == json.end()) cluster = json.find("sparseCluster");  // the operator's name of it
   if (cluster == json.end()) return Bad("cluster: is missing");
-  if (!cluster->is_object()) return Bad("cluster: is no object of lists of addresses");
+  if (!cluster->is_object()) return Bad("cluster: is not an object of lists of addresses");
   for (const auto& [type, entries] : cluster->items()) {
-    if (!IsType(TypeOf(type))) return Bad("cluster.", type, ": is none of chief, worker, ps, evaluator");
+    if (!IsType(TypeOf(type))) return Bad("cluster.", type, ": is not one of chief, worker, ps, evaluator");
     CAIRN_RETURN_IF_ERROR(ReadType(type, entries, config));
   }
   std::erase_if(config.cluster, [](const auto& entry) { return entry.second.empty(); });
@@ -89,19 +89,19 @@ bool KnowsOnlyItself(const TfConfig& config) {
 absl::Status ReadTask(const Json& json, TfConfig& config) {
   const auto task = json.find("task");
   if (task == json.end()) return Bad("task: is missing");
-  if (!task->is_object()) return Bad("task: is no object with type and index");
+  if (!task->is_object()) return Bad("task: is not an object with type and index");
   const auto type = task->find("type");
   if (type == task->end() || !type->is_string())
     return Bad("task.type: is missing; give chief, worker, ps or evaluator");
   config.task_type = TypeOf(type->get<std::string>());
   if (!IsType(config.task_type)) {
-    return Bad("task.type: \"", config.task_type, "\" is none of chief, worker, ps, evaluator");
+    return Bad("task.type: \"", config.task_type, "\" is not one of chief, worker, ps, evaluator");
   }
   const auto index = task->find("index");
   if (index != task->end()) {
     const bool number = index->is_number_integer() ||
                         (index->is_string() && absl::SimpleAtoi(index->get<std::string>(), &config.task_index));
-    if (!number) return Bad("task.index: is no number");
+    if (!number) return Bad("task.index: is not a number");
     if (index->is_number_integer()) {
       const int64_t value = index->get<int64_t>();
       if (value < 0 || value > kTfConfigIndexMax)
@@ -160,8 +160,8 @@ std::string FirstWorkerBeside(const TfConfig& config) {
 absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
   if (text.size() > kTfConfigBytesMax) return Bad("is longer than ", kTfConfigBytesMax, " bytes");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Bad("is no JSON");
-  if (!json.is_object()) return Bad("is no JSON object with cluster and task");
+  if (json.is_discarded()) return Bad("is not JSON");
+  if (!json.is_object()) return Bad("is not a JSON object with cluster and task");
   TfConfig config;
   CAIRN_RETURN_IF_ERROR(ReadCluster(json, config));
   CAIRN_RETURN_IF_ERROR(ReadTask(json, config));

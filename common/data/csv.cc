@@ -133,7 +133,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
       }
       if (IsNumberOrNone(text)) {
         return absl::InvalidArgumentError(absl::StrFormat(
-            "%s: \"%s\" is no finite float32; drop the line or mend the value", column, ShortText(text)));
+            "%s: \"%s\" is not a finite float32; drop the line or correct the value", column, ShortText(text)));
       }
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
@@ -270,8 +270,8 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
       const std::string& label = file->labels[i];
       if (IsNumber(label) || (integers && !IsNumberOrNone(label))) continue;
       return absl::DataLossError(
-          absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; mend the line", file->path,
-                          file->lines[i], ShortText(label)));
+          absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; correct the line",
+                          file->path, file->lines[i], ShortText(label)));
     }
   }
   return absl::OkStatus();

@@ -151,7 +151,7 @@ absl::StatusOr<std::array<std::vector<std::string>, 3>> FindRecordFiles(const st
   const bool named = !splits[0].empty() || !splits[1].empty() || !splits[2].empty();
   if (named && !unnamed.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: its name tells no split, but those of other files do; put \"train\", \"validation\" or "
+        absl::StrFormat("%s: its name names no split, but those of other files do; put \"train\", \"validation\" or "
                         "\"test\" into it",
                         unnamed[0]));
   }

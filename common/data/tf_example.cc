@@ -83,7 +83,7 @@ absl::Status ReadFeature(ByteWindow& window, uint64_t begin, uint64_t end, Featu
   while (!fields.done()) {
     CAIRN_RETURN_IF_ERROR(fields.Next(&field));
     if (field.number > 3) continue;
-    if (field.type != kLengthDelimited) return Malformed("a feature's list is no message");
+    if (field.type != kLengthDelimited) return Malformed("a feature's list is not a message");
     constexpr FeatureKind kKinds[] = {FeatureKind::kBytes, FeatureKind::kFloats, FeatureKind::kInts};
     *place = {kKinds[field.number - 1], field.begin, field.end};
   }
@@ -98,7 +98,7 @@ absl::Status ReadEntry(ByteWindow& window, uint64_t begin, uint64_t end,
   while (!fields.done()) {
     CAIRN_RETURN_IF_ERROR(fields.Next(&field));
     if (field.number > 2) continue;
-    if (field.type != kLengthDelimited) return Malformed("a feature is no message");
+    if (field.type != kLengthDelimited) return Malformed("a feature is not a message");
     if (field.number == 1) name = field;
     if (field.number == 2) CAIRN_RETURN_IF_ERROR(ReadFeature(window, field.begin, field.end, &place));
   }
@@ -117,7 +117,7 @@ float ToFloat(const char* bytes) {
 // false: `take` wants no more.
 absl::StatusOr<bool> PackedFloats(ByteWindow& window, uint64_t begin, uint64_t end,
                                   absl::FunctionRef<bool(double)> take) {
-  if ((end - begin) % 4 != 0) return Malformed("a float_list that is no whole number of floats");
+  if ((end - begin) % 4 != 0) return Malformed("a float_list that is not a whole number of floats");
   while (begin < end) {
     const size_t part = static_cast<size_t>(std::min<uint64_t>(end - begin, ByteWindow::kBytes));
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view bytes, window.At(begin, part));
@@ -210,7 +210,7 @@ absl::Status WalkFeatures(ByteWindow& window, uint64_t begin, uint64_t end,
     while (!entries.done()) {
       CAIRN_RETURN_IF_ERROR(entries.Next(&entry));
       if (entry.number != 1) continue;
-      if (entry.type != kLengthDelimited) return Malformed("a feature is no message");
+      if (entry.type != kLengthDelimited) return Malformed("a feature is not a message");
       CAIRN_RETURN_IF_ERROR(ReadEntry(window, entry.begin, entry.end, visit));
     }
   }
@@ -247,7 +247,7 @@ absl::Status WalkBytes(ByteWindow& window, const FeaturePlace& place,
   while (!list.done()) {
     CAIRN_RETURN_IF_ERROR(list.Next(&field));
     if (field.number != 1) continue;
-    if (field.type != kLengthDelimited) return Malformed("a bytes_list's value is no bytes");
+    if (field.type != kLengthDelimited) return Malformed("a bytes_list's value is not bytes");
     if (!take(field.begin, field.end)) break;
   }
   return absl::OkStatus();

@@ -163,7 +163,7 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
     if (asked.shape_size() > 0) {
       return absl::InvalidArgumentError(
           "data.tfrecord.shape: pictures of JPEG and PNG are resized to the model's input, or to data.image_height and "
-          "image_width; leave shape away");
+          "image_width; leave shape out");
     }
     v1::Data sized = data;
     if (input_shape.empty() && data.image_height() == 0 &&

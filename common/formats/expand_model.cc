@@ -22,7 +22,7 @@ absl::Status ExpandModel(v1::Model* model, v1::Data* data) {
   const int given = (model->layers_size() > 0) + model->has_ready_made() + !model->keras_json().empty();
   if (given > 1) {
     return absl::InvalidArgumentError(
-        "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+        "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
   }
   if (model->has_ready_made()) {
     CAIRN_ASSIGN_OR_RETURN(v1::Model expanded, MakeReadyMade(model->ready_made()));
@@ -49,13 +49,13 @@ absl::Status ExpandJob(v1::JobSpec* spec) {
   const v1::Data& data = spec->data();
   if (data.augmentation_size() > 0) {
     return absl::InvalidArgumentError(
-        "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
+        "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two out");
   }
   const bool sized = head.image_height() > 0 && (data.image_height() != 0 || data.image_width() != 0);
   if (sized && (data.image_height() != head.image_height() || data.image_width() != head.image_width())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data.image_height: ", data.image_height(), " x ", data.image_width(), ", but the Keras model's input is ",
-        head.image_height(), " x ", head.image_width(), "; leave image_height and image_width away"));
+        head.image_height(), " x ", head.image_width(), "; leave image_height and image_width out"));
   }
   spec->mutable_data()->MergeFrom(head);
   return absl::OkStatus();

@@ -202,7 +202,7 @@ absl::StatusOr<int64_t> Hdf5Reader::CountIn(const std::string& group) const {
   const Hdf5Handle opened(H5Gopen2(file_, group.c_str(), H5P_DEFAULT), H5Gclose);
   H5G_info_t info;
   if (!opened.ok() || H5Gget_info(opened.get(), &info) < 0) {
-    return absl::DataLossError(absl::StrCat(where_, ": \"", group, "\" is no group"));
+    return absl::DataLossError(absl::StrCat(where_, ": \"", group, "\" is not a group"));
   }
   return static_cast<int64_t>(info.nlinks);
 }
@@ -211,7 +211,7 @@ absl::Status Hdf5Reader::Read(const std::string& path, const Shape& shape, absl:
   CAIRN_RETURN_IF_ERROR(Annotate(CheckPath(file_, path), where_));
   const Hdf5Handle dataset(H5Dopen2(file_, path.c_str(), H5P_DEFAULT), H5Dclose);
   const std::string quoted = absl::StrCat("\"", path, "\"");
-  if (!dataset.ok()) return absl::DataLossError(absl::StrCat(where_, ": ", quoted, " is no array"));
+  if (!dataset.ok()) return absl::DataLossError(absl::StrCat(where_, ": ", quoted, " is not an array"));
   return Annotate(ReadArray(dataset.get(), shape, out), absl::StrCat(where_, ": ", quoted));
 }
 

@@ -72,7 +72,7 @@ class Reader {
 
   // ["conv2d", 0, 0, ...]
   absl::StatusOr<std::string> TensorName(const Json& history) const {
-    if (!IsTensor2(history)) return Bad(absl::StrCat("its input ", ShownJson(history), " is no layer's output"));
+    if (!IsTensor2(history)) return Bad(absl::StrCat("its input ", ShownJson(history), " is not a layer's output"));
     const std::string name = history[0].get<std::string>();
     if (history[1] != 0 && !(history[1] == 1 && models_.contains(name))) {
       return Bad(absl::StrCat("it takes \"", ShownText(name),
@@ -105,7 +105,7 @@ class Reader {
     const Json list = value.is_array() && !IsTensor2(value) ? value : Json::array({value});
     for (const Json& item : list) {
       if (!IsTensor3(item) && !(keras2_ && IsTensor2(item))) {
-        return Bad(absl::StrCat("it is called with ", ShownJson(item), ", which is no layer's output"));
+        return Bad(absl::StrCat("it is called with ", ShownJson(item), ", which is not a layer's output"));
       }
       CAIRN_RETURN_IF_ERROR(AddInput(argument, keyword, IsTensor3(item) ? item["config"]["keras_history"] : item));
     }
@@ -142,7 +142,7 @@ class Reader {
   absl::Status ReadKeras3(const Json& node) {
     const Json none = Json::array();
     const Json& args = node.contains("args") ? node["args"] : none;
-    if (!args.is_array()) return Bad("args is no list");
+    if (!args.is_array()) return Bad("args is not a list");
     const std::vector<std::string> names = PositionalArguments(type_);
     for (size_t i = 0; i < args.size(); ++i) {
       if (i >= names.size()) {
@@ -172,17 +172,17 @@ class Reader {
     const bool mask = argument == "mask" || (attends_ && (argument == "query_mask" || argument == "value_mask" ||
                                                           argument == "key_mask" || argument == "attention_mask"));
     if (mask && value.is_null()) return absl::OkStatus();
-    if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it away");
+    if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it out");
     if (attends_ && argument == "return_attention_scores") {
       if (value.is_null() || value == false) return absl::OkStatus();
-      return NotSupported(argument, value, "a layer has one output; leave it away");
+      return NotSupported(argument, value, "a layer has one output; leave it out");
     }
     if (attends_ && argument == "use_causal_mask") {
       if (!value.is_null() && !value.is_boolean()) return NotSupported(argument, value, "use true or false");
       call_.causal = value == true;
       return absl::OkStatus();
     }
-    return NotSupported(argument, value, "leave it away");
+    return NotSupported(argument, value, "leave it out");
   }
 
   absl::Status TakeTraining(const Json& value) {
@@ -191,8 +191,8 @@ class Reader {
       call_.inference = true;
       return absl::OkStatus();
     }
-    if (value != true) return NotSupported("training", value, "use false, or leave it away");
-    return NotSupported("training", value, "it would compute as in training when it is evaluated, too; leave it away");
+    if (value != true) return NotSupported("training", value, "use false, or leave it out");
+    return NotSupported("training", value, "it would compute as in training when it is evaluated, too; leave it out");
   }
 
   const std::string &layer_, &type_;
@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& l
     for (const std::string& input : calls[i].inputs) {
       const auto it = places.find(input);
       if (it == places.end()) {
-        return bad(i, absl::StrCat("its input \"", ShownText(input), "\" is no layer of the model"));
+        return bad(i, absl::StrCat("its input \"", ShownText(input), "\" is not a layer of the model"));
       }
       users[it->second].push_back(i);
     }

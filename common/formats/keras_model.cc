@@ -190,7 +190,7 @@ class Converter {
     }
     const auto output = names.find(output_name);
     if (output == names.end())
-      return Bad("config.output_layers: \"", ShownText(output_name), "\" is no layer of the model");
+      return Bad("config.output_layers: \"", ShownText(output_name), "\" is not a layer of the model");
     if (!result_.model.layers().empty() && output->second != result_.model.layers().rbegin()->name() &&
         !input.has_value()) {
       return Bad("config.output_layers: \"", ShownText(output_name), "\" is the output, but \"",
@@ -311,15 +311,15 @@ class Converter {
     const auto bad = [&](const auto&... what) {
       return Bad("layer \"", ShownText(entry.name), "\" (RandomCrop): ", what...);
     };
-    if (inference) return bad("it is called with training=false; leave that away, or crop the data before");
+    if (inference) return bad("it is called with training=false; leave that out, or crop the data before");
     auto& shape = *result_.model.mutable_layers(0)->mutable_input()->mutable_shape();
-    if (shape.size() != 3) return bad("its input is no picture; give it [height, width, channels]");
+    if (shape.size() != 3) return bad("its input is not a picture; give it [height, width, channels]");
     if (crop.height() < 1 || crop.width() < 1 || crop.height() > shape[0] || crop.width() > shape[1]) {
-      return bad(crop.height(), " x ", crop.width(), " is no part of its input, ", shape[0], " x ", shape[1],
+      return bad(crop.height(), " x ", crop.width(), " is not part of its input, ", shape[0], " x ", shape[1],
                  "; give it a height and a width within that");
     }
     if (crop.height() == shape[0] && crop.width() == shape[1]) return false;
-    if (result_.data.image_height() > 0) return bad("a second one that makes pictures smaller; leave one of them away");
+    if (result_.data.image_height() > 0) return bad("a second one that makes pictures smaller; leave one of them out");
     result_.data.set_image_height(shape[0]);
     result_.data.set_image_width(shape[1]);
     shape[0] = crop.height();

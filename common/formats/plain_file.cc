@@ -40,7 +40,7 @@ absl::StatusOr<FileDescriptor> OpenPlainFileAt(int directory, const char* name, 
   const int looked = opened ? ::fstat(file.get(), &info) : ::fstatat(directory, name, &info, follow);
   if (looked == 0 && !S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is not a regular file"));
+        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, not a file" : ": is not a regular file"));
   }
   if (!opened) return FileError(path, "cannot open", error);
   if (looked != 0) return FileError(path, "cannot be looked at");

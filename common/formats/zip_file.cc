@@ -81,7 +81,7 @@ absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string&
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would wait for a pipe
     return absl::InvalidArgumentError(
-        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is no file"));
+        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, not a file" : ": is not a file"));
   }
   int code = 0;
   const Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code), zip_discard);

@@ -49,7 +49,7 @@ absl::StatusOr<HostPort> Parse(const std::string& flag) {
   HostPort out;
   out.host = HostOf(listen);
   if (absl::SimpleAtoi(listen.substr(out.host.size() + 1), &out.port)) return out;
-  return absl::InvalidArgumentError(absl::StrCat("address \"", listen, "\": the port is no number"));
+  return absl::InvalidArgumentError(absl::StrCat("address \"", listen, "\": the port is not a number"));
 }
 
 // gRPC says the same of the same files; this is of the pages.

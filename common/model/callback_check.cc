@@ -73,12 +73,12 @@ class Checker {
     if (callback->monitor().empty()) callback->set_monitor("val_loss");
     const std::string& monitor = callback->monitor();
     if (!IsFigure(*spec_, monitor)) {
-      return BadField("monitor", "\"", monitor.substr(0, 64), "\" is no figure of this job; use one of ",
+      return BadField("monitor", "\"", monitor.substr(0, 64), "\" is not a figure of this job; use one of ",
                       absl::StrJoin(FigureNames(*spec_), ", "), ", with val_ before it for the validation split");
     }
     if (!v1::MonitorMode_IsValid(callback->mode())) {
       return BadField("mode", static_cast<int>(callback->mode()),
-                      " is not known; use MODE_MIN, MODE_MAX or leave it away");
+                      " is not known; use MODE_MIN, MODE_MAX or leave it out");
     }
     if (callback->mode() == v1::MODE_AUTO) {
       callback->set_mode(absl::StrContains(monitor, "accuracy") ? v1::MODE_MAX : v1::MODE_MIN);
@@ -104,7 +104,7 @@ absl::Status CheckBackup(const Checker& check, v1::BackupAndRestore* backup) {
   v1::JobSpec& spec = check.spec();
   if (spec.has_checkpoints() && spec.checkpoints().dir() != backup->backup_dir()) {
     return check.BadWhole("the job has `checkpoints` in \"", spec.checkpoints().dir(),
-                          "\" already, which do the same; leave one of them away");
+                          "\" already, which do the same; leave one of them out");
   }
   if (spec.has_checkpoints()) return absl::OkStatus();
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
@@ -125,7 +125,7 @@ absl::Status CheckEarlyStopping(const Checker& check, v1::EarlyStopping* stoppin
   CAIRN_RETURN_IF_ERROR(check.NotNegative("patience", int64_t{stopping->patience()}));
   CAIRN_RETURN_IF_ERROR(check.NotNegative("start_from_epoch", int64_t{stopping->start_from_epoch()}));
   if (stopping->has_baseline() && !std::isfinite(stopping->baseline())) {
-    return check.BadField("baseline", stopping->baseline(), " is not finite; use a number, or leave it away");
+    return check.BadField("baseline", stopping->baseline(), " is not finite; use a number, or leave it out");
   }
   if (!stopping->restore_best_weights()) return absl::OkStatus();
   v1::JobSpec& spec = check.spec();
@@ -147,7 +147,7 @@ absl::Status CheckEarlyStopping(const Checker& check, v1::EarlyStopping* stoppin
   if (!checkpoints.save_best().empty() && !same) {
     return check.BadField("restore_best_weights", "it keeps the best checkpoint by \"", stopping->monitor(),
                           "\", but checkpoints.save_best is \"", checkpoints.save_best(),
-                          "\"; leave save_best and mode away, or make them equal");
+                          "\"; leave save_best and mode out, or make them equal");
   }
   checkpoints.set_save_best(stopping->monitor());
   checkpoints.set_mode(mode);
@@ -167,13 +167,13 @@ absl::Status CheckReduceRate(const Checker& check, v1::ReduceLrOnPlateau* reduce
   CAIRN_RETURN_IF_ERROR(check.NotNegative("cooldown", int64_t{reduce->cooldown()}));
   CAIRN_RETURN_IF_ERROR(check.NotNegative("min_lr", reduce->min_lr()));
   if (!check.spec().optimizer().has_schedule()) return absl::OkStatus();
-  return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them away");
+  return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them out");
 }
 
 absl::Status CheckScheduler(const Checker& check, v1::LearningRateScheduler* scheduler) {
   v1::JobSpec& spec = check.spec();
   if (spec.optimizer().has_schedule()) {
-    return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them away");
+    return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them out");
   }
   if (!scheduler->has_schedule()) return check.BadField("schedule", "missing; use exponential_decay { ... }, say");
   v1::Optimizer optimizer = spec.optimizer();
@@ -215,10 +215,10 @@ absl::Status CheckNames(const Checker& check, const PathTemplate& path, int64_t 
   for (const std::string& name : path.Names()) {
     if (name == "epoch" || (name == "batch" && steps > 0)) continue;
     if (name == "batch") {
-      return check.BadField("filepath", "{batch} is known where save_freq is a number of steps; leave it away");
+      return check.BadField("filepath", "{batch} is known where save_freq is a number of steps; leave it out");
     }
     if (!IsFigure(check.spec(), name)) {
-      return check.BadField("filepath", "{", name.substr(0, 64), "} is no figure of this job; use epoch, ",
+      return check.BadField("filepath", "{", name.substr(0, 64), "} is not a figure of this job; use epoch, ",
                             absl::StrJoin(FigureNames(check.spec()), ", "),
                             ", with val_ before a figure for the validation split");
     }
@@ -254,7 +254,7 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
     return check.BadField("initial_value_threshold", "it has a meaning with save_best_only alone; set both or neither");
   }
   if (std::isnan(model->initial_value_threshold())) {
-    return check.BadField("initial_value_threshold", "nan is no number; use one, or leave it away");
+    return check.BadField("initial_value_threshold", "nan is not a number; use one, or leave it out");
   }
   // Model files are made from checkpoints.
   v1::JobSpec& spec = check.spec();
@@ -275,8 +275,8 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
     checkpoints.set_every_steps(steps);
   } else if (steps % checkpoints.every_steps() != 0) {
     return check.BadField("save_freq", "model files are made from checkpoints, and ", steps,
-                          " is no multiple of checkpoints.every_steps ", checkpoints.every_steps(),
-                          "; leave every_steps away, or make it so");
+                          " is not a multiple of checkpoints.every_steps ", checkpoints.every_steps(),
+                          "; leave every_steps out, or make it so");
   }
   return absl::OkStatus();
 }
@@ -312,14 +312,14 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
     if (former != nullptr && *former >= 0) {
       return Bad("callbacks[", i, "].", CallbackName(callback), ": callbacks[", *former,
                  "] is one already, and a job has one at most", former == &stopping ? " with restore_best_weights" : "",
-                 "; leave one of them away");
+                 "; leave one of them out");
     }
     if (former != nullptr) *former = i;
   }
   for (int i = 0; scheduler >= 0 && i < spec.callbacks_size(); ++i) {
     if (!spec.callbacks(i).has_reduce_lr_on_plateau()) continue;
     return Bad("callbacks[", i, "].reduce_lr_on_plateau: callbacks[", scheduler,
-               "].learning_rate_scheduler sets the learning rate anew in each epoch; leave one of them away");
+               "].learning_rate_scheduler sets the learning rate anew in each epoch; leave one of them out");
   }
   return absl::OkStatus();
 }

@@ -42,7 +42,7 @@ absl::Status CheckFill(const std::string& step, v1::FillMode mode, float value) 
   }
   if (!std::isfinite(value)) return Bad(step, ".fill_value: ", value, " is not finite; use 0, say");
   if (value != 0 && mode != v1::FILL_CONSTANT) {
-    return Bad(step, ".fill_value: only for fill_mode FILL_CONSTANT; leave it away, or set fill_mode");
+    return Bad(step, ".fill_value: only for fill_mode FILL_CONSTANT; leave it out, or set fill_mode");
   }
   return absl::OkStatus();
 }
@@ -123,7 +123,7 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   const v1::TfRecord& t = data.tfrecord();
   if (data.format() != v1::Data::TFRECORD && data.format() != v1::Data::AUTO) {
     return Bad("data.tfrecord: only for format TFRECORD, not ", v1::Data::Format_Name(data.format()),
-               "; leave one of them away");
+               "; leave one of them out");
   }
   if (t.input().size() > kFeatureNameBytesMax || t.label().size() > kFeatureNameBytesMax) {
     return Bad("data.tfrecord: a feature's name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
@@ -133,7 +133,7 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   }
   if (!v1::TfRecord::Encoding_IsValid(t.encoding())) {
     return Bad("data.tfrecord.encoding: ", static_cast<int>(t.encoding()),
-               " is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it away");
+               " is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it out");
   }
   if (t.shape_size() == 0) return absl::OkStatus();
   Shape shape(t.shape().begin(), t.shape().end());
@@ -149,7 +149,7 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
     return Bad("data.tfrecord.shape: more than ", kFeatureDimensionsMax, " sizes; use fewer");
   if (numbers != NumElements(input)) {
     return Bad("data.tfrecord.shape: ", ToString(shape), " has ", numbers, " numbers, the model's input ",
-               ToString(input), " has ", NumElements(input), "; make them equal, or leave shape away");
+               ToString(input), " has ", NumElements(input), "; make them equal, or leave shape out");
   }
   return absl::OkStatus();
 }
@@ -178,7 +178,7 @@ absl::Status CheckSmoothing(const v1::Loss& loss) {
   if (!(s >= 0 && s < 1)) return Bad("loss.label_smoothing: ", s, " is outside [0, 1); use a number such as 0.1");
   if (s == 0 || IsCategorical(loss.kind()) || loss.kind() == v1::Loss::BINARY_CROSSENTROPY) return absl::OkStatus();
   return Bad("loss.label_smoothing: only for cross-entropies, not ", v1::Loss::Kind_Name(loss.kind()),
-             "; leave it away");
+             "; leave it out");
 }
 
 absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
@@ -188,7 +188,7 @@ absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
   if (!IsCategorical(kind) && !(binary && outputs == 1)) {
     return Bad("class_weight: needs classes, but the loss is ", v1::Loss::Kind_Name(kind),
                binary ? " over several outputs" : "",
-               "; leave class_weight away, or use SPARSE_CATEGORICAL_CROSSENTROPY");
+               "; leave class_weight out, or use SPARSE_CATEGORICAL_CROSSENTROPY");
   }
   const int64_t classes = binary ? 2 : outputs;
   std::set<int32_t> seen;
@@ -226,7 +226,7 @@ absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape) {
   }
   if (input_shape.size() != 3) {
     return Bad("data.augmentation: for pictures, but the model's input is ", ToString(input_shape),
-               "; leave it away, or make the input [height, width, channels]");
+               "; leave it out, or make the input [height, width, channels]");
   }
   Shape shape = ExampleShape(data, input_shape);
   for (int i = 0; i < data.augmentation_size(); ++i) {
@@ -247,7 +247,7 @@ absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {
 absl::Status CheckDataPipelineAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data) {
   if (spec.data().has_tfrecord() && data.format() != v1::Data::TFRECORD) {
     return Bad("data.tfrecord: only for format TFRECORD, but ", data.path(), " is ",
-               v1::Data::Format_Name(data.format()), "; leave it away");
+               v1::Data::Format_Name(data.format()), "; leave it out");
   }
   for (int i = 0; i < spec.class_weight_size(); ++i) {
     if (data.classes() > 0 && spec.class_weight(i).class_id() >= data.classes()) {

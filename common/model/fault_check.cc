@@ -56,7 +56,7 @@ absl::Status CheckBackupReplicas(const v1::JobSpec& spec) {
   if (dropped == 0) return absl::OkStatus();
   if (dropped < 0) return Bad("backup_replicas: ", dropped, " is negative; use 0 or more");
   if (!IsSynchronous(spec)) {
-    return Bad("backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it away");
+    return Bad("backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it out");
   }
   if (spec.strategy() == v1::MIRRORED) {
     return Bad(
@@ -76,7 +76,7 @@ absl::Status CheckMonitor(const v1::JobSpec& spec) {
   for (int i = 0; i < spec.metrics_size(); ++i) known.push_back(MetricName(spec, i));
   const std::string base(absl::StripPrefix(monitor, "val_"));
   if (std::find(known.begin(), known.end(), base) != known.end()) return absl::OkStatus();
-  return Bad("checkpoints.save_best: \"", monitor.substr(0, 64), "\" is no figure of this job; use one of ",
+  return Bad("checkpoints.save_best: \"", monitor.substr(0, 64), "\" is not a figure of this job; use one of ",
              absl::StrJoin(known, ", "), ", with val_ before it for the validation split");
 }
 
@@ -93,7 +93,7 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
   }
   if (!c.has_keep_max()) c.set_keep_max(kKeepMaxDefault);
   if (!v1::Checkpoints::Mode_IsValid(c.mode())) {
-    return Bad("checkpoints.mode: ", static_cast<int>(c.mode()), " is not known; use MIN, MAX, or leave it away");
+    return Bad("checkpoints.mode: ", static_cast<int>(c.mode()), " is not known; use MIN, MAX, or leave it out");
   }
   if (c.save_best().empty()) {
     if (c.mode() == v1::Checkpoints::MODE_UNSPECIFIED) return absl::OkStatus();

@@ -115,12 +115,12 @@ absl::Status GraphBuilder::FreezeOthers() {
       for (const Node& node : graph_.nodes_) names.push_back(node.name);
       const std::string nearest = Nearest(Shown(name), names);
       return absl::InvalidArgumentError(
-          absl::StrCat("model.trainable_layers: \"", Shown(name), "\" is no layer of the model; ",
+          absl::StrCat("model.trainable_layers: \"", Shown(name), "\" is not a layer of the model; ",
                        nearest.empty() ? absl::StrCat("the last one is \"", names.back(), "\"")
                                        : absl::StrCat("did you mean \"", nearest, "\"?")));
     }
     if (!graph_.nodes_[found->second].trainable) {
-      return LayerError(name, "trainable: false, but model.trainable_layers names it; leave one of the two away");
+      return LayerError(name, "trainable: false, but model.trainable_layers names it; leave one of the two out");
     }
     named[found->second] = true;
   }
@@ -136,7 +136,7 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
   v1::Layer* layer = &node->layer;
   if (node->kind == LayerKind::kInput) {
     if (layer->inputs().empty()) return absl::OkStatus();
-    return LayerError(node->name, "an input layer takes no inputs; leave `inputs` away");
+    return LayerError(node->name, "an input layer takes no inputs; leave `inputs` out");
   }
   if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
   const LayerType& type = TypeOf(node->kind);
@@ -184,14 +184,14 @@ absl::StatusOr<int> GraphBuilder::FindInput(const Node& node, const std::string&
   const std::string nearest = Nearest(shown, names);
   const std::string hint = nearest.empty() ? absl::StrCat("the layer before this one is \"", names.back(), "\"")
                                            : absl::StrCat("did you mean \"", nearest, "\"?");
-  return LayerError(node.name, absl::StrCat("its input \"", shown, "\" is no layer of the model; ", hint));
+  return LayerError(node.name, absl::StrCat("its input \"", shown, "\" is not a layer of the model; ", hint));
 }
 
 absl::Status GraphBuilder::InferNode(Node* node) {
   if (node->layer.training()) {
     return LayerError(
         node->name,
-        "training: true would compute as in training when it is evaluated, too; leave it away, or set false");
+        "training: true would compute as in training when it is evaluated, too; leave it out, or set false");
   }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);

@@ -90,7 +90,7 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
   if (!image || (ExampleShape(data, input) != input && !cropped)) {
     return Bad("data.image_height: pictures are resized to ", data.image_height(), " x ", data.image_width(),
                ", but the model's input is ", ToString(input),
-               "; make them equal, or leave image_height and image_width away");
+               "; make them equal, or leave image_height and image_width out");
   }
   return absl::OkStatus();
 }
@@ -154,7 +154,7 @@ absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
                  "ROOT_MEAN_SQUARED_ERROR");
     }
     if (metric->kind() != v1::Metric::TOP_K_ACCURACY) {
-      if (metric->has_k()) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it away");
+      if (metric->has_k()) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it out");
       continue;
     }
     CAIRN_RETURN_IF_ERROR(
@@ -177,9 +177,9 @@ absl::Status CheckStrategy(v1::JobSpec* spec) {
   if (!spec->has_staleness_bound()) return absl::OkStatus();
   if (spec->strategy() != v1::PARAMETER_SERVER) {
     return Bad("staleness_bound: only for strategy PARAMETER_SERVER, not ", v1::Strategy_Name(spec->strategy()),
-               "; leave it away or change the strategy");
+               "; leave it out or change the strategy");
   }
-  return NotNegative("staleness_bound", spec->staleness_bound(), "use 0 or more, or leave it away for no bound");
+  return NotNegative("staleness_bound", spec->staleness_bound(), "use 0 or more, or leave it out for no bound");
 }
 
 // Counts of examples, steps and replicas.
@@ -212,12 +212,12 @@ absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
   const int64_t bytes = spec.partition_bytes();
   if (bytes % (kSpaceAlignment * 4) != 0 || bytes < kPartitionBytesMin || bytes > kPartitionBytesMax) {
     return Bad("partition_bytes: ", bytes, " is not a multiple of ", kSpaceAlignment * 4, " within ",
-               kPartitionBytesMin, " .. ", kPartitionBytesMax, "; use 4194304 or leave it away");
+               kPartitionBytesMin, " .. ", kPartitionBytesMax, "; use 4194304 or leave it out");
   }
   const int64_t partitions = (graph.space_size() * 4 + bytes - 1) / bytes;
   if (partitions <= kPartitionsMax) return absl::OkStatus();
   return Bad("partition_bytes: ", bytes, " cuts the model into ", partitions, " partitions, above the limit of ",
-             kPartitionsMax, "; use a larger one or leave it away");
+             kPartitionsMax, "; use a larger one or leave it out");
 }
 
 absl::Status CheckCluster(v1::JobSpec* spec) {
@@ -266,7 +266,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
     for (const Variable& v : job.graph.variables()) {
       if (v.kind != VariableKind::kFrozen) continue;
       return Bad(
-          "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the "
+          "model.layers: nothing is trained; leave `trainable: false` out at one layer with variables, such as the "
           "last");
     }
     return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");

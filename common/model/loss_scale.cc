@@ -37,7 +37,7 @@ absl::Status ResolveLossScaling(v1::JobSpec* spec) {
   int exponent = 0;
   if (!IsLossScale(scaling.initial_scale()) || std::frexp(scaling.initial_scale(), &exponent) != 0.5f) {
     return absl::InvalidArgumentError(absl::StrCat("loss_scaling.initial_scale: ", scaling.initial_scale(),
-                                                   " is no power of two from 1 to ",
+                                                   " is not a power of two from 1 to ",
                                                    static_cast<int64_t>(kLossScaleMax), "; use one such as 32768"));
   }
   const std::string otherwise = absl::StrCat(LossScaleRule().growth_steps);

@@ -77,7 +77,7 @@ absl::Status CheckClipping(const v1::Optimizer& optimizer) {
   const int given = optimizer.has_clipvalue() + optimizer.has_clipnorm() + optimizer.has_global_clipnorm();
   if (given > 1) {
     return Bad("optimizer.", optimizer.has_clipnorm() ? "clipnorm" : "clipvalue",
-               ": at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others away");
+               ": at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others out");
   }
   if (optimizer.has_clipvalue()) return Positive("clipvalue", optimizer.clipvalue(), 1);
   if (optimizer.has_clipnorm()) return Positive("clipnorm", optimizer.clipnorm(), 1);
@@ -115,7 +115,7 @@ absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& grap
     return Bad(
         "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average "
         "should become "
-        "the weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away");
+        "the weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two out");
   }
   for (const std::string& text : optimizer.exclude_from_weight_decay()) {
     const Variable* first = nullptr;

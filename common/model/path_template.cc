@@ -52,7 +52,7 @@ absl::StatusOr<PathTemplate::Piece> PathTemplate::ParseName(absl::string_view in
     good = good && absl::string_view("dfFeEgG").find(piece.type) != absl::string_view::npos;
   }
   good = good && left.empty() && !(piece.type == 'd' && piece.precision >= 0);
-  if (!good) return Bad("\"", format.substr(0, 32), "\" is no format; use 02d for counts or .2f for figures");
+  if (!good) return Bad("\"", format.substr(0, 32), "\" is not a format; use 02d for counts or .2f for figures");
   return piece;
 }
 
@@ -116,7 +116,7 @@ absl::StatusOr<std::string> PathTemplate::Fill(const std::map<std::string, int64
       std::snprintf(out, sizeof(out), piece.zeros ? "%0*lld" : "%*lld", piece.width,
                     static_cast<long long>(count->second));
     } else if (piece.type == 'd') {
-      return Bad("{", piece.name, "} is no whole number; use a format such as .2f");
+      return Bad("{", piece.name, "} is not a whole number; use a format such as .2f");
     } else {
       const double value = count != counts.end() ? static_cast<double>(count->second) : figure->second;
       const char type = piece.type == 0 ? 'g' : piece.type;

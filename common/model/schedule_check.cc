@@ -65,7 +65,7 @@ absl::Status CheckPiecewise(v1::Optimizer* optimizer) {
   if (optimizer->has_learning_rate() && optimizer->learning_rate() != p.values(0)) {
     return absl::InvalidArgumentError(absl::StrCat("optimizer.learning_rate: ", optimizer->learning_rate(),
                                                    ", but piecewise_constant_decay begins with ", p.values(0),
-                                                   "; leave learning_rate away"));
+                                                   "; leave learning_rate out"));
   }
   optimizer->set_learning_rate(p.values(0));
   return absl::OkStatus();
@@ -131,7 +131,7 @@ absl::Status ResolveSchedule(v1::Optimizer* optimizer) {
     case v1::LearningRateSchedule::KIND_NOT_SET: break;
   }
   return absl::InvalidArgumentError(
-      "optimizer.schedule: empty; use schedule { cosine_decay { decay_steps: 1000 } }, say, or leave it away");
+      "optimizer.schedule: empty; use schedule { cosine_decay { decay_steps: 1000 } }, say, or leave it out");
 }
 
 bool MayBeginAtZero(const v1::Optimizer& optimizer) {

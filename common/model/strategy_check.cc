@@ -15,7 +15,7 @@ absl::Status CheckCentralStorage(const v1::JobSpec& spec) {
   if (spec.backup_replicas() > 0) {
     return Bad(
         "backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have "
-        "left behind; leave it away, or use MULTI_WORKER_MIRRORED");
+        "left behind; leave it out, or use MULTI_WORKER_MIRRORED");
   }
   return absl::OkStatus();
 }
@@ -26,10 +26,10 @@ absl::Status CheckLocalSync(const v1::JobSpec& spec) {
   if (group <= 1) return absl::OkStatus();
   if (spec.strategy() != v1::PARAMETER_SERVER) {
     return Bad("local_sync: only for strategy PARAMETER_SERVER, not ", v1::Strategy_Name(spec.strategy()),
-               ", whose replicas are all in step; leave it away");
+               ", whose replicas are all in step; leave it out");
   }
   if (IsSynchronous(spec)) {
-    return Bad("local_sync: with staleness_bound 0 all replicas are in step; leave it away, or the bound");
+    return Bad("local_sync: with staleness_bound 0 all replicas are in step; leave it out, or the bound");
   }
   if (spec.replicas() == 0) {
     return Bad("local_sync: ", group, " needs to know the number of replicas; set replicas to a multiple of it");
@@ -43,8 +43,7 @@ absl::Status CheckLocalSync(const v1::JobSpec& spec) {
 
 absl::Status CheckValidation(const v1::JobSpec& spec) {
   if (spec.validation_freq_steps() < 0) {
-    return Bad("validation_freq_steps: ", spec.validation_freq_steps(),
-               " is negative; use 1 or more, or leave it away");
+    return Bad("validation_freq_steps: ", spec.validation_freq_steps(), " is negative; use 1 or more, or leave it out");
   }
   if (!v1::ValidationBy_IsValid(spec.validation_by())) {
     return Bad("validation_by: ", static_cast<int>(spec.validation_by()),
@@ -75,7 +74,7 @@ absl::Status CheckStrategyAgainstData(const v1::JobSpec& spec, const v1::DataInf
                       : spec.validation_freq_steps() > 0       ? "validation_freq_steps"
                                                                : nullptr;
   if (field == nullptr) return absl::OkStatus();
-  return Bad(field, ": ", data.path(), " has no validation examples; set data.validation_split, or leave it away");
+  return Bad(field, ": ", data.path(), " has no validation examples; set data.validation_split, or leave it out");
 }
 
 int32_t LocalSyncOf(const v1::JobSpec& spec) { return std::max(1, spec.local_sync()); }

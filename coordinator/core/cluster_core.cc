@@ -203,7 +203,7 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET: break;
   }
-  step_.Warn("%s \"%s\" sent a message of kind %d, which is not its to send; ignored", RoleText(node.role), node.name,
+  step_.Warn("%s \"%s\" sent a message of kind %d, which it may not send; ignored", RoleText(node.role), node.name,
              m.kind_case());
 }
 

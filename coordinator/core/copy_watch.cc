@@ -62,7 +62,7 @@ std::string CopyWatch::MendText(const Job& job) {
   }
   if (!filled.empty()) return absl::StrCat("copies are being filled on ps ", NamesText(filled));
   const size_t there = candidates_.PsThere(job), needed = 1 + static_cast<size_t>(job.status.spec().backups());
-  if (there >= needed) return "copies are made as soon as other work allows";
+  if (there >= needed) return "copies are made as soon as there is capacity";
   for (const auto& [name, node] : nodes_.all()) {
     if (node.role == v1::PS && !node.alive) dead.insert(name);
   }
@@ -134,7 +134,7 @@ void CopyWatch::TellReadiness() {
   std::string lack;
   for (const auto& [name, node] : nodes_.all()) {
     if (node.role == v1::PS && node.expected && lack.empty())
-      lack = absl::StrFormat("nothing was heard yet of ps \"%s\", since the coordinator was started", name);
+      lack = absl::StrFormat("nothing has been heard yet from ps \"%s\", since the coordinator was started", name);
   }
   for (const auto& [id, job] : jobs_.all()) {
     for (const auto& [name, partitions] : job.copy_watch.lack.behind) {

@@ -103,7 +103,7 @@ void Endings::NoteFinite(Job& job) {
 std::string Endings::ShortfallText(const Job& job, const std::string& variable) const {
   std::string text;
   if (!variable.empty())
-    AddText(absl::StrFormat("its weights are not finite (\"%s\" is the first variable): they are of no use", variable),
+    AddText(absl::StrFormat("its weights are not finite (\"%s\" is the first variable): they cannot be used", variable),
             &text);
   const v1::MetricSums validation =
       job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();

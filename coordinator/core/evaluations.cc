@@ -143,7 +143,7 @@ void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
     }
     return step_.Send(*worker, std::move(message));
   }
-  End(request_id, absl::UnavailableError(absl::StrCat("data: no worker could say what lies at \"",
+  End(request_id, absl::UnavailableError(absl::StrCat("data: no worker could say what is at \"",
                                                       evaluation.data->path(), "\"; see their logs")));
 }
 

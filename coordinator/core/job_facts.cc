@@ -111,7 +111,7 @@ std::string NotFiniteText(const Job& job) {
   if (job.best.restored)
     return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
   return absl::StrCat("warning: the loss is not finite ", since,
-                      ": the weights are of no use; lower optimizer.learning_rate, or check the data");
+                      ": the weights cannot be used; lower optimizer.learning_rate, or check the data");
 }
 
 // What the user left open is as it was in the checkpoint: then the job goes on as if nothing had been.

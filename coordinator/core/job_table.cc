@@ -42,7 +42,7 @@ JobTable::JobTable(const CoordinatorOptions& options, const StoredState& stored,
     if (job.queued()) CheckAgain(job);
     usage_.Note(job);
     if (job.finished()) continue;
-    AddEvent(job, step.now(), false, "the coordinator was started anew, or another one leads from now on");
+    AddEvent(job, step.now(), false, "the coordinator was restarted, or another one leads now");
     events_unstored_.insert(job.id());
   }
 }

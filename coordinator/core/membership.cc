@@ -53,7 +53,8 @@ absl::Status CheckHello(const v1::Hello& hello) {
                         kNodeNameBytesMax));
   }
   if (hello.role() != v1::PS && hello.role() != v1::WORKER && hello.role() != v1::EVALUATOR) {
-    return absl::InvalidArgumentError(absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.role: %d is not one of PS, WORKER, EVALUATOR", hello.role()));
   }
   for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
     if (text->size() > kNodeTextBytesMax) {

@@ -73,7 +73,7 @@ std::string PsLinks::Text(const v1::JobStatus& job, const std::function<bool(con
     absl::StrAppendFormat(
         &text, "%s%s: %d partitions lack a backup; %s", text.empty() ? "" : "; ",
         LossText(link.primary, link.backup, link.loss), lacking,
-        link.loss.busy ? "it is tried again in a moment" : "see the network between them, it is tried again by and by");
+        link.loss.busy ? "it is tried again shortly" : "check the network between them; it is tried again");
   }
   return text;
 }

@@ -36,8 +36,8 @@ std::string UnheardText(const Nodes& nodes, const v1::JobStatus& job) {
   }
   if (unheard.empty()) return "";
   const std::string more = unheard.size() > 1 ? absl::StrFormat(" and %d more", unheard.size() - 1) : "";
-  return absl::StrFormat("nothing was heard yet of ps \"%s\"%s, since the coordinator was started", *unheard.begin(),
-                         more);
+  return absl::StrFormat("nothing has been heard yet from ps \"%s\"%s, since the coordinator was started",
+                         *unheard.begin(), more);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::string Reasons::Reason(const Job& job) const {
   }
   if (job.starting() && !job.restoring.from.empty()) {
     if (step_.now() < job.restoring.not_before)
-      return "the checkpoint could not be restored, it is tried again in a moment; see the log";
+      return "the checkpoint could not be restored, it is tried again shortly; see the log";
     if (job.restoring.worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
     return absl::StrFormat("worker \"%s\" restores %s", job.restoring.worker, job.restoring.from.front());
   }

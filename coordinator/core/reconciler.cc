@@ -52,7 +52,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   const std::string message =
       absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, CutUtf8(error.message(), kErrorTextMax));
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
-    return step_.Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
+    return step_.Warn("job %d: %s, which does not take part in it; ignored", job->id(), message.substr(0, 1000));
   }
   if (node.role == v1::PS) return LeavePsOut(*job, node, message);
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
@@ -271,7 +271,7 @@ void Reconciler::TellRestart(const ClusterNode& worker) {
     if (const auto ends = job.crash_loops.ends.find(worker.name);
         ends != job.crash_loops.ends.end() && ends->second.times > kRestartsTold)
       continue;
-    jobs_.TellWarning(job, "worker \"%s\" was started anew, and takes up its replicas %s again", worker.name,
+    jobs_.TellWarning(job, "worker \"%s\" was restarted and computes its replicas %s again", worker.name,
                       ReplicaListText(replicas));
   }
 }

@@ -38,7 +38,7 @@ absl::StatusOr<absl::Duration> ParseAge(absl::string_view text) {
     return absl::Seconds(count * seconds);
   }
   return absl::InvalidArgumentError(
-      absl::StrFormat("\"%s\" is no age; write a number and s, m, h or d, such as 30d, or forever", text));
+      absl::StrFormat("\"%s\" is not an age; write a number and s, m, h or d, such as 30d, or forever", text));
 }
 
 // In the largest unit that divides it.
@@ -57,7 +57,7 @@ absl::Status Apply(absl::string_view name, absl::string_view value, Retention* r
       retention->without_weights = count;
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no number within 0 .. %d", value, kEndedJobsMax));
+    return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not a number within 0 .. %d", value, kEndedJobsMax));
   }
   for (const Rule& rule : kRules) {
     if (name != rule.name) continue;
@@ -78,7 +78,7 @@ absl::StatusOr<Retention> Retention::Parse(const std::string& text) {
     const auto& [name, value] = parts;
     absl::Status status = Apply(name, value, &retention);
     if (status.ok() && !named.insert(name).second)
-      status = absl::InvalidArgumentError("is named twice; leave one of them away");
+      status = absl::InvalidArgumentError("is named twice; leave one of them out");
     if (!status.ok()) return Annotate(status, absl::StrCat("--keep-ended-jobs: ", name));
   }
   return retention;

@@ -54,7 +54,7 @@ void CheckPartitions(const v1::JobStatus& job, Checker& checker) {
   uint64_t end = 0;
   for (int i = 0; i < job.partitions_size() && checker.ok(); ++i) {
     const v1::PartitionPlacement& p = job.partitions(i);
-    checker.Require(p.partition() == static_cast<uint32_t>(i), "partition ", p.partition(), " stands in place ", i);
+    checker.Require(p.partition() == static_cast<uint32_t>(i), "partition ", p.partition(), " is at index ", i);
     checker.Require(p.begin() == end && p.begin() < p.end(), "partition ", i, ": numbers [", p.begin(), ",", p.end(),
                     ") after ", end);
     end = p.end();
@@ -81,7 +81,7 @@ void CheckActive(const v1::StoredJob& stored, Checker& checker) {
   checker.RequireRange(stored.summaries_written(), 0, job.spec().epochs(), "summaries_written");
   checker.Require(job.replicas_size() == replicas, "replicas: ", job.replicas_size(), " of ", replicas);
   for (int r = 0; r < job.replicas_size(); ++r) {
-    checker.Require(job.replicas(r).replica() == r, "replica ", job.replicas(r).replica(), " stands in place ", r);
+    checker.Require(job.replicas(r).replica() == r, "replica ", job.replicas(r).replica(), " is at index ", r);
   }
   checker.Require(stored.replica_step_size() == 0 || stored.replica_step_size() == replicas,
                   "replica_step: ", stored.replica_step_size(), " of ", replicas);

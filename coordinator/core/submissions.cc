@@ -145,7 +145,7 @@ void Submissions::NoWorkerForInspection(const Inspection& inspection) {
   for (const NodeName& name : inspection.tried) absl::StrAppend(&tried, tried.empty() ? "" : ", ", name);
   for (ReplyToken reply : submission.replies) {
     step_.ReplyError(reply, absl::UnavailableError(absl::StrCat(
-                                "data: no worker could say what lies at \"", submission.checked->spec.data().path(),
+                                "data: no worker could say what is at \"", submission.checked->spec.data().path(),
                                 "\" (asked: ", tried, "); see their logs, then submit again")));
   }
 }

@@ -88,7 +88,7 @@ std::optional<OpenStep::Complete> OpenStep::ClipOwn(v1::LogEntry entry, PendingS
         config.kind->Scale(scope, ScopeFactor(scope.id, config.clip_norm, record.squares), sum.gradient);
       }
     } else {
-      spanning.push_back(std::move(record));
+      spanning.push_back(record);
     }
   }
   if (spanning.empty()) return MakeComplete(std::move(entry), std::move(sum.gradient), finite);

@@ -101,7 +101,7 @@ absl::Status PartitionCore::Handle(uint64_t client, Frame& frame) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("kind: ", static_cast<int>(frame.kind),
-                       " is no request; a ps takes PUSH, CLIP, PULL, SNAPSHOT, REPLICATE and IMAGE"));
+                       " is not a request; a ps takes PUSH, CLIP, PULL, SNAPSHOT, REPLICATE and IMAGE"));
   }
 }
 

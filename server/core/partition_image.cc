@@ -106,7 +106,7 @@ absl::StatusOr<std::optional<Image>> ImageReceiver::Add(const PartitionConfig& c
   Image image = std::exchange(image_, {});  // put back where the frame fits
   if (frame.tensor == 0) {
     image = {};
-    if (!image.header.ParseFromString(frame.image)) return Bad(config, "its header is no PartitionImage");
+    if (!image.header.ParseFromString(frame.image)) return Bad(config, "its header is not a PartitionImage");
     CAIRN_RETURN_IF_ERROR(CheckReceived(config, image.header, frame.tensors));
     client_ = client;
     request_id_ = frame.request_id;

@@ -16,7 +16,7 @@ absl::StatusOr<std::optional<v1::DataType>> ReplyType(const Frame& frame) {
   if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return std::nullopt;
   if (SizeOf(frame.reply_dtype) == 0) {
     return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
-                                                   " is no type of values; use FLOAT32, BFLOAT16 or FLOAT16"));
+                                                   " is not a type of values; use FLOAT32, BFLOAT16 or FLOAT16"));
   }
   return frame.reply_dtype;
 }

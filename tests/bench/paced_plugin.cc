@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakePacedBackend(const PluginOptions&) 
   const char* text = std::getenv("CAIRN_PACED_MS");
   double ms = 0;
   if (text != nullptr && (!absl::SimpleAtod(text, &ms) || ms < 0))
-    return absl::UnavailableError("CAIRN_PACED_MS is no time");
+    return absl::UnavailableError("CAIRN_PACED_MS is not a time");
   return std::make_unique<PacedBackend>(absl::Milliseconds(ms));
 }
 

@@ -66,7 +66,7 @@ void Frames(Seeds& seeds) {
   pull.want_version = 0;
   Frame error = pull;
   error.kind = v1::ExchangeFrame::ERROR;
-  error.status = absl::InvalidArgumentError("kind: 9 is no request");
+  error.status = absl::InvalidArgumentError("kind: 9 is not a request");
   Frame clip = pull;
   clip.kind = v1::ExchangeFrame::CLIP;
   clip.want_version.reset();

@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const PluginOptions& op
   const char* named = std::getenv("CAIRN_HOST_GPUS");
   int count = 1;
   if (named != nullptr && (!absl::SimpleAtoi(named, &count) || count < 1)) {
-    return absl::UnavailableError(absl::StrCat("CAIRN_HOST_GPUS: ", named, " is no number of devices"));
+    return absl::UnavailableError(absl::StrCat("CAIRN_HOST_GPUS: ", named, " is not a number of devices"));
   }
   std::vector<cudnn::DeviceInfo> devices;
   for (int i = 0; i < count; ++i) {

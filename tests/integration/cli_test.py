@@ -183,7 +183,7 @@ def check_jobs(up, directory, data):
 
 
 def check_ends(up, directory, data):
-    """Nonsense is refused, a name stands for one job, and a job whose loss is not finite is no plain success."""
+    """Nonsense is refused, a name stands for one job, and a job whose loss is not finite is not a plain success."""
     job = small_job(directory, data, 1)
     refused = up.cairn("submit", job, "--set", "epochs=0", code=2).stderr
     check("epochs: 0 is not allowed; leave it out for 1, or give at least 1" in refused, refused)

@@ -188,7 +188,7 @@ def flip(path, share):
 
 
 def alter(pattern):
-    """Damages the largest file, the one that surely holds something; of tables all, at several places: what lies at one
+    """Damages the largest file, the one that surely holds something; of tables all, at several places: what is at one
     may be superseded."""
     found = sorted((f for f in glob.glob(pattern) if os.path.getsize(f) > 0), key=os.path.getsize)
     check(found, f"no {pattern}: {os.listdir(os.path.dirname(pattern))}")

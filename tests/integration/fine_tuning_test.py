@@ -114,7 +114,7 @@ def goes_out_and_in(c, job_file, weights):
     )
     check(
         done.returncode == 2
-        and done.stderr == "cairn: model.layers: nothing is trained; leave `trainable: false` away at one layer with "
+        and done.stderr == "cairn: model.layers: nothing is trained; leave `trainable: false` out at one layer with "
         "variables, such as the last\n",
         done.stderr,
     )

@@ -73,7 +73,7 @@ def wait_for_what_follows(c, job, ps):
         c.while_running(job, lambda status: ps in status["reason"], f"the job says that it waits for {ps}")
         return
     status = c.while_running(
-        job, lambda s: all(p["primary"] != ps for p in s["partitions"]) and s, f"{ps} is no primary any more"
+        job, lambda s: all(p["primary"] != ps for p in s["partitions"]) and s, f"{ps} is not a primary any more"
     )
     c.while_running(job, lambda s: int(s["step"]) > int(status["step"]), "a step on the new primaries")
 

@@ -116,7 +116,7 @@ def main():
             refused(
                 c, "-o o.txt: the ending tells the format; use .csv, .npy or .jsonl", "predict", first, "-o", "o.txt"
             )
-            refused(c, "--split tset: is none of train, validation, test", "predict", first, "--split", "tset")
+            refused(c, "--split tset: is not one of train, validation, test", "predict", first, "--split", "tset")
             refused(
                 c,
                 f"--weights no.safetensors: there is no {c.dir}/no.safetensors here; "

@@ -75,7 +75,7 @@ def check_dockerfile(root, path):
     presets = {p["name"] for p in json.loads(read(root, "CMakePresets.json"))["configurePresets"]}
     for name, rest in instructions(read(root, path)):
         if name not in INSTRUCTIONS:
-            yield f"{path}: {name} is no instruction that we use"
+            yield f"{path}: {name} is not an instruction that we use"
         for argument, value in arguments.items():
             rest = rest.replace("${%s}" % argument, value)
         if name == "ARG" and "=" in rest:
@@ -146,14 +146,14 @@ def check_ran(done):
 
 def check_command(binaries, command, services):
     if command[0] not in PROGRAMS:
-        yield f"{command[0]} is none of Cairn's programs"
+        yield f"{command[0]} is not one of Cairn's programs"
         return
     words, given, flags = iter(command[1:]), [], flags_of(binaries, command[0])
     for word in words:
         if not word.startswith("-"):
             if command[0] == "cairn" and not given:
                 if word not in commands_of_cairn(binaries):
-                    yield f"`cairn {word}` is no command"
+                    yield f"`cairn {word}` is not a command"
                     return
                 given = [word]
                 flags = flags_of(binaries, "cairn", word)
@@ -184,7 +184,7 @@ def check_compose(root, binaries, path):
             )
         for other in service.get("depends_on", []):
             if other not in services:
-                yield f"{who}: depends_on {other}, which is no service"
+                yield f"{who}: depends_on {other}, which is not a service"
         for volume in service.get("volumes", []):
             if not volume.startswith((".", "/")) and volume.split(":")[0] not in compose["volumes"]:
                 yield f"{who}: volume {volume} is not declared"

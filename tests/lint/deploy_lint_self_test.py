@@ -26,7 +26,7 @@ FAULTS = [
         "RUN /src/install_deps.sh: it was not copied there",
     ),
     ("deploy/Dockerfile", "--preset release -D", "--preset fast -D", "has no preset fast"),
-    ("deploy/Dockerfile", "WORKDIR /src", "WORKFOLDER /src", "WORKFOLDER is no instruction"),
+    ("deploy/Dockerfile", "WORKDIR /src", "WORKFOLDER /src", "WORKFOLDER is not an instruction"),
     (
         "deploy/Dockerfile.gpu",
         "build/cairn-*-linux",
@@ -48,7 +48,7 @@ FAULTS = [
         "deploy/docker-compose.yml",
         '[cairn-worker, --coordinator, "coordinator:7070", --name, worker-1',
         "[cairn-work",
-        "cairn-work is none of Cairn's programs",
+        "cairn-work is not one of Cairn's programs",
     ),
     (
         "deploy/docker-compose.yml",
@@ -60,7 +60,7 @@ FAULTS = [
         "deploy/docker-compose.yml",
         "health, --node, worker-1",
         "healthy, --node, worker-1",
-        "`cairn healthy` is no command",
+        "`cairn healthy` is not a command",
     ),
     (
         "deploy/docker-compose.yml",

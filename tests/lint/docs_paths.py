@@ -106,7 +106,7 @@ def check_links(root, path, text):
         if not os.path.exists(os.path.join(root, page)):
             yield f"{path}: links to {to}, which is not there"
         elif anchor and (not page.endswith(".md") or not check_anchor(root, page, anchor)):
-            yield f"{path}: links to #{anchor}, which is no heading of {page}"
+            yield f"{path}: links to #{anchor}, which is not a heading of {page}"
 
 
 def check_file_tables(root, path, text):
@@ -172,7 +172,7 @@ def check_documents_named(root, path, text):
             if "/" in named or named[0].isupper():  # report.md: what a program writes
                 yield f"{path}: refers to {named}, which is not there"
         elif anchor and not check_anchor(root, at[0], anchor[1:]):
-            yield f"{path}: refers to {named}{anchor}, which is no heading there"
+            yield f"{path}: refers to {named}{anchor}, which is not a heading there"
 
 
 def may_include(folder):

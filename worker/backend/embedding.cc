@@ -6,7 +6,7 @@ namespace cairn {
 
 absl::Status BadEmbeddingId(const Node& node, int64_t example, float id) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "layer \"", node.name, "\": id ", id, " in example ", example, " of the batch is no whole number in [0, ",
+      "layer \"", node.name, "\": id ", id, " in example ", example, " of the batch is not a whole number in [0, ",
       node.layer.embedding().input_dim(), "); correct the data or set input_dim to the largest id plus 1"));
 }
 

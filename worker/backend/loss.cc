@@ -157,9 +157,9 @@ class ExampleLoss {
     }
     const float label = labels[0];
     if (!(label >= 0 && label < outputs && label == std::floor(label))) {
-      return absl::InvalidArgumentError(absl::StrCat("label ", label, " of example ", example,
-                                                     " of the batch is not one of the model's classes 0 .. ",
-                                                     outputs - 1, "; give the last layer more units or mend the data"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "label ", label, " of example ", example, " of the batch is not one of the model's classes 0 .. ",
+          outputs - 1, "; give the last layer more units or correct the data"));
     }
     std::fill(target_.begin(), target_.end(), Real(0));
     target_[static_cast<int64_t>(label)] = 1;
@@ -218,7 +218,7 @@ class ExampleLoss {
       return absl::InvalidArgumentError(
           absl::StrCat("label ", t, " of example ", example, " of the batch is not ",
                        kind_ == v1::Loss::MEAN_SQUARED_ERROR ? "a finite number" : "in [0, 1]",
-                       ", as this loss needs; mend the data or choose another loss"));
+                       ", as this loss needs; correct the data or choose another loss"));
     }
     return absl::OkStatus();
   }

@@ -136,7 +136,7 @@ absl::Status ReadFiles(const ordered_json& json, CheckpointManifest& m) {
 absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
   const auto scale = json.find("loss_scale");
   if (scale == json.end()) return absl::OkStatus();
-  if (!scale->is_object()) return Bad("loss_scale is no object");
+  if (!scale->is_object()) return Bad("loss_scale is not an object");
   CAIRN_ASSIGN_OR_RETURN(const uint64_t of, Count(*scale, "scale", static_cast<uint64_t>(kLossScaleMax)));
   CAIRN_ASSIGN_OR_RETURN(const uint64_t finite_steps, Count(*scale, "finite_steps", INT32_MAX));
   CAIRN_ASSIGN_OR_RETURN(const uint64_t skipped, Count(*scale, "skipped"));
@@ -152,7 +152,7 @@ absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
   const auto figures = json.find("figures");
   if (figures == json.end()) return absl::OkStatus();
   if (!figures->is_array() || figures->size() > static_cast<size_t>(OpenEpochsMax(0)))
-    return Bad("figures is no array, or too long");
+    return Bad("figures is not an array, or too long");
   google::protobuf::TextFormat::Parser parser;
   parser.AllowUnknownField(true);
   for (const ordered_json& epoch : *figures) {
@@ -202,7 +202,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
   CAIRN_ASSIGN_OR_RETURN(const std::string spec, Text(json, "job_spec"));
   google::protobuf::TextFormat::Parser parser;
   parser.AllowUnknownField(true);  // of a newer library
-  if (!parser.ParseFromString(spec, &m.spec)) return Bad("job_spec is no JobSpec");
+  if (!parser.ParseFromString(spec, &m.spec)) return Bad("job_spec is not a JobSpec");
   if (m.spec.replicas() < 1 || m.spec.replicas() > kReplicasMax) return Bad("job_spec.replicas is not filled in");
   CAIRN_ASSIGN_OR_RETURN(const uint64_t step, Count(json, "step"));
   CAIRN_ASSIGN_OR_RETURN(const uint64_t per_epoch, Count(json, "steps_per_epoch"));
@@ -242,7 +242,7 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
     return !deep;
   };
   ordered_json json = ordered_json::parse(text.begin(), text.end(), on_event, /*allow_exceptions=*/false);
-  if (deep || !json.is_object()) return Bad("is no JSON object; truncated or overwritten");
+  if (deep || !json.is_object()) return Bad("is not a JSON object; truncated or overwritten");
   CAIRN_ASSIGN_OR_RETURN(const std::string format, Text(json, "format"));
   if (format != kFormat) return Bad("format: \"", format, "\" is not \"", kFormat, "\"");
   CAIRN_ASSIGN_OR_RETURN(const uint64_t version, Count(json, "format_version"));

@@ -64,10 +64,10 @@ absl::Status TryToWrite(const WrittenPath& written) {
   const bool special = error == 0 && !written.directory && std::filesystem::exists(path, ignored) &&
                        !std::filesystem::is_regular_file(path, ignored);
   if (error == 0 && !special) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrFormat("%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field,
-                      written.path, special ? written.path : tried.string(),
-                      special ? "is no regular file" : std::strerror(error), written.directory ? "directory" : "file"));
+  return absl::PermissionDeniedError(absl::StrFormat(
+      "%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field, written.path,
+      special ? written.path : tried.string(), special ? "is not a regular file" : std::strerror(error),
+      written.directory ? "directory" : "file"));
 }
 
 }  // namespace cairn

@@ -104,6 +104,7 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
 
 std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) const {
   std::vector<TreeNode> nodes;
+  nodes.reserve(held.size());
   for (uint32_t replica : held) nodes.push_back({replica, 1});
   return nodes;
 }

@@ -52,7 +52,7 @@ void IndependentMode::OnAllPulled(Own& own) {
     return;
   }
   if (highest > static_cast<uint64_t>(context_.plan.total_steps)) {
-    context_.FailJob("a replica has had more updates than the job has steps; drop the job and submit it anew");
+    context_.FailJob("a replica has had more updates than the job has steps; drop the job and submit it again");
     return;
   }
   const bool bounded = context_.spec.has_staleness_bound() && context_.spec.staleness_bound() > 0;

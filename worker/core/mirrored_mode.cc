@@ -30,6 +30,7 @@ void MirroredMode::OnAllFound() {
 std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) const {
   if (context_.spec.backup_replicas() == 0) return MaximalNodes(held, static_cast<uint32_t>(context_.plan.replicas));
   std::vector<TreeNode> nodes;  // a ps takes the first ones that come, replica by replica
+  nodes.reserve(held.size());
   for (uint32_t replica : held) nodes.push_back({replica, 1});
   return nodes;
 }

@@ -27,7 +27,7 @@ void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
 void SynchronousMode::Run(uint64_t version) {
   step_ = static_cast<int64_t>(version);
   if (step_ > context_.plan.total_steps) {
-    context_.FailJob("the variables have had more updates than the job has steps; drop the job and submit it anew");
+    context_.FailJob("the variables have had more updates than the job has steps; drop the job and submit it again");
     return;
   }
   phase_ = Phase::kRunning;

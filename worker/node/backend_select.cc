@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const Plu
   if (library == nullptr) return absl::UnavailableError(absl::StrCat("could not be loaded: ", dlerror()));
   const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
   if (entry == nullptr)
-    return absl::UnavailableError(absl::StrCat(path, " is no plugin of Cairn: it has no ", kPluginEntry));
+    return absl::UnavailableError(absl::StrCat(path, " is not a plugin of Cairn: it has no ", kPluginEntry));
   const Plugin* plugin = entry();
   if (const std::string version = plugin->version(); version != PluginVersion()) {
     return absl::UnavailableError(absl::StrCat(path, " is of another build (", version,

@@ -110,7 +110,8 @@ class Sender {
     std::vector<Frame> frames = RestoreFrames(command_, state_, part.route.range());
     connections_.at(part.route.address())->Send(std::move(frames), [this, &part](absl::StatusOr<Frame> reply) {
       absl::Status status = reply.status();
-      if (status.ok() && reply->kind != v1::ExchangeFrame::ACK) status = absl::InternalError("the answer is no ACK");
+      if (status.ok() && reply->kind != v1::ExchangeFrame::ACK)
+        status = absl::InternalError("the answer is not an ACK");
       absl::MutexLock lock(&mutex_);
       part.status =
           Annotate(status, absl::StrFormat("ps \"%s\", partition %d", part.route.ps(), part.route.range().partition()));

@@ -78,7 +78,7 @@ class Arguments {
   void Number(const char* key, Set set) {
     if (!config_.contains(key) || config_[key].is_null()) return;
     const float value = config_[key].is_number() ? config_[key].get<float>() : std::numeric_limits<float>::quiet_NaN();
-    if (!std::isfinite(value)) return Refuse(key, "is no number");
+    if (!std::isfinite(value)) return Refuse(key, "is not a number");
     set(value);
   }
   // One of the names; `fallback` where there is none.
@@ -243,7 +243,7 @@ void KerasConfig::Int(const char* key, int32_t* out) {
   const bool whole = value->is_number_integer() ||
                      (value->is_number_float() && std::trunc(value->get<double>()) == value->get<double>());
   if (!whole || std::abs(value->get<double>()) > std::numeric_limits<int32_t>::max()) {
-    return RefuseKey(key, *value, "is no whole number within 32 bits");
+    return RefuseKey(key, *value, "is not a whole number within 32 bits");
   }
   *out = static_cast<int32_t>(value->get<double>());
 }
@@ -251,7 +251,7 @@ void KerasConfig::Int(const char* key, int32_t* out) {
 void KerasConfig::Float(const char* key, float* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
-  if (!value->is_number()) return RefuseKey(key, *value, "is no number");
+  if (!value->is_number()) return RefuseKey(key, *value, "is not a number");
   *out = static_cast<float>(value->get<double>());
 }
 
@@ -265,7 +265,7 @@ void KerasConfig::Bool(const char* key, bool* out) {
 void KerasConfig::Text(const char* key, std::string* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
-  if (!value->is_string()) return RefuseKey(key, *value, "is no text");
+  if (!value->is_string()) return RefuseKey(key, *value, "is not text");
   *out = value->get<std::string>();
 }
 
@@ -317,7 +317,7 @@ void KerasConfig::Regularizer(const char* key, v1::Regularizer* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
   const auto wrong = [&] {
-    RefuseKey(key, *value, "is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away");
+    RefuseKey(key, *value, "is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out");
   };
   if (!value->is_object() || !value->contains("class_name") || !(*value)["class_name"].is_string()) return wrong();
   const std::string name = (*value)["class_name"].get<std::string>();
@@ -379,7 +379,7 @@ absl::Status KerasConfig::Finish() {
     if (read_.contains(key) || value.is_null()) continue;
     const std::string shown = ShownText(key);
     const bool of_outputs = key == "activity_regularizer";
-    Refuse(absl::StrCat(shown, ": ", ShownJson(value), " is not supported; leave it away",
+    Refuse(absl::StrCat(shown, ": ", ShownJson(value), " is not supported; leave it out",
                         of_outputs ? ", or regularize the kernel" : ""));
     return status_;
   }

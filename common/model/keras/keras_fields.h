@@ -9,7 +9,7 @@
 
 namespace cairn::keras {
 
-inline constexpr char kLeaveAway[] = "leave it away";
+inline constexpr char kLeaveAway[] = "leave it out";
 
 inline void NoConstraints(KerasConfig& c) {
   for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",

@@ -33,14 +33,14 @@ absl::Status InferActivation(absl::Span<const Shape>, Node* node, std::vector<Va
     CAIRN_RETURN_IF_ERROR(positive("negative_slope", layer->negative_slope(), "0.3"));
     node->negative_slope = layer->negative_slope();
   } else if (layer->has_negative_slope()) {
-    return Bad("negative_slope is only for LEAKY_RELU; leave it away");
+    return Bad("negative_slope is only for LEAKY_RELU; leave it out");
   }
   if (node->activation == v1::ELU) {
     if (!layer->has_alpha()) layer->set_alpha(kEluAlpha);
     CAIRN_RETURN_IF_ERROR(positive("alpha", layer->alpha(), "1"));
     node->alpha = layer->alpha();
   } else if (layer->has_alpha()) {
-    return Bad("alpha is only for ELU; leave it away");
+    return Bad("alpha is only for ELU; leave it out");
   }
   return absl::OkStatus();
 }
@@ -60,7 +60,7 @@ void ReadReLU(KerasConfig& c, v1::Layer* out) {
   c.Float("threshold", &threshold);
   c.Float("max_value", &max_value);
   const bool open = max_value == std::numeric_limits<float>::infinity();
-  if (threshold != 0) c.Refuse("threshold: other than 0 is not supported; leave it away");
+  if (threshold != 0) c.Refuse("threshold: other than 0 is not supported; leave it out");
   if (!open && (max_value != 6 || slope != 0)) c.Refuse("max_value: only 6 is supported, with negative_slope 0");
   layer->set_activation(!open ? v1::RELU6 : slope != 0 ? v1::LEAKY_RELU : v1::RELU);
   if (slope != 0) layer->set_negative_slope(slope);

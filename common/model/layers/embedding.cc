@@ -45,7 +45,7 @@ void ReadEmbedding(KerasConfig& c, v1::Layer* layer) {
   if (c.Has("embeddings_initializer"))
     c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
   keras::Regularizer(c, "embeddings_regularizer", [&] { return embedding->mutable_embeddings_regularizer(); });
-  c.Only("mask_zero", false, "Cairn has no masks; leave it away");
+  c.Only("mask_zero", false, "Cairn has no masks; leave it out");
   c.Only("sparse", false, keras::kLeaveAway);
   c.Ignore("input_length");
   keras::NoConstraints(c);

@@ -52,7 +52,7 @@ absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
   };
   for (const Argument& a : arguments) {
     if (a.given && !a.fits) {
-      return Bad(field, ".", a.name, " is only for kind ", a.kinds, "; set that kind or leave the ", a.name, " away");
+      return Bad(field, ".", a.name, " is only for kind ", a.kinds, "; set that kind or leave the ", a.name, " out");
     }
     if (!std::isfinite(a.value)) return Bad(field, ".", a.name, " is not finite; use a number");
   }
@@ -166,7 +166,7 @@ absl::Status Regularize(const char* field, bool given, const v1::Regularizer& re
     }
   }
   if (regularizer.l1() == 0 && regularizer.l2() == 0) {
-    return Bad(field, ": neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it away");
+    return Bad(field, ": neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it out");
   }
   variables->back().l1 = regularizer.l1();
   variables->back().l2 = regularizer.l2();

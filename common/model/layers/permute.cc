@@ -20,7 +20,7 @@ absl::Status InferPermute(absl::Span<const Shape> inputs, Node* node, std::vecto
   bool permutation = dims.size() == rank;
   for (int i = 0; permutation && i < rank; ++i) permutation = sorted[i] == i + 1;
   if (!permutation) {
-    return Bad("dims [", absl::StrJoin(dims, ","), "] is no order of the axes 1 .. ", rank, " of its input ",
+    return Bad("dims [", absl::StrJoin(dims, ","), "] is not an order of the axes 1 .. ", rank, " of its input ",
                ToString(input), "; name each once, such as ",
                rank == 2   ? "[2,1]"
                : rank == 3 ? "[3,1,2]"

@@ -131,11 +131,11 @@ class Checker {
             makers_.contains(input))
           continue;
         return Bad(OnnxNodeText(node), ": its input \"", Shown(input),
-                   "\" is no initializer, no input and no operator's output");
+                   "\" is not an initializer, an input or the output of an operator");
       }
     }
     if (!makers_.contains(checked_.output->name()))
-      return Bad("output \"", Shown(checked_.output->name()), "\" is no operator's output");
+      return Bad("output \"", Shown(checked_.output->name()), "\" is not an operator's output");
     return absl::OkStatus();
   }
 

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<float>> OnnxImporter::FloatsOf(int input, const char*
 
 absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char* what) const {
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor tensor, ConstantOf(input, what));
-  if (!tensor.whole) return Bad("its ", what, " are no whole numbers");
+  if (!tensor.whole) return Bad("its ", what, " are not whole numbers");
   return std::move(tensor.ints);
 }
 
@@ -78,7 +78,8 @@ absl::Status OnnxImporter::Transpose() {
   bool permutation = perm.size() == x.dims.size() + 1;
   for (size_t i = 0; permutation && i < sorted.size(); ++i) permutation = sorted[i] == static_cast<int64_t>(i);
   if (!permutation)
-    return Bad("perm [", absl::StrJoin(perm, ","), "] is no order of the ", x.dims.size() + 1, " axes of its input");
+    return Bad("perm [", absl::StrJoin(perm, ","), "] is not an order of the ", x.dims.size() + 1,
+               " axes of its input");
   if (perm[0] != 0) return Lacks("it moves the batch, axis 0");
   std::vector<int> order;
   for (size_t i = 1; i < perm.size(); ++i) order.push_back(static_cast<int>(perm[i]) - 1);
@@ -222,14 +223,14 @@ absl::Status OnnxImporter::FoldConstants() {
     for (const int64_t axis : attributes.Ints("perm")) axes.push_back(static_cast<int>(axis));
     std::vector<int> sorted = axes;
     std::sort(sorted.begin(), sorted.end());
-    if (sorted != SameOrder(axes.size())) return Bad("perm is no order of its input's axes");
+    if (sorted != SameOrder(axes.size())) return Bad("perm is not an order of its input's axes");
     result = {ShapeInOrder(x.dims, axes), false, InOrder(x.floats, x.dims, axes), {}};
   } else if (!x.whole || x.dims.size() > 1) {
     return Lacks("a computed constant; fold constants when exporting");
   } else if (type == "Gather") {
     attributes.Only("axis", 0, "of a shape, only axis 0");
     CAIRN_ASSIGN_OR_RETURN(const OnnxTensor indices, ConstantOf(1, "indices"));
-    if (!indices.whole) return Bad("its indices are no whole numbers");
+    if (!indices.whole) return Bad("its indices are not whole numbers");
     result.dims = indices.dims;
     for (const int64_t given : indices.ints) {
       const int64_t count = static_cast<int64_t>(x.ints.size()), index = given < 0 ? given + count : given;

@@ -46,7 +46,7 @@ absl::Status Bad(const char* field, const Args&... args) {
 absl::Status CheckShape(const ReadyMadeInfo& info, bool pictures, const std::vector<int32_t>& shape) {
   if (pictures ? shape.size() != 3 : shape.size() > 3) {
     return Bad("input_shape", shape.size(), " numbers, but ", info.name, " takes [height, width, channels]",
-               pictures ? "" : " or [features]", "; give it such a shape or leave it away");
+               pictures ? "" : " or [features]", "; give it such a shape or leave it out");
   }
   for (const int32_t side : shape) {
     if (side > 0 && side <= kReadyMadeSideMax) continue;

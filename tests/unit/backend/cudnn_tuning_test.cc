@@ -119,7 +119,7 @@ TEST_F(TuningTest, AFolderInItsPlaceIsNoFile) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(Choose("x", {"a", "b"}, {2, 1}), 1u);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, testing::HasSubstr("is no regular file"));
+  EXPECT_THAT(said, testing::HasSubstr("is not a regular file"));
   EXPECT_THAT(said, testing::HasSubstr("what is measured is not kept"));
   EXPECT_FALSE(std::filesystem::exists(Path() + "." + std::to_string(getpid()) + ".partial"));
 }

@@ -217,7 +217,7 @@ TEST(Loss, BadLabelsAreRefused) {
   const std::string sparse = "kind: SPARSE_CATEGORICAL_CROSSENTROPY";
   EXPECT_EQ(message(sparse, {0.5, 0.5, 0.5, 0.5}, {1, 2}, 2),
             "label 2 of example 1 of the batch is not one of the model's classes 0 .. 1; give the last layer more "
-            "units or mend the data");
+            "units or correct the data");
   for (float label : {-1.0f, 0.5f, 1e30f, std::nanf(""), INFINITY}) {
     EXPECT_THAT(message(sparse, {0.5, 0.5}, {label}, 1), testing::HasSubstr("is not one of the model's classes"));
   }

@@ -144,7 +144,7 @@ TEST(Embedding, RefusesIdsThatItDoesNotHave) {
   };
   const std::vector<Case> cases = {
       {10,
-       "layer \"words\": id 10 in example 1 of the batch is no whole number in [0, 10); correct the data or set "
+       "layer \"words\": id 10 in example 1 of the batch is not a whole number in [0, 10); correct the data or set "
        "input_dim to the largest id plus 1"},
       {-1, "id -1 in example 1"},
       {2.5f, "id 2.5 in example 1"},

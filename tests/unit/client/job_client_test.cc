@@ -124,7 +124,7 @@ TEST_F(JobClientTest, AnotherServiceIsNoCoordinator) {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   const auto other = builder.BuildAndStart();
   options_.address = "127.0.0.1:" + std::to_string(port);
-  EXPECT_THAT(std::string(JobClient(options_).List().status().message()), HasSubstr("is no cairn coordinator"));
+  EXPECT_THAT(std::string(JobClient(options_).List().status().message()), HasSubstr("is not a cairn coordinator"));
   other->Shutdown();
 }
 

@@ -65,7 +65,7 @@ TEST(Callbacks, EarlyStoppingCases) {
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Case cases[] = {
-      {"patience 0 stops at the first that is no better", "", {0.5, 0.4, 0.4, 0.3}, 3, 1},
+      {"patience 0 stops at the first that is not a better", "", {0.5, 0.4, 0.4, 0.3}, 3, 1},
       {"patience 2", "patience: 2", {0.5, 0.4, 0.45, 0.44, 0.3}, 4, 1},
       {"the wait begins anew", "patience: 2", {0.5, 0.6, 0.4, 0.6, 0.6, 0.1}, 5, 2},
       {"min_delta", "patience: 1 min_delta: 0.1", {0.5, 0.45, 0.3}, 2, 0},

@@ -64,7 +64,7 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   c.Say(c.node("worker-0"), Written(id, 5));
   c.Say(c.node("worker-0"), Written(id, 10));
   c.Say(c.node("worker-0"), Written(id, 10));
-  EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 10)) << "a repetition is no second one";
+  EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 10)) << "a repetition is not a second one";
   c.Say(c.node("worker-0"), Written(id, 15, {5}));
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(10, 15));
   v1::NodeMessage error;
@@ -148,7 +148,7 @@ TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
 
 // The chief could not write a checkpoint at first, and was no chief any more when it had written it.
 TEST(ClusterCheckpoints, AFormerChiefsCheckpointEndsItsError) {
-  Cluster c(1, 2);
+  Cluster c(1, 3);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints());
   ASSERT_EQ(c.Job(id).chief(), "worker-0");
   v1::NodeMessage tries;

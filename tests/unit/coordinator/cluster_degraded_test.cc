@@ -123,9 +123,9 @@ TEST(ClusterDegraded, AfterARestartNoPsIsReadyBeforeAllWereHeardOf) {
   c.Connect(c.node("ps-0"));
   c.Connect(c.node("worker-0"));
   c.Pass(absl::Milliseconds(500));
-  EXPECT_THAT(c.Status("ps-0").not_ready(), HasSubstr("nothing was heard yet of ps \"ps-1\""));
+  EXPECT_THAT(c.Status("ps-0").not_ready(), HasSubstr("nothing has been heard yet from ps \"ps-1\""));
   EXPECT_EQ(c.Status("ps-1").not_ready(), "") << "it is not known whether it is there";
-  EXPECT_EQ(c.Now().reason(), "nothing was heard yet of ps \"ps-1\", since the coordinator was started");
+  EXPECT_EQ(c.Now().reason(), "nothing has been heard yet from ps \"ps-1\", since the coordinator was started");
   c.Connect(c.node("ps-1"));
   c.Pass(absl::Milliseconds(500));
   EXPECT_TRUE(c.Ready("ps-0") && c.Ready("ps-1"));

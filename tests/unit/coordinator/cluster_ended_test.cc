@@ -190,7 +190,7 @@ TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidInItsEpochAndAtTheEnd) {
   EXPECT_THAT(
       c.Job(id).reason(),
       HasSubstr(
-          "the loss is not finite since step 5 (epoch 2): the weights are of no use; lower optimizer.learning_rate"));
+          "the loss is not finite since step 5 (epoch 2): the weights cannot be used; lower optimizer.learning_rate"));
   EXPECT_TRUE(c.Logged("the loss is not finite since step 5"));
   c.RestartCoordinator();
   EXPECT_EQ(c.Job(id).not_finite_step(), 5) << "the running epoch's figures are not here yet";

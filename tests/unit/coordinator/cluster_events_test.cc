@@ -92,7 +92,7 @@ TEST(ClusterEvents, AWorkerThatIsStartedAnewAtOnceIsAnEventToo) {
   c.Kill(c.node("worker-1"));
   c.Restart(c.node("worker-1"));
   c.Settle();
-  EXPECT_EQ(Count(c.Job(id), "worker \"worker-1\" was started anew, and takes up its replicas 2,3 again"), 1);
+  EXPECT_EQ(Count(c.Job(id), "worker \"worker-1\" was restarted and computes its replicas 2,3 again"), 1);
   c.Kill(c.node("worker-1"));
   c.node("worker-1").fault = "its device is lost";  // it takes up nothing
   DrainNode drain{ReplyToken{998}, {}};
@@ -145,7 +145,7 @@ TEST(ClusterEvents, TheyAreStoredAndACoordinatorsRestartIsOne) {
   c.RestartCoordinator();
   std::vector<std::string> after = Events(c.Job(id));
   ASSERT_EQ(after.size(), before.size() + 1);
-  EXPECT_EQ(after.back(), "the coordinator was started anew, or another one leads from now on");
+  EXPECT_EQ(after.back(), "the coordinator was restarted, or another one leads now");
   after.pop_back();
   EXPECT_EQ(after, before);
 }

@@ -100,7 +100,7 @@ TEST(ClusterMoves, ADrainOutlivesRestartsAndCanBeTakenBack) {
   c.Pass(absl::Seconds(1));
   c.Restart(c.node("ps-0"));
   PassAndTrain(c, id, absl::Seconds(5));
-  EXPECT_EQ(PartitionsOn(c, id, "ps-0"), 0) << "a restart is no undo";
+  EXPECT_EQ(PartitionsOn(c, id, "ps-0"), 0) << "a restart is not an undo";
   ASSERT_TRUE(Drain(c, "ps-0", true).ok());
   PassAndTrain(c, id, absl::Seconds(20));
   EXPECT_GT(PartitionsOn(c, id, "ps-0"), 0);

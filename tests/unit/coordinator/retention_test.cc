@@ -39,17 +39,17 @@ TEST(Retention, WhatIsNamedReplacesTheDefault) {
 TEST(Retention, NonsenseIsRefusedByName) {
   const struct {
     const char *text, *error;
-  } cases[] = {{"failed", "failed: \"\" is no age"},
-               {"failed=", "failed: \"\" is no age"},
-               {"failed=30", "\"30\" is no age; write a number and s, m, h or d, such as 30d, or forever"},
-               {"failed=-1d", "\"-1d\" is no age"},
-               {"failed=d", "\"d\" is no age"},
-               {"failed=99999999999999999999d", "is no age"},
-               {"failed=40000d", "is no age"},
+  } cases[] = {{"failed", "failed: \"\" is not an age"},
+               {"failed=", "failed: \"\" is not an age"},
+               {"failed=30", "\"30\" is not an age; write a number and s, m, h or d, such as 30d, or forever"},
+               {"failed=-1d", "\"-1d\" is not an age"},
+               {"failed=d", "\"d\" is not an age"},
+               {"failed=99999999999999999999d", "is not an age"},
+               {"failed=40000d", "is not an age"},
                {"failed=1d,failed=2d", "failed: is named twice"},
                {"running=1d", "running: use succeeded, ended_with_errors, failed, cancelled or without_weights"},
-               {"without_weights=1001", "\"1001\" is no number within 0 .. 1000"},
-               {"without_weights=many", "is no number"}};
+               {"without_weights=1001", "\"1001\" is not a number within 0 .. 1000"},
+               {"without_weights=many", "is not a number"}};
   for (const auto& c : cases) {
     const auto parsed = Retention::Parse(c.text);
     ASSERT_FALSE(parsed.ok()) << c.text;

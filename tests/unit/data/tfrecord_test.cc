@@ -157,7 +157,7 @@ TEST(TfRecord, FoldersOfSplitsAndFilesWithoutSplits) {
   for (int i = 0; i < 5; ++i) ExpectPlain(**b, v1::TRAIN, i, i);
   EXPECT_EQ(Open(dir / "c", {6}).status().message(),
             dir /
-                "c/1.tfrecord: its name tells no split, but those of other files do; put \"train\", \"validation\" or "
+                "c/1.tfrecord: its name names no split, but those of other files do; put \"train\", \"validation\" or "
                 "\"test\" into it");
 }
 
@@ -293,7 +293,7 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
            "; the file was altered or is damaged: make or fetch it again"},
       {"data of the first record altered", spoiled(14), none, kLoss,
        ": record 0: its data has a wrong CRC, at byte 0; the file was altered or is damaged: make or fetch it again"},
-      {"another format", "this is no record at all", none, kLoss,
+      {"another format", "this is not a record at all", none, kLoss,
        ": no TFRecord file: its first twelve bytes are no record's header"},
       {"empty", "", none, kLoss, ": an empty file"},
       {"no example",

@@ -226,7 +226,7 @@ class DamagedArchive : public KerasArchive {
 TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
   EXPECT_EQ(Error(ReadKerasArchiveWeights(Path("none.keras")).status()), "none.keras: there is no such file");
   EXPECT_EQ(Error(ReadKerasArchiveWeights(dir_.string()).status()).substr(dir_.string().size()),
-            ": is a folder, no file");
+            ": is a folder, not a file");
   EXPECT_EQ(ErrorOf("nothing of the kind"), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
   EXPECT_EQ(ErrorOf(bytes_.substr(0, bytes_.size() / 2)),
             "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
@@ -265,7 +265,7 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/1", "m").ok(), "");
   });
   EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}),
-            "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\" is no array");
+            "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\" is not an array");
 }
 
 // The sizes that a member claims, in its own header and in the list at the end.

@@ -227,9 +227,9 @@ TEST(KerasCall, SaysWhatIsWrongWithTheTensors) {
   EXPECT_EQ(error("Add", R"([[["a", 0, 0, {"training": false}], ["b", 0, 0, {}]]])"),
             "layer \"l\" (Add): the arguments of its call differ from tensor to tensor");
   EXPECT_EQ(error("Add", absl::StrCat(R"([{"args": [[)", kTensor, R"(, null]], "kwargs": {}}])")),
-            "layer \"l\" (Add): it is called with null, which is no layer's output");
+            "layer \"l\" (Add): it is called with null, which is not a layer's output");
   EXPECT_EQ(error("Dense", R"([{"args": [{"image": 1}], "kwargs": {}}])"),
-            "layer \"l\" (Dense): it is called with {...}, which is no layer's output");
+            "layer \"l\" (Dense): it is called with {...}, which is not a layer's output");
 }
 
 // Keras 2 counts a model's own node as its first.

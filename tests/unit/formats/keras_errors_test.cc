@@ -31,31 +31,31 @@ constexpr BadLayer kBadLayers[] = {
     {"Conv2D",
      R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.01}})",
      "kernel_regularizer: OrthogonalRegularizer is not supported; use L1, L2 or L1L2 with finite numbers from 0, or "
-     "leave it away"},
+     "leave it out"},
     {"Conv2D", R"("filters": 4, "kernel_size": 3, "bias_regularizer": {"class_name": "L2", "config": {"l2": -0.01}})",
-     "bias_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+     "bias_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L1", "config": {"l2": 0.01}})",
-     "kernel_regularizer: L1 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+     "kernel_regularizer: L1 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L1L2", "config": {"l1": "x"}})",
-     "kernel_regularizer: L1L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+     "kernel_regularizer: L1L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": "l2")",
-     "kernel_regularizer: \"l2\" is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+     "kernel_regularizer: \"l2\" is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L2", "config": {"l2": 1e300}})",
-     "kernel_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+     "kernel_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
     {"Dense",
      R"("units": 4, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
-     "activity_regularizer: L1 is not supported; leave it away, or regularize the kernel"},
+     "activity_regularizer: L1 is not supported; leave it out, or regularize the kernel"},
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
-     "kernel_constraint: MaxNorm is not supported; leave it away"},
+     "kernel_constraint: MaxNorm is not supported; leave it out"},
     {"Dense", R"("units": 4, "trainable": "no")", "trainable: \"no\" is neither true nor false"},
     {"Dense", R"("units": 4, "dtype": "mixed_float16")",
      "dtype: \"mixed_float16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
     {"Dense",
      R"("units": 4, "dtype": {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})",
      "dtype: \"mixed_bfloat16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
-    {"Dense", R"("units": 4, "lora_rank": 8)", "lora_rank: 8 is not supported; leave it away"},
-    {"Dense", R"("units": "four")", "units: \"four\" is no whole number within 32 bits"},
-    {"Dense", R"("units": 1e20)", "units: 1e+20 is no whole number within 32 bits"},
+    {"Dense", R"("units": 4, "lora_rank": 8)", "lora_rank: 8 is not supported; leave it out"},
+    {"Dense", R"("units": "four")", "units: \"four\" is not a whole number within 32 bits"},
+    {"Dense", R"("units": 1e20)", "units: 1e+20 is not a whole number within 32 bits"},
     {"Dense", R"("units": 4, "use_bias": 1)", "use_bias: 1 is neither true nor false"},
     {"Dense", R"("units": 4, "activation": "mish")",
      "activation: \"mish\" is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, "
@@ -65,16 +65,16 @@ constexpr BadLayer kBadLayers[] = {
      "kernel_initializer: Orthogonal is not supported; use GlorotUniform, say"},
     {"Dense",
      R"("units": 4, "kernel_initializer": {"class_name": "RandomNormal", "config": {"mean": 0.0, "stddev": "small"}})",
-     "kernel_initializer: RandomNormal: stddev \"small\" is no number"},
+     "kernel_initializer: RandomNormal: stddev \"small\" is not a number"},
     {"Dense", R"("units": 4, "bias_initializer": {"class_name": "RandomUniform", "config": {"minval": [0, 1]}})",
-     "bias_initializer: RandomUniform: minval [0,1] is no number"},
+     "bias_initializer: RandomUniform: minval [0,1] is not a number"},
     {"Dense",
      R"("units": 4, "bias_initializer": {"class_name": "Constant", "config": {"value": [0.1, 0.2, 0.3, 0.4]}})",
-     "bias_initializer: Constant: value [0.1,0.2,0.3,0.4] is no number"},
+     "bias_initializer: Constant: value [0.1,0.2,0.3,0.4] is not a number"},
     {"Dense", R"("units": 4, "bias_initializer": {"class_name": "TruncatedNormal", "config": {"mean": 1e300}})",
-     "bias_initializer: TruncatedNormal: mean 1e+300 is no number"},
+     "bias_initializer: TruncatedNormal: mean 1e+300 is not a number"},
     {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": true}})",
-     "kernel_initializer: VarianceScaling: scale true is no number"},
+     "kernel_initializer: VarianceScaling: scale true is not a number"},
     {"Dense",
      R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": 2.0, "mode": "fan_all"}})",
      "kernel_initializer: VarianceScaling: mode \"fan_all\" is not known"},
@@ -83,28 +83,28 @@ constexpr BadLayer kBadLayers[] = {
     {"Conv1D", R"("filters": 4, "kernel_size": [3], "padding": "causal")",
      "padding: \"causal\" is not supported; use valid or same"},
     {"Conv2DTranspose", R"("filters": 4, "kernel_size": 3, "output_padding": [1, 1])",
-     "output_padding: [1,1] is not supported; leave it away"},
+     "output_padding: [1,1] is not supported; leave it out"},
     {"Embedding", R"("input_dim": 4, "output_dim": 3, "mask_zero": true)",
-     "mask_zero: true is not supported; Cairn has no masks; leave it away"},
+     "mask_zero: true is not supported; Cairn has no masks; leave it out"},
     {"BatchNormalization", R"("axis": 1)", "axis: 1 is not supported; only the last axis is, -1"},
     {"BatchNormalization", R"("axis": [1, 2])", "axis: [1,2] is not supported; only the last axis is, -1"},
     {"BatchNormalization", R"("synchronized": true)",
      "synchronized: true is not supported; each replica has the statistics of its own batch"},
     {"BatchNormalization", R"("gamma_initializer": "zeros")",
      "gamma_initializer: \"zeros\" is not supported; leave it at its default, ones"},
-    {"LayerNormalization", R"("rms_scaling": true)", "rms_scaling: true is not supported; leave it away"},
+    {"LayerNormalization", R"("rms_scaling": true)", "rms_scaling: true is not supported; leave it out"},
     {"ReLU", R"("max_value": 3.0)", "max_value: only 6 is supported, with negative_slope 0"},
-    {"ReLU", R"("threshold": 0.5)", "threshold: other than 0 is not supported; leave it away"},
+    {"ReLU", R"("threshold": 0.5)", "threshold: other than 0 is not supported; leave it out"},
     {"Softmax", R"("axis": 1)", "axis: 1 is not supported; only the last axis is, -1"},
-    {"Dropout", R"("rate": 0.5, "noise_shape": [null, 1])", "noise_shape: [null,1] is not supported; leave it away"},
-    {"GlobalAveragePooling2D", R"("keepdims": true)", "keepdims: true is not supported; leave it away"},
+    {"Dropout", R"("rate": 0.5, "noise_shape": [null, 1])", "noise_shape: [null,1] is not supported; leave it out"},
+    {"GlobalAveragePooling2D", R"("keepdims": true)", "keepdims: true is not supported; leave it out"},
     {"UpSampling2D", R"("size": 2, "interpolation": "bicubic")",
      "interpolation: \"bicubic\" is not supported; use nearest or bilinear"},
     {"ZeroPadding2D", R"("padding": [[1, "a"], [0, 0]])",
      "padding: [[1,\"a\"],[0,0]] is not one number, [h, w] or [[top, bottom], [left, right]]"},
-    {"Rescaling", R"("scale": [0.1, 0.2, 0.3])", "scale: [0.1,0.2,0.3] is no number"},
+    {"Rescaling", R"("scale": [0.1, 0.2, 0.3])", "scale: [0.1,0.2,0.3] is not a number"},
     {"MultiHeadAttention", R"("num_heads": 2, "key_dim": 8, "output_shape": [4])",
-     "output_shape: [4] is not supported; leave it away"},
+     "output_shape: [4] is not supported; leave it out"},
     {"RandomRotation", R"("factor": 0.1, "fill_mode": "mirror")",
      "fill_mode: \"mirror\" is not supported; use reflect, wrap, constant or nearest"},
     {"RandomBrightness", R"("factor": 0.1, "value_range": [0, 1])",
@@ -183,19 +183,19 @@ std::vector<BadModel> BadModels() {
        "is; move it "
        "before the Rescaling"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 30, "width": 20)")),
-       "layer \"crop\" (RandomCrop): 30 x 20 is no part of its input, 28 x 28; give it a height and a width within "
+       "layer \"crop\" (RandomCrop): 30 x 20 is not part of its input, 28 x 28; give it a height and a width within "
        "that"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24)")),
-       "layer \"crop\" (RandomCrop): 24 x 0 is no part of its input, 28 x 28; give it a height and a width within "
+       "layer \"crop\" (RandomCrop): 24 x 0 is not part of its input, 28 x 28; give it a height and a width within "
        "that"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24, "width": 24)") + "," +
                         KerasLayerText("RandomCrop", R"("name": "again", "height": 20, "width": 24)")),
-       "layer \"again\" (RandomCrop): a second one that makes pictures smaller; leave one of them away"},
+       "layer \"again\" (RandomCrop): a second one that makes pictures smaller; leave one of them out"},
       {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
                                      Keras3Node("RandomCrop", "crop", R"("height": 4, "width": 4)",
                                                 Keras3Tensor("image"), R"("training": false)")),
                         "crop"),
-       "layer \"crop\" (RandomCrop): it is called with training=false; leave that away, or crop the data before"},
+       "layer \"crop\" (RandomCrop): it is called with training=false; leave that out, or crop the data before"},
       {Functional(R"([[["x", 0, 0, {}]], [["x", 0, 0, {}]]])"),
        "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of "
        "its own"},
@@ -205,7 +205,7 @@ std::vector<BadModel> BadModels() {
        "layer \"d\" (Dense): it takes a second output of \"x\"; a layer has one output"},
       {Functional("[]"), "layer \"d\" (Dense): it takes no input"},
       {Functional("3"), "layer \"d\" (Dense): its inbound_nodes are no list"},
-      {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is no layer of the model"},
+      {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is not a layer of the model"},
       {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
       {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),
        "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; Cairn has no masks; leave it "
@@ -217,13 +217,13 @@ std::vector<BadModel> BadModels() {
                         "mha"),
        "layer \"mha\" (MultiHeadAttention): it is called with a tensor as attention_mask, which is not supported; "
        "Cairn has no masks; "
-       "leave it away"},
+       "leave it out"},
       {Functional(R"([{"args": [2.5], "kwargs": {}}])"),
-       "layer \"d\" (Dense): it is called with 2.5, which is no layer's output"},
+       "layer \"d\" (Dense): it is called with 2.5, which is not a layer's output"},
       {Functional(R"([[["x", 0, 0, {"training": true}]]])"),
        "layer \"d\" (Dense): it is called with training=true, which is not supported; it would compute as in training "
        "when it is "
-       "evaluated, too; leave it away"},
+       "evaluated, too; leave it out"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0], ["y", 0, 0]])"),
        "config.input_layers: the model has 2 inputs; Cairn trains models with one input and one output"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["e", 0, 0]])"),
@@ -251,21 +251,21 @@ TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
 TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
   v1::JobSpec spec = FromText<v1::JobSpec>("model { ready_made { name: 'lenet' } keras_json: '{}' }");
   EXPECT_EQ(ExpandJob(&spec).message(),
-            "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+            "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
   spec = FromText<v1::JobSpec>("model { layers {} ready_made { name: 'lenet' } }");
   EXPECT_EQ(ExpandJob(&spec).message(),
-            "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+            "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
   spec = FromText<v1::JobSpec>("data { augmentation { random_flip {} } }");
   spec.mutable_model()->set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")") + "," +
                                                         KerasLayerText("Dense", R"("name": "d", "units": 2)")));
   EXPECT_EQ(ExpandJob(&spec).message(),
-            "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
+            "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two out");
   spec = FromText<v1::JobSpec>("data { image_height: 26 image_width: 28 }");
   spec.mutable_model()->set_keras_json(
       Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "c", "height": 24, "width": 24)")));
   EXPECT_EQ(
       ExpandJob(&spec).message(),
-      "data.image_height: 26 x 28, but the Keras model's input is 28 x 28; leave image_height and image_width away");
+      "data.image_height: 26 x 28, but the Keras model's input is 28 x 28; leave image_height and image_width out");
   v1::Model model;
   model.set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")")));
   EXPECT_EQ(std::string(ExpandModel(&model).message()),

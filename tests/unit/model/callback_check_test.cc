@@ -84,7 +84,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
   const std::pair<const char*, const char*> cases[] = {
       {"callbacks { }", "callbacks[0]: it is empty; name one, such as early_stopping { patience: 3 }"},
       {"callbacks { early_stopping { monitor: 'val_los' } }",
-       "callbacks[0].early_stopping.monitor: \"val_los\" is no figure of this job; use one of loss, accuracy, with "
+       "callbacks[0].early_stopping.monitor: \"val_los\" is not a figure of this job; use one of loss, accuracy, with "
        "val_ before it "
        "for the validation split"},
       {"callbacks { early_stopping { patience: -1 } }",
@@ -92,7 +92,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { early_stopping { min_delta: -0.5 } }",
        "callbacks[0].early_stopping.min_delta: -0.5 is negative or not finite; use 0 or more"},
       {"callbacks { early_stopping { baseline: nan } }",
-       "callbacks[0].early_stopping.baseline: nan is not finite; use a number, or leave it away"},
+       "callbacks[0].early_stopping.baseline: nan is not finite; use a number, or leave it out"},
       {"callbacks { early_stopping { start_from_epoch: -2 } }",
        "callbacks[0].early_stopping.start_from_epoch: -2 is negative; use 0 or more"},
       {"callbacks { early_stopping { restore_best_weights: true } }",
@@ -102,7 +102,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"checkpoints { dir: '/c' save_best: 'accuracy' } callbacks { early_stopping { restore_best_weights: true } }",
        "callbacks[0].early_stopping.restore_best_weights: it keeps the best checkpoint by \"val_loss\", but "
        "checkpoints.save_best is "
-       "\"accuracy\"; leave save_best and mode away, or make them equal"},
+       "\"accuracy\"; leave save_best and mode out, or make them equal"},
       {"checkpoints { dir: '/c' } callbacks { early_stopping { restore_best_weights: true } } "
        "callbacks { early_stopping { restore_best_weights: true monitor: 'loss' } }",
        "callbacks[1].early_stopping: callbacks[0] is one already, and a job has one at most with restore_best_weights; "
@@ -121,7 +121,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { reduce_lr_on_plateau { min_lr: -1 } }",
        "callbacks[0].reduce_lr_on_plateau.min_lr: -1 is negative or not finite; use 0 or more"},
       {"optimizer { schedule { constant { } } } callbacks { reduce_lr_on_plateau { } }",
-       "callbacks[0].reduce_lr_on_plateau: the learning rate is optimizer.schedule's to say; leave one of them away"},
+       "callbacks[0].reduce_lr_on_plateau: the learning rate is optimizer.schedule's to say; leave one of them out"},
       {"callbacks { learning_rate_scheduler { } }",
        "callbacks[0].learning_rate_scheduler.schedule: missing; use exponential_decay { ... }, say"},
       {"callbacks { learning_rate_scheduler { schedule { exponential_decay { decay_rate: 0.5 } } } }",
@@ -158,13 +158,13 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { model_checkpoint { filepath: '/m-{epoch.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: a { without its }; write {{ for a brace"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch:y}.safetensors' } }",
-       "callbacks[0].model_checkpoint.filepath: \"y\" is no format; use 02d for counts or .2f for figures"},
+       "callbacks[0].model_checkpoint.filepath: \"y\" is not a format; use 02d for counts or .2f for figures"},
       {"callbacks { model_checkpoint { filepath: '/m-{val_mae}.safetensors' } }",
-       "callbacks[0].model_checkpoint.filepath: {val_mae} is no figure of this job; use epoch, loss, accuracy, with "
+       "callbacks[0].model_checkpoint.filepath: {val_mae} is not a figure of this job; use epoch, loss, accuracy, with "
        "val_ before a figure "
        "for the validation split"},
       {"callbacks { model_checkpoint { filepath: '/m-{batch}.safetensors' } }",
-       "callbacks[0].model_checkpoint.filepath: {batch} is known where save_freq is a number of steps; leave it away"},
+       "callbacks[0].model_checkpoint.filepath: {batch} is known where save_freq is a number of steps; leave it out"},
       {"callbacks { model_checkpoint { filepath: '/m-{val_loss}.safetensors' save_freq: '10' } }",
        "callbacks[0].model_checkpoint.filepath: {val_loss} is known after epochs, and save_freq is a number of steps; "
        "use {epoch} and "
@@ -180,8 +180,8 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
        "neither"},
       {"checkpoints { dir: '/c' every_steps: 7 } callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: "
        "'10' } }",
-       "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and 10 is no multiple of "
-       "checkpoints.every_steps 7; leave every_steps away, or make it so"},
+       "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and 10 is not a multiple of "
+       "checkpoints.every_steps 7; leave every_steps out, or make it so"},
       {"checkpoints { dir: '/c' every_epochs: 2 } callbacks { model_checkpoint { filepath: '/m.safetensors' } }",
        "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and checkpoints.every_epochs "
        "is 2; set it to 1"},

@@ -79,7 +79,7 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {Step("random_rotation { factor: 0.1 fill_mode: 9 }"),
        aug + "random_rotation.fill_mode: 9 is not known; use REFLECT, WRAP, FILL_CONSTANT or NEAREST_PIXEL"},
       {Step("random_rotation { factor: 0.1 fill_value: 3 }"),
-       aug + "random_rotation.fill_value: only for fill_mode FILL_CONSTANT; leave it away, or set fill_mode"},
+       aug + "random_rotation.fill_value: only for fill_mode FILL_CONSTANT; leave it out, or set fill_mode"},
       {Step("random_zoom { width_factor: 0.1 }"), aug + "random_zoom.height_factor: missing; use 0.2, say"},
       {Step("random_zoom { height_factor: -3 }"),
        aug + "random_zoom.height_factor: -3 is outside [-1, 1]; use 0.2, say"},
@@ -108,11 +108,11 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {"data { cache_dir: 'cache' }",
        "data.cache_dir: \"cache\" is not absolute; give the directory as every worker sees it"},
       {"data { format: CSV tfrecord { input: 'x' } }",
-       "data.tfrecord: only for format TFRECORD, not CSV; leave one of them away"},
+       "data.tfrecord: only for format TFRECORD, not CSV; leave one of them out"},
       {"data { tfrecord { input: 'x' label: 'x' } }",
        "data.tfrecord.label: \"x\" is the input too; name another feature"},
       {"data { tfrecord { encoding: 77 } }",
-       "data.tfrecord.encoding: 77 is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it away"},
+       "data.tfrecord.encoding: 77 is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it out"},
       {"data { tfrecord { shape: [8, 0] } }",
        "data.tfrecord.shape: [8,0] has a size that is not positive, or too many numbers; use that of one example"},
       {"data { tfrecord { shape: [2147483647, 2147483647, 2147483647] } }",
@@ -144,13 +144,13 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
 
 TEST(DataCheck, WhatDependsOnModelAndLoss) {
   EXPECT_EQ(CheckJob(Job(Step("random_flip {}"), "4")).status().message(),
-            "data.augmentation: for pictures, but the model's input is [4]; leave it away, or make the input [height, "
+            "data.augmentation: for pictures, but the model's input is [4]; leave it out, or make the input [height, "
             "width, channels]");
   EXPECT_EQ(CheckJob(Job("loss { label_smoothing: 0.1 }", "4", "units: 1", "MEAN_SQUARED_ERROR")).status().message(),
-            "loss.label_smoothing: only for cross-entropies, not MEAN_SQUARED_ERROR; leave it away");
+            "loss.label_smoothing: only for cross-entropies, not MEAN_SQUARED_ERROR; leave it out");
   EXPECT_EQ(
       CheckJob(Job("class_weight { class_id: 0 weight: 2 }", "4", "units: 1", "MEAN_SQUARED_ERROR")).status().message(),
-      "class_weight: needs classes, but the loss is MEAN_SQUARED_ERROR; leave class_weight away, or use "
+      "class_weight: needs classes, but the loss is MEAN_SQUARED_ERROR; leave class_weight out, or use "
       "SPARSE_CATEGORICAL_CROSSENTROPY");
   EXPECT_EQ(CheckJob(Job("class_weight { class_id: 2 weight: 2 }", "4", "units: 1 activation: SIGMOID",
                          "BINARY_CROSSENTROPY"))
@@ -173,7 +173,7 @@ TEST(DataCheck, AgainstTheData) {
   EXPECT_EQ(check("class_weight { class_id: 2 weight: 2 }"),
             "class_weight[0].class_id: 2, but pictures has the 2 classes 0 .. 1; use one of them");
   EXPECT_EQ(check("data { tfrecord { input: 'x' } }"),
-            "data.tfrecord: only for format TFRECORD, but pictures is IDX; leave it away");
+            "data.tfrecord: only for format TFRECORD, but pictures is IDX; leave it out");
   EXPECT_EQ(check("data { drop_remainder: true } steps_per_epoch: 1000"), "");
 }
 

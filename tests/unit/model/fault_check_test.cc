@@ -79,9 +79,9 @@ TEST(FaultCheck, EachWrongFieldIsNamed) {
       {"backup_replicas: 4 replicas: 4",
        "backup_replicas: 4 of 4 replicas would leave none whose gradient counts; use fewer, or more replicas"},
       {"backup_replicas: 1 strategy: PARAMETER_SERVER",
-       "backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it away"},
+       "backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it out"},
       {"backup_replicas: 1 strategy: MIRRORED",
-       "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it away, "
+       "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it out, "
        "or "
        "use MULTI_WORKER_MIRRORED"},
       {"checkpoints {}", "checkpoints.dir: missing; give a directory that all workers share"},
@@ -99,7 +99,8 @@ TEST(FaultCheck, EachWrongFieldIsNamed) {
       {"checkpoints { dir: '/c' keep_max: -1 }",
        "checkpoints.keep_max: -1 is not allowed; leave it out for 3, or give at least 1"},
       {"checkpoints { dir: '/c' save_best: 'val_top_5_accuracy' }",
-       "checkpoints.save_best: \"val_top_5_accuracy\" is no figure of this job; use one of loss, accuracy, with val_ "
+       "checkpoints.save_best: \"val_top_5_accuracy\" is not a figure of this job; use one of loss, accuracy, with "
+       "val_ "
        "before it for the validation split"},
       {"checkpoints { dir: '/c' mode: MIN }",
        "checkpoints.mode: it says what is best, but checkpoints.save_best names no figure; set both"},

@@ -44,9 +44,9 @@ TEST(GraphErrors, Structure) {
       {kImage + "layers { name: \"a b\" flatten {} }", "use letters, digits"},
       {kImage +
            "layers { name: \"conv\" conv2d { filters: 1 kernel_size: 1 } } layers { inputs: \"conv1\" flatten {} }",
-       "layer \"flatten\": its input \"conv1\" is no layer of the model; did you mean \"conv\"?"},
+       "layer \"flatten\": its input \"conv1\" is not a layer of the model; did you mean \"conv\"?"},
       {kImage + "layers { inputs: \"zzzzzz\" flatten {} }",
-       "its input \"zzzzzz\" is no layer of the model; the layer before this one is \"input_layer\""},
+       "its input \"zzzzzz\" is not a layer of the model; the layer before this one is \"input_layer\""},
       {kImage + "layers { inputs: \"dense\" flatten {} } layers { dense { units: 1 } }",
        "layer \"flatten\": its input \"dense\" comes later in the list; move \"dense\" before this layer"},
       {kImage + "layers { name: \"f\" inputs: \"f\" flatten {} }", "layer \"f\": names itself as its input"},
@@ -58,16 +58,16 @@ TEST(GraphErrors, Structure) {
                 "flatten {} }",
        "layer \"lost\": its output does not reach the model's output \"flatten\"; use it as an input or remove it"},
       {kImage + "layers { dense { units: 1 } } trainable_layers: \"fc\"",
-       "model.trainable_layers: \"fc\" is no layer of the model; the last one is \"dense\""},
+       "model.trainable_layers: \"fc\" is not a layer of the model; the last one is \"dense\""},
       {kImage + "layers { trainable: false dense { units: 1 } } trainable_layers: \"dense\"",
-       "layer \"dense\": trainable: false, but model.trainable_layers names it; leave one of the two away"},
+       "layer \"dense\": trainable: false, but model.trainable_layers names it; leave one of the two out"},
       {kImage + "layers { dense { units: 1 kernel_regularizer { l2: -1 } } }",
        "layer \"dense\": kernel_regularizer.l2 -1 is not a number from 0; use one such as 0.0001"},
       {kImage + "layers { dense { units: 1 bias_regularizer { l1: nan } } }",
        "layer \"dense\": bias_regularizer.l1 nan is not a number from 0; use one such as 0.0001"},
       {kImage + "layers { batch_normalization { gamma_regularizer { } } }",
        "layer \"batch_normalization\": gamma_regularizer: neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, "
-       "or leave it away"},
+       "or leave it out"},
   });
 }
 
@@ -93,7 +93,7 @@ TEST(GraphErrors, Fields) {
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 strides: 2 dilation_rate: 2 } }",
        "strides and dilation_rate are both above 1; set one of them to 1"},
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 kernel_initializer { kind: ZEROS value: 2 } } }",
-       "kernel_initializer.value is only for kind CONSTANT; set that kind or leave the value away"},
+       "kernel_initializer.value is only for kind CONSTANT; set that kind or leave the value out"},
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 bias_initializer { kind: CONSTANT value: inf } } }",
        "bias_initializer.value is not finite"},
       {"layers { input { shape: 8 } } layers { conv2d { filters: 2 kernel_size: 3 } }",
@@ -132,8 +132,8 @@ TEST(GraphErrors, InitializersAndTheirArguments) {
       {dense("kind: RANDOM_UNIFORM minval: 0.05"), of + "minval 0.05 is not below maxval 0.05"},
       {dense("kind: RANDOM_UNIFORM maxval: nan"), of + "maxval is not finite; use a number"},
       {dense("kind: RANDOM_UNIFORM stddev: 1"),
-       of + "stddev is only for kind RANDOM_NORMAL or TRUNCATED_NORMAL; set that kind or leave the stddev away"},
-      {dense("minval: 0"), of + "minval is only for kind RANDOM_UNIFORM; set that kind or leave the minval away"},
+       of + "stddev is only for kind RANDOM_NORMAL or TRUNCATED_NORMAL; set that kind or leave the stddev out"},
+      {dense("minval: 0"), of + "minval is only for kind RANDOM_UNIFORM; set that kind or leave the minval out"},
       {dense("kind: HE_NORMAL maxval: 1"), of + "maxval is only for kind RANDOM_UNIFORM"},
       {dense("kind: VARIANCE_SCALING mean: 0"), of + "mean is only for kind RANDOM_NORMAL or TRUNCATED_NORMAL"},
       {dense("kind: RANDOM_NORMAL stddev: -0.1"), of + "stddev -0.1 is negative; use a number such as 0.05"},
@@ -141,7 +141,7 @@ TEST(GraphErrors, InitializersAndTheirArguments) {
       {dense("kind: RANDOM_NORMAL stddev: inf"), of + "stddev is not finite"},
       {dense("kind: TRUNCATED_NORMAL mean: nan"), of + "mean is not finite"},
       {dense("kind: RANDOM_NORMAL scale: 1"),
-       of + "scale is only for kind VARIANCE_SCALING; set that kind or leave the scale away"},
+       of + "scale is only for kind VARIANCE_SCALING; set that kind or leave the scale out"},
       {dense("kind: GLOROT_NORMAL mode: FAN_IN"), of + "mode is only for kind VARIANCE_SCALING"},
       {dense("distribution: DISTRIBUTION_UNIFORM"), of + "distribution is only for kind VARIANCE_SCALING"},
       {dense("kind: VARIANCE_SCALING scale: 0"), of + "scale 0 is not positive; use a number such as 2"},
@@ -183,13 +183,13 @@ TEST(GraphErrors, Calls) {
   };
   ExpectRefused({
       {kImage + "layers { training: true dropout { rate: 0.5 } }",
-       "layer \"dropout\": training: true would compute as in training when it is evaluated, too; leave it away, or "
+       "layer \"dropout\": training: true would compute as in training when it is evaluated, too; leave it out, or "
        "set false"},
       {attention("'query=q', 'key=q'"), "layer \"a\": inputs: no value; name a layer for it"},
       {attention("'q', 'query=q'"), "layer \"a\": inputs: query is given twice; give it once"},
       {attention("'query=q', 'q'"), "layer \"a\": inputs: \"q\" stands behind one that has a name; name it too"},
-      {attention("'q', 'value=v'"), "layer \"a\": its input \"v\" is no layer of the model"},
-      {attention("'q', 'mask=q'"), "layer \"a\": its input \"mask=q\" is no layer of the model"},
+      {attention("'q', 'value=v'"), "layer \"a\": its input \"v\" is not a layer of the model"},
+      {attention("'q', 'mask=q'"), "layer \"a\": its input \"mask=q\" is not a layer of the model"},
   });
 }
 
@@ -232,10 +232,10 @@ TEST(GraphErrors, TooManyLayers) {
 
 TEST(GraphErrors, LongNamesAreCutAndOddOnesEscaped) {
   ExpectRefused(FromText<v1::Model>(kImage + "layers { inputs: \"a\\n\\\"b\" flatten {} }"),
-                "its input \"a\\n\\\"b\" is no layer of the model");
+                "its input \"a\\n\\\"b\" is not a layer of the model");
   const std::string name(100000, 'x');
   ExpectRefused(FromText<v1::Model>(kImage + "layers { inputs: \"" + name + "\" flatten {} }"),
-                "is no layer of the model");
+                "is not a layer of the model");
   ExpectRefused(FromText<v1::Model>(kImage + "layers { name: \"" + name + "\" flatten {} }"), "name has more than 128");
 }
 

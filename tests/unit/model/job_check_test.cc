@@ -117,10 +117,10 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"optimizer { adagrad { initial_accumulator_value: -1 } }",
        "optimizer.adagrad.initial_accumulator_value: -1 is negative or not finite; use a number such as 0.1"},
       {"staleness_bound: 1",
-       "staleness_bound: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED; leave it away or change the "
+       "staleness_bound: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED; leave it out or change the "
        "strategy"},
       {"strategy: PARAMETER_SERVER staleness_bound: -1",
-       "staleness_bound: -1 is negative; use 0 or more, or leave it away for no bound"},
+       "staleness_bound: -1 is negative; use 0 or more, or leave it out for no bound"},
       {"batch_size: -32", "batch_size: -32 is not allowed; leave it out for 32, or give at least 1"},
       {"batch_size: 2000000000", "batch_size: 2000000000 is above the limit of 1048576; use a smaller one"},
       {"epochs: -1", "epochs: -1 is not allowed; leave it out for 1, or give at least 1"},
@@ -132,11 +132,11 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
        "steps_per_epoch: -1 is not allowed; leave it out for all batches of the data, or give at least 1"},
       {"validation_freq: -1", "validation_freq: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"partition_bytes: 100",
-       "partition_bytes: 100 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
+       "partition_bytes: 100 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it out"},
       {"partition_bytes: -64",
-       "partition_bytes: -64 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
+       "partition_bytes: -64 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it out"},
       {"partition_bytes: 134217728",
-       "partition_bytes: 134217728 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
+       "partition_bytes: 134217728 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it out"},
       {"threads_per_replica: -1", "threads_per_replica: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"min_workers: -1", "min_workers: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"max_workers: -1", "max_workers: -1 is negative; use 1 or more, or 0 for no limit"},
@@ -162,7 +162,7 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"metrics {}",
        "metrics[0].kind: missing or not known; use ACCURACY, TOP_K_ACCURACY, MEAN_ABSOLUTE_ERROR or "
        "ROOT_MEAN_SQUARED_ERROR"},
-      {"metrics { kind: ACCURACY k: 3 }", "metrics[0].k: only for TOP_K_ACCURACY; leave it away"},
+      {"metrics { kind: ACCURACY k: 3 }", "metrics[0].k: only for TOP_K_ACCURACY; leave it out"},
       {"metrics { kind: ACCURACY } metrics { kind: TOP_K_ACCURACY }",
        "metrics[1].k: 5 is more than the model's 3 outputs; use a smaller k"},
       {"metrics { kind: TOP_K_ACCURACY k: -1 }",
@@ -199,7 +199,7 @@ TEST(JobCheck, WhatIsMissing) {
   for (v1::Layer& layer : *spec.mutable_model()->mutable_layers()) layer.set_trainable(false);
   ExpectRefused(
       spec,
-      "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
+      "model.layers: nothing is trained; leave `trainable: false` out at one layer with variables, such as the last");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_model()->mutable_layers(0)->mutable_input()->add_shape(2);
   ExpectRefused(spec,

@@ -37,11 +37,11 @@ TEST(LossScale, DefaultsOfKeras) {
 
 TEST(LossScale, ExactErrors) {
   const std::vector<std::pair<v1::JobSpec, std::string>> cases = {
-      {Spec(3), "loss_scaling.initial_scale: 3 is no power of two from 1 to 16777216; use one such as 32768"},
-      {Spec(0.5f), "loss_scaling.initial_scale: 0.5 is no power of two from 1 to 16777216; use one such as 32768"},
+      {Spec(3), "loss_scaling.initial_scale: 3 is not a power of two from 1 to 16777216; use one such as 32768"},
+      {Spec(0.5f), "loss_scaling.initial_scale: 0.5 is not a power of two from 1 to 16777216; use one such as 32768"},
       {Spec(1 << 25),
-       "loss_scaling.initial_scale: 3.35544e+07 is no power of two from 1 to 16777216; use one such as 32768"},
-      {Spec(NAN), "loss_scaling.initial_scale: nan is no power of two from 1 to 16777216; use one such as 32768"},
+       "loss_scaling.initial_scale: 3.35544e+07 is not a power of two from 1 to 16777216; use one such as 32768"},
+      {Spec(NAN), "loss_scaling.initial_scale: nan is not a power of two from 1 to 16777216; use one such as 32768"},
       {Spec(4, -1), "loss_scaling.dynamic_growth_steps: -1 is not allowed; leave it out for 2000, or give at least 1"},
       {[] {
          v1::JobSpec spec = Spec();

@@ -29,7 +29,7 @@ TEST(OptimizerCheck, ExactErrors) {
   const std::string p = "optimizer.schedule.";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"sgd {} schedule {}",
-       "optimizer.schedule: empty; use schedule { cosine_decay { decay_steps: 1000 } }, say, or leave it away"},
+       "optimizer.schedule: empty; use schedule { cosine_decay { decay_steps: 1000 } }, say, or leave it out"},
       {"sgd {} schedule { piecewise_constant_decay { values: 1 } }",
        p + "piecewise_constant_decay.boundaries: missing; name the steps after which the rate changes, such as 1000"},
       {"sgd {} schedule { piecewise_constant_decay { boundaries: [ 100, 100 ] values: [ 1, 1, 1 ] } }",
@@ -41,7 +41,7 @@ TEST(OptimizerCheck, ExactErrors) {
       {"sgd {} schedule { piecewise_constant_decay { boundaries: 1 values: [ 1, -1 ] } }",
        p + "piecewise_constant_decay.values[1]: -1 is negative or not finite; use a number such as 0.01"},
       {"sgd {} learning_rate: 0.5 schedule { piecewise_constant_decay { boundaries: 1 values: [ 1, 0.1 ] } }",
-       "optimizer.learning_rate: 0.5, but piecewise_constant_decay begins with 1; leave learning_rate away"},
+       "optimizer.learning_rate: 0.5, but piecewise_constant_decay begins with 1; leave learning_rate out"},
       {"sgd {} schedule { exponential_decay { decay_rate: 0.9 } }",
        p + "exponential_decay.decay_steps: missing; use a number of steps such as 1000"},
       {"sgd {} schedule { exponential_decay { decay_steps: 10 } }",
@@ -116,7 +116,7 @@ TEST(StepCheck, ExactErrors) {
       {"batch_size: 1024 accumulate_steps: 2000",
        "accumulate_steps: 2000 batches of 1024 make steps of 2048000 examples, above the limit of 1048576; use fewer"},
       {"compute_dtype: FLOAT16 loss_scaling { initial_scale: 1000 }",
-       "loss_scaling.initial_scale: 1000 is no power of two from 1 to 16777216; use one such as 32768"},
+       "loss_scaling.initial_scale: 1000 is not a power of two from 1 to 16777216; use one such as 32768"},
       {"compute_dtype: FLOAT16 device: CPU",
        "device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32"},
       {"loss_scaling {}",
@@ -124,7 +124,7 @@ TEST(StepCheck, ExactErrors) {
       {"optimizer { ema {} } callbacks { early_stopping {} }",
        "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should "
        "become the "
-       "weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away"},
+       "weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two out"},
   };
   for (const auto& [change, message] : cases) {
     SCOPED_TRACE(change);

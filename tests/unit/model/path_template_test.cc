@@ -40,12 +40,12 @@ TEST(PathTemplate, WhatIsWrongIsSaid) {
       {"a{epoch", "a { without its }; write {{ for a brace"},
       {"a}b", "a } without its {; write }} for a brace"},
       {"{}", "{} names nothing; use {epoch} or a figure such as {val_loss:.2f}"},
-      {"{epoch:x}", "\"x\" is no format; use 02d for counts or .2f for figures"},
-      {"{epoch:02d!}", "\"02d!\" is no format; use 02d for counts or .2f for figures"},
-      {"{epoch:.2d}", "\".2d\" is no format; use 02d for counts or .2f for figures"},
-      {"{epoch:999d}", "\"999d\" is no format; use 02d for counts or .2f for figures"},
-      {"{val_loss:.f}", "\".f\" is no format; use 02d for counts or .2f for figures"},
-      {"{val_loss:d}", "{val_loss} is no whole number; use a format such as .2f"},
+      {"{epoch:x}", "\"x\" is not a format; use 02d for counts or .2f for figures"},
+      {"{epoch:02d!}", "\"02d!\" is not a format; use 02d for counts or .2f for figures"},
+      {"{epoch:.2d}", "\".2d\" is not a format; use 02d for counts or .2f for figures"},
+      {"{epoch:999d}", "\"999d\" is not a format; use 02d for counts or .2f for figures"},
+      {"{val_loss:.f}", "\".f\" is not a format; use 02d for counts or .2f for figures"},
+      {"{val_loss:d}", "{val_loss} is not a whole number; use a format such as .2f"},
       {"{mae}", "there is no {mae} here"},
   };
   for (const auto& [text, want] : cases) EXPECT_EQ(Fill(text), want) << text;

@@ -145,10 +145,10 @@ TEST(ReadyMade, SaysWhatIsWrong) {
       {"name: 'resnet19'", "model.ready_made.name: \"resnet19\" is not known; use one of " + all},
       {"name: 'resnet18' input_shape: [32, 32]",
        "model.ready_made.input_shape: 2 numbers, but resnet18 takes [height, width, channels]; give it such a shape or "
-       "leave it away"},
+       "leave it out"},
       {"name: 'mlp' input_shape: [1, 2, 3, 4]",
        "model.ready_made.input_shape: 4 numbers, but mlp takes [height, width, channels] or [features]; give it such a "
-       "shape or leave it away"},
+       "shape or leave it out"},
       {"name: 'lenet' input_shape: [28, 0, 1]",
        "model.ready_made.input_shape: 0 is outside 1 .. 65536; use a shape such as [28, 28, 1]"},
       {"name: 'lenet' classes: 1",

@@ -32,9 +32,9 @@ TEST(StrategyCheck, Refused) {
   } cases[] = {
       {"strategy: CENTRAL_STORAGE replicas: 4 backup_replicas: 1",
        "backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have left "
-       "behind; leave it away, or use MULTI_WORKER_MIRRORED"},
+       "behind; leave it out, or use MULTI_WORKER_MIRRORED"},
       {"strategy: CENTRAL_STORAGE staleness_bound: 1",
-       "staleness_bound: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE; leave it away or change the "
+       "staleness_bound: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE; leave it out or change the "
        "strategy"},
       {"local_sync: -1", "local_sync: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"local_sync: 2",
@@ -45,12 +45,12 @@ TEST(StrategyCheck, Refused) {
        "local_sync: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE, whose replicas are all in step; leave it "
        "away"},
       {"strategy: PARAMETER_SERVER staleness_bound: 0 local_sync: 2",
-       "local_sync: with staleness_bound 0 all replicas are in step; leave it away, or the bound"},
+       "local_sync: with staleness_bound 0 all replicas are in step; leave it out, or the bound"},
       {"strategy: PARAMETER_SERVER local_sync: 2",
        "local_sync: 2 needs to know the number of replicas; set replicas to a multiple of it"},
       {"strategy: PARAMETER_SERVER local_sync: 3 replicas: 4",
        "local_sync: 3 does not divide the 4 replicas; use a divisor, or replicas: 6"},
-      {"validation_freq_steps: -5", "validation_freq_steps: -5 is negative; use 1 or more, or leave it away"},
+      {"validation_freq_steps: -5", "validation_freq_steps: -5 is negative; use 1 or more, or leave it out"},
       {"validation_by: BY_EVALUATOR",
        "validation_by: BY_EVALUATOR evaluates checkpoints, but the job writes none; set checkpoints.dir"},
       {"validation_by: BY_EVALUATOR checkpoints { dir: \"/run\" } validation_freq_steps: 50",
@@ -85,10 +85,10 @@ TEST(StrategyCheck, AgainstData) {
   EXPECT_TRUE(CheckStrategyAgainstData(spec, data).ok());
   spec.set_validation_freq_steps(5);
   EXPECT_EQ(CheckStrategyAgainstData(spec, data).message(),
-            "validation_freq_steps: /data has no validation examples; set data.validation_split, or leave it away");
+            "validation_freq_steps: /data has no validation examples; set data.validation_split, or leave it out");
   spec.set_validation_by(v1::BY_EVALUATOR);
   EXPECT_EQ(CheckStrategyAgainstData(spec, data).message(),
-            "validation_by: /data has no validation examples; set data.validation_split, or leave it away");
+            "validation_by: /data has no validation examples; set data.validation_split, or leave it out");
   data.set_validation_examples(1);
   EXPECT_TRUE(CheckStrategyAgainstData(spec, data).ok());
 }

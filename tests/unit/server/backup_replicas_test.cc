@@ -10,7 +10,7 @@ TEST(BackupReplicasTest, AStepClosesWithoutTheSlowest) {
   Copy copy(config, {Generation(5), false, {}});
   EXPECT_TRUE(copy.Run(FrameEvent{1, PushFrame(config, 2, 1, 1, Filled(config, 8), 4)}).replies.empty());
   EXPECT_TRUE(copy.Run(FrameEvent{1, PushFrame(config, 2, 1, 1, Filled(config, 8), 4)}).replies.empty())
-      << "a repetition is no second replica";
+      << "a repetition is not a second replica";
   const PartitionEffects closed = copy.Run(FrameEvent{1, PushFrame(config, 0, 1, 1, Filled(config, 16), 4)});
   EXPECT_EQ(closed.replies.size(), 3u);
   EXPECT_EQ(copy.core.version(), 1u);

@@ -292,7 +292,7 @@ TEST(WireTypesOfValuesTest, ValuesDoNotTravelInEightBits) {
   const PartitionEffects e = ps.Run(FrameEvent{1, pull});
   ASSERT_EQ(e.replies.size(), 1u);
   EXPECT_EQ(std::string(e.replies[0].frame.status.message()),
-            "reply_dtype: 4 is no type of values; use FLOAT32, BFLOAT16 or FLOAT16");
+            "reply_dtype: 4 is not a type of values; use FLOAT32, BFLOAT16 or FLOAT16");
 }
 
 }  // namespace

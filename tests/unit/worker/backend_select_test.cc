@@ -46,7 +46,7 @@ TEST(LoadPluginTest, TheFirstFolderThatHasTheFileCounts) {
   std::filesystem::copy_file(std::string(FAKE_PLUGINS) + "/libfake_empty.so", folder + "/libfake_good.so",
                              std::filesystem::copy_options::overwrite_existing);
   EXPECT_THAT(std::string(LoadPlugin({folder, FAKE_PLUGINS}, "libfake_good.so", {}).status().message()),
-              HasSubstr("is no plugin of Cairn"));
+              HasSubstr("is not a plugin of Cairn"));
   std::filesystem::remove_all(folder);
 }
 

@@ -63,7 +63,7 @@ TEST_F(PathProbe, WhatCannotBeWrittenIsNamed) {
   EXPECT_FALSE(TryToWrite({"checkpoints.dir", dir_ / "file", true}).ok()) << "a file, not a directory";
   EXPECT_FALSE(TryToWrite({"filename", dir_, false}).ok()) << "a directory, not a file";
   EXPECT_THAT(std::string(TryToWrite({"filename", "/dev/null", false}).message()),
-              HasSubstr("\"/dev/null\" cannot be written: /dev/null: is no regular file"))
+              HasSubstr("\"/dev/null\" cannot be written: /dev/null: is not a regular file"))
       << "the writer takes no other";
   EXPECT_FALSE(TryToWrite({"checkpoints.dir", "/proc/run", true}).ok());
   EXPECT_FALSE(TryToWrite({"filename", "/proc/log.csv", false}).ok());

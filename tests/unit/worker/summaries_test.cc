@@ -192,7 +192,7 @@ TEST_F(SummariesTest, CsvPassesOverEpochsWithoutFigures) {
 
 TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
   CsvLog log(spec_, FromText<v1::CsvLogger>(absl::StrCat("separator: ',' filename: '", dir_, "'")));
-  EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": is a folder, no file");
+  EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": is a folder, not a file");
 }
 
 // Nobody reads from or writes to it: whoever opens it as a file waits for ever, and with him the figures of all other

@@ -184,7 +184,7 @@ class CudnnProgram : public Program {
     }
     if (cairn::SizeOf(info.values) == 0) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", v1::DataType_Name(info.values),
-                                                     " is no type in which numbers cross to a GPU; use "
+                                                     " is not a type in which numbers cross to a GPU; use "
                                                      "FLOAT32, BFLOAT16 or FLOAT16"));
     }
     for (const Embedding& embedding : embeddings_) {

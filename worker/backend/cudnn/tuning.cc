@@ -50,7 +50,7 @@ absl::StatusOr<std::string> TuningFile::Read(const std::string& path) {
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) return absl::NotFoundError("no such file");
   if (error) return absl::UnavailableError(error.message());
-  if (status.type() != std::filesystem::file_type::regular) return absl::InvalidArgumentError("is no regular file");
+  if (status.type() != std::filesystem::file_type::regular) return absl::InvalidArgumentError("is not a regular file");
   if (const uintmax_t bytes = std::filesystem::file_size(path, error); error || bytes > kTuningFileBytesMax) {
     return absl::InvalidArgumentError(error ? error.message()
                                             : absl::StrCat("has ", bytes, " bytes, more than any such file"));
@@ -63,7 +63,8 @@ absl::StatusOr<std::string> TuningFile::Read(const std::string& path) {
 
 absl::StatusOr<TuningFile::Entries> TuningFile::Parse(const std::string& text) {
   const std::string begin = absl::StrCat(kFormat, "\n");
-  if (!absl::StartsWith(text, begin)) return absl::InvalidArgumentError("is no tuning file of this version of Cairn");
+  if (!absl::StartsWith(text, begin))
+    return absl::InvalidArgumentError("is not a tuning file of this version of Cairn");
   const size_t body = text.find('\n', begin.size());
   if (body == std::string::npos ||
       text.substr(begin.size(), body - begin.size()) !=

@@ -37,7 +37,7 @@ std::vector<BadFile> BadFiles() {
       {"TwoOutputs", [](ModelProto* m) { m->mutable_graph()->add_output()->set_name("flat_out"); },
        "it has 2 outputs; a model here has one"},
       {"OutputOfNobody", [](ModelProto* m) { m->mutable_graph()->mutable_output(0)->set_name("y"); },
-       "output \"y\" is no operator's output"},
+       "output \"y\" is not an operator's output"},
       {"NoShape", [](ModelProto* m) { m->mutable_graph()->mutable_input(0)->clear_type(); },
        "input \"x\": its shape is not in the file; export the model with shapes"},
       {"DynamicHeight",
@@ -99,7 +99,7 @@ std::vector<BadFile> BadFiles() {
       {"SparseWeights", [](ModelProto* m) { m->mutable_graph()->add_sparse_initializer(); },
        "sparse initializers are not read; save them dense"},
       {"MissingInitializer", [](ModelProto* m) { Find("conv1", m)->set_input(1, "w9"); },
-       "node \"conv1\" (Conv): its input \"w9\" is no initializer, no input and no operator's output"},
+       "node \"conv1\" (Conv): its input \"w9\" is not an initializer, an input or the output of an operator"},
       {"MadeTwice", [](ModelProto* m) { Find("flat", m)->set_output(0, "relu1_out"); },
        "node \"flat\" (Flatten): its output \"relu1_out\" is made elsewhere too"},
       {"Cycle", [](ModelProto* m) { Find("relu1", m)->set_input(0, "flat_out"); },
@@ -179,7 +179,7 @@ std::vector<BadFile> BadFiles() {
        [](ModelProto* m) {
          SetInts("perm", {0, 1, 1, 3}, Insert("Transpose", {}, m));
        },
-       "node \"new\" (Transpose): perm [0,1,1,3] is no order of the 4 axes of its input"},
+       "node \"new\" (Transpose): perm [0,1,1,3] is not an order of the 4 axes of its input"},
       {"PoolBeyond",
        [](ModelProto* m) {
          SetInts("kernel_shape", {9, 9}, Insert("MaxPool", {}, m));
