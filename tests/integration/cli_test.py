@@ -147,7 +147,7 @@ def check_jobs(up, directory, data):
         f"{result}",
     )
     check(
-        "none of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr,
+        "not one of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr,
         "a split that is none",
     )
 

@@ -199,7 +199,7 @@ TEST_F(ChildProcessTest, AnEarlyEndShowsTheLog) {
   ASSERT_TRUE(cluster.ok());
   absl::Status status;
   ASSERT_TRUE(Until([&] { return !(status = (*cluster)->AllRunning()).ok(); }));
-  EXPECT_THAT(status.message(), HasSubstr("worker-0 ended at once: exit code 1"));
+  EXPECT_THAT(status.message(), HasSubstr("worker-0 ended right after its start: exit code 1"));
   EXPECT_THAT(status.message(), HasSubstr("no such coordinator"));
 }
 

@@ -120,26 +120,28 @@ TEST_P(SetBad, SaysWhatIsWrongAndChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Table, SetBad,
-    ::testing::Values(
-        Bad{"epochs", {"--set epochs", "path.to.field=value"}}, Bad{"=3", {"path.to.field=value"}},
-        Bad{"epoch=3", {"JobSpec has no field \"epoch\"", "did you mean \"epochs\"?"}},
-        Bad{"optimizer.adam.beta1=0.8", {"Adam has no field \"beta1\"", "did you mean \"beta_1\"?"}},
-        Bad{"zzzzzz=1", {"no field \"zzzzzz\" (it has name, model"}},
-        Bad{"model..name=1", {"a field's name is missing"}},
-        Bad{"epochs=many", {"--set epochs=many", "\"many\" is not a whole number"}},
-        Bad{"epochs=1.5", {"no whole number"}}, Bad{"epochs=3000000000", {"from -2147483648 to 2147483647"}},
-        Bad{"seed=-1", {"no whole number from 0"}}, Bad{"optimizer.learning_rate=fast", {"\"fast\" is not a number"}},
-        Bad{"fsync=maybe", {"neither true nor false"}},
-        Bad{"strategy=fastest", {"\"fastest\" is not one of", "MULTI_WORKER_MIRRORED"}},
-        Bad{"model.layers.dense.units=3", {"layers is a list", "layers[0] or layers[..]"}},
-        Bad{"model.layers[9].dense.units=3", {"layers[9] does not exist", "the last one is layers[2]"}},
-        Bad{"model.layers[2].inputs[0]=a", {"inputs is empty", "inputs[..]"}},
-        Bad{"model.layers[-1].dense.units=3", {"\"[-1]\" is not an index"}},
-        Bad{"model.layers[2.dense.units=3", {"closing bracket"}}, Bad{"epochs[0]=3", {"epochs is not a list"}},
-        Bad{"epochs.x=3", {"epochs is not a message"}}, Bad{"optimizer.adam=fast", {"adam is a message", "adam.FIELD"}},
-        Bad{"optimizer.adam={beta: 1}", {"adam:1:", "no field named \"beta\""}},
-        Bad{"model.layers[0].input.shape=1,x", {"\"x\" is not a whole number"}},
-        Bad{"metrics={}", {"metrics is a list"}}));
+    ::testing::Values(Bad{"epochs", {"--set epochs", "path.to.field=value"}}, Bad{"=3", {"path.to.field=value"}},
+                      Bad{"epoch=3", {"JobSpec has no field \"epoch\"", "did you mean \"epochs\"?"}},
+                      Bad{"optimizer.adam.beta1=0.8", {"Adam has no field \"beta1\"", "did you mean \"beta_1\"?"}},
+                      Bad{"zzzzzz=1", {"no field \"zzzzzz\" (it has name, model"}},
+                      Bad{"model..name=1", {"a field's name is missing"}},
+                      Bad{"epochs=many", {"--set epochs=many", "\"many\" is not a whole number"}},
+                      Bad{"epochs=1.5", {"not a whole number"}},
+                      Bad{"epochs=3000000000", {"from -2147483648 to 2147483647"}},
+                      Bad{"seed=-1", {"not a whole number from 0"}},
+                      Bad{"optimizer.learning_rate=fast", {"\"fast\" is not a number"}},
+                      Bad{"fsync=maybe", {"neither true nor false"}},
+                      Bad{"strategy=fastest", {"\"fastest\" is not one of", "MULTI_WORKER_MIRRORED"}},
+                      Bad{"model.layers.dense.units=3", {"layers is a list", "layers[0] or layers[..]"}},
+                      Bad{"model.layers[9].dense.units=3", {"layers[9] does not exist", "the last one is layers[2]"}},
+                      Bad{"model.layers[2].inputs[0]=a", {"inputs is empty", "inputs[..]"}},
+                      Bad{"model.layers[-1].dense.units=3", {"\"[-1]\" is not an index"}},
+                      Bad{"model.layers[2.dense.units=3", {"closing bracket"}},
+                      Bad{"epochs[0]=3", {"epochs is not a list"}}, Bad{"epochs.x=3", {"epochs is not a message"}},
+                      Bad{"optimizer.adam=fast", {"adam is a message", "adam.FIELD"}},
+                      Bad{"optimizer.adam={beta: 1}", {"adam:1:", "no field named \"beta\""}},
+                      Bad{"model.layers[0].input.shape=1,x", {"\"x\" is not a whole number"}},
+                      Bad{"metrics={}", {"metrics is a list"}}));
 
 TEST(SetField, VeryLongPathsAreRefused) {
   v1::JobSpec spec;

@@ -100,7 +100,7 @@ TEST(ClusterEvents, AWorkerThatIsStartedAnewAtOnceIsAnEventToo) {
   c.Do(drain);
   c.Restart(c.node("worker-1"));
   c.Settle();
-  EXPECT_EQ(Count(c.Job(id), "was started anew"), 1) << ::testing::PrintToString(Events(c.Job(id)));
+  EXPECT_EQ(Count(c.Job(id), "was restarted"), 1) << ::testing::PrintToString(Events(c.Job(id)));
 }
 
 // There may be hundreds of them: the log has one line.

@@ -13,6 +13,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/store/state_store.h"
 #include "tests/unit/coordinator/fake_etcd.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -53,7 +54,7 @@ class EtcdStoreTest : public testing::Test {
 };
 
 TEST_F(EtcdStoreTest, BesideAMapThroughManyTerms) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };

@@ -150,7 +150,7 @@ TEST(Csv, BadLinesAreNamed) {
                          {"1,2\n3,4\n", "-3", kInvalid, {"data.label_column"}},
                          {"1,2\n3,4\n", "kind", kInvalid, {"data.label_column", "no header"}},
                          {"a,b\n3,4\n", "kind", kInvalid, {"no column \"kind\"", "a, b"}},
-                         {"1,-inf\n3,4\n", "0", kInvalid, {"line 1, column 1", "-inf", "no finite float32"}},
+                         {"1,-inf\n3,4\n", "0", kInvalid, {"line 1, column 1", "-inf", "not a finite float32"}},
                          {",0,1\n0,5,6\n", "", kInvalid, {"line 1, column 0", "missing", "data.header: true"}},
                          {"1,nan,3\n4,5,6\n", "", kInvalid, {"line 1, column 1", "missing"}},  // no header
                          {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}},

@@ -209,7 +209,7 @@ std::vector<BadModel> BadModels() {
       {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
       {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),
        "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; Cairn has no masks; leave it "
-       "away"},
+       "out"},
       {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 6, 8]"), ",",
                                      Keras3Node("MultiHeadAttention", "mha", R"("num_heads": 2, "key_dim": 4)",
                                                 Keras3Tensor("image") + "," + Keras3Tensor("image"),

@@ -107,7 +107,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
        "callbacks { early_stopping { restore_best_weights: true monitor: 'loss' } }",
        "callbacks[1].early_stopping: callbacks[0] is one already, and a job has one at most with restore_best_weights; "
        "leave one of "
-       "them away"},
+       "them out"},
       {"validation_by: BY_EVALUATOR callbacks { early_stopping { } }",
        "callbacks[0].early_stopping.monitor: \"val_loss\" comes from an evaluator, for which the training does not "
        "wait; use "
@@ -130,7 +130,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { learning_rate_scheduler { schedule { constant { } } } } callbacks { reduce_lr_on_plateau { } }",
        "callbacks[1].reduce_lr_on_plateau: callbacks[0].learning_rate_scheduler sets the learning rate anew in each "
        "epoch; leave one "
-       "of them away"},
+       "of them out"},
       {"callbacks { csv_logger { } }", "callbacks[0].csv_logger.filename: missing; give a file as the workers see it"},
       {"callbacks { csv_logger { filename: '/a' separator: ', ' } }",
        "callbacks[0].csv_logger.separator: \", \" is not one character; use \",\", \";\" or a tab"},
@@ -145,10 +145,10 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
        "callbacks[0].backup_and_restore.save_freq: \"-5\" is neither \"epoch\" nor a number of steps; use one of them"},
       {"checkpoints { dir: '/c' } callbacks { backup_and_restore { backup_dir: '/b' } }",
        "callbacks[0].backup_and_restore: the job has `checkpoints` in \"/c\" already, which do the same; leave one of "
-       "them away"},
+       "them out"},
       {"callbacks { backup_and_restore { backup_dir: '/b' } } callbacks { backup_and_restore { backup_dir: '/c' } }",
        "callbacks[1].backup_and_restore: callbacks[0] is one already, and a job has one at most; leave one of them "
-       "away"},
+       "out"},
       {"callbacks { model_checkpoint { } }",
        "callbacks[0].model_checkpoint.filepath: missing; give the file's name as the workers see it"},
       {"callbacks { model_checkpoint { filepath: '/m.h5' } }",

@@ -10,6 +10,7 @@
 
 #include "common/base/limits.h"
 #include "tests/unit/model/model_text.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -87,7 +88,7 @@ std::vector<float> Clipped(const Graph& graph, const v1::Optimizer& optimizer, s
 }
 
 TEST(ClipNorm, TheSameBitsForEveryCut) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;

@@ -97,7 +97,7 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {"data { image_height: 12 image_width: 12 augmentation { random_flip {} } }",
        "data.image_height: pictures are resized to 12 x 12, but the model's input is [8,8,3]; make them equal, or "
        "leave image_height and "
-       "image_width away"},
+       "image_width out"},
       {Step("random_brightness { factor: 2 }"), aug + "random_brightness.factor: 2 is outside [-1, 1]; use 0.2, say"},
       {Step("random_contrast { factor: [-0.1, 0.5] }"),
        aug + "random_contrast.factor: -0.1 is outside [0, 1]; use 0.2, say"},
@@ -120,7 +120,7 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
        "use that of one example"},
       {"data { tfrecord { shape: [28, 28] } }",
        "data.tfrecord.shape: [28,28] has 784 numbers, the model's input [8,8,3] has 192; make them equal, or leave "
-       "shape away"},
+       "shape out"},
       {"loss { label_smoothing: 1 }", "loss.label_smoothing: 1 is outside [0, 1); use a number such as 0.1"},
       {"loss { label_smoothing: -0.1 }", "loss.label_smoothing: -0.1 is outside [0, 1); use a number such as 0.1"},
       {"class_weight { class_id: 3 weight: 2 }",

@@ -155,7 +155,7 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"data { image_height: 5 image_width: 3 }",
        "data.image_height: pictures are resized to 5 x 3, but the model's input is [4]; make them equal, or leave "
        "image_height and "
-       "image_width away"},
+       "image_width out"},
       {"data { format: IMAGE_FOLDER }",
        "model.layers[0].input.shape: [4] cannot hold pictures; use [height, width, 3], or 1 for grey ones"},
       {"data { cache_mib: -1 }", "data.cache_mib: -1 is not allowed; leave it out for 1024, or give at least 1"},

@@ -94,10 +94,10 @@ TEST(OptimizerCheck, ExactErrors) {
       {"sgd {} global_clipnorm: -2", "optimizer.global_clipnorm: -2 is not positive; use a number such as 1"},
       {"sgd {} clipvalue: 1 global_clipnorm: 1",
        "optimizer.clipvalue: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others "
-       "away"},
+       "out"},
       {"sgd {} clipnorm: 1 global_clipnorm: 1",
        "optimizer.clipnorm: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others "
-       "away"},
+       "out"},
       {"sgd {} ema { momentum: 1 }", "optimizer.ema.momentum: 1 is outside [0, 1); use a number such as 0.99"},
       {"sgd {} ema { overwrite_frequency: -1 }",
        "optimizer.ema.overwrite_frequency: -1 is negative; use a number of steps such as 100, or 0 for the end alone"},

@@ -40,10 +40,10 @@ TEST(StrategyCheck, Refused) {
       {"local_sync: 2",
        "local_sync: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED, whose replicas are all in step; "
        "leave "
-       "it away"},
+       "it out"},
       {"strategy: CENTRAL_STORAGE local_sync: 2",
        "local_sync: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE, whose replicas are all in step; leave it "
-       "away"},
+       "out"},
       {"strategy: PARAMETER_SERVER staleness_bound: 0 local_sync: 2",
        "local_sync: with staleness_bound 0 all replicas are in step; leave it out, or the bound"},
       {"strategy: PARAMETER_SERVER local_sync: 2",

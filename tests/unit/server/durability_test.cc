@@ -5,6 +5,7 @@
 
 #include "server/core/snapshot_stride.h"
 #include "tests/unit/server/replication_test_util.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -44,7 +45,7 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
 // Each partition's disk takes its time, some more than there is between two images: what falls due meanwhile is not
 // written.
 TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   constexpr uint64_t kEvery = 4, kSteps = 300, kWritingMax = 16;
@@ -151,7 +152,7 @@ TEST(DurabilityTest, TheGradientsMemoryHoldsTheNewValues) {
 }
 
 TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   PartitionConfig config = Config(v1::LOGGED);

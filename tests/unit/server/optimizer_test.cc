@@ -12,6 +12,8 @@
 #include <functional>
 #include <random>
 
+#include "tests/unit/test_seed.h"
+
 namespace cairn {
 namespace {
 
@@ -151,7 +153,7 @@ struct Subject {
 class OptimizerTest : public testing::TestWithParam<Case> {};
 
 TEST_P(OptimizerTest, FollowsTheFormula) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;
@@ -183,7 +185,7 @@ TEST_P(OptimizerTest, FollowsTheFormula) {
 }
 
 TEST_P(OptimizerTest, BitsDoNotDependOnTheCut) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;
@@ -268,7 +270,7 @@ class AroundTheRule : public testing::TestWithParam<Case> {};
 
 // Keras' order: clip, decay, rule, average. More numbers than one block of ApplyTrainable.
 TEST_P(AroundTheRule, FollowsTheFormulas) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   std::normal_distribution<float> normal;

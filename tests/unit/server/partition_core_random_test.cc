@@ -10,6 +10,7 @@
 #include "common/tensor/summation_tree.h"
 #include "server/core/partition_core.h"
 #include "tests/unit/server/server_test_util.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -58,7 +59,7 @@ v1::LogEntry Entry(uint64_t version, uint32_t first, uint32_t count, uint64_t se
 }
 
 TEST(PartitionCoreRandomTest, SynchronousBitsAreThoseOfTheNaiveSum) {
-  const uint32_t seed0 = std::random_device()();
+  const uint32_t seed0 = TestSeed();
   for (uint32_t round = 0; round < 150; ++round) {
     const uint32_t seed = seed0 + round;
     SCOPED_TRACE(seed);
@@ -115,7 +116,7 @@ TEST(PartitionCoreRandomTest, SynchronousBitsAreThoseOfTheNaiveSum) {
 
 // Asynchronous replicas that resend at random; the naive model applies what the log says.
 void RunAsynchronous(UpdateMode mode) {
-  const uint32_t seed0 = std::random_device()();
+  const uint32_t seed0 = TestSeed();
   for (uint32_t round = 0; round < 100; ++round) {
     const uint32_t seed = seed0 + round;
     SCOPED_TRACE(seed);

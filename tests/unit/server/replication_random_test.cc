@@ -432,7 +432,7 @@ class World {
 };
 
 void RunMany(UpdateMode mode, v1::Durability durability) {
-  const uint32_t seed0 = std::random_device()();
+  const uint32_t seed0 = TestSeed();
   for (uint32_t round = 0; round < 150; ++round) {
     SCOPED_TRACE(absl::StrCat("seed ", seed0 + round));
     World world(seed0 + round, mode, durability);

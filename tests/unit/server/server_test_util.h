@@ -12,6 +12,7 @@
 #include "server/core/dense_partition.h"
 #include "server/core/partition_core.h"
 #include "server/storage/persistence.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 

@@ -12,6 +12,7 @@
 
 #include "server/core/dense_partition.h"
 #include "server/core/pending_sums.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -109,7 +110,7 @@ TEST(SummationTreeTest, NodesAreTheAlignedSubtrees) {
 }
 
 TEST(SummationTreeTest, MaximalNodesCoverASetWithTheFewestNodes) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   for (int round = 0; round < 500; ++round) {
@@ -135,7 +136,7 @@ TEST(SummationTreeTest, MaximalNodesCoverASetWithTheFewestNodes) {
 }
 
 TEST_P(SummationTreeTypeTest, SubtreeSumsHaveTheBitsOfTheDefinition) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   for (uint32_t replicas = 1; replicas <= 33; ++replicas) {
@@ -170,7 +171,7 @@ struct MergeRounded {
 };
 
 TEST_P(SummationTreeTypeTest, RootIsTheSameForEveryOrderCutAndRepetition) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   for (int round = 0; round < 1500; ++round) {

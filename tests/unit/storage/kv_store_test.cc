@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/unit/test_seed.h"
 
 namespace cairn {
 namespace {
@@ -94,7 +95,7 @@ TEST_P(KvStoreTest, ScanStopsAtThePrefixAndWhenTold) {
 }
 
 TEST_P(KvStoreTest, RandomOperationsMatchASortedMap) {
-  const uint32_t seed = std::random_device()();
+  const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   std::map<std::string, std::string> model;

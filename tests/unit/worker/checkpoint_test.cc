@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -18,6 +17,7 @@
 #include "common/model/initializer.h"
 #include "common/model/job_check.h"
 #include "common/model/optimizer_slots.h"
+#include "tests/unit/test_seed.h"
 #include "worker/checkpoint/checkpoint_reader.h"
 #include "worker/checkpoint/checkpoint_restore.h"
 #include "worker/checkpoint/checkpoint_writer.h"
@@ -251,7 +251,7 @@ TEST_F(CheckpointTest, NewerFormatIsNamed) {
 TEST_F(CheckpointTest, EveryDamageIsSeen) {
   const v1::JobSpec spec = Spec();
   const std::string path = Write(Contents(spec, 12));
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = TestSeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937_64 random(seed);
   for (const char* name : {kManifestFile, kModelFile, kOptimizerFile}) {
