@@ -61,7 +61,7 @@ absl::Status CheckBackupReplicas(const v1::JobSpec& spec) {
   if (spec.strategy() == v1::MIRRORED) {
     return Bad(
         "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it "
-        "away, or use MULTI_WORKER_MIRRORED");
+        "out, or use MULTI_WORKER_MIRRORED");
   }
   if (spec.replicas() != 0 && dropped >= spec.replicas()) {
     return Bad("backup_replicas: ", dropped, " of ", spec.replicas(),
