@@ -240,8 +240,7 @@ void SimCluster::OnJobChanged(const v1::JobStatus& status) {
   const bool coordinators = std::none_of(coordinators_.begin(), coordinators_.end(),
                                          [&](auto& c) { return !c->up() || Troubled(c->host()); });
   for (const auto& worker : workers_) {
-    const bool settled =
-        worker->up() && world_.now() - worker->host().started > absl::Seconds(5) && !Troubled(worker->host());
+    const bool settled = worker->up() && worker->ConnectedFor(absl::Seconds(5)) && !Troubled(worker->host());
     if (coordinators && settled) steady.insert(worker->name());
   }
   checkers_->devices.Placed(status, steady);

@@ -89,6 +89,7 @@ void SimNode::Reconnect() {
 void SimNode::OnMessage(const v1::CoordinatorMessage& message) {
   if (message.has_welcome()) {
     welcome_ = true;
+    welcomed_at_ = world_.now();
     --coordinator_;  // this one leads: first choice next time
     back_off_ = kBackOffMin;
     heartbeat_interval_ = absl::Milliseconds(message.welcome().heartbeat_interval_ms());

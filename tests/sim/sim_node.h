@@ -23,6 +23,10 @@ class SimNode {
   Host& host() { return host_; }
   const std::string& name() const { return host_.name; }
   void BreakSession();
+  // It has had this session with a coordinator for so long.
+  bool ConnectedFor(absl::Duration time) const {
+    return session_ != nullptr && welcome_ && world_.now() - welcomed_at_ > time;
+  }
   // The last word of a coordinator, on this host's clock.
   absl::Time last_welcome() const { return last_welcome_; }
 
@@ -54,6 +58,7 @@ class SimNode {
   absl::Duration back_off_;
   absl::Duration heartbeat_interval_;
   absl::Time last_welcome_;
+  absl::Time welcomed_at_;  // of the session, the world's
 };
 
 // For traces: what a message says, in a few words.
