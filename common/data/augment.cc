@@ -166,7 +166,7 @@ void Augmenter::ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, Pic
     case v1::Augmentation::kRandomBrightness: return Brighten(step.random_brightness(), *shape, draws, numbers);
     case v1::Augmentation::kRandomContrast: return Contrast(step.random_contrast(), *shape, draws, numbers);
     case v1::Augmentation::kCutout: return CutOut(step.cutout(), *shape, draws, numbers);
-    case v1::Augmentation::KIND_NOT_SET: break;
+    default: break;
   }
 }
 

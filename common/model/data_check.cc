@@ -109,7 +109,7 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
       }
       if (!std::isfinite(step.cutout().fill_value())) return Bad(where, ".cutout.fill_value: not finite; use 0, say");
       return absl::OkStatus();
-    case v1::Augmentation::KIND_NOT_SET: break;
+    default: break;
   }
   return Bad(where,
              ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "

@@ -44,6 +44,11 @@ struct Variable {
   float l1 = 0, l2 = 0;             // of its regularizer; counts where it is kTrainable
 };
 
+// A window's third axis.
+struct WindowAxis {
+  int64_t kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+};
+
 // Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is an
 // image of height 1. Of a Conv2DTranspose: the convolution from its output to its input.
 struct Window {
@@ -52,6 +57,8 @@ struct Window {
   int64_t dilation[2] = {1, 1};
   int64_t pad_begin[2] = {0, 0};  // top, left
   int64_t pad_end[2] = {0, 0};    // bottom, right
+  WindowAxis depth;               // of [depth, height, width, channels]; else one plane
+  int64_t groups = 1;             // of a convolution
 };
 
 struct Node {
@@ -67,6 +74,10 @@ struct Node {
   float negative_slope = 0;                // LEAKY_RELU
   float alpha = 0;                         // ELU
   Window window;                           // convolutions, pooling, ZeroPadding2D (pads only)
+  int shares = -1;           // node of a smaller id whose variables these are; -1: its own
+  int mask = -1;             // node whose mask of steps the output has (Masking, Embedding with mask_zero); -1: none
+  int64_t input_offset = 0;  // kInput: where its numbers begin in an example
+  float activity_l1 = 0, activity_l2 = 0;  // its activity_regularizer
 };
 
 class Graph {
@@ -78,6 +89,9 @@ class Graph {
   const std::vector<Variable>& variables() const { return variables_; }
   const Node& output() const { return nodes_.back(); }
   const Shape& input_shape() const { return nodes_.front().output; }
+  // Ids, in the order of the model's inputs and outputs.
+  const std::vector<int>& inputs() const { return inputs_; }
+  const std::vector<int>& outputs() const { return outputs_; }
   int64_t space_size() const { return space_size_; }  // numbers, padding included
   int64_t parameters() const;                         // numbers, padding excluded
   int64_t trainable_parameters() const;
@@ -86,6 +100,7 @@ class Graph {
   friend class GraphBuilder;
   std::vector<Node> nodes_;
   std::vector<Variable> variables_;
+  std::vector<int> inputs_, outputs_;
   int64_t space_size_ = 0;
 };
 

@@ -48,6 +48,8 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
   }
   CAIRN_RETURN_IF_ERROR(CheckAllUsed());
   CAIRN_RETURN_IF_ERROR(LayOutVariables());
+  graph_.inputs_ = {0};
+  graph_.outputs_ = {graph_.nodes_.back().id};
   return std::move(graph_);
 }
 

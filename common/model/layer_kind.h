@@ -39,7 +39,68 @@ namespace cairn {
   X(MultiHeadAttention) \
   X(Cropping2D) \
   X(PReLU) \
-  X(Dot)
+  X(Dot) \
+  X(Subtract) \
+  X(Minimum) \
+  X(Conv3D) \
+  X(Conv1DTranspose) \
+  X(Conv3DTranspose) \
+  X(DepthwiseConv1D) \
+  X(SeparableConv1D) \
+  X(MaxPooling3D) \
+  X(AveragePooling3D) \
+  X(GlobalMaxPooling1D) \
+  X(GlobalMaxPooling2D) \
+  X(GlobalMaxPooling3D) \
+  X(GlobalAveragePooling3D) \
+  X(AdaptiveAveragePooling1D) \
+  X(AdaptiveAveragePooling2D) \
+  X(AdaptiveAveragePooling3D) \
+  X(AdaptiveMaxPooling1D) \
+  X(AdaptiveMaxPooling2D) \
+  X(AdaptiveMaxPooling3D) \
+  X(Cropping1D) \
+  X(Cropping3D) \
+  X(ZeroPadding1D) \
+  X(ZeroPadding3D) \
+  X(UpSampling1D) \
+  X(UpSampling3D) \
+  X(Resizing) \
+  X(CenterCrop) \
+  X(SimpleRNN) \
+  X(LSTM) \
+  X(GRU) \
+  X(ConvLSTM1D) \
+  X(ConvLSTM2D) \
+  X(ConvLSTM3D) \
+  X(Bidirectional) \
+  X(TimeDistributed) \
+  X(Masking) \
+  X(RMSNormalization) \
+  X(UnitNormalization) \
+  X(SpectralNormalization) \
+  X(Normalization) \
+  X(GaussianNoise) \
+  X(GaussianDropout) \
+  X(AlphaDropout) \
+  X(SpatialDropout1D) \
+  X(SpatialDropout3D) \
+  X(ActivityRegularization) \
+  X(RepeatVector) \
+  X(EinsumDense) \
+  X(Attention) \
+  X(AdditiveAttention) \
+  X(GroupQueryAttention) \
+  X(Operation) \
+  X(Reduce) \
+  X(Slice) \
+  X(Discretization) \
+  X(CategoryEncoding) \
+  X(Hashing) \
+  X(HashedCrossing) \
+  X(StringLookup) \
+  X(IntegerLookup) \
+  X(TextVectorization)
 // clang-format on
 
 enum class LayerKind {

@@ -150,6 +150,7 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
       break;
     }
     case v1::Optimizer::KIND_NOT_SET: return Bad("optimizer: missing; use optimizer { adam {} }, say");
+    default: return Bad("optimizer: this one is being built");
   }
   CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));
   if (!optimizer->has_learning_rate()) optimizer->set_learning_rate(learning_rate);

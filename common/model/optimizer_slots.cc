@@ -23,7 +23,7 @@ std::vector<std::string> RuleSlots(const v1::Optimizer& optimizer) {
     }
     case v1::Optimizer::kAdam: return AdamSlots(optimizer.adam().amsgrad());
     case v1::Optimizer::kAdamw: return AdamSlots(optimizer.adamw().amsgrad());
-    case v1::Optimizer::KIND_NOT_SET: break;
+    default: break;
   }
   return {};
 }

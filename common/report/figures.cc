@@ -63,7 +63,7 @@ std::string OptimizerText(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kRmsprop: name = "rmsprop"; break;
     case v1::Optimizer::kAdam: name = "adam"; break;
     case v1::Optimizer::kAdamw: name = "adamw"; break;
-    case v1::Optimizer::KIND_NOT_SET: break;
+    default: break;
   }
   return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());
 }

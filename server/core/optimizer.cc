@@ -307,7 +307,7 @@ OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
       r.rule = UpdateRule::kAdamW;
       adam(optimizer.adamw());
       break;
-    case v1::Optimizer::KIND_NOT_SET: break;
+    default: break;
   }
   const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
   r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
