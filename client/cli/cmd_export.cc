@@ -14,6 +14,7 @@
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
+#include "common/model/model_inputs.h"
 #include "common/report/figures.h"
 
 namespace cairn {
@@ -63,7 +64,7 @@ absl::Status Advise(const absl::Status& status, uint64_t job) {
 
 // A random_crop at the head is no layer of the model.
 void NoteCrop(const v1::JobSpec& spec, const Graph& graph) {
-  const Shape &input = graph.input_shape(), examples = ExampleShape(spec.data(), input);
+  const Shape &input = ModelInputShape(graph), examples = ExampleShape(spec.data(), input);
   if (examples == input) return;
   absl::FPrintF(stderr,
                 "cairn: note: the file takes what random_crop left of the examples, %s of %s, and does not crop by "

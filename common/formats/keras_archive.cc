@@ -10,14 +10,14 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/formats/keras_class.h"
+#include "common/formats/keras_inbound.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
-#include "common/model/call_mode.h"
 #include "common/model/keras/keras_config.h"
-#include "common/model/layer_type.h"
+#include "common/model/keras/keras_operations.h"
 
 namespace cairn {
 namespace {
@@ -28,48 +28,12 @@ constexpr char kVersion[] = "keras_version";
 constexpr char kWeights[] = "model.weights.h5";
 constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
 
-OrderedJson BatchShape(const Shape& shape) {
-  OrderedJson batch = OrderedJson::array({nullptr});
-  for (const int64_t dim : shape) batch.push_back(dim);
-  return batch;
-}
-
-OrderedJson TensorJson(const Node& node) {
-  OrderedJson tensor = OrderedJson::object();
-  tensor["class_name"] = "__keras_tensor__";
-  tensor["config"]["shape"] = BatchShape(node.output);
-  tensor["config"]["dtype"] = "float32";
-  tensor["config"]["keras_history"] = {node.name, 0, 0};
-  return tensor;
-}
-
-// How a Functional model calls the layer: a list of tensors for one that merges, query, value and key for attention.
-OrderedJson InboundNodes(const Graph& graph, const Node& node) {
-  if (node.inputs.empty()) return OrderedJson::array();
-  const bool attends = node.kind == LayerKind::kMultiHeadAttention;
-  const int keyword_inputs = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
-  const size_t positional = node.inputs.size() - static_cast<size_t>(keyword_inputs);
-  OrderedJson tensors = OrderedJson::array(), keywords = OrderedJson::object();
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    OrderedJson tensor = TensorJson(graph.nodes()[static_cast<size_t>(node.inputs[i])]);
-    if (i < positional) {
-      tensors.push_back(std::move(tensor));
-    } else {
-      keywords[kAttentionArguments[i]] = std::move(tensor);
-    }
-  }
-  if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
-  if (InfersAlways(node)) keywords["training"] = false;
-  OrderedJson call = OrderedJson::object();
-  call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
-  call["kwargs"] = std::move(keywords);
-  return OrderedJson::array({std::move(call)});
-}
-
 // With what shapes the layer was built.
 OrderedJson BuildConfig(const Graph& graph, const Node& node) {
   OrderedJson config = OrderedJson::object();
-  const auto shape = [&](size_t i) { return BatchShape(graph.nodes()[static_cast<size_t>(node.inputs[i])].output); };
+  const auto shape = [&](size_t i) {
+    return KerasBatchShape(graph.nodes()[static_cast<size_t>(node.inputs[i])].output);
+  };
   if (node.kind != LayerKind::kMultiHeadAttention) {
     config["input_shape"] = shape(0);
     return config;
@@ -82,7 +46,9 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
 
 absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
   CAIRN_ASSIGN_OR_RETURN(OrderedJson config, KerasLayerConfig(node));
-  OrderedJson layer = KerasObject("keras.layers", KerasClassOf(node), std::move(config));
+  const char* const module = KerasOperationModule(node);
+  OrderedJson layer = KerasObject(module != nullptr ? module : "keras.layers", KerasClassOf(node), std::move(config));
+  if (module != nullptr) layer["registered_name"] = KerasClassOf(node);  // Keras exports only layers by their names
   if (!node.variables.empty()) layer["build_config"] = BuildConfig(graph, node);
   return layer;
 }
@@ -101,21 +67,28 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
     CAIRN_ASSIGN_OR_RETURN(OrderedJson layer, LayerJson(graph, node));
     if (!sequential) {
       layer["name"] = node.name;
-      layer["inbound_nodes"] = InboundNodes(graph, node);
+      layer["inbound_nodes"] = KerasInboundNodes(graph, node);
     }
     config["layers"].push_back(std::move(layer));
   }
   OrderedJson model;
   if (sequential) {
-    config["build_input_shape"] = BatchShape(graph.input_shape());
+    config["build_input_shape"] = KerasBatchShape(graph.input_shape());
     model = KerasObject("keras", "Sequential", std::move(config));
   } else {
-    config["input_layers"] = {{graph.nodes().front().name, 0, 0}};
-    config["output_layers"] = {{graph.output().name, 0, 0}};
+    const auto tensors = [&](const std::vector<int>& ids) {
+      OrderedJson list = OrderedJson::array();
+      for (const int id : ids) list.push_back(KerasHistory(graph, graph.nodes()[static_cast<size_t>(id)]));
+      return list;
+    };
+    config["input_layers"] = tensors(graph.inputs());
+    config["output_layers"] = tensors(graph.outputs());
     model = KerasObject("keras.src.models.functional", "Functional", std::move(config));
     model["registered_name"] = "Functional";  // Keras does not export the class by its name
   }
-  model["build_config"]["input_shape"] = BatchShape(graph.input_shape());
+  OrderedJson shapes = OrderedJson::array();
+  for (const int id : graph.inputs()) shapes.push_back(KerasBatchShape(graph.nodes()[static_cast<size_t>(id)].output));
+  model["build_config"]["input_shape"] = shapes.size() == 1 ? shapes[0] : shapes;
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 

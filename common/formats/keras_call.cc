@@ -23,20 +23,11 @@ std::vector<std::string> PositionalArguments(const std::string& type) {
 
 class Reader {
  public:
-  Reader(const std::string& layer, const std::string& type, const std::set<std::string>& models)
-      : layer_(layer), type_(type), models_(models), attends_(type == "MultiHeadAttention") {}
+  Reader(const std::string& layer, const std::string& type, const KerasFirstCalls& firsts)
+      : layer_(layer), type_(type), firsts_(firsts), attends_(type == "MultiHeadAttention") {}
 
-  absl::StatusOr<KerasCall> Read(const Json& nodes) {
-    if (!nodes.is_array()) return Bad("its inbound_nodes are no list");
-    if (nodes.size() > 1) {
-      return Bad(absl::StrCat("it is called ", nodes.size(),
-                              " times; a layer that is shared is not supported, give each call a layer of its own"));
-    }
-    if (nodes.empty()) {
-      if (type_ == "InputLayer") return KerasCall();
-      return Bad("it takes no input");
-    }
-    CAIRN_RETURN_IF_ERROR(nodes[0].is_object() ? ReadKeras3(nodes[0]) : ReadKeras2(nodes[0]));
+  absl::StatusOr<KerasCall> Read(const Json& call) {
+    CAIRN_RETURN_IF_ERROR(call.is_object() ? ReadKeras3(call) : ReadKeras2(call));
     if (attends_) CAIRN_RETURN_IF_ERROR(JoinAttention());
     if (call_.inputs.empty() && type_ != "InputLayer") return Bad("it takes no input");
     return std::move(call_);
@@ -74,14 +65,14 @@ class Reader {
   absl::StatusOr<std::string> TensorName(const Json& history) const {
     if (!IsTensor2(history)) return Bad(absl::StrCat("its input ", ShownJson(history), " is not a layer's output"));
     const std::string name = history[0].get<std::string>();
-    if (history[1] != 0 && !(history[1] == 1 && models_.contains(name))) {
-      return Bad(absl::StrCat("it takes \"", ShownText(name),
-                              "\", which is called more than once; a layer that is shared is not supported"));
-    }
+    const auto first = firsts_.find(name);
+    const int call =
+        (history[1].is_number_integer() ? history[1].get<int>() : -1) - (first == firsts_.end() ? 0 : first->second);
+    if (call < 0) return Bad(absl::StrCat("its input ", ShownJson(history), " is not a call of a layer"));
     if (history[2] != 0) {
       return Bad(absl::StrCat("it takes a second output of \"", ShownText(name), "\"; a layer has one output"));
     }
-    return name;
+    return KerasTensorName(name, call);
   }
 
   absl::Status AddInput(const std::string& argument, bool keyword, const Json& history) {
@@ -196,7 +187,7 @@ class Reader {
   }
 
   const std::string &layer_, &type_;
-  const std::set<std::string>& models_;
+  const KerasFirstCalls& firsts_;
   const bool attends_;
   bool keras2_ = false;
   std::array<Part, 3> parts_ = {{{"query", ""}, {"value", ""}, {"key", ""}}};  // in the order of KerasCall.inputs
@@ -207,9 +198,13 @@ class Reader {
 
 bool IsKerasModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
 
-absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes,
-                                        const std::set<std::string>& models) {
-  return Reader(layer, type, models).Read(inbound_nodes);
+std::string KerasTensorName(const std::string& layer, int call) {
+  return call == 0 ? layer : absl::StrCat(layer, "\x1f", call);  // names hold no such character
+}
+
+absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
+                                        const KerasFirstCalls& firsts) {
+  return Reader(layer, type, firsts).Read(call);
 }
 
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,

@@ -9,7 +9,7 @@
 // A free function; any thread.
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +18,11 @@
 
 namespace cairn {
 
+// What a call of a layer gives: the layer's name for its first call, which is call 0; else a text that no name is.
+std::string KerasTensorName(const std::string& layer, int call);
+
 struct KerasCall {
-  std::vector<std::string> inputs;  // names of layers; MultiHeadAttention: query, value and, where it is given, key
+  std::vector<std::string> inputs;  // KerasTensorName; MultiHeadAttention: query, value and, where it is given, key
   int keyword_inputs = 0;           // MultiHeadAttention: so many of the last are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
@@ -27,15 +30,17 @@ struct KerasCall {
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional
 
-// models: names of the layers that are models; Keras 2 counts their own node before the call. Errors: INVALID_ARGUMENT
-// names the layer: it is called more than once, with something else than layers' outputs, or with an argument that
-// Cairn does not have.
-absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes,
-                                        const std::set<std::string>& models);
+// By layer: the number by which its first call in the model goes, where it is not 0: Keras 2 counts a model's own node.
+using KerasFirstCalls = std::map<std::string, int>;
 
-// Places of `layers`, whose calls are `calls`: inputs before those that take them, else as they stand. So Keras lists
-// them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads back to it, or
-// that has another's name.
+// call: one of `inbound_nodes`. Errors: INVALID_ARGUMENT names the layer: it is called with something else than layers'
+// outputs, or with an argument that Cairn does not have.
+absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
+                                        const KerasFirstCalls& firsts);
+
+// Places of calls named `layers` (KerasTensorName): inputs before those that take them, else as they stand. So Keras
+// lists them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads back to
+// it, or that has another's name.
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
                                                const std::vector<KerasCall>& calls);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -18,28 +19,43 @@ std::vector<int> KerasInputOrder(int inputs, int keyword_inputs) {
   return order;
 }
 
-std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, int output) {
-  std::vector<int> depth(calls.size(), 0), order;
-  std::vector<bool> met(calls.size(), false);
-  std::vector<int> open = {output};  // a stack: each input is met with all before it ahead of its neighbour
-  while (!open.empty()) {
-    const int layer = open.back();
-    open.pop_back();
-    const size_t at = static_cast<size_t>(layer);
-    if (met[at]) continue;
-    met[at] = true;
-    order.push_back(layer);
-    open.insert(open.end(), calls[at].rbegin(), calls[at].rend());
+std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, const std::vector<int>& owners,
+                                 const std::vector<int>& outputs) {
+  std::vector<int> depth(calls.size(), 0), of_layer(calls.size(), 0);
+  std::vector<int> order, finished;  // layers as they are met; calls behind all that they take
+  std::vector<bool> met(calls.size(), false), listed(calls.size(), false);
+  std::vector<std::pair<int, size_t>> open;  // a stack: a call, and how many of its inputs have been gone into
+  const auto enter = [&](int call) {
+    if (met[static_cast<size_t>(call)]) return;
+    met[static_cast<size_t>(call)] = true;
+    const int layer = owners[static_cast<size_t>(call)];
+    if (!listed[static_cast<size_t>(layer)]) order.push_back(layer);
+    listed[static_cast<size_t>(layer)] = true;
+    open.emplace_back(call, 0);
+  };
+  for (const int output : outputs) {
+    enter(output);
+    while (!open.empty()) {
+      auto& [call, taken] = open.back();
+      const std::vector<int>& inputs = calls[static_cast<size_t>(call)];
+      if (taken == inputs.size()) {
+        finished.push_back(call);
+        open.pop_back();
+      } else {
+        enter(inputs[taken++]);
+      }
+    }
   }
-  for (size_t at = calls.size(); at-- > 0;) {
-    if (!met[at]) continue;
-    for (const int input : calls[at]) {
+  for (size_t i = finished.size(); i-- > 0;) {
+    const size_t call = static_cast<size_t>(finished[i]), layer = static_cast<size_t>(owners[call]);
+    depth[call] = of_layer[layer] = std::max(depth[call], of_layer[layer]);
+    for (const int input : calls[call]) {
       int& of_input = depth[static_cast<size_t>(input)];
-      of_input = std::max(of_input, depth[at] + 1);
+      of_input = std::max(of_input, depth[call] + 1);
     }
   }
   std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return depth[static_cast<size_t>(a)] > depth[static_cast<size_t>(b)]; });
+                   [&](int a, int b) { return of_layer[static_cast<size_t>(a)] > of_layer[static_cast<size_t>(b)]; });
   return order;
 }
 

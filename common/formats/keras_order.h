@@ -1,7 +1,7 @@
 // The order of a model's layers in Keras 3 (model.layers), and the names that it gives their groups in .weights.h5. Of
 // a Functional model:
 //
-//   depth   of a layer: the longest way to the output, counted in calls
+//   depth   of a layer: the longest way to an output, counted in calls; of a shared one the largest of its calls
 //   order   layers by falling depth; those of one depth as a depth-first search from the output meets them, which goes
 //           through the inputs of a call in the order of its arguments: positional ones, then keywords by name
 //
@@ -21,9 +21,11 @@ namespace cairn {
 // arguments of a MultiHeadAttention (kAttentionArguments).
 std::vector<int> KerasInputOrder(int inputs, int keyword_inputs);
 
-// calls[i]: the layers that layer i takes, in the order of KerasInputOrder; each is less than i. Layers that do not
-// lead to `output` are left out, as in Keras.
-std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, int output);
+// calls[i]: the calls whose outputs call i takes, in the order of KerasInputOrder; each is less than i. owners[i]: the
+// first call of the same layer. Gives layers by their first calls. Those that do not lead to `outputs` are left out, as
+// in Keras.
+std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, const std::vector<int>& owners,
+                                 const std::vector<int>& outputs);
 
 // Keras' own rule: "Conv2D" to "conv2d", "LeakyReLU" to "leaky_re_lu".
 std::string KerasSnakeCase(absl::string_view class_name);

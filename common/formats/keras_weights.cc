@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/formats/hdf5_file.h"
 #include "common/formats/keras_class.h"
+#include "common/formats/keras_inbound.h"
 #include "common/formats/keras_order.h"
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
@@ -86,21 +87,24 @@ absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& whe
 
 std::vector<int> KerasOrder(const Graph& graph) {
   std::vector<std::vector<int>> calls;
+  std::vector<int> owners;
   for (const Node& node : graph.nodes()) {
     std::vector<int>& inputs = calls.emplace_back();
+    owners.push_back(node.shares < 0 ? node.id : node.shares);
     const bool attends = node.kind == LayerKind::kMultiHeadAttention;
     const int keywords = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
     for (const int place : KerasInputOrder(static_cast<int>(node.inputs.size()), keywords)) {
       inputs.push_back(node.inputs[static_cast<size_t>(place)]);
     }
   }
-  return KerasLayerOrder(calls, graph.output().id);
+  return KerasLayerOrder(calls, owners, graph.outputs());
 }
 
 bool IsSequentialModel(const Graph& graph) {
+  if (graph.outputs().size() != 1) return false;
   for (const Node& node : graph.nodes()) {
     if (node.id > 0 && (node.inputs.size() != 1 || node.inputs[0] != node.id - 1)) return false;
-    if (InfersAlways(node)) return false;
+    if (InfersAlways(node) || node.shares >= 0 || IsOperation(node)) return false;
   }
   return true;
 }
@@ -111,7 +115,7 @@ std::vector<std::string> KerasLayerPaths(const Graph& graph) {
   KerasContainer container;
   for (const int id : KerasOrder(graph)) {
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
-    if (sequential && node.kind == LayerKind::kInput) continue;
+    if ((sequential && node.kind == LayerKind::kInput) || IsOperation(node)) continue;
     paths[static_cast<size_t>(id)] = container.PathOf(KerasClassOf(node));
   }
   return paths;
@@ -143,6 +147,7 @@ absl::StatusOr<SafetensorsFile> ReadKerasWeights(const Buffer& bytes, const std:
   std::vector<Vars> groups;
   int64_t numbers = 0;
   for (const Node& node : graph.nodes()) {
+    if (node.shares >= 0) continue;
     for (Vars& vars : VarsOf(graph, node, layer_paths[static_cast<size_t>(node.id)])) {
       for (const int v : vars.variables) numbers += graph.variables()[static_cast<size_t>(v)].size;
       if (!vars.variables.empty()) groups.push_back(std::move(vars));

@@ -19,7 +19,8 @@
 
 namespace cairn {
 
-// Node ids in the order of Keras' model.layers (keras_order.h). Files are named by it, so that it has to be Keras' own.
+// Layers in the order of Keras' model.layers (keras_order.h), operations among them, by the ids of their first nodes.
+// Files are named by it, so that it has to be Keras' own.
 std::vector<int> KerasOrder(const Graph& graph);
 
 // Whether Keras would call it Sequential: each layer takes the one before it and nothing else, not even `training`.

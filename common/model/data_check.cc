@@ -8,6 +8,7 @@
 #include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/limits.h"
+#include "common/model/model_inputs.h"
 
 namespace cairn {
 namespace {
@@ -167,6 +168,11 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
     return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault,
                ", or 0 for none");
   }
+  if (!data->inputs().empty()) {
+    return Bad(
+        "data.inputs: the numbers of an example are taken in the order of the model's inputs, one behind the "
+        "other; leave it out, and put a CSV file's columns in that order");
+  }
   CAIRN_RETURN_IF_ERROR(CheckTfRecord(*data, input));
   return CheckAugmentation(*data, input);
 }
@@ -239,7 +245,7 @@ absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape) {
 }
 
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {
-  CAIRN_RETURN_IF_ERROR(CheckData(spec->mutable_data(), graph.input_shape()));
+  CAIRN_RETURN_IF_ERROR(CheckData(spec->mutable_data(), ModelInputShape(graph)));
   CAIRN_RETURN_IF_ERROR(CheckSmoothing(spec->loss()));
   return CheckClassWeights(*spec, graph.output().output[0]);
 }

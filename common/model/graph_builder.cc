@@ -41,15 +41,15 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
         absl::StrCat("model.layers: ", model_.layers_size(), " layers; at most ", kLayersMax, " are allowed"));
   }
   CAIRN_RETURN_IF_ERROR(CreateNodes());
+  CAIRN_RETURN_IF_ERROR(ResolveShares());
   CAIRN_RETURN_IF_ERROR(FreezeOthers());
   for (Node& node : graph_.nodes_) {
     CAIRN_RETURN_IF_ERROR(ConnectInputs(&node));
     CAIRN_RETURN_IF_ERROR(InferNode(&node));
   }
+  CAIRN_RETURN_IF_ERROR(NameOutputs());
   CAIRN_RETURN_IF_ERROR(CheckAllUsed());
   CAIRN_RETURN_IF_ERROR(LayOutVariables());
-  graph_.inputs_ = {0};
-  graph_.outputs_ = {graph_.nodes_.back().id};
   return std::move(graph_);
 }
 
@@ -57,21 +57,19 @@ absl::Status GraphBuilder::CreateNodes() {
   for (const v1::Layer& layer : model_.layers()) {
     const int id = static_cast<int>(graph_.nodes_.size());
     const LayerType* const type = FindLayerType(layer.kind_case());
-    if (type == nullptr) {
+    const bool shares = type == nullptr && !layer.shares().empty();
+    if (type == nullptr && !shares) {
       return PlaceError(
           id, absl::StrCat("layer ", layer.name().empty() ? "" : absl::StrCat("\"", Shown(layer.name()), "\" "),
                            "has no type; set one, such as conv2d { ... } or dense { ... }"));
     }
-    if (id == 0 && type->kind != LayerKind::kInput) {
-      return PlaceError(0, absl::StrCat("the first layer is a ", type->name,
+    if (id == 0 && (shares || type->kind != LayerKind::kInput)) {
+      return PlaceError(0, absl::StrCat("the first layer is ", shares ? "no input" : absl::StrCat("a ", type->name),
                                         "; put an input layer before it, such as { input { shape: [28, 28, 1] } }"));
-    }
-    if (id > 0 && type->kind == LayerKind::kInput) {
-      return PlaceError(id, "a second input layer; a model has one input, as its first layer");
     }
     Node& node = graph_.nodes_.emplace_back();
     node.id = id;
-    node.kind = type->kind;
+    if (!shares) node.kind = type->kind;
     node.layer = layer;
     node.trainable = !layer.has_trainable() || layer.trainable();
     if (!layer.name().empty()) CAIRN_RETURN_IF_ERROR(CheckName(id, layer.name()));
@@ -97,6 +95,7 @@ absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
 void GraphBuilder::NameTheNameless() {
   std::map<LayerKind, int> counters;
   for (Node& node : graph_.nodes_) {
+    if (node.layer.kind_case() == v1::Layer::KIND_NOT_SET) continue;
     while (node.name.empty()) {
       const int count = counters[node.kind]++;
       std::string name = LayerTypeName(node.kind);
@@ -105,6 +104,79 @@ void GraphBuilder::NameTheNameless() {
     }
     node.layer.set_name(node.name);
   }
+}
+
+// Those without a kind take their layer's; then they have a name, too.
+absl::Status GraphBuilder::ResolveShares() {
+  for (Node& node : graph_.nodes_) {
+    if (!node.layer.shares().empty()) CAIRN_RETURN_IF_ERROR(ResolveShare(&node));
+  }
+  NameTheNameless();
+  for (Node& node : graph_.nodes_) {
+    if (node.shares < 0) continue;
+    Node& owner = graph_.nodes_[node.shares];
+    if (node.layer.has_trainable() && node.trainable != owner.trainable) {
+      return LayerError(node.name, absl::StrCat("trainable differs from that of \"", owner.name,
+                                                "\", whose variables it shares; leave it out"));
+    }
+    node.trainable = owner.trainable;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::ResolveShare(Node* node) {
+  const std::string shown = node->name.empty() ? absl::StrCat("model.layers[", node->id, "]") : node->name;
+  const auto found = ids_.find(node->layer.shares());
+  if (found == ids_.end() || found->second >= node->id) {
+    return LayerError(shown, absl::StrCat("shares: \"", Shown(node->layer.shares()),
+                                          "\" is not a layer before it; name one, with its own name"));
+  }
+  const Node& named = graph_.nodes_[found->second];
+  if (named.kind == LayerKind::kInput) return LayerError(shown, "shares: an input has no variables; leave shares out");
+  v1::Layer whole = named.layer;
+  const auto keep = [&](auto has, auto clear, auto copy) { has ? copy() : clear(); };
+  whole.set_name(node->layer.name());
+  *whole.mutable_inputs() = node->layer.inputs();
+  whole.set_shares(node->layer.shares());
+  whole.set_nested_in(node->layer.nested_in());
+  keep(
+      node->layer.has_trainable(), [&] { whole.clear_trainable(); },
+      [&] { whole.set_trainable(node->layer.trainable()); });
+  keep(
+      node->layer.has_training(), [&] { whole.clear_training(); }, [&] { whole.set_training(node->layer.training()); });
+  const bool given = node->layer.kind_case() != v1::Layer::KIND_NOT_SET;
+  if (given && whole.SerializeAsString() != node->layer.SerializeAsString()) {
+    return LayerError(shown, absl::StrCat("its fields differ from those of \"", named.name,
+                                          "\", whose variables it shares; leave its type out"));
+  }
+  node->layer = std::move(whole);
+  node->kind = named.kind;
+  node->shares = named.shares >= 0 ? named.shares : named.id;
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::NameOutputs() {
+  for (Node& node : graph_.nodes_) {
+    if (node.kind != LayerKind::kInput) continue;
+    const int64_t begin = graph_.inputs_.empty() ? 0
+                                                 : graph_.nodes_[graph_.inputs_.back()].input_offset +
+                                                       NumElements(graph_.nodes_[graph_.inputs_.back()].output);
+    node.input_offset = begin;
+    graph_.inputs_.push_back(node.id);
+  }
+  for (const std::string& name : model_.outputs()) {
+    const auto found = ids_.find(name);
+    if (found == ids_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.outputs: \"", Shown(name), "\" is not a layer of the model; name layers of it"));
+    }
+    if (std::count(graph_.outputs_.begin(), graph_.outputs_.end(), found->second) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("model.outputs: \"", name, "\" twice; name it once"));
+    }
+    graph_.outputs_.push_back(found->second);
+  }
+  if (graph_.outputs_.empty()) graph_.outputs_ = {graph_.nodes_.back().id};
+  return absl::OkStatus();
 }
 
 absl::Status GraphBuilder::FreezeOthers() {
@@ -127,7 +199,7 @@ absl::Status GraphBuilder::FreezeOthers() {
     named[found->second] = true;
   }
   for (Node& node : graph_.nodes_) {
-    if (named[node.id]) continue;
+    if (named[node.shares >= 0 ? node.shares : node.id]) continue;
     node.trainable = false;
     node.layer.set_trainable(false);
   }
@@ -197,16 +269,40 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);
-  const size_t first = graph_.variables_.size();
-  if (absl::Status status = InferLayer(inputs, node, &graph_.variables_); !status.ok()) {
+  std::vector<Variable> own;
+  if (absl::Status status = InferLayer(inputs, node, &own); !status.ok()) {
     return LayerError(node->name, status.message());
   }
-  for (size_t i = first; i < graph_.variables_.size(); ++i) {
-    graph_.variables_[i].node = node->id;
-    VariableKind& kind = graph_.variables_[i].kind;
+  if (node->shares >= 0) return TakeVariablesOf(graph_.nodes_[node->shares], own, node);
+  for (Variable& variable : own) {
+    variable.node = node->id;
+    VariableKind& kind = variable.kind;
     if (!node->trainable || (InfersAlways(*node) && kind == VariableKind::kMovingAverage)) kind = VariableKind::kFrozen;
-    node->variables.push_back(static_cast<int>(i));
+    node->variables.push_back(static_cast<int>(graph_.variables_.size()));
+    graph_.variables_.push_back(std::move(variable));
   }
+  return absl::OkStatus();
+}
+
+// own: what it would have by itself.
+absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<Variable>& own, Node* node) const {
+  for (size_t i = 0; i < own.size(); ++i) {
+    const Variable& theirs = graph_.variables_[owner.variables[i]];
+    if (own[i].shape != theirs.shape) {
+      return LayerError(node->name, absl::StrCat("shares \"", theirs.name, "\" ", ToString(theirs.shape),
+                                                 ", but for its own input that would be ", ToString(own[i].shape),
+                                                 "; give both calls inputs of one shape"));
+    }
+    const bool moves = theirs.kind == VariableKind::kMovingAverage || InfersAlways(*node) != InfersAlways(owner);
+    if (own[i].kind == VariableKind::kMovingAverage && owner.trainable && moves) {
+      return LayerError(node->name,
+                        absl::StrCat("shares \"", theirs.name,
+                                     "\", a moving average, which two calls would move twice a step; freeze "
+                                     "the layer, call it with training: false, or give each call one of its "
+                                     "own"));
+    }
+  }
+  node->variables = owner.variables;
   return absl::OkStatus();
 }
 
@@ -226,15 +322,19 @@ absl::Status GraphBuilder::LayOutVariables() {
 
 absl::Status GraphBuilder::CheckAllUsed() const {
   std::vector<bool> used(graph_.nodes_.size(), false);
-  used.back() = true;
+  std::string names;
+  for (const int output : graph_.outputs_) {
+    used[output] = true;
+    absl::StrAppend(&names, names.empty() ? "\"" : ", \"", graph_.nodes_[output].name, "\"");
+  }
   for (size_t id = graph_.nodes_.size(); id-- > 0;) {
     if (!used[id]) continue;
     for (int input : graph_.nodes_[id].inputs) used[input] = true;
   }
   for (const Node& node : graph_.nodes_) {
     if (used[node.id]) continue;
-    return LayerError(node.name, absl::StrCat("its output does not reach the model's output \"",
-                                              graph_.nodes_.back().name, "\"; use it as an input or remove it"));
+    return LayerError(node.name, absl::StrCat("its output does not reach the model's output ", names,
+                                              "; use it as an input or remove it"));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
 // GraphBuilder: the passes of Graph::Build. Names first (an input may be named before its layer is reached), then layer
 // by layer the inputs, shapes and variables, then the layout of the parameter space and the check that every layer has
-// a use.
+// a use. A layer that shares the variables of another one has its kind and fields.
 //
 // Used once, on one thread.
 #pragma once
@@ -21,12 +21,16 @@ class GraphBuilder {
 
  private:
   absl::Status CreateNodes();  // kinds and names
+  absl::Status ResolveShares();
+  absl::Status ResolveShare(Node* node);
+  absl::Status NameOutputs();
   absl::Status CheckName(int id, const std::string& name);
-  void NameTheNameless();       // Keras' scheme
+  void NameTheNameless();       // Keras' scheme; layers whose kind is not known yet wait
   absl::Status FreezeOthers();  // than model.trainable_layers
   absl::Status ConnectInputs(Node* node);
   absl::StatusOr<int> FindInput(const Node& node, const std::string& name) const;
   absl::Status InferNode(Node* node);
+  absl::Status TakeVariablesOf(const Node& owner, const std::vector<Variable>& own, Node* node) const;
   absl::Status LayOutVariables();
   absl::Status CheckAllUsed() const;
 

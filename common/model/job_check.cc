@@ -14,6 +14,7 @@
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
 #include "common/model/limits.h"
+#include "common/model/model_inputs.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
@@ -78,7 +79,7 @@ absl::Status CheckData(v1::Data* data) {
 }
 
 absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
-  const Shape& input = graph.input_shape();
+  const Shape& input = ModelInputShape(graph);
   const bool image = input.size() == 3 && (input[2] == 1 || input[2] == 3);
   if (data.format() == v1::Data::IMAGE_FOLDER && !image) {
     return Bad("model.layers[0].input.shape: ", ToString(input),
@@ -91,6 +92,17 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
     return Bad("data.image_height: pictures are resized to ", data.image_height(), " x ", data.image_width(),
                ", but the model's input is ", ToString(input),
                "; make them equal, or leave image_height and image_width out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const v1::JobSpec& spec, const Graph& graph) {
+  if (graph.outputs().size() > 1) {
+    return Bad("model.outputs: the model has ", graph.outputs().size(),
+               " outputs, but a job trains one; name the one to train and leave out the layers that do not lead to it");
+  }
+  if (!spec.outputs().empty()) {
+    return Bad("outputs: for models with several outputs; this one has one, so set loss and metrics");
   }
   return absl::OkStatus();
 }
@@ -273,6 +285,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   }
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
   CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckOutputs(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.loss(), job.graph));
   WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
   CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph.output().output[0]));

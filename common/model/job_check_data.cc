@@ -4,6 +4,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/job_check.h"
+#include "common/model/model_inputs.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 
@@ -11,7 +12,7 @@ namespace cairn {
 namespace {
 
 absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
-  const Shape &input = job.graph.input_shape(), expected = ExampleShape(job.spec.data(), input);
+  const Shape &input = ModelInputShape(job.graph), expected = ExampleShape(job.spec.data(), input);
   const Shape example(data.example_shape().begin(), data.example_shape().end());
   const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
   if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();

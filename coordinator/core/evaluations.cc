@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "common/model/data_check.h"
 #include "common/model/limits.h"
+#include "common/model/model_inputs.h"
 #include "coordinator/core/devices.h"
 #include "coordinator/core/limits.h"
 
@@ -138,7 +139,7 @@ void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
     v1::InspectData& inspect = *message.mutable_inspect_data();
     inspect.set_request_id(request_id);
     *inspect.mutable_data() = *evaluation.data;
-    for (int64_t side : ExampleShape(*evaluation.data, graph->input_shape())) {
+    for (int64_t side : ExampleShape(*evaluation.data, ModelInputShape(*graph))) {
       inspect.add_input_shape(static_cast<int32_t>(side));
     }
     return step_.Send(*worker, std::move(message));

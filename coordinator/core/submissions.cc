@@ -13,6 +13,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
+#include "common/model/model_inputs.h"
 #include "common/model/written_paths.h"
 #include "coordinator/core/job_facts.h"
 #include "coordinator/core/limits.h"
@@ -111,7 +112,7 @@ void Submissions::StartInspection(Inspection inspection) {
   v1::InspectData& inspect = *message.mutable_inspect_data();
   inspect.set_request_id(request_id);
   *inspect.mutable_data() = checked->spec.data();
-  for (int64_t d : ExampleShape(checked->spec.data(), checked->graph.input_shape())) {
+  for (int64_t d : ExampleShape(checked->spec.data(), ModelInputShape(checked->graph))) {
     inspect.add_input_shape(static_cast<int32_t>(d));
   }
   if (StartsFromFile(checked->spec) || !WrittenPaths(checked->spec).empty()) *inspect.mutable_spec() = checked->spec;

@@ -13,6 +13,7 @@
 #include "common/data/middle_crop.h"
 #include "common/model/data_check.h"
 #include "common/model/epoch_figures.h"
+#include "common/model/model_inputs.h"
 #include "common/model/written_paths.h"
 #include "worker/checkpoint/path_probe.h"
 #include "worker/core/replica_core.h"
@@ -158,12 +159,13 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   const Graph& graph = *subject->model->graph;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
-                         services_.datasets->Open(data, ExampleShape(data, graph.input_shape()), /*fresh=*/false));
-  subject->dataset = AsModelInput(std::move(examples), data, graph.input_shape());
+                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(graph)), /*fresh=*/false));
+  subject->dataset = AsModelInput(std::move(examples), data, ModelInputShape(graph));
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
-  if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
+  if (subject->dataset->example_size() != NumElements(ModelInputShape(graph))) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
-                                                   " numbers, the model's input is ", ToString(graph.input_shape())));
+                                                   " numbers, the model's input is ",
+                                                   ToString(ModelInputShape(graph))));
   }
   if (command.weights().empty()) {
     CAIRN_ASSIGN_OR_RETURN(PulledVariables pulled,

@@ -9,6 +9,7 @@
 #include "common/data/augment.h"
 #include "common/data/middle_crop.h"
 #include "common/model/data_check.h"
+#include "common/model/model_inputs.h"
 #include "common/tensor/dtype.h"
 #include "worker/backend/gradient_tracker.h"
 #include "worker/train/accumulate.h"
@@ -64,8 +65,8 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   data_trouble_ = true;  // until the data set is known to be the job's
   CAIRN_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Dataset> examples,
-      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), graph.input_shape()), /*fresh=*/false));
-  prepared->dataset = AsModelInput(examples, spec.data(), graph.input_shape());
+      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(graph)), /*fresh=*/false));
+  prepared->dataset = AsModelInput(examples, spec.data(), ModelInputShape(graph));
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
   const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
   if (train != info.train_examples() || validation != info.validation_examples()) {
@@ -74,9 +75,10 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
                      " validation examples on this ", "worker, but ", info.train_examples(), " and ",
                      info.validation_examples(), " where the job was checked; all workers must see the same data"));
   }
-  if (prepared->dataset->example_size() != NumElements(graph.input_shape())) {
+  if (prepared->dataset->example_size() != NumElements(ModelInputShape(graph))) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", prepared->dataset->example_size(),
-                                                   " numbers, the model's input is ", ToString(graph.input_shape())));
+                                                   " numbers, the model's input is ",
+                                                   ToString(ModelInputShape(graph))));
   }
   data_trouble_ = false;
   BatchSourceOptions options;
@@ -84,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
   options.decode_threads = services_.decode_threads;
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
-  CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
+  CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), ModelInputShape(graph), spec.seed()));
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   prepared->batches = std::make_shared<BatchSource>(examples, prepared->plan, options);
   prepared->model = WithInputs(*prepared->model, prepared->batches->element());

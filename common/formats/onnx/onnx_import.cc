@@ -83,8 +83,10 @@ class Silent : public google::protobuf::io::ErrorCollector {
 };
 
 // nullopt: Cairn did not write this graph, or somebody changed it.
-absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& model, int64_t opset) {
-  const std::string* text = opset == kOnnxOpset ? OwnModelText(model) : nullptr;
+absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& model) {
+  const bool opset = model.opset_import_size() == 1 && model.opset_import(0).domain().empty() &&
+                     model.opset_import(0).version() == kOnnxOpset;
+  const std::string* text = opset ? OwnModelText(model) : nullptr;
   ImportedOnnx imported;
   google::protobuf::TextFormat::Parser parser;
   Silent silent;
@@ -123,9 +125,9 @@ absl::Status CheckComplete(const ImportedOnnx& imported) {
 }  // namespace
 
 absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model) {
-  CAIRN_ASSIGN_OR_RETURN(OnnxGraph graph, CheckOnnx(model));
-  CAIRN_ASSIGN_OR_RETURN(std::optional<ImportedOnnx> own, ImportOwn(model, graph.opset));
+  CAIRN_ASSIGN_OR_RETURN(std::optional<ImportedOnnx> own, ImportOwn(model));
   if (own.has_value()) return *std::move(own);
+  CAIRN_ASSIGN_OR_RETURN(OnnxGraph graph, CheckOnnx(model));
   FuseOnnx(&graph);
   CAIRN_ASSIGN_OR_RETURN(ImportedOnnx imported, OnnxImporter(graph).Import());
   CAIRN_RETURN_IF_ERROR(CheckComplete(imported));

@@ -183,7 +183,13 @@ absl::Status ImportClip(OnnxImporter& importer) {
   } else if (bounds[0] == 0 && bounds[1] >= 3e38f) {
     layer.mutable_activation()->set_activation(v1::RELU);
   } else {
-    return Lacks("it clips to ", bounds[0], " .. ", bounds[1], "; Cairn has 0 .. 6 (RELU6) and 0 and more (RELU)");
+    v1::Operation* clip = layer.mutable_operation();
+    clip->set_kind(v1::Operation::CLIP);
+    if (bounds[0] > -3e38f) clip->set_low(bounds[0]);
+    if (bounds[1] < 3e38f) clip->set_high(bounds[1]);
+    CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kOperation, layer, {x.layer}));
+    importer.SetView(std::move(x));
+    return absl::OkStatus();
   }
   CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kActivation, layer, {x.layer}));
   importer.SetView(std::move(x));

@@ -1,5 +1,4 @@
-// Concatenate along the last axis.
-#include <algorithm>
+// Concatenate along an axis, the last one if none is given.
 #include <utility>
 
 #include "common/base/bad.h"
@@ -16,26 +15,52 @@ namespace cairn::layers {
 namespace {
 
 absl::Status InferConcatenate(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
-  int64_t last = 0;
-  for (const Shape& input : inputs) {
-    if (input.size() != inputs[0].size() || !std::equal(input.begin(), input.end() - 1, inputs[0].begin())) {
-      return Bad("its inputs ", ToString(inputs[0]), " and ", ToString(input),
-                 " differ in more than the last axis, along which they are joined; make the other axes equal");
-    }
-    last += input.back();
+  v1::Concatenate* join = node->layer.mutable_concatenate();
+  const int rank = static_cast<int>(inputs[0].size());
+  const int axis = !join->has_axis() ? rank : join->axis() < 0 ? join->axis() + rank + 1 : join->axis();
+  if (axis < 1 || axis > rank) {
+    return Bad("axis: its input ", ToString(inputs[0]), " has no axis ", join->axis(), "; use 1 .. ", rank);
   }
-  node->output.back() = last;
+  if (axis != rank) join->set_axis(axis);  // the default is written as it always was: not at all
+  if (axis == rank) join->clear_axis();
+  const size_t along = static_cast<size_t>(axis) - 1;
+  int64_t sum = 0;
+  for (const Shape& input : inputs) {
+    Shape other = input;
+    if (other.size() == inputs[0].size()) other[along] = inputs[0][along];
+    if (other != inputs[0]) {
+      return Bad("its inputs ", ToString(inputs[0]), " and ", ToString(input), " differ in more than the ",
+                 axis == rank ? "last axis" : absl::StrCat("axis ", axis),
+                 ", along which they are joined; make the other axes equal");
+    }
+    sum += input[along];
+  }
+  node->output[along] = sum;
   return absl::OkStatus();
 }
 
 void ReadConcatenate(KerasConfig& c, v1::Layer* layer) {
+  int32_t axis = -1;
+  c.Int("axis", &axis);
+  if (axis == 0) return c.Refuse("axis: 0 is the batch; only the other axes are joined along");
   layer->mutable_concatenate();
-  c.Axis("axis");
+  if (axis != -1) layer->mutable_concatenate()->set_axis(axis);
+}
+
+void WriteKeras(const Node& node, KerasWriter& c) {
+  const v1::Concatenate& join = node.layer.concatenate();
+  c["axis"] = join.has_axis() ? join.axis() : -1;
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {
-  w.Join(node, "Concat", "Concat");
-  w.Int("axis", w.HasLast(node) ? -1 : 1);
+  if (!node.layer.concatenate().has_axis()) {
+    w.Join(node, "Concat", "Concat");
+    return w.Int("axis", w.HasLast(node) ? -1 : 1);
+  }
+  OnnxWriter::Names inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(w.In(node, i, Channels::kLast));
+  w.SetOutput(node, w.Op("Concat", inputs), Channels::kLast);
+  w.Int("axis", node.layer.concatenate().axis());
 }
 
 absl::Status ImportConcat(OnnxImporter& importer) {
@@ -81,7 +106,7 @@ constinit const LayerType kConcatenateLayer = {
     .inputs_max = kLayersMax,
     .infer = InferConcatenate,
     .keras = kKeras,
-    .write_keras = [](const Node&, KerasWriter& c) { c["axis"] = -1; },
+    .write_keras = WriteKeras,
     .merges = true,
     .write_onnx = WriteOnnx,
     .onnx = kOnnx,

@@ -8,6 +8,7 @@
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_operations.h"
 
 namespace cairn::layers {
 namespace {
@@ -99,7 +100,10 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
 // one of them, so that nothing is moved for it.
 absl::Status ImportSlice(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  CAIRN_ASSIGN_OR_RETURN(const Cut cut, ReadCut(importer, x));
+  const absl::StatusOr<Cut> read = ReadCut(importer, x);
+  if (absl::IsUnimplemented(read.status())) return ImportOnnxSlice(importer);
+  if (!read.ok()) return read.status();
+  const Cut& cut = *read;
   const std::vector<int> lies = x.LayerOrder();
   int axes_cut = 0, channels = -1;
   for (const int axis : lies) {
@@ -110,10 +114,7 @@ absl::Status ImportSlice(OnnxImporter& importer) {
     importer.SetView(x);
     return absl::OkStatus();
   }
-  if (x.dims.size() != 3 || axes_cut > 2) {
-    return Lacks("it cuts ", axes_cut, " axes of its input ", ToString(x.dims),
-                 "; one or two of a picture's three are cut here");
-  }
+  if (x.dims.size() != 3 || axes_cut > 2) return ImportOnnxSlice(importer);
   const std::vector<int> order = AxisLast(3, channels);
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   v1::Layer layer;

@@ -5,6 +5,7 @@
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_operations.h"
 
 namespace cairn::layers {
 namespace {
@@ -86,9 +87,7 @@ absl::Status ImportReduceMean(OnnxImporter& importer) {
     axes.insert(a);
   }
   const size_t rank = x.dims.size();
-  if ((rank != 2 && rank != 3) || axes.size() != rank - 1)
-    return Lacks("over ", axes.size(), " axes of its input ", ToString(x.dims),
-                 "; all but the batch and one axis are averaged here");
+  if ((rank != 2 && rank != 3) || axes.size() != rank - 1) return ImportOnnxReduce(importer);
   int left = 0;
   while (axes.contains(left)) ++left;
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, AxisLast(rank, left)));

@@ -15,8 +15,6 @@ void WriteOnnx(const Node&, OnnxWriter&) {}
   constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, .field = v1::Layer::field_name, \
       .name = text, .infer = InferPending, .write_onnx = WriteOnnx};
 
-CAIRN_PENDING(Subtract, kSubtract, "subtract")
-CAIRN_PENDING(Minimum, kMinimum, "minimum")
 CAIRN_PENDING(Conv3D, kConv3D, "conv3d")
 CAIRN_PENDING(Conv1DTranspose, kConv1DTranspose, "conv1d_transpose")
 CAIRN_PENDING(Conv3DTranspose, kConv3DTranspose, "conv3d_transpose")
@@ -66,9 +64,6 @@ CAIRN_PENDING(EinsumDense, kEinsumDense, "einsum_dense")
 CAIRN_PENDING(Attention, kAttention, "attention")
 CAIRN_PENDING(AdditiveAttention, kAdditiveAttention, "additive_attention")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")
-CAIRN_PENDING(Operation, kOperation, "operation")
-CAIRN_PENDING(Reduce, kReduce, "reduce")
-CAIRN_PENDING(Slice, kSlice, "slice")
 CAIRN_PENDING(Discretization, kDiscretization, "discretization")
 CAIRN_PENDING(CategoryEncoding, kCategoryEncoding, "category_encoding")
 CAIRN_PENDING(Hashing, kHashing, "hashing")

@@ -7,6 +7,7 @@
 #include "common/base/lacks.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
+#include "common/model/onnx/onnx_operations.h"
 
 namespace cairn {
 namespace {
@@ -23,12 +24,14 @@ absl::Status OnnxImporter::Binary() {
     if (HasInput(i) && IsConstant(i)) return WithConstant(i);
   }
   const std::string& type = node_->op_type();
-  if (type == "Sub" || type == "Div")
-    return Lacks("of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger");
+  if (type == "Sub") return ImportOnnxBinary(*this, v1::Operation::SUBTRACT);
+  if (type == "Div") return ImportOnnxBinary(*this, v1::Operation::DIVIDE);
   return Join();
 }
 
 absl::Status OnnxImporter::Join() {
+  const bool of_two = node_->input_size() == 2 && (IsConstant(0) || IsConstant(1));
+  if (of_two && node_->op_type() == "Max") return ImportOnnxBinary(*this, v1::Operation::MAXIMUM);
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
   std::vector<OnnxView> views;
   for (int i = 0; i < node_->input_size(); ++i) {
@@ -91,7 +94,11 @@ absl::Status OnnxImporter::WithConstant(int constant_input) {
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
   if (constant.whole) constant.floats.assign(constant.ints.begin(), constant.ints.end());
   const std::string& type = node_->op_type();
-  if (type == "Div" && constant_input == 0) return Lacks("a constant divided by a layer's output");
+  const v1::Operation::Kind kind = type == "Add"   ? v1::Operation::ADD
+                                   : type == "Sub" ? v1::Operation::SUBTRACT
+                                   : type == "Mul" ? v1::Operation::MULTIPLY
+                                                   : v1::Operation::DIVIDE;
+  if (type == "Div" && constant_input == 0) return ImportOnnxBinary(*this, kind);
   const size_t count = constant.floats.size();
   std::vector<float> scale(count, type == "Sub" && constant_input == 0 ? -1.0f : 1.0f), offset(count, 0.0f);
   for (size_t i = 0; i < count; ++i) {
@@ -112,8 +119,7 @@ absl::Status OnnxImporter::WithConstant(int constant_input) {
   }
   if (beyond > 1 || axes > 1 ||
       (axes == 1 && (axis < 0 || x.dims[static_cast<size_t>(axis)] != static_cast<int64_t>(count)))) {
-    return Lacks("a constant ", ToString(constant.dims), " with an input ", ToString(x.dims),
-                 "; one number, or one for each channel, is read");
+    return ImportOnnxBinary(*this, kind);
   }
   return axes == 0 ? ByOne(value, scale[0], offset[0]) : ByChannel(value, axis, std::move(scale), std::move(offset));
 }

@@ -1,5 +1,6 @@
 #include "common/model/onnx/onnx_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -17,12 +18,20 @@ void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorPr
   tensor->set_raw_data(values.data(), values.size() * sizeof(float));
 }
 
+namespace {
+
+std::string LocalName(const Graph& graph, const Variable& variable) {
+  return variable.name.substr(graph.nodes()[static_cast<size_t>(variable.node)].name.size() + 1);
+}
+
+}  // namespace
+
 void OnnxWriter::WriteGraph() {
   for (const Node& node : graph_.nodes()) {
     layer_ = node.name;
     TypeOf(node.kind).write_onnx(node, *this);
   }
-  WriteModelOutput(graph_.output());
+  for (const int output : graph_.outputs()) WriteModelOutput(graph_.nodes()[static_cast<size_t>(output)]);
 }
 
 std::string OnnxWriter::Unique(std::string name) {
@@ -78,10 +87,14 @@ std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, co
                                    const Shape& dims) {
   for (const int id : node.variables) {
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
-    if (v.name != absl::StrCat(node.name, "/", name)) continue;
+    if (LocalName(graph_, v) != name) continue;
+    const std::vector<int> order = axes.empty() ? SameOrder(v.shape.size()) : axes;
+    for (const OnnxPlace& place : places_) {  // made by another call of the layer
+      if (node.shares >= 0 && place.variable == id && place.axes == order) return place.initializer;
+    }
     onnx::TensorProto* tensor = out_->add_initializer();
     tensor->set_name(Unique(v.name));
-    places_.push_back({tensor->name(), id, axes.empty() ? SameOrder(v.shape.size()) : axes});
+    places_.push_back({tensor->name(), id, order});
     if (space_.empty()) {
       SetFloats(dims, {}, tensor);
     } else {
@@ -96,7 +109,7 @@ std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, co
 std::string OnnxWriter::VariableOf(const Node& node, const std::string& name) {
   for (const int id : node.variables) {
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
-    if (v.name == absl::StrCat(node.name, "/", name)) return VariableOf(node, name, {}, v.shape);
+    if (LocalName(graph_, v) == name) return VariableOf(node, name, {}, v.shape);
   }
   return "";
 }
@@ -162,7 +175,9 @@ void OnnxWriter::WriteModelOutput(const Node& node) {
   }
   const std::string name = Unique(node.name);
   SetValueInfo(name, node.output, out_->add_output());
-  if (output.last == out_->input(0).name()) {
+  const bool input = std::any_of(out_->input().begin(), out_->input().end(),
+                                 [&](const onnx::ValueInfoProto& one) { return one.name() == output.last; });
+  if (input) {
     Op("Identity", {output.last});
     out_->mutable_node(out_->node_size() - 1)->set_output(0, name);
     return;

@@ -22,7 +22,9 @@ inline std::vector<LayerCase> FrozenCases() {
       LayerCase frozen = c;
       frozen.name += name;
       v1::Model model = FromText<v1::Model>(c.model);
-      for (const Node& node : graph->nodes()) model.mutable_layers(node.id)->set_trainable(node.id == trained);
+      for (const Node& node : graph->nodes()) {
+        if (node.shares < 0) model.mutable_layers(node.id)->set_trainable(node.id == trained);
+      }
       google::protobuf::TextFormat::PrintToString(model, &frozen.model);
       cases.push_back(std::move(frozen));
     }

@@ -11,7 +11,9 @@
 
 #include "common/base/random.h"
 #include "common/model/graph.h"
+#include "common/model/model_inputs.h"
 #include "tests/unit/backend/feature_cases.h"
+#include "tests/unit/backend/graph_cases.h"
 #include "tests/unit/backend/layer_case.h"
 #include "tests/unit/model/model_text.h"
 #include "worker/backend/backend.h"
@@ -115,6 +117,7 @@ inline std::vector<LayerCase> LayerCases() {
        "kind: MEAN_SQUARED_ERROR"},
   };
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : GraphCases()) cases.push_back(c);
   return cases;
 }
 
@@ -138,7 +141,7 @@ inline std::vector<float> CaseValues(const Graph& graph, uint32_t seed) {
 // Inputs of [-1, 1), or ids where an embedding takes them; labels that fit the loss: class numbers, distributions, or
 // numbers of [0, 1).
 inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t examples, uint32_t seed) {
-  const int64_t inputs = NumElements(graph.input_shape()), outputs = NumElements(graph.output().output);
+  const int64_t inputs = ModelInputSize(graph), outputs = NumElements(graph.output().output);
   Batch batch;
   batch.examples = examples;
   batch.label_size = loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? 1 : outputs;
@@ -167,6 +170,16 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
 
 inline std::shared_ptr<const Graph> CaseGraph(const LayerCase& c) {
   return std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(c.model)).value());
+}
+
+// Whether a small error of a number may become a large one: behind a step, another side is taken.
+inline bool Jumps(const Graph& graph) {
+  using O = v1::Operation;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    const O::Kind kind = node.layer.operation().kind();
+    return kind == O::SIGN || kind == O::FLOOR || kind == O::ROUND || (kind >= O::EQUAL && kind <= O::WHERE) ||
+           node.layer.reduce().kind() == v1::Reduce::ARGMAX;
+  });
 }
 
 // Whole numbers 0 .. 255: ids stay what they are.

@@ -77,9 +77,9 @@ void Print(const LayerCase& c) {
   const std::vector<float> values = CaseValues(*graph, 5);
   std::vector<std::string> nodes, variables, masks, backends;
   for (const Node& node : graph->nodes()) {
-    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"layer":%s})",
+    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"shares":%d,"layer":%s})",
                                     v1::Layer::descriptor()->FindFieldByNumber(node.layer.kind_case())->name(),
-                                    absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","),
+                                    absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","), node.shares,
                                     LayerJson(node.layer)));
     const auto [count, rate] = DropoutOf(*graph, node);
     if (rate == 0) continue;

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import numpy_features as features
+import numpy_tensors as tensors
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
@@ -55,6 +56,11 @@ LAYERS = {
     "average": features.average,
     "maximum": features.maximum,
     "multi_head_attention": features.multi_head_attention,
+    "operation": tensors.operation,
+    "reduce": tensors.reduce,
+    "slice": tensors.slice_part,
+    "subtract": tensors.subtract,
+    "minimum": tensors.minimum,
 }
 
 
@@ -86,11 +92,18 @@ LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_
 def run(case, training):
     """Output, loss and, of a training step, the gradient of the whole parameter space."""
     nodes = case["model"]
-    inputs = np.array(case["inputs"], dtype=np.float64)
-    outputs = [inputs.reshape(case["examples"], *nodes[0]["output"])]
-    variables, backwards = [None], [None]
-    for i, node in enumerate(nodes[1:], 1):
-        variables.append(Variables(case, i))
+    inputs = np.array(case["inputs"], dtype=np.float64).reshape(case["examples"], -1)
+    outputs, variables, backwards = [], [], []
+    for i, node in enumerate(nodes):
+        if node["type"] == "input":  # its columns of each example
+            columns = int(np.prod(node["output"]))
+            outputs.append(inputs[:, :columns].reshape(case["examples"], *node["output"]))
+            inputs = inputs[:, columns:]
+            variables.append(None)
+            backwards.append(None)
+            continue
+        # A layer that shares another's variables adds to the same gradients.
+        variables.append(variables[node["shares"]] if node["shares"] >= 0 else Variables(case, i))
         mask = case["masks"].get(str(i))
         context = {
             "training": training and node["layer"].get("training", True),
@@ -110,6 +123,8 @@ def run(case, training):
     gradients = [np.zeros_like(y) for y in outputs]
     gradients[-1] = gradient
     for i in range(len(nodes) - 1, 0, -1):
+        if nodes[i]["type"] == "input":
+            continue
         for k, dx in zip(nodes[i]["inputs"], backwards[i](gradients[i])):
             gradients[k] = gradients[k] + dx
     space = np.zeros(len(case["values"]))

@@ -180,8 +180,9 @@ def dot(spec, xs, _v, _c):
 
 
 def concatenate(spec, xs, _v, _c):
-    cuts = np.cumsum([x.shape[-1] for x in xs])[:-1]
-    return np.concatenate(xs, axis=-1), lambda dy: np.split(dy, cuts, axis=-1)
+    axis = spec.get("axis") or -1
+    cuts = np.cumsum([x.shape[axis] for x in xs])[:-1]
+    return np.concatenate(xs, axis=axis), lambda dy: np.split(dy, cuts, axis=axis)
 
 
 def multi_head_attention(spec, xs, v, context):

@@ -100,7 +100,7 @@ std::string Keras2(const std::string& type, const std::string& kwargs) {
 }
 
 absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes) {
-  return ReadKerasCall("l", type, Json::parse(nodes), {});
+  return ReadKerasCall("l", type, Json::parse(nodes).at(0), {});
 }
 
 enum class Outcome { kNothing, kInference, kCausal, kRefused };
@@ -235,8 +235,9 @@ TEST(KerasCall, SaysWhatIsWrongWithTheTensors) {
 // Keras 2 counts a model's own node as its first.
 TEST(KerasCall, TakesTheOutputOfAModelOfKeras2) {
   const Json nodes = Json::parse(R"([[["base", 1, 0, {}]]])");
-  EXPECT_THAT(ReadKerasCall("l", "Dense", nodes, {"base"})->inputs, ElementsAre("base"));
-  EXPECT_FALSE(ReadKerasCall("l", "Dense", nodes, {"other"}).ok());
+  EXPECT_THAT(ReadKerasCall("l", "Dense", nodes[0], {{"base", 1}})->inputs, ElementsAre("base"));
+  EXPECT_THAT(ReadKerasCall("l", "Dense", nodes[0], {})->inputs, ElementsAre(KerasTensorName("base", 1)));
+  EXPECT_FALSE(ReadKerasCall("l", "Dense", nodes[0], {{"base", 2}}).ok());
 }
 
 }  // namespace

@@ -167,12 +167,12 @@ std::vector<BadModel> BadModels() {
            KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "string")") + "]}}",
        "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},
       {Keras2Sequential(KerasLayerText("InputLayer", R"("name": "j", "batch_shape": [null, 3])")),
-       "layer \"j\": a second InputLayer; a model has one input"},
+       "layer \"j\": a second InputLayer; a Sequential has one input"},
       {Keras2Sequential(
            R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
        "layer \"s\": my>Swirl is a class of your own; use layers of Keras alone"},
       {Keras2Sequential(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "add"}})"),
-       "layer \"add\": Add is an operation on tensors (as x + y), no layer; use a layer, such as keras.layers.Add"},
+       "layer \"add\": Add is an operation on tensors (as x + y), which only a Functional model has"},
       {Keras2Sequential(KerasLayerText("Conv2D", R"("name": "c", "filters": 2, "kernel_size": 3)") + "," +
                         KerasLayerText("RandomFlip", R"("name": "flip")")),
        "layer \"flip\" (RandomFlip): an augmentation is supported right after the input alone; move it there, or use "
@@ -196,11 +196,10 @@ std::vector<BadModel> BadModels() {
                                                 Keras3Tensor("image"), R"("training": false)")),
                         "crop"),
        "layer \"crop\" (RandomCrop): it is called with training=false; leave that out, or crop the data before"},
-      {Functional(R"([[["x", 0, 0, {}]], [["x", 0, 0, {}]]])"),
-       "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of "
-       "its own"},
-      {Functional(R"([[["x", 1, 0, {}]]])"),
-       "layer \"d\" (Dense): it takes \"x\", which is called more than once; a layer that is shared is not supported"},
+      {Functional(R"([[["x", 0, 0, {}]], [["d", 1, 0, {}]]])"), "layer \"d\\0371\": its inputs lead back to itself"},
+      {Functional(R"([[["x", 1, 0, {}]]])"), "layer \"d\": its input \"x\\0371\" is not a layer of the model"},
+      {Functional(R"([[["x", -1, 0, {}]]])"),
+       "layer \"d\" (Dense): its input [\"x\",-1,0,{}] is not a call of a layer"},
       {Functional(R"([[["x", 0, 1, {}]]])"),
        "layer \"d\" (Dense): it takes a second output of \"x\"; a layer has one output"},
       {Functional("[]"), "layer \"d\" (Dense): it takes no input"},
@@ -225,9 +224,11 @@ std::vector<BadModel> BadModels() {
        "when it is "
        "evaluated, too; leave it out"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0], ["y", 0, 0]])"),
-       "config.input_layers: the model has 2 inputs; Cairn trains models with one input and one output"},
-      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["e", 0, 0]])"),
-       "config.output_layers: the model has 2 outputs; Cairn trains models with one input and one output"},
+       "config.input_layers: \"y\" is not an InputLayer of the model"},
+      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["f", 0, 0]])"),
+       "config.output_layers: \"f\" is not a layer of the model"},
+      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 1]])"),
+       "config.output_layers: [\"d\",0,1] names no layer's only output"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0]])"),
        "config.output_layers: \"d\" is the output, but \"e\" takes something of the model too; remove what does not "
        "lead to the "

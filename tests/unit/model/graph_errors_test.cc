@@ -33,7 +33,31 @@ TEST(GraphErrors, Structure) {
   ExpectRefused({
       {"", "model.layers: empty; begin with an input layer"},
       {"layers { dense { units: 3 } }", "model.layers[0]: the first layer is a dense; put an input layer before it"},
-      {kImage + "layers { input { shape: 3 } }", "model.layers[1]: a second input layer; a model has one input"},
+      {kImage + "layers { name: 'b' input { shape: 3 } } layers { flatten {} }",
+       "layer \"input_layer\": its output does not reach the model's output \"flatten\""},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 3 } } layers { name: 'b' shares: 'a' }",
+       "layer \"b\": shares \"a/kernel\" [4,3], but for its own input that would be [3,3]; give both calls"},
+      {"layers { input { shape: 4 } } layers { name: 'b' shares: 'a' } layers { name: 'a' dense { units: 4 } }",
+       "layer \"b\": shares: \"a\" is not a layer before it"},
+      {"layers { name: 'x' input { shape: 4 } } layers { name: 'b' shares: 'x' }",
+       "layer \"b\": shares: an input has no variables"},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } layers { name: 'b' shares: 'a' dense { "
+       "units: "
+       "4 use_bias: false } }",
+       "layer \"b\": its fields differ from those of \"a\", whose variables it shares; leave its type out"},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } layers { name: 'b' shares: 'a' "
+       "trainable: "
+       "false }",
+       "layer \"b\": trainable differs from that of \"a\", whose variables it shares; leave it out"},
+      {"layers { input { shape: 4 } } layers { name: 'a' batch_normalization {} } layers { name: 'b' shares: 'a' }",
+       "layer \"b\": shares \"a/moving_mean\", a moving average, which two calls would move twice a step"},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } outputs: 'b'",
+       "model.outputs: \"b\" is not a layer of the model"},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } outputs: ['a', 'a']",
+       "model.outputs: \"a\" twice; name it once"},
+      {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } layers { dense { units: 4 } } outputs: "
+       "'a'",
+       "layer \"dense\": its output does not reach the model's output \"a\""},
       {kImage + "layers { name: \"x\" }", "model.layers[1]: layer \"x\" has no type; set one, such as conv2d"},
       {kImage + "layers {}", "model.layers[1]: layer has no type"},
       {"layers { inputs: \"a\" input { shape: 3 } }", "layer \"input_layer\": an input layer takes no inputs"},

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
+#include "tests/unit/model/job_numbers_tables.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -26,117 +27,6 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 using ::testing::HasSubstr;
-
-// 0 is a value of its own, or stands for what the comment of the field says.
-const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
-                                            "JobSpec.seed",
-                                            "JobSpec.validation_freq_steps",
-                                            "JobSpec.backups",
-                                            "JobSpec.max_workers",
-                                            "JobSpec.priority",
-                                            "JobSpec.backup_replicas",
-                                            "ClassWeight.class_id",
-                                            "ClassWeight.weight",
-                                            "Data.validation_split",
-                                            "Data.test_split",
-                                            "Data.split_seed",
-                                            "Data.image_height",
-                                            "Data.image_width",
-                                            "Data.prefetch",
-                                            "TfRecord.label_offset",
-                                            "RandomRotation.factor",
-                                            "RandomRotation.fill_value",
-                                            "RandomZoom.height_factor",
-                                            "RandomZoom.width_factor",
-                                            "RandomZoom.fill_value",
-                                            "RandomTranslation.height_factor",
-                                            "RandomTranslation.width_factor",
-                                            "RandomTranslation.fill_value",
-                                            "RandomCrop.padding",
-                                            "RandomBrightness.factor",
-                                            "RandomContrast.factor",
-                                            "Cutout.fill_value",
-                                            "Loss.label_smoothing",
-                                            "Optimizer.learning_rate",
-                                            "Optimizer.weight_decay",
-                                            "Ema.momentum",
-                                            "Ema.overwrite_frequency",
-                                            "Sgd.momentum",
-                                            "Adagrad.initial_accumulator_value",
-                                            "Adagrad.epsilon",
-                                            "RmsProp.rho",
-                                            "RmsProp.momentum",
-                                            "RmsProp.epsilon",
-                                            "Adam.beta_1",
-                                            "Adam.beta_2",
-                                            "Adam.epsilon",
-                                            "AdamW.beta_1",
-                                            "AdamW.beta_2",
-                                            "AdamW.epsilon",
-                                            "AdamW.weight_decay",
-                                            "PiecewiseConstantDecay.boundaries",
-                                            "PiecewiseConstantDecay.values",
-                                            "PolynomialDecay.end_learning_rate",
-                                            "CosineDecay.alpha",
-                                            "CosineDecay.warmup_steps",
-                                            "CosineDecay.warmup_target",
-                                            "CosineDecayRestarts.alpha",
-                                            "Initializer.value",
-                                            "Initializer.minval",
-                                            "Initializer.maxval",
-                                            "Initializer.mean",
-                                            "Initializer.stddev",
-                                            "Regularizer.l1",
-                                            "Regularizer.l2",
-                                            "Rescaling.offset",
-                                            "BatchNormalization.momentum",
-                                            "ActivationLayer.negative_slope",
-                                            "ActivationLayer.alpha",
-                                            "Dropout.rate",
-                                            "ZeroPadding2D.padding",
-                                            "Cropping2D.cropping",
-                                            "SpatialDropout2D.rate",
-                                            "MultiHeadAttention.dropout",
-                                            "ModelCheckpoint.initial_value_threshold",
-                                            "EarlyStopping.min_delta",
-                                            "EarlyStopping.patience",
-                                            "EarlyStopping.baseline",
-                                            "EarlyStopping.start_from_epoch",
-                                            "ReduceLrOnPlateau.patience",
-                                            "ReduceLrOnPlateau.min_delta",
-                                            "ReduceLrOnPlateau.cooldown",
-                                            "ReduceLrOnPlateau.min_lr",
-                                            "TensorBoard.histogram_freq"};
-
-const std::set<std::string> kNegativeIsTaken = {"Dot.axes",
-                                                "JobSpec.priority",
-                                                "TfRecord.label_offset",
-                                                "RandomRotation.factor",
-                                                "RandomRotation.fill_value",
-                                                "RandomZoom.height_factor",
-                                                "RandomZoom.width_factor",
-                                                "RandomZoom.fill_value",
-                                                "RandomTranslation.height_factor",
-                                                "RandomTranslation.width_factor",
-                                                "RandomTranslation.fill_value",
-                                                "RandomBrightness.factor",
-                                                "Cutout.fill_value",
-                                                "Initializer.value",
-                                                "Initializer.minval",
-                                                "Initializer.mean",
-                                                "Rescaling.scale",
-                                                "Rescaling.offset",
-                                                "ActivationLayer.negative_slope",
-                                                "ActivationLayer.alpha",
-                                                "GroupNormalization.groups",
-                                                "Reshape.target_shape",
-                                                "ModelCheckpoint.initial_value_threshold",
-                                                "EarlyStopping.baseline"};
-
-const std::set<std::string> kNegativeStandsForAnother = {"Dot.axes", "GroupNormalization.groups",
-                                                         "Reshape.target_shape"};  // as in Keras
-
-const std::set<std::string> kInfinityIsTaken = {"ModelCheckpoint.initial_value_threshold"};
 
 // ---- jobs that hold every message ----
 
@@ -194,7 +84,12 @@ constexpr char kSequences[] = R"(
     layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME } }
     layers { max_pooling1d { pool_size: 2 strides: 2 } } layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
     layers { name: "m" multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
-    layers { dot { axes: 2 } inputs: ["m", "x"] } layers { global_average_pooling1d {} }
+    layers { dot { axes: 2 } inputs: ["m", "x"] }
+    layers { name: "sum" operation { kind: ADD constant: [1, 2, 3, 4] constant_shape: 4 } }
+    layers { operation { kind: CLIP low: -1 high: 2 } } layers { name: "running" operation { kind: CUMSUM axis: 1 } }
+    layers { concatenate { axis: 1 } inputs: ["sum", "running"] }
+    layers { slice { axes { begin: 1 end: 4 step: 1 } axes { begin: 3 step: -1 } } } layers { reduce { kind: MEAN axis: 1 keepdims: true } }
+    layers { global_average_pooling1d {} }
     layers { dense { units: 4 activation: SOFTMAX } }
   }
   data { path: "/data" format: TFRECORD tfrecord { shape: 16 label_offset: 1 } }

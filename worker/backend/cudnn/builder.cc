@@ -26,6 +26,20 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
+// What a graph may be on a CPU alone.
+absl::Status CheckGraph(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const char* what = node.shares >= 0                                ? "it shares another layer's variables"
+                       : node.id > 0 && node.kind == LayerKind::kInput ? "it is a second input"
+                       : node.layer.concatenate().has_axis() ? "axis: it joins along another axis than the last"
+                                                             : nullptr;
+    if (what == nullptr) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("layer \"", node.name, "\": ", what, ", which is not computed on a GPU; use --device=cpu"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const Layer* FindLayer(LayerKind kind) {
@@ -49,6 +63,7 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
+  CAIRN_RETURN_IF_ERROR(CheckGraph(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;

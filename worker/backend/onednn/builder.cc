@@ -13,7 +13,7 @@ namespace cairn::onednn {
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
        {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
-        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(), TensorLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -62,8 +62,10 @@ PlanBuilder::PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t 
 
 std::unique_ptr<Plan> PlanBuilder::Build() {
   MakeValues();
+  FindSharedVariables();
   for (const Node& node : graph_.nodes()) {
     current_layer_ = node.name;
+    current_node_ = node.id;
     if (!joined_[node.id]) CompileNode(node);
   }
   Value* output = node_values_.back();
@@ -84,7 +86,9 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
       if (!step.backward) continue;
       now_ = 2 * count - i;
       current_layer_ = step.layer;
+      current_node_ = step.node;
       step.op->CompileBackward(*this);
+      step.parts = std::exchange(parts_, {});
       NoteReads(step);
     }
     PlanVariables();
@@ -121,6 +125,14 @@ void PlanBuilder::MakeValues() {
     node_values_[node.id] = NewValue(trains);
   }
   ++node_values_.back()->readers;  // the loss
+}
+
+void PlanBuilder::FindSharedVariables() {
+  last_users_.assign(graph_.variables().size(), -1);
+  for (const Node& node : graph_.nodes()) {
+    if (node.shares < 0) continue;
+    for (int v : node.variables) last_users_[v] = node.id;
+  }
 }
 
 // Whether the node's output is the value of its input's node, either because it changes nothing or because that node's
@@ -182,9 +194,11 @@ void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::uniqu
   Plan::Step& step = plan_->steps_.emplace_back();
   step.op = std::move(op);
   step.layer = current_layer_;
-  step.variables = std::move(variables);
+  step.node = current_node_;
   step.backward = out->needs_gradient;
-  for (int v : step.variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
+  for (int v : variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
+  // Shared ones are complete with their first node, whose way back is the last.
+  if (graph_.nodes()[current_node_].shares < 0) step.variables = std::move(variables);
   NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
 }
@@ -219,7 +233,7 @@ void PlanBuilder::CompileInput(const Node& node) {
     last = next->id;
   }
   // oneDNN's first-layer convolutions take few channels one after another.
-  bool channels_first = node.output.size() == 3 && node.output[2] < 16;
+  bool channels_first = graph_.inputs().size() == 1 && node.output.size() == 3 && node.output[2] < 16;
   for (int id : consumers_[last]) {
     channels_first &= graph_.nodes()[id].kind == LayerKind::kConv2D ||
                       (graph_.nodes()[id].kind == LayerKind::kZeroPadding2D && joined_[id]);

@@ -112,6 +112,7 @@ class PlanBuilder {
   Call CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
               std::vector<std::pair<int, dnnl::memory>> arguments);
   void MakeValues();
+  void FindSharedVariables();
   bool JoinsProducer(const Node& node);
   Value* NewValue(bool needs_gradient);
   void CompileNode(const Node& node);
@@ -132,6 +133,10 @@ class PlanBuilder {
   std::vector<const Variable*> reads_;       // whose values were asked for by the operation that is being compiled
   int now_ = 0;
   std::string current_layer_;
+  int current_node_ = 0;
+  // By variable: the last node that uses it, where several do, whose gradient is written first; else -1.
+  std::vector<int> last_users_;
+  std::vector<Plan::GradientPart> parts_;  // of the operation that is being compiled
 };
 
 }  // namespace cairn::onednn

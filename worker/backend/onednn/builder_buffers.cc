@@ -72,6 +72,12 @@ dnnl::memory PlanBuilder::ValueOf(const Variable& variable, const Desc& desc) {
 }
 
 dnnl::memory PlanBuilder::GradientOf(const Variable& variable, const Desc& desc) {
+  const int last = last_users_[static_cast<size_t>(&variable - graph_.variables().data())];
+  if (last >= 0 && last != current_node_) {
+    Tensor* part = New(MakeDesc({variable.size}, Tag::x));
+    parts_.push_back({part, variable.offset, variable.size});
+    return Use(part, desc);
+  }
   dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
   plan_->gradient_bindings_.push_back({memory, variable.offset});
   return memory;

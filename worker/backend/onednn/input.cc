@@ -1,3 +1,4 @@
+#include "common/model/model_inputs.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -7,6 +8,15 @@ class InputOp : public Op {
  public:
   InputOp(PlanBuilder& b, const Node& node, float scale, float offset, bool channels_first, Value* out)
       : scale_(scale), offset_(offset), examples_(b.examples()) {
+    if (b.graph().inputs().size() > 1) {
+      example_ = ModelInputSize(b.graph());
+      begin_ = node.input_offset;
+      pixels_ = NumElements(node.output);
+      inputs_ = b.NewInputs(MakeDesc({b.examples(), example_}, Tag::nc));
+      out->data = out_ = b.New(PlainDesc(b.examples(), node.output));
+      b.InputsAreCopied();
+      return;
+    }
     const Desc plain = PlainDesc(b.examples(), node.output);
     const Desc desc = channels_first ? MakeDesc(plain.dims(), Tag::nchw) : plain;
     channels_ = node.output.back();
@@ -24,6 +34,7 @@ class InputOp : public Op {
 
   void Forward(const Run& run) override {
     if (out_ == nullptr) return;
+    if (example_ > 0) return TakeColumns(run);
     if (run.bytes != nullptr) {
       Rescale(run.bytes, scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
     } else {
@@ -32,8 +43,21 @@ class InputOp : public Op {
   }
 
  private:
+  void TakeColumns(const Run& run) {
+    for (int64_t n = 0; n < examples_; ++n) {
+      const int64_t from = n * example_ + begin_;
+      float* const to = out_->data() + n * pixels_;
+      if (run.bytes != nullptr) {
+        Rescale(run.bytes + from, scale_, offset_, false, 1, pixels_, 1, to);
+      } else {
+        Rescale(inputs_->data() + from, scale_, offset_, false, 1, pixels_, 1, to);
+      }
+    }
+  }
+
   const float scale_, offset_;
   const int64_t examples_;
+  int64_t example_ = 0, begin_ = 0;  // of one of several inputs: numbers of an example, and where its own begin
   int64_t pixels_ = 0, channels_ = 0;
   bool transpose_ = false;
   Tensor* inputs_ = nullptr;

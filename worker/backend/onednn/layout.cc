@@ -46,7 +46,8 @@ class PlainOp : public Op {
 // In blocks of channels where every input is and no block is cut; else channels last.
 class ConcatenateOp : public Op {
  public:
-  ConcatenateOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) : in_(in), out_(out) {
+  ConcatenateOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out)
+      : in_(in), out_(out), axis_(AxisOf(node)) {
     std::vector<Desc> inputs;
     std::vector<std::pair<int, memory>> arguments;
     for (Value* value : in) {
@@ -54,10 +55,10 @@ class ConcatenateOp : public Op {
       inputs.push_back(value->data->desc);
     }
     const memory::dims dims = MakeDims(b.examples(), node.output);
-    const Desc layout = dims.size() == 2  ? MakeDesc(dims, Tag::nc)
-                        : Blocked(inputs) ? MakeDesc(dims, Tag::nChw16c)
-                                          : MakeDesc(dims, Tag::nhwc);
-    const dnnl::concat::primitive_desc pd(layout, 1, inputs, b.engine(), b.Attributes());
+    const Desc layout = dims.size() == 2                ? MakeDesc(dims, Tag::nc)
+                        : axis_ == 1 && Blocked(inputs) ? MakeDesc(dims, Tag::nChw16c)
+                                                        : MakeDesc(dims, Tag::nhwc);
+    const dnnl::concat::primitive_desc pd(layout, axis_, inputs, b.engine(), b.Attributes());
     out->data = b.New(layout);
     arguments.emplace_back(DNNL_ARG_DST, out->data->memory);
     forward_ = b.MakeCall(pd, dnnl::concat(pd), std::move(arguments));
@@ -73,7 +74,7 @@ class ConcatenateOp : public Op {
         const Desc view = out_->gradient->desc.submemory_desc(dims, offsets);
         part.copy = b.Reorder(b.Use(out_->gradient, view), part.sink.tensor->memory);
       }
-      offsets[1] += dims[1];
+      offsets[static_cast<size_t>(axis_)] += dims[static_cast<size_t>(axis_)];
     }
   }
 
@@ -92,6 +93,13 @@ class ConcatenateOp : public Op {
     Sink sink;
   };
 
+  // Of oneDNN's dimensions: examples, channels, the other axes; a sequence has a height of 1 before its steps.
+  static int AxisOf(const Node& node) {
+    const v1::Concatenate& join = node.layer.concatenate();
+    if (!join.has_axis()) return 1;
+    return join.axis() + (node.output.size() == 2 ? 2 : 1);
+  }
+
   static bool Blocked(const std::vector<Desc>& inputs) {
     for (const Desc& desc : inputs) {
       const memory::dims dims = desc.dims();
@@ -102,6 +110,7 @@ class ConcatenateOp : public Op {
 
   const std::vector<Value*> in_;
   Value* const out_;
+  const int axis_;
   Call forward_;
   std::vector<Part> parts_;
 };

@@ -74,6 +74,7 @@ absl::Status Plan::Backward(const Run& run, float* gradients, const GradientRead
     const Step& step = steps_[i];
     CAIRN_RETURN_IF_ERROR(Enter(source, i, -1));
     if (step.backward) step.op->BackwardVariables(run);
+    for (const GradientPart& part : step.parts) AddTo(part.part->data(), gradients + part.offset, part.size);
     if (step.begin < step.end) {
       for (const auto& [begin, end] : step.gaps) std::fill(gradients + begin, gradients + end, 0.0f);
       if (ready) ready(step.begin, step.end);

@@ -116,8 +116,15 @@ class Plan {
  private:
   friend class PlanBuilder;
 
+  // Of a variable that several nodes use: what one of them adds to its gradient.
+  struct GradientPart {
+    Tensor* part = nullptr;
+    int64_t offset = 0, size = 0;  // numbers
+  };
   struct Step {
     std::unique_ptr<Op> op;
+    int node = 0;
+    std::vector<GradientPart> parts;
     std::string layer;                              // for errors
     std::vector<int> variables;                     // whose gradients it computes, or, frozen ones, are zero
     bool backward = false;                          // something that is trained is in it, or before it

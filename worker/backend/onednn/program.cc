@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/model/model_inputs.h"
 #include "dnnl.hpp"
 #include "worker/backend/limits.h"
 #include "worker/backend/onednn/builder.h"
@@ -142,12 +143,12 @@ class OnednnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat(
           "batch of ", batch.examples, " examples, but the program was compiled for 1 to ", options_.batch_max));
     }
-    const int64_t numbers = batch.examples * NumElements(graph_->input_shape());
+    const int64_t numbers = batch.examples * ModelInputSize(*graph_);
     const int64_t element = cairn::SizeOf(batch.element);
     if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
       return absl::InvalidArgumentError(absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ",
                                                      batch.examples, " examples of shape ",
-                                                     ToString(graph_->input_shape()), " have ", numbers * element));
+                                                     ToString(ModelInputShape(*graph_)), " have ", numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",

@@ -71,16 +71,24 @@ void MultiplyBackward(const Pass& p) {
   }
 }
 
+// What an example of an input is along the axis and behind it: so many numbers stay together.
+int64_t Together(const Pass& p, const Shape& shape) {
+  const v1::Concatenate& join = p.node().layer.concatenate();
+  const size_t first = join.has_axis() ? static_cast<size_t>(join.axis()) - 1 : shape.size() - 1;
+  int64_t numbers = 1;
+  for (size_t i = first; i < shape.size(); ++i) numbers *= shape[i];
+  return numbers;
+}
+
 // fn(input, its number i, the output's number).
 template <typename Fn>
 void ForEachColumn(const Pass& p, Fn fn) {
-  int64_t place = 0;  // of the input's first channel
+  const int64_t all = Together(p, p.node().output);
+  int64_t place = 0;  // of the input's first number
   for (size_t k = 0; k < p.inputs(); ++k) {
-    const int64_t channels = p.shape(k).back();
-    for (size_t i = 0; i < p.x(k).size(); ++i) {
-      fn(k, i, i / channels * p.node().output.back() + place + i % channels);
-    }
-    place += channels;
+    const int64_t own = Together(p, p.shape(k));
+    for (size_t i = 0; i < p.x(k).size(); ++i) fn(k, i, i / own * all + place + i % own);
+    place += own;
   }
 }
 

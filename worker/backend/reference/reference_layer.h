@@ -41,6 +41,7 @@ class Pass {
         dy_(dy),
         nodes_(*nodes) {}
 
+  const Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
   int64_t examples() const { return examples_; }
   const StepInfo* training() const { return training_; }
@@ -65,7 +66,8 @@ class Pass {
   absl::Span<Number> Find(absl::string_view name, absl::Span<Number> space) const {
     for (int v : node_.variables) {
       const Variable& variable = graph_.variables()[v];
-      if (absl::string_view(variable.name).substr(node_.name.size() + 1) == name) {
+      const std::string& layer = graph_.nodes()[variable.node].name;  // another's where they are shared
+      if (absl::string_view(variable.name).substr(layer.size() + 1) == name) {
         return space.subspan(variable.offset, variable.size);
       }
     }
@@ -94,6 +96,7 @@ absl::Span<const Layer> PlainLayers();
 absl::Span<const Layer> WindowLayers();
 absl::Span<const Layer> FeatureLayers();
 absl::Span<const Layer> MergingLayers();
+absl::Span<const Layer> TensorLayers();
 
 // Null: the reference has none.
 const Layer* FindLayer(LayerKind kind);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/call_mode.h"
+#include "common/model/model_inputs.h"
 
 namespace cairn {
 
@@ -26,7 +27,7 @@ absl::Status ReferenceNet::CheckArguments(const Batch& batch, size_t values, siz
   if (values != space || (gradients != 0 && gradients != space)) {
     return absl::InvalidArgumentError("values and gradients must be the whole parameter space");
   }
-  const int64_t inputs = batch.examples * NumElements(graph_->input_shape());
+  const int64_t inputs = batch.examples * ModelInputSize(*graph_);
   if (batch.examples < 1 || batch.input_numbers() < inputs) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.examples, " examples with ",
                                                    batch.input_numbers(), " numbers; the model needs ", inputs));
@@ -74,17 +75,28 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
 
 // ---- forward ----
 
+// Its columns of each example.
+void ReferenceNet::TakeInput(const Batch& batch, const Node& node, std::vector<double>* output) const {
+  const int64_t example = ModelInputSize(*graph_), numbers = NumElements(node.output);
+  output->clear();
+  for (int64_t n = 0; n < examples_; ++n) {
+    const int64_t begin = n * example + node.input_offset;
+    for (int64_t i = begin; i < begin + numbers; ++i) {
+      output->push_back(batch.element == Element::kByte ? double{static_cast<double>(batch.inputs.data()[i])}
+                                                        : double{batch.inputs.floats()[i]});
+    }
+  }
+}
+
 absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training, absl::Span<const double> values) {
   examples_ = batch.examples;
-  const int64_t numbers = examples_ * NumElements(graph_->input_shape());
-  if (batch.element == Element::kByte) {
-    nodes_[0].output.assign(batch.inputs.data(), batch.inputs.data() + numbers);
-  } else {
-    nodes_[0].output.assign(batch.inputs.floats().begin(), batch.inputs.floats().begin() + numbers);
-  }
-  for (size_t id = 1; id < nodes_.size(); ++id) {
+  for (size_t id = 0; id < nodes_.size(); ++id) {
     const Node& node = graph_->nodes()[id];
     Activations& here = nodes_[id];
+    if (node.kind == LayerKind::kInput) {
+      TakeInput(batch, node, &here.output);
+      continue;
+    }
     here.before.assign(examples_ * NumElements(node.output), 0.0);
     const StepInfo* const step = InfersAlways(node) ? nullptr : training;
     const reference::Pass pass(*graph_, node, examples_, step, values, {}, {}, &nodes_);
@@ -102,6 +114,7 @@ void ReferenceNet::Backward(absl::Span<const double> values, absl::Span<double> 
   for (size_t id = 0; id + 1 < nodes_.size(); ++id) nodes_[id].gradient.assign(nodes_[id].output.size(), 0.0);
   for (size_t id = nodes_.size(); id-- > 1;) {
     const Node& node = graph_->nodes()[id];
+    if (node.kind == LayerKind::kInput) continue;
     const Activations& here = nodes_[id];
     std::vector<double> before = here.gradient;
     if (!(plan_.fused && id + 1 == nodes_.size())) {

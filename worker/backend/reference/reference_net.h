@@ -34,6 +34,7 @@ class ReferenceNet {
   using Activations = reference::Activations;
 
   absl::Status CheckArguments(const Batch& batch, size_t values, size_t gradients) const;
+  void TakeInput(const Batch& batch, const Node& node, std::vector<double>* output) const;
   // training: null for evaluation.
   absl::Status Forward(const Batch& batch, const StepInfo* training, absl::Span<const double> values);
   void Backward(absl::Span<const double> values, absl::Span<double> gradients);

@@ -204,15 +204,6 @@ std::vector<BadFile> BadFiles() {
        "what it computes"},
       {"PadMode", [](ModelProto* m) { SetText("mode", "reflect", Insert("Pad", {"b1"}, m)); },
        "node \"new\" (Pad): attribute \"mode\" is \"reflect\"; Cairn pads with zeros"},
-      {"ClipToTwo",
-       [](ModelProto* m) {
-         NodeProto* clip = Insert("Clip", {}, m);
-         AttributeProto* attribute = clip->add_attribute();
-         attribute->set_name("max");
-         attribute->set_type(AttributeProto::FLOAT);
-         attribute->set_f(2);
-       },
-       "node \"new\" (Clip): it clips to -inf .. 2; Cairn has 0 .. 6 (RELU6) and 0 and more (RELU)"},
       {"SoftmaxOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Insert("Softmax", {}, m)); },
        "node \"new\" (Softmax): it works along the batch, axis 0"},
       {"TrainingBatchNormalization",
@@ -229,11 +220,6 @@ std::vector<BadFile> BadFiles() {
          Slice({{1, 0}, {3, 9}, {3}}, m);
        },
        "node \"new\" (Slice): its starts, ends, axes and steps have 2, 2, 1 and 2 numbers"},
-      {"SliceInSteps",
-       [](ModelProto* m) {
-         Slice({{0}, {6}, {2}, {2}}, m);
-       },
-       "node \"new\" (Slice): it goes in steps of 2; 1 is read"},
       {"SliceOfOneAxisTwice",
        [](ModelProto* m) {
          Slice({{1, 2}, {6, 6}, {2, -2}}, m);
@@ -249,25 +235,12 @@ std::vector<BadFile> BadFiles() {
          Slice({{1}, {INT64_MAX}, {0}}, m);
        },
        "node \"new\" (Slice): it works along the batch, axis 0"},
-      {"SliceOfThreeAxes",
-       [](ModelProto* m) {
-         Slice({{1, 1, 1}, {4, 5, 5}, {1, 2, 3}}, m);
-       },
-       "node \"new\" (Slice): it cuts 3 axes of its input [4,6,6]; one or two of a picture's three are cut here"},
       {"SlopesOfOtherShape",
        [](ModelProto* m) {
          AddTensor("slope", {3, 1, 1}, m);
          Insert("PRelu", {"slope"}, m);
        },
        "node \"new\" (PRelu): slope [3,1,1] on an input [4,6,6]; one number for each index of some axes is read"},
-      {"DifferenceOfLayers", [](ModelProto* m) { Insert("Sub", {"conv1_out"}, m); },
-       "node \"new\" (Sub): of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger"},
-      {"ConstantOfTwoAxes",
-       [](ModelProto* m) {
-         AddTensor("c", {6, 6}, m);
-         Insert("Mul", {"c"}, m);
-       },
-       "node \"new\" (Mul): a constant [6,6] with an input [4,6,6]; one number, or one for each channel, is read"},
       {"SumOfOtherShapes", [](ModelProto* m) { Insert("Add", {"x"}, m); },
        "node \"new\" (Add): its inputs have different shapes, [6,6,4] and [8,8,3]; make them equal, by a 1x1 Conv2D on "
        "one of them, say"},

@@ -1,0 +1,208 @@
+// Functional models: layers that are called by name, any number of times.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/formats/keras_converter.h"
+#include "common/formats/keras_operation.h"
+#include "common/formats/keras_order.h"
+
+namespace cairn {
+namespace {
+
+// ["input_1", 0, 0]
+bool IsTensor(const Json& value) {
+  return value.is_array() && value.size() >= 3 && value[0].is_string() && value[1].is_number_integer() &&
+         value[2].is_number_integer();
+}
+
+// What `what` calls of the layers in `firsts`, everywhere in the value: the largest number of a call. A description as
+// deep as this was parsed, so that it is no deeper than the parser's bound.
+void FindCalls(const Json& value, std::map<std::string, int>* largest) {
+  if (IsTensor(value)) {
+    const auto found = largest->find(value[0].get<std::string>());
+    if (found != largest->end()) found->second = std::max(found->second, value[1].get<int>());
+  }
+  if (!value.is_structured()) return;
+  for (const Json& item : value) FindCalls(item, largest);
+}
+
+// The names in [["input_1", 0, 0], ...], ["input_1", 0, 0] or {"name": ["dense", 0, 0]}.
+absl::StatusOr<std::vector<std::string>> Tensors(const Json& config, const char* key, const KerasFirstCalls& firsts) {
+  if (!config.contains(key)) return Bad("config.", key, ": missing");
+  const Json& given = config[key];
+  std::vector<const Json*> tensors;
+  if (IsTensor(given)) {
+    tensors.push_back(&given);
+  } else if (given.is_structured()) {
+    for (const Json& item : given) tensors.push_back(&item);
+  }
+  std::vector<std::string> names;
+  for (const Json* tensor : tensors) {
+    const bool one_in_list = tensor->is_array() && tensor->size() == 1 && IsTensor((*tensor)[0]);
+    const Json& history = one_in_list ? (*tensor)[0] : *tensor;
+    if (!IsTensor(history) || history[2] != 0) {
+      return Bad("config.", key, ": ", ShownJson(history), " names no layer's only output");
+    }
+    const std::string layer = history[0].get<std::string>();
+    const auto first = firsts.find(layer);
+    names.push_back(KerasTensorName(layer, history[1].get<int>() - (first == firsts.end() ? 0 : first->second)));
+  }
+  if (names.empty()) return Bad("config.", key, ": ", ShownJson(given), " names no layer");
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<KerasConverter::Calls> KerasConverter::ReadCalls(const std::vector<Entry>& entries,
+                                                                const KerasFirstCalls& firsts) {
+  Calls all;
+  std::set<std::string> names;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
+    if (!names.insert(entry.name).second) {
+      return Bad("layer \"", ShownText(entry.name), "\": two layers have this name");
+    }
+    const Json none = Json::array();
+    const Json& nodes = entry.json->contains("inbound_nodes") ? (*entry.json)["inbound_nodes"] : none;
+    if (!nodes.is_array()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): its inbound_nodes are no list");
+    }
+    if (nodes.empty()) {
+      if (entry.type != "InputLayer") {
+        return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): it takes no input");
+      }
+      all.entries.push_back(i);
+      all.names.push_back(entry.name);
+      all.calls.emplace_back();
+    }
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const KerasOperationEntry operation{entry.name, entry.type, entry.module, entry.config, &nodes[n]};
+      CAIRN_ASSIGN_OR_RETURN(KerasCall call, IsKerasOperation(entry.type, entry.module)
+                                                 ? ReadKerasOperationCall(operation, firsts)
+                                                 : ReadKerasCall(entry.name, entry.type, nodes[n], firsts));
+      all.entries.push_back(i);
+      all.names.push_back(KerasTensorName(entry.name, static_cast<int>(n)));
+      all.calls.push_back(std::move(call));
+    }
+  }
+  CAIRN_ASSIGN_OR_RETURN(all.order, OrderCalls(all.names, all.calls));
+  return all;
+}
+
+// Operations have no weights, and Keras does not count them among the layers.
+void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, const std::string& path,
+                                    std::vector<Entry>& entries) {
+  std::map<std::string, int> numbers;
+  std::map<size_t, int> first_of;  // by entry
+  std::vector<std::vector<int>> inputs;
+  std::vector<int> owners, ends;
+  for (const size_t i : calls.order) {
+    const KerasCall& call = calls.calls[i];
+    const int number = static_cast<int>(inputs.size());
+    std::vector<int>& of_call = inputs.emplace_back();
+    for (const int place : KerasInputOrder(static_cast<int>(call.inputs.size()), call.keyword_inputs)) {
+      of_call.push_back(numbers.at(call.inputs[static_cast<size_t>(place)]));
+    }
+    numbers.emplace(calls.names[i], number);
+    owners.push_back(first_of.emplace(calls.entries[i], number).first->second);
+  }
+  for (const std::string& output : outputs) {
+    const auto found = numbers.find(output);
+    if (found == numbers.end()) return;  // refused later
+    ends.push_back(found->second);
+  }
+  KerasContainer container(path);
+  for (const int number : KerasLayerOrder(inputs, owners, ends)) {
+    Entry& entry = entries[calls.entries[calls.order[static_cast<size_t>(number)]]];
+    if (!IsKerasOperation(entry.type, entry.module)) entry.path = container.PathOf(entry.type);
+  }
+}
+
+absl::Status KerasConverter::AppendInputs(const std::vector<Entry>& entries, const Names& input_names,
+                                          std::map<std::string, std::string>* names) {
+  for (const std::string& name : input_names) {
+    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
+    if (entry == entries.end() || entry->type != "InputLayer") {
+      return Bad("config.input_layers: \"", ShownText(name), "\" is not an InputLayer of the model");
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Names made, Append(*entry, KerasCall(), 0));
+    (*names)[name] = made[0];
+  }
+  if (input_names.size() > 1) head_used_ = true;  // which of them an augmentation would be of, the data does not say
+  return absl::OkStatus();
+}
+
+absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Json& config, std::vector<Entry>& entries,
+                                                                        const std::string& path,
+                                                                        const std::optional<Names>& inputs,
+                                                                        int nesting) {
+  KerasFirstCalls largest;
+  for (const Entry& entry : entries) {
+    if (IsKerasModel(entry.type)) largest.emplace(entry.name, 0);
+  }
+  for (const Entry& entry : entries) {
+    if (entry.json->contains("inbound_nodes")) FindCalls((*entry.json)["inbound_nodes"], &largest);
+  }
+  if (config.contains("output_layers")) FindCalls(config["output_layers"], &largest);
+  KerasFirstCalls firsts;
+  for (const Entry& entry : entries) {
+    const auto found = largest.find(entry.name);
+    if (found == largest.end() || !entry.json->contains("inbound_nodes")) continue;
+    if (found->second == static_cast<int>((*entry.json)["inbound_nodes"].size())) firsts[entry.name] = 1;
+  }
+  CAIRN_ASSIGN_OR_RETURN(const Names input_names, Tensors(config, "input_layers", firsts));
+  CAIRN_ASSIGN_OR_RETURN(const Names output_names, Tensors(config, "output_layers", firsts));
+  CAIRN_ASSIGN_OR_RETURN(const Calls calls, ReadCalls(entries, firsts));
+  NameContainers(calls, output_names, path, entries);
+  std::map<std::string, std::string> names;  // of a layer's output: another's where the layer itself leaves none
+  if (!inputs.has_value()) {
+    CAIRN_RETURN_IF_ERROR(AppendInputs(entries, input_names, &names));
+  } else if (inputs->size() != input_names.size()) {
+    return Bad("config.input_layers: the model has ", input_names.size(), " inputs, but it is called with ",
+               inputs->size());
+  }
+  for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
+  for (const size_t i : calls.order) {
+    Entry entry = entries[calls.entries[i]];
+    if (entry.type == "InputLayer") {
+      if (names.contains(entry.name)) continue;
+      return Bad("layer \"", ShownText(entry.name), "\": an InputLayer that config.input_layers does not name");
+    }
+    if (entry.json->contains("inbound_nodes") && IsKerasOperation(entry.type, entry.module)) {
+      size_t number = 0;  // of the call of this entry
+      for (size_t k = 0; k < i; ++k) number += calls.entries[k] == calls.entries[i];
+      entry.call = &(*entry.json)["inbound_nodes"][number];
+    }
+    KerasCall call = calls.calls[i];
+    for (std::string& name : call.inputs) {
+      CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
+      name = names.at(name);
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
+    if (made.size() != 1) {
+      return Bad("layer \"", ShownText(entry.name), "\": a model inside a model gives one output, but this one has ",
+                 made.size());
+    }
+    names[calls.names[i]] = made[0];
+  }
+  Names outputs;
+  for (const std::string& name : output_names) {
+    const auto output = names.find(name);
+    if (output == names.end()) {
+      return Bad("config.output_layers: \"", ShownText(name), "\" is not a layer of the model");
+    }
+    outputs.push_back(output->second);
+  }
+  if (outputs.size() == 1 && !result_.model.layers().empty() && !inputs.has_value() &&
+      outputs[0] != result_.model.layers().rbegin()->name()) {
+    return Bad("config.output_layers: \"", ShownText(output_names[0]), "\" is the output, but \"",
+               ShownText(result_.model.layers().rbegin()->name()),
+               "\" takes something of the model too; remove what does not lead to the output");
+  }
+  return outputs;
+}
+
+}  // namespace cairn

@@ -1,0 +1,360 @@
+#include "common/formats/keras_operation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/formats/keras_arguments.h"
+#include "common/formats/limits.h"
+#include "common/model/keras/keras_operations.h"
+#include "common/model/limits.h"
+
+namespace cairn {
+namespace {
+
+class Reader {
+ public:
+  Reader(KerasArguments& arguments, absl::Span<const Shape> shapes) : arguments_(arguments), shapes_(shapes) {}
+
+  absl::Status Read(v1::Layer* layer) {
+    const std::string function = arguments_.Function();
+    if (const KerasOperation* found = arguments_.keras2() ? FindTfOperation(function) : FindKerasOperation(function)) {
+      return ReadOperation(found->kind, layer->mutable_operation());
+    }
+    if (const KerasReduction* found = arguments_.keras2() ? FindTfReduction(function) : FindKerasReduction(function)) {
+      return ReadReduction(found->kind, layer->mutable_reduce());
+    }
+    if (function == "GetItem" || function == "__operators__.getitem") return ReadGetItem(layer);
+    if (function == "Reshape" || function == "reshape") return ReadReshape(layer);
+    if (function == "Transpose" || function == "transpose") return ReadTranspose(layer);
+    if (function == "ExpandDims" || function == "expand_dims") return ReadExpand(layer);
+    if (function == "Squeeze" || function == "squeeze") return ReadSqueeze(layer);
+    if (function == "Concatenate" || function == "concat") return ReadConcatenate(layer);
+    if (function == "Flip" || function == "reverse") return ReadFlip(layer);
+    if (function == "Swapaxes") return ReadSwap(layer);
+    if (function == "Identity" || function == "identity") {
+      layer->mutable_operation()->set_kind(v1::Operation::CAST);
+      return absl::OkStatus();
+    }
+    static const std::map<std::string, v1::Activation> activations = {
+        {"Relu", v1::RELU},         {"nn.relu", v1::RELU},          {"Relu6", v1::RELU6}, {"nn.relu6", v1::RELU6},
+        {"Silu", v1::SILU},         {"nn.silu", v1::SILU},          {"Elu", v1::ELU},     {"nn.elu", v1::ELU},
+        {"Softplus", v1::SOFTPLUS}, {"math.softplus", v1::SOFTPLUS}};
+    const auto activation = activations.find(function);
+    if (activation == activations.end()) {
+      return arguments_.Bad(
+          "Cairn does not have this operation on tensors; use a layer of Keras, or an operation that it has, such "
+          "as +, *, mean, reshape or x[:, 1:3]");
+    }
+    layer->mutable_activation()->set_activation(activation->second);
+    const Json* alpha = arguments_.Take({"alpha"});
+    return alpha == nullptr || *alpha == 1.0 ? absl::OkStatus() : arguments_.Bad("alpha other than 1 is not supported");
+  }
+
+ private:
+  // ---- numbers ----
+
+  const Shape& shape() const { return shapes_[0]; }
+  int rank() const { return static_cast<int>(shape().size()); }
+
+  // Whole numbers, one or a list.
+  absl::StatusOr<std::vector<int64_t>> Whole(const Json* value, const char* what) const {
+    std::vector<int64_t> numbers;
+    if (value == nullptr) return arguments_.Bad(absl::StrCat(what, " is missing"));
+    const Json list = value->is_array() ? *value : Json::array({*value});
+    for (const Json& item : list) {
+      if (!item.is_null() && !item.is_number_integer()) {
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is no whole number or list of them"));
+      }
+      const double number = item.is_null() ? -1 : item.get<double>();
+      if (std::abs(number) > INT32_MAX)
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is out of range"));
+      numbers.push_back(static_cast<int64_t>(number));
+    }
+    return numbers;
+  }
+
+  // Axes as Keras counts them, from 1 behind the batch.
+  absl::StatusOr<std::vector<int32_t>> Axes(const Json* value, int of_rank, const char* what = "axis") const {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> given, Whole(value, what));
+    std::vector<int32_t> axes;
+    for (const int64_t one : given) {
+      const int64_t axis = one < 0 ? one + of_rank + 1 : one;
+      if (axis == 0)
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " names the batch; name the axes behind it"));
+      if (axis < 0 || axis > of_rank)
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is no axis of its input"));
+      axes.push_back(static_cast<int32_t>(axis));
+    }
+    return axes;
+  }
+
+  // ---- operations ----
+
+  absl::Status ReadOperation(v1::Operation::Kind kind, v1::Operation* operation) {
+    using O = v1::Operation;
+    operation->set_kind(kind);
+    if (kind == O::CLIP) return ReadClip(operation);
+    if (kind == O::CAST) return ReadCast();
+    if (kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM) {
+      const Json last = -1;
+      const Json* axis = arguments_.Take({"axis"});
+      CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis == nullptr ? &last : axis, rank()));
+      operation->mutable_axis()->Assign(axes.begin(), axes.end());
+      const Json *order = arguments_.Take({"order"}), *epsilon = arguments_.Take({"epsilon"});
+      if (order != nullptr && *order != 2) return arguments_.Bad("order other than 2 is not supported");
+      if (epsilon != nullptr && !(epsilon->is_number() && epsilon->get<double>() <= 1e-6)) {
+        return arguments_.Bad(absl::StrCat("epsilon: ", ShownJson(*epsilon), " is not supported; use 1e-7, say"));
+      }
+      return absl::OkStatus();
+    }
+    const Json* decimals = arguments_.Take({"decimals"});
+    if (decimals != nullptr && *decimals != 0) return arguments_.Bad("decimals other than 0 are not supported");
+    size_t place = 0;
+    for (const Json* operand : arguments_.operands()) {
+      const size_t at = place++;
+      if (operand == nullptr) continue;
+      if (operand->is_null()) continue;
+      if (!operation->constant().empty())
+        return arguments_.Bad("it has more than one constant; compute with one of them before");
+      std::optional<KerasConstant> constant = ReadKerasConstant(*operand);
+      if (!constant.has_value())
+        return arguments_.Bad(absl::StrCat(ShownJson(*operand), " is no number and no tensor"));
+      // One for all examples: the batch's axis is of 1.
+      if (static_cast<int>(constant->shape.size()) == rank() + 1 && constant->shape[0] == 1) {
+        constant->shape.erase(constant->shape.begin());
+      }
+      operation->mutable_constant()->Assign(constant->numbers.begin(), constant->numbers.end());
+      operation->mutable_constant_shape()->Assign(constant->shape.begin(), constant->shape.end());
+      operation->set_constant_first(at == 0);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadClip(v1::Operation* operation) {
+    const Json* low = arguments_.TakeOrOperand({"x_min", "clip_value_min"});
+    const Json* high = arguments_.TakeOrOperand({"x_max", "clip_value_max"});
+    for (const Json* limit : {low, high}) {
+      if (limit != nullptr && !limit->is_number()) return arguments_.Bad("its limits are no numbers; use numbers");
+    }
+    if (low != nullptr) operation->set_low(low->get<float>());
+    if (high != nullptr) operation->set_high(high->get<float>());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadCast() {
+    const Json* dtype = arguments_.TakeOrOperand({"dtype"});
+    const std::string name = dtype != nullptr && dtype->is_string() ? dtype->get<std::string>() : "";
+    if (absl::StrContains(name, "float")) return absl::OkStatus();
+    return arguments_.Bad(absl::StrCat("dtype: ", dtype == nullptr ? "none" : ShownJson(*dtype),
+                                       " is not supported; tensors are float32, so cast to that or round them"));
+  }
+
+  absl::Status ReadReduction(v1::Reduce::Kind kind, v1::Reduce* reduce) {
+    reduce->set_kind(kind);
+    const Json* axis = arguments_.TakeOrOperand({"axis"});
+    if (axis == nullptr) {
+      return arguments_.Bad(
+          "axis is missing: it would reduce the batch too; give the axes behind the batch, such as axis=1");
+    }
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis, rank()));
+    reduce->mutable_axis()->Assign(axes.begin(), axes.end());
+    const Json* keep = arguments_.Take({"keepdims", "keep_dims"});
+    reduce->set_keepdims(keep != nullptr && *keep == true);
+    const Json* order = arguments_.Take({"ord"});
+    if (order != nullptr && *order != 2 && *order != "euclidean")
+      return arguments_.Bad("ord other than 2 is not supported");
+    return absl::OkStatus();
+  }
+
+  static bool IsEllipsis(const Json& item) { return JsonTextOf(item, "class_name") == "__ellipsis__"; }
+
+  // One item of a key behind the batch.
+  absl::Status ReadKey(const Json& item, v1::Slice::Axis* axis) const {
+    if (item.is_number_integer()) {
+      axis->set_begin(item.get<int32_t>());
+      axis->set_drop(true);
+      return absl::OkStatus();
+    }
+    const Json* slice =
+        item.is_object() && item.contains("config") && item["config"].is_object() ? &item["config"] : &item;
+    if (!slice->is_object() || !slice->contains("start")) {
+      return arguments_.Bad(absl::StrCat("the index ", ShownJson(item), " is not supported; use numbers and slices"));
+    }
+    const auto number = [&](const char* key, auto set) -> absl::Status {
+      if (!slice->contains(key) || (*slice)[key].is_null()) return absl::OkStatus();
+      if (!(*slice)[key].is_number_integer())
+        return arguments_.Bad("the ends and the step of a slice must be whole numbers");
+      set(static_cast<int32_t>(std::clamp<double>((*slice)[key].get<double>(), -INT32_MAX, INT32_MAX)));
+      return absl::OkStatus();
+    };
+    CAIRN_RETURN_IF_ERROR(number("start", [&](int32_t n) { axis->set_begin(n); }));
+    CAIRN_RETURN_IF_ERROR(number("stop", [&](int32_t n) { axis->set_end(n); }));
+    return number("step", [&](int32_t n) { axis->set_step(n); });
+  }
+
+  static bool IsWhole(const v1::Slice::Axis& axis) {
+    return !axis.drop() && !axis.has_begin() && !axis.has_end() && (!axis.has_step() || axis.step() == 1);
+  }
+
+  absl::Status ReadGetItem(v1::Layer* layer) {
+    const Json* key = arguments_.TakeOrOperand({"key", "slice_spec"});
+    if (key == nullptr) return arguments_.Bad("its key is missing");
+    Json items = key->is_array() ? *key : Json::array({*key});
+    if (items.size() > kKerasListMax) return arguments_.Bad("its key is too long");
+    const int axes = static_cast<int>(
+        std::count_if(items.begin(), items.end(), [](const Json& i) { return !i.is_null() && !IsEllipsis(i); }));
+    const Json whole = {{"start", nullptr}, {"stop", nullptr}, {"step", nullptr}};
+    Json all = Json::array();
+    for (const Json& item : items) {
+      if (!IsEllipsis(item)) {
+        all.push_back(item);
+        continue;
+      }
+      for (int i = axes; i < rank() + 1; ++i) all.push_back(whole);
+    }
+    v1::Slice slice;
+    Shape with_new;
+    bool batch = true, has_new = false;
+    for (const Json& item : all) {
+      if (item.is_null()) {
+        if (batch) return arguments_.Bad("its key adds an axis before the batch; add it behind");
+        has_new = true;
+        with_new.push_back(1);
+        continue;
+      }
+      v1::Slice::Axis axis;
+      CAIRN_RETURN_IF_ERROR(ReadKey(item, &axis));
+      if (batch) {
+        if (!IsWhole(axis)) return arguments_.Bad("its key takes a part of the batch; take all of it, as x[:, 0]");
+        batch = false;
+        continue;
+      }
+      if (slice.axes_size() >= rank()) return arguments_.Bad("its key has more axes than its input");
+      with_new.push_back(shape()[static_cast<size_t>(slice.axes_size())]);
+      *slice.add_axes() = axis;
+    }
+    if (!has_new) {
+      *layer->mutable_slice() = std::move(slice);
+      return absl::OkStatus();
+    }
+    if (!std::all_of(slice.axes().begin(), slice.axes().end(), IsWhole)) {
+      return arguments_.Bad("its key adds an axis and takes a part; do the two one after the other");
+    }
+    for (size_t i = static_cast<size_t>(slice.axes_size()); i < shape().size(); ++i) with_new.push_back(shape()[i]);
+    return SetReshape(with_new, layer);
+  }
+
+  absl::Status SetReshape(const Shape& target, v1::Layer* layer) const {
+    for (const int64_t dim : target) layer->mutable_reshape()->add_target_shape(static_cast<int32_t>(dim));
+    if (target.empty()) layer->mutable_reshape()->add_target_shape(1);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadReshape(v1::Layer* layer) {
+    const Json* value = arguments_.TakeOrOperand({"newshape", "shape"});
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, Whole(value, "newshape"));
+    if (shape.size() < 2 || shape[0] != -1 || std::count(shape.begin() + 1, shape.end(), -1) > 0) {
+      return arguments_.Bad(absl::StrCat("newshape: ", ShownJson(*value),
+                                         " does not leave the batch open; give -1 first and then positive numbers"));
+    }
+    return SetReshape(Shape(shape.begin() + 1, shape.end()), layer);
+  }
+
+  absl::Status ReadTranspose(v1::Layer* layer) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Whole(arguments_.TakeOrOperand({"axes", "perm"}), "axes"));
+    if (axes.empty() || axes[0] != 0) return arguments_.Bad("axes move the batch; leave 0 first");
+    for (size_t i = 1; i < axes.size(); ++i) layer->mutable_permute()->add_dims(static_cast<int32_t>(axes[i]));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadExpand(v1::Layer* layer) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(arguments_.TakeOrOperand({"axis"}), rank() + 1));
+    if (axes.size() != 1) return arguments_.Bad("axis has several numbers; use one");
+    Shape target = shape();
+    target.insert(target.begin() + axes[0] - 1, 1);
+    return SetReshape(target, layer);
+  }
+
+  absl::Status ReadSqueeze(v1::Layer* layer) {
+    const Json* value = arguments_.TakeOrOperand({"axis"});
+    std::vector<int32_t> axes;
+    for (int i = 0; value == nullptr && i < rank(); ++i) {
+      if (shape()[static_cast<size_t>(i)] == 1) axes.push_back(i + 1);
+    }
+    if (value != nullptr) {
+      CAIRN_ASSIGN_OR_RETURN(axes, Axes(value, rank()));
+    }
+    Shape target;
+    for (int i = 0; i < rank(); ++i) {
+      const bool gone = std::count(axes.begin(), axes.end(), i + 1) > 0;
+      if (gone && shape()[static_cast<size_t>(i)] != 1) return arguments_.Bad("axis: one that it names is not 1");
+      if (!gone) target.push_back(shape()[static_cast<size_t>(i)]);
+    }
+    return SetReshape(target, layer);
+  }
+
+  absl::Status ReadConcatenate(v1::Layer* layer) {
+    const Json last = arguments_.keras2() ? Json(nullptr) : Json(-1);
+    const Json* axis = arguments_.TakeOrOperand({"axis"});
+    if (axis == nullptr) axis = &last;
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis, rank()));
+    if (axes.size() != 1) return arguments_.Bad("axis has several numbers; use one");
+    layer->mutable_concatenate()->set_axis(axes[0]);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadFlip(v1::Layer* layer) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(arguments_.TakeOrOperand({"axis"}), rank()));
+    for (int i = 1; i <= rank(); ++i) {
+      v1::Slice::Axis* axis = layer->mutable_slice()->add_axes();
+      if (std::count(axes.begin(), axes.end(), i) > 0) axis->set_step(-1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSwap(v1::Layer* layer) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> a, Axes(arguments_.TakeOrOperand({"axis1"}), rank(), "axis1"));
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> b, Axes(arguments_.TakeOrOperand({"axis2"}), rank(), "axis2"));
+    for (int i = 1; i <= rank(); ++i) {
+      layer->mutable_permute()->add_dims(i == a.at(0) ? b.at(0) : i == b.at(0) ? a.at(0) : i);
+    }
+    return absl::OkStatus();
+  }
+
+  KerasArguments& arguments_;
+  const absl::Span<const Shape> shapes_;
+};
+
+}  // namespace
+
+bool IsKerasOperation(const std::string& type, const std::string& module) {
+  return absl::StartsWith(module, "keras.src.ops") || absl::StartsWith(module, "keras.ops") || type == "TFOpLambda" ||
+         type == "SlicingOpLambda";
+}
+
+absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entry, const KerasFirstCalls& firsts) {
+  KerasArguments arguments(entry, firsts);
+  CAIRN_RETURN_IF_ERROR(arguments.Read());
+  if (arguments.tensors().empty()) return arguments.Bad("it takes no input");
+  KerasCall call;
+  call.inputs = arguments.tensors();
+  return call;
+}
+
+absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes) {
+  const KerasFirstCalls none;
+  KerasArguments arguments(entry, none);
+  CAIRN_RETURN_IF_ERROR(arguments.Read());
+  v1::Layer layer;
+  CAIRN_RETURN_IF_ERROR(Reader(arguments, shapes).Read(&layer));
+  CAIRN_RETURN_IF_ERROR(arguments.Finish());
+  layer.set_name(entry.name);
+  return layer;
+}
+
+}  // namespace cairn

@@ -1,0 +1,36 @@
+// An operation on tensors in Keras' description of a model, as Cairn's layer: x + y, x[..., ::-1], the mean over an
+// axis.
+//
+//   Keras 3   a class of keras.src.ops, called with tensors and constants
+//   Keras 2   TFOpLambda and SlicingOpLambda: config.function is one of TensorFlow, called with keyword arguments;
+//             ["_CONSTANT_VALUE", -1, 2.0, {...}] stands for a constant in a tensor's place
+//
+// Free functions; any thread. Errors: INVALID_ARGUMENT names the layer, the operation and what Cairn lacks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/status.h"
+#include "common/formats/keras_call.h"
+#include "common/model/graph.h"
+#include "common/model/keras/keras_config.h"
+
+namespace cairn {
+
+struct KerasOperationEntry {
+  std::string name, type, module;
+  const Json* config = nullptr;
+  const Json* call = nullptr;  // one of inbound_nodes
+};
+
+bool IsKerasOperation(const std::string& type, const std::string& module);
+
+// The tensors that the operation is called with, in their order.
+absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entry, const KerasFirstCalls& firsts);
+
+// The layer, named as the entry, without inputs. shapes: of the tensors, without the batch.
+absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes);
+
+}  // namespace cairn

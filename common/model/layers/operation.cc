@@ -1,0 +1,162 @@
+// Operation: what a Functional model records of x + y, x * 2, -x, exp(x): number by number, of one tensor, of two, or
+// of one and a constant; products of matrices, softmax, lengths and running sums along one axis.
+#include <cmath>
+
+#include "common/model/keras/keras_operations.h"
+#include "common/model/keras/keras_writer.h"
+#include "common/model/layers/broadcasting.h"
+#include "common/model/layers/fields.h"
+#include "common/model/layers/table.h"
+#include "common/model/limits.h"
+#include "common/model/onnx/onnx_operations.h"
+
+namespace cairn::layers {
+namespace {
+
+using O = v1::Operation;
+
+bool AlongAxis(O::Kind kind) { return kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM; }
+
+bool OfTwo(O::Kind kind) {
+  return (kind >= O::ADD && kind <= O::MATMUL) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL);
+}
+
+absl::Status CheckConstant(const O& operation) {
+  int64_t count = 1;
+  for (const int32_t dim : operation.constant_shape()) {
+    if (dim < 1) return Bad("constant_shape has a side ", dim, ", which is not positive");
+    count = SaturatingMultiply(count, dim);
+  }
+  if (operation.constant().empty()) {
+    if (!operation.constant_shape().empty()) return Bad("constant_shape is given without a constant; give its numbers");
+    if (operation.constant_first()) return Bad("constant_first is given without a constant; leave it out");
+    return absl::OkStatus();
+  }
+  if (count != operation.constant_size()) {
+    return Bad("constant has ", operation.constant_size(), " numbers, constant_shape holds ", count,
+               "; make them equal, or give one number and no shape");
+  }
+  for (const float number : operation.constant()) {
+    if (!std::isfinite(number)) return Bad("constant ", number, " is not finite; use a number");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFields(const O& operation, size_t inputs) {
+  const O::Kind kind = operation.kind();
+  if (kind == O::KIND_UNSPECIFIED || !O::Kind_IsValid(kind)) {
+    return Bad("kind ", static_cast<int>(kind), " is missing or not known; use ADD, MULTIPLY or EXP, say");
+  }
+  CAIRN_RETURN_IF_ERROR(CheckConstant(operation));
+  const size_t needed = kind == O::WHERE ? 3 : OfTwo(kind) ? 2 : 1;
+  const bool constant = !operation.constant().empty();
+  if (constant && (needed != 2 || kind == O::MATMUL)) {
+    return Bad("kind ", O::Kind_Name(kind), " takes no constant; leave it out");
+  }
+  if (inputs + (constant ? 1 : 0) != needed) {
+    return Bad("kind ", O::Kind_Name(kind), " is of ", needed, " operands, but it has ", inputs, " inputs and ",
+               constant ? "a" : "no", " constant");
+  }
+  const bool clips = operation.has_low() || operation.has_high();
+  if (clips != (kind == O::CLIP)) {
+    return Bad(kind == O::CLIP ? "kind CLIP needs low, high or both" : "low and high are only for kind CLIP");
+  }
+  if (!std::isfinite(operation.low()) || !std::isfinite(operation.high())) {
+    return Bad("low or high is not finite; leave out the one that does not count");
+  }
+  if (operation.has_low() && operation.has_high() && operation.low() > operation.high()) {
+    return Bad("low ", operation.low(), " is above high ", operation.high());
+  }
+  if (!operation.axis().empty() && !AlongAxis(kind)) {
+    return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE and CUMSUM; leave it out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveAxis(const Shape& input, O* operation) {
+  const int rank = static_cast<int>(input.size());
+  if (operation->axis().empty()) operation->add_axis(-1);
+  if (operation->axis_size() != 1) return Bad("axis has ", operation->axis_size(), " numbers; give one");
+  const int32_t given = operation->axis(0), axis = given < 0 ? given + rank + 1 : given;
+  if (axis < 1 || axis > rank) return Bad("axis: its input ", ToString(input), " has no axis ", given);
+  operation->set_axis(0, axis);
+  return absl::OkStatus();
+}
+
+absl::Status InferProduct(absl::Span<const Shape> inputs, Node* node) {
+  const Shape &a = inputs[0], &b = inputs[1];
+  bool fit = a.size() == b.size() && a.size() >= 2 && a.back() == b[b.size() - 2];
+  for (size_t i = 0; fit && i + 2 < a.size(); ++i) fit = a[i] == b[i];
+  if (!fit) {
+    return Bad("its inputs ", ToString(a), " and ", ToString(b),
+               " are no matrices [.., m, k] and [.., k, n] with equal other axes");
+  }
+  node->output.back() = b.back();
+  return absl::OkStatus();
+}
+
+absl::Status InferOperation(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
+  O* operation = node->layer.mutable_operation();
+  CAIRN_RETURN_IF_ERROR(CheckFields(*operation, inputs.size()));
+  if (AlongAxis(operation->kind())) return ResolveAxis(inputs[0], operation);
+  if (operation->kind() == O::MATMUL) return InferProduct(inputs, node);
+  for (const Shape& input : inputs) {
+    if (input.size() == inputs[0].size()) continue;
+    return Bad("its inputs ", ToString(inputs[0]), " and ", ToString(input),
+               " differ in the number of their axes; reshape one of them");
+  }
+  std::vector<Shape> operands(inputs.begin(), inputs.end());
+  if (!operation->constant().empty()) {
+    operands.emplace_back(operation->constant_shape().begin(), operation->constant_shape().end());
+    if (operands.back().size() > inputs[0].size()) {
+      return Bad("constant_shape ", ToString(operands.back()), " has more axes than its input ", ToString(inputs[0]),
+                 "; give it without the batch");
+    }
+  }
+  CAIRN_ASSIGN_OR_RETURN(node->output, BroadcastShape(operands));
+  return absl::OkStatus();
+}
+
+const char* KerasClassOfOperation(const Node& node) { return KerasOperationOf(node.layer.operation().kind())->name; }
+
+void WriteKeras(const Node& node, KerasWriter& c) {
+  const O& operation = node.layer.operation();
+  c.Clear();
+  // Before 3.9 operations with arguments of their own do not take a name; the entry around the config has it.
+  const bool arguments = operation.kind() == O::CLIP || operation.kind() == O::CAST || !operation.axis().empty();
+  if (!arguments) c["name"] = node.name;
+  if (operation.kind() == O::CLIP) {
+    c["x_min"] = operation.has_low() ? OrderedJson(KerasWriter::Rounded(operation.low())) : OrderedJson();
+    c["x_max"] = operation.has_high() ? OrderedJson(KerasWriter::Rounded(operation.high())) : OrderedJson();
+  }
+  if (!operation.axis().empty()) c["axis"] = operation.axis(0);
+  if (operation.kind() == O::L2_NORMALIZE) c["order"] = 2;
+  if (operation.kind() == O::CAST) c["dtype"] = "float32";
+}
+
+constexpr OnnxOperator kOnnx[] = {
+    {"Pow", ImportOnnxOperation},         {"Sqrt", ImportOnnxOperation},  {"Exp", ImportOnnxOperation},
+    {"Log", ImportOnnxOperation},         {"Neg", ImportOnnxOperation},   {"Abs", ImportOnnxOperation},
+    {"Reciprocal", ImportOnnxOperation},  {"Sin", ImportOnnxOperation},   {"Cos", ImportOnnxOperation},
+    {"Floor", ImportOnnxOperation},       {"Round", ImportOnnxOperation}, {"Sign", ImportOnnxOperation},
+    {"CumSum", ImportOnnxOperation},      {"Min", ImportOnnxOperation},   {"Equal", ImportOnnxOperation},
+    {"Greater", ImportOnnxOperation},     {"Less", ImportOnnxOperation},  {"GreaterOrEqual", ImportOnnxOperation},
+    {"LessOrEqual", ImportOnnxOperation}, {"Not", ImportOnnxOperation},   {"Where", ImportOnnxOperation}};
+
+}  // namespace
+
+constinit const LayerType kOperationLayer = {
+    .kind = LayerKind::kOperation,
+    .field = v1::Layer::kOperation,
+    .name = "operation",
+    .inputs_min = 1,
+    .inputs_max = 3,
+    .infer = InferOperation,
+    .keras = {},
+    .keras_class = KerasClassOfOperation,
+    .write_keras = WriteKeras,
+    .write_onnx = WriteOnnxOperation,
+    .onnx = kOnnx,
+};
+
+}  // namespace cairn::layers

@@ -1,0 +1,350 @@
+#include "common/model/onnx/onnx_operations.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/lacks.h"
+#include "common/model/onnx/axis_order.h"
+#include "common/model/slice_range.h"
+
+namespace cairn {
+namespace {
+
+using O = v1::Operation;
+using R = v1::Reduce;
+
+struct NamedKind {
+  O::Kind kind;
+  const char* op;
+};
+constexpr NamedKind kKinds[] = {
+    {O::ADD, "Add"},
+    {O::SUBTRACT, "Sub"},
+    {O::MULTIPLY, "Mul"},
+    {O::DIVIDE, "Div"},
+    {O::POWER, "Pow"},
+    {O::MAXIMUM, "Max"},
+    {O::MINIMUM, "Min"},
+    {O::MATMUL, "MatMul"},
+    {O::NEGATIVE, "Neg"},
+    {O::ABSOLUTE, "Abs"},
+    {O::SQRT, "Sqrt"},
+    {O::EXP, "Exp"},
+    {O::LOG, "Log"},
+    {O::SIN, "Sin"},
+    {O::COS, "Cos"},
+    {O::TANH, "Tanh"},
+    {O::SIGMOID, "Sigmoid"},
+    {O::SIGN, "Sign"},
+    {O::FLOOR, "Floor"},
+    {O::ROUND, "Round"},
+    {O::CAST, "Identity"},
+    {O::STOP_GRADIENT, "Identity"},
+    {O::RECIPROCAL, "Reciprocal"},
+};
+
+struct NamedReduction {
+  R::Kind kind;
+  const char* op;
+};
+constexpr NamedReduction kReductions[] = {
+    {R::MEAN, "ReduceMean"},
+    {R::SUM, "ReduceSum"},
+    {R::MAX, "ReduceMax"},
+    {R::MIN, "ReduceMin"},
+    {R::PROD, "ReduceProd"},
+    {R::L2_NORM, "ReduceL2"},
+    {R::LOGSUMEXP, "ReduceLogSumExp"},
+};
+
+std::string AsFloat(OnnxWriter& w, const std::string& value) {
+  const std::string y = w.Op("Cast", {value});
+  w.Int("to", onnx::TensorProto::FLOAT);
+  return y;
+}
+
+std::string Compared(OnnxWriter& w, O::Kind kind, const OnnxWriter::Names& x) {
+  switch (kind) {
+    case O::EQUAL: return w.Op("Equal", x);
+    case O::NOT_EQUAL: return w.Op("Not", {w.Op("Equal", x)});
+    case O::GREATER: return w.Op("Greater", x);
+    case O::GREATER_EQUAL: return w.Op("GreaterOrEqual", x);
+    case O::LESS: return w.Op("Less", x);
+    default: return w.Op("LessOrEqual", x);
+  }
+}
+
+std::string AlongAxis(const O& operation, OnnxWriter& w, const std::string& x) {
+  const int64_t axis = operation.axis(0);
+  if (operation.kind() == O::CUMSUM) return w.Op("CumSum", {x, w.Whole("axis", {axis})});
+  if (operation.kind() == O::SOFTMAX) {
+    const std::string y = w.Op("Softmax", {x});
+    w.Int("axis", axis);
+    return y;
+  }
+  const std::string length = w.Op("ReduceL2", {x});
+  w.Ints("axes", {axis});
+  w.Int("keepdims", 1);
+  return w.Op("Div", {x, w.Op("Max", {length, w.Scalar("shortest", 1e-6f)})});
+}
+
+std::string Value(const O& operation, OnnxWriter& w, const OnnxWriter::Names& x) {
+  switch (operation.kind()) {
+    case O::SQUARE: return w.Op("Mul", {x[0], x[0]});
+    case O::RSQRT: return w.Op("Reciprocal", {w.Op("Sqrt", {x[0]})});
+    case O::LOG1P: return w.Op("Log", {w.Op("Add", {x[0], w.Scalar("one", 1)})});
+    case O::EXPM1: return w.Op("Sub", {w.Op("Exp", {x[0]}), w.Scalar("one", 1)});
+    case O::CLIP: {
+      OnnxWriter::Names inputs = {x[0], operation.has_low() ? w.Scalar("low", operation.low()) : ""};
+      if (operation.has_high()) inputs.push_back(w.Scalar("high", operation.high()));
+      return w.Op("Clip", inputs);
+    }
+    case O::WHERE: return w.Op("Where", {w.Op("Not", {w.Op("Equal", {x[0], w.Scalar("zero", 0)})}), x[1], x[2]});
+    case O::SOFTMAX:
+    case O::L2_NORMALIZE:
+    case O::CUMSUM: return AlongAxis(operation, w, x[0]);
+    case O::EQUAL:
+    case O::NOT_EQUAL:
+    case O::GREATER:
+    case O::GREATER_EQUAL:
+    case O::LESS:
+    case O::LESS_EQUAL: return AsFloat(w, Compared(w, operation.kind(), x));
+    default: break;
+  }
+  for (const NamedKind& known : kKinds) {
+    if (known.kind == operation.kind()) return w.Op(known.op, x);
+  }
+  return x[0];
+}
+
+// The shape of a constant behind the batch. Errors: it differs from example to example.
+absl::StatusOr<Shape> ConstantShape(const OnnxTensor& constant, size_t rank) {
+  Shape shape(constant.dims.begin(), constant.dims.end());
+  if (shape.size() == rank + 1 && shape[0] == 1) shape.erase(shape.begin());
+  if (shape.size() > rank) return Lacks("a constant ", ToString(shape), " with more axes than its other input");
+  return shape;
+}
+
+}  // namespace
+
+void WriteOnnxOperation(const Node& node, OnnxWriter& w) {
+  const O& operation = node.layer.operation();
+  OnnxWriter::Names x;
+  for (size_t i = 0; i < node.inputs.size(); ++i) x.push_back(w.In(node, i, Channels::kLast));
+  if (!operation.constant().empty()) {
+    const Shape dims(operation.constant_shape().begin(), operation.constant_shape().end());
+    const std::vector<float> numbers(operation.constant().begin(), operation.constant().end());
+    x.insert(operation.constant_first() ? x.begin() : x.end(), w.Numbers("constant", dims, numbers));
+  }
+  w.SetOutput(node, Value(operation, w, x), Channels::kLast);
+}
+
+void WriteOnnxReduce(const Node& node, OnnxWriter& w) {
+  const R& reduce = node.layer.reduce();
+  const std::vector<int64_t> axes(reduce.axis().begin(), reduce.axis().end());
+  const std::string x = w.In(node, 0, Channels::kLast);
+  const auto over = [&](const char* op, const std::string& value, bool keep) {
+    const bool sum = op == std::string("ReduceSum");  // takes its axes as an input since opset 13
+    const std::string y = sum ? w.Op(op, {value, w.Whole("axes", axes)}) : w.Op(op, {value});
+    if (!sum) w.Ints("axes", axes);
+    w.Int("keepdims", keep);
+    return y;
+  };
+  std::string y;
+  if (reduce.kind() == R::ARGMAX) {
+    y = w.Op("ArgMax", {x});
+    w.Int("axis", axes[0]);
+    w.Int("keepdims", reduce.keepdims());
+    y = AsFloat(w, y);
+  } else if (reduce.kind() == R::VARIANCE || reduce.kind() == R::STDDEV) {
+    const std::string distance = w.Op("Sub", {x, over("ReduceMean", x, true)});
+    y = over("ReduceMean", w.Op("Mul", {distance, distance}), reduce.keepdims());
+    if (reduce.kind() == R::STDDEV) y = w.Op("Sqrt", {y});
+  } else {
+    for (const NamedReduction& known : kReductions) {
+      if (known.kind == reduce.kind()) y = over(known.op, x, reduce.keepdims());
+    }
+  }
+  const bool all = !reduce.keepdims() && axes.size() == w.ShapeOf(node, 0).size();
+  w.SetOutput(node, all ? w.Reshape(y, {1}) : y, Channels::kLast);
+}
+
+void WriteOnnxSlice(const Node& node, OnnxWriter& w) {
+  std::vector<int64_t> begins, ends, steps, axes, dropped;
+  int64_t axis = 0;
+  for (const v1::Slice::Axis& one : node.layer.slice().axes()) {
+    const SliceRange range = RangeOf(one, w.ShapeOf(node, 0)[static_cast<size_t>(axis)]);
+    axes.push_back(++axis);
+    begins.push_back(range.begin);
+    const int64_t end = range.begin + range.step * range.count;
+    ends.push_back(end < 0 ? INT64_MIN + 1 : end);  // a small negative one would count from the end
+    steps.push_back(range.step);
+    if (one.drop()) dropped.push_back(axis);
+  }
+  std::string y = w.Op("Slice", {w.In(node, 0, Channels::kLast), w.Whole("starts", begins), w.Whole("ends", ends),
+                                 w.Whole("axes", axes), w.Whole("steps", steps)});
+  if (!dropped.empty()) y = w.Reshape(y, node.output);
+  w.SetOutput(node, y, Channels::kLast);
+}
+
+absl::Status ImportOnnxBinary(OnnxImporter& importer, O::Kind kind) {
+  CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
+  if (importer.node().input_size() != 2) return Lacks("with ", importer.node().input_size(), " inputs; 2 are read");
+  v1::Layer layer;
+  O* operation = layer.mutable_operation();
+  operation->set_kind(kind);
+  std::vector<int> inputs;
+  std::vector<int> order;
+  for (int i = 0; i < 2; ++i) {
+    if (importer.IsConstant(i)) continue;
+    CAIRN_ASSIGN_OR_RETURN(const OnnxView view, importer.ViewOf(i));
+    if (order.empty()) order = SameOrder(view.dims.size());
+    if (order.size() != view.dims.size()) return Lacks("its inputs differ in the number of their axes");
+    CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, order));
+    inputs.push_back(input);
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (!importer.IsConstant(i)) continue;
+    CAIRN_ASSIGN_OR_RETURN(OnnxTensor constant, importer.ConstantOf(i, "constant"));
+    if (constant.whole) constant.floats.assign(constant.ints.begin(), constant.ints.end());
+    CAIRN_ASSIGN_OR_RETURN(const Shape shape, ConstantShape(constant, order.size()));
+    operation->mutable_constant()->Assign(constant.floats.begin(), constant.floats.end());
+    operation->mutable_constant_shape()->Assign(shape.begin(), shape.end());
+    operation->set_constant_first(i == 0);
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, inputs));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  return absl::OkStatus();
+}
+
+// 1 where the second is taken from; of views of one order.
+absl::Status ImportOnnxWhere(OnnxImporter& importer) {
+  CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
+  std::vector<int> inputs;
+  for (int i = 0; i < 3; ++i) {
+    CAIRN_ASSIGN_OR_RETURN(const OnnxView view, importer.ViewOf(i));
+    CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, SameOrder(view.dims.size())));
+    inputs.push_back(input);
+  }
+  v1::Layer layer;
+  layer.mutable_operation()->set_kind(O::WHERE);
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, inputs));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  return absl::OkStatus();
+}
+
+absl::Status ImportOnnxOperation(OnnxImporter& importer) {
+  const std::string& type = importer.node().op_type();
+  static const std::map<std::string, O::Kind> binary = {
+      {"Pow", O::POWER},
+      {"Min", O::MINIMUM},
+      {"Equal", O::EQUAL},
+      {"Greater", O::GREATER},
+      {"Less", O::LESS},
+      {"GreaterOrEqual", O::GREATER_EQUAL},
+      {"LessOrEqual", O::LESS_EQUAL},
+  };
+  if (const auto found = binary.find(type); found != binary.end()) return ImportOnnxBinary(importer, found->second);
+  if (type == "Where") return ImportOnnxWhere(importer);
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  v1::Layer layer;
+  if (type == "CumSum") {
+    attributes.Only("exclusive", 0, "leave it out");
+    attributes.Only("reverse", 0, "leave it out");
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axis, importer.IntsOf(1, "axis"));
+    if (axis.size() != 1) return Bad("its axis has ", axis.size(), " numbers");
+    CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axis[0]));
+    layer.mutable_operation()->set_kind(O::CUMSUM);
+    layer.mutable_operation()->add_axis(at + 1);
+  }
+  if (type == "Not") {  // of what is 1 or 0
+    layer.mutable_operation()->set_kind(O::EQUAL);
+    layer.mutable_operation()->add_constant(0);
+  }
+  for (const NamedKind& known : kKinds) {
+    if (type == known.op) layer.mutable_operation()->set_kind(known.kind);
+  }
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, {from}));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  return absl::OkStatus();
+}
+
+absl::Status ImportOnnxReduce(OnnxImporter& importer) {
+  const std::string& type = importer.node().op_type();
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  v1::Layer layer;
+  R* reduce = layer.mutable_reduce();
+  reduce->set_keepdims(attributes.Int("keepdims", 1) != 0);
+  std::vector<int64_t> axes;
+  if (type == "ArgMax") {
+    reduce->set_kind(R::ARGMAX);
+    attributes.Only("select_last_index", 0, "leave it out");
+    axes = {attributes.Int("axis", 0)};
+  } else {
+    attributes.Only("noop_with_empty_axes", 0, "give axes");
+    axes = attributes.Ints("axes");
+    if (importer.HasInput(1)) {
+      CAIRN_ASSIGN_OR_RETURN(axes, importer.IntsOf(1, "axes"));
+    }
+    if (axes.empty()) return Lacks("over all axes, the batch too; give axes");
+  }
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  for (const int64_t axis : axes) {
+    CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axis));
+    reduce->add_axis(at + 1);
+  }
+  for (const NamedReduction& known : kReductions) {
+    if (type == known.op) reduce->set_kind(known.kind);
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kReduce, layer, {from}));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  return absl::OkStatus();
+}
+
+absl::Status ImportOnnxSlice(OnnxImporter& importer) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  std::vector<int64_t> numbers[] = {attributes.Ints("starts"), attributes.Ints("ends"), attributes.Ints("axes"), {}};
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  for (int i = 0; i < 4; ++i) {
+    if (!importer.HasInput(i + 1)) continue;
+    CAIRN_ASSIGN_OR_RETURN(numbers[i], importer.IntsOf(i + 1, "starts, ends, axes or steps"));
+  }
+  auto& [begins, ends, axes, steps] = numbers;
+  if (axes.empty()) {
+    for (size_t i = 0; i < begins.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  }
+  if (steps.empty()) steps.assign(begins.size(), 1);
+  if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size()) {
+    return Bad("its starts, ends, axes and steps differ in their number");
+  }
+  const auto bounded = [](int64_t n) { return static_cast<int32_t>(std::clamp<int64_t>(n, -INT32_MAX, INT32_MAX)); };
+  v1::Layer layer;
+  v1::Slice* slice = layer.mutable_slice();
+  for (size_t i = 0; i < x.dims.size(); ++i) slice->add_axes();
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const bool whole = begins[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1;
+    if (axes[i] == 0 && whole) continue;  // all examples
+    CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axes[i]));
+    v1::Slice::Axis* axis = slice->mutable_axes(at);
+    axis->set_begin(bounded(begins[i]));
+    axis->set_end(bounded(ends[i]));
+    axis->set_step(bounded(steps[i]));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kSlice, layer, {from}));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,174 @@
+"""Operations on tensors, reductions and parts in numpy, with derivatives written by hand. A layer is a function: (spec,
+inputs, variables, context) -> y and dy -> [dx...]."""
+
+import numpy as np
+
+
+def summed_to(gradient, shape):
+    """The gradient with regard to a tensor that numpy broadcast: summed over what was repeated."""
+    gradient = gradient.reshape((1,) * (len(shape) - gradient.ndim) + gradient.shape)
+    while gradient.ndim > len(shape):
+        gradient = gradient.sum(axis=0)
+    for axis, side in enumerate(shape):
+        if side == 1 and gradient.shape[axis] != 1:
+            gradient = gradient.sum(axis=axis, keepdims=True)
+    return gradient
+
+
+def as_rank(x, rank):
+    """Axes of 1 behind the batch, until there are so many."""
+    return x.reshape(x.shape[:1] + (1,) * (rank - x.ndim) + x.shape[1:])
+
+
+BINARY = {
+    "ADD": (np.add, lambda a, b, y: (1, 1)),
+    "SUBTRACT": (np.subtract, lambda a, b, y: (1, -1)),
+    "MULTIPLY": (np.multiply, lambda a, b, y: (b, a)),
+    "DIVIDE": (np.divide, lambda a, b, y: (1 / b, -a / b**2)),
+    "POWER": (
+        np.power,
+        lambda a, b, y: (b * np.power(a, b - 1), np.where(a > 0, y * np.log(np.where(a > 0, a, 1)), 0)),
+    ),
+    "MAXIMUM": (np.maximum, lambda a, b, y: (a >= b, a < b)),
+    "MINIMUM": (np.minimum, lambda a, b, y: (a <= b, a > b)),
+    "EQUAL": (np.equal, None),
+    "NOT_EQUAL": (np.not_equal, None),
+    "GREATER": (np.greater, None),
+    "GREATER_EQUAL": (np.greater_equal, None),
+    "LESS": (np.less, None),
+    "LESS_EQUAL": (np.less_equal, None),
+}
+
+UNARY = {
+    "NEGATIVE": (np.negative, lambda x: -np.ones_like(x)),
+    "ABSOLUTE": (np.abs, np.sign),
+    "SQUARE": (np.square, lambda x: 2 * x),
+    "SQRT": (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
+    "RSQRT": (lambda x: x**-0.5, lambda x: -0.5 * x**-1.5),
+    "EXP": (np.exp, np.exp),
+    "LOG": (np.log, lambda x: 1 / x),
+    "LOG1P": (np.log1p, lambda x: 1 / (1 + x)),
+    "EXPM1": (np.expm1, np.exp),
+    "SIN": (np.sin, np.cos),
+    "COS": (np.cos, lambda x: -np.sin(x)),
+    "TANH": (np.tanh, lambda x: np.cosh(x) ** -2),
+    "SIGMOID": (lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
+    "RECIPROCAL": (lambda x: 1 / x, lambda x: -1 / x**2),
+    "SIGN": (np.sign, np.zeros_like),
+    "FLOOR": (np.floor, np.zeros_like),
+    "ROUND": (np.round, np.zeros_like),
+    "CAST": (lambda x: x, np.ones_like),
+}
+
+
+def two(kind, a, b):
+    function, slopes = BINARY[kind]
+    with np.errstate(all="ignore"):
+        y = function(a, b).astype(np.float64)
+
+    def backward(dy):
+        if slopes is None:
+            return [np.zeros_like(a), np.zeros_like(b)]
+        of_a, of_b = slopes(a, b, y)
+        return [summed_to(dy * of_a, a.shape), summed_to(dy * of_b, b.shape)]
+
+    return y, backward
+
+
+def along_axis(kind, axis, x):
+    if kind == "CUMSUM":
+        return np.cumsum(x, axis=axis), lambda dy: [np.flip(np.cumsum(np.flip(dy, axis), axis=axis), axis)]
+    if kind == "SOFTMAX":
+        e = np.exp(x - x.max(axis=axis, keepdims=True))
+        y = e / e.sum(axis=axis, keepdims=True)
+        return y, lambda dy: [y * (dy - (dy * y).sum(axis=axis, keepdims=True))]
+    length = np.sqrt((x * x).sum(axis=axis, keepdims=True))
+    y = x / length
+    return y, lambda dy: [dy / length - x * (dy * x).sum(axis=axis, keepdims=True) / length**3]
+
+
+def operation(spec, xs, _, __):
+    kind = spec["kind"]
+    if kind in ("SOFTMAX", "L2_NORMALIZE", "CUMSUM"):
+        return along_axis(kind, spec["axis"][0], xs[0])
+    if kind == "MATMUL":
+        a, b = xs
+        return a @ b, lambda dy: [dy @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ dy]
+    if kind == "WHERE":
+        chosen = xs[0] != 0
+        return np.where(chosen, xs[1], xs[2]), lambda dy: [np.zeros_like(xs[0]), dy * chosen, dy * ~chosen]
+    if kind == "CLIP":
+        low = spec["low"] if "low" in spec else -np.inf
+        high = spec["high"] if "high" in spec else np.inf
+        return np.clip(xs[0], low, high), lambda dy: [dy * ((xs[0] >= low) & (xs[0] <= high))]
+    if kind in UNARY:
+        function, slope = UNARY[kind]
+        return function(xs[0]), lambda dy: [dy * slope(xs[0])]
+    if not spec["constant"]:
+        return two(kind, *xs)
+    constant = np.array(spec["constant"], dtype=np.float32).astype(np.float64).reshape(spec["constant_shape"])
+    if spec["constant_first"]:
+        y, backward = two(kind, constant, xs[0])
+        return y, lambda dy: backward(dy)[1:]
+    y, backward = two(kind, xs[0], constant)
+    return y, lambda dy: backward(dy)[:1]
+
+
+def subtract(_, xs, __, ___):
+    rank = max(x.ndim for x in xs)
+    a, b = (as_rank(x, rank) for x in xs)
+    y, backward = two("SUBTRACT", a, b)
+    return y, lambda dy: [d.reshape(x.shape) for d, x in zip(backward(dy), xs)]
+
+
+def minimum(_, xs, __, ___):
+    first = np.argmin(np.stack(xs), axis=0)
+    return np.min(np.stack(xs), axis=0), lambda dy: [dy * (first == k) for k in range(len(xs))]
+
+
+def reduce(spec, xs, _, __):
+    x, kind, axes = xs[0], spec["kind"], tuple(spec["axis"])
+    count = np.prod([x.shape[a] for a in axes])
+    mean = x.mean(axis=axes, keepdims=True)
+    values = {
+        "MEAN": lambda: mean,
+        "SUM": lambda: x.sum(axis=axes, keepdims=True),
+        "MAX": lambda: x.max(axis=axes, keepdims=True),
+        "MIN": lambda: x.min(axis=axes, keepdims=True),
+        "VARIANCE": lambda: x.var(axis=axes, keepdims=True),
+        "STDDEV": lambda: x.std(axis=axes, keepdims=True),
+        "L2_NORM": lambda: np.sqrt((x * x).sum(axis=axes, keepdims=True)),
+        "PROD": lambda: x.prod(axis=axes, keepdims=True),
+        "LOGSUMEXP": lambda: np.log(np.exp(x).sum(axis=axes, keepdims=True)),
+        "ARGMAX": lambda: np.expand_dims(np.argmax(x, axis=axes[0]), axes[0]).astype(np.float64),
+    }
+    y = values[kind]()
+    slopes = {
+        "MEAN": lambda: np.ones_like(x) / count,
+        "SUM": lambda: np.ones_like(x),
+        "MAX": lambda: (x == y) / (x == y).sum(axis=axes, keepdims=True),
+        "MIN": lambda: (x == y) / (x == y).sum(axis=axes, keepdims=True),
+        "VARIANCE": lambda: 2 * (x - mean) / count,
+        "STDDEV": lambda: (x - mean) / count / y,
+        "L2_NORM": lambda: x / y,
+        "PROD": lambda: y / x,
+        "LOGSUMEXP": lambda: np.exp(x) / np.exp(x).sum(axis=axes, keepdims=True),
+        "ARGMAX": lambda: np.zeros_like(x),
+    }
+    shape = y.shape if spec["keepdims"] else tuple(s for a, s in enumerate(y.shape) if a not in axes)
+    return y.reshape(shape if len(shape) > 1 else (len(x), 1)), lambda dy: [dy.reshape(y.shape) * slopes[kind]()]
+
+
+def slice_part(spec, xs, _, __):
+    key = [slice(None)]
+    for axis in spec["axes"]:
+        begin = axis.get("begin")
+        key.append((begin or 0) if axis["drop"] else slice(begin, axis.get("end"), axis.get("step")))
+    y = xs[0][tuple(key)]
+
+    def backward(dy):
+        dx = np.zeros_like(xs[0])
+        dx[tuple(key)] = dy.reshape(y.shape)
+        return [dx]
+
+    return y.reshape(len(y), -1) if y.ndim == 1 else y, backward
