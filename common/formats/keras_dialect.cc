@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/formats/keras_augmentation.h"
 
 namespace cairn {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 // What call() has for `training` where it is not given; null: nothing that would be written.
 Json DefaultTraining(const std::string& type) {
   if (type == "Dropout" || type == "SpatialDropout2D") return false;
-  if (absl::StartsWith(type, "Random")) return true;
+  if (IsKerasAugmentation(type)) return true;
   return nullptr;
 }
 

@@ -66,11 +66,13 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 absl::Status ImportResize(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   if (x.dims.size() != 3) return Lacks("on an input ", ToString(x.dims), "; pictures are resized");
-  const bool old = importer.node().op_type() == "Upsample";
+  // Upsample has its factors as an attribute before opset 9; Resize is as Upsample in opset 10.
+  const bool old = importer.node().op_type() == "Upsample" || importer.opset() < 11;
   OnnxAttributes attributes(importer.node());
   const std::string mode = attributes.Text("mode", "nearest");
   const std::string places = attributes.Text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string rounds = attributes.Text("nearest_mode", old ? "floor" : "round_prefer_floor");
+  const std::vector<float> factors = attributes.Floats("scales");
   attributes.Only("antialias", 0, "Cairn does not smooth");
   for (const char* name : {"cubic_coeff_a", "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy"})
     attributes.Ignore(name);
@@ -86,7 +88,10 @@ absl::Status ImportResize(OnnxImporter& importer) {
   }
   std::vector<double> scales;
   const int scales_input = old ? 1 : 2;
-  if (importer.HasInput(scales_input)) {
+  if (!factors.empty()) {
+    if (factors.size() != 4) return Bad("attribute \"scales\" has ", factors.size(), " numbers; 4 are needed");
+    scales.assign(factors.begin(), factors.end());
+  } else if (importer.HasInput(scales_input)) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<float> given, importer.FloatsOf(scales_input, "scales", 4));
     scales.assign(given.begin(), given.end());
   } else {

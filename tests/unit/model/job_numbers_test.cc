@@ -55,6 +55,30 @@ const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
                                             "RandomCrop.padding",
                                             "RandomBrightness.factor",
                                             "RandomContrast.factor",
+                                            "RandomShear.x_factor",
+                                            "RandomShear.y_factor",
+                                            "RandomShear.fill_value",
+                                            "RandomSaturation.factor",
+                                            "RandomHue.factor",
+                                            "RandomGrayscale.factor",
+                                            "RandomColorJitter.brightness_factor",
+                                            "RandomColorJitter.contrast_factor",
+                                            "RandomColorJitter.saturation_factor",
+                                            "RandomColorJitter.hue_factor",
+                                            "RandomColorDegeneration.factor",
+                                            "RandomInvert.factor",
+                                            "RandomSharpness.factor",
+                                            "RandomGaussianBlur.factor",
+                                            "RandomGaussianBlur.sigma",
+                                            "RandomErasing.factor",
+                                            "RandomErasing.scale",
+                                            "RandomErasing.fill_value",
+                                            "RandomPerspective.factor",
+                                            "RandomPerspective.scale",
+                                            "RandomPerspective.fill_value",
+                                            "Solarization.addition_factor",
+                                            "Solarization.threshold_factor",
+                                            "RandAugment.factor",
                                             "Cutout.fill_value",
                                             "Loss.label_smoothing",
                                             "Optimizer.learning_rate",
@@ -120,6 +144,9 @@ const std::set<std::string> kNegativeIsTaken = {"Dot.axes",
                                                 "RandomTranslation.width_factor",
                                                 "RandomTranslation.fill_value",
                                                 "RandomBrightness.factor",
+                                                "RandomShear.fill_value",
+                                                "RandomErasing.fill_value",
+                                                "RandomPerspective.fill_value",
                                                 "Cutout.fill_value",
                                                 "Initializer.value",
                                                 "Initializer.minval",
@@ -174,6 +201,19 @@ constexpr char kPictures[] = R"(
     augmentation { random_brightness { factor: 0.1 } }
     augmentation { random_contrast { factor: 0.1 } }
     augmentation { cutout { size: 4 fill_value: 1 } }
+    augmentation { random_shear { x_factor: 0.1 y_factor: 0.1 fill_mode: FILL_CONSTANT fill_value: 1 } }
+    augmentation { random_saturation { factor: 0.5 } } augmentation { random_hue { factor: 0.1 } }
+    augmentation { random_grayscale { factor: 0.5 } }
+    augmentation { random_color_jitter { brightness_factor: 0.1 contrast_factor: 0.1 saturation_factor: 0.1
+                                         hue_factor: 0.1 } }
+    augmentation { random_color_degeneration { factor: 0.1 } } augmentation { random_invert { factor: 0.5 } }
+    augmentation { random_posterization { factor: 4 } } augmentation { random_sharpness { factor: 0.1 } }
+    augmentation { random_gaussian_blur { factor: 0.5 kernel_size: 3 sigma: 0.5 } }
+    augmentation { random_erasing { factor: 0.5 scale: 0.1 fill_value: 1 } }
+    augmentation { random_perspective { factor: 0.5 scale: 0.5 fill_value: 1 } }
+    augmentation { auto_contrast {} } augmentation { equalization { bins: 16 } }
+    augmentation { solarization { addition_factor: 0.1 threshold_factor: 0.1 } }
+    augmentation { rand_augment { num_ops: 2 factor: 0.1 } }
   }
   loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1 }
   metrics { kind: TOP_K_ACCURACY k: 2 }
