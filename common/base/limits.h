@@ -77,8 +77,6 @@ static_assert(kBackupQueueBytesMax >= kBackupImagesMax * 4 * static_cast<size_t>
 inline constexpr int kDelayHoursMax = 24 * 365;
 // Sums of figures are exact below this.
 inline constexpr double kExactSumMax = 0x1p60;
-// An update's training figures: of one epoch, with kMetricsMax metrics.
-inline constexpr size_t kFrameFiguresBytesMax = 1024;
 // Of a status in a frame; the rest is cut.
 inline constexpr size_t kStatusMessageBytesMax = 4096;
 // Of any job: 2^shift is exact in float32, and so are 65504 * 2^shift and 2^(-24 - shift).

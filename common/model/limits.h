@@ -31,8 +31,9 @@ inline constexpr int kFeatureDimensionsMax = 8;
 
 // ---- training ----
 
-// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 26 epochs of
-// kMetricsMax metrics, 128 of one. An image's header has room for them beside the table of sequences.
+// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 2 epochs of
+// kMetricSumsMax sums (common/tensor/limits.h), 26 of 32, 128 of one. An image's header has room for them beside the
+// table of sequences.
 inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
 inline constexpr uint64_t kEpochExamplesMax = uint64_t{1} << 48;
 // Records of norms of one partition: no number of bytes means both kinds of them.

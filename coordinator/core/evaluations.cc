@@ -62,6 +62,15 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
       absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
+// Other data for a job whose data has targets: the same ones where it names none, and of the same shape.
+void TakeTargets(const v1::Data& of_job, v1::Data& data) {
+  if (of_job.targets().empty()) return;
+  if (data.targets().empty() && data.label_column().empty()) *data.mutable_targets() = of_job.targets();
+  for (v1::TargetSource& target : *data.mutable_targets()) {
+    if (target.shape().empty()) *target.mutable_shape() = of_job.targets(0).shape();
+  }
+}
+
 }  // namespace
 
 // The split as the job's data has it; that of other data is seen when a worker has looked at it.
@@ -100,7 +109,10 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
   evaluation.job = job->id();
   evaluation.split = request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : request.split();
   evaluation.weights = request.weights();
-  if (request.has_data()) evaluation.data = request.data();
+  if (request.has_data()) {
+    evaluation.data = request.data();
+    TakeTargets(job->status.spec().data(), *evaluation.data);
+  }
   evaluation.predict = predict;
   evaluation.deadline = deadline;
   if (absl::Status status = Check(*job, evaluation); !status.ok()) return step_.ReplyError(reply, std::move(status));

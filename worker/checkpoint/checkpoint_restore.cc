@@ -101,7 +101,8 @@ RestoredState EmptyState(const v1::JobSpec& spec, const Graph& graph) {
   state.values = Buffer::Zeros(bytes);
   for (size_t i = 0; i < SlotNames(spec.optimizer()).size(); ++i) {
     Buffer slot = Buffer::Allocate(bytes);
-    std::fill_n(slot.mutable_floats().begin(), graph.space_size(), InitialSlotValue(spec.optimizer()));
+    std::fill_n(slot.mutable_floats().begin(), graph.space_size(),
+                InitialSlotValue(spec.optimizer(), static_cast<int>(i)));
     state.slots.push_back(std::move(slot));
   }
   return state;

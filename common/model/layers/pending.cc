@@ -11,9 +11,12 @@ absl::Status InferPending(absl::Span<const Shape>, Node*, std::vector<Variable>*
 void WriteOnnx(const Node&, OnnxWriter&) {}
 }  // namespace
 
-#define CAIRN_PENDING(kind_name, field_name, text) \
-  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, .field = v1::Layer::field_name, \
-      .name = text, .infer = InferPending, .write_onnx = WriteOnnx};
+#define CAIRN_PENDING(kind_name, field_name, text)                                  \
+  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, \
+                                                   .field = v1::Layer::field_name,  \
+                                                   .name = text,                    \
+                                                   .infer = InferPending,           \
+                                                   .write_onnx = WriteOnnx};
 
 CAIRN_PENDING(Subtract, kSubtract, "subtract")
 CAIRN_PENDING(Minimum, kMinimum, "minimum")
