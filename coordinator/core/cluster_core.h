@@ -67,7 +67,7 @@ class ClusterCore {
 
  private:
   void Dispatch(const Event& event);
-  void Drain();
+  void DeliverRaised();  // domain events to the parts that want them, until none is left
   void Dispatch(const DomainEvent& event);
   void OnTick();
   void OnNodeUp(const NodeUp& event);

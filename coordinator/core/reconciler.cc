@@ -16,7 +16,6 @@
 namespace cairn {
 namespace {
 
-// A ps can be ahead of us where our newest state was lost, by what happened since.
 constexpr int kRestartsTold = 2;  // of a worker, at one step of a job
 
 // The node's address in the job's placement. Whether it was another.

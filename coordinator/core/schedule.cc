@@ -25,7 +25,6 @@ namespace {
 
 // The queue is looked at when something changes that may start a job. This is the safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
-// Of a command, for what surrounds it on the way.
 
 // Priority, then age.
 std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
