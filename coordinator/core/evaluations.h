@@ -5,7 +5,7 @@
 // (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated beside the training,
 // one after the other, by nodes of that role (evaluators.cc); the training waits for none of it.
 //
-// Not thread-safe; one core owns it. Invariants: evaluation.h, and
+// Not thread-safe; one core owns it. Invariants: those of an Evaluation (evaluation.h), and
 //   1. At most evaluations_max are under way.
 //   2. Each ends: with its result, an error, or at its deadline.
 #pragma once
@@ -44,11 +44,11 @@ class Evaluations : Component {
 
  private:
   void Begin(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);
-  absl::Status Check(const Job& job, const Evaluation& evaluation) const;
+  absl::Status Check(const Job& job, const EvaluationRequest& asked) const;
   void Inspect(uint64_t request_id, Evaluation& evaluation);
   void CutIntoShards(uint64_t request_id, uint64_t examples);
   absl::Status CutPrediction(const Job& job, Evaluation& evaluation);
-  bool PsWentAway(const Job& job, const Evaluation::Shard& shard) const;
+  bool PsWentAway(const Job& job, const ShardTable::Shard& shard) const;
   void SendShards(uint64_t request_id, Evaluation& evaluation);
   void ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply);
   void Deliver(uint64_t request_id, Evaluation& evaluation);
