@@ -31,7 +31,7 @@ class Evaluations : Component {
   void OnPredictionTaken(ReplyToken reply);
   void OnPredictionGone(ReplyToken reply);
 
-  // False: none of its questions is answered by it.
+  // False: the reply belongs to none of its questions.
   bool OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
   void OnPredicted(const ClusterNode& node, const v1::PredictBlock& block);
@@ -39,7 +39,7 @@ class Evaluations : Component {
   void ReleaseWorker(const NodeName& worker);
   void Tick();
 
-  // What a user should know who waits for validations.
+  // What a user who waits for validations should know.
   std::string EvaluatorsText(const Job& job) const;
 
  private:

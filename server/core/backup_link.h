@@ -17,8 +17,8 @@
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
 //   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
 //      starts again with an image, or is waited for if it has confirmed that.
-//   5. A link over which nothing gets is lost after a bounded time (LinkWatch). Losing it changes nothing here: a
-//      backup that is required stays so until the coordinator has taken it away.
+//   5. A link over which nothing gets through is lost after a bounded time (LinkWatch). Losing it changes nothing here:
+//      a backup that is required stays so until the coordinator has taken it away.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class BackupLink {
   std::optional<Loss> Lost(absl::Time now, const PeerState& peer) const;
   // After every event: the clock does not run while there is nothing to confirm.
   void Watch(absl::Time now);
-  // This process stood still for so long.
+  // This process was suspended for this long.
   void Paused(absl::Duration gap) { watch_.Paused(gap); }
 
   // When something is to be tried again; InfiniteFuture: nothing is.
@@ -96,7 +96,7 @@ class BackupLink {
   void Retry(absl::Time now);
 
   v1::BackupRoute route_;
-  bool in_sync_ = false;   // said the coordinator
+  bool in_sync_ = false;   // as the coordinator says
   bool reported_ = false;  // in this generation: the coordinator may say so any moment
   bool joined_ = false;    // close enough to be waited for
   Stage stage_ = Stage::kDown;

@@ -1,4 +1,4 @@
-// LinkWatch: whether a link over which nothing gets is lost.
+// LinkWatch: whether a link over which nothing gets through is lost.
 //
 // Not thread-safe; part of BackupLink. Three clocks: one since the ps last answered anything at all, so that a copy
 // that waits for its turn behind others is not taken for lost; a longer one where it does not answer, but its
@@ -24,7 +24,7 @@ struct PeerState {
 
 class LinkWatch {
  public:
-  // Why nothing gets across, where that has lasted too long.
+  // Why nothing gets through, where that has lasted too long.
   struct Loss {
     std::string why;
     bool busy = false;  // v1::BackupReport.busy
@@ -43,7 +43,7 @@ class LinkWatch {
   void Confirmed(absl::Time now);
   // After every event. idle: there is nothing to confirm.
   void Watch(absl::Time now, bool idle);
-  // This process stood still for so long.
+  // This process was suspended for this long.
   void Paused(absl::Duration gap);
 
   std::optional<Loss> Lost(absl::Time now, const Link& link, const PeerState& peer) const;
