@@ -3,7 +3,7 @@
 //   setting := path '=' value
 //   path    := step ('.' step)*
 //   step    := FIELD | FIELD '[' NUMBER ']' | FIELD '[..]'        [..] appends an element
-//   value   := for a scalar: the number, true or false, an enum's name in any case, or text as it stands
+//   value   := for a scalar: the number, true or false, an enum's name in any case, or text as it is
 //              for a repeated scalar without an index: values between commas, in [ ] or not, which replace the list;
 //              empty: none for a message: {text format}; {} makes an empty one
 //

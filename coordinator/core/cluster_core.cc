@@ -141,7 +141,7 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
     reconciler_.ReconcileWorker(*admission, event.hello);
   }
   if (admission->superseded.value != 0) ReleaseWork(node.name);  // what it answered in the old session is not heard
-  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was started anew, and
+  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was restarted, and
   // reconciles again.
   nodes_.Save();
   step_.Raise(SlotsChanged{});

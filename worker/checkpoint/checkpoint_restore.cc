@@ -232,11 +232,11 @@ EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first,
   const CheckpointManifest& m = state.manifest;
   if (state.weights_only) return {};
   const auto& sequences = first.sequences().last_sequence();  // of units
-  const int32_t local_sync = LocalSyncOf(spec);
+  const auto local_sync = static_cast<size_t>(LocalSyncOf(spec));
   bool as_cut = m.spec.metrics_size() == spec.metrics_size();
   for (int unit = 0; !m.synchronous && as_cut && unit < sequences.size(); ++unit) {
     const std::vector<uint64_t>& cut = m.partitions.front().sequences;
-    const size_t replica = static_cast<size_t>(unit * local_sync);
+    const size_t replica = static_cast<size_t>(unit) * local_sync;
     as_cut = !m.figures.empty() && replica < cut.size() && cut[replica] == sequences[unit];
   }
   if (as_cut) return m.figures;
