@@ -64,7 +64,7 @@ inline constexpr size_t kReceivedBytesMax = 8 * static_cast<size_t>(kPartitionBy
 static_assert(kReceivedBytesMax >= 2 * (kStreamHandlingBytesMax + static_cast<size_t>(kPartitionBytesMax)));
 
 // A primary's images and updates for the backups on one ps that are sent and not answered; beyond, the link to one of
-// them starts anew.
+// them restarts.
 inline constexpr size_t kBackupQueueBytesMax = size_t{1} << 30;
 // Partitions whose images are on their way to backups at the same time: their memory is kept until they are there.
 inline constexpr int kBackupImagesMax = 4;

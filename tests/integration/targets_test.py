@@ -1,7 +1,7 @@
 """What is minimized, in real clusters: targets of any shape, sample weights, Keras' losses, metrics and optimizers.
 
-The weights of a linear model after some steps are those of the same arithmetic in numpy; a small U-Net learns masks; the
-digest and every figure, AUC and IoU too, do not depend on how many ps and workers there are.
+The weights of a linear model after some steps are those of the same arithmetic in numpy; a small U-Net learns masks;
+the digest and every figure, AUC and IoU too, do not depend on how many ps and workers there are.
 """
 
 import json

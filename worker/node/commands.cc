@@ -340,8 +340,8 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
   std::map<uint32_t, uint64_t> wanted;  // by partition
   for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
     wanted[command.routes(i).range().partition()] = command.versions(i);
-  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job stands
-  // still by now; a ps that came back with an older version is not waited for.
+  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job does
+  // not move any more; a ps that came back with an older version is not waited for.
   for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
     const auto begin = routes.begin() + static_cast<int64_t>(first);
     std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));

@@ -217,7 +217,7 @@ std::unique_ptr<Op> MakeSoftmax(PlanBuilder& b, Value* in, Value* out) {
 namespace {
 
 void CompileActivation(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
-  const Activation activation = b.ActivationOf(node);
+  const Activation activation = b.groups().ActivationOf(node);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, in[0], out) : MakeSoftmax(b, in[0], out));
 }
 
