@@ -5,7 +5,6 @@
 
 #include "common/model/metric_sums.h"
 
-
 namespace cairn::replica {
 
 std::vector<OwnReplica> OwnReplicas::Assign() {
