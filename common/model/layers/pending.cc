@@ -11,9 +11,12 @@ absl::Status InferPending(absl::Span<const Shape>, Node*, std::vector<Variable>*
 void WriteOnnx(const Node&, OnnxWriter&) {}
 }  // namespace
 
-#define CAIRN_PENDING(kind_name, field_name, text) \
-  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, .field = v1::Layer::field_name, \
-      .name = text, .infer = InferPending, .write_onnx = WriteOnnx};
+#define CAIRN_PENDING(kind_name, field_name, text)                                  \
+  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, \
+                                                   .field = v1::Layer::field_name,  \
+                                                   .name = text,                    \
+                                                   .infer = InferPending,           \
+                                                   .write_onnx = WriteOnnx};
 
 CAIRN_PENDING(Subtract, kSubtract, "subtract")
 CAIRN_PENDING(Minimum, kMinimum, "minimum")
@@ -51,20 +54,8 @@ CAIRN_PENDING(ConvLSTM3D, kConvLstm3D, "conv_lstm3d")
 CAIRN_PENDING(Bidirectional, kBidirectional, "bidirectional")
 CAIRN_PENDING(TimeDistributed, kTimeDistributed, "time_distributed")
 CAIRN_PENDING(Masking, kMasking, "masking")
-CAIRN_PENDING(RMSNormalization, kRmsNormalization, "rms_normalization")
-CAIRN_PENDING(UnitNormalization, kUnitNormalization, "unit_normalization")
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")
-CAIRN_PENDING(Normalization, kNormalization, "normalization")
-CAIRN_PENDING(GaussianNoise, kGaussianNoise, "gaussian_noise")
-CAIRN_PENDING(GaussianDropout, kGaussianDropout, "gaussian_dropout")
-CAIRN_PENDING(AlphaDropout, kAlphaDropout, "alpha_dropout")
-CAIRN_PENDING(SpatialDropout1D, kSpatialDropout1D, "spatial_dropout1d")
-CAIRN_PENDING(SpatialDropout3D, kSpatialDropout3D, "spatial_dropout3d")
 CAIRN_PENDING(ActivityRegularization, kActivityRegularization, "activity_regularization")
-CAIRN_PENDING(RepeatVector, kRepeatVector, "repeat_vector")
-CAIRN_PENDING(EinsumDense, kEinsumDense, "einsum_dense")
-CAIRN_PENDING(Attention, kAttention, "attention")
-CAIRN_PENDING(AdditiveAttention, kAdditiveAttention, "additive_attention")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")
 CAIRN_PENDING(Operation, kOperation, "operation")
 CAIRN_PENDING(Reduce, kReduce, "reduce")

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
+#include "tests/unit/model/job_numbers_features.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -323,15 +324,17 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     return;
   }
   v1::Layer layer;
-  const bool stands_for_another = which == 1 && kNegativeStandsForAnother.contains(NameOf(field));
+  const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
-  const bool known = which == 0   ? kZeroIsTaken.contains(NameOf(field))
-                     : which == 1 ? kNegativeIsTaken.contains(NameOf(field))
-                     : which > 3  ? kInfinityIsTaken.contains(NameOf(field))
-                                  : true;
+  const bool known = which == 0 ? kZeroIsTaken.contains(NameOf(field)) || kFeatureZeros.contains(NameOf(field))
+                     : which == 1
+                         ? kNegativeIsTaken.contains(NameOf(field)) || kFeatureNegatives.contains(NameOf(field))
+                     : which > 3 ? kInfinityIsTaken.contains(NameOf(field))
+                                 : true;
   EXPECT_TRUE(known) << "it is taken: refuse it, or say what it means, in the field's comment and in the tables above";
 }
 
@@ -367,7 +370,7 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures)};
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kFeatureJob)};
   for (const char* change : kChanges) jobs.push_back(FromText<v1::JobSpec>(absl::StrCat(kSequences, change)));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
@@ -25,6 +26,7 @@ class AttentionOp : public Op {
     keys_ = key->data->desc.dims()[3];
     causal_ = mha.use_causal_mask();
     rate_ = b.Trains(node) ? mha.dropout() : 0.0f;
+    seed_ = mha.seed();
     scale_ = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim_)));
     for (Value* in : {query, key, value}) b.Use(in->data);
     rows_ = MakeDesc({examples_ * heads_ * queries_, keys_}, Tag::nc);
@@ -65,7 +67,12 @@ class AttentionOp : public Op {
     softmax_(run);
     if (causal_) ForEachHead([&](int64_t e, int64_t h) { FillUnseen(Scores(weights_, e, h), 0.0f); });
     if (mask_ != nullptr) {
-      DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
+      if (seed_ == 0) {
+        DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
+      } else {
+        const size_t count = static_cast<size_t>(mask_->numbers());
+        DropoutMask(run.info, node_.id, rate_, seed_).Fill(0, absl::MakeSpan(mask_->data(), count));
+      }
       Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
     }
     ForEachHead([&](int64_t e, int64_t h) {
@@ -136,6 +143,7 @@ class AttentionOp : public Op {
   int64_t heads_ = 0, key_dim_ = 0, value_dim_ = 0, queries_ = 0, keys_ = 0;
   bool causal_ = false;
   float rate_ = 0, scale_ = 0;
+  uint64_t seed_ = 0;
   Desc rows_;
   dnnl::softmax_forward::primitive_desc softmax_desc_;
   Tensor* weights_ = nullptr;  // the softmax: [examples, heads, queries, keys]

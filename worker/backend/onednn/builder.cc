@@ -4,16 +4,19 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/backend/affine.h"
 #include "worker/backend/fusion.h"
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/noise.h"
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
-        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+       {ActivationLayers(), AffineLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EinsumLayers(),
+        EmbeddingLayers(), KernelLayers(), LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(),
+        RepeatLayers(), RowLayers(), ScoreAttentionLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -117,7 +120,9 @@ void PlanBuilder::MakeValues() {
       ++node_values_[input]->readers;
     }
     // The last input, the key, is the value too where there are two.
-    if (node.kind == LayerKind::kMultiHeadAttention) ++node_values_[node.inputs.back()]->readers;
+    const bool attends = node.kind == LayerKind::kMultiHeadAttention || node.kind == LayerKind::kAttention ||
+                         node.kind == LayerKind::kAdditiveAttention;
+    if (attends) ++node_values_[node.inputs.back()]->readers;
     node_values_[node.id] = NewValue(trains);
   }
   ++node_values_.back()->readers;  // the loss
@@ -129,21 +134,22 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
   if (node.inputs.empty()) return false;
   const Node& producer = graph_.nodes()[node.inputs[0]];
   const bool alone = consumers_[producer.id].size() == 1 && producer.id != graph_.output().id;
+  if (DrawsNoise(node.kind)) return !Trains(node) || !NoiseOf(node).has_value();
   switch (node.kind) {
     case LayerKind::kFlatten: return true;
-    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
-    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput && !IsAffine(node);
     case LayerKind::kZeroPadding2D:
       return std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
                          [&](int id) { return TakesPads(graph_.nodes()[id].kind); }) &&
              node.id != graph_.output().id;
     case LayerKind::kActivation: {
+      if (IsFurtherActivation(node)) return false;
       const Activation activation = ActivationOf(node);
       if (activation.linear()) return true;
       if (!alone) return false;
       if (producer.kind == LayerKind::kBatchNormalization) return activation.kind == v1::RELU;
-      return AppliesActivation(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
+      return AppliesActivation(producer.kind) && !IsFurtherActivation(producer) && ActivationOf(producer).linear() &&
+             Fusible(activation);
     }
     default: return false;
   }
@@ -151,6 +157,7 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
 
 Activation PlanBuilder::ActivationOf(const Node& node) const {
   if (node.id == graph_.output().id && loss_plan_.fused && mode_ != Mode::kPredict) return {};
+  if (IsFurtherActivation(node)) return {};  // an operation of its own
   return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
 }
 
@@ -233,9 +240,11 @@ Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
   Value* value = node_values_[input];
   const Shape& shape = graph_.nodes()[input].output;
   if (shape.size() != 1 || value->data->desc.dims().size() == 2) return value;
-  const bool any_order = node.kind == LayerKind::kDense || node.kind == LayerKind::kDropout ||
-                         node.kind == LayerKind::kRescaling || node.kind == LayerKind::kReshape ||
-                         (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX);
+  const bool any_order =
+      node.kind == LayerKind::kDense ||
+      (node.kind == LayerKind::kDropout && node.layer.dropout().noise_shape().empty()) ||
+      (node.kind == LayerKind::kRescaling && !IsAffine(node)) || node.kind == LayerKind::kReshape ||
+      (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX && !IsFurtherActivation(node));
   if (any_order) return value;
   Value* flat = NewInnerValue(value->needs_gradient);
   AddOp({}, flat, MakePlain(*this, shape, value, flat));
