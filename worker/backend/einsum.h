@@ -1,5 +1,5 @@
-// An EinsumDense as products of matrices: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g stands for the
-// letters of all three, r for those of x and y, c for those of the kernel and y, i for those that are summed over.
+// An EinsumDense as products of matrices: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g stands for
+// the letters of all three, r for those of x and y, c for those of the kernel and y, i for those that are summed over.
 //
 // Pure functions; any thread.
 #pragma once

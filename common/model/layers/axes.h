@@ -13,9 +13,6 @@ class KerasConfig;
 
 namespace cairn::layers {
 
-// Means, variances or scales that a layer is given.
-inline constexpr int kNormalizationNumbersMax = 1 << 20;
-
 // Makes the axes those of `input`, from 1 and in order, each once; none given: the last one. Errors: an axis that it
 // does not have, or one that is named twice.
 absl::Status ResolveAxes(const char* field, const Shape& input, Numbers* axes);

@@ -7,6 +7,7 @@
 #include "common/model/layers/axes.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {

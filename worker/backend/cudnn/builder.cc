@@ -79,6 +79,9 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(LowerLoss());
   if (training()) LowerBackward();
   if (!error_.ok()) return error_;
+  if (options_.keep_outputs && options_.mode != Mode::kPredict && plan_->outputs_.place == Ref::kArena) {
+    plan_->buffers_[plan_->outputs_.buffer].Use(static_cast<int>(plan_->steps_.size()));
+  }
   MakeSegments();
   std::vector<ArenaBuffer*> buffers;
   for (ArenaBuffer& buffer : plan_->buffers_) buffers.push_back(&buffer);
@@ -136,9 +139,12 @@ absl::Status Builder::LowerLoss() {
   a.fused = options_.loss_plan.fused;
   a.from_logits = options_.loss.from_logits();
   a.label_smoothing = options_.loss.label_smoothing();
-  a.examples = examples();
-  a.outputs = last->numbers / examples();
-  a.label_size = options_.label_size;
+  const int64_t positions = options_.loss_plan.positions;
+  a.examples = examples() * positions;
+  a.outputs = last->numbers / a.examples;
+  a.label_size = options_.label_size / positions;
+  a.share = 1 / static_cast<float>(positions);
+  a.other = SettingsOf(options_.loss);
   a.metrics = static_cast<int>(options_.metrics.size());
   for (int i = 0; i < a.metrics; ++i) {
     a.metric_kind[i] = options_.metrics[i].kind();
@@ -154,9 +160,12 @@ absl::Status Builder::LowerLoss() {
     gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
   }
   const Ref labels{Ref::kLabels}, results{Ref::kResults};
+  const Ref row_weights = options_.row_weights ? Ref{Ref::kLabels, 0, examples() * options_.label_size * 4} : Ref{};
   const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
   Emit("loss", {outputs, labels, weights, key}, {by_example, gradients}, [=](const Run& r) {
-    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
+    kernels::LossArguments with = a;
+    with.row_weights = r.At<float>(row_weights);
+    return kernels::Loss(r.stream(), with, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
                          r.At<kernels::StepKey>(key), r.At<float>(gradients), r.At<double>(by_example));
   });
   Emit("sums", {by_example}, {results}, [=](const Run& r) {

@@ -219,7 +219,7 @@ namespace {
 
 void CompileActivation(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   if (IsFurtherActivation(node)) return b.AddOp({}, out, MakeFurtherActivation(b, node, in[0], out));
-  const Activation activation = b.ActivationOf(node);
+  const Activation activation = b.groups().ActivationOf(node);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, in[0], out) : MakeSoftmax(b, in[0], out));
 }
 

@@ -85,16 +85,16 @@ class ConvolutionOp : public Op {
                      ? memory::data_type::bf16
                      : memory::data_type::f32),
         trains_(b.Trains(*convolution.kernel)) {
-    forward_desc_ = MakeForward(b, MakeDims(b.examples(), convolution.output));
-    source_ = b.Read(in->data, forward_desc_.src_desc());
+    forward_.desc = MakeForward(b, MakeDims(b.examples(), convolution.output));
+    forward_.in = b.Read(in->data, forward_.desc.src_desc());
     const memory weights = ForwardWeights(b);
-    out->data = b.New(forward_desc_.dst_desc());
+    out->data = b.New(forward_.desc.dst_desc());
     out->activation = activation;
     out->may_overwrite = activation.linear() || !b.training();
     std::vector<std::pair<int, memory>> arguments = {
-        {DNNL_ARG_SRC, source_.tensor->memory}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out->data->memory}};
+        {DNNL_ARG_SRC, forward_.in.tensor->memory}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out->data->memory}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, b.ValueOf(*bias_, BiasDesc()));
-    forward_ = b.MakeCall(forward_desc_, typename Family::Forward(forward_desc_), std::move(arguments));
+    forward_.run = b.MakeCall(forward_.desc, typename Family::Forward(forward_.desc), std::move(arguments));
   }
 
   void CompileBackward(PlanBuilder& b) override {
@@ -107,9 +107,9 @@ class ConvolutionOp : public Op {
   }
 
   void Forward(const Run& run) override {
-    source_.Prepare(run);
-    if (weights_reorder_) weights_reorder_(run);
-    forward_(run);
+    forward_.in.Prepare(run);
+    if (forward_.kernel_reorder) forward_.kernel_reorder(run);
+    forward_.run(run);
   }
 
   void BackwardVariables(const Run& run) override {
@@ -117,18 +117,18 @@ class ConvolutionOp : public Op {
       ActivationBackward(activation_, out_->data->data(), out_->gradient->data(), out_->gradient->numbers());
     }
     if (!trains_) return;
-    backward_source_.Prepare(run);
-    weights_gradient_.Prepare(run);
-    backward_weights_(run);
-    if (gradient_reorder_) gradient_reorder_(run);
+    kernel_gradient_.in.Prepare(run);
+    kernel_gradient_.out_gradient.Prepare(run);
+    kernel_gradient_.run(run);
+    if (kernel_gradient_.kernel_reorder) kernel_gradient_.kernel_reorder(run);
   }
 
   void BackwardInputs(const Run& run) override {
-    if (!backward_data_) return;
-    data_gradient_.Prepare(run);
-    if (backward_weights_reorder_) backward_weights_reorder_(run);
-    backward_data_(run);
-    sink_.Finish(run);
+    if (!input_gradient_.run) return;
+    input_gradient_.out_gradient.Prepare(run);
+    if (input_gradient_.kernel_reorder) input_gradient_.kernel_reorder(run);
+    input_gradient_.run(run);
+    input_gradient_.sink.Finish(run);
   }
 
  private:
@@ -151,11 +151,11 @@ class ConvolutionOp : public Op {
 
   memory ForwardWeights(PlanBuilder& b) {
     const memory keras = b.ValueOf(*kernel_, geometry_.keras_kernel);
-    const Desc wanted = forward_desc_.weights_desc();
+    const Desc wanted = forward_.desc.weights_desc();
     if (wanted == geometry_.keras_kernel) return keras;
-    weights_ = b.New(wanted);
-    weights_reorder_ = b.Reorder(keras, weights_->memory);
-    return weights_->memory;
+    forward_.kernel = b.New(wanted);
+    forward_.kernel_reorder = b.Reorder(keras, forward_.kernel->memory);
+    return forward_.kernel->memory;
   }
 
   void CompileWeights(PlanBuilder& b) {
@@ -168,23 +168,23 @@ class ConvolutionOp : public Op {
                                                    g.dilates, g.pad_begin, g.pad_end)
                          : typename Backward::desc(Family::kAlgorithm, src, weights, diff_dst, g.strides, g.dilates,
                                                    g.pad_begin, g.pad_end);
-    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
     // The copy that forward made, if there is one and it will do.
-    const bool copied = source_.tensor != in_->data && pd.src_desc() == source_.tensor->desc;
-    backward_source_ = b.Read(copied ? source_.tensor : in_->data, pd.src_desc());
-    weights_gradient_ = b.Read(out_->gradient, pd.diff_dst_desc());
+    const bool copied = forward_.in.tensor != in_->data && pd.src_desc() == forward_.in.tensor->desc;
+    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, pd.src_desc());
+    kernel_gradient_.out_gradient = b.Read(out_->gradient, pd.diff_dst_desc());
 
     memory gradient = b.GradientOf(*kernel_, g.keras_kernel);
     if (pd.diff_weights_desc() != g.keras_kernel) {
       Tensor* blocked = b.New(pd.diff_weights_desc());
-      gradient_reorder_ = b.Reorder(blocked->memory, gradient);
+      kernel_gradient_.kernel_reorder = b.Reorder(blocked->memory, gradient);
       gradient = blocked->memory;
     }
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, backward_source_.tensor->memory},
-                                                     {DNNL_ARG_DIFF_DST, weights_gradient_.tensor->memory},
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, kernel_gradient_.in.tensor->memory},
+                                                     {DNNL_ARG_DIFF_DST, kernel_gradient_.out_gradient.tensor->memory},
                                                      {DNNL_ARG_DIFF_WEIGHTS, gradient}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, b.GradientOf(*bias_, BiasDesc()));
-    backward_weights_ = b.MakeCall(pd, Backward(pd), std::move(arguments));
+    kernel_gradient_.run = b.MakeCall(pd, Backward(pd), std::move(arguments));
   }
 
   void CompileData(PlanBuilder& b) {
@@ -193,28 +193,49 @@ class ConvolutionOp : public Op {
     const typename Backward::desc desc(Family::kAlgorithm, Any(in_->data->desc.dims()), Any(g.kernel, operand_),
                                        Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin,
                                        g.pad_end);
-    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
-    const bool copied =
-        trains_ && weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;
-    data_gradient_ = b.Read(copied ? weights_gradient_.tensor : out_->gradient, pd.diff_dst_desc());
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
+    const bool copied = trains_ && kernel_gradient_.out_gradient.tensor != out_->gradient &&
+                        pd.diff_dst_desc() == kernel_gradient_.out_gradient.tensor->desc;
+    input_gradient_.out_gradient =
+        b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, pd.diff_dst_desc());
 
     memory weights;
-    if (weights_ != nullptr && pd.weights_desc() == weights_->desc) {
-      weights = b.Use(weights_);
+    if (forward_.kernel != nullptr && pd.weights_desc() == forward_.kernel->desc) {
+      weights = b.Use(forward_.kernel);
     } else {
       weights = b.ValueOf(*kernel_, g.keras_kernel);
       if (pd.weights_desc() != g.keras_kernel) {
         Tensor* blocked = b.New(pd.weights_desc());
-        backward_weights_reorder_ = b.Reorder(weights, blocked->memory);
+        input_gradient_.kernel_reorder = b.Reorder(weights, blocked->memory);
         weights = blocked->memory;
       }
     }
-    sink_ = b.WriteGradient(in_, pd.diff_src_desc());
-    backward_data_ = b.MakeCall(pd, Backward(pd),
-                                {{DNNL_ARG_DIFF_DST, data_gradient_.tensor->memory},
-                                 {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}});
+    input_gradient_.sink = b.WriteGradient(in_, pd.diff_src_desc());
+    input_gradient_.run = b.MakeCall(pd, Backward(pd),
+                                     {{DNNL_ARG_DIFF_DST, input_gradient_.out_gradient.tensor->memory},
+                                      {DNNL_ARG_WEIGHTS, weights},
+                                      {DNNL_ARG_DIFF_SRC, input_gradient_.sink.tensor->memory}});
   }
+
+  // The three primitives, each with what it reads in its own layout.
+  struct ForwardPass {
+    typename Family::Forward::primitive_desc desc;
+    Source in;
+    Tensor* kernel = nullptr;  // null: it reads Keras' layout
+    Call kernel_reorder;
+    Call run;
+  };
+  struct KernelGradient {
+    Source in, out_gradient;
+    Call run;
+    Call kernel_reorder;  // to Keras' layout
+  };
+  struct InputGradient {
+    Source out_gradient;
+    Call kernel_reorder;
+    Call run;  // none: nobody wants it
+    Sink sink;
+  };
 
   const Activation activation_;
   Value* const in_;
@@ -224,13 +245,9 @@ class ConvolutionOp : public Op {
   const Geometry geometry_;
   const memory::data_type operand_;  // of inputs, kernel and output gradient
   const bool trains_;
-  typename Family::Forward::primitive_desc forward_desc_;
-  Source source_, backward_source_;          // the inputs
-  Source weights_gradient_, data_gradient_;  // the output's gradient
-  Tensor* weights_ = nullptr;                // in forward's layout, if it is not Keras'
-  Call weights_reorder_, backward_weights_reorder_, gradient_reorder_;
-  Call forward_, backward_weights_, backward_data_;
-  Sink sink_;
+  ForwardPass forward_;
+  KernelGradient kernel_gradient_;
+  InputGradient input_gradient_;
   bool undo_ = false;
 };
 

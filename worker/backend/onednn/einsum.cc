@@ -116,7 +116,7 @@ class EinsumOp : public LoopOp {
 
 void CompileEinsum(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   const Shape& input = b.graph().nodes()[node.inputs[0]].output;
-  const Activation activation = b.ActivationOf(node);
+  const Activation activation = b.groups().ActivationOf(node);
   const bool further = IsFurtherActivation(node), plain = activation.linear() && !further;
   Value* const target = plain ? out : b.NewInnerValue(out->needs_gradient);
   b.AddOp(node.variables, target, std::make_unique<EinsumOp>(b, node, input, in[0], target));

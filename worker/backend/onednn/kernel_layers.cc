@@ -13,7 +13,7 @@ void CompileLinear(PlanBuilder& b, const Node& node, const Activation& activatio
     return b.AddOp(ids, out, MakeDense(b, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
   }
   Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output};
-  if (const Node* const padding = b.JoinedPadding(node)) {
+  if (const Node* const padding = b.groups().JoinedPadding(node)) {
     for (int i = 0; i < 2; ++i) {
       convolution.window.pad_begin[i] += padding->window.pad_begin[i];
       convolution.window.pad_end[i] += padding->window.pad_end[i];
@@ -40,8 +40,8 @@ void CompileKernel(PlanBuilder& b, const Node& node, const std::vector<Value*>& 
     CompileLinear(b, node, {}, in[0], between);
     return b.AddOp({}, out, MakeFurtherActivation(b, node, between, out));
   }
-  const Activation activation = b.ActivationWithJoined(node);
-  if (b.Fusible(activation)) return CompileLinear(b, node, activation, in[0], out);
+  const Activation activation = b.groups().ActivationWithJoined(node);
+  if (b.groups().Fusible(activation)) return CompileLinear(b, node, activation, in[0], out);
   Value* target = b.NewInnerValue(out->needs_gradient);
   CompileLinear(b, node, {}, in[0], target);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, target, out) : MakeSoftmax(b, target, out));

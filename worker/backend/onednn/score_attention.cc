@@ -25,7 +25,7 @@ class ScoreAttentionOp : public LoopOp {
         node_(node),
         a_(ScoreAttentionOf(node, shapes[0], shapes[1])),
         examples_(b.examples()),
-        rate_(b.Trains(node) ? a_.dropout : 0.0f) {
+        rate_(b.groups().Trains(node) ? a_.dropout : 0.0f) {
     if (const Variable* scale = b.FindVariable(node, "scale")) {
       const Desc desc = MakeDesc({scale->size}, Tag::x);
       scale_ = b.ValueOf(*scale, desc);

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "worker/backend/cudnn/kernels/limits.h"
+#include "worker/backend/row_loss.h"
 
 struct CUstream_st;
 
@@ -266,9 +267,13 @@ struct LossArguments {
   bool fused = false;
   bool from_logits = false;
   float label_smoothing = 0;
-  int64_t examples = 0;
-  int64_t outputs = 0;     // an example
-  int64_t label_size = 1;  // an example; labels were checked before
+  int64_t examples = 0;    // rows: positions of examples, each with a loss
+  int64_t outputs = 0;     // a row
+  int64_t label_size = 1;  // a row; labels were checked before
+  float share = 1;         // of a row in its example: 1 / positions
+  // [examples], instead of `share`; null: none. A class number of a row with weight 0 may be none of the classes.
+  const float* row_weights = nullptr;
+  RowLossSettings other;  // kinds from 5 on; without metrics
   int32_t metrics = 0;
   int32_t metric_kind[kMetricsMax] = {};  // v1::Metric::Kind
   int32_t metric_k[kMetricsMax] = {};     // TOP_K_ACCURACY; never 0
