@@ -54,6 +54,8 @@ inline constexpr size_t kLayerDimensionsMax = 3;
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
 // A vector that is normalized counts as at least so long: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
+// Means, variances or scales that a layer is given.
+inline constexpr int kNormalizationNumbersMax = 1 << 20;
 inline constexpr size_t kModelNameShownBytesMax = 64;
 inline constexpr int32_t kReadyMadeClassesMax = 1 << 24;
 // Pixels.

@@ -1,6 +1,7 @@
 // Which layers take others into their own launches, in every backend that fuses.
 #pragma once
 
+#include "common/model/activation_numbers.h"
 #include "common/model/graph.h"
 
 namespace cairn {
@@ -16,6 +17,12 @@ inline bool AppliesActivation(LayerKind kind) {
     case LayerKind::kDense: return true;
     default: return false;
   }
+}
+
+// Activations that have come after the first ones: backends compute each by an operation of its own, on plain buffers.
+inline bool IsFurtherActivation(const Node& node) {
+  if (node.activation == v1::RELU6) return ActivationAlpha(node) != DefaultAlpha(v1::RELU6);
+  return node.activation > v1::RELU6;
 }
 
 // Layers that can take a ZeroPadding2D before them into their own window.

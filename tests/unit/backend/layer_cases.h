@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/model/graph.h"
 #include "tests/unit/backend/feature_cases.h"
+#include "tests/unit/backend/further_cases.h"
 #include "tests/unit/backend/layer_case.h"
 #include "tests/unit/backend/loss_cases.h"
 #include "tests/unit/model/model_text.h"
@@ -116,6 +117,7 @@ inline std::vector<LayerCase> LayerCases() {
        "kind: MEAN_SQUARED_ERROR"},
   };
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : FurtherCases()) cases.push_back(c);
   for (const LayerCase& c : LossCases()) cases.push_back(c);
   return cases;
 }
@@ -128,7 +130,7 @@ inline float CaseUniform(uint32_t stream, uint32_t index) {
 inline std::vector<float> CaseValues(const Graph& graph, uint32_t seed) {
   std::vector<float> values(graph.space_size(), 0.0f);
   for (const Variable& v : graph.variables()) {
-    const bool variance = v.name.ends_with("/moving_variance");
+    const bool variance = v.name.ends_with("variance");
     for (int64_t i = v.offset; i < v.offset + v.size; ++i) {
       const float u = CaseUniform(seed, static_cast<uint32_t>(i));
       values[i] = variance ? 0.5f + u : 1.4f * u - 0.7f;

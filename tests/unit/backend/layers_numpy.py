@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import numpy_features as features
+import numpy_further as further
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
@@ -21,7 +22,8 @@ TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # of a vector's norm; the numbe
 
 
 LAYERS = {
-    "rescaling": features.rescaling,
+    "rescaling": further.rescaling,
+    "normalization": further.normalization,
     "conv2d": windows.conv2d,
     "depthwise_conv2d": windows.depthwise_conv2d,
     "batch_normalization": features.batch_normalization,
@@ -33,7 +35,17 @@ LAYERS = {
     "concatenate": features.concatenate,
     "flatten": features.reshaped(lambda spec, x: (len(x), -1)),
     "dense": features.dense,
-    "dropout": features.dropout,
+    "dropout": further.noise(further.named_shape),
+    "alpha_dropout": further.noise(further.named_shape),
+    "gaussian_noise": further.noise(further.named_shape),
+    "gaussian_dropout": further.noise(further.named_shape),
+    "spatial_dropout1d": further.noise(further.channels),
+    "rms_normalization": further.rms_normalization,
+    "unit_normalization": further.unit_normalization,
+    "attention": further.attention_by(further.luong),
+    "additive_attention": further.attention_by(further.bahdanau),
+    "einsum_dense": further.einsum_dense,
+    "repeat_vector": further.repeat_vector,
     "zero_padding2d": windows.zero_padding2d,
     "cropping2d": windows.cropping2d,
     "prelu": features.prelu,
@@ -48,7 +60,7 @@ LAYERS = {
     "separable_conv2d": windows.separable_conv2d,
     "conv2d_transpose": windows.conv2d_transpose,
     "up_sampling2d": windows.up_sampling2d,
-    "spatial_dropout2d": features.spatial_dropout2d,
+    "spatial_dropout2d": further.noise(further.channels),
     "reshape": features.reshaped(lambda spec, x: (len(x), *spec["target_shape"])),
     "permute": features.permute,
     "multiply": features.multiply,
@@ -91,10 +103,11 @@ def run(case, training):
     variables, backwards = [None], [None]
     for i, node in enumerate(nodes[1:], 1):
         variables.append(Variables(case, i))
-        mask = case["masks"].get(str(i))
+        mask, offsets = case["masks"].get(str(i)), case["offsets"].get(str(i))
         context = {
             "training": training and node["layer"].get("training", True),
             "mask": None if mask is None else np.array(mask),
+            "offsets": None if offsets is None else np.array(offsets),
         }
         y, backward = LAYERS[node["type"]](
             node["layer"][node["type"]], [outputs[k] for k in node["inputs"]], variables[i], context

@@ -294,7 +294,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 }", "key_dim 0 is not positive"},
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 key_dim: 2 value_dim: -2 }", "value_dim -2 is not"},
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 key_dim: 2 dropout: 1 }", "dropout 1 is outside [0, 1)"},
-      {"[4]", "activation { activation: RELU alpha: 1 }", "alpha is only for ELU; leave it out"},
+      {"[4]", "activation { activation: RELU alpha: 1 }", "alpha is only for ELU, CELU and HARD_SIGMOID; leave it out"},
       {"[4]", "activation { activation: ELU alpha: -1 }", "alpha -1 is negative or not finite"},
       {"[4]", "activation { activation: ELU negative_slope: 1 }", "negative_slope is only for LEAKY_RELU"},
   };

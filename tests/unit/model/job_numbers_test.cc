@@ -16,6 +16,7 @@
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/model/job_number_tables.h"
+#include "tests/unit/model/job_numbers_features.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -218,15 +219,17 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     return;
   }
   v1::Layer layer;
-  const bool stands_for_another = which == 1 && kNegativeStandsForAnother.contains(NameOf(field));
+  const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
-  const bool known = which == 0   ? kZeroIsTaken.contains(NameOf(field))
-                     : which == 1 ? kNegativeIsTaken.contains(NameOf(field))
-                     : which > 3  ? kInfinityIsTaken.contains(NameOf(field))
-                                  : true;
+  const bool known = which == 0 ? kZeroIsTaken.contains(NameOf(field)) || kFeatureZeros.contains(NameOf(field))
+                     : which == 1
+                         ? kNegativeIsTaken.contains(NameOf(field)) || kFeatureNegatives.contains(NameOf(field))
+                     : which > 3 ? kInfinityIsTaken.contains(NameOf(field))
+                                 : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
 }
@@ -263,7 +266,7 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures)};
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kFeatureJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

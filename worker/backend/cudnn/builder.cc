@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
+#include "worker/backend/fusion.h"
 #include "worker/backend/layer_check.h"
 #include "worker/backend/limits.h"
 
@@ -25,6 +26,25 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 // A segment brings at least this many more numbers of the values: 4 MiB. Each is launched by itself.
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
+
+// Options of layers that this backend computes without them alone.
+absl::Status CheckOptions(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const v1::Layer& l = node.layer;
+    const char* lacks = nullptr;
+    if (IsFurtherActivation(node)) lacks = v1::Activation_Name(node.activation).c_str();
+    if (!l.rescaling().scales().empty()) lacks = "scales";
+    if (!l.dropout().noise_shape().empty()) lacks = "noise_shape";
+    if (l.dropout().seed() != 0 || l.spatial_dropout2d().seed() != 0 || l.multi_head_attention().seed() != 0)
+      lacks = "seed";
+    if (l.layer_normalization().axis_size() > 1) lacks = "axis";
+    if (lacks == nullptr) continue;
+    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
+                                                 " is not computed by the backend cudnn; leave it out, or use "
+                                                 "--device=cpu"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -49,6 +69,7 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
+  CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;

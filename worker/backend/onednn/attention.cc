@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
@@ -137,7 +138,13 @@ class AttentionOp : public Op {
     softmax_.Forward(run);
     if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });
     if (mask_ != nullptr) {
-      DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
+      const uint64_t seed = node_.layer.multi_head_attention().seed();
+      if (seed == 0) {
+        DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
+      } else {
+        const size_t count = static_cast<size_t>(mask_->numbers());
+        DropoutMask(run.info, node_.id, rate_, seed).Fill(0, absl::MakeSpan(mask_->data(), count));
+      }
       Multiply(weights->data(), mask_->data(), dropped_->data(), mask_->numbers());
     }
     l.ForEachHead([&](int64_t e, int64_t h) {

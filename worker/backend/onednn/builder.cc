@@ -4,15 +4,18 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/affine.h"
+#include "worker/backend/fusion.h"
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
-        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+       {ActivationLayers(), AffineLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EinsumLayers(),
+        EmbeddingLayers(), KernelLayers(), LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(),
+        RepeatLayers(), RowLayers(), ScoreAttentionLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -107,7 +110,9 @@ void PlanBuilder::MakeValues() {
       ++node_values_[input]->readers;
     }
     // The last input, the key, is the value too where there are two.
-    if (node.kind == LayerKind::kMultiHeadAttention) ++node_values_[node.inputs.back()]->readers;
+    const bool attends = node.kind == LayerKind::kMultiHeadAttention || node.kind == LayerKind::kAttention ||
+                         node.kind == LayerKind::kAdditiveAttention;
+    if (attends) ++node_values_[node.inputs.back()]->readers;
     node_values_[node.id] = NewValue(trains);
   }
   ++node_values_.back()->readers;  // the loss
@@ -170,9 +175,11 @@ Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
   Value* value = node_values_[input];
   const Shape& shape = graph_.nodes()[input].output;
   if (shape.size() != 1 || value->data->desc.dims().size() == 2) return value;
-  const bool any_order = node.kind == LayerKind::kDense || node.kind == LayerKind::kDropout ||
-                         node.kind == LayerKind::kRescaling || node.kind == LayerKind::kReshape ||
-                         (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX);
+  const bool any_order =
+      node.kind == LayerKind::kDense ||
+      (node.kind == LayerKind::kDropout && node.layer.dropout().noise_shape().empty()) ||
+      (node.kind == LayerKind::kRescaling && !IsAffine(node)) || node.kind == LayerKind::kReshape ||
+      (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX && !IsFurtherActivation(node));
   if (any_order) return value;
   Value* flat = NewInnerValue(value->needs_gradient);
   AddOp({}, flat, MakePlain(*this, shape, value, flat));

@@ -1,5 +1,6 @@
 // Layers with a kernel and an activation: Dense and the convolutions.
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/fusion.h"
+#include "worker/backend/onednn/features.h"
 
 namespace cairn::onednn {
 namespace {
@@ -34,6 +35,11 @@ void CompileLinear(PlanBuilder& b, const Node& node, const Activation& activatio
 
 // The layer without its activation where that is an operation of its own, then the activation.
 void CompileKernel(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  if (IsFurtherActivation(node)) {
+    Value* between = b.NewInnerValue(out->needs_gradient);
+    CompileLinear(b, node, {}, in[0], between);
+    return b.AddOp({}, out, MakeFurtherActivation(b, node, between, out));
+  }
   const Activation activation = b.groups().ActivationWithJoined(node);
   if (b.groups().Fusible(activation)) return CompileLinear(b, node, activation, in[0], out);
   Value* target = b.NewInnerValue(out->needs_gradient);

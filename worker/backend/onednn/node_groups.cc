@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "worker/backend/affine.h"
 #include "worker/backend/fusion.h"
+#include "worker/backend/noise.h"
 
 namespace cairn::onednn {
 
@@ -24,21 +26,22 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
   if (node.inputs.empty()) return false;
   const Node& producer = graph_.nodes()[node.inputs[0]];
   const bool alone = readers_[producer.id].size() == 1 && producer.id != graph_.output().id;
+  if (DrawsNoise(node.kind)) return !Trains(node) || !NoiseOf(node).has_value();
   switch (node.kind) {
     case LayerKind::kFlatten: return true;
-    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
-    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput && !IsAffine(node);
     case LayerKind::kZeroPadding2D:
       return std::all_of(readers_[node.id].begin(), readers_[node.id].end(),
                          [&](int id) { return TakesPads(graph_.nodes()[id].kind); }) &&
              node.id != graph_.output().id;
     case LayerKind::kActivation: {
+      if (IsFurtherActivation(node)) return false;
       const Activation activation = ActivationOf(node);
       if (activation.linear()) return true;
       if (!alone) return false;
       if (producer.kind == LayerKind::kBatchNormalization) return activation.kind == v1::RELU;
-      return AppliesActivation(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
+      return AppliesActivation(producer.kind) && !IsFurtherActivation(producer) && ActivationOf(producer).linear() &&
+             Fusible(activation);
     }
     default: return false;
   }
@@ -46,6 +49,7 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
 
 Activation NodeGroups::ActivationOf(const Node& node) const {
   if (node.id == graph_.output().id && fused_loss_) return {};
+  if (IsFurtherActivation(node)) return {};  // an operation of its own
   return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
 }
 

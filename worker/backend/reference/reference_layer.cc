@@ -1,9 +1,12 @@
 #include "worker/backend/reference/reference_layer.h"
 
+#include "worker/backend/reference/attention_layers.h"
+
 namespace cairn::reference {
 
 const Layer* FindLayer(LayerKind kind) {
-  for (const absl::Span<const Layer> family : {PlainLayers(), WindowLayers(), FeatureLayers(), MergingLayers()}) {
+  for (const absl::Span<const Layer> family :
+       {AttentionLayers(), PlainLayers(), WindowLayers(), FeatureLayers(), MergingLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
