@@ -13,6 +13,7 @@
 #include "common/model/graph.h"
 #include "tests/unit/backend/feature_cases.h"
 #include "tests/unit/backend/layer_case.h"
+#include "tests/unit/backend/window_cases.h"
 #include "tests/unit/model/model_text.h"
 #include "worker/backend/backend.h"
 
@@ -115,6 +116,7 @@ inline std::vector<LayerCase> LayerCases() {
        "kind: MEAN_SQUARED_ERROR"},
   };
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : WindowLayerCases()) cases.push_back(c);
   return cases;
 }
 

@@ -13,7 +13,7 @@ namespace cairn::onednn {
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
        {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
-        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(), ResampleLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -27,10 +27,25 @@ dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape) {
   switch (shape.size()) {
     case 1: return {examples, shape[0]};
     case 2: return {examples, shape[1], 1, shape[0]};
+    case 3: return {examples, shape[2], shape[0], shape[1]};
     default:
-      CAIRN_CHECK(shape.size() == 3, "Graph::Build knows no other shapes");
-      return {examples, shape[2], shape[0], shape[1]};
+      CAIRN_CHECK(shape.size() == 4, "Graph::Build knows no other shapes");
+      return {examples, shape[3], shape[0] * shape[1], shape[2]};
   }
+}
+
+dnnl::memory::dims VolumeDims(int64_t examples, const Shape& shape) {
+  if (shape.size() != 4) return MakeDims(examples, shape);
+  return {examples, shape[3], shape[0], shape[1], shape[2]};
+}
+
+Desc VolumeOf(const Desc& image, const Shape& shape) {
+  return shape.size() == 4 ? image.reshape(VolumeDims(image.dims()[0], shape)) : image;
+}
+
+Desc ImageOf(const Desc& volume) {
+  const dnnl::memory::dims dims = volume.dims();
+  return dims.size() == 5 ? volume.reshape({dims[0], dims[1], dims[2] * dims[3], dims[4]}) : volume;
 }
 
 Desc PlainDesc(int64_t examples, const Shape& shape) {
@@ -219,9 +234,9 @@ void PlanBuilder::CompileInput(const Node& node) {
     last = next->id;
   }
   // oneDNN's first-layer convolutions take few channels one after another.
-  bool channels_first = node.output.size() == 3 && node.output[2] < 16;
+  bool channels_first = node.output.size() >= 3 && node.output.back() < 16;
   for (int id : consumers_[last]) {
-    channels_first &= graph_.nodes()[id].kind == LayerKind::kConv2D ||
+    channels_first &= graph_.nodes()[id].kind == LayerKind::kConv2D || graph_.nodes()[id].kind == LayerKind::kConv3D ||
                       (graph_.nodes()[id].kind == LayerKind::kZeroPadding2D && joined_[id]);
   }
   AddOp({}, out, MakeInput(*this, node, scale, offset, channels_first, out));
