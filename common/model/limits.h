@@ -48,8 +48,13 @@ inline constexpr size_t kLayerNameBytesMax = 128;
 // Kernel sizes, strides, dilations, factors and pads: far beyond any use, and small enough that window arithmetic stays
 // within int64_t.
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
-// Of one example in a layer: [height, width, channels].
-inline constexpr size_t kLayerDimensionsMax = 3;
+// Of one example in a layer: [depth, height, width, channels].
+inline constexpr size_t kLayerDimensionsMax = 4;
+// A window's: depth, height and width.
+inline constexpr int kWindowAxesMax = 3;
+static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");
+// Of a tensor whose axes change places: the kernels take so many, and the examples.
+inline constexpr size_t kPermutedAxesMax = 3;
 // Ids come as float32, which has every whole number up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
 // A vector that is normalized counts as at least so long: keras.config.epsilon().

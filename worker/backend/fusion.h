@@ -9,11 +9,16 @@ namespace cairn {
 // Layers that apply an activation themselves: those with a kernel.
 inline bool AppliesActivation(LayerKind kind) {
   switch (kind) {
-    case LayerKind::kConv2D:
     case LayerKind::kConv1D:
+    case LayerKind::kConv2D:
+    case LayerKind::kConv3D:
+    case LayerKind::kDepthwiseConv1D:
     case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv1D:
     case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv1DTranspose:
     case LayerKind::kConv2DTranspose:
+    case LayerKind::kConv3DTranspose:
     case LayerKind::kDense: return true;
     default: return false;
   }

@@ -128,6 +128,7 @@ absl::Status ResolvePadding(v1::Padding* padding) {
   if (!v1::Padding_IsValid(*padding)) {
     return Bad("padding ", static_cast<int>(*padding), " is not known; use VALID or SAME");
   }
+  if (*padding == v1::CAUSAL) return Bad("padding CAUSAL is for convolutions along a sequence; use VALID or SAME");
   if (*padding == v1::PADDING_UNSPECIFIED) *padding = v1::VALID;
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 #include "tests/unit/backend/further_cases.h"
 #include "tests/unit/backend/layer_case.h"
 #include "tests/unit/backend/loss_cases.h"
+#include "tests/unit/backend/window_cases.h"
 #include "tests/unit/model/model_text.h"
 #include "worker/backend/backend.h"
 
@@ -119,6 +120,7 @@ inline std::vector<LayerCase> LayerCases() {
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
   for (const LayerCase& c : FurtherCases()) cases.push_back(c);
   for (const LayerCase& c : LossCases()) cases.push_back(c);
+  for (const LayerCase& c : WindowLayerCases()) cases.push_back(c);
   return cases;
 }
 

@@ -13,8 +13,10 @@ import sys
 
 import numpy as np
 
+import numpy_axes as axes
 import numpy_features as features
 import numpy_further as further
+import numpy_resample as resample
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
@@ -24,13 +26,18 @@ TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # of a vector's norm; the numbe
 LAYERS = {
     "rescaling": further.rescaling,
     "normalization": further.normalization,
-    "conv2d": windows.conv2d,
+    "conv2d": lambda spec, *rest: (axes.conv if spec["groups"] > 1 else windows.conv2d)(spec, *rest),
     "depthwise_conv2d": windows.depthwise_conv2d,
     "batch_normalization": features.batch_normalization,
     "activation": features.activation,
     "max_pooling2d": windows.max_pooling2d,
     "average_pooling2d": windows.average_pooling2d,
-    "global_average_pooling2d": windows.global_average,
+    "global_average_pooling1d": axes.global_average,
+    "global_average_pooling2d": axes.global_average,
+    "global_average_pooling3d": axes.global_average,
+    "global_max_pooling1d": axes.global_max,
+    "global_max_pooling2d": axes.global_max,
+    "global_max_pooling3d": axes.global_max,
     "add": features.add,
     "concatenate": features.concatenate,
     "flatten": features.reshaped(lambda spec, x: (len(x), -1)),
@@ -53,12 +60,32 @@ LAYERS = {
     "layer_normalization": features.layer_normalization,
     "group_normalization": features.group_normalization,
     "embedding": features.embedding,
-    "global_average_pooling1d": windows.global_average,
     "max_pooling1d": windows.along(windows.max_pooling2d),
     "average_pooling1d": windows.along(windows.average_pooling2d),
-    "conv1d": windows.conv1d,
+    "conv1d": axes.conv,
+    "conv3d": axes.conv,
+    "depthwise_conv1d": axes.depthwise_conv,
+    "separable_conv1d": axes.separable_conv,
     "separable_conv2d": windows.separable_conv2d,
-    "conv2d_transpose": windows.conv2d_transpose,
+    "conv1d_transpose": axes.conv_transpose,
+    "conv2d_transpose": axes.conv_transpose,
+    "conv3d_transpose": axes.conv_transpose,
+    "max_pooling3d": axes.max_pooling,
+    "average_pooling3d": axes.average_pooling,
+    "zero_padding1d": axes.zero_padding,
+    "zero_padding3d": axes.zero_padding,
+    "cropping1d": axes.cropping,
+    "cropping3d": axes.cropping,
+    "up_sampling1d": axes.up_sampling,
+    "up_sampling3d": axes.up_sampling,
+    "resizing": resample.resizing,
+    "center_crop": resample.center_crop,
+    "adaptive_average_pooling1d": resample.adaptive_average,
+    "adaptive_average_pooling2d": resample.adaptive_average,
+    "adaptive_average_pooling3d": resample.adaptive_average,
+    "adaptive_max_pooling1d": resample.adaptive_max,
+    "adaptive_max_pooling2d": resample.adaptive_max,
+    "adaptive_max_pooling3d": resample.adaptive_max,
     "up_sampling2d": windows.up_sampling2d,
     "spatial_dropout2d": further.noise(further.channels),
     "reshape": features.reshaped(lambda spec, x: (len(x), *spec["target_shape"])),

@@ -276,7 +276,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 4]", "reshape { target_shape: [-1, -1] }", "target_shape has more than one -1"},
       {"[4, 4]", "reshape { target_shape: [0, 16] }", "target_shape 0 is not positive"},
       {"[4, 4]", "reshape { target_shape: [2147483647, 2147483647, 2147483647] }", "does not fit its input"},
-      {"[4, 4]", "reshape { target_shape: [2, 2, 2, 2] }", "target_shape has 4 dimensions; at most 3 are supported"},
+      {"[4, 4]", "reshape { target_shape: [2, 2, 2, 2, 1] }", "target_shape has 5 dimensions; at most 4 are supported"},
       {"[4, 4]", "permute {}", "layer \"permute\": dims [] is not an order of the axes 1 .. 2 of its input [4,4]"},
       {"[4, 4]", "permute { dims: [1, 1] }", "dims [1,1] is not an order of the axes"},
       {"[4, 4]", "permute { dims: [0, 1] }", "dims [0,1] is not an order of the axes"},

@@ -7,7 +7,7 @@
 namespace cairn {
 
 // 0 is a value of its own, or stands for what the comment of the field says.
-inline const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
+inline const std::set<std::string> kZeroIsTaken = {"Cropping1D.cropping", "Cropping3D.cropping", "Resizing.fill_value", "ZeroPadding1D.padding", "ZeroPadding3D.padding", "Conv1DTranspose.output_padding", "Conv2DTranspose.output_padding", "Conv3DTranspose.output_padding", "JobSpec.staleness_bound",
                                                    "JobSpec.seed",
                                                    "JobSpec.validation_freq_steps",
                                                    "JobSpec.backups",
@@ -101,7 +101,7 @@ inline const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
                                                    "ReduceLrOnPlateau.min_lr",
                                                    "TensorBoard.histogram_freq"};
 
-inline const std::set<std::string> kNegativeIsTaken = {"Dot.axes",
+inline const std::set<std::string> kNegativeIsTaken = {"Resizing.fill_value", "Dot.axes",
                                                        "Loss.ignore_class",
                                                        "Ftrl.learning_rate_power",
                                                        "JobSpec.priority",

@@ -17,6 +17,7 @@
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/model/job_number_tables.h"
 #include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -35,14 +36,14 @@ constexpr char kPictures[] = R"(
   model {
     layers { input { shape: [32, 32, 3] } }
     layers { rescaling { scale: 0.1 offset: 0.5 } }
-    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME
+    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME
                       kernel_initializer { kind: VARIANCE_SCALING scale: 2 } bias_initializer { kind: CONSTANT value: 0.5 }
                       kernel_regularizer { l1: 0.1 l2: 0.1 } } }
     layers { batch_normalization { momentum: 0.9 epsilon: 0.01 } }
     layers { activation { activation: LEAKY_RELU negative_slope: 0.1 } } layers { activation { activation: ELU alpha: 0.5 } }
     layers { depthwise_conv2d { kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
     layers { separable_conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
-    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 padding: SAME } }
+    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 output_padding: 0 padding: SAME } }
     layers { group_normalization { groups: 4 epsilon: 0.01 } }
     layers { max_pooling2d { pool_size: 2 strides: 2 } } layers { average_pooling2d { pool_size: 2 strides: 2 } }
     layers { up_sampling2d { size: 2 } } layers { zero_padding2d { padding: 1 } }
@@ -82,7 +83,7 @@ constexpr char kSequences[] = R"(
   model {
     layers { name: "in" input { shape: 16 } }
     layers { embedding { input_dim: 100 output_dim: 8 } }
-    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME } }
+    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME } }
     layers { max_pooling1d { pool_size: 2 strides: 2 } } layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
     layers { name: "m" multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
     layers { dot { axes: 2 } inputs: ["m", "x"] } layers { global_average_pooling1d {} }
@@ -266,7 +267,8 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kFeatureJob)};
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
+                                   FromText<v1::JobSpec>(kFeatureJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

@@ -50,7 +50,8 @@ absl::Status CheckOptions(const Graph& graph) {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers()}) {
+       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), ResampleLayers(),
+        WindowLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }

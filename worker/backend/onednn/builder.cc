@@ -15,7 +15,7 @@ const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
        {ActivationLayers(), AffineLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EinsumLayers(),
         EmbeddingLayers(), KernelLayers(), LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(),
-        RepeatLayers(), RowLayers(), ScoreAttentionLayers()}) {
+        RepeatLayers(), ResampleLayers(), RowLayers(), ScoreAttentionLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -29,10 +29,25 @@ dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape) {
   switch (shape.size()) {
     case 1: return {examples, shape[0]};
     case 2: return {examples, shape[1], 1, shape[0]};
+    case 3: return {examples, shape[2], shape[0], shape[1]};
     default:
-      CAIRN_CHECK(shape.size() == 3, "Graph::Build knows no other shapes");
-      return {examples, shape[2], shape[0], shape[1]};
+      CAIRN_CHECK(shape.size() == 4, "Graph::Build knows no other shapes");
+      return {examples, shape[3], shape[0] * shape[1], shape[2]};
   }
+}
+
+dnnl::memory::dims VolumeDims(int64_t examples, const Shape& shape) {
+  if (shape.size() != 4) return MakeDims(examples, shape);
+  return {examples, shape[3], shape[0], shape[1], shape[2]};
+}
+
+Desc VolumeOf(const Desc& image, const Shape& shape) {
+  return shape.size() == 4 ? image.reshape(VolumeDims(image.dims()[0], shape)) : image;
+}
+
+Desc ImageOf(const Desc& volume) {
+  const dnnl::memory::dims dims = volume.dims();
+  return dims.size() == 5 ? volume.reshape({dims[0], dims[1], dims[2] * dims[3], dims[4]}) : volume;
 }
 
 Desc PlainDesc(int64_t examples, const Shape& shape) {
@@ -160,11 +175,11 @@ void PlanBuilder::CompileInput(const Node& node) {
     last = rescaling;
   }
   // oneDNN's first-layer convolutions take few channels one after another.
-  bool channels_first = node.output.size() == 3 && node.output[2] < 16;
+  bool channels_first = node.output.size() >= 3 && node.output.back() < 16;
   for (int id : groups_.ReadersOf(*last)) {
     const Node& reader = graph_.nodes()[id];
-    channels_first &=
-        reader.kind == LayerKind::kConv2D || (reader.kind == LayerKind::kZeroPadding2D && groups_.Joined(reader));
+    channels_first &= reader.kind == LayerKind::kConv2D || reader.kind == LayerKind::kConv3D ||
+                      (reader.kind == LayerKind::kZeroPadding2D && groups_.Joined(reader));
   }
   AddOp({}, out, MakeInput(*this, node, scale, offset, channels_first, out));
 }

@@ -22,8 +22,14 @@ using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag);
-// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}.
+// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}. A volume's planes
+// stand one below the other, as one image; what needs its depth looks at the same numbers as at a volume.
 dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape);
+// The image of a volume of `shape` (others: itself) as {n, c, d, h, w}, and back.
+Desc VolumeOf(const Desc& image, const Shape& shape);
+Desc ImageOf(const Desc& volume);
+// The dimensions of that volume.
+dnnl::memory::dims VolumeDims(int64_t examples, const Shape& shape);
 // The plain layout of those: channels last, as Keras has it.
 Desc PlainDesc(int64_t examples, const Shape& shape);
 bool IsPlain(const Desc& desc);  // two dimensions, or channels last without blocks

@@ -1,6 +1,6 @@
-// Convolutions over images and sequences, depthwise ones (grouped), Dense on images (by 1x1) and transposed ones
-// (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step,
-// their gradients back.
+// Convolutions over images, sequences and volumes, in groups of channels too, depthwise ones (grouped), Dense on images
+// (by 1x1) and transposed ones (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras'
+// layout to oneDNN's once a step, their gradients back.
 //
 // Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's
 // gradient, which the same reorders make that change layouts; what it writes is float32.
@@ -13,38 +13,50 @@ using dnnl::algorithm;
 using dnnl::memory;
 
 struct Geometry {
-  memory::dims strides{1, 1}, dilates{0, 0}, pad_begin{0, 0}, pad_end{0, 0};
-  memory::dims kernel;  // oneDNN's: {o, i, h, w}, or {groups, o, i, h, w}
+  memory::dims strides, dilates, pad_begin, pad_end;
+  memory::dims kernel;  // oneDNN's: {o, i, axes...}, or {groups, o, i, axes...}
   Desc keras_kernel;    // the same numbers as they lie in the parameter space
+  void AddAxis(const WindowAxis& axis) {
+    strides.push_back(axis.stride);
+    dilates.push_back(axis.dilation - 1);
+    pad_begin.push_back(axis.pad_begin);
+    pad_end.push_back(axis.pad_end);
+  }
 };
 
-// The axes of Keras' kernels are [h, w, in, out] ([w, in, out] along a sequence, [in, out] of Dense), depthwise [h, w,
-// channels, multiplier] (output channel c * multiplier + m), transposed [h, w, out, in].
+// The axes of Keras' kernels are [h, w, in, out] ([w, in, out] along a sequence, [d, h, w, in, out] of volumes, [in,
+// out] of Dense; `in` of a group), depthwise [h, w, channels, multiplier] (output channel c * multiplier + m),
+// transposed [h, w, out, in].
 Geometry MakeGeometry(const Convolution& c) {
   Geometry g;
-  for (int i = 0; i < 2; ++i) {
-    g.strides[i] = c.window.strides[i];
-    g.dilates[i] = c.window.dilation[i] - 1;
-    g.pad_begin[i] = c.window.pad_begin[i];
-    g.pad_end[i] = c.window.pad_end[i];
-  }
-  const int64_t h = c.window.kernel[0], w = c.window.kernel[1];
+  memory::dims axes, lie;  // the kernel's, and how far apart their numbers lie
   const Shape& shape = c.kernel->shape;
   const int64_t first = shape[shape.size() - 2], last = shape.back();
-  const auto type = memory::data_type::f32;
+  const Window& w = c.window;
+  int64_t stride = first * last * w.kernel[0] * w.kernel[1];
+  if (c.output.size() == 4) {
+    g.AddAxis(w.depth);
+    axes.push_back(w.depth.kernel);
+    lie.push_back(stride);
+  }
+  for (int i = 0; i < 2; ++i) {
+    g.AddAxis({w.kernel[i], w.strides[i], w.dilation[i], w.pad_begin[i], w.pad_end[i]});
+    axes.push_back(w.kernel[i]);
+    lie.push_back(stride /= w.kernel[i]);
+  }
+  const auto set = [&](memory::dims dims, memory::dims strides) {
+    dims.insert(dims.end(), axes.begin(), axes.end());
+    strides.insert(strides.end(), lie.begin(), lie.end());
+    g.keras_kernel = Desc(dims, memory::data_type::f32, strides);
+    g.kernel = std::move(dims);
+  };
+  const int64_t groups = w.groups;
   switch (c.kind) {
     case Convolution::kForward:
-      g.kernel = {last, first, h, w};
-      g.keras_kernel = MakeDesc(g.kernel, Tag::hwio);
+      groups == 1 ? set({last, first}, {1, last}) : set({groups, last / groups, first}, {last / groups, 1, last});
       break;
-    case Convolution::kDepthwise:
-      g.kernel = {first, last, 1, h, w};
-      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, 1, w * first * last, first * last});
-      break;
-    case Convolution::kTransposed:
-      g.kernel = {first, last, h, w};
-      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, w * first * last, first * last});
-      break;
+    case Convolution::kDepthwise: set({first, last, 1}, {last, 1, 1}); break;
+    case Convolution::kTransposed: set({first, last}, {last, 1}); break;
   }
   return g;
 }
@@ -80,19 +92,22 @@ class ConvolutionOp : public Op {
         kernel_(convolution.kernel),
         bias_(convolution.bias),
         geometry_(MakeGeometry(convolution)),
-        operand_(b.bfloat16() && convolution.kind == Convolution::kForward &&
+        src_(convolution.output.size() == 4 ? VolumeDims(b.examples(), convolution.input) : in->data->desc.dims()),
+        dst_(VolumeDims(b.examples(), convolution.output)),
+        operand_(b.bfloat16() && convolution.kind == Convolution::kForward && convolution.window.groups == 1 &&
                          geometry_.kernel[1] >= kBfloat16ChannelsMin
                      ? memory::data_type::bf16
                      : memory::data_type::f32),
         trains_(b.Trains(*convolution.kernel)) {
-    forward_.desc = MakeForward(b, MakeDims(b.examples(), convolution.output));
-    forward_.in = b.Read(in->data, forward_.desc.src_desc());
+    forward_.desc = MakeForward(b);
+    forward_.in = b.Read(in->data, ImageOf(forward_.desc.src_desc()));
     const memory weights = ForwardWeights(b);
-    out->data = b.New(forward_.desc.dst_desc());
+    out->data = b.New(ImageOf(forward_.desc.dst_desc()));
     out->activation = activation;
     out->may_overwrite = activation.linear() || !b.training();
-    std::vector<std::pair<int, memory>> arguments = {
-        {DNNL_ARG_SRC, forward_.in.tensor->memory}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out->data->memory}};
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(forward_.in.tensor, forward_.desc.src_desc())},
+                                                     {DNNL_ARG_WEIGHTS, weights},
+                                                     {DNNL_ARG_DST, b.Use(out->data, forward_.desc.dst_desc())}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, b.ValueOf(*bias_, BiasDesc()));
     forward_.run = b.MakeCall(forward_.desc, typename Family::Forward(forward_.desc), std::move(arguments));
   }
@@ -134,9 +149,8 @@ class ConvolutionOp : public Op {
  private:
   Desc BiasDesc() const { return MakeDesc({bias_->size}, Tag::x); }
 
-  typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b, const memory::dims& output) const {
-    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(geometry_.kernel, operand_),
-               dst = Any(output);
+  typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b) const {
+    const Desc src = Any(src_, operand_), weights = Any(geometry_.kernel, operand_), dst = Any(dst_);
     const Geometry& g = geometry_;
     using Forward = typename Family::Forward;
     const typename Forward::desc desc =
@@ -160,8 +174,7 @@ class ConvolutionOp : public Op {
 
   void CompileWeights(PlanBuilder& b) {
     const Geometry& g = geometry_;
-    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(g.kernel),
-               diff_dst = Any(out_->data->desc.dims(), operand_);
+    const Desc src = Any(src_, operand_), weights = Any(g.kernel), diff_dst = Any(dst_, operand_);
     using Backward = typename Family::BackwardWeights;
     const typename Backward::desc desc =
         bias_ != nullptr ? typename Backward::desc(Family::kAlgorithm, src, weights, BiasDesc(), diff_dst, g.strides,
@@ -170,9 +183,9 @@ class ConvolutionOp : public Op {
                                                    g.pad_begin, g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
     // The copy that forward made, if there is one and it will do.
-    const bool copied = forward_.in.tensor != in_->data && pd.src_desc() == forward_.in.tensor->desc;
-    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, pd.src_desc());
-    kernel_gradient_.out_gradient = b.Read(out_->gradient, pd.diff_dst_desc());
+    const bool copied = forward_.in.tensor != in_->data && ImageOf(pd.src_desc()) == forward_.in.tensor->desc;
+    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, ImageOf(pd.src_desc()));
+    kernel_gradient_.out_gradient = b.Read(out_->gradient, ImageOf(pd.diff_dst_desc()));
 
     memory gradient = b.GradientOf(*kernel_, g.keras_kernel);
     if (pd.diff_weights_desc() != g.keras_kernel) {
@@ -180,9 +193,10 @@ class ConvolutionOp : public Op {
       kernel_gradient_.kernel_reorder = b.Reorder(blocked->memory, gradient);
       gradient = blocked->memory;
     }
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, kernel_gradient_.in.tensor->memory},
-                                                     {DNNL_ARG_DIFF_DST, kernel_gradient_.out_gradient.tensor->memory},
-                                                     {DNNL_ARG_DIFF_WEIGHTS, gradient}};
+    std::vector<std::pair<int, memory>> arguments = {
+        {DNNL_ARG_SRC, b.Use(kernel_gradient_.in.tensor, pd.src_desc())},
+        {DNNL_ARG_DIFF_DST, b.Use(kernel_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
+        {DNNL_ARG_DIFF_WEIGHTS, gradient}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, b.GradientOf(*bias_, BiasDesc()));
     kernel_gradient_.run = b.MakeCall(pd, Backward(pd), std::move(arguments));
   }
@@ -190,14 +204,12 @@ class ConvolutionOp : public Op {
   void CompileData(PlanBuilder& b) {
     const Geometry& g = geometry_;
     using Backward = typename Family::BackwardData;
-    const typename Backward::desc desc(Family::kAlgorithm, Any(in_->data->desc.dims()), Any(g.kernel, operand_),
-                                       Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin,
-                                       g.pad_end);
+    const typename Backward::desc desc(Family::kAlgorithm, Any(src_), Any(g.kernel, operand_), Any(dst_, operand_),
+                                       g.strides, g.dilates, g.pad_begin, g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
     const bool copied = trains_ && kernel_gradient_.out_gradient.tensor != out_->gradient &&
-                        pd.diff_dst_desc() == kernel_gradient_.out_gradient.tensor->desc;
-    input_gradient_.out_gradient =
-        b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, pd.diff_dst_desc());
+                        ImageOf(pd.diff_dst_desc()) == kernel_gradient_.out_gradient.tensor->desc;
+    input_gradient_.out_gradient = b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, ImageOf(pd.diff_dst_desc()));
 
     memory weights;
     if (forward_.kernel != nullptr && pd.weights_desc() == forward_.kernel->desc) {
@@ -210,11 +222,11 @@ class ConvolutionOp : public Op {
         weights = blocked->memory;
       }
     }
-    input_gradient_.sink = b.WriteGradient(in_, pd.diff_src_desc());
+    input_gradient_.sink = b.WriteGradient(in_, ImageOf(pd.diff_src_desc()));
     input_gradient_.run = b.MakeCall(pd, Backward(pd),
-                                     {{DNNL_ARG_DIFF_DST, input_gradient_.out_gradient.tensor->memory},
-                                      {DNNL_ARG_WEIGHTS, weights},
-                                      {DNNL_ARG_DIFF_SRC, input_gradient_.sink.tensor->memory}});
+                                {{DNNL_ARG_DIFF_DST, b.Use(input_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
+                                 {DNNL_ARG_WEIGHTS, weights},
+                                 {DNNL_ARG_DIFF_SRC, b.Use(input_gradient_.sink.tensor, pd.diff_src_desc())}});
   }
 
   // The three primitives, each with what it reads in its own layout.
@@ -243,6 +255,7 @@ class ConvolutionOp : public Op {
   const Variable* const kernel_;
   const Variable* const bias_;
   const Geometry geometry_;
+  const memory::dims src_, dst_;     // of an image, or of a volume
   const memory::data_type operand_;  // of inputs, kernel and output gradient
   const bool trains_;
   ForwardPass forward_;

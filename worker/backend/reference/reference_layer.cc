@@ -14,11 +14,4 @@ const Layer* FindLayer(LayerKind kind) {
   return nullptr;
 }
 
-Geometry Pass::sequence() const {
-  Geometry g = geometry();
-  g.input.insert(g.input.begin(), 1);
-  g.output.insert(g.output.begin(), 1);
-  return g;
-}
-
 }  // namespace cairn::reference

@@ -85,6 +85,12 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     EXPECT_THAT(imported.status().message(), testing::HasSubstr(lacks)) << node.name;
     return;
   }
+  // Windows of several sizes, and a constant for each pixel, are read by nothing.
+  const std::string& name = GetParam().name;
+  if (name.find("AdaptiveMax") != std::string::npos || name.find("ResizingPadded") != std::string::npos) {
+    EXPECT_EQ(imported.status().code(), absl::StatusCode::kUnimplemented) << imported.status();
+    return;
+  }
   if (graph->nodes().size() == 2 && graph->output().kind == LayerKind::kDropout) {
     EXPECT_EQ(imported.status().message(), "its output is its input");
     return;
