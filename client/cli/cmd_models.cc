@@ -1,5 +1,5 @@
-// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file, and with
-// what it can be trained. --report: every layer of a file, supported or refused. No cluster is asked.
+// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file, and
+// with what it can be trained. --report: every layer of a file, supported or refused. No cluster is asked.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -117,7 +117,8 @@ absl::StatusOr<KerasReport> LayersOfFile(const std::string& path) {
   return read;
 }
 
-// Every layer; then what is wrong with the model as a whole, or with what it can be trained. OK: the model is supported.
+// Every layer; then what is wrong with the model as a whole, or with what it can be trained. OK: the model is
+// supported.
 absl::Status ReportModel(const Globals& globals, const ModelsOptions& options) {
   if (!IsFile(options.name)) {
     return absl::InvalidArgumentError(

@@ -61,7 +61,9 @@ OrderedJson InboundNodes(const Graph& graph, const Node& node) {
       keywords[kAttentionArguments[i]] = std::move(tensor);
     }
   }
-  if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
+  if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
+      node.layer.additive_attention().use_causal_mask())
+    keywords["use_causal_mask"] = true;
   if (InfersAlways(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
   call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);

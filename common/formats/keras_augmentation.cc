@@ -51,8 +51,8 @@ bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
 
 void PixelRange(KerasConfig& c) { c.Only("value_range", Json::array({0, 255}), "use [0, 255]"); }
 
-// A probability that Keras draws within [low, high], or [0, f], for each picture: of all pictures, the share in its middle
-// is changed.
+// A probability that Keras draws within [low, high], or [0, f], for each picture: of all pictures, the share in its
+// middle is changed.
 template <typename Step>
 void Share(KerasConfig& c, Step* step) {
   Floats factor;

@@ -121,7 +121,7 @@ absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view text) {
   if (root.is_string()) {
     CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
   }
-  return KerasReporter().Report(WithoutUnaskedArguments(std::move(root)));
+  return KerasReporter().Report(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
 }
 
 absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path) {

@@ -1,5 +1,5 @@
-// What can be done with a model: which of its layers Cairn has, and how it can be trained. Nothing of a refused model is
-// left out: each layer is looked at by itself, so that one that is refused hides no other.
+// What can be done with a model: which of its layers Cairn has, and how it can be trained. Nothing of a refused model
+// is left out: each layer is looked at by itself, so that one that is refused hides no other.
 //
 // Free functions; any thread.
 #pragma once

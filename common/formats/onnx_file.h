@@ -29,11 +29,12 @@ struct OnnxFile {
   SafetensorsFile weights;  // under the names that the model's graph gives them
 };
 
-// With the weights that lie in files beside it (onnx/onnx_external.h). Errors: those of ReadFileBytes; INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS begin with the file's name.
+// With the weights that lie in files beside it (onnx/onnx_external.h). Errors: those of ReadFileBytes;
+// INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS begin with the file's name.
 absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path);
 
-// Each operator of the file that its output depends on, with why it is refused, OK where it is not. Errors: as above, of
-// the file as a whole.
+// Each operator of the file that its output depends on, with why it is refused, OK where it is not. Errors: as above,
+// of the file as a whole.
 struct OnnxOperatorReport {
   std::string name, type;
   absl::Status status;

@@ -1,6 +1,6 @@
-// A .keras archive, a .weights.h5 file and a legacy .h5 file of any bytes: the model's variables in their shapes, or an error; never more
-// memory than the model has variables. (What is libhdf5's own runs in another process, see common/formats/apart.h: it
-// may fail there.)
+// A .keras archive, a .weights.h5 file and a legacy .h5 file of any bytes: the model's variables in their shapes, or an
+// error; never more memory than the model has variables. (What is libhdf5's own runs in another process, see
+// common/formats/apart.h: it may fail there.)
 //
 //   input := kind:u8 (modulo 3: 0 Rest is a .keras archive, 1 a .weights.h5 file for the small job's model, 2 a legacy
 //            .h5 file of a model with its weights)

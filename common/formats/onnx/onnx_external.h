@@ -13,8 +13,8 @@
 
 namespace cairn {
 
-// Puts the numbers of every initializer and Constant of the model into the message. Errors: INVALID_ARGUMENT begins with
-// `tensor "x": `; the system's name the file.
+// Puts the numbers of every initializer and Constant of the model into the message. Errors: INVALID_ARGUMENT begins
+// with `tensor "x": `; the system's name the file.
 absl::Status LoadOnnxExternalData(const std::string& folder, onnx::ModelProto* model);
 
 }  // namespace cairn

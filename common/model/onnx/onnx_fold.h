@@ -1,5 +1,5 @@
-// Operators of constants alone, computed: what exporters write of shapes (Shape, Gather, Unsqueeze, Concat, Slice, Cast,
-// arithmetic, ConstantOfShape, Reshape) and of weights that are put together.
+// Operators of constants alone, computed: what exporters write of shapes (Shape, Gather, Unsqueeze, Concat, Slice,
+// Cast, arithmetic, ConstantOfShape, Reshape) and of weights that are put together.
 //
 // The batch's size is not known when a model is read. In whole numbers it is kOnnxBatch, what is computed of it
 // kOnnxUnknown; in floats both are NaN. They mean so in a tensor with `of_batch` alone, which Shape makes.

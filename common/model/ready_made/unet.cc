@@ -1,5 +1,5 @@
-// U-Net (Ronneberger, Fischer and Brox 2015) with padded convolutions, so that its output, a class for each pixel, is as
-// large as its input.
+// U-Net (Ronneberger, Fischer and Brox 2015) with padded convolutions, so that its output, a class for each pixel, is
+// as large as its input.
 #include <string>
 #include <vector>
 

@@ -270,6 +270,10 @@ def jitter(x, d):
     return hue(saturate(x, d, 0.3, 0.7), d, 0, 0.4)
 
 
+JITTER = (
+    "random_color_jitter { brightness_factor: 0.2 contrast_factor: 0.3 saturation_factor: [0.3, 0.7] hue_factor: 0.4 }"
+)
+
 # text of the step: what it is here. The first column of a factor that is one number: what Keras makes of it.
 STEPS = {
     "random_shear { x_factor: 0.3 y_factor: [0.1, 0.2] }": lambda x, d: shear(x, d, (-0.3, 0.3), (0.1, 0.2)),
@@ -279,7 +283,7 @@ STEPS = {
     "random_hue { factor: [0.9, 1] }": lambda x, d: hue(x, d, 0.9, 1),
     "random_grayscale { factor: 0.4 }": lambda x, d: x * 0 + grey(x) if d.uniform() < 0.4 else x,
     "random_grayscale {}": lambda x, d: x * 0 + grey(x) if d.uniform() < 0.5 else x,
-    "random_color_jitter { brightness_factor: 0.2 contrast_factor: 0.3 saturation_factor: [0.3, 0.7] hue_factor: 0.4 }": jitter,
+    JITTER: jitter,
     "random_color_degeneration { factor: 0.8 }": lambda x, d: degenerate(x, d, -0.8, 0.8),
     "random_invert { factor: 0.6 }": lambda x, d: 255 - x if d.happens(0.6) else x,
     "random_invert {}": lambda x, d: 255 - x if d.happens() else x,

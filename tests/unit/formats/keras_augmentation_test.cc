@@ -1,5 +1,5 @@
-// Goal: the layers of Keras that change pictures become the steps of their names, with every field of their configs; and
-// what descriptions of Keras have beside layers: JSON in JSON, policies of mixed precision.
+// Goal: the layers of Keras that change pictures become the steps of their names, with every field of their configs;
+// and what descriptions of Keras have beside layers: JSON in JSON, policies of mixed precision.
 #include "common/formats/keras_augmentation.h"
 
 #include <gtest/gtest.h>

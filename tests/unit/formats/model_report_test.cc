@@ -1,5 +1,5 @@
-// Goal: a report names every layer of a model with its own reason, not the first one's alone, and says with what a model
-// can be trained as the check of a job does.
+// Goal: a report names every layer of a model with its own reason, not the first one's alone, and says with what a
+// model can be trained as the check of a job does.
 #include "common/formats/model_report.h"
 
 #include <gmock/gmock.h>

@@ -43,8 +43,8 @@ struct Count {
 // Keras' are those of model.summary() and of the table at keras.io/api/applications (25.6M, 3.5M, 138.4M);
 // torchvision's those of its documentation ("num_params"), which leaves out the moving statistics. The others were
 // added up by hand: mlp 784*128+128 + 128*10+10; mnist_cnn 320 + 5408*64+64 + 650; lenet 156 + 2416 + 48120 + 10164 +
-// 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions; unet by the sum over its
-// levels, (9 in + 9 out + 2) out for each pair of convolutions and (4 in + 1) out for each step up.
+// 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions; unet by the sum over
+// its levels, (9 in + 9 out + 2) out for each pair of convolutions and (4 in + 1) out for each step up.
 constexpr Count kCounts[] = {
     {"mlp", 101'770, 0},
     {"mnist_cnn", 347'146, 0},

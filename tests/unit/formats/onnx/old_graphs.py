@@ -1,5 +1,5 @@
 """Graphs as exporters wrote them before opset 9, and with what exporters leave to be computed: attributes that became
-inputs later, weights that are listed as inputs, shapes and weights put together of constants, weights in other files."""
+inputs later, weights that are listed as inputs, shapes and weights put together of constants, weights elsewhere."""
 
 import numpy as np
 from onnx import TensorProto, helper
