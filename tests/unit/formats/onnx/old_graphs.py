@@ -41,8 +41,9 @@ def opset7():
 def opset8():
     b = Builder(22)
     x = b.op("Relu", b.op("Gemm", "input", b.weight("a", 5, 6), b.weight("c", 1), transB=0))
-    y = b.op("Sum", x, b.op("Unsqueeze", b.op("Squeeze", b.op("Unsqueeze", x, axes=[1]), axes=[1]), axes=[1]))
-    x = b.op("Squeeze", b.op("Max", b.op("Unsqueeze", x, axes=[1]), y), axes=[1])
+    rows = b.op("Unsqueeze", x, axes=[1])
+    y = b.op("Sum", rows, b.op("Unsqueeze", b.op("Squeeze", rows, axes=[1]), axes=[1]))
+    x = b.op("Squeeze", b.op("Max", rows, y), axes=[1])
     return list_weights(
         b.graph("opset8", b.op("Gemm", x, b.weight("d", 6, 3), b.weight("e", 1, 3)), [5], False, [3], opset=8)
     )
