@@ -1,5 +1,6 @@
 #include "common/formats/keras_call.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/formats/keras_augmentation.h"
 #include "common/formats/limits.h"
 #include "common/model/layer_type.h"
 
@@ -16,7 +18,7 @@ namespace {
 // The arguments of a class's call() in their order, as far as a position may stand for one of them.
 std::vector<std::string> PositionalArguments(const std::string& type) {
   if (IsKerasModel(type)) return {"inputs", "training", "mask"};
-  if (absl::StartsWith(type, "Random")) return {"data", "training"};
+  if (IsKerasAugmentation(type)) return {"data", "training"};
   const KerasClass* const keras = FindKerasClass(type).keras;
   return absl::StrSplit(keras != nullptr ? keras->call : "inputs", ',');
 }
@@ -154,21 +156,24 @@ class Reader {
   // ---- one argument ----
 
   absl::Status Take(const std::string& argument, bool keyword, const Json& value) {
-    const bool augments = absl::StartsWith(type_, "Random");
+    const bool augments = IsKerasAugmentation(type_);
     const bool is_input = attends_ ? argument == "query" || argument == "value" || argument == "key"
                                    : argument == "inputs" || (augments && argument == "data");
     if (is_input && argument == "key" && value.is_null()) return absl::OkStatus();  // as if it were not given
     if (is_input) return AddInputs(argument, keyword, value);
     if (argument == "training") return TakeTraining(value);
+    const bool scores = attends_ || type_ == "Attention" || type_ == "AdditiveAttention";
     const bool mask = argument == "mask" || (attends_ && (argument == "query_mask" || argument == "value_mask" ||
                                                           argument == "key_mask" || argument == "attention_mask"));
-    if (mask && value.is_null()) return absl::OkStatus();
+    const bool none =
+        value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& m) { return m.is_null(); });
+    if (mask && (value.is_null() || none)) return absl::OkStatus();
     if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it out");
-    if (attends_ && argument == "return_attention_scores") {
+    if (scores && argument == "return_attention_scores") {
       if (value.is_null() || value == false) return absl::OkStatus();
       return NotSupported(argument, value, "a layer has one output; leave it out");
     }
-    if (attends_ && argument == "use_causal_mask") {
+    if (scores && argument == "use_causal_mask") {
       if (!value.is_null() && !value.is_boolean()) return NotSupported(argument, value, "use true or false");
       call_.causal = value == true;
       return absl::OkStatus();

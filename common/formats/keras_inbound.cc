@@ -86,7 +86,9 @@ OrderedJson CallJson(const Graph& graph, const Node& node) {
   if (const v1::Operation& operation = node.layer.operation(); !operation.constant().empty()) {
     tensors.insert(operation.constant_first() ? tensors.begin() : tensors.end(), ConstantJson(operation));
   }
-  if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
+  if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
+      node.layer.additive_attention().use_causal_mask())
+    keywords["use_causal_mask"] = true;
   if (InfersAlways(node) && !IsOperation(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
   call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
@@ -111,7 +113,7 @@ OrderedJson KerasHistory(const Graph& graph, const Node& node) {
     const Node& other = graph.nodes()[static_cast<size_t>(id)];
     call += other.id == owner.id || other.shares == owner.id;
   }
-  return OrderedJson::array({owner.name, call, 0});
+  return OrderedJson::array({KerasLayerName(owner.name), call, 0});
 }
 
 OrderedJson KerasInboundNodes(const Graph& graph, const Node& node) {

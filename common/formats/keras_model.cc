@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/limits.h"
@@ -23,14 +22,6 @@ namespace {
 
 std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
-absl::Status CheckIsKeras(const Json& json, const std::string& name, const std::string& type) {
-  const std::string module = TextOf(json, "module"), registered = TextOf(json, "registered_name");
-  const bool custom = (!module.empty() && !absl::StartsWith(module, "keras")) || absl::StrContains(registered, '>');
-  if (!custom) return absl::OkStatus();
-  return Bad("layer \"", ShownText(name), "\": ", ShownText(registered.empty() ? type : registered),
-             " is a class of your own; use layers of Keras alone");
 }
 
 }  // namespace
@@ -83,7 +74,7 @@ absl::StatusOr<std::vector<KerasConverter::Entry>> KerasConverter::ReadEntries(c
     entry.name = TextOf(item, "name");
     if (entry.name.empty()) entry.name = TextOf(*entry.config, "name");
     if (entry.name.empty()) entry.name = absl::StrCat(KerasSnakeCase(entry.type), "_", entries.size());
-    CAIRN_RETURN_IF_ERROR(CheckIsKeras(item, entry.name, entry.type));
+    CAIRN_RETURN_IF_ERROR(CheckIsKerasLayer(item, entry.name, entry.type));
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -203,7 +194,11 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry,
   }
   v1::Layer& layer = std::get<v1::Layer>(read.value);
   SetInputs(call, &layer);
-  if (call.causal) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
+  if (call.causal) {
+    if (layer.has_attention()) layer.mutable_attention()->set_use_causal_mask(true);
+    if (layer.has_additive_attention()) layer.mutable_additive_attention()->set_use_causal_mask(true);
+    if (layer.has_multi_head_attention()) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
+  }
   if (inference && !layer.has_input()) layer.set_training(false);
   if (read.axis >= 0) axes_.push_back({static_cast<int>(result_.model.layers_size()), read.axis, entry.type});
   const auto [made, first] = made_.emplace(entry.json, layer.name());
@@ -291,7 +286,10 @@ absl::Status KerasConverter::CheckAxes() const {
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
-  const Json model = WithoutUnaskedArguments(std::move(root));
+  if (root.is_string()) {  // json.dump(model.to_json(), file): JSON in JSON
+    CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
+  }
+  const Json model = WithoutUnaskedArguments(WithOldNamesApart(std::move(root)));
   return KerasConverter().Convert(model);
 }
 

@@ -25,14 +25,17 @@ inline constexpr int kTemplateWidthMax = 64;
 // A double has no more digits.
 inline constexpr int kTemplatePrecisionMax = 17;
 inline constexpr int kAugmentationsMax = 64;
+// Of an Equalization: as many as a 16-bit picture has shades.
+inline constexpr int kEqualizationBinsMax = 1 << 16;
 inline constexpr int32_t kPrefetchMax = 1024;
 inline constexpr size_t kFeatureNameBytesMax = 4096;
 inline constexpr int kFeatureDimensionsMax = 8;
 
 // ---- training ----
 
-// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 26 epochs of
-// kMetricsMax metrics, 128 of one. An image's header has room for them beside the table of sequences.
+// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 2 epochs of
+// kMetricSumsMax sums (common/tensor/limits.h), 26 of 32, 128 of one. An image's header has room for them beside the
+// table of sequences.
 inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
 inline constexpr uint64_t kEpochExamplesMax = uint64_t{1} << 48;
 // Records of norms of one partition: no number of bytes means both kinds of them.
@@ -43,16 +46,24 @@ inline constexpr uint32_t kInitializerRedrawsMax = 64;
 
 // ---- layers ----
 
-inline constexpr size_t kLayerNameBytesMax = 128;
+// Keras has no limit; names of scopes within scopes are this long at most.
+inline constexpr size_t kLayerNameBytesMax = 512;
 // Kernel sizes, strides, dilations, factors and pads: far beyond any use, and small enough that window arithmetic stays
 // within int64_t.
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
-// Of one example in a layer: [height, width, channels].
-inline constexpr size_t kLayerDimensionsMax = 3;
+// Of one example in a layer: [depth, height, width, channels].
+inline constexpr size_t kLayerDimensionsMax = 4;
+// A window's: depth, height and width.
+inline constexpr int kWindowAxesMax = 3;
+static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");
+// Of a tensor whose axes change places: the kernels take so many, and the examples.
+inline constexpr size_t kPermutedAxesMax = 3;
 // Ids come as float32, which has every whole number up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
 // A vector that is normalized counts as at least so long: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
+// Means, variances or scales that a layer is given.
+inline constexpr int kNormalizationNumbersMax = 1 << 20;
 inline constexpr size_t kModelNameShownBytesMax = 64;
 inline constexpr int32_t kReadyMadeClassesMax = 1 << 24;
 // Pixels.
@@ -67,13 +78,11 @@ inline constexpr size_t kKerasShownBytesMax = 80;
 inline constexpr int kKerasListMax = 64;
 inline constexpr int kOnnxNodesMax = 1 << 16;
 // The oldest and the newest opset that are read.
-inline constexpr int64_t kOnnxOpsetMin = 9, kOnnxOpsetMax = 25;
+inline constexpr int64_t kOnnxOpsetMin = 7, kOnnxOpsetMax = 25;
 // Of a value, batch included.
 inline constexpr size_t kOnnxAxesMax = 16;
 // Of all constants that are computed.
 inline constexpr int64_t kOnnxFoldedNumbersMax = int64_t{1} << 28;
-// Of one computed shape.
-inline constexpr size_t kOnnxShapeNumbersMax = 256;
 
 static_assert(kLayerDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");
 static_assert(kWindowMax * kWindowMax <= INT64_MAX / kWindowMax);

@@ -3,6 +3,7 @@
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/broadcasting.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
@@ -10,6 +11,13 @@ namespace {
 
 absl::Status InferMultiply(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
   CAIRN_ASSIGN_OR_RETURN(node->output, BroadcastShape(inputs));
+  if (node->output.size() <= kPermutedAxesMax) return absl::OkStatus();
+  for (const Shape& input : inputs) {
+    if (input != node->output) {
+      return Bad("its inputs ", ToString(inputs[0]), " and ", ToString(input),
+                 " differ; of more than three axes all are to be equal");
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -135,7 +135,7 @@ void WriteKeras(const Node& node, KerasWriter& c) {
 }
 
 constexpr OnnxOperator kOnnx[] = {
-    {"Pow", ImportOnnxOperation},         {"Sqrt", ImportOnnxOperation},  {"Exp", ImportOnnxOperation},
+    {"Pow", ImportOnnxOperation},         {"Sqrt", ImportOnnxOperation},
     {"Log", ImportOnnxOperation},         {"Neg", ImportOnnxOperation},   {"Abs", ImportOnnxOperation},
     {"Reciprocal", ImportOnnxOperation},  {"Sin", ImportOnnxOperation},   {"Cos", ImportOnnxOperation},
     {"Floor", ImportOnnxOperation},       {"Round", ImportOnnxOperation}, {"Sign", ImportOnnxOperation},

@@ -57,7 +57,7 @@ void WriteKeras(const Node& node, KerasWriter& c) {
   if (reduce.kind() == R::L2_NORM) c["ord"] = nullptr;
 }
 
-constexpr OnnxOperator kOnnx[] = {{"ReduceSum", ImportOnnxReduce},  {"ReduceMax", ImportOnnxReduce},
+constexpr OnnxOperator kOnnx[] = {{"ReduceSum", ImportOnnxReduce},
                                   {"ReduceMin", ImportOnnxReduce},  {"ReduceL2", ImportOnnxReduce},
                                   {"ReduceProd", ImportOnnxReduce}, {"ReduceLogSumExp", ImportOnnxReduce},
                                   {"ArgMax", ImportOnnxReduce}};

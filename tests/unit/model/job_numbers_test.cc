@@ -15,7 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
-#include "tests/unit/model/job_numbers_tables.h"
+#include "tests/unit/model/job_number_tables.h"
+#include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -34,14 +36,14 @@ constexpr char kPictures[] = R"(
   model {
     layers { input { shape: [32, 32, 3] } }
     layers { rescaling { scale: 0.1 offset: 0.5 } }
-    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME
+    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME
                       kernel_initializer { kind: VARIANCE_SCALING scale: 2 } bias_initializer { kind: CONSTANT value: 0.5 }
                       kernel_regularizer { l1: 0.1 l2: 0.1 } } }
     layers { batch_normalization { momentum: 0.9 epsilon: 0.01 } }
     layers { activation { activation: LEAKY_RELU negative_slope: 0.1 } } layers { activation { activation: ELU alpha: 0.5 } }
     layers { depthwise_conv2d { kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
     layers { separable_conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
-    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 padding: SAME } }
+    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 output_padding: 0 padding: SAME } }
     layers { group_normalization { groups: 4 epsilon: 0.01 } }
     layers { max_pooling2d { pool_size: 2 strides: 2 } } layers { average_pooling2d { pool_size: 2 strides: 2 } }
     layers { up_sampling2d { size: 2 } } layers { zero_padding2d { padding: 1 } }
@@ -64,6 +66,19 @@ constexpr char kPictures[] = R"(
     augmentation { random_brightness { factor: 0.1 } }
     augmentation { random_contrast { factor: 0.1 } }
     augmentation { cutout { size: 4 fill_value: 1 } }
+    augmentation { random_shear { x_factor: 0.1 y_factor: 0.1 fill_mode: FILL_CONSTANT fill_value: 1 } }
+    augmentation { random_saturation { factor: 0.5 } } augmentation { random_hue { factor: 0.1 } }
+    augmentation { random_grayscale { factor: 0.5 } }
+    augmentation { random_color_jitter { brightness_factor: 0.1 contrast_factor: 0.1 saturation_factor: 0.1
+                                         hue_factor: 0.1 } }
+    augmentation { random_color_degeneration { factor: 0.1 } } augmentation { random_invert { factor: 0.5 } }
+    augmentation { random_posterization { factor: 4 } } augmentation { random_sharpness { factor: 0.1 } }
+    augmentation { random_gaussian_blur { factor: 0.5 kernel_size: 3 sigma: 0.5 } }
+    augmentation { random_erasing { factor: 0.5 scale: 0.1 fill_value: 1 } }
+    augmentation { random_perspective { factor: 0.5 scale: 0.5 fill_value: 1 } }
+    augmentation { auto_contrast {} } augmentation { equalization { bins: 16 } }
+    augmentation { solarization { addition_factor: 0.1 threshold_factor: 0.1 } }
+    augmentation { rand_augment { num_ops: 2 factor: 0.1 } }
   }
   loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1 }
   metrics { kind: TOP_K_ACCURACY k: 2 }
@@ -81,7 +96,7 @@ constexpr char kSequences[] = R"(
   model {
     layers { name: "in" input { shape: 16 } }
     layers { embedding { input_dim: 100 output_dim: 8 } }
-    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME } }
+    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME } }
     layers { max_pooling1d { pool_size: 2 strides: 2 } } layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
     layers { name: "m" multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
     layers { dot { axes: 2 } inputs: ["m", "x"] }
@@ -102,6 +117,11 @@ constexpr const char* kChanges[] = {
     "optimizer { adagrad { initial_accumulator_value: 0.5 epsilon: 0.1 } global_clipnorm: 1 }",
     "optimizer { rmsprop { rho: 0.5 momentum: 0.5 epsilon: 0.1 } ema { momentum: 0.5 overwrite_frequency: 2 } }",
     "optimizer { adamw { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 weight_decay: 0.1 } }",
+    "optimizer { adadelta { rho: 0.5 epsilon: 0.1 } } data { targets { feature: 'y' shape: 1 } }",
+    "optimizer { adamax { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 } } metrics { kind: MEAN_IOU }",
+    "optimizer { nadam { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 } }",
+    "optimizer { ftrl { initial_accumulator_value: 0.5 l1_regularization_strength: 0.1 } }",
+    "optimizer { lion { beta_1: 0.5 beta_2: 0.5 } }",
     "optimizer { sgd {} } compute_dtype: FLOAT16 device: GPU loss_scaling { initial_scale: 2 dynamic_growth_steps: 2 }",
     "optimizer { sgd {} } backup_replicas: 1",
     "optimizer { sgd {} schedule { piecewise_constant_decay { boundaries: 1 values: [0.1, 0.2] } } }",
@@ -218,16 +238,19 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     return;
   }
   v1::Layer layer;
-  const bool stands_for_another = which == 1 && kNegativeStandsForAnother.contains(NameOf(field));
+  const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
-  const bool known = which == 0   ? kZeroIsTaken.contains(NameOf(field))
-                     : which == 1 ? kNegativeIsTaken.contains(NameOf(field))
-                     : which > 3  ? kInfinityIsTaken.contains(NameOf(field))
-                                  : true;
-  EXPECT_TRUE(known) << "it is taken: refuse it, or say what it means, in the field's comment and in the tables above";
+  const bool known = which == 0 ? kZeroIsTaken.contains(NameOf(field)) || kFeatureZeros.contains(NameOf(field))
+                     : which == 1
+                         ? kNegativeIsTaken.contains(NameOf(field)) || kFeatureNegatives.contains(NameOf(field))
+                     : which > 3 ? kInfinityIsTaken.contains(NameOf(field))
+                                 : true;
+  EXPECT_TRUE(known)
+      << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
 }
 
 void TryAll(const v1::JobSpec& good, const Message& message, Path path, std::set<std::string>* seen) {
@@ -262,8 +285,9 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures)};
-  for (const char* change : kChanges) jobs.push_back(FromText<v1::JobSpec>(absl::StrCat(kSequences, change)));
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
+                                   FromText<v1::JobSpec>(kFeatureJob)};
+  for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
     ASSERT_TRUE(CheckJob(good).ok()) << CheckJob(good).status() << good.ShortDebugString();

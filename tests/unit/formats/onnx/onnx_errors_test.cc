@@ -28,8 +28,8 @@ std::ostream& operator<<(std::ostream& out, const BadFile& bad) { return out << 
 std::vector<BadFile> BadFiles() {
   return {
       {"NoOpset", [](ModelProto* m) { m->clear_opset_import(); }, "it names no opset; is this an ONNX model?"},
-      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(7); },
-       "opset 7 is not read; export with opset 9 to 25"},
+      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(6); },
+       "opset 6 is not read; export with opset 7 to 25"},
       {"NoGraph", [](ModelProto* m) { m->clear_graph(); }, "it has no graph with operators"},
       {"TwoInputs", [](ModelProto* m) { m->mutable_graph()->add_input()->set_name("mask"); },
        "it has several inputs, \"x\" and \"mask\"; a model here has one"},
