@@ -18,6 +18,7 @@
 #include "common/model/call_mode.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/layer_type.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -58,6 +59,11 @@ OrderedJson InboundNodes(const Graph& graph, const Node& node) {
       keywords[kAttentionArguments[i]] = std::move(tensor);
     }
   }
+  if (IsRecurrent(node.kind) && tensors.size() > 1) {
+    keywords["initial_state"] = OrderedJson::array();
+    for (size_t i = 1; i < tensors.size(); ++i) keywords["initial_state"].push_back(std::move(tensors[i]));
+    tensors.erase(tensors.begin() + 1, tensors.end());
+  }
   if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
   if (InfersAlways(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
@@ -70,6 +76,12 @@ OrderedJson InboundNodes(const Graph& graph, const Node& node) {
 OrderedJson BuildConfig(const Graph& graph, const Node& node) {
   OrderedJson config = OrderedJson::object();
   const auto shape = [&](size_t i) { return BatchShape(graph.nodes()[static_cast<size_t>(node.inputs[i])].output); };
+  if (IsRecurrent(node.kind) && node.inputs.size() > 1) {
+    config["shapes_dict"]["sequences_shape"] = shape(0);
+    config["shapes_dict"]["initial_state_shape"] = OrderedJson::array();
+    for (size_t i = 1; i < node.inputs.size(); ++i) config["shapes_dict"]["initial_state_shape"].push_back(shape(i));
+    return config;
+  }
   if (node.kind != LayerKind::kMultiHeadAttention) {
     config["input_shape"] = shape(0);
     return config;

@@ -24,7 +24,11 @@ std::vector<std::string> PositionalArguments(const std::string& type) {
 class Reader {
  public:
   Reader(const std::string& layer, const std::string& type, const std::set<std::string>& models)
-      : layer_(layer), type_(type), models_(models), attends_(type == "MultiHeadAttention") {}
+      : layer_(layer),
+        type_(type),
+        models_(models),
+        attends_(type == "MultiHeadAttention"),
+        recurs_(PositionalArguments(type)[0] == "sequences") {}
 
   absl::StatusOr<KerasCall> Read(const Json& nodes) {
     if (!nodes.is_array()) return Bad("its inbound_nodes are no list");
@@ -165,8 +169,10 @@ class Reader {
   absl::Status Take(const std::string& argument, bool keyword, const Json& value) {
     const bool augments = absl::StartsWith(type_, "Random");
     const bool is_input = attends_ ? argument == "query" || argument == "value" || argument == "key"
-                                   : argument == "inputs" || (augments && argument == "data");
-    if (is_input && argument == "key" && value.is_null()) return absl::OkStatus();  // as if it were not given
+                                   : argument == "inputs" || (augments && argument == "data") ||
+                                         (recurs_ && (argument == "sequences" || argument == "initial_state"));
+    const bool may_be_null = argument == "key" || argument == "initial_state";
+    if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were not given
     if (is_input) return AddInputs(argument, keyword, value);
     if (argument == "training") return TakeTraining(value);
     const bool mask = argument == "mask" || (attends_ && (argument == "query_mask" || argument == "value_mask" ||
@@ -197,7 +203,7 @@ class Reader {
 
   const std::string &layer_, &type_;
   const std::set<std::string>& models_;
-  const bool attends_;
+  const bool attends_, recurs_;
   bool keras2_ = false;
   std::array<Part, 3> parts_ = {{{"query", ""}, {"value", ""}, {"key", ""}}};  // in the order of KerasCall.inputs
   KerasCall call_;

@@ -11,6 +11,7 @@
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
+#include "common/model/masks.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
@@ -201,6 +202,9 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   if (absl::Status status = InferLayer(inputs, node, &graph_.variables_); !status.ok()) {
     return LayerError(node->name, status.message());
   }
+  const absl::StatusOr<int> mask = OutputMask(graph_.nodes_, *node);
+  if (!mask.ok()) return LayerError(node->name, mask.status().message());
+  node->mask = *mask;
   for (size_t i = first; i < graph_.variables_.size(); ++i) {
     graph_.variables_[i].node = node->id;
     VariableKind& kind = graph_.variables_[i].kind;

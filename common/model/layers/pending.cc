@@ -11,9 +11,12 @@ absl::Status InferPending(absl::Span<const Shape>, Node*, std::vector<Variable>*
 void WriteOnnx(const Node&, OnnxWriter&) {}
 }  // namespace
 
-#define CAIRN_PENDING(kind_name, field_name, text) \
-  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, .field = v1::Layer::field_name, \
-      .name = text, .infer = InferPending, .write_onnx = WriteOnnx};
+#define CAIRN_PENDING(kind_name, field_name, text)                                  \
+  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, \
+                                                   .field = v1::Layer::field_name,  \
+                                                   .name = text,                    \
+                                                   .infer = InferPending,           \
+                                                   .write_onnx = WriteOnnx};
 
 CAIRN_PENDING(Subtract, kSubtract, "subtract")
 CAIRN_PENDING(Minimum, kMinimum, "minimum")
@@ -42,15 +45,9 @@ CAIRN_PENDING(UpSampling1D, kUpSampling1D, "up_sampling1d")
 CAIRN_PENDING(UpSampling3D, kUpSampling3D, "up_sampling3d")
 CAIRN_PENDING(Resizing, kResizing, "resizing")
 CAIRN_PENDING(CenterCrop, kCenterCrop, "center_crop")
-CAIRN_PENDING(SimpleRNN, kSimpleRnn, "simple_rnn")
-CAIRN_PENDING(LSTM, kLstm, "lstm")
-CAIRN_PENDING(GRU, kGru, "gru")
 CAIRN_PENDING(ConvLSTM1D, kConvLstm1D, "conv_lstm1d")
 CAIRN_PENDING(ConvLSTM2D, kConvLstm2D, "conv_lstm2d")
 CAIRN_PENDING(ConvLSTM3D, kConvLstm3D, "conv_lstm3d")
-CAIRN_PENDING(Bidirectional, kBidirectional, "bidirectional")
-CAIRN_PENDING(TimeDistributed, kTimeDistributed, "time_distributed")
-CAIRN_PENDING(Masking, kMasking, "masking")
 CAIRN_PENDING(RMSNormalization, kRmsNormalization, "rms_normalization")
 CAIRN_PENDING(UnitNormalization, kUnitNormalization, "unit_normalization")
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")

@@ -142,6 +142,7 @@ absl::Status OnnxImporter::TakeOutput() {
 // ---- operators ----
 
 absl::Status OnnxImporter::TakeNode() {
+  if (TakesSteps()) return TakeSteps();
   const Handler handler = HandlerOf(node_->op_type());
   const OnnxOperator* const layer = FindOnnxOperator(node_->op_type());
   if (handler == nullptr && layer == nullptr) return Lacks("Cairn has no layer for this operator");

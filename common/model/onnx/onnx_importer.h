@@ -20,6 +20,7 @@
 #include "common/model/onnx/onnx_attributes.h"
 #include "common/model/onnx/onnx_graph.h"
 #include "common/model/onnx/onnx_layers.h"
+#include "common/model/onnx/onnx_steps.h"
 #include "common/model/onnx/onnx_tensor.h"
 #include "common/model/onnx/onnx_variable.h"
 #include "common/model/onnx/onnx_view.h"
@@ -92,8 +93,16 @@ class OnnxImporter {
   absl::Status Squeeze();
   absl::Status Unsqueeze();
   absl::Status ShapeOf();
+  absl::StatusOr<OnnxTensor> FoldRows(const OnnxTensor& x, OnnxAttributes& attributes) const;
   absl::Status FoldConstants();  // Gather, Concat, Unsqueeze, ... of constants: what shapes are made of
   absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies);
+
+  // ---- onnx_importer_steps.cc ----
+  bool TakesSteps() const;   // whether the operator at hand takes or gives values with the steps first
+  absl::Status TakeSteps();  // such an operator
+  absl::Status TakeRecurrent();
+  absl::Status BeginSteps(const OnnxView& x, OnnxSteps::Form form);
+  absl::StatusOr<OnnxView> MakeRecurrent(OnnxRecurrence* recurrence, bool sequences);
 
   // ---- onnx_importer_joins.cc ----
   absl::Status Binary();  // Add, Sub, Mul, Div
@@ -108,6 +117,7 @@ class OnnxImporter {
   const Node* node_ = nullptr;  // at hand
   OnnxLayers layers_;
   std::map<std::string, OnnxView> views_;
+  std::map<std::string, OnnxSteps> steps_;
   std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
   std::map<std::string, int> open_;  // values that are a layer's own, which still may take a factor or a bias

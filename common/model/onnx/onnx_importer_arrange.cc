@@ -201,6 +201,34 @@ absl::Status OnnxImporter::ShapeOf() {
   return absl::OkStatus();
 }
 
+// A Gather or Concat of floats along axis 1 of [1, rows, ...]: a recurrent operator's weights in another order.
+absl::StatusOr<OnnxTensor> OnnxImporter::FoldRows(const OnnxTensor& x, OnnxAttributes& attributes) const {
+  if (attributes.Int("axis", 0) != 1 || x.dims.size() < 2 || x.dims[0] != 1 || x.dims[1] < 1)
+    return Lacks("a computed constant; fold constants when exporting");
+  OnnxTensor result = x;
+  if (node_->op_type() == "Concat") {
+    for (int i = 1; i < node_->input_size(); ++i) {
+      CAIRN_ASSIGN_OR_RETURN(const OnnxTensor part, ConstantOf(i, "input"));
+      if (part.whole || part.dims.size() != x.dims.size() || part.dims[0] != 1 ||
+          !std::equal(part.dims.begin() + 2, part.dims.end(), x.dims.begin() + 2))
+        return Bad("it joins ", ToString(x.dims), " and ", ToString(part.dims));
+      result.dims[1] += part.dims[1];
+      result.floats.insert(result.floats.end(), part.floats.begin(), part.floats.end());
+    }
+    return result;
+  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, IntsOf(1, "indices"));
+  const int64_t row = static_cast<int64_t>(x.floats.size()) / x.dims[1];
+  result.dims[1] = static_cast<int64_t>(indices.size());
+  result.floats.clear();
+  for (const int64_t given : indices) {
+    const int64_t index = given < 0 ? given + x.dims[1] : given;
+    if (index < 0 || index >= x.dims[1]) return Bad("index ", given, " of ", x.dims[1], " rows");
+    result.floats.insert(result.floats.end(), x.floats.begin() + index * row, x.floats.begin() + (index + 1) * row);
+  }
+  return result;
+}
+
 absl::Status OnnxImporter::FoldConstants() {
   const std::string& type = node_->op_type();
   OnnxAttributes attributes(*node_);
@@ -225,6 +253,8 @@ absl::Status OnnxImporter::FoldConstants() {
     std::sort(sorted.begin(), sorted.end());
     if (sorted != SameOrder(axes.size())) return Bad("perm is not an order of its input's axes");
     result = {ShapeInOrder(x.dims, axes), false, InOrder(x.floats, x.dims, axes), {}};
+  } else if (!x.whole && (type == "Gather" || type == "Concat")) {
+    CAIRN_ASSIGN_OR_RETURN(result, FoldRows(x, attributes));
   } else if (!x.whole || x.dims.size() > 1) {
     return Lacks("a computed constant; fold constants when exporting");
   } else if (type == "Gather") {

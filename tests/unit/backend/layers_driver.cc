@@ -11,8 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/model/recurrent.h"
 #include "google/protobuf/util/json_util.h"
 #include "tests/unit/backend/frozen_cases.h"
+#include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -49,8 +51,29 @@ std::pair<int64_t, float> DropoutOf(const Graph& graph, const Node& node) {
       return {kExamples * layer.multi_head_attention().num_heads() * node.output[0] * keys,
               layer.multi_head_attention().dropout()};
     }
+    case LayerKind::kTimeDistributed:
+      return {kExamples * NumElements(node.output), layer.time_distributed().layer().dropout().rate()};
     default: return {0, 0};
   }
+}
+
+// Of a recurrent layer's inputs and states, one after the other; empty: it has none.
+std::vector<float> RecurrentFactors(const Graph& graph, const Node& node) {
+  std::vector<float> factors;
+  if (!IsRecurrent(node.kind)) return factors;
+  const int64_t features = graph.nodes()[node.inputs[0]].output[1];
+  bool any = false;
+  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    for (const bool of_state : {false, true}) {
+      const float rate = of_state ? r.recurrent_dropout : r.dropout;
+      const int64_t begin = RecurrentMaskBegin(r, of_state, kExamples, features);
+      const int64_t count = kExamples * (of_state ? r.units : features);
+      factors.resize(begin + count, 1.0f);
+      if (rate > 0) DropoutMask(kStep, node.id, rate).Fill(begin, absl::MakeSpan(factors).subspan(begin, count));
+      any |= rate > 0;
+    }
+  }
+  return any ? factors : std::vector<float>();
 }
 
 std::string RunJson(Backend& backend, const std::shared_ptr<const Graph>& graph, const ProgramOptions& options,
@@ -77,10 +100,13 @@ void Print(const LayerCase& c) {
   const std::vector<float> values = CaseValues(*graph, 5);
   std::vector<std::string> nodes, variables, masks, backends;
   for (const Node& node : graph->nodes()) {
-    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"layer":%s})",
+    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"mask":%d,"layer":%s})",
                                     v1::Layer::descriptor()->FindFieldByNumber(node.layer.kind_case())->name(),
-                                    absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","),
+                                    absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","), node.mask,
                                     LayerJson(node.layer)));
+    if (const std::vector<float> mask = RecurrentFactors(*graph, node); !mask.empty()) {
+      masks.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(mask)));
+    }
     const auto [count, rate] = DropoutOf(*graph, node);
     if (rate == 0) continue;
     std::vector<float> mask(count);
@@ -110,6 +136,8 @@ void Print(const LayerCase& c) {
 
 int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::RecurrentCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::MaskCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);
 }

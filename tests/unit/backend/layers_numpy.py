@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import numpy_features as features
+import numpy_recurrent as recurrent
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
@@ -41,7 +42,7 @@ LAYERS = {
     "layer_normalization": features.layer_normalization,
     "group_normalization": features.group_normalization,
     "embedding": features.embedding,
-    "global_average_pooling1d": windows.global_average,
+    "global_average_pooling1d": recurrent.masked_average(windows.global_average),
     "max_pooling1d": windows.along(windows.max_pooling2d),
     "average_pooling1d": windows.along(windows.average_pooling2d),
     "conv1d": windows.conv1d,
@@ -54,8 +55,39 @@ LAYERS = {
     "multiply": features.multiply,
     "average": features.average,
     "maximum": features.maximum,
-    "multi_head_attention": features.multi_head_attention,
+    "multi_head_attention": recurrent.masked_attention(features.multi_head_attention),
+    "simple_rnn": recurrent.recurrent("simple_rnn"),
+    "lstm": recurrent.recurrent("lstm"),
+    "gru": recurrent.recurrent("gru"),
+    "bidirectional": recurrent.bidirectional,
+    "masking": recurrent.masking,
+    "time_distributed": lambda spec, xs, v, context: distributed(spec["layer"], xs, v, context),
 }
+
+
+class Within:
+    """The variables of the layer within a layer."""
+
+    def __init__(self, outer, name):
+        self.outer, self.name, self.frozen = outer, name, outer.frozen
+
+    def __getitem__(self, name):
+        return self.outer[f"{self.name}/{name}"]
+
+    def add(self, name, gradient):
+        self.outer.add(f"{self.name}/{name}", gradient)
+
+
+def distributed(inner, xs, v, context):
+    """Step by step."""
+    kind = next(k for k in inner if k in LAYERS)
+    steps = []
+    for s in range(xs[0].shape[1]):
+        mask = context["mask"]
+        own = dict(context, mask=None if mask is None else mask.reshape(xs[0].shape)[:, s].ravel())
+        steps.append(LAYERS[kind](inner[kind], [xs[0][:, s]], Within(v, inner["name"]), own))
+    y = np.stack([y for y, _ in steps], axis=1)
+    return y, lambda dy: [np.stack([back(dy[:, s])[0] for s, (_, back) in enumerate(steps)], axis=1)]
 
 
 # ---- models ----
@@ -88,13 +120,14 @@ def run(case, training):
     nodes = case["model"]
     inputs = np.array(case["inputs"], dtype=np.float64)
     outputs = [inputs.reshape(case["examples"], *nodes[0]["output"])]
-    variables, backwards = [None], [None]
+    variables, backwards, step_masks = [None], [None], {-1: None}
     for i, node in enumerate(nodes[1:], 1):
         variables.append(Variables(case, i))
         mask = case["masks"].get(str(i))
         context = {
             "training": training and node["layer"].get("training", True),
             "mask": None if mask is None else np.array(mask),
+            "step_masks": [step_masks[nodes[k]["mask"]] for k in node["inputs"]],
         }
         y, backward = LAYERS[node["type"]](
             node["layer"][node["type"]], [outputs[k] for k in node["inputs"]], variables[i], context
@@ -104,6 +137,7 @@ def run(case, training):
         ), f"{case['name']}: {node['type']} gives {y.shape}, not {node['output']}"
         outputs.append(y)
         backwards.append(backward)
+        step_masks[i] = recurrent.made_mask(node["type"], node["layer"][node["type"]], outputs[node["inputs"][0]])
     loss, gradient = LOSSES[case["loss"]](outputs[-1], np.array(case["labels"]), case["from_logits"])
     if not training:
         return outputs[-1], loss, None

@@ -30,7 +30,7 @@ constexpr int64_t kArenaAlignment = 256;
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers()}) {
+       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), RecurrentLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }

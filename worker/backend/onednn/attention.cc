@@ -3,6 +3,7 @@
 // so that the bits do not depend on how many there are.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "worker/backend/onednn/layer.h"
@@ -27,6 +28,13 @@ class AttentionOp : public Op {
     rate_ = b.Trains(node) ? mha.dropout() : 0.0f;
     scale_ = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim_)));
     for (Value* in : {query, key, value}) b.Use(in->data);
+    // Of query, value and key, as Keras joins them.
+    const int inputs[] = {node.inputs[0], node.inputs[1], node.inputs.back()};
+    for (size_t i = 0; i < std::size(inputs); ++i) {
+      masks_[i] = b.StepMaskOf(inputs[i]);
+      if (masks_[i] != nullptr) b.Use(masks_[i]);
+      masked_ |= masks_[i] != nullptr;
+    }
     rows_ = MakeDesc({examples_ * heads_ * queries_, keys_}, Tag::nc);
     weights_ = dropped_ = b.New(rows_);
     const dnnl::softmax_forward::desc desc(b.forward_kind(), rows_, 1);
@@ -61,9 +69,11 @@ class AttentionOp : public Op {
       Check(dnnl_sgemm('N', 'T', queries_, keys_, key_dim_, scale_, Query(query_->data, e, h), heads_ * key_dim_,
                        Key(key_->data, e, h), heads_ * key_dim_, 0, Scores(weights_, e, h), keys_));
       if (causal_) FillUnseen(Scores(weights_, e, h), -std::numeric_limits<float>::max());
+      if (masked_) FillMasked(e, Scores(weights_, e, h), -std::numeric_limits<float>::max());
     });
     softmax_(run);
     if (causal_) ForEachHead([&](int64_t e, int64_t h) { FillUnseen(Scores(weights_, e, h), 0.0f); });
+    if (masked_) ForEachHead([&](int64_t e, int64_t h) { FillMasked(e, Scores(weights_, e, h), 0.0f); });
     if (mask_ != nullptr) {
       DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
       Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
@@ -111,6 +121,20 @@ class AttentionOp : public Op {
     }
   }
 
+  // What a masked query sees, and what is seen of masked keys.
+  void FillMasked(int64_t e, float* scores, float value) const {
+    const auto counts = [e](const Tensor* mask, int64_t steps, int64_t step) {
+      return mask == nullptr || mask->data()[e * steps + step] != 0;
+    };
+    for (int64_t t = 0; t < queries_; ++t) {
+      const bool asks = counts(masks_[0], queries_, t);
+      for (int64_t s = 0; s < keys_; ++s) {
+        if (asks && counts(masks_[1], keys_, s) && counts(masks_[2], keys_, s)) continue;
+        scores[t * keys_ + s] = value;
+      }
+    }
+  }
+
   // In parallel. An exception may not leave a parallel loop: the first one's status is kept and thrown after it.
   template <typename Fn>
   void ForEachHead(Fn fn) const {
@@ -134,7 +158,8 @@ class AttentionOp : public Op {
   Value* const out_;
   const int64_t examples_;
   int64_t heads_ = 0, key_dim_ = 0, value_dim_ = 0, queries_ = 0, keys_ = 0;
-  bool causal_ = false;
+  bool causal_ = false, masked_ = false;
+  Tensor* masks_[3] = {};  // of the steps of query, value and key; null: all count
   float rate_ = 0, scale_ = 0;
   Desc rows_;
   dnnl::softmax_forward::primitive_desc softmax_desc_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/model/inner_node.h"
 #include "worker/backend/fusion.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
@@ -13,7 +14,7 @@ namespace cairn::onednn {
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
        {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
-        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(), RecurrentLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -133,6 +134,10 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
     case LayerKind::kFlatten: return true;
     case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
     case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
+    case LayerKind::kTimeDistributed: {
+      const Node inner = InnerNode(node);
+      return inner.kind == LayerKind::kDropout && JoinsProducer(inner);
+    }
     case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:
       return std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -103,6 +104,13 @@ class PlanBuilder {
   // The ZeroPadding2D before the node whose pads its window takes; null: none.
   const Node* JoinedPadding(const Node& node) const;
 
+  // A node that lives as long as the plan.
+  const Node& Keep(Node node) { return *plan_->inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
+
+  // Which steps of the node's output count, of 1 and 0, [examples, steps]; null: all. In use where it is asked for.
+  Tensor* StepMaskOf(int node) const;
+  void SetStepMask(const Node& node, Tensor* mask) { step_masks_[node.id] = mask; }  // of the node that makes it
+
   // variables: whose gradients it computes; out: what it writes.
   void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
   Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
@@ -128,6 +136,7 @@ class PlanBuilder {
   std::unique_ptr<Plan> plan_;
   std::vector<Value*> node_values_;
   std::vector<std::vector<int>> consumers_;  // of each node
+  std::map<int, Tensor*> step_masks_;        // by the node that makes it
   std::vector<bool> joined_;                 // compiled into another node
   std::vector<const Variable*> reads_;       // whose values were asked for by the operation that is being compiled
   int now_ = 0;

@@ -1,6 +1,7 @@
 // Layers without windows and variables that keep, scale, drop or move numbers.
 #include <algorithm>
 
+#include "common/model/inner_node.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/reference/reference_layer.h"
 
@@ -102,7 +103,19 @@ void BendByAlphaBackward(const Pass& p) {
   }
 }
 
+// On every step: what the layer within does with its input as a whole.
+absl::Status Distribute(const Pass& p) {
+  const Node inner = InnerNode(p.node());
+  return FindLayer(inner.kind)->forward(p.As(inner));
+}
+
+void DistributeBackward(const Pass& p) {
+  const Node inner = InnerNode(p.node());
+  FindLayer(inner.kind)->backward(p.As(inner));
+}
+
 constexpr Layer kLayers[] = {
+    {LayerKind::kTimeDistributed, Distribute, DistributeBackward},
     {LayerKind::kInput, Keep, KeepBackward},
     {LayerKind::kFlatten, Keep, KeepBackward},
     {LayerKind::kReshape, Keep, KeepBackward},

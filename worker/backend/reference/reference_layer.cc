@@ -3,7 +3,8 @@
 namespace cairn::reference {
 
 const Layer* FindLayer(LayerKind kind) {
-  for (const absl::Span<const Layer> family : {PlainLayers(), WindowLayers(), FeatureLayers(), MergingLayers()}) {
+  for (const absl::Span<const Layer> family :
+       {PlainLayers(), WindowLayers(), FeatureLayers(), MergingLayers(), RecurrentLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }

@@ -69,6 +69,11 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     return;
   }
   for (const Node& node : graph->nodes()) {
+    if (node.kind != LayerKind::kBidirectional || node.output.size() == 1) continue;
+    EXPECT_THAT(imported.status().message(), testing::HasSubstr("stands in its own order there"));
+    return;
+  }
+  for (const Node& node : graph->nodes()) {
     if (!node.layer.dot().normalize()) continue;
     EXPECT_THAT(imported.status().message(), testing::HasSubstr("(ReduceL2): Cairn has no layer for this operator"));
     return;
