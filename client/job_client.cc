@@ -60,7 +60,7 @@ bool IsTransient(const absl::Status& status) { return absl::IsUnavailable(status
 
 }  // namespace
 
-// The way to the coordinator that leads: a channel that is made anew after it failed, because gRPC's own back-off is
+// The way to the coordinator that leads: a channel that is made again after it failed, because gRPC's own back-off is
 // slower than ours.
 struct JobClient::Connection {
   struct Link {
@@ -262,7 +262,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
     Connection::Hint hint;
     const absl::Status status =
         connection_->ToStatus(reader->Finish(), context, link, options_.evaluate_timeout, &hint);
-    // What was handed out is not handed out again: the call begins anew only where there was nothing yet.
+    // What was handed out is not handed out again: the call starts over only where there was nothing yet.
     if (status.ok() || next > 0 || !connection_->several || !hint.elsewhere) return status;
     unreached = hint.standby ? 0 : unreached + 1;
     if (unreached >= connection_->parsed->size() || clock.Now() - begin > kElectionPatience) return status;

@@ -16,7 +16,7 @@ inline constexpr size_t kSessionClientQueueBytesMax = size_t{8} << 20;
 inline constexpr int kHeartbeatMsMax = 60'000;
 // A list of jobs with their models.
 inline constexpr int kAnswerBytesMax = 64 << 20;
-// A watch's stream is opened anew after this long, so that a peer that vanished silently is noticed.
+// A watch's stream is opened again after this long, so that a peer that vanished silently is noticed.
 inline constexpr absl::Duration kWatchStreamMax = absl::Seconds(30);
 // A ps that refuses for this long without a partition in between is gone, or at another address by now: who asked gets
 // new routes and asks anew. Longer than the coordinator takes to see that a ps is lost.

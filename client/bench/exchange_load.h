@@ -1,6 +1,6 @@
 // ExchangeLoad: pushes a gradient for every partition of a bench job and waits for all new values, round after round.
 //
-// One thread. The gradient is one piece of memory; what comes back is let go.
+// One thread. The gradient is one piece of memory; what comes back is discarded.
 #pragma once
 
 #include <string>

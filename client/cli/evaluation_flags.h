@@ -18,8 +18,8 @@ struct EvaluateOptions {
 // Errors: INVALID_ARGUMENT names the flag.
 absl::StatusOr<v1::Split> ParseSplit(const std::string& text);
 
-// Other data are read as the job's data are (columns, picture size, features), with the format told from what lies
-// there and no examples set aside. Relative paths are taken from this folder where they exist here.
+// Other data are read as the job's data are (columns, picture size, features), with the format recognized from
+// what is there and no examples set aside. Relative paths are taken from this folder where they exist here.
 absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, v1::Split split,
                                                       const EvaluateOptions& options);
 

@@ -1,6 +1,5 @@
 // JobEnd: how a task of `cairn run` learns that its job has ended, with which exit code, and remembers it in a file, so
-// that a container that is started again ends at once, with the same code, though the coordinator is not there any
-// more.
+// that a container that is started again ends at once, with the same code, even though the coordinator is gone.
 //
 // One thread.
 #pragma once

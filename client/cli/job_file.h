@@ -18,8 +18,8 @@ absl::Status ParseText(const std::string& text, const std::string& where, google
 
 // The job's model is that of a file: what model.to_json() gave (.json), a .keras archive or an .onnx file, whose
 // weights become initial_weights where the job names none; then the workers must see the file under the same path.
-// Errors: INVALID_ARGUMENT or DATA_LOSS name the file. That the model itself is good is looked at when the job is
-// submitted.
+// Errors: INVALID_ARGUMENT or DATA_LOSS name the file. Whether the model itself is valid is checked when the job
+// is submitted.
 absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec);
 
 // A relative path is taken from this process' folder, as every program does, so that daemons started elsewhere find the

@@ -52,7 +52,7 @@ struct Invocation {
 
 CLI::App* AddCommand(CLI::App& parent, const char* name, const char* help, Invocation& call, std::function<int()> run) {
   CLI::App* command = parent.add_subcommand(name, help);
-  command->fallthrough();  // --json and --coordinator may stand behind the command too
+  command->fallthrough();  // --json and --coordinator may follow the command too
   command->callback([&call, run = std::move(run)] { call.run = run; });
   return command;
 }

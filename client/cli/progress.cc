@@ -232,7 +232,7 @@ std::string Progress::RunningEpoch(const v1::JobStatus& job) {
 }
 
 std::string Progress::Update(const v1::JobStatus& job) {
-  // Results stand above the line that says how the job ended.
+  // Results are printed above the line that says how the job ended.
   std::string text = IsFinal(job.state()) ? EpochResults(job) : StateLine(job);
   if (!IsFinal(job.state())) text += EpochResults(job);
   text += ValidationLines(job);

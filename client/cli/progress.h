@@ -49,7 +49,7 @@ class Progress {
   std::string EpochHead(const v1::JobStatus& job, int epoch);
 
   ProgressOptions options_;
-  bool bar_open_ = false;  // the cursor stands behind a bar
+  bool bar_open_ = false;  // the cursor is behind a bar
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string reason_;
   int epochs_printed_ = 0;
@@ -59,7 +59,7 @@ class Progress {
   bool began_ = false;             // there was a status
   std::string best_noted_, checkpoint_error_;
   std::set<int64_t> validations_told_;  // by step
-  int head_printed_ = -1;               // epoch whose "Epoch 2/5" stands on the terminal
+  int head_printed_ = -1;               // epoch whose "Epoch 2/5" is on the terminal
 };
 
 }  // namespace cairn

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/job_file.h"
+#include "client/cli/keras_spelling.h"
 #include "client/limits.h"
 #include "common/base/text.h"
 #include "common/model/nearest.h"
@@ -129,10 +130,7 @@ std::string EnumNames(const EnumDescriptor* type) {
 }
 
 absl::StatusOr<const EnumValueDescriptor*> ParseEnum(const EnumDescriptor* type, const std::string& text) {
-  const std::string name = absl::StrReplaceAll(absl::AsciiStrToUpper(text), {{"-", "_"}});
-  for (int i = 0; i < type->value_count(); ++i) {
-    if (absl::AsciiStrToUpper(type->value(i)->name()) == name) return type->value(i);
-  }
+  if (const EnumValueDescriptor* value = FindEnumValue(type, text)) return value;
   return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not one of %s", text, EnumNames(type)));
 }
 
@@ -212,9 +210,38 @@ absl::Status PutScalar(const Target& t, const std::string& text) {
 }
 #undef CAIRN_PUT
 
-// "{ ... }" in text format, which replaces what was there.
+// "adam", "mse": a message of that kind, the rest of it left to its defaults.
+absl::Status PutKind(const FieldDescriptor* field, const std::string& name, Message* message) {
+  const KindOfMessage kind = FindKind(field->message_type(), name);
+  if (kind.field == nullptr) {
+    std::vector<std::string> names;
+    const FieldDescriptor* by_enum = field->message_type()->FindFieldByName("kind");
+    if (by_enum != nullptr) {
+      names.push_back(EnumNames(by_enum->enum_type()));
+    } else {
+      const auto* oneof = field->message_type()->FindOneofByName("kind");
+      for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
+    }
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: \"%s\" is not one of %s; give a name, or {text format}, {} for an empty one, or set a field of it "
+        "(%s.FIELD=...)",
+        field->name(), name, absl::StrJoin(names, ", "), field->name()));
+  }
+  message->Clear();
+  if (kind.value != nullptr) {
+    message->GetReflection()->SetEnum(message, kind.field, kind.value);
+  } else {
+    message->GetReflection()->MutableMessage(message, kind.field);
+  }
+  return absl::OkStatus();
+}
+
+// "{ ... }" in text format, or the name of a kind, which replaces what was there.
 absl::Status PutMessage(const Target& t, const std::string& text) {
   CAIRN_ASSIGN_OR_RETURN(Message * message, Descend(t.message, t.field, t.index));
+  if (!text.empty() && text.front() != '{' && ToldByName(t.field->message_type())) {
+    return PutKind(t.field, text, message);
+  }
   if (text.size() < 2 || text.front() != '{' || text.back() != '}') {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s is a message; set a field of it (%s.FIELD=...) or give it as {text format}, {} for an empty one",
@@ -230,14 +257,17 @@ absl::Status PutList(Target t, std::string text) {
   t.index = kAppend;
   if (text.empty()) return absl::OkStatus();
   for (const auto& item : absl::StrSplit(text, ',')) {
-    CAIRN_RETURN_IF_ERROR(PutScalar(t, std::string(absl::StripAsciiWhitespace(item))));
+    const std::string one(absl::StripAsciiWhitespace(item));
+    CAIRN_RETURN_IF_ERROR(t.field->message_type() != nullptr ? PutMessage(t, one) : PutScalar(t, one));
   }
   return absl::OkStatus();
 }
 
 absl::Status Put(const Target& t, const std::string& text) {
-  if (t.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) return PutMessage(t, text);
-  if (t.field->is_repeated() && t.index == kNoIndex) return PutList(t, text);
+  const bool message = t.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+  const bool names = message && ToldByName(t.field->message_type()) && text.find('{') == std::string::npos;
+  if (t.field->is_repeated() && t.index == kNoIndex && (!message || names)) return PutList(t, text);
+  if (message) return PutMessage(t, text);
   if (t.index >= 0) CAIRN_RETURN_IF_ERROR(CheckIndex(*t.message, t.field, t.index).status());
   return PutScalar(t, text);
 }

@@ -3,9 +3,11 @@
 //   setting := path '=' value
 //   path    := step ('.' step)*
 //   step    := FIELD | FIELD '[' NUMBER ']' | FIELD '[..]'        [..] appends an element
-//   value   := for a scalar: the number, true or false, an enum's name in any case, or text as it stands
+//   value   := for a scalar: the number, true or false, an enum's name in any case or as Keras spells it, or text
 //              for a repeated scalar without an index: values between commas, in [ ] or not, which replace the list;
-//              empty: none for a message: {text format}; {} makes an empty one
+//              empty: none
+//              for a message: {text format}; {} makes an empty one; for one with a kind (optimizer, loss, metrics) its
+//              name: optimizer=adam, loss=mse, metrics=accuracy,auc
 //
 // Pure functions. A failed setting leaves the message as it was.
 #pragma once

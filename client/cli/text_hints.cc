@@ -18,7 +18,7 @@ using google::protobuf::DescriptorPool;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
-// What stands between the first quotes, between the second ones, ...
+// What is between the first quotes, between the second ones, ...
 std::vector<std::string> Quoted(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '"');
   std::vector<std::string> quoted;

@@ -1,4 +1,4 @@
-// What protobuf's parser of text format does not say: what to write instead.
+// What protobuf's parser of the text format does not say: what should have been written.
 //
 // A free function; any thread.
 #pragma once

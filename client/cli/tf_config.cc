@@ -127,7 +127,7 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
              entries->second.size() == 1 ? " entry" : " entries");
 }
 
-// Where a daemon listens that others reach at `address`: there, where it is an address of this machine as it stands;
+// Where a daemon listens that others reach at `address`: there, where it is an address of this machine as given;
 // a name may be that of a service, so that the daemon listens on all interfaces and tells the name.
 std::vector<std::string> ListenFlags(const std::string& host, const std::string& port) {
   in_addr ignored;

@@ -6,7 +6,7 @@
 //   task                            what runs
 //   ps i                            cairn-ps on cluster.ps[i]
 //   chief, worker i                 cairn-worker, which listens nowhere
-//   evaluator                       cairn-worker --role evaluator; it need not stand in the cluster
+//   evaluator                       cairn-worker --role evaluator; it need not be in the cluster
 //   the chief, or worker 0 where    also cairn-coordinator, on its own address, which nobody else needs; not where
 //   there is none                   CAIRN_COORDINATOR names one
 //   chief, worker                   where the cluster has no ps: also cairn-ps, on its own host and a free port

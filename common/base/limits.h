@@ -64,7 +64,7 @@ inline constexpr size_t kReceivedBytesMax = 8 * static_cast<size_t>(kPartitionBy
 static_assert(kReceivedBytesMax >= 2 * (kStreamHandlingBytesMax + static_cast<size_t>(kPartitionBytesMax)));
 
 // A primary's images and updates for the backups on one ps that are sent and not answered; beyond, the link to one of
-// them starts anew.
+// them restarts.
 inline constexpr size_t kBackupQueueBytesMax = size_t{1} << 30;
 // Partitions whose images are on their way to backups at the same time: their memory is kept until they are there.
 inline constexpr int kBackupImagesMax = 4;
@@ -77,8 +77,6 @@ static_assert(kBackupQueueBytesMax >= kBackupImagesMax * 4 * static_cast<size_t>
 inline constexpr int kDelayHoursMax = 24 * 365;
 // Sums of figures are exact below this.
 inline constexpr double kExactSumMax = 0x1p60;
-// An update's training figures: of one epoch, with kMetricsMax metrics.
-inline constexpr size_t kFrameFiguresBytesMax = 1024;
 // Of a status in a frame; the rest is cut.
 inline constexpr size_t kStatusMessageBytesMax = 4096;
 // Of any job: 2^shift is exact in float32, and so are 65504 * 2^shift and 2^(-24 - shift).

@@ -15,6 +15,7 @@
 #include "common/base/random.h"
 #include "common/data/augment.h"
 #include "common/data/dataset.h"
+#include "common/data/input_target.h"
 #include "common/data/limits.h"
 
 namespace cairn {
@@ -81,8 +82,10 @@ class BatchSource::Impl {
         examples_max_(plan.piece_max()),
         end_(plan.total_steps * plan.pieces),
         example_size_(augmenter_ == nullptr ? dataset_->example_size() : augmenter_->input_size()),
+        input_target_(options.input_target),
+        label_size_(input_target_ ? example_size_ : dataset_->label_size()),
         input_bytes_(RoundUp(examples_max_ * example_size_ * SizeOf(element_))),
-        label_bytes_(RoundUp(examples_max_ * dataset_->label_size() * sizeof(float))) {
+        label_bytes_(RoundUp(examples_max_ * (label_size_ + (dataset_->weighted() ? 1 : 0)) * sizeof(float))) {
     const int64_t bytes = std::max<int64_t>(1, input_bytes_ + label_bytes_);
     if (options.prefetch > 0 && options.decode_threads > 0) {
       ahead_ = std::max<int64_t>(options.prefetch, std::min(kAheadSmallMax, kAheadBytes / bytes));
@@ -241,17 +244,19 @@ class BatchSource::Impl {
     const PlaceRange places = plan_.Piece(step / plan_.pieces, replica, static_cast<int32_t>(step % plan_.pieces));
     Batch batch;
     batch.examples = places.size();
-    batch.label_size = dataset_->label_size();
+    batch.label_size = label_size_;
     if (batch.examples == 0) return batch;
     const Buffer block = pool_->Take();
-    const size_t input = example_size_ * SizeOf(element_), label = dataset_->label_size();
+    const bool weights = dataset_->weighted();
+    const size_t input = example_size_ * SizeOf(element_), label = label_size_;
     batch.element = element_;
     batch.inputs = block.Slice(0, batch.examples * input);
-    batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
+    batch.labels = block.Slice(input_bytes_, batch.examples * (label + (weights ? 1 : 0)) * sizeof(float));
     uint8_t* inputs = batch.inputs.mutable_data();
     float* labels = batch.labels.mutable_floats().data();
     const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step / plan_.pieces));
     const Permutation order(key_, pass, plan_.examples);
+    std::vector<float> own_label(static_cast<size_t>(input_target_ ? dataset_->label_size() : 0));
     std::vector<float> larger;  // an example that augmentation makes smaller
     if (dataset_->example_size() > example_size_) larger.resize(static_cast<size_t>(dataset_->example_size()));
     for (int64_t i = 0; i < batch.examples; ++i) {
@@ -259,10 +264,13 @@ class BatchSource::Impl {
       const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
       uint8_t* const to = inputs + i * input;
       uint8_t* const read = larger.empty() ? to : reinterpret_cast<uint8_t*>(larger.data());
-      CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, read, labels + i * label));
-      if (augmenter_ == nullptr) continue;
-      augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(read));
+      float* const of_label = input_target_ ? own_label.data() : labels + i * label;
+      CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, read, of_label));
+      if (weights) labels[batch.examples * label + i] = dataset_->Weight(v1::TRAIN, example);
+      if (augmenter_ != nullptr)
+        augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(read));
       if (read != to) std::memcpy(to, read, input);
+      if (input_target_) TakeInput(element_, to, *input_target_, absl::MakeSpan(labels + i * label, label));
     }
     return batch;
   }
@@ -276,6 +284,8 @@ class BatchSource::Impl {
   const int64_t examples_max_;  // in one batch of a replica
   const int64_t end_;           // batches of a replica in all
   const int64_t example_size_;  // numbers of an example in a batch
+  const std::optional<InputScale> input_target_;
+  const int64_t label_size_;
   const size_t input_bytes_, label_bytes_;
   int64_t ahead_ = 0;      // steps decoded ahead of each replica
   int64_t slots_max_ = 0;  // batches decoded ahead in all

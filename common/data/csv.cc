@@ -1,4 +1,4 @@
-// CSV with numeric features and one label column.
+// CSV with numeric features and one label column, or columns of targets; one may hold weights.
 //
 // Labels: all integers >= 0 below kCsvClassesMax: class numbers, as they stand. Other numbers: numbers (regression).
 // Text, beside integers too: classes, numbered in the sorted order of their names in the training split.
@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/data/byte_reader.h"
+#include "common/data/csv_columns.h"
 #include "common/data/csv_parser.h"
 #include "common/data/limits.h"
 #include "common/data/table.h"
@@ -44,20 +45,11 @@ class FloatTable : public ExampleTable {
 
 struct CsvFile {
   std::string path;
-  std::vector<std::string> names;  // of all columns; empty without a header line
-  size_t columns = 0;
-  size_t label = 0;  // column
-  std::vector<float> features;
+  CsvColumns columns;
+  std::vector<float> features, targets, weights;
   std::vector<std::string> labels;
   std::vector<int64_t> lines;  // where each row stands
 };
-
-std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
-
-std::string ColumnName(const CsvFile& file, size_t column) {
-  return file.names.empty() ? absl::StrFormat("column %d", column)
-                            : absl::StrFormat("column %d (\"%s\")", column, ShortText(file.names[column]));
-}
 
 // What other programs write for a value that is not known.
 bool IsMissing(const std::string& text) {
@@ -84,63 +76,60 @@ bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<st
   return false;
 }
 
-absl::StatusOr<size_t> FindLabelColumn(const std::string& wanted, const CsvFile& file) {
-  int64_t number = -1;
-  if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
-    const int64_t columns = static_cast<int64_t>(file.columns);
-    if (number < -columns || number >= columns) {
-      return absl::InvalidArgumentError(absl::StrFormat("data.label_column: %d, but %s has %d columns, 0 to %d", number,
-                                                        file.path, columns, columns - 1));
-    }
-    return static_cast<size_t>(number < 0 ? number + columns : number);
+absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const std::string& where,
+                                 const CsvFile& file) {
+  double value;
+  if (ParseNumber(text, &value)) return static_cast<float>(value);
+  const std::string place = absl::StrFormat("%s, %s", where, ColumnName(file.columns, column));
+  if (IsMissing(text)) {
+    const bool header = file.columns.names.empty() && file.lines.empty();  // it may be one, such as ",0,1,2"
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", place, text,
+                        header ? ", or set data.header: true if it names the columns" : ""));
   }
-  if (file.names.empty()) {
+  if (IsNumberOrNone(text)) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "data.label_column: \"%s\" is a name, but %s has no header line; give the column's number, or set data.header",
-        wanted, file.path));
+        "%s: \"%s\" is not a finite float32; drop the line or correct the value", place, ShortText(text)));
   }
-  const auto it = std::find(file.names.begin(), file.names.end(), wanted);
-  if (it == file.names.end()) {
-    const size_t shown = std::min<size_t>(file.names.size(), 20);
+  if (file.columns.uses[column] != CsvUse::kFeature) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "data.label_column: %s has no column \"%s\"; its columns are %s%s", file.path, wanted,
-        absl::StrJoin(file.names.begin(), file.names.begin() + shown, ", "), shown < file.names.size() ? ", ..." : ""));
+        "%s: \"%s\" is not a number, as targets and weights are; correct the line", place, ShortText(text)));
   }
-  return static_cast<size_t>(it - file.names.begin());
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
+      "0 and 1 each, say), drop the column, or name the label's column in data.label_column",
+      place, ShortText(text)));
 }
 
 absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFile* file) {
   const std::string where = absl::StrFormat("%s: line %d", file->path, line);
-  if (fields.size() != file->columns) {
+  const CsvColumns& columns = file->columns;
+  if (fields.size() != columns.count()) {
     return absl::DataLossError(
-        absl::StrFormat("%s has %d columns, the lines before it have %d", where, fields.size(), file->columns));
+        absl::StrFormat("%s has %d columns, the lines before it have %d", where, fields.size(), columns.count()));
   }
+  const size_t target = file->targets.size();
+  file->targets.resize(target + columns.targets);
+  if (!columns.has_label) file->labels.emplace_back("0");
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::string& text = fields[i];
-    if (i == file->label) {
+    if (columns.uses[i] == CsvUse::kLabel) {
       if (text.empty()) return absl::DataLossError(absl::StrFormat("%s: no label", where));
       file->labels.push_back(text);
       continue;
     }
-    double value;
-    if (!ParseNumber(text, &value)) {
-      const std::string column = absl::StrFormat("%s, %s", where, ColumnName(*file, i));
-      if (IsMissing(text)) {
-        const bool header = file->names.empty() && file->lines.empty();  // it may be one, such as ",0,1,2"
-        return absl::InvalidArgumentError(
-            absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", column, text,
-                            header ? ", or set data.header: true if it names the columns" : ""));
-      }
-      if (IsNumberOrNone(text)) {
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "%s: \"%s\" is not a finite float32; drop the line or correct the value", column, ShortText(text)));
-      }
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
-          "0 and 1 each, say), drop the column, or name the label's column in data.label_column",
-          column, ShortText(text)));
+    CAIRN_ASSIGN_OR_RETURN(const float value, ReadNumber(text, i, where, *file));
+    switch (columns.uses[i]) {
+      case CsvUse::kTarget: file->targets[target + columns.places[i]] = value; break;
+      case CsvUse::kWeight:
+        if (value < 0) {
+          return absl::InvalidArgumentError(absl::StrFormat("%s, %s: %s is negative, and a weight is not; correct it",
+                                                            where, ColumnName(columns, i), ShortText(text)));
+        }
+        file->weights.push_back(value);
+        break;
+      default: file->features.push_back(value); break;
     }
-    file->features.push_back(static_cast<float>(value));
   }
   file->lines.push_back(line);
   return absl::OkStatus();
@@ -163,15 +152,15 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
   const int64_t first_line = parser.line();
   CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
   if (!more) fields.clear();
-  file.columns = first.size();
-  if (file.columns < 2 || file.columns > kCsvColumnsMax) {
+  const size_t fewest = data.targets().empty() ? 2 : 1;
+  if (first.size() < fewest || first.size() > kCsvColumnsMax) {
     return absl::DataLossError(absl::StrFormat(
         "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
-        first_line, file.columns));
+        first_line, first.size()));
   }
   const bool header = data.has_header() ? data.header() : LooksLikeHeader(first, fields);
-  if (header) file.names = first;
-  CAIRN_ASSIGN_OR_RETURN(file.label, FindLabelColumn(data.label_column(), file));
+  CAIRN_ASSIGN_OR_RETURN(file.columns,
+                         ResolveColumns(data, path, header ? first : std::vector<std::string>(), first.size()));
   if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, &file));
   while (more) {
     CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), &file));
@@ -179,24 +168,6 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
   }
   if (file.labels.empty()) return absl::DataLossError(path + ": a header line and no data");
   return file;
-}
-
-absl::Status CheckSameColumns(const CsvFile& train, const CsvFile& other) {
-  if (train.columns != other.columns) {
-    return absl::DataLossError(
-        absl::StrFormat("%s has %d columns, %s has %d", other.path, other.columns, train.path, train.columns));
-  }
-  for (size_t i = 0; i < std::min(train.names.size(), other.names.size()); ++i) {
-    if (train.names[i] != other.names[i]) {
-      return absl::DataLossError(absl::StrFormat("%s: column %d is \"%s\", in %s it is \"%s\"", other.path, i,
-                                                 ShortText(other.names[i]), train.path, ShortText(train.names[i])));
-    }
-  }
-  if (train.label != other.label) {
-    return absl::DataLossError(absl::StrFormat("%s: the label is column %d, in %s it is column %d", other.path,
-                                               other.label, train.path, train.label));
-  }
-  return absl::OkStatus();
 }
 
 using Files = std::array<std::optional<CsvFile>, 3>;
@@ -242,7 +213,7 @@ absl::StatusOr<std::vector<std::string>> TextClasses(const CsvFile& train) {
   if (names.size() > kCsvClassesMax) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %s, the label, holds more than %d different texts; is another column the label? (data.label_column)",
-        train.path, ColumnName(train, train.label), kCsvClassesMax));
+        train.path, ColumnName(train.columns, train.columns.label), kCsvClassesMax));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }
@@ -324,14 +295,19 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   for (int s = 0; s < 3; ++s) {
     if (paths[s].empty()) continue;
     CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data));
-    if (s != kTrainSplit) CAIRN_RETURN_IF_ERROR(CheckSameColumns(*files[kTrainSplit], *files[s]));
+    if (s != kTrainSplit)
+      CAIRN_RETURN_IF_ERROR(
+          CheckSameColumns(paths[kTrainSplit], files[kTrainSplit]->columns, paths[s], files[s]->columns));
   }
   const CsvFile& train = *files[kTrainSplit];
   const LabelKinds kinds = InspectLabels(files);
   LoadedData loaded;
-  loaded.shape = {static_cast<int64_t>(train.columns) - 1};
+  loaded.shape = {static_cast<int64_t>(train.columns.features)};
   loaded.element = Element::kFloat;
-  if (!kinds.numbers) {
+  loaded.target_size = static_cast<int64_t>(train.columns.targets);
+  if (!train.columns.has_label) {
+    // no classes
+  } else if (!kinds.numbers) {
     if (kinds.any_number) {
       CAIRN_RETURN_IF_ERROR(CheckMixedLabels(files, kinds.integers));
       loaded.deciding_label = kinds.first_text;
@@ -356,6 +332,10 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
         labels.push_back(static_cast<float>(value));
       }
     }
+    if (loaded.target_size > 0)
+      loaded.targets[s] = std::make_shared<FloatTargets>(std::move(files[s]->targets), loaded.target_size);
+    if (train.columns.has_weight)
+      loaded.weights[s] = std::make_shared<const std::vector<float>>(std::move(files[s]->weights));
     loaded.splits[s] = std::make_shared<FloatTable>(std::move(files[s]->features), std::move(labels));
   }
   return loaded;

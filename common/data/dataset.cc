@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/data/table.h"
+#include "common/model/target_check.h"
 
 namespace cairn {
 namespace {
@@ -28,6 +29,8 @@ int IndexOf(v1::Split split) {
 // A split: a whole table, or the examples `chosen` of one, in rising order.
 struct SplitView {
   std::shared_ptr<const ExampleTable> table;
+  std::shared_ptr<const TargetTable> targets;         // null: the table's labels
+  std::shared_ptr<const std::vector<float>> weights;  // null: all 1
   std::vector<int64_t> chosen;
   bool all = true;
 
@@ -40,8 +43,8 @@ struct SplitView {
 
 class TableDataset : public Dataset {
  public:
-  TableDataset(v1::DataInfo info, std::array<SplitView, 3> splits)
-      : info_(std::move(info)), splits_(std::move(splits)) {
+  TableDataset(v1::DataInfo info, std::array<SplitView, 3> splits, int64_t target_size)
+      : info_(std::move(info)), splits_(std::move(splits)), target_size_(target_size) {
     info_.set_train_examples(splits_[kTrainSplit].size());
     info_.set_validation_examples(splits_[kValidationSplit].size());
     info_.set_test_examples(splits_[kTestSplit].size());
@@ -53,18 +56,29 @@ class TableDataset : public Dataset {
   const v1::DataInfo& info() const override { return info_; }
   int64_t size(v1::Split split) const override { return splits_[IndexOf(split)].size(); }
   int64_t example_size() const override { return example_size_; }
-  int64_t label_size() const override { return 1; }
+  int64_t label_size() const override { return target_size_ > 0 ? target_size_ : 1; }
+  bool weighted() const override { return splits_[kTrainSplit].weights != nullptr; }
+  float Weight(v1::Split split, int64_t index) const override {
+    const SplitView& view = splits_[IndexOf(split)];
+    return view.weights == nullptr ? 1 : (*view.weights)[static_cast<size_t>(view.TableIndex(index))];
+  }
   Element element() const override { return bytes_ ? Element::kByte : Element::kFloat; }
   bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
 
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
-    return view->table->Read(view->TableIndex(index), example, label);
+    if (view->targets == nullptr) return view->table->Read(view->TableIndex(index), example, label);
+    float unused;
+    CAIRN_RETURN_IF_ERROR(view->table->Read(view->TableIndex(index), example, &unused));
+    return ReadTarget(*view, index, label);
   }
 
   absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
     CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
-    return view->table->ReadBytes(view->TableIndex(index), example, label);
+    if (view->targets == nullptr) return view->table->ReadBytes(view->TableIndex(index), example, label);
+    float unused;
+    CAIRN_RETURN_IF_ERROR(view->table->ReadBytes(view->TableIndex(index), example, &unused));
+    return ReadTarget(*view, index, label);
   }
 
  private:
@@ -77,8 +91,13 @@ class TableDataset : public Dataset {
     return &view;
   }
 
+  absl::Status ReadTarget(const SplitView& view, int64_t index, float* label) const {
+    return view.targets->Read(view.TableIndex(index), absl::MakeSpan(label, static_cast<size_t>(target_size_)));
+  }
+
   v1::DataInfo info_;
   const std::array<SplitView, 3> splits_;
+  const int64_t target_size_;
   int64_t example_size_ = 1;
   bool bytes_ = false;
 };
@@ -99,7 +118,7 @@ absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const 
   CAIRN_RETURN_IF_ERROR(CheckShare("data.validation_split", data.validation_split()));
   CAIRN_RETURN_IF_ERROR(CheckShare("data.test_split", data.test_split()));
   std::array<SplitView, 3> splits;
-  for (int s = 0; s < 3; ++s) splits[s].table = loaded.splits[s];
+  for (int s = 0; s < 3; ++s) splits[s] = {loaded.splits[s], loaded.targets[s], loaded.weights[s], {}, true};
   const int64_t n = splits[kTrainSplit].size();
   const int64_t validation = splits[kValidationSplit].table ? 0 : ShareOf(n, data.validation_split());
   const int64_t test = splits[kTestSplit].table ? 0 : ShareOf(n, data.test_split());
@@ -111,9 +130,10 @@ absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const 
                         validation, test, n));
   }
   const Permutation order(StreamKey(data.split_seed(), RandomStream::kSplit), 0, n);
+  const SplitView training = splits[kTrainSplit];
   const auto choose = [&](int split, int64_t begin, int64_t end) {
     SplitView& view = splits[split];
-    view.table = loaded.splits[kTrainSplit];
+    view = training;
     view.all = false;
     for (int64_t place = begin; place < end; ++place) view.chosen.push_back(order(place));
     std::sort(view.chosen.begin(), view.chosen.end());
@@ -174,6 +194,11 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
 
 }  // namespace
 
+int64_t TargetSize(const v1::Data& data) {
+  if (data.targets().empty() || data.targets(0).input_itself()) return 0;
+  return NumElements(Shape(data.targets(0).shape().begin(), data.targets(0).shape().end()));
+}
+
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape) {
   if (data.path().empty()) return absl::InvalidArgumentError("data.path: missing; name the data set's file or folder");
   if (std::error_code error; !std::filesystem::exists(data.path(), error)) {
@@ -183,6 +208,7 @@ absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_sha
   if (format == v1::Data::AUTO) {
     CAIRN_ASSIGN_OR_RETURN(format, DetectFormat(data.path()));
   }
+  CAIRN_RETURN_IF_ERROR(CheckTargetsAgainstData(data, format));
   CAIRN_ASSIGN_OR_RETURN(LoadedData loaded, LoadAs(data, format, input_shape));
   loaded.format = format;
   return loaded;
@@ -202,7 +228,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
   for (int64_t d : reshape&& loaded.format != v1::Data::IMAGE_FOLDER ? input_shape : loaded.shape) {
     info.add_example_shape(static_cast<int32_t>(d));
   }
-  return std::make_shared<TableDataset>(std::move(info), std::move(splits));
+  return std::make_shared<TableDataset>(std::move(info), std::move(splits), loaded.target_size);
 }
 
 absl::Status Dataset::ReadBytes(v1::Split, int64_t, uint8_t*, float*) const {

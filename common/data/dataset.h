@@ -12,13 +12,14 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/step_plan.h"
+#include "common/model/target_check.h"
 #include "common/tensor/batch.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {
 
-// Thread-safe after OpenDataset. An example is its shape's numbers (pixels 0..255, channels last) and
-// label_size labels.
+// Thread-safe after OpenDataset. An example is its shape's numbers (pixels 0..255, channels last) and label_size
+// numbers of its label or target.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -27,6 +28,9 @@ class Dataset {
   virtual int64_t example_size() const = 0;  // numbers
   virtual int64_t label_size() const = 0;
   virtual Element element() const { return Element::kFloat; }  // what the numbers are before they become float32
+  // Examples have weights (data.weight_column).
+  virtual bool weighted() const { return false; }
+  virtual float Weight(v1::Split /*split*/, int64_t /*index*/) const { return 1; }
   // Read is a copy from memory: cheaper than waiting for another thread that reads.
   virtual bool in_memory() const { return false; }
   // Errors: DATA_LOSS names the file and what is wrong with it.
@@ -53,6 +57,8 @@ struct BatchSourceOptions {
   int decode_threads = 1;
   int prefetch = 2;  // batches decoded ahead for each replica: at least so many, more where they are small; 0: none
   std::shared_ptr<const Augmenter> augmenter;  // null: examples as they are
+  // The target is the augmented example as the model sees it; labels of the data set are left alone.
+  std::optional<InputScale> input_target;
 };
 
 // Batches of the training split by (step, replica), which are a pure function of (seed, plan, augmenter). Thread-safe.
@@ -75,7 +81,10 @@ class BatchSource {
   std::unique_ptr<Impl> impl_;
 };
 
-// Examples places.begin .. places.end - 1 of a split in file order, for evaluation.
+// Numbers of an example in a batch's labels: these are labels [examples, label_size], then any weights [examples].
+inline int64_t LabelNumbers(const Dataset& dataset) { return dataset.label_size() + (dataset.weighted() ? 1 : 0); }
+
+// Examples places.begin .. places.end - 1 of a split in file order, for prediction: without weights.
 absl::StatusOr<Batch> ReadBatch(const Dataset& dataset, v1::Split split, PlaceRange places);
 
 }  // namespace cairn

@@ -162,6 +162,22 @@ absl::StatusOr<ImageFolderFiles> ListImageFolder(const std::string& path) {
   return files;
 }
 
+namespace {
+
+absl::StatusOr<std::shared_ptr<const TargetTable>> TargetsOf(const v1::Data& data,
+                                                             const std::vector<PictureFile>& files,
+                                                             const Shape& example) {
+  std::vector<std::string> paths;
+  for (const PictureFile& file : files) paths.push_back(file.path);
+  const v1::TargetSource& target = data.targets(0);
+  CAIRN_ASSIGN_OR_RETURN(paths, MatchPictures(data.path(), target.pictures(), paths));
+  Shape shape(target.shape().begin(), target.shape().end());
+  if (shape.size() < 2) shape = {example[0], example[1]};
+  return std::make_shared<PictureTargets>(std::move(paths), shape);
+}
+
+}  // namespace
+
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape) {
   LoadedData loaded;
   CAIRN_ASSIGN_OR_RETURN(loaded.shape, PictureShape(data, input_shape));
@@ -169,8 +185,14 @@ absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& in
   loaded.class_names = std::move(files.class_names);
   loaded.classes = static_cast<int32_t>(loaded.class_names.size());
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<CacheRoom> room, CacheRoom::Make(data));
+  const bool pictures = !data.targets().empty() && !data.targets(0).pictures().empty();
+  if (!data.targets().empty()) loaded.classes = 0;
+  if (pictures) loaded.target_size = TargetSize(data);
   for (int s = 0; s < 3; ++s) {
     if (files.splits[s].empty()) continue;
+    if (pictures) {
+      CAIRN_ASSIGN_OR_RETURN(loaded.targets[s], TargetsOf(data, files.splits[s], loaded.shape));
+    }
     auto source = std::make_unique<PictureSource>(std::move(files.splits[s]), loaded.shape);
     loaded.splits[s] =
         std::make_shared<DecodedTable>(std::move(source), NumElements(loaded.shape), Element::kByte, room);

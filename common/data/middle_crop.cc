@@ -23,6 +23,8 @@ class MiddleCrop : public Dataset {
   int64_t size(v1::Split split) const override { return examples_->size(split); }
   int64_t example_size() const override { return to_.size(); }
   int64_t label_size() const override { return examples_->label_size(); }
+  bool weighted() const override { return examples_->weighted(); }
+  float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     static thread_local std::vector<float> picture;
     picture.resize(static_cast<size_t>(from_.size()));

@@ -17,7 +17,9 @@ namespace cairn {
 
 // What is read of every record.
 struct RecordSpec {
-  std::string input, label;
+  std::string input, label;    // label: empty where the data has targets
+  std::string target, weight;  // features; empty: none
+  Shape target_shape;
   v1::TfRecord::Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // known once it is resolved
   Shape shape;
   int32_t label_offset = 0;

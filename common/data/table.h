@@ -13,6 +13,7 @@
 
 #include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
+#include "common/data/target_table.h"
 #include "common/tensor/batch.h"
 #include "common/tensor/buffer.h"
 
@@ -70,10 +71,17 @@ struct LoadedData {
   std::string deciding_label;  // as in DataInfo
   Element element = Element::kByte;
   std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
+  // Of data.targets: instead of the tables' labels, for each split that is there. target_size: numbers; 0: none.
+  std::array<std::shared_ptr<const TargetTable>, 3> targets;
+  int64_t target_size = 0;
+  std::array<std::shared_ptr<const std::vector<float>>, 3> weights;  // of data.weight_column; null: none
 };
 
 // What lies at data.path, in data.format or the one that it looks like. Errors as OpenDataset's.
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape);
+
+// Numbers of a target as data.targets says; 0: none, or the examples themselves.
+int64_t TargetSize(const v1::Data& data);
 
 absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);

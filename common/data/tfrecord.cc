@@ -21,174 +21,13 @@
 #include "common/data/record_decoder.h"
 #include "common/data/record_file.h"
 #include "common/data/record_files.h"
+#include "common/data/record_spec.h"
+#include "common/data/record_target.h"
 #include "common/data/table.h"
 #include "common/data/tf_example.h"
 
 namespace cairn {
 namespace {
-
-using Encoding = v1::TfRecord::Encoding;
-
-struct Feature {
-  FeaturePlace place;
-  int64_t values = 0;
-  absl::string_view bytes;  // kBytes: the first value
-  double number = 0;        // the first one
-};
-using Features = std::map<std::string, Feature>;
-
-// All that the record has. Views of it.
-absl::StatusOr<Features> ReadFeatures(absl::string_view record) {
-  ByteWindow window(record);
-  Features features;
-  const auto visit = [&](absl::string_view name, const FeaturePlace& place) -> absl::Status {
-    Feature feature;
-    feature.place = place;
-    if (place.kind == FeatureKind::kBytes) {
-      CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t begin, uint64_t end) {
-        if (feature.values++ == 0) feature.bytes = record.substr(begin, end - begin);
-        return true;
-      }));
-    } else if (place.kind != FeatureKind::kEmpty) {
-      CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double value) {
-        if (feature.values++ == 0) feature.number = value;
-        return true;
-      }));
-    }
-    features[std::string(name)] = std::move(feature);
-    return absl::OkStatus();
-  };
-  CAIRN_RETURN_IF_ERROR(WalkFeatures(window, 0, record.size(), visit));
-  return features;
-}
-
-std::string Describe(const Features& features) {
-  std::vector<std::string> texts;
-  for (const auto& [name, feature] : features) {
-    if (texts.size() == kTfRecordFeaturesShownMax) {
-      texts.push_back("...");
-      break;
-    }
-    const std::string kind = feature.place.kind == FeatureKind::kBytes && feature.values == 1
-                                 ? absl::StrFormat("%d bytes", feature.bytes.size())
-                                 : absl::StrFormat("%s of %d", ToText(feature.place.kind), feature.values);
-    texts.push_back(absl::StrFormat("\"%s\" (%s)", ToUtf8(CutUtf8(name, 60)), kind));
-  }
-  return texts.empty() ? "no features" : absl::StrJoin(texts, ", ");
-}
-
-absl::StatusOr<std::string> ChooseFeature(const std::string& asked, const char* field,
-                                          const std::vector<std::string>& usual, const Features& features) {
-  if (!asked.empty()) {
-    if (features.contains(asked)) return asked;
-    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.%s: there is no feature \"%s\"; the record has %s",
-                                                      field, asked, Describe(features)));
-  }
-  for (const std::string& name : usual) {
-    if (features.contains(name)) return name;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("data.tfrecord.%s: missing, and none of \"%s\" is there; the record has %s; name one of them",
-                      field, absl::StrJoin(usual, "\", \""), Describe(features)));
-}
-
-absl::StatusOr<Encoding> ChooseEncoding(const v1::TfRecord& asked, const std::string& input, const Feature& feature) {
-  const bool bytes = feature.place.kind == FeatureKind::kBytes;
-  Encoding encoding = asked.encoding();
-  if (encoding == v1::TfRecord::ENCODING_AUTO) {
-    encoding = !bytes                     ? v1::TfRecord::NUMBERS
-               : IsPicture(feature.bytes) ? v1::TfRecord::JPEG_OR_PNG
-                                          : v1::TfRecord::RAW_UINT8;
-  }
-  if (!v1::TfRecord::Encoding_IsValid(encoding)) {
-    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.encoding: %d is not known", encoding));
-  }
-  if (bytes == (encoding == v1::TfRecord::NUMBERS) || feature.place.kind == FeatureKind::kEmpty) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "data.tfrecord.encoding: %s, but feature \"%s\" is a %s; use %s", v1::TfRecord::Encoding_Name(encoding), input,
-        ToText(feature.place.kind), bytes ? "JPEG_OR_PNG, RAW_UINT8 or RAW_FLOAT32" : "NUMBERS"));
-  }
-  return encoding;
-}
-
-// "image/height" and the like, as many writers put them beside the bytes; 0: not there.
-int64_t SideFeature(const Features& features, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const auto it = features.find(name);
-    if (it == features.end() || it->second.place.kind != FeatureKind::kInts || it->second.values != 1) continue;
-    if (it->second.number >= 1 && it->second.number <= 1 << 16) return static_cast<int64_t>(it->second.number);
-  }
-  return 0;
-}
-
-// Of inputs that do not tell their shape themselves; empty: nobody knows.
-Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const Features& features) {
-  if (asked.shape_size() > 0) return {asked.shape().begin(), asked.shape().end()};
-  if (!input_shape.empty()) return input_shape;
-  const Shape beside = {SideFeature(features, {"image/height", "height"}),
-                        SideFeature(features, {"image/width", "width"}),
-                        SideFeature(features, {"image/channels", "image/depth", "channels", "depth"})};
-  return NumElements(beside) > 0 ? beside : Shape();
-}
-
-// 0: none, or more than are read of an example.
-int64_t CountNumbers(const Shape& shape) {
-  int64_t count = 1;
-  for (const int64_t d : shape) {
-    if (d < 1 || d > kTfRecordNumbersMax / count) return 0;
-    count *= d;
-  }
-  return count;
-}
-
-absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shape, const Features& features) {
-  const v1::TfRecord& asked = data.tfrecord();
-  RecordSpec spec;
-  spec.label_offset = asked.label_offset();
-  CAIRN_ASSIGN_OR_RETURN(spec.input,
-                         ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"}, features));
-  CAIRN_ASSIGN_OR_RETURN(spec.label,
-                         ChooseFeature(asked.label(), "label", {"image/class/label", "label", "y"}, features));
-  if (spec.input == spec.label) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "data.tfrecord.input: \"%s\" is the label too; name two features of %s", spec.input, Describe(features)));
-  }
-  const Feature& input = features.at(spec.input);
-  CAIRN_ASSIGN_OR_RETURN(spec.encoding, ChooseEncoding(asked, spec.input, input));
-  for (int32_t d : asked.shape()) {
-    if (d < 1 || d > kTfRecordNumbersMax)
-      return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %d; use 1 and more", d));
-  }
-  if (spec.encoding == v1::TfRecord::JPEG_OR_PNG) {
-    if (asked.shape_size() > 0) {
-      return absl::InvalidArgumentError(
-          "data.tfrecord.shape: pictures of JPEG and PNG are resized to the model's input, or to data.image_height and "
-          "image_width; leave shape out");
-    }
-    v1::Data sized = data;
-    if (input_shape.empty() && data.image_height() == 0 &&
-        data.image_width() == 0) {  // nobody asks for a size: the first one's
-      CAIRN_ASSIGN_OR_RETURN(const PictureSize size,
-                             DecodePictureSize(absl::StrFormat("feature \"%s\"", spec.input), input.bytes));
-      sized.set_image_height(static_cast<int32_t>(size.height));
-      sized.set_image_width(static_cast<int32_t>(size.width));
-    }
-    CAIRN_ASSIGN_OR_RETURN(spec.shape, PictureShape(sized, input_shape));
-  } else {
-    spec.shape = KnownShape(asked, input_shape, features);
-    if (spec.shape.empty()) {
-      spec.shape = {spec.encoding == v1::TfRecord::NUMBERS       ? input.values
-                    : spec.encoding == v1::TfRecord::RAW_FLOAT32 ? static_cast<int64_t>(input.bytes.size() / 4)
-                                                                 : static_cast<int64_t>(input.bytes.size())};
-    }
-  }
-  spec.example_size = CountNumbers(spec.shape);
-  if (spec.example_size == 0) {
-    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers",
-                                                      ToString(spec.shape), kTfRecordNumbersMax));
-  }
-  return spec;
-}
 
 // ---- a split ----
 
@@ -245,6 +84,14 @@ class RecordSource : public ExampleSource {
     return file.Annotated(number, status);
   }
 
+  absl::Status ReadTargetOf(int64_t index, absl::Span<float> target) const {
+    const size_t f = FileOf(index);
+    static thread_local std::string scratch;
+    CAIRN_ASSIGN_OR_RETURN(const absl::string_view record, files_[f]->Read(index - first_[f], &scratch));
+    return files_[f]->Annotated(index - first_[f], ReadTarget(record, spec_.target, spec_.target_shape, target));
+  }
+  const std::vector<float>& weights() const { return weights_; }
+
   // For people: "train.tfrecord: record 3 has label 12".
   std::string DescribeLabel(int64_t index) const {
     const size_t f = FileOf(index);
@@ -261,21 +108,32 @@ class RecordSource : public ExampleSource {
   // Of one record, while its file is opened: the label; the length of the input where nobody told the shape.
   absl::Status Look(ByteWindow& window, uint64_t begin, uint64_t end, bool measure, int64_t* numbers_max,
                     LabelKinds* kinds) {
-    FeaturePlace label, input;
-    bool found = false, has_input = false;
+    FeaturePlace label, input, weight;
+    bool found = spec_.label.empty(), has_input = false, has_weight = false;
     CAIRN_RETURN_IF_ERROR(WalkFeatures(window, begin, end, [&](absl::string_view name, const FeaturePlace& place) {
-      if (name == spec_.label) {
+      if (!spec_.label.empty() && name == spec_.label) {
         label = place;
         found = true;
       } else if (name == spec_.input) {
         input = place;
         has_input = true;
+      } else if (!spec_.weight.empty() && name == spec_.weight) {
+        weight = place;
+        has_weight = true;
       }
       return absl::OkStatus();
     }));
     if (!found) return NoFeature(spec_.label);
     if (!has_input) return NoFeature(spec_.input);
-    CAIRN_ASSIGN_OR_RETURN(const float value, ReadLabel(window, spec_, label));
+    if (!spec_.weight.empty()) {
+      if (!has_weight) return NoFeature(spec_.weight);
+      CAIRN_ASSIGN_OR_RETURN(const float one, ReadWeight(window, spec_.weight, weight));
+      weights_.push_back(one);
+    }
+    float value = 0;
+    if (!spec_.label.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(value, ReadLabel(window, spec_, label));
+    }
     labels_.push_back(value);
     kinds->ints = kinds->ints && label.kind == FeatureKind::kInts;
     kinds->whole = kinds->whole && value == std::floor(value);
@@ -289,9 +147,24 @@ class RecordSource : public ExampleSource {
   }
 
   RecordSpec spec_;
+  std::vector<float> weights_;
   std::vector<std::unique_ptr<const RecordFile>> files_;
   std::vector<int64_t> first_;  // index of each file's first record
   std::vector<float> labels_;
+};
+
+class RecordTargets : public TargetTable {
+ public:
+  // owner: keeps the source.
+  RecordTargets(std::shared_ptr<const ExampleTable> owner, const RecordSource& source)
+      : owner_(std::move(owner)), source_(source) {}
+  absl::Status Read(int64_t index, absl::Span<float> target) const override {
+    return source_.ReadTargetOf(index, target);
+  }
+
+ private:
+  const std::shared_ptr<const ExampleTable> owner_;
+  const RecordSource& source_;
 };
 
 // The label that decides how many classes there are, or that there are none.
@@ -338,9 +211,9 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   const std::string& first = files[kTrainSplit][0];
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<CacheRoom> room, CacheRoom::Make(data));
   CAIRN_ASSIGN_OR_RETURN(const std::string record, FirstRecord(first, *room));
-  const absl::StatusOr<Features> features = ReadFeatures(record);
+  const absl::StatusOr<RecordFeatures> features = ReadRecordFeatures(record);
   if (!features.ok()) return Annotate(features.status(), absl::StrCat(first, ": record 0"));
-  const absl::StatusOr<RecordSpec> spec = Resolve(data, input_shape, *features);
+  const absl::StatusOr<RecordSpec> spec = ResolveRecordSpec(data, input_shape, *features);
   if (!spec.ok())
     return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(), " (", first, ", record 0)"));
   const bool measure =
@@ -359,13 +232,20 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   loaded.shape = measure ? Shape{std::max<int64_t>(1, numbers_max)} : spec->shape;
   loaded.element = spec->decodes_to_bytes() ? Element::kByte : Element::kFloat;
   const double classes_max = kinds.ints ? kTfRecordClassesMax : kTfRecordFloatClassesMax;
-  if (kinds.whole && kinds.min >= 0 && kinds.max < classes_max) loaded.classes = static_cast<int32_t>(kinds.max) + 1;
-  loaded.deciding_label = DescribeDecidingLabel(sources, kinds, classes_max, loaded.classes > 0);
+  const bool has_labels = !spec->label.empty();
+  if (has_labels && kinds.whole && kinds.min >= 0 && kinds.max < classes_max)
+    loaded.classes = static_cast<int32_t>(kinds.max) + 1;
+  if (has_labels) loaded.deciding_label = DescribeDecidingLabel(sources, kinds, classes_max, loaded.classes > 0);
   for (int s = 0; s < 3; ++s) {
     if (sources[s] == nullptr) continue;
     sources[s]->set_shape(loaded.shape);
+    const RecordSource& source = *sources[s];
+    if (!spec->weight.empty()) loaded.weights[s] = std::make_shared<const std::vector<float>>(source.weights());
     loaded.splits[s] =
         std::make_shared<DecodedTable>(std::move(sources[s]), NumElements(loaded.shape), loaded.element, room);
+    if (spec->target.empty()) continue;
+    loaded.targets[s] = std::make_shared<RecordTargets>(loaded.splits[s], source);
+    loaded.target_size = NumElements(spec->target_shape);
   }
   return loaded;
 }

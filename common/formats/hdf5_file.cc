@@ -107,7 +107,9 @@ bool IsFloat(hid_t type) {
 
 absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out) {
   const Hdf5Handle type(H5Dget_type(dataset), H5Tclose);
-  if (!IsFloat(type.get())) {
+  // One whole number: Keras' counts.
+  const bool counts = shape.empty() && type.get() >= 0 && H5Tget_class(type.get()) == H5T_INTEGER;
+  if (!IsFloat(type.get()) && !counts) {
     return absl::UnimplementedError("holds no float16, float32 or float64 numbers; save the model in float32");
   }
   const Hdf5Handle plist(H5Dget_create_plist(dataset), H5Pclose);

@@ -64,7 +64,9 @@ OrderedJson InboundNodes(const Graph& graph, const Node& node) {
     for (size_t i = 1; i < tensors.size(); ++i) keywords["initial_state"].push_back(std::move(tensors[i]));
     tensors.erase(tensors.begin() + 1, tensors.end());
   }
-  if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
+  if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
+      node.layer.additive_attention().use_causal_mask())
+    keywords["use_causal_mask"] = true;
   if (InfersAlways(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
   call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);

@@ -1,5 +1,6 @@
 #include "common/formats/keras_call.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -175,15 +176,18 @@ class Reader {
     if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were not given
     if (is_input) return AddInputs(argument, keyword, value);
     if (argument == "training") return TakeTraining(value);
+    const bool scores = attends_ || type_ == "Attention" || type_ == "AdditiveAttention";
     const bool mask = argument == "mask" || (attends_ && (argument == "query_mask" || argument == "value_mask" ||
                                                           argument == "key_mask" || argument == "attention_mask"));
-    if (mask && value.is_null()) return absl::OkStatus();
+    const bool none =
+        value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& m) { return m.is_null(); });
+    if (mask && (value.is_null() || none)) return absl::OkStatus();
     if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it out");
-    if (attends_ && argument == "return_attention_scores") {
+    if (scores && argument == "return_attention_scores") {
       if (value.is_null() || value == false) return absl::OkStatus();
       return NotSupported(argument, value, "a layer has one output; leave it out");
     }
-    if (attends_ && argument == "use_causal_mask") {
+    if (scores && argument == "use_causal_mask") {
       if (!value.is_null() && !value.is_boolean()) return NotSupported(argument, value, "use true or false");
       call_.causal = value == true;
       return absl::OkStatus();

@@ -7,13 +7,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/model/keras/keras_values.h"
 
 namespace cairn {
 namespace {
 
 // What call() has for `training` where it is not given; null: nothing that would be written.
 Json DefaultTraining(const std::string& type) {
-  if (type == "Dropout" || type == "SpatialDropout2D") return false;
+  if (absl::EndsWith(type, "Dropout") || absl::StartsWith(type, "SpatialDropout") || type == "GaussianNoise")
+    return false;
   if (absl::StartsWith(type, "Random")) return true;
   return nullptr;
 }
@@ -74,7 +76,50 @@ bool WritesUnasked(const Json& model, const std::vector<Call>& calls, bool has_q
   return age != 0 ? age < 0 : !has_quantization;
 }
 
+bool IsOld(const Json& model) {
+  const auto version = model.find("keras_version");
+  if (version == model.end() || !version->is_string()) return !model.contains("module");
+  return !absl::StartsWith(version->get<std::string>(), "3.");
+}
+
+bool IsHardSigmoid(const Json& value) {
+  if (value == "hard_sigmoid" || value == "hardSigmoid") return true;
+  if (!value.is_object()) return false;
+  for (const char* key : {"class_name", "config"}) {
+    if (value.contains(key) && (value[key] == "hard_sigmoid" || value[key] == "HardSigmoid")) return true;
+  }
+  return false;
+}
+
+// Normalization's axis=None is written as null, or as an empty list; without either it is -1.
+void NameAllAxes(Json& value) {
+  if (value.is_object() && value.contains("class_name") && value["class_name"] == "Normalization" &&
+      value.contains("config") && value["config"].is_object() && value["config"].contains("axis") &&
+      value["config"]["axis"].is_null()) {
+    value["config"]["axis"] = Json::array();
+  }
+  if (!value.is_structured()) return;
+  for (Json& item : value) NameAllAxes(item);
+}
+
+// As deep as the parser allows.
+void RenameHardSigmoid(Json& value) {
+  if (value.is_object()) {
+    for (const char* key : {"activation", "recurrent_activation"}) {
+      if (value.contains(key) && IsHardSigmoid(value[key])) value[key] = kOldHardSigmoid;
+    }
+  }
+  if (!value.is_structured()) return;
+  for (Json& item : value) RenameHardSigmoid(item);
+}
+
 }  // namespace
+
+Json WithOldNamesApart(Json model) {
+  NameAllAxes(model);
+  if (model.is_object() && IsOld(model)) RenameHardSigmoid(model);
+  return model;
+}
 
 Json WithoutUnaskedArguments(Json model) {
   if (!model.is_object()) return model;

@@ -22,4 +22,9 @@ namespace cairn {
 // The model, its calls without the arguments that nobody gave. Keras 2's are left as they are.
 Json WithoutUnaskedArguments(Json model);
 
+// The model with Keras 2's hard_sigmoid under a name of its own (kOldHardSigmoid): it is not Keras 3's. Keras 2 wrote
+// it where "keras_version" says so, or where neither that nor a "module" stands at the model. A Normalization's null
+// for all axes becomes the empty list.
+Json WithOldNamesApart(Json model);
+
 }  // namespace cairn

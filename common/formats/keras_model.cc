@@ -271,7 +271,11 @@ class Converter {
     }
     v1::Layer& layer = std::get<v1::Layer>(read.value);
     SetInputs(call, &layer);
-    if (call.causal) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
+    if (call.causal) {
+      if (layer.has_attention()) layer.mutable_attention()->set_use_causal_mask(true);
+      if (layer.has_additive_attention()) layer.mutable_additive_attention()->set_use_causal_mask(true);
+      if (layer.has_multi_head_attention()) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
+    }
     if (inference && !layer.has_input()) layer.set_training(false);
     if (read.axis >= 0) axes_.push_back({static_cast<int>(result_.model.layers_size()), read.axis, entry.type});
     const bool extends_head = layer.has_rescaling() && call.inputs == std::vector<std::string>{head_};
@@ -389,7 +393,7 @@ class Converter {
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
-  return Converter().Convert(WithoutUnaskedArguments(std::move(root)));
+  return Converter().Convert(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
 }
 
 }  // namespace cairn

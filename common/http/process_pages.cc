@@ -26,7 +26,7 @@ HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& 
     return {404, "text/plain; charset=utf-8", absl::StrCat("there is no such page; there are ", pages, "\n"), {}};
   }
   MetricFamilies out;
-  out.Add("cairn_healthy", "0 where the process should be started anew", {}, health().ok());
+  out.Add("cairn_healthy", "0 where the process should be restarted", {}, health().ok());
   if (ready != nullptr)
     out.Add("cairn_ready", "0 where the process may not be counted on: a ps' copies are not in sync", {}, ready().ok());
   AddProcessMetrics(out);

@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-// health: any thread; why the process should be started anew, else OK. ready: likewise why it may not be counted on;
+// health: any thread; why the process should be restarted, else OK. ready: likewise why it may not be counted on;
 // null: it has no such page. tls_dir: as HttpServerOptions. Null where `listen` is empty.
 // Errors: as HttpServer::Start, with "--http: " before them.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir,

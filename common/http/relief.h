@@ -19,7 +19,7 @@ struct Slot {
   Stage stage = Stage::kFree;
   absl::Time since;                  // in this stage
   bool broken = false;               // the connection was ended, the thread has not noticed yet
-  Connection* connection = nullptr;  // kHead, kHandler, kAnswer; lives as long as it stands here
+  Connection* connection = nullptr;  // kHead, kHandler, kAnswer; lives as long as it is listed here
 };
 
 // How long one may keep its thread waiting for the client while others wait.

@@ -80,7 +80,7 @@ int PortOf(int fd) {
   sockaddr_storage at{};
   socklen_t size = sizeof(at);
   getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
-  // The port stands at the same place for both families.
+  // The port is at the same offset for both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&at)->sin_port);
 }
 
@@ -170,7 +170,7 @@ class HttpServer::Impl {
     }
   }
 
-  // Makes room for those that wait, and says how it stands.
+  // Makes room for those that wait, and says how full it is.
   enum class Load { kFree, kWaiting, kFull, kStopping };
   Load Relieve() {
     absl::MutexLock lock(&mutex_);

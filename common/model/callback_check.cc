@@ -12,6 +12,7 @@
 #include "common/model/given.h"
 #include "common/model/job_check.h"
 #include "common/model/limits.h"
+#include "common/model/metric_sums.h"
 #include "common/model/model_file_name.h"
 #include "common/model/path_template.h"
 #include "common/model/schedule_check.h"
@@ -81,7 +82,7 @@ class Checker {
                       " is not known; use MODE_MIN, MODE_MAX or leave it out");
     }
     if (callback->mode() == v1::MODE_AUTO) {
-      callback->set_mode(absl::StrContains(monitor, "accuracy") ? v1::MODE_MAX : v1::MODE_MIN);
+      callback->set_mode(MoreIsBetter(*spec_, monitor) ? v1::MODE_MAX : v1::MODE_MIN);
     }
     if (!OfValidation(monitor) || spec_->validation_by() != v1::BY_EVALUATOR) return absl::OkStatus();
     return BadField("monitor", "\"", monitor,

@@ -173,14 +173,6 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
 
 // ---- loss ----
 
-absl::Status CheckSmoothing(const v1::Loss& loss) {
-  const float s = loss.label_smoothing();
-  if (!(s >= 0 && s < 1)) return Bad("loss.label_smoothing: ", s, " is outside [0, 1); use a number such as 0.1");
-  if (s == 0 || IsCategorical(loss.kind()) || loss.kind() == v1::Loss::BINARY_CROSSENTROPY) return absl::OkStatus();
-  return Bad("loss.label_smoothing: only for cross-entropies, not ", v1::Loss::Kind_Name(loss.kind()),
-             "; leave it out");
-}
-
 absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
   if (spec.class_weight().empty()) return absl::OkStatus();
   const v1::Loss::Kind kind = spec.loss().kind();
@@ -210,10 +202,6 @@ absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
 
 }  // namespace
 
-bool IsCategorical(v1::Loss::Kind kind) {
-  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
-}
-
 Shape ExampleShape(const v1::Data& data, const Shape& input_shape) {
   if (data.image_height() == 0 || data.image_width() == 0 || input_shape.size() != 3) return input_shape;
   return {data.image_height(), data.image_width(), input_shape[2]};
@@ -240,8 +228,7 @@ absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape) {
 
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {
   CAIRN_RETURN_IF_ERROR(CheckData(spec->mutable_data(), graph.input_shape()));
-  CAIRN_RETURN_IF_ERROR(CheckSmoothing(spec->loss()));
-  return CheckClassWeights(*spec, graph.output().output[0]);
+  return CheckClassWeights(*spec, graph.output().output.back());
 }
 
 absl::Status CheckDataPipelineAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data) {

@@ -16,7 +16,7 @@ namespace cairn {
 // where these differ from the input's, a random_crop makes the input of the example.
 Shape ExampleShape(const v1::Data& data, const Shape& input_shape);
 
-// The loss needs labels that are class numbers.
+// The loss needs labels that are classes: class numbers, or a vector over the classes. (loss_check.cc)
 bool IsCategorical(v1::Loss::Kind kind);
 
 // data.augmentation alone, which ends in the model's input.

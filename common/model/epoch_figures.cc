@@ -7,6 +7,7 @@
 #include "common/base/limits.h"
 #include "common/model/limits.h"
 #include "common/tensor/frame.h"
+#include "common/tensor/limits.h"
 
 namespace cairn {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 constexpr size_t EpochBytes(int metrics) { return 112 + 16 * static_cast<size_t>(metrics); }
 // A list of a version whose sums had no rests may be longer.
 int EpochsKnownMax(int metrics) { return static_cast<int>(kFiguresBytesMax / (96 + 8 * static_cast<size_t>(metrics))); }
-static_assert(EpochBytes(kMetricsMax) <= kFrameFiguresBytesMax);
+static_assert(EpochBytes(kMetricSumsMax) <= kFrameSumsBytesMax);
+static_assert(2 * EpochBytes(kMetricSumsMax) <= kFiguresBytesMax, "an epoch is stored while the next one begins");
 static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + kFrameScalarsBytesMax + kFiguresBytesMax + 1024);
 
 double MetricRest(const v1::MetricSums& sums, int metric) {

@@ -10,6 +10,7 @@
 #include "common/base/limits.h"
 #include "common/model/job_check.h"
 #include "common/model/limits.h"
+#include "common/model/metric_sums.h"
 
 namespace cairn {
 namespace {
@@ -102,7 +103,7 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
   CAIRN_RETURN_IF_ERROR(CheckMonitor(*spec));
   if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures are of epochs
   if (c.mode() == v1::Checkpoints::MODE_UNSPECIFIED) {
-    c.set_mode(c.save_best().find("accuracy") != std::string::npos ? v1::Checkpoints::MAX : v1::Checkpoints::MIN);
+    c.set_mode(MoreIsBetter(*spec, c.save_best()) ? v1::Checkpoints::MAX : v1::Checkpoints::MIN);
   }
   return absl::OkStatus();
 }

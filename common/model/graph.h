@@ -74,7 +74,7 @@ struct Node {
   float negative_slope = 0;                // LEAKY_RELU
   float alpha = 0;                         // ELU
   Window window;                           // convolutions, pooling, ZeroPadding2D (pads only)
-  int shares = -1;           // node of a smaller id whose variables these are; -1: its own
+  int shares = -1;                         // node of a smaller id whose variables these are; -1: its own
   int mask = -1;             // node whose mask of steps the output has (Masking, Embedding with mask_zero); -1: none
   int64_t input_offset = 0;  // kInput: where its numbers begin in an example
   float activity_l1 = 0, activity_l2 = 0;  // its activity_regularizer

@@ -14,14 +14,15 @@
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
 #include "common/model/limits.h"
+#include "common/model/loss_check.h"
+#include "common/model/metric_sums.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
+#include "common/model/target_check.h"
 
 namespace cairn {
 namespace {
-
-constexpr int32_t kTopKDefault = 5;
 
 absl::Status NotNegative(const char* field, int64_t value, const char* what_to_do) {
   if (value >= 0) return absl::OkStatus();
@@ -72,7 +73,7 @@ absl::Status CheckData(v1::Data* data) {
   }
   CAIRN_RETURN_IF_ERROR(AtLeastOne("data.cache_mib", data->has_cache_mib(), data->cache_mib(), "1024"));
   if (!data->has_cache_mib()) data->set_cache_mib(1024);
-  if (data->label_column().empty()) data->set_label_column("-1");
+  if (data->label_column().empty() && data->targets().empty()) data->set_label_column("-1");
   if (!data->has_shuffle()) data->set_shuffle(true);
   return absl::OkStatus();
 }
@@ -91,79 +92,6 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
     return Bad("data.image_height: pictures are resized to ", data.image_height(), " x ", data.image_width(),
                ", but the model's input is ", ToString(input),
                "; make them equal, or leave image_height and image_width out");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckLoss(const v1::Loss& loss, const Graph& graph) {
-  if (loss.kind() == v1::Loss::LOSS_UNSPECIFIED) {
-    return Bad("loss.kind: missing; use SPARSE_CATEGORICAL_CROSSENTROPY for classes, say");
-  }
-  if (!v1::Loss::Kind_IsValid(loss.kind())) {
-    return Bad("loss.kind: ", static_cast<int>(loss.kind()),
-               " is not known; use SPARSE_CATEGORICAL_CROSSENTROPY, CATEGORICAL_CROSSENTROPY, BINARY_CROSSENTROPY or "
-               "MEAN_SQUARED_ERROR");
-  }
-  const Node& output = graph.output();
-  if (output.output.size() != 1) {
-    return Bad("layer \"", output.name, "\": the model's output is ", ToString(output.output),
-               ", but a loss takes one row of numbers an example; put a flatten or global_average_pooling2d before it");
-  }
-  if (IsCategorical(loss.kind()) && output.output[0] < 2) {
-    return Bad("loss.kind: ", v1::Loss::Kind_Name(loss.kind()), " needs one output for each class, but layer \"",
-               output.name, "\" has 1; use BINARY_CROSSENTROPY for two classes, or more units");
-  }
-  return absl::OkStatus();
-}
-
-// What computes, but is hardly meant.
-void WarnOfLoss(const v1::Loss& loss, const Graph& graph, std::vector<std::string>* warnings) {
-  const Node& output = graph.output();
-  const std::string kind = v1::Loss::Kind_Name(loss.kind());
-  const v1::Activation wanted = IsCategorical(loss.kind())                     ? v1::SOFTMAX
-                                : loss.kind() == v1::Loss::BINARY_CROSSENTROPY ? v1::SIGMOID
-                                                                               : v1::LINEAR;
-  const std::string layer = absl::StrCat("the last layer \"", output.name, "\"");
-  if (wanted == v1::LINEAR) {
-    if (loss.from_logits()) warnings->push_back("loss.from_logits: it has no meaning for MEAN_SQUARED_ERROR");
-    return;
-  }
-  const std::string name = absl::AsciiStrToLower(v1::Activation_Name(wanted));
-  const bool probabilities = output.activation == v1::SOFTMAX || output.activation == v1::SIGMOID;
-  if (loss.from_logits() && probabilities) {
-    warnings->push_back(
-        absl::StrCat("loss.from_logits: true, but ", layer, " ends in ",
-                     absl::AsciiStrToLower(v1::Activation_Name(output.activation)),
-                     ", so its outputs are no logits; set from_logits: false or remove the activation"));
-  } else if (!loss.from_logits() && output.activation != wanted) {
-    warnings->push_back(absl::StrCat("loss.kind: ", kind, " takes probabilities, but ", layer, " does not end in ",
-                                     name, "; give it activation: ", v1::Activation_Name(wanted),
-                                     probabilities ? "" : ", or set loss.from_logits: true"));
-  }
-}
-
-absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
-  if (spec->metrics_size() > kMetricsMax) {
-    return Bad("metrics: ", spec->metrics_size(), " of them; at most ", kMetricsMax, " are allowed");
-  }
-  for (int i = 0; i < spec->metrics_size(); ++i) {
-    v1::Metric* metric = spec->mutable_metrics(i);
-    if (metric->kind() == v1::Metric::METRIC_UNSPECIFIED || !v1::Metric::Kind_IsValid(metric->kind())) {
-      return Bad("metrics[", i,
-                 "].kind: missing or not known; use ACCURACY, TOP_K_ACCURACY, MEAN_ABSOLUTE_ERROR or "
-                 "ROOT_MEAN_SQUARED_ERROR");
-    }
-    if (metric->kind() != v1::Metric::TOP_K_ACCURACY) {
-      if (metric->has_k()) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it out");
-      continue;
-    }
-    CAIRN_RETURN_IF_ERROR(
-        AtLeastOne(absl::StrCat("metrics[", i, "].k"), metric->has_k(), metric->k(), absl::StrCat(kTopKDefault)));
-    if (!metric->has_k()) metric->set_k(kTopKDefault);
-    if (metric->k() > outputs) {
-      return Bad("metrics[", i, "].k: ", metric->k(), " is more than the model's ", outputs,
-                 " outputs; use a smaller k");
-    }
   }
   return absl::OkStatus();
 }
@@ -273,9 +201,10 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   }
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
   CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
-  CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.loss(), job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.mutable_loss(), job.graph));
   WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
-  CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph.output().output[0]));
+  CAIRN_RETURN_IF_ERROR(CheckTargets(&job.spec, job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckDataPipeline(&job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckOptimizerAgainstJob(job.spec, job.graph));
@@ -302,23 +231,17 @@ int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
 
 std::string MetricName(const v1::JobSpec& spec, int metric) {
   CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
-  switch (spec.metrics(metric).kind()) {
-    case v1::Metric::ACCURACY: return "accuracy";
-    case v1::Metric::TOP_K_ACCURACY: {
-      const int32_t k = spec.metrics(metric).k();
-      return absl::StrCat("top_", k == 0 ? kTopKDefault : k, "_accuracy");
-    }
-    case v1::Metric::MEAN_ABSOLUTE_ERROR: return "mean_absolute_error";
-    case v1::Metric::ROOT_MEAN_SQUARED_ERROR: return "root_mean_squared_error";
-    default: return "unknown";
-  }
+  return MetricNameOf(spec.metrics(metric));
 }
 
 double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums) {
   CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
-  if (sums.examples() == 0 || metric >= sums.metrics_size()) return std::numeric_limits<double>::quiet_NaN();
-  const double mean = sums.metrics(metric) / static_cast<double>(sums.examples());
-  return spec.metrics(metric).kind() == v1::Metric::ROOT_MEAN_SQUARED_ERROR ? std::sqrt(mean) : mean;
+  int begin = 0;
+  for (int i = 0; i < metric; ++i) begin += MetricSumCount(spec.metrics(i));
+  const int count = MetricSumCount(spec.metrics(metric));
+  if (begin + count > sums.metrics_size()) return std::numeric_limits<double>::quiet_NaN();
+  return MetricFigure(spec.metrics(metric), absl::MakeSpan(sums.metrics().data() + begin, static_cast<size_t>(count)),
+                      sums.examples());
 }
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 #include "common/model/job_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
+#include "common/model/target_check.h"
 
 namespace cairn {
 namespace {
@@ -41,6 +42,8 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
   const v1::Loss::Kind kind = job.spec.loss().kind();
   const std::string name = v1::Loss::Kind_Name(kind);
   const Node& output = job.graph.output();
+  // Targets have the shape that the loss takes; their numbers are checked as they come.
+  if (!job.spec.data().targets().empty()) return absl::OkStatus();
   const int64_t units = output.output[0];
   if (IsCategorical(kind)) {
     if (data.classes() == 0) {
@@ -52,7 +55,8 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
                " classes", Example(data), "; set units: ", data.classes(),
                data.deciding_label().empty() ? "" : ", or mend the label");
   }
-  if (kind == v1::Loss::MEAN_SQUARED_ERROR && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
+  const bool binary = kind == v1::Loss::BINARY_CROSSENTROPY || kind == v1::Loss::BINARY_FOCAL_CROSSENTROPY;
+  if (!binary && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
     return Bad("loss.kind: ", name, " needs numbers, but the labels of ", data.path(), " are texts", Example(data),
                "; mend them, use SPARSE_CATEGORICAL_CROSSENTROPY for classes, or ", OtherLabels(data));
   }
@@ -60,8 +64,8 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",
                name, " needs one for each output; use one output, or ", "SPARSE_CATEGORICAL_CROSSENTROPY for classes");
   }
-  if (kind == v1::Loss::BINARY_CROSSENTROPY && data.classes() > 2) {
-    return Bad("loss.kind: BINARY_CROSSENTROPY tells two classes apart, but ", data.path(), " has ", data.classes(),
+  if (binary && data.classes() > 2) {
+    return Bad("loss.kind: ", name, " tells two classes apart, but ", data.path(), " has ", data.classes(),
                "; use SPARSE_CATEGORICAL_CROSSENTROPY and a last layer of ", data.classes(), " outputs");
   }
   return absl::OkStatus();
@@ -71,6 +75,7 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
 
 absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data) {
   CAIRN_RETURN_IF_ERROR(CheckShape(job, data));
+  CAIRN_RETURN_IF_ERROR(CheckTargetsAgainstData(job.spec.data(), data.format()));
   CAIRN_RETURN_IF_ERROR(CheckLabels(job, data));
   CAIRN_RETURN_IF_ERROR(CheckCallbacksAgainstData(job.spec, data));
   CAIRN_RETURN_IF_ERROR(CheckDataPipelineAgainstData(job.spec, data));

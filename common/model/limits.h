@@ -31,8 +31,9 @@ inline constexpr int kFeatureDimensionsMax = 8;
 
 // ---- training ----
 
-// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 26 epochs of
-// kMetricsMax metrics, 128 of one. An image's header has room for them beside the table of sequences.
+// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 2 epochs of
+// kMetricSumsMax sums (common/tensor/limits.h), 26 of 32, 128 of one. An image's header has room for them beside the
+// table of sequences.
 inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
 inline constexpr uint64_t kEpochExamplesMax = uint64_t{1} << 48;
 // Records of norms of one partition: no number of bytes means both kinds of them.
@@ -47,12 +48,19 @@ inline constexpr size_t kLayerNameBytesMax = 128;
 // Kernel sizes, strides, dilations, factors and pads: far beyond any use, and small enough that window arithmetic stays
 // within int64_t.
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
-// Of one example in a layer: [height, width, channels].
-inline constexpr size_t kLayerDimensionsMax = 3;
+// Of one example in a layer: [depth, height, width, channels].
+inline constexpr size_t kLayerDimensionsMax = 4;
+// A window's: depth, height and width.
+inline constexpr int kWindowAxesMax = 3;
+static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");
+// Of a tensor whose axes change places: the kernels take so many, and the examples.
+inline constexpr size_t kPermutedAxesMax = 3;
 // Ids come as float32, which has every whole number up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
 // A vector that is normalized counts as at least so long: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
+// Means, variances or scales that a layer is given.
+inline constexpr int kNormalizationNumbersMax = 1 << 20;
 inline constexpr size_t kModelNameShownBytesMax = 64;
 inline constexpr int32_t kReadyMadeClassesMax = 1 << 24;
 // Pixels.

@@ -75,6 +75,15 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
       }
       return mask;
     }
+    case LayerKind::kAttention:
+    case LayerKind::kAdditiveAttention:
+      for (const int input : node.inputs) {
+        const int mask = nodes[static_cast<size_t>(input)].mask;
+        if (mask < 0) continue;
+        return Bad("\"", nodes[static_cast<size_t>(mask)].name,
+                   "\" masks steps of its inputs, which is not supported; use a multi_head_attention, or no mask");
+      }
+      return -1;
     default: return -1;
   }
 }

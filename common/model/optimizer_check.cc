@@ -45,7 +45,37 @@ absl::Status ResolveRmsProp(v1::RmsProp* rmsprop) {
   return Positive("rmsprop.epsilon", rmsprop->epsilon(), 1e-7f);
 }
 
-// Adam and AdamW.
+absl::Status ResolveAdadelta(v1::Adadelta* adadelta) {
+  if (!adadelta->has_rho()) adadelta->set_rho(0.95f);
+  if (!adadelta->has_epsilon()) adadelta->set_epsilon(1e-7f);
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("adadelta.rho", adadelta->rho(), 0.95f));
+  return Positive("adadelta.epsilon", adadelta->epsilon(), 1e-7f);
+}
+
+absl::Status ResolveLion(v1::Lion* lion) {
+  if (!lion->has_beta_1()) lion->set_beta_1(0.9f);
+  if (!lion->has_beta_2()) lion->set_beta_2(0.99f);
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("lion.beta_1", lion->beta_1(), 0.9f));
+  return InUnitInterval("lion.beta_2", lion->beta_2(), 0.99f);
+}
+
+absl::Status ResolveFtrl(v1::Ftrl* ftrl) {
+  if (!ftrl->has_learning_rate_power()) ftrl->set_learning_rate_power(-0.5f);
+  if (!ftrl->has_initial_accumulator_value()) ftrl->set_initial_accumulator_value(0.1f);
+  const float power = ftrl->learning_rate_power();
+  if (power != 0 && power != -0.5f && power != -1) {
+    return Bad("optimizer.ftrl.learning_rate_power: ", power,
+               " is not 0, -0.5 or -1, whose powers are roots: the same bits on every processor; use -0.5");
+  }
+  CAIRN_RETURN_IF_ERROR(NotNegative("ftrl.initial_accumulator_value", ftrl->initial_accumulator_value(), 0.1f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("ftrl.l1_regularization_strength", ftrl->l1_regularization_strength(), 0.01f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("ftrl.l2_regularization_strength", ftrl->l2_regularization_strength(), 0.01f));
+  CAIRN_RETURN_IF_ERROR(
+      NotNegative("ftrl.l2_shrinkage_regularization_strength", ftrl->l2_shrinkage_regularization_strength(), 0.01f));
+  return NotNegative("ftrl.beta", ftrl->beta(), 1);
+}
+
+// Adam and those with its numbers.
 template <typename AdamLike>
 absl::Status ResolveAdam(const std::string& name, AdamLike* adam) {
   if (!adam->has_beta_1()) adam->set_beta_1(0.9f);
@@ -150,7 +180,15 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
       break;
     }
     case v1::Optimizer::KIND_NOT_SET: return Bad("optimizer: missing; use optimizer { adam {} }, say");
-    default: return Bad("optimizer: this one is being built");
+    case v1::Optimizer::kAdadelta: CAIRN_RETURN_IF_ERROR(ResolveAdadelta(optimizer->mutable_adadelta())); break;
+    case v1::Optimizer::kAdamax: CAIRN_RETURN_IF_ERROR(ResolveAdam("adamax", optimizer->mutable_adamax())); break;
+    case v1::Optimizer::kNadam: CAIRN_RETURN_IF_ERROR(ResolveAdam("nadam", optimizer->mutable_nadam())); break;
+    case v1::Optimizer::kFtrl: CAIRN_RETURN_IF_ERROR(ResolveFtrl(optimizer->mutable_ftrl())); break;
+    case v1::Optimizer::kLion: CAIRN_RETURN_IF_ERROR(ResolveLion(optimizer->mutable_lion())); break;
+    default:
+      return Bad(
+          "optimizer: this one is not computed; use adam, adamw, adadelta, adamax, nadam, lion, ftrl, sgd, "
+          "rmsprop or adagrad");
   }
   CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));
   if (!optimizer->has_learning_rate()) optimizer->set_learning_rate(learning_rate);

@@ -23,6 +23,11 @@ std::vector<std::string> RuleSlots(const v1::Optimizer& optimizer) {
     }
     case v1::Optimizer::kAdam: return AdamSlots(optimizer.adam().amsgrad());
     case v1::Optimizer::kAdamw: return AdamSlots(optimizer.adamw().amsgrad());
+    case v1::Optimizer::kAdadelta: return {"accumulated_grad", "accumulated_delta_var"};
+    case v1::Optimizer::kAdamax: return {"momentum", "norm"};
+    case v1::Optimizer::kNadam: return {"momentum", "velocity"};
+    case v1::Optimizer::kFtrl: return {"accumulator", "linear"};
+    case v1::Optimizer::kLion: return {"momentum"};
     default: break;
   }
   return {};
@@ -36,7 +41,11 @@ std::vector<std::string> SlotNames(const v1::Optimizer& optimizer) {
   return names;
 }
 
-float InitialSlotValue(const v1::Optimizer& optimizer) {
+float InitialSlotValue(const v1::Optimizer& optimizer, int slot) {
+  if (slot > 0) return 0;
+  if (optimizer.has_ftrl()) {
+    return optimizer.ftrl().has_initial_accumulator_value() ? optimizer.ftrl().initial_accumulator_value() : 0.1f;
+  }
   if (!optimizer.has_adagrad()) return 0;
   return optimizer.adagrad().has_initial_accumulator_value() ? optimizer.adagrad().initial_accumulator_value() : 0.1f;
 }

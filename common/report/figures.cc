@@ -63,6 +63,11 @@ std::string OptimizerText(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kRmsprop: name = "rmsprop"; break;
     case v1::Optimizer::kAdam: name = "adam"; break;
     case v1::Optimizer::kAdamw: name = "adamw"; break;
+    case v1::Optimizer::kAdadelta: name = "adadelta"; break;
+    case v1::Optimizer::kAdamax: name = "adamax"; break;
+    case v1::Optimizer::kNadam: name = "nadam"; break;
+    case v1::Optimizer::kFtrl: name = "ftrl"; break;
+    case v1::Optimizer::kLion: name = "lion"; break;
     default: break;
   }
   return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());

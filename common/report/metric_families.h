@@ -1,7 +1,7 @@
 // MetricFamilies: figures of this moment, gathered for a scrape; prometheus-cpp writes them in Prometheus' text format,
 // https://prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4.
 //
-// Not thread-safe. Invariants: 1. Values of one name stand together, below its help and type, in the order in which
+// Not thread-safe. Invariants: 1. Values of one name are together, below its help and type, in the order in which
 // names were first used.
 // 2. Whatever labels hold, a line stays one line: they are escaped.
 #pragma once

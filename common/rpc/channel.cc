@@ -66,7 +66,7 @@ absl::StatusOr<Address> ParseAddress(const std::string& address) {
   }
   if (out.tcp[0] != '[' && out.tcp.find(':') != colon) {
     return absl::InvalidArgumentError(
-        absl::StrCat("address \"", address, "\": an IPv6 address stands in brackets, as [::1]:7070"));
+        absl::StrCat("address \"", address, "\": an IPv6 address must be in brackets, as [::1]:7070"));
   }
   int port = -1;
   if (!absl::SimpleAtoi(out.tcp.substr(colon + 1), &port) || port < 0 || port > 65535) {

@@ -30,7 +30,7 @@ constexpr int kExitLeaks = 23;  // as LeakSanitizer's own
 
 // Fewer are soon taken: at the limit a store cannot begin its next file, which ends a ps or a coordinator.
 constexpr uint64_t kOpenFilesFew = 1024;
-// More are of no use, and a system may refuse them though its own limit has no end.
+// More would not help, and a system may refuse them though its own limit has no end.
 constexpr rlim_t kOpenFilesMany = rlim_t{1} << 20;
 
 sigset_t StopSignals() {

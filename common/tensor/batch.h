@@ -16,7 +16,8 @@ inline int64_t SizeOf(Element element) { return element == Element::kByte ? 1 : 
 struct Batch {
   int64_t examples = 0;
   Buffer inputs;  // [examples, input shape...] numbers of `element`
-  Buffer labels;  // float32 [examples, label_size]: a class number, or one number per output
+  Buffer
+      labels;  // float32 [examples, label_size]: a class number, or one number per output; then any weights [examples]
   int64_t label_size = 1;
   Element element = Element::kFloat;
 

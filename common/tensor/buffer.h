@@ -29,7 +29,7 @@ class Buffer {
   uint8_t* mutable_data() { return data_.get(); }  // only while the bytes are not shared with a reader
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // True: what others did with the bytes before they let go of them happened before this, so that they may be written
+  // True: what others did with the bytes before they released them happened before this, so that they may be written
   // to.
   bool unique() const {
     if (data_.use_count() != 1) return false;

@@ -85,7 +85,7 @@ CAIRN_VECTORIZED void SumFloat32s(float* __restrict into, const float* __restric
   for (size_t i = 0; i < count; ++i) into[i] += from[i];
 }
 
-// The 16-bit side may stand at any address.
+// The 16-bit side may be at any address.
 CAIRN_VECTORIZED void ToBfloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
   for (size_t i = 0; i < count; ++i) {
     const uint16_t h = ToBfloat16(in[i]);

@@ -14,6 +14,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/tensor/limits.h"
 
 namespace cairn {
 namespace {
@@ -198,7 +199,7 @@ absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, 
   } else if (field == kScalars) {
     return TakeBounded(in, n, "scalars", kFrameScalarsBytesMax, &out->frame.scalars);
   } else if (field == kFigures) {
-    return TakeBounded(in, n, "figures", kFrameFiguresBytesMax, &out->frame.figures);
+    return TakeBounded(in, n, "figures", kFrameSumsBytesMax, &out->frame.figures);
   } else {
     in->Skip(n);
   }

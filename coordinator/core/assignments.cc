@@ -236,7 +236,7 @@ void Assignments::Send(Job& job) {
     const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
     auto known = node->running.find(job.id());
     if (known != node->running.end() && known->second.generation < job.rollback.generation) {
-      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew
+      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it starts over
       node->running.erase(known);
       known = node->running.end();
     }

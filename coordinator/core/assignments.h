@@ -27,7 +27,7 @@ class Assignments : Component {
   void Rebalance(Job& job, bool may_grow);
   // One replica of the worst straggler goes to a worker that has it done sooner.
   void RelieveStragglers(Job& job);
-  // The worker is gone; the next process of that name begins anew.
+  // The worker is gone; the next process of that name starts over.
   void ForgetSpeedOf(const NodeName& worker);
   // To every worker that, as far as is known, runs something else than it should.
   void Send(Job& job);

@@ -17,11 +17,11 @@
 
 namespace cairn {
 
-inline constexpr char kStopNote[] = "; the job ends";  // the end of the note of what stops it
+inline constexpr char kStopNote[] = "; the job ends";  // ends the note of a callback that stops it
 
 struct EpochDecision {
   bool stop = false;                   // the job ends with this epoch
-  bool failed = false;                 // ... with weights that are of no use
+  bool failed = false;                 // ... with weights that are useless
   std::string reason;                  // with stop
   std::optional<float> learning_rate;  // of the next epoch; none: as it was
   std::vector<std::string> saves;      // model files to be made of the weights at the epoch's end
@@ -29,7 +29,7 @@ struct EpochDecision {
 };
 
 // status.epochs(epoch): its figures, whole. learning_rate: of its last step. states: by callback, in the order of
-// JobSpec.callbacks (made as long); changed. Every callback is asked, also behind one that stops the job.
+// JobSpec.callbacks (made as long); changed. Every callback is asked, even after one that stops the job.
 EpochDecision DecideEpoch(const v1::JobStatus& status, int epoch, float learning_rate,
                           google::protobuf::RepeatedPtrField<v1::StoredCallback>* states);
 

@@ -72,6 +72,7 @@ std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
     }
   }
   std::vector<PsLoad> result;
+  result.reserve(loads.size());
   for (auto& [name, load] : loads) result.push_back(std::move(load));
   return result;
 }
@@ -161,7 +162,7 @@ const ClusterNode* Candidates::ChiefOrAnother(const Job& job) const {
   return chief != workers.end() ? *chief : workers.front();
 }
 
-// Whether the job can go on without this worker.
+// Whether the job can continue without this worker.
 bool Candidates::OthersMayWork(const Job& job, const NodeName& worker) const {
   const std::vector<ClusterNode*> workers = nodes_.Connected(v1::WORKER);
   return std::any_of(workers.begin(), workers.end(),

@@ -49,11 +49,11 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   step_.Begin(now);
   jobs_.Begin();
   Dispatch(event);
-  Drain();
+  DeliverRaised();
   schedule_.RunIfDue();
-  Drain();
+  DeliverRaised();
   jobs_.SaveTold();
-  Drain();
+  DeliverRaised();
   // What nodes say of their progress changes nothing of it; these are the most events by far.
   const auto* says = std::get_if<NodeSays>(&event);
   const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
@@ -81,7 +81,7 @@ void ClusterCore::Dispatch(const Event& event) {
              event);
 }
 
-void ClusterCore::Drain() {
+void ClusterCore::DeliverRaised() {
   while (const std::optional<DomainEvent> event = step_.TakeRaised()) Dispatch(*event);
 }
 
@@ -122,7 +122,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   copies_.TendEnded();
-  Drain();  // what is watched is known only now
+  DeliverRaised();  // what is watched is known only now
   copy_watch_.Tick();
   reasons_.UpdateQueuedIfDue();
   schedule_.Tick();
@@ -141,7 +141,7 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
     reconciler_.ReconcileWorker(*admission, event.hello);
   }
   if (admission->superseded.value != 0) ReleaseWork(node.name);  // what it answered in the old session is not heard
-  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was started anew, and
+  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was restarted, and
   // reconciles again.
   nodes_.Save();
   step_.Raise(SlotsChanged{});

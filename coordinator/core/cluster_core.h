@@ -8,8 +8,8 @@
 //   1. A command that depends on stored state comes after its Store.
 //   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
 //      number whenever a replica changes its worker.
-//   3. Partitions of a job that has run are never placed anew: a copy in sync takes the place of one that is lost, else
-//      one is waited for (copies.h). If none can come back the job fails.
+//   3. Partitions of a job that has run are never placed again: a copy in sync replaces one that is lost, else one is
+//      waited for (copies.h). If none can come back the job fails.
 //   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
 //      retry by themselves.
 //   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
@@ -67,7 +67,7 @@ class ClusterCore {
 
  private:
   void Dispatch(const Event& event);
-  void Drain();
+  void DeliverRaised();  // domain events to the parts that want them, until none is left
   void Dispatch(const DomainEvent& event);
   void OnTick();
   void OnNodeUp(const NodeUp& event);

@@ -28,7 +28,7 @@ std::vector<NodeName> PrimariesOf(const Job& job) {
 
 // ---- losses ----
 
-// The ps was started anew: of its copies only what its disk holds is left.
+// The ps was restarted: of its copies only what its disk holds is left.
 void Copies::NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const std::vector<NodeName> holders = HoldersOf(p);
@@ -251,9 +251,8 @@ void Copies::TellPromotions(Job& job, const std::vector<NodeName>& before) {
     std::vector<std::string> parts;
     for (const auto& [name, count] : to) parts.push_back(absl::StrFormat("%d partitions by ps \"%s\"", count, name));
     const std::string trouble = candidates_.TroubleText(job, old);
-    const std::string text =
-        absl::StrFormat("ps \"%s\" %s; served from now on: %s", old, trouble.empty() ? "was started anew" : trouble,
-                        absl::StrJoin(parts, ", "));
+    const std::string text = absl::StrFormat("ps \"%s\" %s; served from now on: %s", old,
+                                             trouble.empty() ? "was restarted" : trouble, absl::StrJoin(parts, ", "));
     if (job.finished()) {  // the log has a line for all of them (Reconciler::OnPsLost)
       jobs_.NoteEvent(job, true, text);
     } else {

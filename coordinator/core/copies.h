@@ -42,7 +42,7 @@ class Copies : Component {
       : Component(ground), endings_(endings), restores_(restores) {}
 
   // ---- losses ----
-  // The ps was started anew: of its copies only what its disk holds is left.
+  // The ps was restarted: of its copies only what its disk holds is left.
   void NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   // Promotes, takes out and demotes where copies were lost. True: a new generation was begun, or the job ended.
   bool Settle(Job& job);

@@ -15,9 +15,6 @@
 namespace cairn {
 namespace {
 
-// Copies of one job that are being brought up to date at the same time: lost ones are replaced soon, moves take their
-// time.
-// Copies of all ended jobs together that are being brought up to date: in the cluster, and with an end on one ps.
 // Ended jobs that are looked at in one Tick, where ps came or went.
 constexpr int kEndedPerTick = 4;
 // Between a ps' arrival and the first move to it, and between looks at the balance of a job.

@@ -127,7 +127,7 @@ void CopyWatch::Tick() {
   if (std::exchange(readiness_due_, false)) TellReadiness();
 }
 
-// A ps may be stopped, or the next one started anew, when all ps are ready: then everything that it serves has another
+// A ps may be stopped, or the next one restarted, when all ps are ready: then everything that it serves has another
 // copy, where there can be one. So a ps is not ready, either, while another's partitions lack a backup that can be had.
 void CopyWatch::TellReadiness() {
   std::map<NodeName, std::string> behind;

@@ -27,9 +27,9 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   }
 }
 
-// It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on without
-// it; one that nobody else can compute waits for it, unless that was too often at one step.
-void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
+// It has lost its device and ends its process; its supervisor is to start it again soon. Jobs continue without it; one
+// that nobody else can compute waits for it, unless that was too often at one step.
+void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
     JobCrashLoops::Ends& ends = job.crash_loops.ends[worker.name];
@@ -40,7 +40,7 @@ void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
       endings_.End(job, v1::FAILED, absl::StrFormat("%s (%d times at step %d)", why, ends.times, ends.step));
       continue;
     }
-    jobs_.TellWarning(job, "goes on without %s", why);
+    jobs_.TellWarning(job, "continues without %s", why);
     job.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(ReasonDue{job.id()});
     jobs_.Changed(job);
@@ -48,9 +48,9 @@ void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
   }
 }
 
-// The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its
+// The worker is there again. The job continues without it where others can work; where nobody else can, it gets its
 // replicas once more.
-void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
+void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     const auto ends = job.crash_loops.ends.find(worker.name);
     if (ends == job.crash_loops.ends.end() || ends->second.times < kCrashesAtOneStepMax || !job.running()) continue;
@@ -62,7 +62,7 @@ void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
       jobs_.Save(job);
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
-    jobs_.TellWarning(job, "goes on without %s", why);
+    jobs_.TellWarning(job, "continues without %s", why);
     job.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(SlotsChanged{});
     step_.Raise(ReasonDue{job.id()});

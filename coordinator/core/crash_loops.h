@@ -1,5 +1,5 @@
-// CrashLoops: workers whose process ends again and again while a job stands still: what it asks may be more than their
-// machine has memory for. The system kills such a worker before it can say a word, and what started it starts it again.
+// CrashLoops: workers whose process ends again and again while a job makes no progress: it may need more memory than
+// their machine has. The system kills such a worker before it can report anything, and its supervisor starts it again.
 //
 // What is counted is stored: the coordinator may share the machine, and end with it.
 //
@@ -17,14 +17,14 @@ class CrashLoops : Component {
   CrashLoops(const Ground& ground, Endings& endings, const Copies& copies)
       : Component(ground), endings_(endings), copies_(copies) {}
 
-  // `gone`: it was declared dead, and is not counted once more when it comes back.
+  // `gone`: it was declared dead, and is not counted again when it comes back.
   void NoteEnd(const NodeName& worker, bool gone);
-  // The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its
+  // The worker is there again. The job continues without it where others can work; where nobody else can, it gets its
   // replicas once more.
-  void LeaveOutWhoEnds(const ClusterNode& worker);
-  // It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on
-  // without it; one that nobody else can compute waits for it, unless that was too often at one step.
-  void LeaveOutWhoLostDevice(const ClusterNode& worker);
+  void QuarantineCrashLoopingWorker(const ClusterNode& worker);
+  // It has lost its device and ends its process; its supervisor is to start it again soon. Jobs continue without it;
+  // one that nobody else can compute waits for it, unless that was too often at one step.
+  void LeaveOutWorkerWithLostDevice(const ClusterNode& worker);
 
  private:
   Endings& endings_;

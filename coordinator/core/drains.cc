@@ -19,7 +19,7 @@ void Drains::TellDrain(const ClusterNode& node) {
   }
 }
 
-// A ps says that its store is of no use, a worker that its device is lost: it is given nothing more, and what it has
+// A ps says that its store is useless, a worker that its device is lost: it is given nothing more, and what it has
 // moves away as from one that is drained.
 void Drains::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
@@ -27,7 +27,7 @@ void Drains::NoteFault(ClusterNode& node, const std::string& fault) {
   const char* const what = node.role == v1::PS ? "partitions" : "replicas";
   if (!fault.empty())
     step_.Warn("%s \"%s\" has failed and is given no %s: %s", RoleText(node.role), node.name, what, fault);
-  if (!fault.empty() && node.role == v1::WORKER) crash_loops_.LeaveOutWhoLostDevice(node);
+  if (!fault.empty() && node.role == v1::WORKER) crash_loops_.LeaveOutWorkerWithLostDevice(node);
   step_.Raise(SlotsChanged{});
 }
 

@@ -1,4 +1,5 @@
-// Drains: nodes that are to have no work, and whose work moves away: drained by a user, or failed by their own word.
+// Drains: nodes that must have no work and whose work moves elsewhere: drained by a user, or reported broken by
+// themselves.
 //
 // Not thread-safe; one core owns it. Invariant: a ps that holds partitions is drained only where another one can take
 // them.
@@ -16,8 +17,8 @@ class Drains : Component {
   Drains(const Ground& ground, CrashLoops& crash_loops) : Component(ground), crash_loops_(crash_loops) {}
 
   void OnDrain(const DrainNode& event);
-  // A ps says that its store is of no use, a worker that its device is lost: it is given nothing more, and what it has
-  // moves away as from one that is drained. Empty: nothing is wrong with it.
+  // A ps says that its store is useless, a worker that its device is lost: it gets nothing more, and what it has
+  // moves elsewhere as if it were drained. Empty: nothing is wrong with it.
   void NoteFault(ClusterNode& node, const std::string& fault);
 
  private:

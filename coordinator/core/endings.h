@@ -1,7 +1,7 @@
 // Endings: how a job ends, what it lacks then, and how long it is kept.
 //
-// Users name a job by its number or by its name. By name an action takes the one job of that name that it fits; which
-// of several it would be is never left to chance.
+// Users name a job by its number or by its name. A name stands for the one job of that name to which the action can
+// apply; where several qualify, the action is refused.
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A job ends once; what it ends with is stored before anyone is told.

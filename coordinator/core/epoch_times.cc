@@ -43,7 +43,7 @@ std::optional<double> EpochTimes::Close(int epoch, absl::Time validated_at, absl
   return seconds;
 }
 
-// What is waited for after an epoch's end is waited for anew when its steps are done once more.
+// What is waited for after an epoch's end is waited for again when its steps are done once more.
 void EpochTimes::RollBack(int64_t step) {
   for (auto& [epoch, e] : passed_) {
     if (step < (epoch + 1) * steps_per_epoch_) e = {};

@@ -2,7 +2,7 @@
 //
 // A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later
 // epoch. When all figures of an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide
-// (callbacks.h). The decision is stored, then sent. It stands whatever happens to the partitions later: an epoch is
+// (callbacks.h). The decision is stored, then sent. It holds whatever happens to the partitions later: an epoch is
 // decided once, though its steps may be done again.
 //
 // Not thread-safe; one core owns it.

@@ -1,18 +1,13 @@
-// Evaluation: what ClusterCore knows of one Evaluate or Predict that is under way. Data only.
+// Evaluation: what the coordinator knows of one Evaluate or Predict that is under way. Data only.
 //
-// The split is cut into shards that workers compute; one whose worker is lost, or fails at it, goes to another. One
-// whose worker does not answer is asked of another, too: each worker once, the next one after twice the time.
-// Invariants:
-//   1. A shard counts once: with its first answer.
-//   2. Evaluate: all shards are handed out at once, at most evaluate_shards_max. Predict: a shard's outputs are one
-//      block of at most kEvaluationBlockBytesMax, and only shards below `delivered` + kEvaluationWindowMax are
-//      handed out, so that no more blocks than these are ever held for a slow reader.
-//   3. Predict: the reader has at most one block that it has not taken (`writing`); blocks go out in the order of
-//      shards.
+// Invariants, beside those of ShardTable and PredictionBlocks:
+//   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max.
+//   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax, and only shards below
+//      delivered() + kEvaluationWindowMax are handed out, so that no more blocks than these are ever held for a slow
+//      reader.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,24 +17,13 @@
 #include "common/model/limits.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/prediction_blocks.h"
+#include "coordinator/core/shard_table.h"
 
 namespace cairn {
 
-struct Evaluation {
-  struct Shard {
-    NodeName worker;   // empty: none yet
-    absl::Time until;  // then another one is asked, too
-    int asked = 0;
-    int failures = 0;
-    std::set<NodeName> slow;  // asked before, and may still answer
-    std::set<NodeName> failed_on;
-    std::set<std::string> addresses;           // of the ps, as the worker was told
-    std::optional<v1::PredictResponse> block;  // Predict: came, its shard's reply did not
-
-    bool IsAskedOf(const NodeName& node) const { return worker == node || slow.contains(node); }
-  };
-
-  // ---- what was asked ----
+// What was asked.
+struct EvaluationRequest {
   ReplyToken reply;  // 0: nobody waits (an evaluator's)
   uint64_t job = 0;
   v1::Split split = v1::TEST;
@@ -51,24 +35,24 @@ struct Evaluation {
   bool by_evaluator = false;
   int64_t step = 0;
 
-  // ---- `data` is looked at by a worker first ----
-  NodeName inspector;  // empty: none is asked
-  std::set<NodeName> inspectors_tried;
-  absl::Time inspect_until;
+  v1::Role role() const { return by_evaluator ? v1::EVALUATOR : v1::WORKER; }
+};
 
-  // ---- shards ----
-  uint64_t examples = 0;           // of the split
-  uint32_t shards = 0;             // 0: not cut yet
-  uint32_t next_shard = 0;         // the first that was not handed out
-  std::map<uint32_t, Shard> open;  // handed out or to be handed out, not done
-  v1::EvaluateResponse result;
-  uint32_t done = 0;
+struct Evaluation {
+  EvaluationRequest asked;
+
+  // Other data is looked at by a worker first.
+  struct Inspection {
+    NodeName worker;  // empty: none is asked
+    std::set<NodeName> tried;
+    absl::Time until;
+  } inspection;
+
+  uint64_t examples = 0;  // of the split
+  ShardTable shards;
+  v1::EvaluateResponse result;  // of the shards so far
+  PredictionBlocks blocks;
   absl::Time ps_away_since = absl::InfiniteFuture();
-
-  // ---- Predict ----
-  std::map<uint32_t, v1::PredictResponse> blocks;  // done, not delivered
-  uint32_t delivered = 0;                          // shards; with `writing`, the last of them is on its way
-  bool writing = false;
 };
 
 }  // namespace cairn

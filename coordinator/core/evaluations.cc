@@ -1,9 +1,9 @@
 #include "coordinator/core/evaluations.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,10 +19,6 @@
 
 namespace cairn {
 namespace {
-
-// For a shard's first worker to answer.
-constexpr absl::Duration kShardTimeout = absl::Minutes(1);
-// An evaluation waits for a ps that went away while it ran; a restart takes less.
 
 uint64_t ExamplesOf(const v1::DataInfo& data, v1::Split split) {
   switch (split) {
@@ -62,11 +58,34 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
       absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
+// Other data for a job whose data has targets: the same ones where it names none, and of the same shape.
+void TakeTargets(const v1::Data& of_job, v1::Data& data) {
+  if (of_job.targets().empty()) return;
+  if (data.targets().empty() && data.label_column().empty()) *data.mutable_targets() = of_job.targets();
+  for (v1::TargetSource& target : *data.mutable_targets()) {
+    if (target.shape().empty()) *target.mutable_shape() = of_job.targets(0).shape();
+  }
+}
+
+v1::EvaluateShard ShardMessage(const Job& job, const EvaluationRequest& asked, uint32_t shard, uint32_t shards) {
+  v1::EvaluateShard message;
+  message.set_job_id(job.id());
+  *message.mutable_spec() = job.status.spec();
+  if (asked.weights.empty()) FillRoutes(job, message.mutable_routes());
+  message.set_split(asked.split);
+  message.set_shard(shard);
+  message.set_shards(shards);
+  message.set_weights(asked.weights);
+  message.set_predict(asked.predict);
+  if (asked.data) *message.mutable_data() = *asked.data;
+  return message;
+}
+
 }  // namespace
 
 // The split as the job's data has it; that of other data is seen when a worker has looked at it.
-absl::Status Evaluations::Check(const Job& job, const Evaluation& evaluation) const {
-  if (evaluation.weights.empty() && !job.has_weights()) {
+absl::Status Evaluations::Check(const Job& job, const EvaluationRequest& asked) const {
+  if (asked.weights.empty() && !job.has_weights()) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %d has no weights (it is %s)", job.id(), StateText(job.state())));
   }
@@ -74,14 +93,14 @@ absl::Status Evaluations::Check(const Job& job, const Evaluation& evaluation) co
     return absl::FailedPreconditionError(
         absl::StrFormat("job %d: no worker has looked at its data yet; try again when it runs", job.id()));
   }
-  if (evaluation.data) {
+  if (asked.data) {
     v1::JobSpec with_data = job.status.spec();
-    *with_data.mutable_data() = *evaluation.data;
+    *with_data.mutable_data() = *asked.data;
     CAIRN_RETURN_IF_ERROR(CheckJob(with_data).status());
-  } else if (ExamplesOf(job.status.data(), evaluation.split) == 0) {
-    return NoSplit(absl::StrFormat("the data of job %d has", job.id()), job.status.data(), evaluation.split);
+  } else if (ExamplesOf(job.status.data(), asked.split) == 0) {
+    return NoSplit(absl::StrFormat("the data of job %d has", job.id()), job.status.data(), asked.split);
   }
-  if (evaluation.weights.empty()) {
+  if (asked.weights.empty()) {
     if (const NodeName missing = candidates_.MissingPs(job); !missing.empty()) return PsIsAway(missing, job);
   }
   if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) {
@@ -95,28 +114,30 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
   if (found == nullptr) return step_.ReplyError(reply, jobs_.GetJob(request.job(), step_.now()).status());
   Job* job = jobs_.Find(found->id());
   if (copies_.EndedAndDue(*job)) copies_.TendEndedJob(*job);  // now, not when its turn comes
-  Evaluation evaluation;
-  evaluation.reply = reply;
-  evaluation.job = job->id();
-  evaluation.split = request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : request.split();
-  evaluation.weights = request.weights();
-  if (request.has_data()) evaluation.data = request.data();
-  evaluation.predict = predict;
-  evaluation.deadline = deadline;
-  if (absl::Status status = Check(*job, evaluation); !status.ok()) return step_.ReplyError(reply, std::move(status));
+  EvaluationRequest asked;
+  asked.reply = reply;
+  asked.job = job->id();
+  asked.split = request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : request.split();
+  asked.weights = request.weights();
+  if (request.has_data()) {
+    asked.data = request.data();
+    TakeTargets(job->status.spec().data(), *asked.data);
+  }
+  asked.predict = predict;
+  asked.deadline = deadline;
+  if (absl::Status status = Check(*job, asked); !status.ok()) return step_.ReplyError(reply, std::move(status));
   if (nodes_.Connected(v1::WORKER).empty())
     return step_.ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
   if (std::string text = candidates_.NobodyComputesText(*job, v1::WORKER); !text.empty())
     return step_.ReplyError(reply, absl::UnavailableError(text));
-  step_.Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(evaluation.split),
-            evaluation.data ? absl::StrCat(" of ", std::string(CutUtf8(evaluation.data->path(), kPathShownMax))) : "",
-            evaluation.weights.empty()
-                ? ""
-                : absl::StrCat(" with ", std::string(CutUtf8(evaluation.weights, kPathShownMax))));
+  step_.Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(asked.split),
+            asked.data ? absl::StrCat(" of ", std::string(CutUtf8(asked.data->path(), kPathShownMax))) : "",
+            asked.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(asked.weights, kPathShownMax))));
   const uint64_t request_id = step_.NextRequestId();
-  const uint64_t examples = ExamplesOf(job->status.data(), evaluation.split);
-  Evaluation& kept = evaluations_[request_id] = std::move(evaluation);
-  if (kept.data) {
+  const uint64_t examples = ExamplesOf(job->status.data(), asked.split);
+  Evaluation& kept = evaluations_[request_id];
+  kept.asked = std::move(asked);
+  if (kept.asked.data) {
     Inspect(request_id, kept);
   } else {
     CutIntoShards(request_id, examples);
@@ -125,40 +146,40 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
 
 // ---- other data ----
 void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
-  const Job* job = jobs_.Find(evaluation.job);
-  if (job == nullptr) return;  // TickEvaluations ends it
+  const Job* job = jobs_.Find(evaluation.asked.job);
+  if (job == nullptr) return;  // TickShards ends it
   const absl::StatusOr<Graph> graph = Graph::Build(job->status.spec().model());
   if (!graph.ok()) return End(request_id, graph.status());
   for (const ClusterNode* worker : candidates_.Askable(v1::WORKER, job)) {
-    if (evaluation.inspectors_tried.size() >= static_cast<size_t>(options_.attempts_max)) break;
-    if (!evaluation.inspectors_tried.insert(worker->name).second) continue;
-    evaluation.inspector = worker->name;
-    evaluation.inspect_until = step_.now() + options_.inspect_timeout;
+    if (evaluation.inspection.tried.size() >= static_cast<size_t>(options_.attempts_max)) break;
+    if (!evaluation.inspection.tried.insert(worker->name).second) continue;
+    evaluation.inspection.worker = worker->name;
+    evaluation.inspection.until = step_.now() + options_.inspect_timeout;
     v1::CoordinatorMessage message;
     v1::InspectData& inspect = *message.mutable_inspect_data();
     inspect.set_request_id(request_id);
-    *inspect.mutable_data() = *evaluation.data;
-    for (int64_t side : ExampleShape(*evaluation.data, graph->input_shape())) {
+    *inspect.mutable_data() = *evaluation.asked.data;
+    for (int64_t side : ExampleShape(*evaluation.asked.data, graph->input_shape())) {
       inspect.add_input_shape(static_cast<int32_t>(side));
     }
     return step_.Send(*worker, std::move(message));
   }
   End(request_id, absl::UnavailableError(absl::StrCat("data: no worker could say what is at \"",
-                                                      evaluation.data->path(), "\"; see their logs")));
+                                                      evaluation.asked.data->path(), "\"; see their logs")));
 }
 
 bool Evaluations::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply) {
   auto it = evaluations_.find(reply.request_id());
   if (it == evaluations_.end()) return false;
   Evaluation& evaluation = it->second;
-  if (evaluation.inspector != node.name) return true;  // too late
-  evaluation.inspector.clear();
-  const uint64_t examples = ExamplesOf(reply.info(), evaluation.split);
+  if (evaluation.inspection.worker != node.name) return true;  // too late
+  evaluation.inspection.worker.clear();
+  const uint64_t examples = ExamplesOf(reply.info(), evaluation.asked.split);
   if (!reply.error().empty()) {
     End(it->first, absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
   } else if (examples == 0) {
-    End(it->first,
-        NoSplit(absl::StrFormat("the data at %s have", evaluation.data->path()), reply.info(), evaluation.split));
+    End(it->first, NoSplit(absl::StrFormat("the data at %s have", evaluation.asked.data->path()), reply.info(),
+                           evaluation.asked.split));
   } else {
     CutIntoShards(it->first, examples);
   }
@@ -168,17 +189,17 @@ bool Evaluations::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
 // ---- shards ----
 void Evaluations::CutIntoShards(uint64_t request_id, uint64_t examples) {
   Evaluation& evaluation = evaluations_.at(request_id);
-  const Job* job = jobs_.Find(evaluation.job);
-  if (job == nullptr) return;  // TickEvaluations ends it
+  const Job* job = jobs_.Find(evaluation.asked.job);
+  if (job == nullptr) return;  // TickShards ends it
   evaluation.examples = examples;
-  if (evaluation.predict) {
+  if (evaluation.asked.predict) {
     if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return End(request_id, status);
   } else {
-    const uint64_t computing = std::max<uint64_t>(
-        1, candidates_.Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true).size());
+    const uint64_t computing =
+        std::max<uint64_t>(1, candidates_.Askable(evaluation.asked.role(), job, /*computes=*/true).size());
     const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
-    evaluation.shards = static_cast<uint32_t>(
-        std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
+    evaluation.shards.Cut(static_cast<uint32_t>(
+        std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)})));
     for (int i = 0; i < job->status.spec().metrics_size(); ++i) {
       evaluation.result.add_metric_names(MetricName(job->status.spec(), i));
     }
@@ -186,64 +207,34 @@ void Evaluations::CutIntoShards(uint64_t request_id, uint64_t examples) {
   SendShards(request_id, evaluation);
 }
 
-// Shards without a worker go to the one with the fewest, not to one that failed at it, or has it already, while there
-// is another.
 void Evaluations::SendShards(uint64_t request_id, Evaluation& evaluation) {
-  const Job* job = jobs_.Find(evaluation.job);
-  if (job == nullptr || evaluation.shards == 0) return;
-  if (evaluation.weights.empty() && !candidates_.MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
-  const std::vector<ClusterNode*> nodes =
-      candidates_.Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true);
+  const EvaluationRequest& asked = evaluation.asked;
+  const Job* job = jobs_.Find(asked.job);
+  if (job == nullptr || !evaluation.shards.cut()) return;
+  if (asked.weights.empty() && !candidates_.MissingPs(*job).empty()) return;  // TickShards comes back to it
+  std::map<NodeName, const ClusterNode*> nodes;
+  for (const ClusterNode* node : candidates_.Askable(asked.role(), job, /*computes=*/true)) nodes[node->name] = node;
   // Two at a time for each node: the next one waits there while one is computed.
-  uint32_t end = evaluation.shards;
-  if (evaluation.predict) {
+  uint32_t end = evaluation.shards.count();
+  if (asked.predict) {
     const uint32_t window = std::clamp<uint32_t>(static_cast<uint32_t>(2 * nodes.size()), 4, kEvaluationWindowMax);
-    end = std::min(end, evaluation.delivered + window);
+    end = evaluation.blocks.delivered() + window;
   }
-  for (; evaluation.next_shard < end; ++evaluation.next_shard) evaluation.open[evaluation.next_shard];
-  const auto load = [&](const ClusterNode& node) {
-    return std::count_if(evaluation.open.begin(), evaluation.open.end(),
-                         [&](const auto& s) { return s.second.worker == node.name; });
-  };
-  for (auto& [number, shard] : evaluation.open) {
-    if (!shard.worker.empty() && step_.now() >= shard.until) {
-      // One that has nothing else to do: where all are slow, the same work twice makes them slower.
-      const bool another = std::any_of(nodes.begin(), nodes.end(), [&, &shard = shard](const ClusterNode* node) {
-        return load(*node) == 0 && !shard.slow.contains(node->name) && !shard.failed_on.contains(node->name);
-      });
-      if (another) shard.slow.insert(std::exchange(shard.worker, {}));
-    }
-    if (!shard.worker.empty()) continue;
-    const ClusterNode* best = nullptr;
-    auto cost = [&, &shard = shard](const ClusterNode& node) {
-      return std::tuple(shard.failed_on.contains(node.name), shard.slow.contains(node.name), load(node));
-    };
-    for (const ClusterNode* node : nodes) {
-      if (best == nullptr || cost(*node) < cost(*best)) best = node;
-    }
-    if (best == nullptr) return;
-    shard.worker = best->name;
-    shard.until = step_.now() + kShardTimeout * (1 << std::min(shard.asked++, 6));
-    if (shard.slow.erase(best->name) > 0) continue;  // it is at it
+  evaluation.shards.Open(end);
+  std::vector<NodeName> names;
+  names.reserve(nodes.size());
+  for (const auto& [name, node] : nodes) names.push_back(name);
+  for (const ShardTable::Handout& handout : evaluation.shards.HandOut(names, step_.now())) {
     v1::CoordinatorMessage message;
-    v1::EvaluateShard& evaluate = *message.mutable_evaluate_shard();
-    evaluate.set_request_id(request_id);
-    evaluate.set_job_id(job->id());
-    *evaluate.mutable_spec() = job->status.spec();
-    if (evaluation.weights.empty()) FillRoutes(*job, evaluate.mutable_routes());
-    shard.addresses = AddressesOf(evaluate.routes());
-    evaluate.set_split(evaluation.split);
-    evaluate.set_shard(number);
-    evaluate.set_shards(evaluation.shards);
-    evaluate.set_weights(evaluation.weights);
-    evaluate.set_predict(evaluation.predict);
-    if (evaluation.data) *evaluate.mutable_data() = *evaluation.data;
-    step_.Send(*best, std::move(message));
+    *message.mutable_evaluate_shard() = ShardMessage(*job, asked, handout.number, evaluation.shards.count());
+    message.mutable_evaluate_shard()->set_request_id(request_id);
+    evaluation.shards.At(handout.number).addresses = AddressesOf(message.evaluate_shard().routes());
+    step_.Send(*nodes.at(handout.worker), std::move(message));
   }
 }
 
 // A ps is away, or came back at another address after the shard was sent.
-bool Evaluations::PsWentAway(const Job& job, const Evaluation::Shard& shard) const {
+bool Evaluations::PsWentAway(const Job& job, const ShardTable::Shard& shard) const {
   if (shard.addresses.empty()) return false;  // it needs none
   google::protobuf::RepeatedPtrField<v1::Route> routes;
   FillRoutes(job, &routes);
@@ -254,17 +245,11 @@ bool Evaluations::PsWentAway(const Job& job, const Evaluation::Shard& shard) con
 void Evaluations::ReleaseWorker(const NodeName& worker) {
   std::vector<uint64_t> released;
   for (auto& [request_id, evaluation] : evaluations_) {
-    if (evaluation.inspector == worker) {
-      evaluation.inspect_until = step_.now();  // TickEvaluations asks another one
+    if (evaluation.inspection.worker == worker) {
+      evaluation.inspection.until = step_.now();  // TickShards asks another one
       continue;
     }
-    for (auto& [number, shard] : evaluation.open) {
-      shard.slow.erase(worker);
-      if (shard.worker != worker) continue;
-      shard.worker.clear();
-      shard.block.reset();
-      released.push_back(request_id);
-    }
+    if (evaluation.shards.Release(worker)) released.push_back(request_id);
   }
   for (uint64_t request_id : released) SendShards(request_id, evaluations_.at(request_id));
 }
@@ -273,53 +258,46 @@ void Evaluations::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
   auto it = evaluations_.find(reply.request_id());
   if (it == evaluations_.end()) return;
   Evaluation& evaluation = it->second;
-  const auto open = evaluation.open.find(reply.shard());
-  if (open == evaluation.open.end() || !open->second.IsAskedOf(node.name)) return;
-  Evaluation::Shard& shard = open->second;
+  ShardTable::Shard* const shard = evaluation.shards.AskedOf(reply.shard(), node.name);
+  if (shard == nullptr) return;
   std::string error(CutUtf8(reply.error(), kErrorTextMax));
-  if (error.empty() && evaluation.predict && !shard.block) error = "it sent no outputs";
+  if (error.empty() && evaluation.asked.predict && !shard->block) error = "it sent no outputs";
   if (error.empty()) return ShardDone(it->first, reply.shard(), reply);
-  step_.Warn("job %d: %s \"%s\" could not compute shard %d: %s", evaluation.job,
-             evaluation.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
-  if (shard.slow.erase(node.name) > 0) {  // another one is at it
-    shard.failed_on.insert(node.name);
-    ++shard.failures;
-    return;
-  }
-  shard.worker.clear();
-  shard.block.reset();
-  if (const Job* job = jobs_.Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))
+  step_.Warn("job %d: %s \"%s\" could not compute shard %d: %s", evaluation.asked.job,
+             evaluation.asked.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
+  if (!ShardTable::Fail(*shard, node.name)) return;
+  if (const Job* job = jobs_.Find(evaluation.asked.job); job != nullptr && PsWentAway(*job, *shard))
     return SendShards(it->first, evaluation);  // not the worker's failure
-  shard.failed_on.insert(node.name);
+  shard->failed_on.insert(node.name);
   const int attempts_max =
       std::min(options_.attempts_max, std::max(1, static_cast<int>(nodes_.Connected(node.role).size())));
-  if (++shard.failures >= attempts_max && shard.slow.empty()) {
-    return End(it->first, absl::UnavailableError(absl::StrFormat(
-                              "%s \"%s\": %s", evaluation.by_evaluator ? "evaluator" : "worker", node.name, error)));
+  if (++shard->failures >= attempts_max && shard->slow.empty()) {
+    return End(it->first,
+               absl::UnavailableError(absl::StrFormat(
+                   "%s \"%s\": %s", evaluation.asked.by_evaluator ? "evaluator" : "worker", node.name, error)));
   }
   SendShards(it->first, evaluation);
 }
 
 void Evaluations::ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply) {
   Evaluation& evaluation = evaluations_.at(request_id);
-  auto open = evaluation.open.extract(shard);
-  ++evaluation.done;
-  if (evaluation.predict) {
-    evaluation.blocks[shard] = *std::move(open.mapped().block);
+  ShardTable::Shard finished = evaluation.shards.Finish(shard);
+  if (evaluation.asked.predict) {
+    evaluation.blocks.Add(shard, *std::move(finished.block));
     return Deliver(request_id, evaluation);
   }
   v1::EvaluateResponse& result = evaluation.result;
   AddSums(reply.sums(), result.metric_names_size(), *result.mutable_sums());
-  result.set_version(evaluation.done == 1 ? reply.version() : std::min(result.version(), reply.version()));
-  if (evaluation.done == evaluation.shards) End(request_id, absl::OkStatus());
+  result.set_version(evaluation.shards.done() == 1 ? reply.version() : std::min(result.version(), reply.version()));
+  if (evaluation.shards.AllDone()) End(request_id, absl::OkStatus());
 }
 
 void Evaluations::End(uint64_t request_id, absl::Status status) {
   Evaluation evaluation = std::move(evaluations_.extract(request_id).mapped());
-  if (evaluation.by_evaluator) return OnCheckpointEvaluated(evaluation, status);
-  if (!status.ok()) return step_.ReplyError(evaluation.reply, std::move(status));
-  if (evaluation.predict) return step_.Emit(Reply{evaluation.reply, absl::OkStatus(), {}});
-  step_.Emit(Reply{evaluation.reply, absl::OkStatus(), std::move(evaluation.result)});
+  if (evaluation.asked.by_evaluator) return OnCheckpointEvaluated(evaluation, status);
+  if (!status.ok()) return step_.ReplyError(evaluation.asked.reply, std::move(status));
+  if (evaluation.asked.predict) return step_.Emit(Reply{evaluation.asked.reply, absl::OkStatus(), {}});
+  step_.Emit(Reply{evaluation.asked.reply, absl::OkStatus(), std::move(evaluation.result)});
 }
 
 void Evaluations::Tick() {
@@ -334,21 +312,21 @@ void Evaluations::TickShards() {
     const auto it = evaluations_.find(request_id);
     if (it == evaluations_.end()) continue;
     Evaluation& evaluation = it->second;
-    const Job* job = jobs_.Find(evaluation.job);
-    const bool needs_ps = evaluation.weights.empty();
+    const Job* job = jobs_.Find(evaluation.asked.job);
+    const bool needs_ps = evaluation.asked.weights.empty();
     const NodeName missing = job == nullptr || !needs_ps ? NodeName() : candidates_.MissingPs(*job);
     evaluation.ps_away_since =
         missing.empty() ? absl::InfiniteFuture() : std::min(evaluation.ps_away_since, step_.now());
     if (job == nullptr) {
-      End(request_id, absl::NotFoundError(absl::StrCat("job ", evaluation.job, " was deleted")));
+      End(request_id, absl::NotFoundError(absl::StrCat("job ", evaluation.asked.job, " was deleted")));
     } else if (step_.now() - evaluation.ps_away_since >= kPsAwayMax) {
       End(request_id, PsIsAway(missing, *job));
-    } else if (step_.now() >= evaluation.deadline) {
-      End(request_id,
-          absl::DeadlineExceededError(evaluation.writing ? "the outputs were not read in time"
-                                                         : "the workers did not finish the evaluation in time"));
-    } else if (evaluation.shards == 0) {
-      if (step_.now() >= evaluation.inspect_until) Inspect(request_id, evaluation);
+    } else if (step_.now() >= evaluation.asked.deadline) {
+      End(request_id, absl::DeadlineExceededError(evaluation.blocks.writing()
+                                                      ? "the outputs were not read in time"
+                                                      : "the workers did not finish the evaluation in time"));
+    } else if (!evaluation.shards.cut()) {
+      if (step_.now() >= evaluation.inspection.until) Inspect(request_id, evaluation);
     } else {
       SendShards(request_id, evaluation);
     }

@@ -5,7 +5,7 @@
 // (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated beside the training,
 // one after the other, by nodes of that role (evaluators.cc); the training waits for none of it.
 //
-// Not thread-safe; one core owns it. Invariants: evaluation.h, and
+// Not thread-safe; one core owns it. Invariants: those of an Evaluation (evaluation.h), and
 //   1. At most evaluations_max are under way.
 //   2. Each ends: with its result, an error, or at its deadline.
 #pragma once
@@ -31,7 +31,7 @@ class Evaluations : Component {
   void OnPredictionTaken(ReplyToken reply);
   void OnPredictionGone(ReplyToken reply);
 
-  // False: none of its questions is answered by it.
+  // False: the reply belongs to none of its questions.
   bool OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
   void OnPredicted(const ClusterNode& node, const v1::PredictBlock& block);
@@ -39,16 +39,16 @@ class Evaluations : Component {
   void ReleaseWorker(const NodeName& worker);
   void Tick();
 
-  // What a user should know who waits for validations.
+  // What a user who waits for validations should know.
   std::string EvaluatorsText(const Job& job) const;
 
  private:
   void Begin(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);
-  absl::Status Check(const Job& job, const Evaluation& evaluation) const;
+  absl::Status Check(const Job& job, const EvaluationRequest& asked) const;
   void Inspect(uint64_t request_id, Evaluation& evaluation);
   void CutIntoShards(uint64_t request_id, uint64_t examples);
   absl::Status CutPrediction(const Job& job, Evaluation& evaluation);
-  bool PsWentAway(const Job& job, const Evaluation::Shard& shard) const;
+  bool PsWentAway(const Job& job, const ShardTable::Shard& shard) const;
   void SendShards(uint64_t request_id, Evaluation& evaluation);
   void ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply);
   void Deliver(uint64_t request_id, Evaluation& evaluation);

@@ -30,26 +30,26 @@ absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) 
   if (shards > INT32_MAX) {
     return absl::FailedPreconditionError(absl::StrFormat("%d examples are more than one call can predict", examples));
   }
-  evaluation.shards = static_cast<uint32_t>(shards);
+  evaluation.shards.Cut(static_cast<uint32_t>(shards));
   return absl::OkStatus();
 }
 
 void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& block) {
   const auto it = evaluations_.find(block.request_id());
-  if (it == evaluations_.end() || !it->second.predict) return;
+  if (it == evaluations_.end() || !it->second.asked.predict) return;
   Evaluation& evaluation = it->second;
-  const auto open = evaluation.open.find(block.shard());
-  if (open == evaluation.open.end() || !open->second.IsAskedOf(node.name)) return;
-  const PlaceRange places = Share(static_cast<int64_t>(evaluation.examples), block.shard(), evaluation.shards);
+  ShardTable::Shard* const shard = evaluation.shards.AskedOf(block.shard(), node.name);
+  if (shard == nullptr) return;
+  const PlaceRange places = Share(static_cast<int64_t>(evaluation.examples), block.shard(), evaluation.shards.count());
   uint64_t numbers = block.examples();
   for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
   if (static_cast<int64_t>(block.first_example()) != places.begin ||
       static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
       block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax)) {
-    return step_.Warn("job %d: worker \"%s\" sent outputs that do not fit shard %d; ignored", evaluation.job, node.name,
-                      block.shard());
+    return step_.Warn("job %d: worker \"%s\" sent outputs that do not fit shard %d; ignored", evaluation.asked.job,
+                      node.name, block.shard());
   }
-  v1::PredictResponse& part = open->second.block.emplace();
+  v1::PredictResponse& part = shard->block.emplace();
   part.set_first_example(block.first_example());
   part.set_examples(block.examples());
   *part.mutable_output_shape() = block.output_shape();
@@ -58,28 +58,25 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
 
 // The next block, if it is there and the caller has taken the one before it.
 void Evaluations::Deliver(uint64_t request_id, Evaluation& evaluation) {
-  if (evaluation.writing) return;
-  if (evaluation.delivered == evaluation.shards) return End(request_id, absl::OkStatus());
-  auto next = evaluation.blocks.extract(evaluation.delivered);
-  if (next.empty()) return;
-  ++evaluation.delivered;
-  evaluation.writing = true;
-  step_.Emit(SendPrediction{evaluation.reply, std::move(next.mapped())});
+  PredictionBlocks& blocks = evaluation.blocks;
+  if (!blocks.writing() && blocks.delivered() == evaluation.shards.count()) return End(request_id, absl::OkStatus());
+  std::optional<v1::PredictResponse> next = blocks.Next();
+  if (next) step_.Emit(SendPrediction{evaluation.asked.reply, *std::move(next)});
 }
 
 void Evaluations::OnPredictionTaken(ReplyToken reply) {
   const auto it = std::find_if(evaluations_.begin(), evaluations_.end(),
-                               [&](const auto& e) { return e.second.predict && e.second.reply == reply; });
+                               [&](const auto& e) { return e.second.asked.predict && e.second.asked.reply == reply; });
   if (it == evaluations_.end()) return;
   const uint64_t request_id = it->first;
-  it->second.writing = false;
+  it->second.blocks.Taken();
   Deliver(request_id, it->second);  // may end it
   const auto left = evaluations_.find(request_id);
   if (left != evaluations_.end()) SendShards(request_id, left->second);
 }
 
 void Evaluations::OnPredictionGone(ReplyToken reply) {
-  std::erase_if(evaluations_, [&](const auto& e) { return e.second.predict && e.second.reply == reply; });
+  std::erase_if(evaluations_, [&](const auto& e) { return e.second.asked.predict && e.second.asked.reply == reply; });
 }
 
 }  // namespace cairn

@@ -32,7 +32,7 @@ void Evaluations::TickEvaluators() {
 // One checkpoint of a job at a time: the oldest that is still there and was not evaluated.
 void Evaluations::FollowCheckpoints(Job& job) {
   for (const auto& [request_id, evaluation] : evaluations_) {
-    if (evaluation.by_evaluator && evaluation.job == job.id()) return;
+    if (evaluation.asked.by_evaluator && evaluation.asked.job == job.id()) return;
   }
   if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) return;
   const v1::CheckpointInfo* next = nullptr;
@@ -44,36 +44,36 @@ void Evaluations::FollowCheckpoints(Job& job) {
   }
   if (next == nullptr || job.status.data().validation_examples() == 0) return;
   Evaluation evaluation;
-  evaluation.job = job.id();
-  evaluation.split = v1::VALIDATION;
-  evaluation.weights = next->path();
-  evaluation.by_evaluator = true;
-  evaluation.step = next->step();
-  evaluation.deadline = step_.now() + kEvaluatorTimeout;
+  evaluation.asked.job = job.id();
+  evaluation.asked.split = v1::VALIDATION;
+  evaluation.asked.weights = next->path();
+  evaluation.asked.by_evaluator = true;
+  evaluation.asked.step = next->step();
+  evaluation.asked.deadline = step_.now() + kEvaluatorTimeout;
   const uint64_t request_id = step_.NextRequestId();
   evaluations_[request_id] = std::move(evaluation);
   CutIntoShards(request_id, job.status.data().validation_examples());
 }
 
 void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl::Status& status) {
-  Job* job = jobs_.Find(evaluation.job);
+  Job* job = jobs_.Find(evaluation.asked.job);
   if (job == nullptr) return;
   if (!status.ok()) {
-    // Where newer checkpoints took its place, that is no news.
+    // Where newer checkpoints took its place, that is nothing new.
     const auto& known = job->status.checkpoints();
     const bool there =
-        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.weights; });
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.asked.weights; });
     if (!there) return;
-    ++job->evaluations.failures[evaluation.step];
-    return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.weights, status.message());
+    ++job->evaluations.failures[evaluation.asked.step];
+    return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.asked.weights, status.message());
   }
-  if (Evaluated(job->status, evaluation.step)) return;
+  if (Evaluated(job->status, evaluation.asked.step)) return;
   v1::StepValidation validation;
-  validation.set_step(evaluation.step);
+  validation.set_step(evaluation.asked.step);
   *validation.mutable_sums() = evaluation.result.sums();
-  validation.set_checkpoint(evaluation.weights);
+  validation.set_checkpoint(evaluation.asked.weights);
   AddStepValidation(std::move(validation), job->status);
-  job->evaluations.failures.erase(evaluation.step);
+  job->evaluations.failures.erase(evaluation.asked.step);
   jobs_.Save(*job);
 }
 

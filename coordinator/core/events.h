@@ -62,7 +62,7 @@ struct PredictJob {  // answered by SendPrediction, ..., Reply
 struct PredictionTaken {  // the caller has the last SendPrediction: the next one may come
   ReplyToken reply;
 };
-struct PredictionGone {  // the caller does not want it any more
+struct PredictionGone {  // the caller has hung up
   ReplyToken reply;
 };
 

@@ -64,7 +64,7 @@ void Hosting::PlaceAnew(Job& job) {
 void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   job.end.AskAnew(step_.now());  // the answer will be of this generation
   // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
-  // meanwhile, it is decided anew (FallBack).
+  // meanwhile, it is decided again (FallBack).
   const bool goes_back = job.rollback.under_way && !job.rollback.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   if (goes_back) job.rollback.RefuseBefore(job.status.generation());
@@ -82,7 +82,7 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   step_.Raise(ReasonDue{job.id()});
 }
 
-// Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is
+// Tells every ps what it has to hold, where that is news to it. One that was restarted serves nothing before it is
 // settled what of it is taken: its disk may be behind, or another one. A copy that was not complete is none to be
 // taken.
 void Hosting::HostAll(Job& job, bool anew) {
@@ -102,7 +102,7 @@ void Hosting::HostAll(Job& job, bool anew) {
   }
 }
 
-// One that is left out serves nothing more before it is started anew: what it has may not be what it acknowledged.
+// One that is left out serves nothing more before it is restarted: what it has may not be what it acknowledged.
 void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
   if (candidates_.LeftOut(job, ps)) return;
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);

@@ -2,9 +2,9 @@
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A generation is raised here alone, and stored before any ps is told of it.
-//   2. A ps is told what it holds where that is news to it; one that was started anew serves nothing before it is
-//      settled what of it is taken (Job::returned).
-//   3. Partitions of a job that has run are never placed anew.
+//   2. A ps is told what it holds when that differs from what it was told last; one that was restarted serves nothing
+//      before it is settled which of its copies are used (JobCopies::returned).
+//   3. Partitions of a job that has run are never placed again.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ class Hosting {
   // Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
   void PlaceAnew(Job& job);
   void NewGeneration(Job& job, uint64_t at_least = 0);
-  // Tells every ps what it has to hold, where that is news to it; anew: in a generation that it does not know.
+  // Tells every ps what it has to hold, unless it was told already; anew: in a generation that it does not know.
   void HostAll(Job& job, bool anew);
   void Host(const Job& job, ClusterNode& ps, bool anew);
-  // Whether the partition is this ps' to serve.
+  // Whether this ps is to serve the partition.
   bool MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held);
   // The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there
   // cannot.

@@ -22,7 +22,7 @@ namespace cairn {
 
 inline constexpr int kNotesKept = 100;
 inline constexpr int kEventsKept = 100;
-// A job that has done all its steps waits so long for its files.
+// How long a job that has done all its steps waits for its files.
 inline constexpr absl::Duration kEndTimeout = absl::Seconds(60);
 
 struct Job {
@@ -77,7 +77,7 @@ struct Job {
   v1::StoredJob ToStored() const;
 };
 
-// As the coordinator that starts anew knows it: the inverse of ToStored. `checked` is the caller's to fill in.
+// As a restarted coordinator knows it: the inverse of ToStored. `checked` is the caller's to fill in.
 Job LoadJob(const v1::StoredJob& stored, absl::Time now);
 
 // For the user: what a callback did, or could not do. The newest kNotesKept are kept.
@@ -92,7 +92,7 @@ std::string SavedNote(const std::string& path);  // of a model file that is writ
 // For the user: what happened to the job. The newest kEventsKept are kept.
 void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text);
 
-// The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
+// The commands of a job in its present state. `anew`: the ps does not know of this generation yet.
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);
 v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker);
 v1::CoordinatorMessage MakeFinalize(const Job& job);

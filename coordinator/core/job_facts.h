@@ -12,16 +12,16 @@ namespace cairn {
 
 // The learning rate of a step, by schedule and callbacks.
 float RateAt(const Job& job, int64_t step);
-// The job begins, or goes on from a checkpoint: epochs that are done are nothing to decide of.
+// The job begins, or continues from a checkpoint: nothing is left to decide about the epochs before.
 void OpenEpochs(Job& job, int done);
-// Callbacks have an epoch to decide of.
+// Whether callbacks have an epoch to decide about.
 bool Undecided(const Job& job);
 // What tells a worker's assignment from one before or after a decision.
 int64_t EpochsCode(const Job& job);
 
 // Why the job ended before its last epoch; empty: it did not.
 std::string StopText(const Job& job);
-// Where the loss is not finite; empty: it is.
+// Where the loss is not finite; empty: it is finite.
 std::string NotFiniteText(const Job& job);
 
 // The checkpoint of the end of an epoch; null: there is none. Asynchronous replicas are not there at the same moment:

@@ -3,7 +3,7 @@
 // Each struct has one owner, the part that its comment names first: it alone writes the fields. Where the decision of
 // another part makes something void (a new generation, a fall back), that part says so by a function of the struct.
 // LoadJob fills all of them. What is marked "stored" survives a restart of the coordinator (StoredJob); the rest is
-// learned again from the nodes, or begins anew.
+// learned again from the nodes, or starts over.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct JobHosting {
   std::vector<uint64_t> versions;       // by partition: the highest that its ps has named
   std::vector<v1::HeldPartition> held;  // by partition, with `ready`: what its primary said
 
-  // Every ps has answered, or nobody waits for that any more.
+  // Every ps has answered, or nobody waits for the answers any longer.
   void EndWait() { awaiting_ready = false; }
   // All partitions go on from there; versions that were named before mean nothing.
   void SetVersions(uint64_t version) { versions.assign(versions.size(), version); }
@@ -86,7 +86,7 @@ struct JobRollback {
 
 // Reconciler: what ps said in Hello.
 struct JobReconciling {
-  // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in
+  // Ps whose process was restarted and has not answered a HostPartitions of the present generation: what it names in
   // Hello is its disk's.
   std::set<NodeName> untold;
 };
@@ -97,7 +97,7 @@ struct JobCopies {
     absl::Time since;
     std::optional<v1::HeldPartition> held;  // none: its disk does not have it
   };
-  // Copies whose process was started anew and that were given no role since: what their disk holds.
+  // Copies whose process was restarted and that were given no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
   std::set<std::pair<uint32_t, NodeName>> caught_up;       // backups, as reported in this generation, not stored yet
   std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;  // backups over to which their primary gets nothing, likewise
@@ -120,7 +120,7 @@ struct JobCopies {
     settle_due = true;
     renew_due = renew_due || renew;
   }
-  // Where copies are is decided anew; disks that came back do not matter.
+  // Where copies are is decided again; disks that came back do not matter.
   void ForgetReturned() { returned.clear(); }
   void BeginAnew() {
     returned.clear();

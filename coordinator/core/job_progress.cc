@@ -96,7 +96,7 @@ void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus
   const int epoch = report.validation_epoch();
   if (epoch < status.epochs_size() - kLateEpochs) return;
   const v1::MetricSums* sums = validations_.Add(report, now);
-  // Late figures of an epoch that is closed. After a restart of the coordinator they come anew: what is stored stays
+  // Late figures of an epoch that is closed. After a restart of the coordinator they come again: what is stored stays
   // until there is more.
   if (sums == nullptr || epoch >= status.epochs_size()) return;
   v1::MetricSums& closed = *status.mutable_epochs(epoch)->mutable_validation();

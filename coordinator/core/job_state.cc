@@ -14,7 +14,7 @@ bool MayFollow(v1::JobState from, v1::JobState to) {
     case v1::SUCCEEDED:
     case v1::ENDED_WITH_ERRORS:
     case v1::FAILED:
-    case v1::CANCELLED: return false;
+    case v1::CANCELLED:
     default: return false;
   }
 }

@@ -218,6 +218,7 @@ std::vector<uint64_t> JobTable::ByUrgency() const {
   for (const auto& [id, job] : jobs_) ranked.emplace_back(rank(job), id);
   std::sort(ranked.begin(), ranked.end());
   std::vector<uint64_t> ids;
+  ids.reserve(ranked.size());
   for (const auto& [first, id] : ranked) ids.push_back(id);
   return ids;
 }

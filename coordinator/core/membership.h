@@ -54,7 +54,7 @@ struct ClusterNode {
   absl::Time last_heard;
 
   bool draining = false;  // a user wants it without work
-  std::string fault;      // ps: why its store is of no use, as it says itself; empty: nothing is wrong
+  std::string fault;      // ps: why its store is useless, as it says itself; empty: nothing is wrong
   // It is to have no work, and what it has is to go elsewhere.
   bool leaving() const { return draining || !fault.empty(); }
 

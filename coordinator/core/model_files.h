@@ -1,7 +1,7 @@
 // ModelFiles: files of callbacks: model files and summaries.
 //
 // They are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before
-// they are written, or kEndTimeout has passed, or ten seconds since a worker said that it cannot write them: others may
+// they are written, or kEndTimeout has passed, or ten seconds after a worker said that it cannot write them: others may
 // wait for the job's slots.
 //
 // Not thread-safe; one core owns it.

@@ -139,8 +139,8 @@ v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
 
 // ---- what is stored ----
 
-// ps that were started anew, whose copies wait for others that may know more. That is known here alone: after a restart
-// of ours they have to be taken for started anew again, so that their incarnation is not stored before it is settled.
+// ps that were restarted, whose copies wait for others that may know more. That is known here alone: after a restart
+// of ours they have to be taken for restarted again, so that their incarnation is not stored before it is settled.
 std::set<NodeName> Nodes::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_.all()) {

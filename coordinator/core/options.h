@@ -11,14 +11,14 @@ struct CoordinatorOptions {
   // Nodes send a heartbeat this often. 10 ms .. 60 s. Shorter: figures are fresher, more messages.
   absl::Duration heartbeat_interval = absl::Milliseconds(500);
   // A node with an open session is dead after this long without a message. At least 3 heartbeats, at most 10 min.
-  // Shorter: losses are seen sooner, a busy machine is taken for dead more often.
+  // Shorter: losses are noticed sooner, but a busy machine is more often taken for dead.
   absl::Duration lease = absl::Seconds(3);
   // A node whose session broke is dead if it does not open it again within this time. At most the lease.
   absl::Duration reopen_grace = absl::Milliseconds(500);
   // After the coordinator's own start: the nodes that it knew are taken for alive this long. At least reopen_grace.
   absl::Duration start_grace = absl::Seconds(5);
   // A partition whose copies all lost their memory, in a job that does not log before the reply: after the first of
-  // them is back the others are waited for so long, for one may have kept more.
+  // them is back the others are waited for this long, since one may have kept more.
   absl::Duration copies_grace = absl::Seconds(5);
   // Waiting for a worker's answer; then another worker is asked.
   absl::Duration inspect_timeout = absl::Seconds(30);

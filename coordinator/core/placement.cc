@@ -171,6 +171,7 @@ std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, con
     }
   }
   std::vector<std::pair<uint64_t, NodeName>> order;  // the ones with least first
+  order.reserve(own.size());
   for (const auto& [name, sum] : own) order.emplace_back(sum, name);
   std::sort(order.begin(), order.end());
   // The widest gap that a partition can cross, and of such partitions the one nearest to half of it: few moves.

@@ -8,7 +8,7 @@
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A pair counts in both directions: the network between two machines is one.
-//   2. It is bounded: a pair without a loss for kForgottenAfter is forgotten, as are those of a ps that is started anew
+//   2. It is bounded: a pair without a loss for kForgottenAfter is forgotten, as are those of a ps that is restarted
 //      (at another address perhaps, or over another network).
 #pragma once
 

@@ -17,7 +17,7 @@ class RateMeter {
  public:
   static constexpr absl::Duration kWindow = absl::Seconds(5);
   static constexpr absl::Duration kBucket = absl::Milliseconds(100);
-  // What is seen in less time is no rate yet.
+  // Less time than this gives no rate yet.
   static constexpr absl::Duration kWindowMin = absl::Milliseconds(500);
 
   // Measures from here on.

@@ -157,7 +157,7 @@ std::string Reasons::WarningText(const Job& job) const {
   for (const auto& [name, left_out] : job.left_out.nodes) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr || !candidates_.LeftOut(job, *node) || !job.active()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "continues without ", left_out.why);
   }
   return text;
 }

@@ -1,8 +1,9 @@
-// Reasons: what a user is told of a job that waits, or that goes on with something amiss (JobStatus.reason).
+// Reasons: what a user is told of a job that waits, or that runs although something is wrong (JobStatus.reason).
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. The reason of a job that has started is of the job as it was at the last ReasonDue, or at the last Tick.
-//   2. Jobs that wait for the same have the same reason, looked at once a second and after every look at the queue.
+//   2. Jobs that wait for the same thing have the same reason; it is computed once a second, and after the queue was
+//      looked at.
 #pragma once
 
 #include <string>

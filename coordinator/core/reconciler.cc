@@ -16,7 +16,6 @@
 namespace cairn {
 namespace {
 
-// A ps can be ahead of us where our newest state was lost, by what happened since.
 constexpr int kRestartsTold = 2;  // of a worker, at one step of a job
 
 // The node's address in the job's placement. Whether it was another.
@@ -57,14 +56,14 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   if (node.role == v1::PS) return LeavePsOut(*job, node, message);
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
     return endings_.End(*job, v1::FAILED, message);
-  jobs_.TellWarning(*job, "goes on without %s", message);
+  jobs_.TellWarning(*job, "continues without %s", message);
   job->left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   step_.Raise(SlotsChanged{});
   step_.Raise(ReasonDue{job->id()});
   jobs_.Save(*job);
 }
 
-// The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
+// The ps, as it is, is useless to the job: it begins or goes on with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
   job.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
@@ -113,7 +112,7 @@ void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::H
     step_.Send(node, MakeDropJob(held.job_id()));
   }
   if (!moved_away.empty()) {
-    step_.Log("ps \"%s\" drops its old partitions of jobs that went on without it, or were deleted: %s", node.name,
+    step_.Log("ps \"%s\" drops its old partitions of jobs that continued without it, or were deleted: %s", node.name,
               absl::StrJoin(moved_away, ", "));
   }
   for (const uint64_t id : jobs_.ByUrgency()) {
@@ -130,7 +129,7 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   const bool moved = SetAddress(job, node);
   const uint64_t generation = job.status.generation();
   const uint64_t held_generation = held == nullptr ? 0 : held->generation();
-  // A process that was started anew serves nothing before it is told to, whatever its directory holds.
+  // A process that was restarted serves nothing before it is told to, whatever its directory holds.
   const bool anew = !admission.same_process;
   if (held_generation > generation && held_generation - generation > kGenerationsAheadMax) {
     return LeavePsOut(
@@ -187,7 +186,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
     const std::string why = absl::StrFormat(
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
         p.partition());
-    jobs_.TellWarning(job, "goes on without %s", why);
+    jobs_.TellWarning(job, "continues without %s", why);
     job.left_out.Add(node.name, node.incarnation, why);
     jobs_.Save(job);
     return;
@@ -244,7 +243,7 @@ void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v
   ClusterNode& node = *admission.node;
   if (!admission.same_process) {
     crash_loops_.NoteEnd(node.name, /*gone=*/false);
-    crash_loops_.LeaveOutWhoEnds(node);
+    crash_loops_.QuarantineCrashLoopingWorker(node);
     if (admission.was_alive) TellRestart(node);
   }
   node.running.clear();

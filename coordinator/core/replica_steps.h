@@ -1,4 +1,4 @@
-// ReplicaSteps: how far the replicas of one job are, and how fast they go on.
+// ReplicaSteps: how far the replicas of one job are, and how fast they advance.
 //
 // Not thread-safe; part of JobProgress. Invariants:
 //   1. A replica is as far as the furthest of its reports and heartbeats says; only RollBack takes it back.
@@ -25,9 +25,9 @@ class ReplicaSteps {
   // As JobProgress::GoesOn.
   void GoesOn() { heard_.assign(heard_.size(), false); }
 
-  // The replica has done this step, and those before. True: that is news.
+  // The replica has done this step, and those before. True: that was not known.
   bool Report(int32_t replica, int64_t last_step, absl::Time now);
-  // The replica has done all steps. True: that is news.
+  // The replica has done all steps. True: that was not known.
   bool Finish(int32_t replica);
   // A worker's heartbeat: its replicas have reached `step`.
   void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now);

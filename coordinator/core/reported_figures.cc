@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/model/fault_check.h"
+#include "common/model/metric_sums.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -17,7 +18,7 @@ constexpr absl::Duration kFiguresAskedEvery = absl::Milliseconds(200);
 
 ReportedFigures::ReportedFigures(const v1::JobStatus& status)
     : synchronous_(IsSynchronous(status.spec())),
-      metrics_(status.spec().metrics_size()),
+      metrics_(MetricSumCount(status.spec())),
       steps_per_epoch_(std::max<int64_t>(1, status.steps_per_epoch())),
       epoch_replica_steps_(status.spec().replicas() * steps_per_epoch_) {}
 

@@ -193,7 +193,7 @@ void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> 
   job.progress.emplace(job.status, std::move(steps), std::vector<bool>{}, step_.now());
   job.decisions.WaitAnew();
   job.files.WaitAnew();
-  // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before
+  // Workers that have run it before are elsewhere, perhaps done with it: they start over, and what they say of before
   // does not count.
   job.rollback.RefuseBefore(job.status.generation());
 }

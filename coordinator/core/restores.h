@@ -3,7 +3,7 @@
 //
 // A restore is an attempt of one worker in one generation. When it is done the generation is raised, and with it every
 // frame of earlier attempts is fenced; the job runs when all partitions are ready in that one. Anything that raises the
-// generation in between begins anew.
+// generation in between starts over.
 //
 // Not thread-safe; one core owns it.
 #pragma once

@@ -27,7 +27,7 @@ struct Retention {
   absl::Duration ended_with_errors = absl::InfiniteDuration();
   absl::Duration failed = absl::Hours(30 * 24);
   absl::Duration cancelled = absl::Hours(7 * 24);
-  // 0 .. kEndedJobsMax. They cost little, and are of little use.
+  // 0 .. kEndedJobsMax. They cost little and are worth little.
   int without_weights = kFinishedJobsKept;
 
   // Errors: INVALID_ARGUMENT names the rule and what to write.

@@ -1,4 +1,4 @@
-// Rollback: jobs whose copies were taken up again from disks that may be behind: to which version they go back.
+// Rollback: jobs whose copies were recovered from disks that may be behind: to which version they go back.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -17,8 +17,8 @@ class Rollback : Component {
   // Called when all primaries of a synchronous job have said at which version they are. True: they are not at one that
   // the job can go on from, and a new generation takes them to one, or the job failed.
   bool FallBack(Job& job);
-  // The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
-  // anew from what the partitions hold. True: a new generation was begun, or the job ended.
+  // The partitions of an asynchronous job may each have lost updates: its replicas, even those that had finished,
+  // start over from what the partitions hold. True: a new generation was begun, or the job ended.
   bool GoOnFromWhatIsLeft(Job& job);
 
  private:

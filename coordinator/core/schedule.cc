@@ -25,7 +25,6 @@ namespace {
 
 // The queue is looked at when something changes that may start a job. This is the safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
-// Of a command, for what surrounds it on the way.
 
 // Priority, then age.
 std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
@@ -33,6 +32,7 @@ std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
     return std::tuple(-a->status.spec().priority(), a->id()) < std::tuple(-b->status.spec().priority(), b->id());
   });
   std::vector<uint64_t> ids;
+  ids.reserve(jobs.size());
   for (const Job* job : jobs) ids.push_back(job->id());
   return ids;
 }
@@ -149,7 +149,7 @@ bool Schedule::StartQueued() {
     Job& job = jobs_.At(id);
     if (job.left_out.nodes.empty() && too_large.contains(NeedsOf(job))) continue;
     const size_t needed = WorkersNeeded(job);
-    if (candidates_.PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) {
+    if (candidates_.PsThere(job) < size_t{1} + static_cast<size_t>(job.status.spec().backups())) {
       if (job.left_out.nodes.empty()) too_large.insert(NeedsOf(job));
       continue;
     }
@@ -178,6 +178,7 @@ void Schedule::ResolveDefaults(Job& job) {
     }
     std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
     if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));  // more are to come
+    slots.reserve(one_kind.size());
     for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);
     std::sort(slots.rbegin(), slots.rend());
     size_t workers = slots.size();

@@ -24,15 +24,15 @@
 
 namespace cairn {
 
-// ---- domain events; of a job that is gone meanwhile they mean nothing ----
+// ---- domain events; one of a job that no longer exists means nothing ----
 
-struct ReasonDue {  // why it waits may be another than before
+struct ReasonDue {  // the reason why it waits may have changed
   uint64_t job = 0;
 };
 struct JobAdvanced {  // a figure, a checkpoint or a file is there that its next epoch or its end may have waited for
   uint64_t job = 0;
 };
-struct AssignmentsSent {  // its workers were told what they compute; the chief may be another one
+struct AssignmentsSent {  // its workers were told what they compute; the chief may have changed
   uint64_t job = 0;
 };
 struct CopiesChanged {  // its copies, or the nodes that hold them
@@ -41,7 +41,7 @@ struct CopiesChanged {  // its copies, or the nodes that hold them
 struct ReadinessDue {};   // a ps is to be told whether it is ready
 struct QueueChanged {};   // a job was queued
 struct SlotsChanged {};   // nodes or slots came or went: the queue, and who computes what of all jobs
-struct QueueLookedAt {};  // what queued jobs wait for may be something else
+struct QueueLookedAt {};  // what queued jobs wait for may have changed
 
 using DomainEvent = std::variant<ReasonDue, JobAdvanced, AssignmentsSent, CopiesChanged, ReadinessDue, QueueChanged,
                                  SlotsChanged, QueueLookedAt>;

@@ -34,7 +34,7 @@ absl::Status PutEpochs(const std::map<std::string, std::string>& entries, v1::St
     const auto entry = entries.find(key);
     v1::EpochResult& result = *job.mutable_status()->add_epochs();
     if (entry == entries.end()) {
-      LogWarning("the coordinator's state: key \"%s\" is missing; job %d goes on without the figures of its epoch %d",
+      LogWarning("the coordinator's state: key \"%s\" is missing; job %d continues without the figures of its epoch %d",
                  key, job.status().job_id(), epoch + 1);
       result.set_epoch(epoch);
       continue;

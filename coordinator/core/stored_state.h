@@ -8,7 +8,7 @@
 // one. Invariants:
 //   1. An epoch is stored before the job that counts it (StoredJob.epochs_apart), and again only where it has changed.
 //   2. A key of an epoch that no job counts means nothing: JobTable deletes it.
-//   3. A job whose epochs are in StoredJob.status, as coordinators stored it that knew no such keys, is read as well.
+//   3. A job whose epochs are in StoredJob.status, where older coordinators stored them, is read as well.
 // Not thread-safe.
 #pragma once
 

@@ -195,7 +195,7 @@ void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr) continue;
     job.left_out.Add(name, node->incarnation, BlindText(name, why));
-    jobs_.TellWarning(job, "goes on without %s", BlindText(name, why));
+    jobs_.TellWarning(job, "continues without %s", BlindText(name, why));
   }
 }
 
@@ -216,7 +216,7 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
   if (inspection != nullptr && !inspection->failed.empty()) {
     auto checked = std::make_shared<CheckedJob>(*job.queueing.checked);
     for (const auto& [name, why] : inspection->failed) {
-      checked->warnings.push_back(absl::StrCat("goes on without ", BlindText(name, why)));
+      checked->warnings.push_back(absl::StrCat("continues without ", BlindText(name, why)));
     }
     job.queueing.checked = std::move(checked);
     LeaveOutBlind(job, *inspection);

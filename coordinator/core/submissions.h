@@ -50,7 +50,7 @@ class Submissions : Component {
   };
 
   void StartInspection(Inspection inspection);
-  // Those that it holds for begin anew with another worker.
+  // Those that it holds for start over with another worker.
   template <typename Predicate>
   void StartAnew(Predicate due);
   void NoWorkerForInspection(const Inspection& inspection);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/model/epoch_figures.h"
+#include "common/model/metric_sums.h"
 #include "common/model/step_plan.h"
 #include "coordinator/core/job_facts.h"
 #include "coordinator/core/limits.h"
@@ -17,7 +18,7 @@ namespace {
 
 ValidationShares::ValidationShares(const v1::JobStatus& status)
     : replicas_(status.spec().replicas()),
-      metrics_(status.spec().metrics_size()),
+      metrics_(MetricSumCount(status.spec())),
       freq_(std::max(1, status.spec().validation_freq())),
       examples_(status.spec().validation_by() == v1::BY_EVALUATOR
                     ? 0

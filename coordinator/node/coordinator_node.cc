@@ -128,7 +128,7 @@ class CoordinatorNode::Impl {
     callbacks.on_standby = [this](const auto& leader, const auto& status) { OnStandby(leader, status); };
     callbacks.on_elected = [this](std::shared_ptr<LeaderTerm> term) { OnElected(std::move(term)); };
     callbacks.on_lost = [this](const LeaderTerm&, const absl::Status& why) { OnLost(why); };
-    absl::MutexLock lock(&mutex_);  // a callback may come before the pointer stands
+    absl::MutexLock lock(&mutex_);  // a callback may come before the pointer is set
     election_ = std::make_unique<LeaderElection>(options, etcd_.get(), &clock_, std::move(callbacks));
     return absl::OkStatus();
   }

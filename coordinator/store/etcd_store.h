@@ -9,7 +9,8 @@
 //   3. A batch is one transaction. Values that do not fit it (etcd takes 1.5 MiB a request) are written before it as
 //      chunks under an id of their own, which the transaction then names; chunks that nothing names are deleted when
 //      the next term begins.
-//   4. After an error the state of the write is not known: the store is to be thrown away; a later term reads anew.
+//   4. After an error the state of the write is not known: the store is to be thrown away; a later term reads it all
+//      again.
 #pragma once
 
 #include <map>

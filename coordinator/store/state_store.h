@@ -2,7 +2,7 @@
 // them.
 //
 // Not thread-safe. Invariants: 1. What Write confirmed is there after a restart, a crash or a power failure. 2. After
-// an error of Write it is not known how much was written: the state is to be loaded anew.
+// an error of Write it is not known how much was written: the state is to be loaded again.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// BackupAck: that an update or an image is kept here, to whom it came from.
+// BackupAck: tells the primary that an update or an image is kept here.
 #pragma once
 
 #include <cstdint>

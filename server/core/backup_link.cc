@@ -1,9 +1,6 @@
 #include "server/core/backup_link.h"
 
-#include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "common/base/limits.h"
+#include <algorithm>
 
 namespace cairn {
 
@@ -22,13 +19,12 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool missed) {
   reported_ = false;
   if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
   if (missed && !in_sync_ && (stage_ == Stage::kFollowing || stage_ == Stage::kRefused)) {
-    EndAttempt(sent_.empty() ? first_request_id_ : sent_.back().request_id + 1);
+    unconfirmed_.End();
     NeedImage(absl::InfinitePast());
   }
   retry_at_ = absl::InfinitePast();  // what was refused for the old generation
   retry_ = kLinkRetryMin;
-  progress_at_ = attempt_at_ = absl::InfinitePast();
-  tried_ = false;
+  watch_.Restart();
 }
 
 void BackupLink::Up(uint64_t epoch) {
@@ -40,8 +36,8 @@ void BackupLink::Up(uint64_t epoch) {
 }
 
 void BackupLink::Down() {
-  EndAttempt(0);
-  if (stage_ != Stage::kDown) tried_ = true;
+  unconfirmed_.Begin(0);
+  if (stage_ != Stage::kDown) watch_.Tried();
   stage_ = Stage::kDown;
   confirmed_image_ = joined_ = false;
   unanswered_ = 0;
@@ -53,34 +49,25 @@ void BackupLink::NeedImage(absl::Time retry_at) {
   retry_at_ = retry_at;
 }
 
-void BackupLink::EndAttempt(uint64_t next_request_id) {
-  sent_.clear();
-  unconfirmed_bytes_ = 0;
-  first_request_id_ = next_request_id;
-}
-
 void BackupLink::ImageSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes) {
-  EndAttempt(request_id);
-  if (!std::exchange(tried_, true)) progress_at_ = absl::InfinitePast();  // the clock starts
+  unconfirmed_.Begin(request_id);
+  unconfirmed_.Add({request_id, generation, version, 0});
+  watch_.ImageSent();
   image_bytes_ = bytes;
-  attempt_at_ = absl::InfinitePast();
   stage_ = Stage::kImage;
   confirmed_image_ = joined_ = false;
-  image_version_ = version;
-  sent_.push_back({request_id, generation, version, 0});
   ++unanswered_;
 }
 
 void BackupLink::BeginResend(uint64_t next_request_id) {
-  EndAttempt(next_request_id);
+  unconfirmed_.Begin(next_request_id);
   stage_ = Stage::kFollowing;
 }
 
 void BackupLink::UpdateSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes) {
-  sent_.push_back({request_id, generation, version, bytes});
-  unconfirmed_bytes_ += bytes;
+  unconfirmed_.Add({request_id, generation, version, bytes});
   ++unanswered_;
-  tried_ = true;
+  watch_.Tried();
 }
 
 void BackupLink::Retry(absl::Time now) {
@@ -91,27 +78,23 @@ void BackupLink::Retry(absl::Time now) {
 BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uint64_t next_request_id, absl::Time now) {
   if (stage_ == Stage::kDown) return Verdict::kNothing;
   if (unanswered_ > 0) --unanswered_;
-  answered_at_ = now;
-  if (answer.request_id < first_request_id_) return Verdict::kNothing;
-  auto sent =
-      std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) { return s.request_id == answer.request_id; });
-  if (sent == sent_.end()) return Verdict::kNothing;
+  watch_.Answered(now);
+  const std::optional<UnconfirmedUpdates::Sent> sent = unconfirmed_.Find(answer.request_id);
+  if (!sent) return Verdict::kNothing;
 
   if (answer.kind == v1::ExchangeFrame::ACK) {
     if (stage_ == Stage::kImage) {
-      if (sent != sent_.begin()) return Verdict::kNothing;  // nothing counts before the image
+      if (!unconfirmed_.IsFirst(answer.request_id)) return Verdict::kNothing;  // nothing counts before the image
       stage_ = Stage::kFollowing;
       following_since_ = now;
       confirmed_image_ = true;
-      acked_ = image_version_;
+      acked_ = sent->version;
     } else {
       acked_ = std::max(acked_, sent->version);
     }
     retry_ = kLinkRetryMin;
-    progress_at_ = attempt_at_ = now;
-    tried_ = false;
-    for (auto it = sent_.begin(); it <= sent; ++it) unconfirmed_bytes_ -= it->bytes;
-    sent_.erase(sent_.begin(), sent + 1);
+    watch_.Confirmed(now);
+    unconfirmed_.Confirm(answer.request_id);
     return Verdict::kConfirmed;
   }
 
@@ -119,7 +102,7 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
   const bool stale = absl::IsFailedPrecondition(answer.status) && answer.generation > sent->generation;
   const bool fenced = stale && answer.generation > mine;
   const bool passes = stale || absl::IsUnavailable(answer.status) || absl::IsResourceExhausted(answer.status);
-  EndAttempt(next_request_id);
+  unconfirmed_.Begin(next_request_id);
   Retry(now);
   if (passes && stage_ == Stage::kFollowing) {
     stage_ = Stage::kRefused;
@@ -138,31 +121,17 @@ void BackupLink::Overflow(absl::Time now) {
 }
 
 void BackupLink::Watch(absl::Time now) {
-  const bool idle = stage_ == Stage::kFollowing && sent_.empty();
-  if (idle || progress_at_ == absl::InfinitePast()) progress_at_ = now;
-  if (idle || attempt_at_ == absl::InfinitePast()) attempt_at_ = now;
+  watch_.Watch(now, /*idle=*/stage_ == Stage::kFollowing && unconfirmed_.empty());
 }
 
 std::optional<BackupLink::Loss> BackupLink::Lost(absl::Time now, const PeerState& peer) const {
-  if (progress_at_ == absl::InfinitePast()) return std::nullopt;
-  if (stage_ == Stage::kNeedsImage && !tried_) return std::nullopt;  // waits for its turn
-  const absl::Duration stalled = now - attempt_at_;
-  const absl::Duration silent = now - std::max({progress_at_, answered_at_, peer.heard});
-  const bool alive = peer.connected && stage_ != Stage::kDown;
+  LinkWatch::Link link;
+  link.has_stream = stage_ != Stage::kDown;
+  link.wants_image = stage_ == Stage::kNeedsImage;
+  link.unconfirmed_bytes = static_cast<double>(unconfirmed_.bytes());
   // kBackupImagesMax images may be on their way, this one as the last.
-  const double bytes = static_cast<double>(unconfirmed_bytes_) +
-                       (stage_ == Stage::kImage ? static_cast<double>(kBackupImagesMax * image_bytes_) : 0);
-  const absl::Duration patience = absl::Seconds(bytes / kLinkBytesPerSecond);
-  const std::string silence = absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ",
-                                           absl::ToInt64Seconds(silent), " s");
-  if (!alive && silent >= kLinkSilentMax + patience) return Loss{silence};
-  if (alive && silent >= kLinkBusyMax + patience)
-    return Loss{silence + ", though its connection is alive", /*busy=*/true};
-  if (silent >= kLinkSilentMax || stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience)
-    return std::nullopt;
-  return Loss{
-      absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s"),
-      /*busy=*/true};
+  if (stage_ == Stage::kImage) link.unconfirmed_bytes += static_cast<double>(kBackupImagesMax * image_bytes_);
+  return watch_.Lost(now, link, peer);
 }
 
 bool BackupLink::CatchUp(uint64_t applied, absl::Time now) {

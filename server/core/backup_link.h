@@ -17,32 +17,25 @@
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
 //   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
 //      starts again with an image, or is waited for if it has confirmed that.
-//   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is
-//      no stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
-//      away. Three clocks: one since the ps last answered anything at all, so that a partition that waits for its turn
-//      behind others is not taken for lost; a longer one where it does not answer, but its connection lives: it is
-//      busy; and the longest for a single attempt that is not confirmed while others are, which is of a busy one, too.
+//   5. A link over which nothing gets through is lost after a bounded time (LinkWatch). Losing it changes nothing here:
+//      a backup that is required stays so until the coordinator has taken it away.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/ids.h"
 #include "common/tensor/frame.h"
 #include "server/core/limits.h"
+#include "server/core/link_watch.h"
+#include "server/core/unconfirmed_updates.h"
 
 namespace cairn {
-
-// The ps of a backup, as the driver sees it.
-struct PeerState {
-  absl::Time heard = absl::InfinitePast();  // when it last answered anything, of whatever partition
-  bool connected = false;                   // PsConnection::connected
-};
 
 class BackupLink {
  public:
@@ -65,19 +58,12 @@ class BackupLink {
     return stage_ == Stage::kNeedsImage && unanswered_ == 0 && now >= retry_at_;
   }
   bool wants_resend(absl::Time now) const { return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_; }
-  // Why nothing gets across, where that has lasted too long.
-  struct Loss {
-    std::string why;
-    bool busy = false;  // v1::BackupReport.busy
-  };
+  using Loss = LinkWatch::Loss;
   std::optional<Loss> Lost(absl::Time now, const PeerState& peer) const;
   // After every event: the clock does not run while there is nothing to confirm.
   void Watch(absl::Time now);
-  // This process stood still for so long.
-  void Paused(absl::Duration gap) {
-    progress_at_ += gap;
-    attempt_at_ += gap;
-  }
+  // This process was suspended for this long.
+  void Paused(absl::Duration gap) { watch_.Paused(gap); }
 
   // When something is to be tried again; InfiniteFuture: nothing is.
   absl::Time wake_at() const;
@@ -92,7 +78,7 @@ class BackupLink {
   void ImageSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes);
   void UpdateSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes);
   void BeginResend(uint64_t next_request_id);
-  size_t unconfirmed_bytes() const { return unconfirmed_bytes_; }
+  size_t unconfirmed_bytes() const { return unconfirmed_.bytes(); }
 
   enum class Verdict {
     kNothing,
@@ -107,17 +93,10 @@ class BackupLink {
   void Overflow(absl::Time now);
 
  private:
-  struct Sent {
-    uint64_t request_id = 0;
-    Generation generation;
-    uint64_t version = 0;
-    size_t bytes = 0;
-  };
-  void EndAttempt(uint64_t next_request_id);
   void Retry(absl::Time now);
 
   v1::BackupRoute route_;
-  bool in_sync_ = false;   // said the coordinator
+  bool in_sync_ = false;   // as the coordinator says
   bool reported_ = false;  // in this generation: the coordinator may say so any moment
   bool joined_ = false;    // close enough to be waited for
   Stage stage_ = Stage::kDown;
@@ -125,20 +104,12 @@ class BackupLink {
   bool confirmed_image_ = false;  // in this attempt, or the one that it resends
   absl::Time following_since_ = absl::InfiniteFuture();
   uint64_t acked_ = 0;
-  uint64_t image_version_ = 0;
-  uint64_t first_request_id_ = 0;  // of the attempt
-  std::deque<Sent> sent_;          // not confirmed, of this attempt
-  size_t unconfirmed_bytes_ = 0;
+  UnconfirmedUpdates unconfirmed_;
   uint64_t unanswered_ = 0;  // requests on this stream, of all attempts
   absl::Duration retry_ = kLinkRetryMin;
   absl::Time retry_at_ = absl::InfinitePast();
-  absl::Time progress_at_ =
-      absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: as below
-  absl::Time attempt_at_ =
-      absl::InfinitePast();  // what is not confirmed began to be; InfinitePast: with the next Watch
-  absl::Time answered_at_ = absl::InfinitePast();  // anything, of this partition
-  bool tried_ = false;                             // something was sent, or the stream broke, since it last confirmed
-  size_t image_bytes_ = 0;                         // kImage
+  LinkWatch watch_;
+  size_t image_bytes_ = 0;  // kImage
 };
 
 }  // namespace cairn

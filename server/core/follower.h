@@ -39,7 +39,7 @@ class Follower {
   // Everything up to `version` is kept.
   void GiveAcks(uint64_t version);
   void OnClientGone(uint64_t client);
-  // The copy is not a backup any more, or is one anew.
+  // The copy is no longer a backup, or becomes one again.
   void Reset();
 
  private:

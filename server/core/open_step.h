@@ -48,7 +48,7 @@ class OpenStep {
   // A push of the step whose sum is measured: it is answered by these.
   bool Measures(uint64_t sequence) const { return measured_ && sequence == measured_->entry.sequence(); }
   Frame MakeNorms(uint64_t request_id) const;
-  // What is not complete is forgotten; it is pushed again.
+  // An incomplete sum is forgotten; its gradients are pushed again.
   void Forget();
 
  private:

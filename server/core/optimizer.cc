@@ -5,8 +5,8 @@
 
 #include "common/base/check.h"
 #include "common/base/decimal.h"
-#include "common/model/optimizer_check.h"
 #include "common/tensor/vectorize.h"
+#include "server/core/optimizer_loops.h"
 
 namespace cairn {
 namespace {
@@ -19,20 +19,6 @@ double Power(double b, uint64_t n) {
   }
   return result;
 }
-
-// Of one update, in float32. `g` in the formulas is the mean gradient io[i] / examples; w are the old values; what is
-// written to io are the new ones.
-struct Coefficients {
-  float examples;
-  float learning_rate;
-  float momentum;
-  float rho, one_minus_rho;
-  float one_minus_beta_1, one_minus_beta_2;
-  float alpha;  // Adam: learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
-  float epsilon;
-  float weight_decay;
-  float ema_momentum, one_minus_ema_momentum;
-};
 
 // Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the
 // nearest cache.
@@ -162,6 +148,17 @@ CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict i
   }
 }
 
+// Keras' schedule of the momentum: u_t = beta_1 (1 - 0.5 * 0.96^t), and its products.
+void SetNadam(const OptimizerRule& rule, uint64_t t, Coefficients* c) {
+  const auto u = [&](uint64_t step) { return rule.beta_1 * (1 - 0.5 * Power(0.96, step)); };
+  constexpr uint64_t kSettled = 1000;  // 0.96^1000 < 2^-53: from there on u is beta_1
+  double product = t > kSettled ? Power(rule.beta_1, t - kSettled) : 1;
+  for (uint64_t step = 1; step <= std::min(t, kSettled); ++step) product *= u(step);
+  c->nadam_m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
+  c->nadam_g = static_cast<float>((1 - u(t)) / (1 - product));
+  c->one_minus_beta_2_pow = static_cast<float>(1 - Power(rule.beta_2, t));
+}
+
 Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   Coefficients c{};
   c.examples = static_cast<float>(u.examples);
@@ -180,6 +177,17 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW) {
     const double correction = std::sqrt(1 - Power(rule.beta_2, u.step)) / (1 - Power(rule.beta_1, u.step));
     c.alpha = static_cast<float>(u.learning_rate * correction);
+  }
+  if (rule.rule == UpdateRule::kAdamax)
+    c.alpha = static_cast<float>(u.learning_rate / (1 - Power(rule.beta_1, u.step)));
+  c.beta_1 = static_cast<float>(rule.beta_1);
+  c.beta_2 = static_cast<float>(rule.beta_2);
+  if (rule.rule == UpdateRule::kNadam) SetNadam(rule, u.step, &c);
+  if (rule.rule == UpdateRule::kFtrl) {
+    c.l1 = static_cast<float>(rule.l1);
+    c.l2 = static_cast<float>(2 * (rule.l2 + rule.beta / (2 * static_cast<double>(u.learning_rate))));
+    c.shrinkage = static_cast<float>(2 * rule.l2_shrinkage);
+    c.ftrl_power = static_cast<int>(std::lround(-2 * rule.learning_rate_power));
   }
   return c;
 }
@@ -203,6 +211,13 @@ void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u
     case UpdateRule::kAdamW:
       if (rule.amsgrad) return AdamAmsgrad(w, io, slot(0), slot(1), slot(2), n, c);
       return Adam(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kAdadelta: return Adadelta(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kAdamax: return Adamax(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kNadam: return Nadam(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kFtrl:
+      if (c.learning_rate == 0) return static_cast<void>(std::copy(w, w + n, io));  // it divides by the rate
+      return Ftrl(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kLion: return Lion(w, io, slot(0), n, c);
   }
 }
 
@@ -269,66 +284,6 @@ void CopySlots(const Update& u, int64_t begin, int64_t end) {
 }
 
 }  // namespace
-
-OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
-  OptimizerRule r;
-  const auto adam = [&r](const auto& a) {
-    r.beta_1 = a.has_beta_1() ? Decimal(a.beta_1()) : 0.9;
-    r.beta_2 = a.has_beta_2() ? Decimal(a.beta_2()) : 0.999;
-    r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
-    r.amsgrad = a.amsgrad();
-  };
-  switch (optimizer.kind_case()) {
-    case v1::Optimizer::kSgd:
-      r.momentum = Decimal(optimizer.sgd().momentum());
-      if (r.momentum != 0) r.rule = optimizer.sgd().nesterov() ? UpdateRule::kNesterov : UpdateRule::kMomentum;
-      break;
-    case v1::Optimizer::kAdagrad: {
-      const v1::Adagrad& a = optimizer.adagrad();
-      r.rule = UpdateRule::kAdagrad;
-      r.initial_accumulator_value = a.has_initial_accumulator_value() ? Decimal(a.initial_accumulator_value()) : 0.1;
-      r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
-      break;
-    }
-    case v1::Optimizer::kRmsprop: {
-      const v1::RmsProp& p = optimizer.rmsprop();
-      r.rule = UpdateRule::kRmsProp;
-      r.rho = p.has_rho() ? Decimal(p.rho()) : 0.9;
-      r.momentum = Decimal(p.momentum());
-      r.epsilon = p.has_epsilon() ? Decimal(p.epsilon()) : 1e-7;
-      r.centered = p.centered();
-      break;
-    }
-    case v1::Optimizer::kAdam:
-      r.rule = UpdateRule::kAdam;
-      adam(optimizer.adam());
-      break;
-    case v1::Optimizer::kAdamw:
-      r.rule = UpdateRule::kAdamW;
-      adam(optimizer.adamw());
-      break;
-    default: break;
-  }
-  const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
-  r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
-  r.clipvalue = optimizer.clipvalue();
-  r.ema = optimizer.has_ema();
-  r.ema_momentum = optimizer.ema().has_momentum() ? Decimal(optimizer.ema().momentum()) : 0.99;
-  return r;
-}
-
-int OptimizerRule::rule_slots() const {
-  switch (rule) {
-    case UpdateRule::kSgd: return 0;
-    case UpdateRule::kMomentum:
-    case UpdateRule::kNesterov:
-    case UpdateRule::kAdagrad: return 1;
-    case UpdateRule::kRmsProp: return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
-    case UpdateRule::kAdam:
-    case UpdateRule::kAdamW: return amsgrad ? 3 : 2;
-  }
-  return 0;
-}
 
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& u) {
   CAIRN_CHECK(u.examples > 0 && u.step > 0, "an update counts from 1 and has examples");

@@ -34,19 +34,34 @@ struct Segment {
   bool frozen = false;          // keeps its values, and its slots theirs, whatever comes
 };
 
-enum class UpdateRule { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW };
+enum class UpdateRule {
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kRmsProp,
+  kAdam,
+  kAdamW,
+  kAdadelta,
+  kAdamax,
+  kNadam,
+  kFtrl,
+  kLion
+};
 
 // An optimizer with every default filled in; as Keras does, what depends on its numbers alone (1 - beta_2) is computed
 // in double. The learning rate is not here: it comes with each update.
 struct OptimizerRule {
   UpdateRule rule = UpdateRule::kSgd;
-  double momentum = 0;                   // kMomentum, kNesterov, kRmsProp (0: no slot for it)
-  double rho = 0;                        // kRmsProp
-  bool centered = false;                 // kRmsProp
-  double beta_1 = 0, beta_2 = 0;         // kAdam, kAdamW
-  bool amsgrad = false;                  // kAdam, kAdamW
-  double epsilon = 0;                    // kAdagrad, kRmsProp, kAdam, kAdamW
-  double initial_accumulator_value = 0;  // kAdagrad
+  double momentum = 0;                                // kMomentum, kNesterov, kRmsProp (0: no slot for it)
+  double rho = 0;                                     // kRmsProp, kAdadelta
+  bool centered = false;                              // kRmsProp
+  double beta_1 = 0, beta_2 = 0;                      // kAdam, kAdamW, kAdamax, kNadam, kLion
+  bool amsgrad = false;                               // kAdam, kAdamW
+  double epsilon = 0;                                 // all that divide but kFtrl
+  double initial_accumulator_value = 0;               // kAdagrad, kFtrl: of the first slot
+  double learning_rate_power = 0;                     // kFtrl: 0, -0.5 or -1, whose powers are roots
+  double l1 = 0, l2 = 0, l2_shrinkage = 0, beta = 0;  // kFtrl
   double weight_decay = 0;
   float clipvalue = 0;  // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
   bool ema = false;     // the last slot is the moving average of the values
@@ -54,13 +69,15 @@ struct OptimizerRule {
 
   static OptimizerRule From(const v1::Optimizer& optimizer);
   // Slots: float32 tensors of the partition's size beside the values.
-  //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator) · kAdam, kAdamW 2 or 3 (m, v, with amsgrad
-  //   the largest v) kRmsProp 1 to 3 (mean square, then velocity where momentum > 0, then mean gradient where centered)
+  //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator)
+  //   kAdam, kAdamW 2 or 3 (m, v, with amsgrad the largest v) · kAdamax 2 (m, the norm) · kNadam 2 (m, v)
+  //   kAdadelta 2 (mean squares of gradients, of changes) · kFtrl 2 (accumulator, linear) · kLion 1 (m)
+  //   kRmsProp 1 to 3 (mean square, then velocity where momentum > 0, then mean gradient where centered)
   //   and one more, the last, with ema
   int slots() const { return rule_slots() + (ema ? 1 : 0); }
   int rule_slots() const;
   float initial_slot_value(int slot) const {
-    return slot < rule_slots() ? static_cast<float>(initial_accumulator_value) : 0.0f;
+    return slot == 0 && rule_slots() > 0 ? static_cast<float>(initial_accumulator_value) : 0.0f;
   }
 };
 

@@ -6,6 +6,7 @@
 #include "common/base/limits.h"
 #include "common/model/gradient_layout.h"
 #include "common/model/initializer.h"
+#include "common/model/metric_sums.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/strategy_check.h"
 #include "server/core/dense_partition.h"
@@ -102,7 +103,7 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   c.begin = static_cast<int64_t>(range.begin());
   c.end = static_cast<int64_t>(range.end());
   c.seed = spec.seed();
-  c.metrics = spec.metrics_size();
+  c.metrics = MetricSumCount(spec);
   c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();
   c.fsync = spec.fsync() && c.durability != v1::SNAPSHOT && c.durability != v1::REPLICATED;
   if (c.mode == UpdateMode::kSynchronous) {

@@ -100,7 +100,7 @@ struct Persist {
   v1::LogEntry entry;  // xxh3 is filled in by Persistence
   Buffer gradient;     // the sum, in the type entry.dtype(); empty where entry.examples() == 0. Let go of it before
                        // PersistedEvent: the update reuses its memory
-  uint64_t image_version = 0;  // > 0: that image stands; older ones and log entries up to it go in the same batch
+  uint64_t image_version = 0;  // > 0: that image is complete; older ones and the log up to it go in the same batch
 };
 // Carry out in this order. No reply depends on a persist or a reset of the same effects: those that do come with
 // PersistedEvent and ResetEvent. Both are handed in before any other event.

@@ -29,7 +29,7 @@ PartitionState StateAtRest(const PartitionConfig& config, const v1::PartitionIma
 // One IMAGE frame a tensor, to be sent in this order with one request_id.
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id);
 
-// Joins the IMAGE frames of one sender. At most one image is being received; a first tensor begins anew.
+// Joins the IMAGE frames of one sender. At most one image is being received; a first tensor starts over.
 class ImageReceiver {
  public:
   // The image, with its last tensor; nothing before. Errors: INVALID_ARGUMENT does not fit the partition;

@@ -1,8 +1,8 @@
 // PartitionKind and PartitionContents: what a partition is made of.
 //
-// Above this seam stands what every partition has: versions, sequence numbers, the barrier, exactly-once, replication,
+// Above this seam is what every partition has: versions, sequence numbers, the barrier, exactly-once, replication,
 // log, images, moves (partition_core.h, server/storage/persistence.h). There an update has a gradient of some bytes and
-// an image has tensors. What these mean, the kind alone knows:
+// an image has tensors. What these mean is known to the kind alone:
 //
 //   PartitionKind      how updates, requests and images look; made once, with the configuration
 //   PartitionContents  what one copy holds at the version that its PartitionState says

@@ -114,7 +114,7 @@ absl::Status Primary::Pull(uint64_t client, Frame& frame) {
     const bool previous_kept = state.contents->has_previous() && want + 1 == state.version;
     if (want < state.version && !previous_kept) {
       return absl::FailedPreconditionError(absl::StrCat("want_version ", want, " is gone: ", copy_.config.Name(),
-                                                        " is at version ", state.version, "; pull anew"));
+                                                        " is at version ", state.version, "; pull again"));
     }
     waits.want_version = want;
   }

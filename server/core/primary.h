@@ -3,8 +3,8 @@
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. Each (replica, sequence) counts in one update; a repeated one is answered with the present values.
 //   2. A request of another generation changes nothing.
-//   3. Errors are answered by whom they are returned to. RESOURCE_EXHAUSTED may be of a push that counts all the same:
-//      there are too many that wait for an answer; it is repeated.
+//   3. Errors are returned, and answered by the caller. A push may count although its answer is RESOURCE_EXHAUSTED (too
+//      many requests wait for an answer): it is sent again, and recognized then.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. What was accepted is kept when this store and every backup that is waited for (BackupLink::required) have it.
-//   2. A new primary, one that was started anew too, answers nobody before what it began with is kept (Settled): it may
-//      hold updates that were never acknowledged; shown before, they would be lost with this copy. Which backups that
-//      takes is known from the first assignment on.
+//   2. A new primary, and one that was restarted, answers nobody before the state that it began with is kept (Settled):
+//      that may hold updates that were never acknowledged, and if it were shown earlier they could be lost with this
+//      copy. Which backups must have it is known from the first assignment on.
 //   3. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only
 //      the coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
 //   4. A primary that a backup of a higher generation refused answers nobody until a newer assignment comes (fenced).
@@ -34,7 +34,7 @@ class Replication {
   void Send(Updates::Update& update);
   // To all that want one.
   void SendImages();
-  // The state was replaced: all begin anew.
+  // The state was replaced: all start over.
   void SendAnew();
   // After every event: who has caught up, who fell too far behind, what is to be tried again.
   void Tend();

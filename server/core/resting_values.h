@@ -2,10 +2,10 @@
 //
 // Nobody trains it any more. Once its last image, of the values alone, is in the store in place of all that was there,
 // values and slots leave the memory: the copy is at rest. A request for values, or a backup that wants an image, has
-// them loaded and waits here meanwhile; they are let go of when nobody waits for them. What is on its way keeps its own
-// reference to them.
+// them loaded and waits here meanwhile; they are released when nobody waits for them. Answers that are on their way
+// keep their own reference to them.
 //
-// The slots are nowhere then. Who goes on from a job does so from its checkpoint, or from its weights (export).
+// The slots are gone then. A job that continues from this one starts from its checkpoint or its exported weights.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. While anything waits here a load is under way; all of it is dispatched, in order, when that has ended.

@@ -1,4 +1,4 @@
-// StoredImages: the images of a copy in the store: when one is due, which one is being written, what it stands for.
+// StoredImages: the images of a copy in the store: when one is due, which one is being written, what it covers.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. At most one image is being written.
@@ -50,7 +50,7 @@ class StoredImages {
  private:
   struct UnderWay {
     uint64_t version = 0;
-    uint64_t log_bytes = 0;  // what it stands for
+    uint64_t log_bytes = 0;  // of the log that it covers
     bool synced = false;     // PartitionConfig::keep, when it was taken
     bool final = false;      // PartitionConfig::ended, likewise
   };

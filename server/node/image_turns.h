@@ -22,7 +22,7 @@ class StoreImageTurns {
  public:
   // True: nobody has the turn; the caller is to call Next.
   bool Queue(PartitionSlotPtr slot);
-  // Who has the turn now; the caller held it, or Queue said so. nullopt: nobody.
+  // Who has the turn now; called by the holder, or after Queue said so. nullopt: nobody.
   std::optional<PartitionSlotPtr> Next();
 
  private:

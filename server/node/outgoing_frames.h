@@ -1,7 +1,7 @@
 // OutgoingFrames: what one Exchange stream has to send, in chunks: answers first, snapshots after all of them.
 //
 // Not thread-safe; ExchangeStream guards it. A snapshot shares its bytes with the partition, and waits while there is
-// anything else to send: a step is late by one chunk of it at most.
+// anything else to send: it delays a step by one chunk at most.
 #pragma once
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 //
 // Thread rule: OnFrame, OnClientGone and Held from any thread; LoadHeld, Host, Drop, Drain and Stop from one control
 // thread (they block). Callbacks run on the runner's executors. Invariants:
-//   1. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
+//   1. A partition found on disk serves nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   2. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   3. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
 //      on.
@@ -62,7 +62,7 @@ class PartitionHost : public ExchangeHandler {
   // what is not there, gives the copies their roles, forgets what is not named. Idempotent. Errors: ABORTED a lower
   // generation than the present one; INVALID_ARGUMENT the job's spec or ranges; DATA_LOSS and others from the store.
   absl::StatusOr<v1::PartitionsReady> Host(const v1::HostPartitions& host);
-  // Forgets everything of the job, on disk too. Fine where there is nothing.
+  // Forgets everything of the job, on disk too. A job that is not here is no error.
   absl::Status Drop(JobId job);
 
   // The coordinator's word; the figures of the other epochs are reported again.
@@ -74,7 +74,7 @@ class PartitionHost : public ExchangeHandler {
   // Says again what `kept` and `figures` said, and what job_error said of jobs that still cannot be served here: the
   // session may have been away.
   void ReportAgain();
-  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process
+  // Why the store cannot be used any more, the first error of it; empty: nothing is wrong. It stays until the process
   // ends: what failed is not in memory any more.
   std::string fault() const { return failures_.fault(); }
 

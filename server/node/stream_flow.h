@@ -2,9 +2,9 @@
 //
 // Not thread-safe; ExchangeStream guards it. Invariants:
 //   1. Reads pause while more than kStreamHandlingBytesMax of requests wait for partitions, more than
-//      kStreamQueueBytesMax of answers, or more than kStreamBulkBytesMax of snapshots, wait to be sent. They go on
-//      below these limits, of answers below half of it. Answers go on being sent, so that a client that reads them
-//      always gets further.
+//      kStreamQueueBytesMax of answers, or more than kStreamBulkBytesMax of snapshots, wait to be sent. They
+//      resume below these limits; for answers, below half of theirs. Answers are still sent meanwhile, so that a client
+//      that reads them always makes progress.
 //   2. A client that has closed its side gets the answers to all that it asked before the stream ends.
 #pragma once
 

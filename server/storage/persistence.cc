@@ -33,7 +33,7 @@ absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& hea
                                                       ",", header.end(), ") and ", replicas, " replicas; the job has [",
                                                       c.begin, ",", c.end, ") and ", c.replicas));
   }
-  const absl::Status fits = c.kind->CheckHeader(c, header, static_cast<size_t>(header.xxh3_size()));
+  absl::Status fits = c.kind->CheckHeader(c, header, static_cast<size_t>(header.xxh3_size()));
   if (fits.ok()) return fits;
   return absl::FailedPreconditionError(absl::StrCat(c.Name(), ": the stored image: ", fits.message()));
 }

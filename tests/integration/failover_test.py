@@ -2,7 +2,7 @@
 
 The primary's ps is killed for good; killed and started again (it comes back as a backup); both copies are killed (the
 job waits, says for whom, and goes on when they are back); the same asynchronously, where every example is still counted
-once. While backups are missing the job is degraded, and says so. Where all ps are started anew, each as soon as the one
+once. While backups are missing the job is degraded, and says so. Where all ps are restarted, each as soon as the one
 before is ready, the job never waits for one.
 """
 
@@ -111,7 +111,7 @@ def all_restarted_by_readiness(c, job):
             c.while_running(job, lambda _, name=name: is_ready(c, name), f"{name} is ready")
             lacking = [p for p in c.job(job)["partitions"] if not any(b["in_sync"] for b in p.get("backups", []))]
             check(not lacking, f"{name} is ready, and {len(lacking)} partitions have no backup in sync: {lacking[:2]}")
-            what = f"both are ready, {name} is started anew"
+            what = f"both are ready, {name} is restarted"
             c.while_running(job, lambda _: is_ready(c, "ps-0") and is_ready(c, "ps-1"), what)
         goes_on(c, job)
     waited = [reason for reason in watched.reasons if "waits for ps" in reason]

@@ -68,7 +68,7 @@ def primary_hears_nothing(c, net, job):
 
 
 def wait_for_what_follows(c, job, ps):
-    """With backups the job goes on without the ps; else its reason names it."""
+    """With backups the job continues without the ps; else its reason names it."""
     if not backed_up(c.job(job)):
         c.while_running(job, lambda status: ps in status["reason"], f"the job says that it waits for {ps}")
         return

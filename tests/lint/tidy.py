@@ -72,7 +72,7 @@ class Unit:
 
     def __init__(self, files, flags):
         self.files = files
-        self.flags = [word for flag in flags for word in flag]
+        self.flags = flags  # words
 
 
 def units_of(root, build, folders):
@@ -89,7 +89,8 @@ def units_of(root, build, folders):
             by_folder[folder, macros].append(path)
     units = []
     for paths in by_folder.values():
-        flags = list(dict.fromkeys(flag for path in paths for flag in flags_of(commands[path]["command"])))
+        flags = dict.fromkeys(flag for path in paths for flag in flags_of(commands[path]["command"]))
+        words = [word for flag in flags for word in flag]
         bins = []  # (files, their names)
         for path in paths:
             with open(path, encoding="utf-8") as f:
@@ -100,7 +101,7 @@ def units_of(root, build, folders):
                 bins.append(room)
             room[0].append(path)
             room[1].update(names)
-        units += [Unit(files, flags) for files, _ in bins]
+        units += [Unit(files, words) for files, _ in bins]
     return units
 
 

@@ -1,5 +1,6 @@
 """Goal: tidy.py finds what .clang-tidy asks for in a planted file, and nothing in a clean one; files whose own names
-clash are looked at apart; what was clean is looked at again when a header that it reads changes.
+clash are looked at apart, also where it cannot be seen without compiling; what was clean is looked at again when a
+header that it reads changes.
 
     tidy_self_test.py ROOT      whose .clang-tidy is tried
 """
@@ -19,6 +20,13 @@ CLEAN = {
     "std::string Twice(const std::string& text) { return Count() == 2 ? text + text : text; }\n",
     "common/b.cc": '#include "common/a.h"\n\nnamespace {\n\nint Count() { return 3; }\n\n}  // namespace\n\n'
     "int Three() { return Count(); }\n",
+}
+
+# Clash with one another, on lines that own_names does not read.
+CLASH = {
+    f"common/{name}.cc": '#include "common/a.h"\n\nnamespace { int Five() { return 5; } }\n\n'
+    f"int {name.upper()}() {{ return Five(); }}\n"
+    for name in "de"
 }
 
 # Planted file, its text, the check that finds it.
@@ -69,6 +77,7 @@ def main():
         tidy.CACHE = cache
         assert found_in(config, CLEAN) == (2, []), "a clean tree"
         assert os.listdir(cache), "what is clean is remembered"
+        assert found_in(config, {**CLEAN, **CLASH}) == (4, []), "names that clash"
         for path, text, check in VIOLATIONS:
             _, found = found_in(config, {**CLEAN, path: text})
             assert any(line.startswith(path) and check in line for line in found), (check, found)

@@ -20,7 +20,7 @@ enum class PlantedBug {
   kStaleValues,          // a replica computes with the values of the step before
   kSkipExamples,         // a replica that moved takes the examples of the next step
   kLoseJobsOnRestart,    // the coordinator's store forgets jobs
-  kGoOnAlone,            // a primary whose link to a backup breaks goes on without it
+  kGoOnAlone,            // a primary whose link to a backup breaks continues without it
   kBelieveUnconfirmed,   // a primary takes an update for confirmed when it has sent it
   kNoSync,               // the ps' store never syncs, though the job asks for it
   kNoRetry,              // a worker forgets a request whose stream broke

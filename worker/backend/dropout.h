@@ -6,7 +6,8 @@
 //     word 0: b's bits 0..31
 //     word 1: bits 0..11 the layer's node id, bits 12..21 the replica, bits 22..31 b's bits 32..41
 //     word 2, 3: the step, low word first
-// and it is then multiplied by 1 / (1 - rate). Backward multiplies by the same number. Thread-safe.
+// and it is then multiplied by 1 / (1 - rate). Backward multiplies by the same number. The words of kSeedFactor * the
+// layer's own seed are first XORed into the stream's key: 0, the default, leaves it as it is. Thread-safe.
 #pragma once
 
 #include <array>
@@ -20,10 +21,14 @@ namespace cairn {
 
 static_assert(kLayersMax <= 1 << 12 && kReplicasMax <= 1 << 10, "the counter has bits for them");
 
+inline constexpr uint64_t kSeedFactor = 0x9E3779B97F4A7C15;  // odd: no two seeds give one key
+
 class DropoutMask {
  public:
-  // rate: in [0, 1).
-  DropoutMask(const StepInfo& info, int node, float rate);
+  // rate: in [0, 1). seed: the layer's own.
+  DropoutMask(const StepInfo& info, int node, float rate, uint64_t seed = 0);
+  // The random bits of the numbers 4 * block .. 4 * block + 3.
+  std::array<uint32_t, 4> BitsAt(int64_t block) const;
   // factors[j]: what number begin + j is multiplied by, 0 or 1 / (1 - rate).
   void Fill(int64_t begin, absl::Span<float> factors) const;
 

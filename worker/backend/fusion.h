@@ -1,6 +1,7 @@
 // Which layers take others into their own launches, in every backend that fuses.
 #pragma once
 
+#include "common/model/activation_numbers.h"
 #include "common/model/graph.h"
 
 namespace cairn {
@@ -8,14 +9,25 @@ namespace cairn {
 // Layers that apply an activation themselves: those with a kernel.
 inline bool AppliesActivation(LayerKind kind) {
   switch (kind) {
-    case LayerKind::kConv2D:
     case LayerKind::kConv1D:
+    case LayerKind::kConv2D:
+    case LayerKind::kConv3D:
+    case LayerKind::kDepthwiseConv1D:
     case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv1D:
     case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv1DTranspose:
     case LayerKind::kConv2DTranspose:
+    case LayerKind::kConv3DTranspose:
     case LayerKind::kDense: return true;
     default: return false;
   }
+}
+
+// Activations that have come after the first ones: backends compute each by an operation of its own, on plain buffers.
+inline bool IsFurtherActivation(const Node& node) {
+  if (node.activation == v1::RELU6) return ActivationAlpha(node) != DefaultAlpha(v1::RELU6);
+  return node.activation > v1::RELU6;
 }
 
 // Layers that can take a ZeroPadding2D before them into their own window.

@@ -7,171 +7,96 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/model/data_check.h"
+#include "worker/backend/class_loss.h"
+#include "worker/backend/row_metrics.h"
 
 namespace cairn {
 namespace {
 
-// keras.config.epsilon(): probabilities are clipped to [epsilon, 1 - epsilon] before a logarithm.
-constexpr double kEpsilon = 1e-7;
+static_assert(static_cast<int>(RowLossKind::kMeanAbsolute) == v1::Loss::MEAN_ABSOLUTE_ERROR &&
+                  static_cast<int>(RowLossKind::kHuber) == v1::Loss::HUBER &&
+                  static_cast<int>(RowLossKind::kCosine) == v1::Loss::COSINE_SIMILARITY &&
+                  static_cast<int>(RowLossKind::kTversky) == v1::Loss::TVERSKY &&
+                  static_cast<int>(RowLossKind::kGeneralizedCrossEntropy) ==
+                      v1::Loss::CATEGORICAL_GENERALIZED_CROSS_ENTROPY,
+              "RowLossKind has the numbers of v1::Loss::Kind");
 
-template <typename Real>
-int64_t ArgMax(absl::Span<const Real> x) {
-  return std::max_element(x.begin(), x.end()) - x.begin();
-}
+// What a loss takes as targets.
+enum class Range { kFinite, kShare, kSide };
 
-template <typename Real>
-Real Clip(Real p) {
-  return std::clamp(p, Real(kEpsilon), Real(1 - kEpsilon));
-}
-template <typename Real>
-bool Clipped(Real p) {
-  return p < Real(kEpsilon) || p > Real(1 - kEpsilon);
-}
-
-// Into p: softmax(x). Returns log(sum(exp(x))).
-template <typename Real>
-Real Softmax(absl::Span<const Real> x, absl::Span<Real> p) {
-  const Real max = *std::max_element(x.begin(), x.end());
-  Real sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += p[i] = std::exp(x[i] - max);
-  for (Real& v : p) v /= sum;
-  return max + std::log(sum);
-}
-
-template <typename Real>
-Real Sigmoid(Real x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
-
-// The losses of one example. x: the outputs, t: the target, g: the gradient with regard to x, empty where it is not
-// wanted.
-// ---- cross-entropy over classes ----
-
-// keras.ops.categorical_crossentropy(from_logits=True): sum_j t_j (log sum exp x - x_j).
-template <typename Real>
-double CategoricalFromLogits(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> scratch,
-                             absl::Span<Real> g) {
-  const Real log_sum = Softmax(x, scratch);
-  Real total = 0;  // of t: 1 for a distribution
-  double loss = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    total += t[i];
-    if (t[i] != 0) loss += t[i] * (log_sum - x[i]);
+Range RangeOf(v1::Loss::Kind kind) {
+  switch (kind) {
+    case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
+    case v1::Loss::CATEGORICAL_CROSSENTROPY:
+    case v1::Loss::BINARY_CROSSENTROPY:
+    case v1::Loss::KL_DIVERGENCE:
+    case v1::Loss::CATEGORICAL_HINGE:
+    case v1::Loss::BINARY_FOCAL_CROSSENTROPY:
+    case v1::Loss::CATEGORICAL_FOCAL_CROSSENTROPY:
+    case v1::Loss::DICE:
+    case v1::Loss::TVERSKY:
+    case v1::Loss::CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return Range::kShare;
+    case v1::Loss::HINGE:
+    case v1::Loss::SQUARED_HINGE: return Range::kSide;
+    default: return Range::kFinite;
   }
-  for (size_t i = 0; i < g.size(); ++i) g[i] = total * scratch[i] - t[i];
-  return loss;
 }
 
-// keras.ops.categorical_crossentropy: the outputs are divided by their sum, then clipped.
+// One row after another: its target, then its loss.
 template <typename Real>
-double CategoricalFromProbabilities(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
-  Real sum = 0;
-  for (Real v : x) sum += v;
-  double loss = 0;
-  Real weighted = 0;  // sum_j n_j dL/dn_j, n = x / sum
-  for (size_t i = 0; i < x.size(); ++i) {
-    const Real n = x[i] / sum;
-    if (t[i] != 0) loss -= t[i] * std::log(Clip(n));
-    if (!Clipped(n)) weighted -= t[i];
-  }
-  for (size_t i = 0; i < g.size(); ++i) {
-    const Real n = x[i] / sum;
-    g[i] = ((Clipped(n) ? Real(0) : -t[i] / n) - weighted) / sum;
-  }
-  return loss;
-}
-
-// keras.ops.sparse_categorical_crossentropy: the outputs are clipped, and their logarithms taken as logits.
-template <typename Real>
-double SparseFromProbabilities(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
-  Real sum = 0;
-  for (Real v : x) sum += Clip(v);
-  const int64_t label = ArgMax(t);
-  for (size_t i = 0; i < g.size(); ++i) g[i] = Clipped(x[i]) ? Real(0) : 1 / sum;
-  if (!g.empty() && !Clipped(x[label])) g[label] -= 1 / x[label];
-  return std::log(sum) - std::log(Clip(x[label]));
-}
-
-// ---- element by element, the mean over the outputs ----
-
-// keras.ops.binary_crossentropy(from_logits=True): max(x, 0) - x t + log(1 + exp(-|x|)).
-template <typename Real>
-double BinaryFromLogits(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
-  const Real n = static_cast<Real>(x.size());
-  double loss = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    loss += std::max(x[i], Real(0)) - x[i] * t[i] + std::log1p(std::exp(-std::abs(x[i])));
-    if (!g.empty()) g[i] = (Sigmoid(x[i]) - t[i]) / n;
-  }
-  return loss / n;
-}
-
-template <typename Real>
-double BinaryFromProbabilities(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
-  const Real n = static_cast<Real>(x.size());
-  double loss = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const Real p = Clip(x[i]);
-    loss -= t[i] * std::log(p) + (1 - t[i]) * std::log(1 - p);
-    if (!g.empty()) g[i] = Clipped(x[i]) ? Real(0) : (p - t[i]) / (p * (1 - p)) / n;
-  }
-  return loss / n;
-}
-
-template <typename Real>
-double MeanSquared(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
-  const Real n = static_cast<Real>(x.size());
-  double loss = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const Real error = x[i] - t[i];
-    loss += error * error;
-    if (!g.empty()) g[i] = 2 * error / n;
-  }
-  return loss / n;
-}
-
-// One example after another: its target, then its loss and metrics.
-
-template <typename Real>
-class ExampleLoss {
+class LossOfRow {
  public:
-  ExampleLoss(const v1::Loss& loss, const LossPlan& plan, int64_t outputs)
-      : kind_(loss.kind()),
+  // size: numbers of a row.
+  LossOfRow(const v1::Loss& loss, const LossPlan& plan, int64_t size, bool class_numbers)
+      : loss_(loss),
+        kind_(loss.kind()),
         plan_(plan),
+        settings_(SettingsOf(loss)),
+        range_(RangeOf(loss.kind())),
+        class_numbers_(class_numbers),
         logits_(plan.fused || loss.from_logits()),
         smoothing_(loss.label_smoothing()),
-        target_(outputs),
-        smoothed_(smoothing_ > 0 ? outputs : 0),
-        scratch_(outputs) {}
+        target_(size),
+        smoothed_(smoothing_ > 0 ? size : 0),
+        scratch_(size) {}
 
-  // The target of one example: the labels, or a class number as a one-hot vector.
+  // The target of one row: the labels, or a class number as a one-hot vector.
   absl::Status SetTarget(int64_t example, absl::Span<const float> labels) {
-    const int64_t outputs = static_cast<int64_t>(target_.size());
-    const bool class_number =
-        kind_ == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || (plan_.softmax && labels.size() == 1);
-    if (!class_number) {
+    const int64_t size = static_cast<int64_t>(target_.size());
+    known_ = true;
+    if (!class_numbers_) {
       std::copy(labels.begin(), labels.end(), target_.begin());
       CAIRN_RETURN_IF_ERROR(CheckTarget(example));
       Smooth();
       return absl::OkStatus();
     }
     const float label = labels[0];
-    if (!(label >= 0 && label < outputs && label == std::floor(label))) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "label ", label, " of example ", example, " of the batch is not one of the model's classes 0 .. ",
-          outputs - 1, "; give the last layer more units or correct the data"));
-    }
     std::fill(target_.begin(), target_.end(), Real(0));
+    if (loss_.has_ignore_class() && label == static_cast<float>(loss_.ignore_class())) {
+      known_ = label >= 0 && label < size;
+      target_[known_ ? static_cast<int64_t>(label) : 0] = 1;
+      Smooth();
+      return absl::OkStatus();
+    }
+    if (!(label >= 0 && label < size && label == std::floor(label))) {
+      return absl::InvalidArgumentError(absl::StrCat("label ", label, " of example ", example,
+                                                     " of the batch is not one of the model's classes 0 .. ", size - 1,
+                                                     "; give the last layer more units or correct the data"));
+    }
     target_[static_cast<int64_t>(label)] = 1;
     Smooth();
     return absl::OkStatus();
   }
 
+  absl::Span<const Real> target() const { return target_; }
+  // false: an ignored class number that is no class of the model.
+  bool known() const { return known_; }
+
   // Of the target's class.
   Real ClassWeight() const {
     if (plan_.class_weights.empty()) return 1;
     const size_t of =
-        target_.size() == 1 ? (target_[0] > Real(0.5) ? 1 : 0) : static_cast<size_t>(ArgMax<Real>(target_));
+        target_.size() == 1 ? (target_[0] > Real(0.5) ? 1 : 0) : static_cast<size_t>(row::ArgMax<Real>(target_));
     return of < plan_.class_weights.size() ? Real(plan_.class_weights[of]) : Real(1);
   }
 
@@ -180,30 +105,30 @@ class ExampleLoss {
     switch (kind_) {
       case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
         if (!logits_ && smoothing_ > 0)
-          return CategoricalFromProbabilities<Real>(x, t, g);  // the target is no class any more
-        if (logits_) return CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
-        return SparseFromProbabilities<Real>(x, t, g);
+          return row::CategoricalFromProbabilities<Real>(x, t, g);  // the target is no class any more
+        if (logits_) return row::CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
+        return row::SparseFromProbabilities<Real>(x, t, g);
       case v1::Loss::CATEGORICAL_CROSSENTROPY:
-        if (logits_) return CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
-        return CategoricalFromProbabilities<Real>(x, t, g);
+        if (logits_) return row::CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
+        return row::CategoricalFromProbabilities<Real>(x, t, g);
       case v1::Loss::BINARY_CROSSENTROPY:
-        if (logits_) return BinaryFromLogits<Real>(x, t, g);
-        return BinaryFromProbabilities<Real>(x, t, g);
-      default: return MeanSquared<Real>(x, t, g);
-    }
-  }
-
-  double Metric(const v1::Metric& metric, absl::Span<const Real> x) {
-    switch (metric.kind()) {
-      case v1::Metric::ACCURACY: return Accuracy(x);
-      case v1::Metric::TOP_K_ACCURACY: return InTopK(x, metric.k() == 0 ? 5 : metric.k());
-      case v1::Metric::MEAN_ABSOLUTE_ERROR: return Error(x, [](double e) { return std::abs(e); });
-      case v1::Metric::ROOT_MEAN_SQUARED_ERROR: return Error(x, [](double e) { return e * e; });
-      default: return 0;
+        if (logits_) return row::BinaryFromLogits<Real>(x, t, g);
+        return row::BinaryFromProbabilities<Real>(x, t, g);
+      case v1::Loss::MEAN_SQUARED_ERROR: return row::MeanSquared<Real>(x, t, g);
+      default: return Other(x, t, g);
     }
   }
 
  private:
+  double Other(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) const {
+    const auto n = static_cast<int64_t>(x.size());
+    const auto of = [&](int64_t i) { return t[static_cast<size_t>(i)]; };
+    const auto write = [&](int64_t i, Real v) { g[static_cast<size_t>(i)] = v; };
+    if (g.empty())
+      return RowLoss<Real, false, decltype(of), decltype(write)>(settings_, x.data(), n, of, write).Compute();
+    return RowLoss<Real, true, decltype(of), decltype(write)>(settings_, x.data(), n, of, write).Compute();
+  }
+
   void Smooth() {
     if (smoothing_ == 0) return;
     const Real share = plan_.softmax ? smoothing_ / static_cast<Real>(target_.size()) : smoothing_ / 2;
@@ -213,68 +138,75 @@ class ExampleLoss {
 
   absl::Status CheckTarget(int64_t example) const {
     for (Real t : target_) {
-      const bool good = kind_ == v1::Loss::MEAN_SQUARED_ERROR ? std::isfinite(t) : t >= 0 && t <= 1;
+      const bool good = range_ == Range::kFinite  ? std::isfinite(t)
+                        : range_ == Range::kShare ? t >= 0 && t <= 1
+                                                  : t == -1 || t == 0 || t == 1;
       if (good) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("label ", t, " of example ", example, " of the batch is not ",
-                       kind_ == v1::Loss::MEAN_SQUARED_ERROR ? "a finite number" : "in [0, 1]",
-                       ", as this loss needs; correct the data or choose another loss"));
+      return absl::InvalidArgumentError(absl::StrCat("label ", t, " of example ", example, " of the batch is not ",
+                                                     range_ == Range::kFinite  ? "a finite number"
+                                                     : range_ == Range::kShare ? "in [0, 1]"
+                                                                               : "-1, 0 or 1",
+                                                     ", as this loss needs; correct the data or choose another loss"));
     }
     return absl::OkStatus();
   }
 
-  double Accuracy(absl::Span<const Real> x) const {
-    const bool binary =
-        kind_ == v1::Loss::BINARY_CROSSENTROPY || (kind_ == v1::Loss::MEAN_SQUARED_ERROR && x.size() == 1);
-    if (!binary) return ArgMax(x) == ArgMax<Real>(target_) ? 1 : 0;
-    // The logit of probability 0.5 is 0.
-    const Real threshold = kind_ == v1::Loss::BINARY_CROSSENTROPY && logits_ ? Real(0) : Real(0.5);
-    double right = 0;
-    for (size_t i = 0; i < x.size(); ++i) right += (x[i] > threshold) == (target_[i] > Real(0.5)) ? 1 : 0;
-    return right / static_cast<double>(x.size());
-  }
-
-  double InTopK(absl::Span<const Real> x, int64_t k) const {
-    const Real own = x[ArgMax<Real>(target_)];
-    const int64_t before = std::count_if(x.begin(), x.end(), [&](Real v) { return !(v <= own); });
-    return before < k ? 1 : 0;
-  }
-
-  template <typename Norm>
-  double Error(absl::Span<const Real> x, Norm norm) {
-    if (plan_.fused && plan_.softmax) {
-      Softmax<Real>(x, absl::MakeSpan(scratch_));
-    } else {
-      std::transform(x.begin(), x.end(), scratch_.begin(), [&](Real v) { return plan_.fused ? Sigmoid(v) : v; });
-    }
-    double sum = 0;
-    for (size_t i = 0; i < x.size(); ++i) sum += norm(scratch_[i] - target_[i]);
-    return sum / static_cast<double>(x.size());
-  }
-
+  const v1::Loss loss_;
   const v1::Loss::Kind kind_;
   const LossPlan plan_;
-  const bool logits_;
+  const RowLossSettings settings_;
+  const Range range_;
+  const bool class_numbers_, logits_;
   const Real smoothing_;
+  bool known_ = true;
   std::vector<Real> target_;    // as the data has it
   std::vector<Real> smoothed_;  // empty: without smoothing
   std::vector<Real> scratch_;
 };
 
-absl::Status CheckLabelSize(const v1::Loss& loss, int64_t outputs, int64_t label_size) {
-  const bool one = loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ||
-                   (loss.kind() == v1::Loss::CATEGORICAL_CROSSENTROPY && label_size == 1);
-  if (label_size == (one ? 1 : outputs)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the data has ", label_size, " labels an example, but the loss needs ", one ? 1 : outputs,
-      one ? " (a class number)" : " (one for each output of the model)", "; choose another loss or number of units"));
+absl::Status CheckLabelSize(const v1::Loss& loss, const LossPlan& plan, int64_t outputs, int64_t label_size) {
+  const bool one = TakesClassNumbers(loss, plan, outputs, label_size);
+  const int64_t wanted = one ? plan.positions : outputs;
+  if (label_size == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the data has ", label_size, " labels an example, but the loss needs ",
+                                                 wanted,
+                                                 !one                  ? " (one for each output of the model)"
+                                                 : plan.positions == 1 ? " (a class number)"
+                                                                       : " (a class number for each position)",
+                                                 "; choose another loss or number of units"));
 }
 
-absl::Status CheckSizes(const v1::Loss& loss, int64_t examples, int64_t outputs, absl::Span<const float> labels,
-                        int64_t label_size) {
-  CAIRN_RETURN_IF_ERROR(CheckLabelSize(loss, outputs, label_size));
+absl::Status CheckSizes(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
+                        absl::Span<const float> labels, int64_t label_size) {
+  CAIRN_RETURN_IF_ERROR(CheckLabelSize(loss, plan, outputs, label_size));
   if (static_cast<int64_t>(labels.size()) >= examples * label_size) return absl::OkStatus();
   return absl::InvalidArgumentError("the batch has fewer labels than examples");
+}
+
+// The rows of a batch: labels and outputs of each.
+struct Rows {
+  int64_t of_example, size, label;
+  bool class_numbers;
+  Rows(const v1::Loss& loss, const LossPlan& plan, int64_t outputs, int64_t label_size)
+      : of_example(plan.positions),
+        size(outputs / plan.positions),
+        label(label_size / plan.positions),
+        class_numbers(TakesClassNumbers(loss, plan, outputs, label_size)) {}
+};
+
+// Metrics of a loss's row, which is one or all of the metrics' rows of its example.
+template <typename Real>
+void AddMetrics(const LossPlan& plan, absl::Span<const Real> x, absl::Span<const Real> t, bool known,
+                RowMetrics<Real>& metrics) {
+  const auto rows = static_cast<size_t>(plan.metric_rows / plan.positions), size = x.size() / rows;
+  for (size_t r = 0; r < rows; ++r) metrics.Add(x.subspan(r * size, size), t.subspan(r * size, size), known);
+}
+
+// Weights of the batch's examples, where there are any: behind the labels.
+absl::Span<const float> SampleWeights(absl::Span<const float> labels, int64_t examples, int64_t label_size) {
+  const auto numbers = static_cast<size_t>(examples * label_size);
+  if (labels.size() != numbers + static_cast<size_t>(examples) || examples == 0) return {};
+  return labels.subspan(numbers);
 }
 
 }  // namespace
@@ -288,21 +220,56 @@ LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1:
     plan.class_weights[w.class_id()] = w.weight();
   }
   plan.softmax = IsCategorical(loss.kind());
-  const v1::Activation activation = graph.output().activation;
-  if (plan.softmax) {
-    plan.fused = !loss.from_logits() && activation == v1::SOFTMAX;
+  const Node& output = graph.output();
+  const v1::Loss::Kind kind = loss.kind();
+  if (kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY) {
+    plan.fused = !loss.from_logits() && output.activation == v1::SOFTMAX;
   } else {
-    plan.fused = loss.kind() == v1::Loss::BINARY_CROSSENTROPY && !loss.from_logits() && activation == v1::SIGMOID;
+    plan.fused = kind == v1::Loss::BINARY_CROSSENTROPY && !loss.from_logits() && output.activation == v1::SIGMOID;
   }
+  plan.metric_rows = NumElements(output.output) / output.output.back();
+  plan.positions = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY ? 1 : plan.metric_rows;
   return plan;
+}
+
+RowLossSettings SettingsOf(const v1::Loss& loss) {
+  RowLossSettings s;
+  s.kind = loss.kind();
+  s.logits = loss.from_logits();
+  s.balancing = loss.apply_class_balancing();
+  if (loss.has_delta()) s.delta = loss.delta();
+  s.alpha = loss.has_alpha() ? loss.alpha() : loss.kind() == v1::Loss::TVERSKY ? 0.5f : 0.25f;
+  if (loss.has_beta()) s.beta = loss.beta();
+  if (loss.has_gamma()) s.gamma = loss.gamma();
+  if (loss.has_q()) s.q = loss.q();
+  return s;
+}
+
+std::vector<float> RowWeights(const v1::Loss& loss, const LossPlan& plan, int64_t examples,
+                              absl::Span<const float> labels, int64_t label_size) {
+  const absl::Span<const float> weights = SampleWeights(labels, examples, label_size);
+  if (weights.empty() && !loss.has_ignore_class()) return {};
+  std::vector<float> rows(static_cast<size_t>(examples * plan.positions));
+  for (int64_t e = 0; e < examples; ++e) {
+    const absl::Span<const float> own = labels.subspan(e * label_size, label_size);
+    const auto ignored = [&](int64_t p) {
+      return loss.has_ignore_class() && own[p] == static_cast<float>(loss.ignore_class());
+    };
+    int64_t counted = 0;
+    for (int64_t p = 0; p < plan.positions; ++p) counted += ignored(p) ? 0 : 1;
+    const float each = (weights.empty() ? 1.0f : weights[e]) / static_cast<float>(std::max<int64_t>(counted, 1));
+    for (int64_t p = 0; p < plan.positions; ++p) rows[e * plan.positions + p] = ignored(p) ? 0 : each;
+  }
+  return rows;
 }
 
 absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
                          absl::Span<const float> labels, int64_t label_size) {
-  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, examples, outputs, labels, label_size));
-  ExampleLoss<float> example(loss, plan, outputs);
-  for (int64_t e = 0; e < examples; ++e) {
-    CAIRN_RETURN_IF_ERROR(example.SetTarget(e, labels.subspan(e * label_size, label_size)));
+  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, outputs, labels, label_size));
+  const Rows rows(loss, plan, outputs, label_size);
+  LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
+  for (int64_t r = 0; r < examples * rows.of_example; ++r) {
+    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
   }
   return absl::OkStatus();
 }
@@ -313,23 +280,46 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
                             int64_t label_size, absl::Span<Real> gradients, BatchSums* sums) {
   sums->examples = static_cast<uint64_t>(examples);
   sums->loss = 0;
-  sums->metrics.assign(metrics.size(), 0.0);
+  const int64_t size = examples == 0 ? plan.positions : static_cast<int64_t>(outputs.size()) / examples;
+  const Rows rows(loss, plan, size, label_size);
+  RowMetrics<Real> counted(loss, plan, metrics, rows.size * plan.positions / plan.metric_rows, &sums->metrics);
   if (examples == 0) return absl::OkStatus();
-  const int64_t size = static_cast<int64_t>(outputs.size()) / examples;
   CAIRN_CHECK(size > 0 && (gradients.empty() || gradients.size() == outputs.size()), "the backend's buffers");
-  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, examples, size, labels, label_size));
-  ExampleLoss<Real> example(loss, plan, size);
-  for (int64_t e = 0; e < examples; ++e) {
-    const absl::Span<const Real> x = outputs.subspan(e * size, size);
-    CAIRN_RETURN_IF_ERROR(example.SetTarget(e, labels.subspan(e * label_size, label_size)));
-    const absl::Span<Real> gradient = gradients.empty() ? absl::Span<Real>() : gradients.subspan(e * size, size);
-    const Real weight = gradients.empty() ? Real(1) : example.ClassWeight();
-    const double of_example = example.Loss(x, gradient);
-    sums->loss += weight == 1 ? of_example : static_cast<double>(weight) * of_example;
+  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, size, labels, label_size));
+  const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size);
+  LossOfRow<Real> row(loss, plan, rows.size, rows.class_numbers);
+  const Real share = Real(1) / static_cast<Real>(rows.of_example);
+  for (int64_t r = 0; r < examples * rows.of_example; ++r) {
+    const absl::Span<const Real> x = outputs.subspan(r * rows.size, rows.size);
+    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
+    const absl::Span<Real> gradient =
+        gradients.empty() ? absl::Span<Real>() : gradients.subspan(r * rows.size, rows.size);
+    Real weight = gradients.empty() ? Real(1) : row.ClassWeight();
+    if (!weights.empty()) {
+      weight *= Real(weights[r]);
+    } else if (rows.of_example > 1) {
+      weight *= share;
+    }
+    const double of_row = row.Loss(x, gradient);
+    sums->loss += weight == 1 ? of_row : static_cast<double>(weight) * of_row;
     if (weight != 1) {
       for (Real& g : gradient) g *= weight;
     }
-    for (size_t m = 0; m < metrics.size(); ++m) sums->metrics[m] += example.Metric(metrics[m], x);
+    AddMetrics<Real>(plan, x, row.target(), row.known(), counted);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
+                       int64_t examples, absl::Span<const float> outputs, absl::Span<const float> labels,
+                       int64_t label_size, BatchSums* sums) {
+  const int64_t size = static_cast<int64_t>(outputs.size()) / std::max<int64_t>(examples, 1);
+  const Rows rows(loss, plan, size, label_size);
+  RowMetrics<float> counted(loss, plan, metrics, rows.size * plan.positions / plan.metric_rows, &sums->metrics);
+  LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
+  for (int64_t r = 0; r < examples * rows.of_example; ++r) {
+    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
+    AddMetrics<float>(plan, outputs.subspan(r * rows.size, rows.size), row.target(), row.known(), counted);
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "common/base/limits.h"
 #include "common/model/limits.h"
 #include "common/model/loss_scale.h"
+#include "common/model/metric_sums.h"
 #include "worker/limits.h"
 
 namespace cairn {
@@ -159,7 +160,7 @@ absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
     if (!epoch.is_string() || !parser.ParseFromString(epoch.get<std::string>(), m.figures.Add()))
       return Bad("figures holds no EpochFigures");
   }
-  if (const absl::Status status = CheckEpochList(m.figures, m.spec.metrics_size()); !status.ok())
+  if (const absl::Status status = CheckEpochList(m.figures, MetricSumCount(m.spec)); !status.ok())
     return Bad(status.message());
   return absl::OkStatus();
 }

@@ -23,7 +23,7 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
 
-// How a partition of the parameter space stood when it was cut.
+// The state of a partition of the parameter space when it was cut.
 struct CheckpointPartition {
   uint64_t begin = 0, end = 0;  // numbers
   uint64_t version = 0;

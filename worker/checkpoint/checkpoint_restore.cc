@@ -17,6 +17,7 @@
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 #include "common/model/initializer.h"
+#include "common/model/metric_sums.h"
 #include "common/model/optimizer_slots.h"
 #include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
@@ -101,7 +102,8 @@ RestoredState EmptyState(const v1::JobSpec& spec, const Graph& graph) {
   state.values = Buffer::Zeros(bytes);
   for (size_t i = 0; i < SlotNames(spec.optimizer()).size(); ++i) {
     Buffer slot = Buffer::Allocate(bytes);
-    std::fill_n(slot.mutable_floats().begin(), graph.space_size(), InitialSlotValue(spec.optimizer()));
+    std::fill_n(slot.mutable_floats().begin(), graph.space_size(),
+                InitialSlotValue(spec.optimizer(), static_cast<int>(i)));
     state.slots.push_back(std::move(slot));
   }
   return state;
@@ -232,11 +234,11 @@ EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first,
   const CheckpointManifest& m = state.manifest;
   if (state.weights_only) return {};
   const auto& sequences = first.sequences().last_sequence();  // of units
-  const int32_t local_sync = LocalSyncOf(spec);
-  bool as_cut = m.spec.metrics_size() == spec.metrics_size();
+  const auto local_sync = static_cast<size_t>(LocalSyncOf(spec));
+  bool as_cut = MetricSumCount(m.spec) == MetricSumCount(spec);
   for (int unit = 0; !m.synchronous && as_cut && unit < sequences.size(); ++unit) {
     const std::vector<uint64_t>& cut = m.partitions.front().sequences;
-    const size_t replica = static_cast<size_t>(unit * local_sync);
+    const size_t replica = static_cast<size_t>(unit) * local_sync;
     as_cut = !m.figures.empty() && replica < cut.size() && cut[replica] == sequences[unit];
   }
   if (as_cut) return m.figures;
@@ -251,8 +253,8 @@ EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first,
       const uint64_t of_epoch = std::min(sequence - std::min(sequence, epoch * steps), steps);
       done.set_replica_steps(done.replica_steps() + of_epoch * static_cast<uint64_t>(local_sync));
     }
-    AddSums({}, spec.metrics_size(), *done.mutable_train());
-    CountFigures(done, spec.metrics_size(), figures);
+    AddSums({}, MetricSumCount(spec), *done.mutable_train());
+    CountFigures(done, MetricSumCount(spec), figures);
   }
   return figures;
 }

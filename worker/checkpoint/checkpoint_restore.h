@@ -1,4 +1,4 @@
-// From a checkpoint to the state of a job's partitions: what goes on where (resume_from), or starts anew with its
+// From a checkpoint to the state of a job's partitions: what goes on where (resume_from), or starts over with its
 // weights (initial_weights).
 //
 // Free functions, blocking (they read files); any thread.
@@ -31,7 +31,7 @@ struct RestoredState {
 };
 
 // Everything of a checkpoint. `spec` is resolved; steps_per_epoch > 0 must be that of the checkpoint. job_id > 0: what
-// stands where this job writes its checkpoints has to be its own, unless it is what the job began with (resume_from).
+// is where this job writes its checkpoints has to be its own, unless the job began with it (resume_from).
 // Errors: those of OpenCheckpoint; FAILED_PRECONDITION names the field, layer or variable that does not fit.
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
@@ -43,11 +43,11 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
                                              absl::Span<const std::string> fallbacks);
 
-// How the partition [begin, end) stands in a job of `replicas`. Synchronous: at `step`. Asynchronous with the
+// The header of the partition [begin, end) in a job of `replicas`. Synchronous: at `step`. Asynchronous with the
 // checkpoint's replicas and cut: exactly as it was cut; with another cut: each replica where it was in the part that
 // was furthest behind; with other replicas: all where the slowest one was. What faster ones had done after that is done
 // again.
-// local_sync: so many neighbours are one to the ps.
+// local_sync: so many neighbouring replicas are one to the ps.
 v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas,
                                int32_t local_sync = 1);
 

@@ -32,8 +32,8 @@ struct CheckpointContents {
 };
 
 // Writes dir/step-<n>, in place of one that is there, as OwnCheckpoints::Put; makes `dir` where it is missing. Returns
-// its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION what
-// stands in its place; nothing is left behind.
+// its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION
+// names what is in its place; nothing is left behind.
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
 
 // Makes dir/best another name of the files of the owner's checkpoint of this step (a copy where the file system has no

@@ -13,14 +13,14 @@ namespace cairn::replica {
 void CentralMode::ForgetValues() {
   uses_.clear();
   held_.assign(context_.parts.size(), Held());
-  if (!values_.empty() && values_.unique()) return values_.Discard(0, values_.size());
-  values_ = context_.pool.Acquire();
+  if (!step_.values.empty() && step_.values.unique()) return step_.values.Discard(0, step_.values.size());
+  step_.values = context_.pool.Acquire();
 }
 
 void CentralMode::DropValues() {
   if (!held_.empty()) ForgetValues();
   held_.clear();
-  values_ = Buffer();
+  step_.values = Buffer();
 }
 
 // The step: the version that all partitions have, or had before the present one.
@@ -28,20 +28,21 @@ void CentralMode::OnAllFound() {
   const uint64_t lowest = *std::min_element(finder_.versions().begin(), finder_.versions().end());
   const uint64_t highest = *std::max_element(finder_.versions().begin(), finder_.versions().end());
   // Further apart: they were asked while the job moved on.
-  if (highest > lowest + 1) return FindAnew();
+  if (highest > lowest + 1) return FindAgain();
   Run(lowest);
 }
 
 void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
-  const auto uses = uses_.find(event.work);
-  if (phase_ != Phase::kRunning || uses == uses_.end()) {
+  const OwnReplica* own = replicas_.Find(event.work);
+  if (phase_ != Phase::kRunning || own == nullptr || !own->at_work()) {
     context_.effects.emplace_back(StopWork{event.work});
     return;
   }
+  std::vector<uint16_t>& uses = uses_.try_emplace(event.work, context_.parts.size(), uint16_t{0}).first->second;
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     Held& held = held_[p];
-    if (uses->second[p]++ == 0) ++held.users;
+    if (uses[p]++ == 0) ++held.users;
     if (held.here) {
       context_.effects.emplace_back(WeightsHere{event.work, p});
     } else if (held.pull.state == Request::State::kIdle) {
@@ -73,12 +74,12 @@ void CentralMode::LetGo(uint32_t partition) {
   if (--held.users > 0) return;
   held = Held();
   const Part& part = context_.parts[partition];
-  values_.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
+  step_.values.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
 }
 
 void CentralMode::SendPull(uint32_t partition) {
   Frame frame = context_.MakePull(partition);
-  frame.want_version = static_cast<uint64_t>(step_);
+  frame.want_version = static_cast<uint64_t>(step_.number);
   context_.SendRequest(held_[partition].pull, kValuesOwner, std::move(frame));
 }
 
@@ -86,14 +87,14 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   Held& held = held_[partition];
   if (held.pull.token != reply.request || held.pull.state != Request::State::kSent) return;
   const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
-  const bool gone =
-      absl::IsFailedPrecondition(status) || (status.ok() && reply.frame->version != static_cast<uint64_t>(step_));
+  const bool gone = absl::IsFailedPrecondition(status) ||
+                    (status.ok() && reply.frame->version != static_cast<uint64_t>(step_.number));
   // Our replicas were computed elsewhere and the job went on, or it was taken back.
-  if (gone) return FindAnew();
+  if (gone) return FindAgain();
   if (!status.ok()) return context_.Retry(held.pull, partition, status);
   held.pull = Request();
   held.here = true;
-  context_.CopyValues(*reply.frame, values_);
+  context_.CopyValues(*reply.frame, step_.values);
   for (const auto& [work, counts] : uses_) {
     context_.effects.insert(context_.effects.end(), counts[partition],
                             WeightsHere{work, partition});  // each wish is granted
@@ -110,10 +111,10 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 }
 
 // The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
-Frame CentralMode::MakePush(Push& push, uint32_t partition) {
-  const Own& own = own_[push.own_begin];
+Frame CentralMode::MakePush(StepPush& push, uint32_t partition) {
+  const OwnReplica& own = replicas_[push.own_begin];
   const bool packed = own.joint != nullptr;
-  Frame frame = context_.MakePush(partition, {push.node.first, 1}, step_, push.examples, own.gradient, packed);
+  Frame frame = context_.MakePush(partition, {push.node.first, 1}, step_.number, push.examples, own.gradient, packed);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
   if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
@@ -121,7 +122,7 @@ Frame CentralMode::MakePush(Push& push, uint32_t partition) {
   return frame;
 }
 
-void CentralMode::OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) {
+void CentralMode::OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t partition_end) {
   const size_t element = own.joint != nullptr ? SizeOf(own.joint->type) : sizeof(float);
   for (uint32_t p = partition_begin; p < partition_end; ++p) {
     own.ready[p] = 0;
@@ -136,8 +137,8 @@ absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) co
 }
 
 // The gradient is not here any more: the replica is computed again, after the pause that a request would wait.
-void CentralMode::OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) {
-  Request& again = again_[own_[push.own_begin].id];
+void CentralMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
+  Request& again = again_[replicas_[push.own_begin].id];
   if (again.state != Request::State::kWaiting) {
     again.generation = push.requests[partition].generation;
     context_.Retry(again, partition, status);
@@ -146,8 +147,8 @@ void CentralMode::OnPushFailed(Push& push, uint32_t partition, const absl::Statu
 }
 
 void CentralMode::OnSumLost(uint32_t partition) {
-  for (Push& push : pushes_) {
-    if (push.requests[partition].state == Request::State::kIdle) ComputeAgain(own_[push.own_begin]);
+  for (const StepPush& push : pushes_.all()) {
+    if (push.requests[partition].state == Request::State::kIdle) ComputeAgain(replicas_[push.own_begin]);
   }
 }
 
@@ -157,15 +158,11 @@ void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
     held_[p].pull.attempt = 0;
     SendPull(p);
   }
-  for (Push& push : pushes_) {
-    Own& own = own_[push.own_begin];
+  for (const StepPush& push : pushes_.all()) {
+    OwnReplica& own = replicas_[push.own_begin];
     const auto again = again_.find(own.id);
     bool lost = again != again_.end() && again->second.state == Request::State::kWaiting;
-    for (uint32_t p = 0; p < push.requests.size(); ++p) {
-      if (push.requests[p].state != Request::State::kSent || !moved[p]) continue;
-      push.requests[p] = Request();
-      lost = true;
-    }
+    lost |= pushes_.ForgetMoved(push, moved);
     if (!lost) continue;
     again_.erase(own.id);
     ComputeAgain(own);
@@ -176,33 +173,32 @@ void CentralMode::ResendMore() {
   for (uint32_t p = 0; p < held_.size(); ++p) {
     if (context_.Due(held_[p].pull)) SendPull(p);
   }
-  for (Own& own : own_) {
+  for (OwnReplica& own : replicas_) {
     const auto again = again_.find(own.id);
     if (again != again_.end() && context_.Due(again->second)) ComputeAgain(own);
   }
 }
 
-void CentralMode::ComputeAgain(Own& own) {
+void CentralMode::ComputeAgain(OwnReplica& own) {
   if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
   own.joint = nullptr;  // a joint's sum is told once
-  if (own.state == Own::State::kComputing) {
-    own.anew = true;
-  } else if (own.state == Own::State::kComputed) {
-    StartCompute(own);
-    if (own.state == Own::State::kComputed) PushReady(PushOf(own));
+  if (own.state == OwnReplica::State::kComputing) {
+    own.again = true;
+  } else if (own.state == OwnReplica::State::kComputed) {
+    replicas_.Compute(own);
+    if (own.state == OwnReplica::State::kComputed) pushes_.SendReady(own);
   }
 }
 
-void CentralMode::Release(Own& own) {
-  const bool at_work = own.state == Own::State::kEvaluating || own.state == Own::State::kComputing;
-  if (at_work) {
+void CentralMode::Release(OwnReplica& own) {
+  if (own.at_work()) {
     context_.effects.emplace_back(StopWork{own.work});
-    OnWorkEnded(
-        own.work);  // a slot that only begins with it comes to hear that nobody wants it when it asks for values
+    // A slot that only begins with it is told that nobody wants it when it asks for values.
+    OnWorkEnded(own.work);
   }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());
   again_.erase(own.id);
-  SynchronousMode::Release(own);
+  replicas_.Release(own);
 }
 
 }  // namespace cairn::replica

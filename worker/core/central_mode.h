@@ -39,30 +39,28 @@ class CentralMode : public SynchronousMode {
   void ForgetValues() override;
   void OnAllFound() override;
   void OnValues(uint32_t partition, Reply& reply) override;
-  void OnWorkBegins(uint64_t work) override { uses_[work].assign(context_.parts.size(), 0); }
   void OnStepDone() override { ForgetValues(); }
   void DropValues() override;
   void SendPull(uint32_t partition);
   void LetGo(uint32_t partition);
 
   // ---- gradients ----
+  // Of one replica each; its joint is its gradient rounded, or summed over its pieces, where it was computed.
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
-  bool joins() const override {
-    return true;
-  }  // of one replica each: rounded, or summed over its pieces, where it was computed
-  Frame MakePush(Push& push, uint32_t partition) override;
-  void OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) override;
+  Frame MakePush(StepPush& push, uint32_t partition) override;
+  void OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t partition_end) override;
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;
-  void OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) override;
+  void OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) override;
   void OnSumLost(uint32_t partition) override;
   void Resend(const std::vector<char>& moved, bool raised) override;
   void ResendMore() override;
-  void Release(Own& own) override;
-  void ComputeAgain(Own& own);
+  void Release(OwnReplica& own) override;
+  void ComputeAgain(OwnReplica& own);
 
-  std::vector<Held> held_;  // by partition; values_ is the whole space, of which only what is held takes memory
-  std::map<uint64_t, std::vector<uint16_t>> uses_;  // by work and partition: how often it was asked for
-  std::map<ReplicaId, Request> again_;              // kWaiting: gradients of it were lost; to be computed again
+  std::vector<Held> held_;  // by partition; step_.values is the whole space, of which only what is held takes memory
+  // By work, from its first wish on, and partition: how often it was asked for.
+  std::map<uint64_t, std::vector<uint16_t>> uses_;
+  std::map<ReplicaId, Request> again_;  // kWaiting: gradients of it were lost; to be computed again
 };
 
 }  // namespace cairn::replica

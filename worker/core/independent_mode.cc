@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/model/metric_sums.h"
 #include "common/model/strategy_check.h"
 #include "common/tensor/summation_tree.h"
 
@@ -109,7 +110,7 @@ void IndependentMode::StartCompute(Own& own) {
     member.examples = static_cast<uint64_t>(context_.plan.Places(own.step, member.id).size());
     own.examples += member.examples;
     member.ready.assign(context_.parts.size(), member.examples == 0);
-    member.sums = BatchSums{0, 0, std::vector<double>(context_.spec.metrics_size())};
+    member.sums = BatchSums{0, 0, std::vector<double>(static_cast<size_t>(MetricSumCount(context_.spec)))};
     if (member.examples == 0) continue;
     own.state = Own::State::kComputing;
     member.work = context_.NewWork();

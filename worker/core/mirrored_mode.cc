@@ -8,9 +8,9 @@
 namespace cairn::replica {
 
 void MirroredMode::ForgetValues() {
-  if (!values_.empty() && values_.unique()) return;
-  if (!values_.empty()) context_.pool.Release(std::exchange(values_, {}));
-  values_ = context_.pool.Acquire();
+  if (!step_.values.empty() && step_.values.unique()) return;
+  if (!step_.values.empty()) context_.pool.Release(std::exchange(step_.values, {}));
+  step_.values = context_.pool.Acquire();
 }
 
 // Partitions are at s or s + 1 when they stand still: nobody gets beyond s + 1 before all are there. What was pulled
@@ -36,34 +36,34 @@ std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) c
 }
 
 // The gradient buffer that holds the node's sum in the partition's range. Adds up at the first call.
-Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
+Buffer& MirroredMode::SumOf(StepPush& push, uint32_t partition) {
   if (push.summed_in[partition] < 0 && push.node.count == 1) {
-    own_[push.own_begin].touched = true;
+    replicas_[push.own_begin].touched = true;
     push.summed_in[partition] = 0;
   }
   if (push.summed_in[partition] < 0) {
     const Part& part = context_.parts[partition];
     std::vector<GradientSum> leaves(push.node.count);
     for (uint32_t i = 0; i < push.node.count; ++i) {
-      Own& own = own_[push.own_begin + i];
+      OwnReplica& own = replicas_[push.own_begin + i];
       own.touched = true;
       if (own.examples == 0) continue;
       leaves[i] = {own.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), own.examples};
     }
-    const GradientSum sum = SumSubtree(push.node, leaves, context_.RoundingOf(partition, step_));
+    const GradientSum sum = SumSubtree(push.node, leaves, context_.RoundingOf(partition, step_.number));
     for (uint32_t i = 0; i < push.node.count; ++i) {
       if (leaves[i].gradient.data() == sum.gradient.data()) push.summed_in[partition] = static_cast<int32_t>(i);
     }
     CAIRN_CHECK(push.summed_in[partition] >= 0, "the sum is in one of the leaves");
   }
-  return own_[push.own_begin + push.summed_in[partition]].gradient;
+  return replicas_[push.own_begin + push.summed_in[partition]].gradient;
 }
 
-Frame MirroredMode::MakePush(Push& push, uint32_t partition) {
+Frame MirroredMode::MakePush(StepPush& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
   const bool packed =
-      push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
-  return context_.MakePush(partition, push.node, step_, push.examples, gradient, packed);
+      push.examples > 0 && replicas_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
+  return context_.MakePush(partition, push.node, step_.number, push.examples, gradient, packed);
 }
 
 absl::Status MirroredMode::CheckAnswer(const Frame& frame, uint32_t partition) const {
@@ -75,24 +75,10 @@ void MirroredMode::TakeValues(const Frame& frame) {
   context_.CopyValues(frame, next_);
 }
 
-void MirroredMode::OnStepDone() { context_.pool.Release(std::exchange(values_, std::exchange(next_, {}))); }
+void MirroredMode::OnStepDone() { context_.pool.Release(std::exchange(step_.values, std::exchange(next_, {}))); }
 
-void MirroredMode::OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) {
+void MirroredMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
   context_.Retry(push.requests[partition], partition, status);
-}
-
-void MirroredMode::OnSumLost(uint32_t partition) {
-  for (Push& push : pushes_) TryPush(push, partition);
-}
-
-void MirroredMode::Resend(const std::vector<char>& moved, bool raised) {
-  for (Push& push : pushes_) {
-    for (uint32_t p = 0; p < push.requests.size(); ++p) {
-      if (!context_.ResendAtOnce(push.requests[p], moved[p] != 0, raised)) continue;
-      push.requests[p].attempt = 0;
-      SendPush(push, p);
-    }
-  }
 }
 
 }  // namespace cairn::replica

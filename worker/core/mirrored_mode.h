@@ -16,20 +16,19 @@ class MirroredMode : public SynchronousMode {
 
  private:
   void ForgetValues() override;
-  void OnFound(const Frame& frame) override { context_.CopyValues(frame, values_); }
+  void OnFound(const Frame& frame) override { context_.CopyValues(frame, step_.values); }
   void OnAllFound() override;
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
-  bool joins() const override { return true; }
-  Frame MakePush(Push& push, uint32_t partition) override;
+  Frame MakePush(StepPush& push, uint32_t partition) override;
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;
   void TakeValues(const Frame& frame) override;
   void OnStepDone() override;
-  void OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) override;
-  void OnSumLost(uint32_t partition) override;
-  void Resend(const std::vector<char>& moved, bool raised) override;
-  void DropValues() override { values_ = next_ = Buffer(); }
+  void OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) override;
+  void OnSumLost(uint32_t partition) override { pushes_.SendReady(partition); }
+  void Resend(const std::vector<char>& moved, bool raised) override { pushes_.ResendPushes(moved, raised); }
+  void DropValues() override { step_.values = next_ = Buffer(); }
 
-  Buffer& SumOf(Push& push, uint32_t partition);
+  Buffer& SumOf(StepPush& push, uint32_t partition);
 
   Buffer next_;  // empty until its first partition is there
 };

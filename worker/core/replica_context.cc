@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "common/model/learning_rate.h"
 #include "common/model/loss_scale.h"
+#include "common/model/metric_sums.h"
 #include "common/tensor/dtype.h"
 #include "worker/limits.h"
 
@@ -301,7 +302,7 @@ uint64_t Context::StartEvaluation(ReplicaId replica, int64_t step, const Buffer&
   if (!EvaluationBefore(step)) return 0;
   const PlaceRange places = Share(validation_examples, replica.value, plan.replicas);
   if (places.size() == 0) {
-    AddValidation(replica, step, BatchSums{0, 0, std::vector<double>(spec.metrics_size())});
+    AddValidation(replica, step, BatchSums{0, 0, std::vector<double>(static_cast<size_t>(MetricSumCount(spec)))});
     return 0;
   }
   const uint64_t work = NewWork();

@@ -1,4 +1,4 @@
-// What both modes of the ReplicaCore share: the assignment, the requests and their repetition, the buffers, the effects
+// What all modes of the ReplicaCore share: the assignment, the requests and their repetition, the buffers, the effects
 // gathered.
 //
 // Part of ReplicaCore (replica_core.h): one caller at a time.
@@ -19,7 +19,7 @@
 
 namespace cairn::replica {
 
-// One thing that is wanted of one ps; the owner knows what, and builds its frame anew each time it is sent.
+// One thing that is wanted of one ps; its owner knows what, and builds the frame each time it is sent.
 struct Request {
   enum class State : uint8_t {
     kIdle,     // nothing is wanted (yet, or any more)
@@ -166,7 +166,7 @@ struct Context {
   uint64_t StartEvaluation(ReplicaId replica, int64_t step, const Buffer& values, bool by_layer = false);
 };
 
-// The two ways to train. Calls come from ReplicaCore only.
+// A way to train. Calls come from ReplicaCore only.
 class Mode {
  public:
   virtual ~Mode() = default;

@@ -144,7 +144,7 @@ struct Evaluate {
   Buffer values;
   bool by_layer = false;  // as Compute
 };
-// The values of the partition stand in the work's `values`, until WeightsDone. As often as WeightsWanted.
+// The values of the partition are in the work's `values`, until WeightsDone. Sent as often as WeightsWanted.
 struct WeightsHere {
   uint64_t work = 0;
   uint32_t partition = 0;

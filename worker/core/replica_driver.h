@@ -4,7 +4,7 @@
 // Thread rule: any thread. Invariants:
 //   1. The core is driven by one thread at a time, whichever brought the event (a gRPC thread, a slot): an event costs
 //      no thread switch. One that comes while another is handled is handled by the same thread after it.
-//   2. What is told of the progress is of one moment: the step, its assignment and its generation.
+//   2. What progress() gives is of one moment: the step, its assignment and its generation.
 //   3. After Drop nothing is carried out any more.
 #pragma once
 
@@ -50,7 +50,7 @@ class ReplicaDriver {
   using Assignment = ReplicaEnvironment::Assignment;
   struct Change {
     bool news = true;           // other replicas than before, or another generation
-    std::vector<int32_t> left;  // replicas that it had, and has no more
+    std::vector<int32_t> left;  // replicas that it had before and no longer has
   };
 
   // environment outlives the driver.

@@ -7,7 +7,7 @@
 //      the replica leaves.
 //   2. `finished` is reported again every `finished_interval` until the replica leaves.
 //   3. Figures are rounded once, and exact sums of rounded ones keep their rests (common/base/exact_sum.h).
-//   4. What was reported of the validations of the newest two epochs is kept, for a coordinator that was started anew.
+//   4. What was reported of the validations of the newest two epochs is kept, for a coordinator that was restarted.
 #pragma once
 
 #include <cstdint>

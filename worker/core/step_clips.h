@@ -19,18 +19,18 @@ class StepClips {
   // owner: of the requests, in their names. by_layer: the answers are wanted without values.
   StepClips(Context& context, uint32_t owner, bool by_layer) : context_(context), owner_(owner), by_layer_(by_layer) {}
 
-  // Another step begins; what was of the one before is forgotten.
+  // Another step begins; everything about the one before is forgotten.
   void Begin(int64_t step);
   void Stop();
 
-  // What an answer to a push or a CLIP tells of norms. The partitions whose factors are known by it. Errors:
+  // What an answer to a push or a CLIP says about norms. The partitions whose factors are known by it. Errors:
   // INVALID_ARGUMENT.
   absl::StatusOr<std::vector<uint32_t>> Take(const Frame& frame, uint32_t partition);
   // To those of the partitions that are not done and wait for one.
   void Send(const std::vector<uint32_t>& partitions, const std::vector<char>& done);
   // The partition has made its update.
   void End(uint32_t partition) { requests_[partition] = Request(); }
-  // Its sum is not there any more, and with it its share.
+  // The partition has lost its sum, and with it its share.
   void Forget(uint32_t partition);
   // After an assignment; and when a time has come.
   void Resend(uint32_t partition, bool moved, bool raised);

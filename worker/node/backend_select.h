@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device
 // beside it.
 std::vector<std::string> PluginFolders();
 
-// Opens the first `file` that stands in one of the folders; it stays open for ever. driver: a library without which the
-// file, which takes most of a second to open, is of no use; or "". Errors: UNAVAILABLE names the folders, or what is
+// Opens the first `file` found in one of the folders; it stays open for ever. driver: a library without which the file,
+// which takes most of a second to open, is useless; or "". Errors: UNAVAILABLE names the folders, or what is
 // wrong.
 absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file,
                                                     const PluginOptions& options, const char* driver = "");

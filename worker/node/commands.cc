@@ -10,9 +10,11 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
+#include "common/data/input_target.h"
 #include "common/data/middle_crop.h"
 #include "common/model/data_check.h"
 #include "common/model/epoch_figures.h"
+#include "common/model/metric_sums.h"
 #include "common/model/written_paths.h"
 #include "worker/checkpoint/path_probe.h"
 #include "worker/core/replica_core.h"
@@ -159,7 +161,8 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
                          services_.datasets->Open(data, ExampleShape(data, graph.input_shape()), /*fresh=*/false));
-  subject->dataset = AsModelInput(std::move(examples), data, graph.input_shape());
+  subject->dataset =
+      WithTargets(AsModelInput(std::move(examples), data, graph.input_shape()), data, command.spec().loss(), graph);
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
@@ -261,7 +264,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   v1::EvaluateShardReply reply;
   reply.set_version(subject->version);
   v1::MetricSums& total = *reply.mutable_sums();
-  for (int m = 0; m < command.spec().metrics_size(); ++m) total.add_metrics(0);
+  total.mutable_metrics()->Resize(MetricSumCount(command.spec()), 0);
   for (const BatchSums& part : *sums) AddSums(ToMetricSums(part), total.metrics_size(), total);
   return reply;
 }
@@ -337,8 +340,8 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
   std::map<uint32_t, uint64_t> wanted;  // by partition
   for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
     wanted[command.routes(i).range().partition()] = command.versions(i);
-  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job stands
-  // still by now; a ps that came back with an older version is not waited for.
+  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job does
+  // not move any more; a ps that came back with an older version is not waited for.
   for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
     const auto begin = routes.begin() + static_cast<int64_t>(first);
     std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));

@@ -34,7 +34,7 @@ struct WorkerOptions {
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;      // of each job, 1 to 256; more where decoding pictures is slower than computing
   std::function<void()>
-      device_lost;  // called once, when the worker is of no use any more (device_watch.h); null: nobody asks
+      device_lost;  // called once, when the worker cannot be used any more (device_watch.h); null: nobody asks
 
   absl::Status Validate() const;
 };

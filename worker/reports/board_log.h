@@ -8,7 +8,7 @@
 //
 // One caller at a time; blocking. Each worker process writes files of its own. They are named after the job, so that
 // the next one finds which epochs are there; each is there once. TensorBoard reads a folder's files in the order of
-// their names, and leaves one for good when there is a later one. Invariants:
+// their names, and never returns to one after it has seen a later one. Invariants:
 //   1. Only the last file of a folder is written to: a worker that finds a later one than its own begins another, which
 //      sorts after all that are there.
 //   2. One worker at a time looks for the last file and writes: it holds a lock on the folder (where the file system

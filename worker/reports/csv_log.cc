@@ -129,7 +129,7 @@ absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
     next = epoch.epoch() + 1;
   }
   if (rows.empty()) return absl::OkStatus();
-  const absl::Status status = WriteText(options_.filename(), rows, O_APPEND);
+  absl::Status status = WriteText(options_.filename(), rows, O_APPEND);
   begun_ = status.ok();  // else: what is there of the file is looked at again
   if (begun_) next_ = next;
   return status;

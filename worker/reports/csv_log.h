@@ -1,8 +1,8 @@
 // CsvLog: the file of Keras' CSVLogger: a line an epoch, "epoch" and then the figures in the order of their names.
 //
-// One caller at a time; blocking, as far as a disk is: what is no regular file is refused. Each epoch stands in the
-// file once, also where another worker wrote the ones before and was killed, or a write failed: the last line tells
-// which is the last that is there; half a line is cut off.
+// One caller at a time; blocks no longer than a disk does: anything but a regular file is refused. Each epoch is in
+// the file once, even if another worker wrote the ones before and was killed, or a write failed: the last line tells
+// which epoch was the last; half a line is cut off.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ class CsvLog {
  public:
   CsvLog(v1::JobSpec spec, v1::CsvLogger options) : spec_(std::move(spec)), options_(std::move(options)) {}
 
-  // `epochs`: in order, from the first one that may not be in the file; epoch 0 begins the file anew where `append` is
-  // not set. Those without figures (before the checkpoint that the job goes on from) are passed over. Errors: name the
+  // `epochs`: in order, from the first one that may not be in the file; epoch 0 truncates the file where `append` is
+  // not set. Those without figures (before the checkpoint that the job goes on from) are skipped. Errors: name the
   // file and the system's reason.
   absl::Status Write(absl::Span<const v1::EpochResult> epochs);
 

@@ -1,12 +1,12 @@
 // Checkpointer: carries out what the chief's core asks for (TakeCheckpoint) and the coordinator (MarkBest), for one
-// job: asks the ps for their state, gathers it, writes it, removes what is too much, reports.
+// job: asks the ps for their state, gathers it, writes it, removes superfluous checkpoints, reports.
 //
 // Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of
 // memory; files are written on the executor, which all jobs of a worker share. Invariants:
 //   1. At most one cut is gathered at a time (the core asks for one), and freed when it is written.
 //   2. A cut is written only where every partition answered with the version that was wanted, whole.
 //   3. It removes only checkpoints of its own job (own_checkpoints.h), that it knows of.
-//   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is as good as any.
+//   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is wanted, too.
 //   5. A MarkBest that waited here while another chief kept one is not carried out: the coordinator has long asked that
 //      one.
 #pragma once

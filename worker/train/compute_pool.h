@@ -65,7 +65,7 @@ class ComputePool {
   ComputePool(const ComputePool&) = delete;
   ComputePool& operator=(const ComputePool&) = delete;
 
-  // home: the slot that had the like of it last (ProgramCache::slot), if any did. Dropped after Stop.
+  // home: the slot that ran such a task last (ProgramCache::slot), if any did. Dropped after Stop.
   void Submit(Priority priority, Task task, int home = kNoSlot);
   // Of a running task: what is left of it is short. A task that it submits itself, at home there, waits for its end
   // rather than go elsewhere.

@@ -22,7 +22,7 @@ class ReplicaSeats {
   };
 
   void Take(ReplicaId replica, int slot, int64_t step) { seats_[replica.value] = {slot, step}; }
-  // The others are not the worker's any more.
+  // The worker has no others any more.
   void Keep(absl::Span<const int32_t> replicas) {
     std::erase_if(seats_, [&](const auto& seat) {
       return std::find(replicas.begin(), replicas.end(), seat.first) == replicas.end();

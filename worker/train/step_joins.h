@@ -1,6 +1,6 @@
 // StepJoins: the backend's sums of a job (worker/backend/gradient_join.h), found by the replicas that add to them.
 //
-// Thread-safe. A sum goes when all its replicas have left it, or nobody wants it any more.
+// Thread-safe. A sum is freed when all its replicas have left it, or nobody wants it any more.
 #pragma once
 
 #include <cstdint>

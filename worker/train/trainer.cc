@@ -24,7 +24,7 @@ Trainer::Trainer(JobId job, const TrainerServices& services)
       checkpointer_(std::make_shared<Checkpointer>(
           job, CheckpointerServices{services.connections, services.files, services.clock, services.send})),
       driver_(job, CoreOptions(job, services), *this),
-      joins_(services.pool->backend(), [this](replica::GradientSummed event) { driver_.Post(std::move(event)); }) {}
+      joins_(services.pool->backend(), [this](const replica::GradientSummed& event) { driver_.Post(event); }) {}
 
 // ---- what the coordinator says ----
 

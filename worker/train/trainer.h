@@ -2,7 +2,7 @@
 // to the ps, reports to the coordinator.
 //
 // Thread rule: any thread. Invariants:
-//   1. No call blocks, but for a slot's tasks: those wait for data and compile.
+//   1. No call blocks, except tasks of a slot: those wait for data and compile.
 //   2. After Drop nothing is sent or reported any more; tasks under way end at their next block.
 #pragma once
 

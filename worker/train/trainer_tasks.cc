@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
+#include "common/data/input_target.h"
 #include "common/data/middle_crop.h"
 #include "common/model/data_check.h"
 #include "common/tensor/dtype.h"
@@ -65,7 +66,8 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   CAIRN_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Dataset> examples,
       services_.datasets->Open(spec.data(), ExampleShape(spec.data(), graph.input_shape()), /*fresh=*/false));
-  prepared->dataset = AsModelInput(examples, spec.data(), graph.input_shape());
+  prepared->dataset =
+      WithTargets(AsModelInput(examples, spec.data(), graph.input_shape()), spec.data(), spec.loss(), graph);
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
   const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
   if (train != info.train_examples() || validation != info.validation_examples()) {
@@ -86,7 +88,10 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
-  prepared->batches = std::make_shared<BatchSource>(examples, prepared->plan, options);
+  if (TargetIsInput(spec.data())) options.input_target = ScaleOfInput(graph);
+  prepared->batches = std::make_shared<BatchSource>(
+      options.input_target ? examples : WithTargets(examples, spec.data(), spec.loss(), graph), prepared->plan,
+      options);
   prepared->model = WithInputs(*prepared->model, prepared->batches->element());
   return prepared;
 }

@@ -23,7 +23,12 @@ bool CanFold(const Node& node) {
     case LayerKind::kConv2D:
     case LayerKind::kDepthwiseConv2D:
     case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv3D:
+    case LayerKind::kDepthwiseConv1D:
+    case LayerKind::kSeparableConv1D:
+    case LayerKind::kConv1DTranspose:
     case LayerKind::kConv2DTranspose:
+    case LayerKind::kConv3DTranspose:
     case LayerKind::kDense: return node.activation == v1::LINEAR;
     default: return false;
   }
@@ -35,7 +40,12 @@ void UseBias(LayerKind kind, v1::Layer* layer) {
     case LayerKind::kConv2D: return layer->mutable_conv2d()->set_use_bias(true);
     case LayerKind::kDepthwiseConv2D: return layer->mutable_depthwise_conv2d()->set_use_bias(true);
     case LayerKind::kSeparableConv2D: return layer->mutable_separable_conv2d()->set_use_bias(true);
+    case LayerKind::kConv3D: return layer->mutable_conv3d()->set_use_bias(true);
+    case LayerKind::kDepthwiseConv1D: return layer->mutable_depthwise_conv1d()->set_use_bias(true);
+    case LayerKind::kSeparableConv1D: return layer->mutable_separable_conv1d()->set_use_bias(true);
+    case LayerKind::kConv1DTranspose: return layer->mutable_conv1d_transpose()->set_use_bias(true);
     case LayerKind::kConv2DTranspose: return layer->mutable_conv2d_transpose()->set_use_bias(true);
+    case LayerKind::kConv3DTranspose: return layer->mutable_conv3d_transpose()->set_use_bias(true);
     default: return layer->mutable_dense()->set_use_bias(true);
   }
 }
@@ -68,7 +78,10 @@ Affine AffineOf(const Graph& graph, const Node& bn, absl::Span<const float> spac
 // The output channel of a kernel's i-th number. Others than a transposed convolution have their channels last; a
 // depthwise one has two axes of them.
 size_t ChannelOf(LayerKind kind, const Variable& v, size_t i, size_t channels) {
-  if (kind == LayerKind::kConv2DTranspose) return i / static_cast<size_t>(v.shape[3]) % channels;
+  if (kind == LayerKind::kConv1DTranspose || kind == LayerKind::kConv2DTranspose ||
+      kind == LayerKind::kConv3DTranspose) {
+    return i / static_cast<size_t>(v.shape.back()) % channels;
+  }
   return i % channels;
 }
 

@@ -9,22 +9,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "common/model/keras/keras_activation_names.h"
+#include "common/model/keras/keras_values.h"
 #include "common/model/limits.h"
 
 namespace cairn {
 namespace {
-
-// Keras writes the same activation as text, or as the object of a class or a function.
-struct NamedActivation {
-  const char* name;
-  v1::Activation activation;
-};
-constexpr NamedActivation kActivations[] = {
-    {"linear", v1::LINEAR},   {"relu", v1::RELU},  {"leaky_relu", v1::LEAKY_RELU},
-    {"sigmoid", v1::SIGMOID}, {"tanh", v1::TANH},  {"elu", v1::ELU},
-    {"softmax", v1::SOFTMAX}, {"gelu", v1::GELU},  {"softplus", v1::SOFTPLUS},
-    {"silu", v1::SILU},       {"swish", v1::SILU}, {"relu6", v1::RELU6},
-};
 
 struct NamedInitializer {
   const char* name;  // the class; its function's name is the same in lower case with '_'
@@ -292,6 +282,11 @@ void KerasConfig::Ints(const char* key, Int32Field* out) {
 void KerasConfig::Activation(const char* key, v1::Activation* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
+  if (FunctionName(*value) == kOldHardSigmoid) {
+    return RefuseKey(key, *value,
+                     "is clip(0.2 x + 0.5, 0, 1), and Keras 3's clip(x / 6 + 0.5, 0, 1); leave it out and "
+                     "put an Activation layer with it behind, or save the model with Keras 3");
+  }
   const std::string name = FunctionName(*value);
   const std::string plain = WithoutUnderscores(name);
   for (const NamedActivation& known : kActivations) {
@@ -306,9 +301,9 @@ void KerasConfig::Activation(const char* key, v1::Activation* out) {
                : known.activation;
     return;
   }
-  RefuseKey(
-      key, *value,
-      "is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or softplus");
+  RefuseKey(key, *value,
+            "is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or "
+            "softplus, say");
 }
 
 void KerasConfig::Initializer(const char* key, v1::Initializer* out) {

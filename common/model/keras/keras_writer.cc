@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/decimal.h"
+#include "common/model/activation_numbers.h"
 #include "common/model/keras/keras_config.h"
 
 namespace cairn {
@@ -22,7 +23,16 @@ double KerasWriter::Rounded(float number) { return Decimal(number); }
 void KerasWriter::Activation(const char* key, v1::Activation activation) {
   const char* name = KerasActivationName(activation);
   json_[key] = name != nullptr ? name : "";
-  if (name != nullptr) return;
+  // A function by its name has its default arguments.
+  const bool plain = node_.kind != LayerKind::kActivation || node_.activation == v1::LEAKY_RELU ||
+                     ActivationAlpha(node_) == DefaultAlpha(node_.activation);
+  if (name != nullptr && plain) return;
+  if (name != nullptr) {
+    status_.Update(absl::UnimplementedError(
+        absl::StrCat("layer \"", node_.name, "\": Keras' format has no arguments for activation ",
+                     v1::Activation_Name(activation), "; leave them out, or export safetensors")));
+    return;
+  }
   status_.Update(
       absl::UnimplementedError(absl::StrCat("layer \"", node_.name, "\": Keras' format has no name for activation ",
                                             v1::Activation_Name(activation), "; use GELU, or export safetensors")));

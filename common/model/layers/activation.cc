@@ -1,14 +1,18 @@
 // Activation, and the classes of Keras that are one: ReLU, LeakyReLU, ELU, Softmax.
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
+#include "common/model/activation_numbers.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
+#include "common/model/keras/keras_values.h"
 #include "common/model/keras/keras_writer.h"
+#include "common/model/layers/axes.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
 #include "common/model/onnx/axis_order.h"
@@ -20,33 +24,110 @@ namespace {
 
 constexpr float kLeakyReluLayerSlope = 0.3f;  // keras.layers.LeakyReLU
 
-absl::Status InferActivation(absl::Span<const Shape>, Node* node, std::vector<Variable>*) {
-  v1::ActivationLayer* layer = node->layer.mutable_activation();
-  if (layer->activation() == v1::ACTIVATION_UNSPECIFIED) return Bad("activation is missing; use RELU, say");
-  CAIRN_RETURN_IF_ERROR(ReadActivation(layer, node));
-  const auto positive = [](const char* field, float value, const char* example) {
-    if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
-    return Bad(field, " ", value, " is negative or not finite; use a number such as ", example);
+absl::Status NeedFinite(const char* field, float value) {
+  if (std::isfinite(value)) return absl::OkStatus();
+  return Bad(field, " ", value, " is not finite; use a number such as 0.5");
+}
+
+absl::Status NeedNotNegative(const char* field, float value, const char* example) {
+  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
+  return Bad(field, " ", value, " is negative or not finite; use a number such as ", example);
+}
+
+// keras.layers.ReLU: its largest value, and the number from which on it lets numbers through.
+absl::Status ReadRelu(const v1::ActivationLayer& layer, Node* node) {
+  const bool bounded = layer.has_max_value(), shifted = layer.has_threshold() && layer.threshold() != 0;
+  if (bounded) {
+    if (!(layer.max_value() > 0 && std::isfinite(layer.max_value())))
+      return Bad("max_value ", layer.max_value(), " is not positive; use a number such as 6, or leave it out");
+    node->activation = v1::RELU6;
+    node->alpha = layer.max_value();
+  }
+  if (!shifted) return absl::OkStatus();
+  if (bounded) return Bad("threshold and max_value together are not supported; leave one of the two out");
+  if (layer.threshold() < 0) return Bad("threshold ", layer.threshold(), " is negative; use a number from 0");
+  node->activation = v1::THRESHOLD;
+  node->alpha = layer.threshold();
+  return NeedFinite("threshold", layer.threshold());
+}
+
+// Arguments, each of the activations that have it.
+absl::Status ReadArguments(v1::ActivationLayer* layer, Node* node) {
+  const v1::Activation f = layer->activation();
+  const auto only = [](const char* field, const char* owners) {
+    return Bad(field, " is only for ", owners, "; leave it out");
   };
-  if (node->activation == v1::LEAKY_RELU) {
+  if (f == v1::LEAKY_RELU) {
     if (!layer->has_negative_slope()) layer->set_negative_slope(kLeakyReluLayerSlope);
-    CAIRN_RETURN_IF_ERROR(positive("negative_slope", layer->negative_slope(), "0.3"));
+    CAIRN_RETURN_IF_ERROR(NeedNotNegative("negative_slope", layer->negative_slope(), "0.3"));
     node->negative_slope = layer->negative_slope();
   } else if (layer->has_negative_slope()) {
-    return Bad("negative_slope is only for LEAKY_RELU; leave it out");
+    return only("negative_slope", "LEAKY_RELU");
   }
-  if (node->activation == v1::ELU) {
+  if (f == v1::ELU || f == v1::CELU) {
     if (!layer->has_alpha()) layer->set_alpha(kEluAlpha);
-    CAIRN_RETURN_IF_ERROR(positive("alpha", layer->alpha(), "1"));
+    CAIRN_RETURN_IF_ERROR(NeedNotNegative("alpha", layer->alpha(), "1"));
+    if (f == v1::CELU && layer->alpha() == 0) return Bad("alpha 0 is not positive; use a number such as 1");
+    node->alpha = layer->alpha();
+  } else if (f == v1::HARD_SIGMOID && layer->has_alpha()) {
+    if (!(layer->alpha() > 0 && std::isfinite(layer->alpha())))
+      return Bad("alpha ", layer->alpha(), " is not positive; use a number such as 0.2");
     node->alpha = layer->alpha();
   } else if (layer->has_alpha()) {
-    return Bad("alpha is only for ELU; leave it out");
+    return only("alpha", "ELU, CELU and HARD_SIGMOID");
   }
+  const bool shrinks = f == v1::SOFT_SHRINK || f == v1::HARD_SHRINK;
+  if (layer->has_max_value() && f != v1::RELU) return only("max_value", "RELU");
+  if (layer->has_threshold() && f != v1::RELU && f != v1::THRESHOLD && !shrinks)
+    return only("threshold", "RELU, THRESHOLD, SOFT_SHRINK and HARD_SHRINK");
+  if (layer->has_value() && f != v1::THRESHOLD) return only("value", "THRESHOLD");
+  if (f == v1::THRESHOLD) {
+    if (!layer->has_threshold()) return Bad("threshold is missing; give a number such as 1");
+    CAIRN_RETURN_IF_ERROR(NeedFinite("threshold", layer->threshold()));
+    if (layer->value() != 0)
+      return Bad("value ", layer->value(), ": only 0 below the threshold is supported; leave it out");
+    node->alpha = layer->threshold();
+  }
+  if (shrinks) {
+    if (!layer->has_threshold()) layer->set_threshold(DefaultAlpha(f));
+    CAIRN_RETURN_IF_ERROR(NeedNotNegative("threshold", layer->threshold(), "0.5"));
+    node->alpha = layer->threshold();
+  }
+  return f == v1::RELU ? ReadRelu(*layer, node) : absl::OkStatus();
+}
+
+// Its numbers: common/model/activation_numbers.h.
+absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
+  v1::ActivationLayer* layer = node->layer.mutable_activation();
+  if (layer->activation() == v1::ACTIVATION_UNSPECIFIED) return Bad("activation is missing; use RELU, say");
+  if (layer->activation() == v1::THRESHOLD) {
+    node->activation = v1::THRESHOLD;
+  } else {
+    CAIRN_RETURN_IF_ERROR(ReadActivation(layer, node));
+  }
+  node->alpha = DefaultAlpha(node->activation);
+  CAIRN_RETURN_IF_ERROR(ReadArguments(layer, node));
+  if (layer->axis().empty()) return absl::OkStatus();
+  if (layer->activation() != v1::SOFTMAX && layer->activation() != v1::LOG_SOFTMAX)
+    return Bad("axis is only for SOFTMAX and LOG_SOFTMAX; leave it out");
+  CAIRN_RETURN_IF_ERROR(ResolveAxes("axis", inputs[0], layer->mutable_axis()));
+  if (layer->axis_size() > 1 || layer->axis(0) != static_cast<int32_t>(inputs[0].size())) {
+    return Bad("axis: ", v1::Activation_Name(layer->activation()), " over an axis of ", ToString(inputs[0]),
+               " other than the last one is not supported; put a permute before it and one behind it");
+  }
+  layer->clear_axis();
   return absl::OkStatus();
 }
 
+// Keras 2's hard_sigmoid has a slope of 0.2 (keras_dialect.h gives it a name of its own).
 void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   v1::ActivationLayer* layer = out->mutable_activation();
+  const Json* const given = c.Take("activation");
+  if (given != nullptr && *given == kOldHardSigmoid) {
+    layer->set_activation(v1::HARD_SIGMOID);
+    layer->set_alpha(0.2f);
+    return;
+  }
   v1::Activation activation = v1::LINEAR;
   c.Activation("activation", &activation);
   layer->set_activation(activation);
@@ -60,10 +141,13 @@ void ReadReLU(KerasConfig& c, v1::Layer* out) {
   c.Float("threshold", &threshold);
   c.Float("max_value", &max_value);
   const bool open = max_value == std::numeric_limits<float>::infinity();
-  if (threshold != 0) c.Refuse("threshold: other than 0 is not supported; leave it out");
-  if (!open && (max_value != 6 || slope != 0)) c.Refuse("max_value: only 6 is supported, with negative_slope 0");
-  layer->set_activation(!open ? v1::RELU6 : slope != 0 ? v1::LEAKY_RELU : v1::RELU);
+  if (slope != 0 && (threshold != 0 || !open))
+    c.Refuse("negative_slope: together with max_value or threshold it is not supported; leave it out");
+  layer->set_activation(max_value == 6 && threshold == 0 ? v1::RELU6 : slope != 0 ? v1::LEAKY_RELU : v1::RELU);
   if (slope != 0) layer->set_negative_slope(slope);
+  if (layer->activation() != v1::RELU) return;
+  if (!open) layer->set_max_value(max_value);
+  if (threshold != 0) layer->set_threshold(threshold);
 }
 
 void ReadLeakyReLU(KerasConfig& c, v1::Layer* out) {
@@ -84,36 +168,44 @@ void ReadELU(KerasConfig& c, v1::Layer* out) {
 
 void ReadSoftmax(KerasConfig& c, v1::Layer* layer) {
   layer->mutable_activation()->set_activation(v1::SOFTMAX);
-  c.Axis("axis");
+  if (c.Has("axis")) ReadAxes(c, layer->mutable_activation()->mutable_axis());
 }
 
+// Those with arguments that no class of Keras has.
 const char* ClassOf(const Node& node) {
-  switch (node.activation) {
+  const v1::ActivationLayer& layer = node.layer.activation();
+  switch (layer.activation()) {
     case v1::LEAKY_RELU: return "LeakyReLU";
     case v1::ELU: return "ELU";
     case v1::RELU6: return "ReLU";
+    case v1::RELU: return layer.has_max_value() || layer.has_threshold() ? "ReLU" : "Activation";
     default: return "Activation";
   }
 }
 
 void WriteActivation(const Node& node, KerasWriter& c) {
-  switch (node.activation) {
-    case v1::LEAKY_RELU: c["negative_slope"] = KerasWriter::Rounded(node.negative_slope); break;
-    case v1::ELU: {
-      const v1::ActivationLayer& layer = node.layer.activation();
-      c["alpha"] = KerasWriter::Rounded(layer.has_alpha() ? layer.alpha() : 1.0f);
-      break;
-    }
-    case v1::RELU6:
-      c["max_value"] = 6.0;
-      c["negative_slope"] = 0.0;
-      c["threshold"] = 0.0;
-      break;
-    default: c.Activation("activation", node.activation);
+  const v1::ActivationLayer& layer = node.layer.activation();
+  const bool relu = std::string(ClassOf(node)) == "ReLU";
+  if (layer.activation() == v1::LEAKY_RELU) {
+    c["negative_slope"] = KerasWriter::Rounded(node.negative_slope);
+  } else if (layer.activation() == v1::ELU) {
+    c["alpha"] = KerasWriter::Rounded(layer.has_alpha() ? layer.alpha() : 1.0f);
+  } else if (relu) {
+    c["max_value"] = nullptr;
+    if (layer.activation() == v1::RELU6) c["max_value"] = 6.0;
+    if (layer.has_max_value()) c["max_value"] = KerasWriter::Rounded(layer.max_value());
+    c["negative_slope"] = 0.0;
+    c["threshold"] = KerasWriter::Rounded(layer.threshold());
+  } else {
+    c.Activation("activation", layer.activation());
   }
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) { w.Finish(node, w.In(node, 0, w.Has(node, 0)), w.Has(node, 0)); }
+
+constexpr float kSeluAlpha = 1.67326319f, kSeluScale = 1.05070102f;
+
+bool Near(float a, float b) { return std::abs(a - b) <= 1e-5f * std::abs(b); }
 
 absl::Status ImportActivation(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(0));
@@ -136,11 +228,36 @@ absl::Status ImportActivation(OnnxImporter& importer) {
       return Lacks("attribute \"approximate\" is \"", absl::CEscape(approximate.substr(0, 64)),
                    "\"; none and tanh are known");
     activation->set_activation(approximate == "tanh" ? v1::GELU_TANH : v1::GELU);
+  } else if (type == "Selu") {
+    activation->set_activation(v1::SELU);
+    const bool usual = Near(attributes.Float("alpha", kSeluAlpha), kSeluAlpha) &&
+                       Near(attributes.Float("gamma", kSeluScale), kSeluScale);
+    if (!usual) return Lacks("attributes \"alpha\" and \"gamma\" are not those of Klambauer et al. 2017");
+  } else if (type == "Celu") {
+    activation->set_activation(v1::CELU);
+    activation->set_alpha(attributes.Float("alpha", 1.0f));
+  } else if (type == "HardSigmoid") {
+    activation->set_activation(v1::HARD_SIGMOID);
+    activation->set_alpha(attributes.Float("alpha", 0.2f));
+    if (attributes.Float("beta", 0.5f) != 0.5f) return Lacks("attribute \"beta\" is not 0.5");
+    if (Near(activation->alpha(), DefaultAlpha(v1::HARD_SIGMOID))) activation->clear_alpha();
+  } else if (type == "ThresholdedRelu") {
+    activation->set_activation(v1::THRESHOLD);
+    activation->set_threshold(attributes.Float("alpha", 1.0f));
+  } else if (type == "Shrink") {
+    const float lambda = attributes.Float("lambd", 0.5f), bias = attributes.Float("bias", 0.0f);
+    if (bias != 0 && bias != lambda) return Lacks("attribute \"bias\" is neither 0 nor \"lambd\"");
+    activation->set_activation(bias == 0 ? v1::HARD_SHRINK : v1::SOFT_SHRINK);
+    activation->set_threshold(lambda);
   } else {
-    activation->set_activation(type == "Relu"      ? v1::RELU
-                               : type == "Sigmoid" ? v1::SIGMOID
-                               : type == "Tanh"    ? v1::TANH
-                                                   : v1::SOFTPLUS);
+    activation->set_activation(type == "Relu"        ? v1::RELU
+                               : type == "Sigmoid"   ? v1::SIGMOID
+                               : type == "Tanh"      ? v1::TANH
+                               : type == "HardSwish" ? v1::HARD_SILU
+                               : type == "Softsign"  ? v1::SOFTSIGN
+                               : type == "Mish"      ? v1::MISH
+                               : type == "Exp"       ? v1::EXPONENTIAL
+                                                     : v1::SOFTPLUS);
   }
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kActivation, layer, {x.layer}));
@@ -148,25 +265,35 @@ absl::Status ImportActivation(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// Before opset 13 all axes from `axis` on were taken as one.
+// Softmax, LogSoftmax. Before opset 13 all axes from `axis` on are taken as one.
 absl::Status ImportSoftmax(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
   const int64_t given = attributes.Int("axis", importer.opset() < 13 ? 1 : -1);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(given));
-  if (importer.opset() < 13 && axis + 1 != static_cast<int>(x.dims.size()))
-    return Lacks("before opset 13 it takes several axes as one; export with opset 13");
+  v1::Layer layer;
+  layer.mutable_activation()->set_activation(importer.node().op_type() == "Softmax" ? v1::SOFTMAX : v1::LOG_SOFTMAX);
+  const int rank = static_cast<int>(x.dims.size());
+  if (importer.opset() < 13 && axis + 1 != rank) {
+    // As rows of all that stands from the axis on, in the order in which it stands.
+    CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().Place(x));
+    int64_t rows = 1, columns = 1;
+    for (int i = 0; i < rank; ++i) (i < axis ? rows : columns) *= x.dims[static_cast<size_t>(i)];
+    CAIRN_ASSIGN_OR_RETURN(
+        from, importer.layers().Place(OnnxView::Of(from, axis == 0 ? Shape{columns} : Shape{rows, columns})));
+    CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kActivation, layer, {from}));
+    importer.SetView(OnnxView::Of(id, x.dims));
+    return absl::OkStatus();
+  }
   const std::vector<int> order = AxisLast(x.dims.size(), axis);
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
-  v1::Layer layer;
-  layer.mutable_activation()->set_activation(v1::SOFTMAX);
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kActivation, layer, {from}));
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }
 
-// Of 0 and 6, or 0 alone.
+// Of 0 and a larger number, 0 alone, or -1 and 1.
 absl::Status ImportClip(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
@@ -182,8 +309,14 @@ absl::Status ImportClip(OnnxImporter& importer) {
     layer.mutable_activation()->set_activation(v1::RELU6);
   } else if (bounds[0] == 0 && bounds[1] >= 3e38f) {
     layer.mutable_activation()->set_activation(v1::RELU);
+  } else if (bounds[0] == 0 && bounds[1] > 0) {
+    layer.mutable_activation()->set_activation(v1::RELU);
+    layer.mutable_activation()->set_max_value(bounds[1]);
+  } else if (bounds[0] == -1 && bounds[1] == 1) {
+    layer.mutable_activation()->set_activation(v1::HARD_TANH);
   } else {
-    return Lacks("it clips to ", bounds[0], " .. ", bounds[1], "; Cairn has 0 .. 6 (RELU6) and 0 and more (RELU)");
+    return Lacks("it clips to ", bounds[0], " .. ", bounds[1],
+                 "; Cairn has 0 .. a number (RELU with max_value), 0 and more (RELU) and -1 .. 1 (HARD_TANH)");
   }
   CAIRN_ASSIGN_OR_RETURN(x.layer, importer.AddLayer(LayerKind::kActivation, layer, {x.layer}));
   importer.SetView(std::move(x));
@@ -195,11 +328,16 @@ constexpr KerasClass kKeras[] = {{"Activation", ReadActivationLayer},
                                  {"LeakyReLU", ReadLeakyReLU},
                                  {"ELU", ReadELU},
                                  {"Softmax", ReadSoftmax, "inputs,mask"}};
-constexpr OnnxOperator kOnnx[] = {{"Relu", ImportActivation},  {"LeakyRelu", ImportActivation},
-                                  {"Elu", ImportActivation},   {"Sigmoid", ImportActivation},
-                                  {"Tanh", ImportActivation},  {"Softplus", ImportActivation},
-                                  {"Swish", ImportActivation}, {"Gelu", ImportActivation},
-                                  {"Softmax", ImportSoftmax},  {"Clip", ImportClip}};
+constexpr OnnxOperator kOnnx[] = {{"Relu", ImportActivation},        {"LeakyRelu", ImportActivation},
+                                  {"Elu", ImportActivation},         {"Sigmoid", ImportActivation},
+                                  {"Tanh", ImportActivation},        {"Softplus", ImportActivation},
+                                  {"Swish", ImportActivation},       {"Gelu", ImportActivation},
+                                  {"Selu", ImportActivation},        {"Celu", ImportActivation},
+                                  {"HardSigmoid", ImportActivation}, {"HardSwish", ImportActivation},
+                                  {"Softsign", ImportActivation},    {"Mish", ImportActivation},
+                                  {"Exp", ImportActivation},         {"ThresholdedRelu", ImportActivation},
+                                  {"Shrink", ImportActivation},      {"Softmax", ImportSoftmax},
+                                  {"LogSoftmax", ImportSoftmax},     {"Clip", ImportClip}};
 
 }  // namespace
 

@@ -10,16 +10,21 @@ namespace {
 absl::Status InferBatchNormalization(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   const Shape& input = inputs[0];
   v1::BatchNormalization* bn = node->layer.mutable_batch_normalization();
+  CAIRN_RETURN_IF_ERROR(NeedLastAxis(input, bn));
   if (!bn->has_momentum()) bn->set_momentum(0.99f);
   if (!bn->has_epsilon()) bn->set_epsilon(0.001f);
   if (!(bn->momentum() >= 0 && bn->momentum() <= 1)) {
     return Bad("momentum ", bn->momentum(), " is outside [0, 1]; use a number such as 0.99");
   }
   CAIRN_RETURN_IF_ERROR(NeedEpsilon(bn->epsilon()));
-  CAIRN_RETURN_IF_ERROR(AddScaleAndCenter(*node, input.back(), bn, variables));
+  CAIRN_RETURN_IF_ERROR(AddGammaAndBeta(*node, {input.back()}, bn, variables));
   const Shape shape = {input.back()};
-  CAIRN_RETURN_IF_ERROR(AddVariable(*node, "moving_mean", shape, OfKind(v1::Initializer::ZEROS), variables));
-  CAIRN_RETURN_IF_ERROR(AddVariable(*node, "moving_variance", shape, OfKind(v1::Initializer::ONES), variables));
+  CAIRN_RETURN_IF_ERROR(
+      ResolveInitializer("moving_mean_initializer", v1::Initializer::ZEROS, bn->mutable_moving_mean_initializer()));
+  CAIRN_RETURN_IF_ERROR(ResolveInitializer("moving_variance_initializer", v1::Initializer::ONES,
+                                           bn->mutable_moving_variance_initializer()));
+  CAIRN_RETURN_IF_ERROR(AddVariable(*node, "moving_mean", shape, bn->moving_mean_initializer(), variables));
+  CAIRN_RETURN_IF_ERROR(AddVariable(*node, "moving_variance", shape, bn->moving_variance_initializer(), variables));
   for (size_t i = variables->size() - 2; i < variables->size(); ++i) {
     (*variables)[i].kind = VariableKind::kMovingAverage;
     (*variables)[i].momentum = bn->momentum();
@@ -32,22 +37,26 @@ void ReadBatchNormalization(KerasConfig& c, v1::Layer* layer) {
   float momentum = 0.99f;
   c.Float("momentum", &momentum);
   bn->set_momentum(momentum);
-  c.InitializerOnly("moving_mean_initializer", v1::Initializer::ZEROS);
-  c.InitializerOnly("moving_variance_initializer", v1::Initializer::ONES);
+  const auto initializer = [&](const char* key, auto mutable_field) {
+    if (c.Has(key)) c.Initializer(key, (bn->*mutable_field)());
+  };
+  initializer("moving_mean_initializer", &v1::BatchNormalization::mutable_moving_mean_initializer);
+  initializer("moving_variance_initializer", &v1::BatchNormalization::mutable_moving_variance_initializer);
   c.Only("synchronized", false, "each replica has the statistics of its own batch");
   c.Only("renorm", false, keras::kLeaveAway);
   c.Ignore("renorm_clipping");  // of no meaning without it
   c.Ignore("renorm_momentum");
   c.Ignore("fused");
+  c.Axis("axis");
   Scaled(c, bn);
 }
 
 void WriteBatchNormalization(const Node& node, KerasWriter& c) {
   c["axis"] = -1;
   c["momentum"] = KerasWriter::Rounded(node.layer.batch_normalization().momentum());
-  c.ScaleAndCenter(node.layer.batch_normalization());
-  c.Initializer("moving_mean_initializer", v1::Initializer::ZEROS);
-  c.Initializer("moving_variance_initializer", v1::Initializer::ONES);
+  WriteScaled(node.layer.batch_normalization(), c);
+  c.Initializer("moving_mean_initializer", node.layer.batch_normalization().moving_mean_initializer());
+  c.Initializer("moving_variance_initializer", node.layer.batch_normalization().moving_variance_initializer());
   c["synchronized"] = false;
 }
 

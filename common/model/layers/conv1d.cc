@@ -1,4 +1,5 @@
 // Conv1D.
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 
@@ -20,12 +21,13 @@ absl::Status InferConv1D(absl::Span<const Shape> inputs, Node* node, std::vector
   node->window.strides[1] = strides;
   node->window.dilation[1] = dilation;
   CAIRN_RETURN_IF_ERROR(CheckStridesAndDilation(node->window));
-  CAIRN_RETURN_IF_ERROR(ReadPadding(conv));
-  CAIRN_RETURN_IF_ERROR(SlideAlong("kernel", input, conv->padding(), node));
+  CAIRN_RETURN_IF_ERROR(ReadPaddingOrCausal(conv));
+  CAIRN_RETURN_IF_ERROR(SlideAxes("kernel", 1, input, conv->padding(), node));
   CAIRN_RETURN_IF_ERROR(NeedPositive("filters", conv->filters(), "32"));
+  CAIRN_RETURN_IF_ERROR(ReadGroups(input[1], conv, node));
   node->output[1] = conv->filters();
   CAIRN_RETURN_IF_ERROR(ReadActivation(conv, node));
-  CAIRN_RETURN_IF_ERROR(AddKernel(*node, {kernel, input[1], conv->filters()}, conv, variables));
+  CAIRN_RETURN_IF_ERROR(AddKernel(*node, {kernel, input[1] / conv->groups(), conv->filters()}, conv, variables));
   return AddBias(*node, conv->filters(), conv, variables);
 }
 
@@ -35,8 +37,9 @@ void ReadConv1D(KerasConfig& c, v1::Layer* layer) {
   conv->set_kernel_size(OneInt(c, "kernel_size", 0));
   conv->set_strides(OneInt(c, "strides", 1));
   conv->set_dilation_rate(OneInt(c, "dilation_rate", 1));
-  PaddingAndChannels(c, conv);
-  c.Only("groups", 1, "use 1");
+  conv->set_padding(PaddingOrCausal(c));
+  keras::ChannelsLast(c);
+  Groups(c, conv);
   keras::Kernel(c, conv);
   keras::BiasAndActivation(c, conv);
 }
@@ -57,7 +60,11 @@ constinit const LayerType kConv1DLayer = {
     .name = "conv1d",
     .infer = InferConv1D,
     .keras = kKeras,
-    .write_keras = [](const Node& node, KerasWriter& c) { WriteConvolution(node.layer.conv1d(), &c); },
+    .write_keras =
+        [](const Node& node, KerasWriter& c) {
+          WriteConvolution(node.layer.conv1d(), &c);
+          WritePaddingOrCausal(node.layer.conv1d().padding(), &c);
+        },
     .write_onnx = WriteOnnxConvolution,
     .torch = PlaceKernel,
 };

@@ -1,6 +1,7 @@
-// Conv2D. Its operator of ONNX is that of Conv1D and DepthwiseConv2D, too.
+// Conv2D. Its operator of ONNX is that of the other convolutions, too.
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
@@ -13,10 +14,12 @@ absl::Status InferConv2D(absl::Span<const Shape> inputs, Node* node, std::vector
   v1::Conv2D* conv = node->layer.mutable_conv2d();
   CAIRN_RETURN_IF_ERROR(ReadConvWindow(input, conv, node));
   CAIRN_RETURN_IF_ERROR(NeedPositive("filters", conv->filters(), "32"));
+  CAIRN_RETURN_IF_ERROR(ReadGroups(input[2], conv, node));
   node->output[2] = conv->filters();
   CAIRN_RETURN_IF_ERROR(ReadActivation(conv, node));
   const int64_t* kernel = node->window.kernel;
-  CAIRN_RETURN_IF_ERROR(AddKernel(*node, {kernel[0], kernel[1], input[2], conv->filters()}, conv, variables));
+  CAIRN_RETURN_IF_ERROR(
+      AddKernel(*node, {kernel[0], kernel[1], input[2] / conv->groups(), conv->filters()}, conv, variables));
   return AddBias(*node, conv->filters(), conv, variables);
 }
 
@@ -25,59 +28,87 @@ void ReadConv2D(KerasConfig& c, v1::Layer* layer) {
   Filters(c, conv);
   Windowed(c, conv);
   c.Ints("dilation_rate", conv->mutable_dilation_rate());
+  Groups(c, conv);
   keras::Kernel(c, conv);
   keras::BiasAndActivation(c, conv);
 }
 
-struct ReadConvolution {
+// The convolution's message, of whichever class.
+template <typename Conv>
+void SetConvolution(const Window& w, int rank, v1::Padding padding, bool bias, Conv* conv) {
+  for (int i = 0; i < rank; ++i) {
+    const WindowAxis axis = AxisOf(w, rank, i);
+    conv->add_kernel_size(static_cast<int32_t>(axis.kernel));
+    conv->add_strides(static_cast<int32_t>(axis.stride));
+    conv->add_dilation_rate(static_cast<int32_t>(axis.dilation));
+  }
+  conv->set_padding(padding);
+  conv->set_use_bias(bias);
+}
+
+struct Described {
   LayerKind kind;
   v1::Layer layer;
-  std::vector<OnnxVariable> variables;
 };
 
-// The layer of a Conv, without padding and bias. weight: [out, in of a group, height, width] or [out, in, width].
-ReadConvolution Describe(const OnnxTensor& weight, const Window& w, int64_t in, int64_t groups) {
-  ReadConvolution conv;
-  const int64_t out = weight.dims[0];
-  const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
-  const auto set_window = [&](auto* layer) {
-    SetPair(w.kernel, layer->mutable_kernel_size());
-    SetPair(w.strides, layer->mutable_strides());
-    SetPair(w.dilation, layer->mutable_dilation_rate());
+// out, groups: of the operator; depthwise: a group for each channel, several outputs each.
+Described Describe(const Window& w, int rank, int64_t in, int64_t out, int64_t groups, v1::Padding padding, bool bias) {
+  Described d;
+  const auto plain = [&](LayerKind kind, auto* conv) {
+    d.kind = kind;
+    SetConvolution(w, rank, padding, bias, conv);
+    conv->set_filters(static_cast<int32_t>(out));
+    conv->set_groups(static_cast<int32_t>(groups));
   };
-  if (groups > 1) {
-    conv.kind = LayerKind::kDepthwiseConv2D;
-    set_window(conv.layer.mutable_depthwise_conv2d());
-    conv.layer.mutable_depthwise_conv2d()->set_depth_multiplier(static_cast<int32_t>(out / in));
-    conv.variables.push_back({"kernel",
-                              {kernel[0], kernel[1], in, out / in},
-                              InOrder(weight.floats, {in, out / in, kernel[0], kernel[1]}, {2, 3, 0, 1})});
-  } else if (kernel.size() == 2) {
-    conv.kind = LayerKind::kConv2D;
-    set_window(conv.layer.mutable_conv2d());
-    conv.layer.mutable_conv2d()->set_filters(static_cast<int32_t>(out));
-    conv.variables.push_back(
-        {"kernel", {kernel[0], kernel[1], in, out}, InOrder(weight.floats, weight.dims, {2, 3, 1, 0})});
+  const auto depthwise = [&](LayerKind kind, auto* conv) {
+    d.kind = kind;
+    SetConvolution(w, rank, padding, bias, conv);
+    conv->set_depth_multiplier(static_cast<int32_t>(out / in));
+  };
+  const bool by_channel = groups == in && in > 1;
+  if (rank == 3) {
+    plain(LayerKind::kConv3D, d.layer.mutable_conv3d());
+  } else if (rank == 2) {
+    by_channel ? depthwise(LayerKind::kDepthwiseConv2D, d.layer.mutable_depthwise_conv2d())
+               : plain(LayerKind::kConv2D, d.layer.mutable_conv2d());
+  } else if (by_channel) {
+    depthwise(LayerKind::kDepthwiseConv1D, d.layer.mutable_depthwise_conv1d());
   } else {
-    conv.kind = LayerKind::kConv1D;
-    v1::Conv1D* layer = conv.layer.mutable_conv1d();
-    layer->set_filters(static_cast<int32_t>(out));
-    layer->set_kernel_size(static_cast<int32_t>(w.kernel[1]));
-    layer->set_strides(static_cast<int32_t>(w.strides[1]));
-    layer->set_dilation_rate(static_cast<int32_t>(w.dilation[1]));
-    conv.variables.push_back({"kernel", {kernel[0], in, out}, InOrder(weight.floats, weight.dims, {2, 1, 0})});
+    d.kind = LayerKind::kConv1D;
+    v1::Conv1D* conv = d.layer.mutable_conv1d();
+    conv->set_filters(static_cast<int32_t>(out));
+    conv->set_groups(static_cast<int32_t>(groups));
+    conv->set_kernel_size(static_cast<int32_t>(w.kernel[1]));
+    conv->set_strides(static_cast<int32_t>(w.strides[1]));
+    conv->set_dilation_rate(static_cast<int32_t>(w.dilation[1]));
+    conv->set_padding(padding);
+    conv->set_use_bias(bias);
   }
-  return conv;
+  return d;
+}
+
+// Keras' kernel of a weight [out, in of a group, axes...].
+OnnxVariable KernelOf(const OnnxTensor& weight, int rank, int64_t in, bool depthwise) {
+  Shape grid = weight.dims;
+  if (depthwise) {
+    grid[0] = in;
+    grid[1] = weight.dims[0] / in;
+  }
+  std::vector<int> axes;
+  for (int i = 0; i < rank; ++i) axes.push_back(i + 2);
+  axes.push_back(depthwise ? 0 : 1);
+  axes.push_back(depthwise ? 1 : 0);
+  return {"kernel", ShapeInOrder(grid, axes), InOrder(weight.floats, grid, axes)};
 }
 
 absl::Status ImportConv(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor weight, importer.ConstantOf(1, "weight"));
-  const size_t rank = weight.dims.size();
-  if (weight.whole || (rank != 3 && rank != 4) || x.dims.size() != rank - 1) {
+  if (weight.whole || weight.dims.size() < 3 || weight.dims.size() > 5 || x.dims.size() != weight.dims.size() - 1) {
     return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
-                 "; weights [out,in,h,w] on pictures and [out,in,w] on sequences are read");
+                 "; weights [out,in,h,w] on pictures, [out,in,d,h,w] on volumes and [out,in,w] on sequences are read");
   }
+  const int rank = static_cast<int>(weight.dims.size()) - 2;
   OnnxAttributes attributes(importer.node());
   const int64_t groups = attributes.Int("group", 1), out = weight.dims[0], in = x.dims[0];
   const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
@@ -91,25 +122,17 @@ absl::Status ImportConv(OnnxImporter& importer) {
       out % groups != 0) {
     return Bad("weight ", ToString(weight.dims), " and group ", groups, " do not fit an input of ", in, " channels");
   }
-  const bool depthwise = groups == in && in > 1;
-  if (groups != 1 && !(depthwise && rank == 4))
-    return Lacks("group ", groups, " of ", in, " channels; 1, and for pictures one for each channel, are read");
   std::vector<float> bias;
   if (importer.HasInput(2)) {
     CAIRN_ASSIGN_OR_RETURN(bias, importer.FloatsOf(2, "bias", out));
   }
   CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const v1::Padding padding, PadFor(importer, w, x, /*zeros_do=*/true, &from));
-  ReadConvolution conv = Describe(weight, w, in, groups);
-  const auto finish = [&](auto* layer) {
-    layer->set_padding(padding);
-    layer->set_use_bias(!bias.empty());
-  };
-  if (conv.kind == LayerKind::kConv1D) finish(conv.layer.mutable_conv1d());
-  if (conv.kind == LayerKind::kConv2D) finish(conv.layer.mutable_conv2d());
-  if (conv.kind == LayerKind::kDepthwiseConv2D) finish(conv.layer.mutable_depthwise_conv2d());
-  if (!bias.empty()) conv.variables.push_back({"bias", {out}, std::move(bias)});
-  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(conv.kind, conv.layer, {from}, std::move(conv.variables), 1));
+  const Described conv = Describe(w, rank, in, out, groups, padding, !bias.empty());
+  const bool depthwise = conv.kind == LayerKind::kDepthwiseConv2D || conv.kind == LayerKind::kDepthwiseConv1D;
+  std::vector<OnnxVariable> variables = {KernelOf(weight, rank, in, depthwise)};
+  if (!bias.empty()) variables.push_back({"bias", {out}, std::move(bias)});
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(conv.kind, conv.layer, {from}, std::move(variables), 1));
   importer.MarkFoldable(id);
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();

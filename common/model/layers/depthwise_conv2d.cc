@@ -24,6 +24,7 @@ absl::Status InferDepthwiseConv2D(absl::Span<const Shape> inputs, Node* node, st
 void ReadDepthwiseConv2D(KerasConfig& c, v1::Layer* layer) {
   v1::DepthwiseConv2D* conv = layer->mutable_depthwise_conv2d();
   Windowed(c, conv);
+  c.Only("groups", 1, "use 1");
   c.Ints("dilation_rate", conv->mutable_dilation_rate());
   DepthMultiplier(c, conv);
   keras::BiasAndActivation(c, conv);

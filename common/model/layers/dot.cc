@@ -20,6 +20,9 @@ absl::Status InferDot(absl::Span<const Shape> inputs, Node* node, std::vector<Va
   }
   const Numbers given = *axes;
   axes->Clear();
+  for (const Shape& input : inputs) {
+    if (input.size() > kPermutedAxesMax) return Bad("its input ", ToString(input), " has more than three axes");
+  }
   node->output.clear();
   for (int i = 0; i < 2; ++i) {
     const int32_t rank = static_cast<int32_t>(inputs[i].size()), one = given[given.size() == 2 ? i : 0];
@@ -38,9 +41,9 @@ absl::Status InferDot(absl::Span<const Shape> inputs, Node* node, std::vector<Va
     return Bad("axes: its inputs ", ToString(inputs[0]), " and ", ToString(inputs[1]), " have ", sizes[0], " and ",
                sizes[1], " numbers along axes ", axes->Get(0), " and ", axes->Get(1), "; name axes of one size");
   }
-  if (node->output.size() > kLayerDimensionsMax) {
+  if (node->output.size() > kPermutedAxesMax) {
     return Bad("its output ", ToString(node->output), " has ", node->output.size(), " dimensions; at most ",
-               kLayerDimensionsMax, " are supported, without the batch dimension");
+               kPermutedAxesMax, " are supported, without the batch dimension");
   }
   if (node->output.empty()) node->output = {1};
   return absl::OkStatus();

@@ -23,7 +23,7 @@ absl::Status InferEmbedding(absl::Span<const Shape> inputs, Node* node, std::vec
   if (embedding->input_dim() > kEmbeddingIdsMax) {
     return Bad("input_dim ", embedding->input_dim(), " is too large; the limit is ", kEmbeddingIdsMax);
   }
-  if (input.size() >= kLayerDimensionsMax) {
+  if (input.size() >= kPermutedAxesMax) {
     return Bad("its input is ", ToString(input), "; it needs ids as [steps], or [rows, steps]");
   }
   if (embedding->mask_zero() && input.size() != 1) {

@@ -115,6 +115,13 @@ absl::Status ResolveActivation(v1::Activation* activation) {
                " is not known; use LINEAR, RELU, RELU6, LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SOFTPLUS, SIGMOID, "
                "TANH or SOFTMAX");
   }
+  if (*activation == v1::THRESHOLD) {
+    return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold behind it");
+  }
+  if (*activation == v1::GLU || *activation == v1::SPARSEMAX) {
+    return Bad("activation ", v1::Activation_Name(*activation),
+               " is not supported; use SOFTMAX, or a product of layers");
+  }
   if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
   return absl::OkStatus();
 }
@@ -123,6 +130,7 @@ absl::Status ResolvePadding(v1::Padding* padding) {
   if (!v1::Padding_IsValid(*padding)) {
     return Bad("padding ", static_cast<int>(*padding), " is not known; use VALID or SAME");
   }
+  if (*padding == v1::CAUSAL) return Bad("padding CAUSAL is for convolutions along a sequence; use VALID or SAME");
   if (*padding == v1::PADDING_UNSPECIFIED) *padding = v1::VALID;
   return absl::OkStatus();
 }

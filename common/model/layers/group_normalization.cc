@@ -12,6 +12,7 @@ namespace {
 absl::Status InferGroupNormalization(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   const Shape& input = inputs[0];
   v1::GroupNormalization* norm = node->layer.mutable_group_normalization();
+  CAIRN_RETURN_IF_ERROR(NeedLastAxis(input, norm));
   const int64_t channels = input.back();
   if (!norm->has_groups()) norm->set_groups(32);
   if (norm->groups() == -1) norm->set_groups(static_cast<int32_t>(channels));
@@ -24,7 +25,7 @@ absl::Status InferGroupNormalization(absl::Span<const Shape> inputs, Node* node,
   }
   if (!norm->has_epsilon()) norm->set_epsilon(0.001f);
   CAIRN_RETURN_IF_ERROR(NeedEpsilon(norm->epsilon()));
-  return AddScaleAndCenter(*node, channels, norm, variables);
+  return AddGammaAndBeta(*node, {channels}, norm, variables);
 }
 
 void ReadGroupNormalization(KerasConfig& c, v1::Layer* layer) {
@@ -32,13 +33,14 @@ void ReadGroupNormalization(KerasConfig& c, v1::Layer* layer) {
   int32_t groups = 32;
   c.Int("groups", &groups);
   gn->set_groups(groups);
+  c.Axis("axis");
   Scaled(c, gn);
 }
 
 void WriteGroupNormalization(const Node& node, KerasWriter& c) {
   c["groups"] = node.layer.group_normalization().groups();
   c["axis"] = -1;
-  c.ScaleAndCenter(node.layer.group_normalization());
+  WriteScaled(node.layer.group_normalization(), c);
 }
 
 // A group, normalized over its channels and all positions, is one channel of an InstanceNormalization.

@@ -16,7 +16,7 @@ absl::Status InferInput(absl::Span<const Shape>, Node* node, std::vector<Variabl
   if (shape.empty()) return Bad("shape is missing; give it without the batch dimension, such as [28,28,1] or [64]");
   if (shape.size() > static_cast<int>(kLayerDimensionsMax)) {
     return Bad("shape has ", shape.size(), " dimensions; give it without the batch dimension: [features], ",
-               "[steps, features] or [height, width, channels]");
+               "[steps, features], [height, width, channels] or [depth, height, width, channels]");
   }
   node->output.assign(shape.begin(), shape.end());
   for (int64_t dim : node->output) {

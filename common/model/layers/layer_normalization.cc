@@ -1,5 +1,6 @@
-// LayerNormalization over the last axis (Ba et al. 2016).
+// LayerNormalization over the last axis, or the last ones (Ba et al. 2016).
 #include "common/base/lacks.h"
+#include "common/model/layers/axes.h"
 #include "common/model/layers/normalization.h"
 #include "common/model/layers/table.h"
 
@@ -11,24 +12,35 @@ absl::Status InferLayerNormalization(absl::Span<const Shape> inputs, Node* node,
   v1::LayerNormalization* norm = node->layer.mutable_layer_normalization();
   if (!norm->has_epsilon()) norm->set_epsilon(0.001f);
   CAIRN_RETURN_IF_ERROR(NeedEpsilon(norm->epsilon()));
-  return AddScaleAndCenter(*node, input.back(), norm, variables);
+  if (norm->rms_scaling()) {
+    return Bad(
+        "rms_scaling is not supported: Keras divides by the deviation, but leaves the mean; use an "
+        "rms_normalization layer");
+  }
+  CAIRN_RETURN_IF_ERROR(NeedLastAxes("axis", input, norm->mutable_axis()));
+  return AddGammaAndBeta(*node, SizesOf(input, norm->axis()), norm, variables);
 }
 
 void ReadLayerNormalization(KerasConfig& c, v1::Layer* layer) {
   v1::LayerNormalization* ln = layer->mutable_layer_normalization();
   c.Only("rms_scaling", false, keras::kLeaveAway);
+  ReadAxes(c, ln->mutable_axis());
   Scaled(c, ln);
 }
 
 void WriteLayerNormalization(const Node& node, KerasWriter& c) {
   c["axis"] = -1;
-  c.ScaleAndCenter(node.layer.layer_normalization());
+  if (node.layer.layer_normalization().axis_size() > 1) c.Ints("axis", node.layer.layer_normalization().axis());
+  WriteScaled(node.layer.layer_normalization(), c);
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {
+  const v1::LayerNormalization& norm = node.layer.layer_normalization();
+  std::vector<int64_t> axes;
+  for (int64_t axis = -norm.axis_size(); axis < 0; ++axis) axes.push_back(axis);
   const auto mean_of = [&](const std::string& value) {
     const std::string mean = w.Op("ReduceMean", {value});
-    w.Ints("axes", {-1});
+    w.Ints("axes", axes);
     w.Int("keepdims", 1);
     return mean;
   };
@@ -37,7 +49,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   const std::string variance = mean_of(w.Op("Pow", {centered, w.Scalar("two", 2)}));
   const std::string epsilon = w.Scalar("epsilon", node.layer.layer_normalization().epsilon());
   const std::string y = w.Op("Div", {centered, w.Op("Sqrt", {w.Op("Add", {variance, epsilon})})});
-  w.SetOutput(node, w.ScaleAndCenter(node, y, {node.output.back()}), Channels::kLast);
+  w.SetOutput(node, w.ScaleAndCenter(node, y, SizesOf(node.output, norm.axis())), Channels::kLast);
 }
 
 absl::Status ImportLayerNormalization(OnnxImporter& importer) {
@@ -49,10 +61,14 @@ absl::Status ImportLayerNormalization(OnnxImporter& importer) {
   norm->set_epsilon(attributes.Float("epsilon", 1e-5f));
   attributes.Ignore("stash_type");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (axis + 1 != static_cast<int>(x.dims.size()))
-    return Lacks("it normalizes its input ", ToString(x.dims), " over more than, or others than, the last axis");
+  Shape shape;
+  for (int i = axis; i < static_cast<int>(x.dims.size()); ++i) {
+    shape.push_back(x.dims[static_cast<size_t>(i)]);
+    norm->add_axis(i + 1);
+  }
   std::vector<OnnxVariable> variables;
-  CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(x.dims.back(), norm, &variables));
+  CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(NumElements(shape), norm, &variables));
+  for (OnnxVariable& v : variables) v.shape = shape;
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().Place(x));
   CAIRN_ASSIGN_OR_RETURN(const int id,
                          importer.AddLayer(LayerKind::kLayerNormalization, layer, {from}, std::move(variables), 1));

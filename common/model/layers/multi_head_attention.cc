@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
+#include "common/model/keras/keras_values.h"
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
@@ -31,7 +32,15 @@ absl::Status InferMultiHeadAttention(absl::Span<const Shape> inputs, Node* node,
       ResolveInitializer("kernel_initializer", v1::Initializer::GLOROT_UNIFORM, mha->mutable_kernel_initializer()));
   CAIRN_RETURN_IF_ERROR(
       ResolveInitializer("bias_initializer", v1::Initializer::ZEROS, mha->mutable_bias_initializer()));
+  if (mha->has_output_shape()) CAIRN_RETURN_IF_ERROR(NeedPositive("output_shape", mha->output_shape(), "64"));
+  for (const int32_t axis : mha->attention_axes()) {
+    if (mha->attention_axes_size() > 1 || (axis != 1 && axis != -2))
+      return Bad("attention_axes: only the steps, [1], are supported; leave it out");
+  }
+  mha->mutable_attention_axes()->Clear();
   const int64_t heads = mha->num_heads(), key_dim = mha->key_dim(), value_dim = mha->value_dim();
+  const int64_t features = mha->has_output_shape() ? mha->output_shape() : query[1];
+  node->output = {query[0], features};
   const struct {
     const char *kernel, *bias;
     Shape kernel_shape, bias_shape;
@@ -39,7 +48,7 @@ absl::Status InferMultiHeadAttention(absl::Span<const Shape> inputs, Node* node,
       {"query/kernel", "query/bias", {query[1], heads, key_dim}, {heads, key_dim}},
       {"key/kernel", "key/bias", {key[1], heads, key_dim}, {heads, key_dim}},
       {"value/kernel", "value/bias", {value[1], heads, value_dim}, {heads, value_dim}},
-      {"attention_output/kernel", "attention_output/bias", {heads, value_dim, query[1]}, {query[1]}},
+      {"attention_output/kernel", "attention_output/bias", {heads, value_dim, features}, {features}},
   };
   for (const auto& p : projections) {
     CAIRN_RETURN_IF_ERROR(AddVariable(*node, p.kernel, p.kernel_shape, mha->kernel_initializer(), variables));
@@ -65,11 +74,17 @@ void ReadMultiHeadAttention(KerasConfig& c, v1::Layer* layer) {
   attention->set_key_dim(key_dim);
   if (value_dim != 0) attention->set_value_dim(value_dim);
   attention->set_dropout(dropout);
-  c.Only("output_shape", nullptr, keras::kLeaveAway);
-  c.Only("attention_axes", Json::array({1}),
-         "attention is over the steps alone");  // as Keras writes null once it is built
+  Numbers output;
+  c.Ints("output_shape", &output);
+  if (output.size() > 1) c.Refuse("output_shape: more than one number is not supported; give one");
+  if (output.size() == 1) attention->set_output_shape(output[0]);
+  c.Ints("attention_axes", attention->mutable_attention_axes());
+  if (const std::optional<uint64_t> seed = keras::Seed(c)) attention->set_seed(*seed);
+  bool flash = false;
+  c.Bool("flash_attention", &flash);
+  attention->set_flash_attention(flash);
   c.Only("use_gate", false, keras::kLeaveAway);
-  for (const char* key : {"query_shape", "key_shape", "value_shape", "flash_attention"}) c.Ignore(key);
+  for (const char* key : {"query_shape", "key_shape", "value_shape"}) c.Ignore(key);
   keras::Kernel(c, attention);
   keras::Bias(c, attention);
   keras::NoConstraints(c);
@@ -83,7 +98,11 @@ void WriteMultiHeadAttention(const Node& node, KerasWriter& c) {
   c["dropout"] = KerasWriter::Rounded(attention.dropout());
   c["use_bias"] = attention.use_bias();
   c.Nulls({"output_shape", "attention_axes"});
+  if (attention.has_output_shape()) c["output_shape"] = attention.output_shape();
+  if (attention.flash_attention()) c["flash_attention"] = true;
   c.KernelAndBias(attention);
+  c["seed"] = nullptr;
+  if (attention.has_seed()) c["seed"] = attention.seed();
 }
 
 constexpr float kMasked = -1e9f;  // e to the power of it is 0
@@ -102,7 +121,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   const size_t key_input = node.inputs.size() > 2 ? 2 : 1;
   const int64_t heads = mha.num_heads(), key_dim = mha.key_dim(), value_dim = mha.value_dim();
-  const int64_t steps = w.ShapeOf(node, 0)[0], keys = w.ShapeOf(node, 1)[0], features = w.ShapeOf(node, 0)[1];
+  const int64_t steps = w.ShapeOf(node, 0)[0], keys = w.ShapeOf(node, 1)[0], features = node.output[1];
   const auto by_head = [&](const char* which, size_t input, int64_t rows, int64_t size,
                            const std::vector<int64_t>& axes) {
     const std::string y =

@@ -5,6 +5,7 @@
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
@@ -26,6 +27,13 @@ absl::Status InferMultiply(absl::Span<const Shape> inputs, Node* node, std::vect
     }
   }
   node->output = output;
+  if (output.size() <= kPermutedAxesMax) return absl::OkStatus();
+  for (const Shape& input : inputs) {
+    if (input != output) {
+      return Bad("its inputs ", ToString(inputs[0]), " and ", ToString(input),
+                 " differ; of more than three axes all are to be equal");
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
@@ -15,6 +16,10 @@ absl::Status InferPermute(absl::Span<const Shape> inputs, Node* node, std::vecto
   const Shape& input = inputs[0];
   const Numbers& dims = node->layer.permute().dims();
   const int rank = static_cast<int>(input.size());
+  if (input.size() > kPermutedAxesMax) {
+    return Bad("its input ", ToString(input), " has ", rank, " axes; at most ", kPermutedAxesMax,
+               " change places, so join some by a Reshape before it");
+  }
   std::vector<int32_t> sorted(dims.begin(), dims.end());
   std::sort(sorted.begin(), sorted.end());
   bool permutation = dims.size() == rank;

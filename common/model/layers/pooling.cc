@@ -1,5 +1,6 @@
-// MaxPooling and AveragePooling over windows of pictures and of sequences.
+// MaxPooling and AveragePooling over windows of pictures, sequences and volumes.
 #include "common/base/lacks.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
@@ -30,7 +31,19 @@ absl::Status InferPooling1D(const Shape& input, v1::Pooling1D* pooling, Node* no
   return SlideAlong("pool", input, pooling->padding(), node);
 }
 
-void ReadPooling2D(KerasConfig& c, v1::Pooling2D* pooling) {
+absl::Status InferPooling3D(const Shape& input, v1::Pooling3D* pooling, Node* node) {
+  int64_t size[3], strides[3];
+  CAIRN_RETURN_IF_ERROR(NeedAxes(input, 3));
+  CAIRN_RETURN_IF_ERROR(ReadAxes("pool_size", 3, 2, pooling->mutable_pool_size(), size));
+  if (pooling->strides().empty()) *pooling->mutable_strides() = pooling->pool_size();
+  CAIRN_RETURN_IF_ERROR(ReadAxes("strides", 3, 1, pooling->mutable_strides(), strides));
+  CAIRN_RETURN_IF_ERROR(ReadPadding(pooling));
+  for (int i = 0; i < 3; ++i) SetAxis({size[i], strides[i]}, 3, i, &node->window);
+  return SlideAxes("pool", 3, input, pooling->padding(), node);
+}
+
+template <typename Pooling>
+void ReadPooling(KerasConfig& c, Pooling* pooling) {
   c.Ints("pool_size", pooling->mutable_pool_size());
   c.Ints("strides", pooling->mutable_strides());
   PaddingAndChannels(c, pooling);
@@ -51,7 +64,8 @@ void WritePooling(const Pooling& pooling, KerasWriter* c) {
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {
-  const bool max = node.kind == LayerKind::kMaxPooling1D || node.kind == LayerKind::kMaxPooling2D;
+  const bool max = node.kind == LayerKind::kMaxPooling1D || node.kind == LayerKind::kMaxPooling2D ||
+                   node.kind == LayerKind::kMaxPooling3D;
   const std::string x = w.In(node, 0, Channels::kFirst);
   const std::string y = w.Op(max ? "MaxPool" : "AveragePool", {x});
   WriteOnnxWindow(w, node, /*dilations=*/false);
@@ -78,9 +92,15 @@ bool NotNegative(const OnnxImporter& importer, int layer) {
         case v1::SOFTPLUS: return true;
         default: return false;
       }
+    case LayerKind::kMaxPooling1D:
     case LayerKind::kMaxPooling2D:
+    case LayerKind::kMaxPooling3D:
+    case LayerKind::kAveragePooling1D:
     case LayerKind::kAveragePooling2D:
+    case LayerKind::kAveragePooling3D:
+    case LayerKind::kZeroPadding1D:
     case LayerKind::kZeroPadding2D:
+    case LayerKind::kZeroPadding3D:
     case LayerKind::kCropping2D:
     case LayerKind::kPermute:
     case LayerKind::kReshape:
@@ -89,11 +109,44 @@ bool NotNegative(const OnnxImporter& importer, int layer) {
   }
 }
 
+struct Described {
+  LayerKind kind;
+  v1::Layer layer;
+};
+
+// The layer that pools so, on so many axes.
+Described DescribePool(const Window& w, int rank, bool max, v1::Padding padding) {
+  Described d;
+  const auto set = [&](LayerKind max_kind, LayerKind average_kind, auto* pool) {
+    d.kind = max ? max_kind : average_kind;
+    for (int i = 0; i < rank; ++i) {
+      pool->add_pool_size(static_cast<int32_t>(AxisOf(w, rank, i).kernel));
+      pool->add_strides(static_cast<int32_t>(AxisOf(w, rank, i).stride));
+    }
+    pool->set_padding(padding);
+  };
+  if (rank == 3) {
+    set(LayerKind::kMaxPooling3D, LayerKind::kAveragePooling3D,
+        max ? d.layer.mutable_max_pooling3d() : d.layer.mutable_average_pooling3d());
+  } else if (rank == 2) {
+    set(LayerKind::kMaxPooling2D, LayerKind::kAveragePooling2D,
+        max ? d.layer.mutable_max_pooling2d() : d.layer.mutable_average_pooling2d());
+  } else {
+    d.kind = max ? LayerKind::kMaxPooling1D : LayerKind::kAveragePooling1D;
+    v1::Pooling1D* pool = max ? d.layer.mutable_max_pooling1d() : d.layer.mutable_average_pooling1d();
+    pool->set_pool_size(static_cast<int32_t>(w.kernel[1]));
+    pool->set_strides(static_cast<int32_t>(w.strides[1]));
+    pool->set_padding(padding);
+  }
+  return d;
+}
+
 absl::Status ImportPool(OnnxImporter& importer) {
   const bool max = importer.node().op_type() == "MaxPool";
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
-  if (x.dims.size() != 2 && x.dims.size() != 3)
-    return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
+  if (x.dims.size() < 2 || x.dims.size() > 4)
+    return Lacks("on an input ", ToString(x.dims), "; pictures, volumes and sequences are pooled");
+  const int rank = static_cast<int>(x.dims.size()) - 1;
   OnnxAttributes attributes(importer.node());
   const std::vector<int64_t> kernel = attributes.Ints("kernel_shape");
   if (kernel.size() != x.dims.size() - 1)
@@ -104,56 +157,41 @@ absl::Status ImportPool(OnnxImporter& importer) {
   const bool counts_pads = !max && attributes.Int("count_include_pad", 0) != 0;
   attributes.Ignore("storage_order");  // of its second output
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  int64_t extent[2];
-  Extent(x, extent);
   bool padded = false;
-  for (int i = 0; i < 2; ++i) {
-    if (w.dilation[i] != 1) return Lacks("attribute \"dilations\" is not 1");
-    padded = padded || w.pad_begin[i] > 0 || w.pad_end[i] > 0;
-    const int64_t left = (extent[i] + w.pad_begin[i] + w.pad_end[i] - w.kernel[i]) % w.strides[i];
+  for (int i = 0; i < rank; ++i) {
+    const WindowAxis axis = AxisOf(w, rank, i);
+    if (axis.dilation != 1) return Lacks("attribute \"dilations\" is not 1");
+    padded = padded || axis.pad_begin > 0 || axis.pad_end > 0;
+    const int64_t left =
+        (x.dims[static_cast<size_t>(i) + 1] + axis.pad_begin + axis.pad_end - axis.kernel) % axis.stride;
     if (ceil && left > 0) return Lacks("ceil_mode lets the last window go beyond its input ", ToString(x.dims));
   }
   CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   v1::Padding padding = v1::VALID;
   if (counts_pads && padded) {  // the pads' zeros are averaged too: a layer makes them
-    if (x.dims.size() != 3) return Lacks("count_include_pad on a sequence");
-    v1::Layer pad;
-    for (const int64_t n : {w.pad_begin[0], w.pad_end[0], w.pad_begin[1], w.pad_end[1]})
-      pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
-    CAIRN_ASSIGN_OR_RETURN(from, importer.AddLayer(LayerKind::kZeroPadding2D, pad, {from}));
+    CAIRN_ASSIGN_OR_RETURN(from, AddPadding(importer, w, rank, from));
   } else {
     CAIRN_ASSIGN_OR_RETURN(padding, PadFor(importer, w, x, max && NotNegative(importer, from), &from));
   }
-  v1::Layer layer;
-  LayerKind kind;
-  if (x.dims.size() == 3) {
-    kind = max ? LayerKind::kMaxPooling2D : LayerKind::kAveragePooling2D;
-    v1::Pooling2D* pool = max ? layer.mutable_max_pooling2d() : layer.mutable_average_pooling2d();
-    SetPair(w.kernel, pool->mutable_pool_size());
-    SetPair(w.strides, pool->mutable_strides());
-    pool->set_padding(padding);
-  } else {
-    kind = max ? LayerKind::kMaxPooling1D : LayerKind::kAveragePooling1D;
-    v1::Pooling1D* pool = max ? layer.mutable_max_pooling1d() : layer.mutable_average_pooling1d();
-    pool->set_pool_size(static_cast<int32_t>(w.kernel[1]));
-    pool->set_strides(static_cast<int32_t>(w.strides[1]));
-    pool->set_padding(padding);
-  }
-  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, layer, {from}));
+  const Described pool = DescribePool(w, rank, max, padding);
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(pool.kind, pool.layer, {from}));
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
 
 constexpr KerasClass kMaxPooling2DKeras[] = {
-    {"MaxPooling2D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling2D(c, layer->mutable_max_pooling2d()); }}};
+    {"MaxPooling2D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling(c, layer->mutable_max_pooling2d()); }}};
 constexpr KerasClass kMaxPooling1DKeras[] = {
     {"MaxPooling1D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling1D(c, layer->mutable_max_pooling1d()); }}};
-constexpr KerasClass kAveragePooling2DKeras[] = {{"AveragePooling2D", [](KerasConfig& c, v1::Layer* layer) {
-                                                    ReadPooling2D(c, layer->mutable_average_pooling2d());
-                                                  }}};
+constexpr KerasClass kAveragePooling2DKeras[] = {
+    {"AveragePooling2D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling(c, layer->mutable_average_pooling2d()); }}};
 constexpr KerasClass kAveragePooling1DKeras[] = {{"AveragePooling1D", [](KerasConfig& c, v1::Layer* layer) {
                                                     ReadPooling1D(c, layer->mutable_average_pooling1d());
                                                   }}};
+constexpr KerasClass kMaxPooling3DKeras[] = {
+    {"MaxPooling3D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling(c, layer->mutable_max_pooling3d()); }}};
+constexpr KerasClass kAveragePooling3DKeras[] = {
+    {"AveragePooling3D", [](KerasConfig& c, v1::Layer* layer) { ReadPooling(c, layer->mutable_average_pooling3d()); }}};
 constexpr OnnxOperator kOnnx[] = {{"MaxPool", ImportPool}, {"AveragePool", ImportPool}};
 
 }  // namespace
@@ -208,6 +246,32 @@ constinit const LayerType kAveragePooling1DLayer = {
         },
     .keras = kAveragePooling1DKeras,
     .write_keras = [](const Node& node, KerasWriter& c) { WritePooling(node.layer.average_pooling1d(), &c); },
+    .write_onnx = WriteOnnx,
+};
+
+constinit const LayerType kMaxPooling3DLayer = {
+    .kind = LayerKind::kMaxPooling3D,
+    .field = v1::Layer::kMaxPooling3D,
+    .name = "max_pooling3d",
+    .infer =
+        [](absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
+          return InferPooling3D(inputs[0], node->layer.mutable_max_pooling3d(), node);
+        },
+    .keras = kMaxPooling3DKeras,
+    .write_keras = [](const Node& node, KerasWriter& c) { WritePooling(node.layer.max_pooling3d(), &c); },
+    .write_onnx = WriteOnnx,
+};
+
+constinit const LayerType kAveragePooling3DLayer = {
+    .kind = LayerKind::kAveragePooling3D,
+    .field = v1::Layer::kAveragePooling3D,
+    .name = "average_pooling3d",
+    .infer =
+        [](absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
+          return InferPooling3D(inputs[0], node->layer.mutable_average_pooling3d(), node);
+        },
+    .keras = kAveragePooling3DKeras,
+    .write_keras = [](const Node& node, KerasWriter& c) { WritePooling(node.layer.average_pooling3d(), &c); },
     .write_onnx = WriteOnnx,
 };
 

@@ -8,6 +8,7 @@
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 #include "common/model/onnx/onnx_writer.h"
@@ -18,6 +19,9 @@ namespace {
 absl::Status InferPReLU(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   v1::PReLU* prelu = node->layer.mutable_prelu();
   Shape shape = inputs[0];
+  if (shape.size() > kPermutedAxesMax) {
+    return Bad("its input ", ToString(shape), " has more than three axes; join some by a Reshape before it");
+  }
   for (const int32_t axis : prelu->shared_axes()) {
     if (axis < 1 || axis > static_cast<int32_t>(shape.size())) {
       return Bad("shared_axes names axis ", axis, " of its input ", ToString(inputs[0]), "; use 1 .. ", shape.size());

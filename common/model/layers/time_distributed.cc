@@ -36,6 +36,12 @@ absl::Status InferTimeDistributed(absl::Span<const Shape> inputs, Node* node, st
     return Bad("layer: ", type == nullptr ? "it is missing" : absl::StrCat("a ", type->name, " is not supported there"),
                "; use dense, activation, dropout, layer_normalization or rescaling");
   }
+  if (layer->dropout().noise_shape_size() > 0) {
+    return Bad("layer: its noise_shape is not supported there; leave it out, or use the dropout without this");
+  }
+  if (layer->layer_normalization().axis_size() > 1) {
+    return Bad("layer: it normalizes several axes, which is not supported there; leave the axis out");
+  }
   if (absl::StrContains(layer->name(), '/')) return Bad("layer: its name has a '/'; use letters, digits and '_'");
   if (layer->name().empty()) layer->set_name(FindLayerType(layer->kind_case())->name);
   Node inner = InnerNode(*node);

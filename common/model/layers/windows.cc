@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/lacks.h"
 #include "common/base/limits.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/limits.h"
 
 namespace cairn::layers {
@@ -20,8 +21,6 @@ void SamePads(int64_t extent, int64_t reach, int64_t stride, int64_t* begin, int
   *begin = total / 2;
   *end = total - *begin;
 }
-
-int64_t Reach(const Window& w, int i) { return (w.kernel[i] - 1) * w.dilation[i] + 1; }
 
 }  // namespace
 
@@ -100,31 +99,19 @@ void WriteSides(const char* key, const Numbers& sides, KerasWriter* c) {
 // ---- ONNX ----
 
 void WriteOnnxWindow(OnnxWriter& w, const Node& node, bool dilations) {
-  const Window& window = node.window;
-  const auto pair = [&](const int64_t(&p)[2]) {
-    return node.output.size() == 3 ? std::vector<int64_t>{p[0], p[1]} : std::vector<int64_t>{p[1]};
-  };
-  w.Ints("kernel_shape", pair(window.kernel));
-  w.Ints("strides", pair(window.strides));
-  if (dilations) w.Ints("dilations", pair(window.dilation));
-  std::vector<int64_t> pads = pair(window.pad_begin);
-  for (const int64_t pad : pair(window.pad_end)) pads.push_back(pad);
-  w.Ints("pads", pads);
+  WriteOnnxAxes(w, node, static_cast<int>(node.output.size()) - 1, dilations);
 }
 
 void WriteOnnxConvolution(const Node& node, OnnxWriter& w) {
   const Shape& input = w.ShapeOf(node, 0);
-  const int64_t *k = node.window.kernel, channels = node.output.back();
-  OnnxWriter::Names inputs = {w.In(node, 0, Channels::kFirst)};
-  int64_t groups = 1;
-  if (node.kind == LayerKind::kDepthwiseConv2D) {
-    groups = input.back();
-    inputs.push_back(w.VariableOf(node, "kernel", {2, 3, 0, 1}, {channels, 1, k[0], k[1]}));
-  } else if (node.kind == LayerKind::kConv2D) {
-    inputs.push_back(w.VariableOf(node, "kernel", {3, 2, 0, 1}, {channels, input.back(), k[0], k[1]}));
-  } else {
-    inputs.push_back(w.VariableOf(node, "kernel", {2, 1, 0}, {channels, input.back(), k[1]}));
-  }
+  const int rank = static_cast<int>(input.size()) - 1;
+  const bool depthwise = node.kind == LayerKind::kDepthwiseConv2D || node.kind == LayerKind::kDepthwiseConv1D;
+  const int64_t groups = depthwise ? input.back() : node.window.groups;
+  Shape dims = {node.output.back(), input.back() / groups};
+  for (const int64_t size : KernelSizes(node.window, rank)) dims.push_back(size);
+  std::vector<int> axes = KernelToFront(rank);
+  if (depthwise) std::swap(axes[0], axes[1]);  // channels, then multiplier, are together the output's
+  OnnxWriter::Names inputs = {w.In(node, 0, Channels::kFirst), w.VariableOf(node, "kernel", axes, dims)};
   if (const std::string bias = w.VariableOf(node, "bias"); !bias.empty()) inputs.push_back(bias);
   const std::string y = w.Op("Conv", inputs);
   w.Int("group", groups);
@@ -132,81 +119,80 @@ void WriteOnnxConvolution(const Node& node, OnnxWriter& w) {
   w.Finish(node, y, Channels::kFirst);
 }
 
-void Extent(const OnnxView& x, int64_t extent[2]) {
-  extent[0] = x.dims.size() == 3 ? x.dims[1] : 1;
-  extent[1] = x.dims.back();
-}
-
 absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x,
                             Window* window) {
-  const size_t rank = kernel.size();
-  const auto read = [&](const char* name, int64_t lowest, absl::Span<int64_t> to) -> absl::Status {
+  const int rank = static_cast<int>(kernel.size());
+  std::vector<WindowAxis> axes(kernel.size());
+  const auto read = [&](const char* name, int64_t lowest, size_t count, const auto& set) -> absl::Status {
     const std::vector<int64_t> given = attributes->Ints(name);
     if (given.empty()) return absl::OkStatus();
-    if (given.size() != to.size())
-      return Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", to.size(), " are needed");
-    for (size_t i = 0; i < to.size(); ++i) {
+    if (given.size() != count)
+      return Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", count, " are needed");
+    for (size_t i = 0; i < count; ++i) {
       if (given[i] < lowest || given[i] > kWindowMax)
         return Bad("attribute \"", name, "\": ", given[i], " is outside ", lowest, " .. ", kWindowMax);
-      to[i] = given[i];
+      set(i, given[i]);
     }
     return absl::OkStatus();
   };
-  const size_t first = 2 - rank;  // a sequence is an image of height 1
-  int64_t pads[4] = {0, 0, 0, 0};
-  for (size_t i = 0; i < rank; ++i) {
+  const size_t count = kernel.size();
+  for (size_t i = 0; i < count; ++i) {
     if (kernel[i] < 1 || kernel[i] > kWindowMax)
       return Bad("its window is ", kernel[i], " wide; 1 .. ", kWindowMax, " can be");
-    window->kernel[first + i] = kernel[i];
+    axes[i].kernel = kernel[i];
   }
-  CAIRN_RETURN_IF_ERROR(read("strides", 1, absl::MakeSpan(window->strides + first, rank)));
-  CAIRN_RETURN_IF_ERROR(read("dilations", 1, absl::MakeSpan(window->dilation + first, rank)));
-  CAIRN_RETURN_IF_ERROR(read("pads", 0, absl::MakeSpan(pads, 2 * rank)));
-  for (size_t i = 0; i < rank; ++i) {
-    window->pad_begin[first + i] = pads[i];
-    window->pad_end[first + i] = pads[rank + i];
-  }
+  CAIRN_RETURN_IF_ERROR(read("strides", 1, count, [&](size_t i, int64_t n) { axes[i].stride = n; }));
+  CAIRN_RETURN_IF_ERROR(read("dilations", 1, count, [&](size_t i, int64_t n) { axes[i].dilation = n; }));
+  CAIRN_RETURN_IF_ERROR(read("pads", 0, 2 * count, [&](size_t i, int64_t n) {
+    (i < count ? axes[i].pad_begin : axes[i - count].pad_end) = n;
+  }));
   const std::string automatic = attributes->Text("auto_pad", "NOTSET");
-  if (automatic == "NOTSET") return absl::OkStatus();
-  if (automatic != "VALID" && automatic != "SAME_UPPER" && automatic != "SAME_LOWER") {
+  if (automatic != "NOTSET" && automatic != "VALID" && automatic != "SAME_UPPER" && automatic != "SAME_LOWER") {
     return Bad("attribute \"auto_pad\" is \"", absl::CEscape(automatic.substr(0, 64)), "\"");
   }
-  int64_t extent[2];
-  Extent(x, extent);
-  for (int i = 0; i < 2; ++i) {
-    int64_t begin = 0, end = 0;
-    if (automatic != "VALID") SamePads(extent[i], Reach(*window, i), window->strides[i], &begin, &end);
-    if (automatic == "SAME_LOWER") std::swap(begin, end);
-    window->pad_begin[i] = begin;
-    window->pad_end[i] = end;
+  for (int i = 0; i < rank; ++i) {
+    WindowAxis& axis = axes[static_cast<size_t>(i)];
+    if (automatic != "NOTSET") axis.pad_begin = axis.pad_end = 0;
+    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+      SamePads(x.dims[static_cast<size_t>(i) + 1], ReachOf(axis), axis.stride, &axis.pad_begin, &axis.pad_end);
+    }
+    if (automatic == "SAME_LOWER") std::swap(axis.pad_begin, axis.pad_end);
+    SetAxis(axis, rank, i, window);
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<int> AddPadding(OnnxImporter& importer, const Window& window, int rank, int from) {
+  v1::Layer pad;
+  Numbers* const numbers = rank == 1   ? pad.mutable_zero_padding1d()->mutable_padding()
+                           : rank == 2 ? pad.mutable_zero_padding2d()->mutable_padding()
+                                       : pad.mutable_zero_padding3d()->mutable_padding();
+  for (int i = 0; i < rank; ++i) {
+    numbers->Add(static_cast<int32_t>(AxisOf(window, rank, i).pad_begin));
+    numbers->Add(static_cast<int32_t>(AxisOf(window, rank, i).pad_end));
+  }
+  const LayerKind kind = rank == 1   ? LayerKind::kZeroPadding1D
+                         : rank == 2 ? LayerKind::kZeroPadding2D
+                                     : LayerKind::kZeroPadding3D;
+  return importer.AddLayer(kind, pad, {from});
+}
+
 absl::StatusOr<v1::Padding> PadFor(OnnxImporter& importer, const Window& window, const OnnxView& x, bool zeros_do,
                                    int* layer) {
-  int64_t extent[2];
-  Extent(x, extent);
+  const int rank = static_cast<int>(x.dims.size()) - 1;
   bool valid = true, same = true;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < rank; ++i) {
+    const WindowAxis axis = AxisOf(window, rank, i);
     int64_t begin, end;
-    SamePads(extent[i], Reach(window, i), window.strides[i], &begin, &end);
-    valid = valid && window.pad_begin[i] == 0 && window.pad_end[i] == 0;
-    same = same && window.pad_begin[i] == begin && window.pad_end[i] == end;
+    SamePads(x.dims[static_cast<size_t>(i) + 1], ReachOf(axis), axis.stride, &begin, &end);
+    valid = valid && axis.pad_begin == 0 && axis.pad_end == 0;
+    same = same && axis.pad_begin == begin && axis.pad_end == end;
   }
   if (valid) return v1::VALID;
   if (same) return v1::SAME;
-  if (x.dims.size() != 3)
-    return Lacks(
-        "its pads are neither none nor those of TensorFlow's SAME, and sequences cannot be padded by a layer of their "
-        "own");
   if (!zeros_do)
     return Lacks("its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes");
-  v1::Layer pad;
-  for (const int64_t n : {window.pad_begin[0], window.pad_end[0], window.pad_begin[1], window.pad_end[1]}) {
-    pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
-  }
-  CAIRN_ASSIGN_OR_RETURN(*layer, importer.AddLayer(LayerKind::kZeroPadding2D, pad, {*layer}));
+  CAIRN_ASSIGN_OR_RETURN(*layer, AddPadding(importer, window, rank, *layer));
   return v1::VALID;
 }
 

@@ -65,7 +65,6 @@ void Windowed(KerasConfig& c, Layer* layer) {
   c.Ints("kernel_size", layer->mutable_kernel_size());
   c.Ints("strides", layer->mutable_strides());
   PaddingAndChannels(c, layer);
-  c.Only("groups", 1, "use 1, or a DepthwiseConv2D");
 }
 
 template <typename Layer>
@@ -97,7 +96,7 @@ void WriteConvolution(const Convolution& conv, KerasWriter* c) {
   c->Window(conv);
   c->ChannelsLast();
   c->Ints("dilation_rate", conv.dilation_rate());
-  (*c)["groups"] = 1;
+  (*c)["groups"] = conv.groups();
   c->ActivationAndBias(conv);
   c->KernelAndBias(conv);
 }
@@ -105,7 +104,7 @@ void WriteConvolution(const Convolution& conv, KerasWriter* c) {
 // ---- ONNX ----
 
 void WriteOnnxWindow(OnnxWriter& w, const Node& node, bool dilations);
-// Conv1D, Conv2D and DepthwiseConv2D.
+// Conv1D, Conv2D, Conv3D, DepthwiseConv1D and DepthwiseConv2D.
 void WriteOnnxConvolution(const Node& node, OnnxWriter& w);
 
 template <typename Field>
@@ -114,10 +113,11 @@ void SetPair(const int64_t (&pair)[2], Field* field) {
   for (const int64_t n : pair) field->Add(static_cast<int32_t>(n));
 }
 
-// Height and width of [channels, height, width]; of [channels, steps] an image of height 1.
-void Extent(const OnnxView& x, int64_t extent[2]);
+// The window of an operator on x, [channels, axes...]: kernel, strides, dilations and pads.
 absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x,
                             Window* window);
+// A layer that puts zeros around what the layer `from` gives, as the window's pads say.
+absl::StatusOr<int> AddPadding(OnnxImporter& importer, const Window& window, int rank, int from);
 // VALID or SAME, if the window's pads are TensorFlow's; else the input is padded by a layer first.
 absl::StatusOr<v1::Padding> PadFor(OnnxImporter& importer, const Window& window, const OnnxView& x, bool zeros_do,
                                    int* layer);

@@ -57,8 +57,8 @@ absl::StatusOr<Shape> OnnxImporter::InputDims() const {
     return Bad(where, ": its shape is not in the file; export the model with shapes");
   }
   const onnx::TensorShapeProto& shape = graph_.input->type().tensor_type().shape();
-  if (shape.dim_size() < 2 || shape.dim_size() > 4) {
-    return Lacks(where, ": it has ", shape.dim_size(), " dimensions, batch included; 2 to 4 are read");
+  if (shape.dim_size() < 2 || shape.dim_size() > 5) {
+    return Lacks(where, ": it has ", shape.dim_size(), " dimensions, batch included; 2 to 5 are read");
   }
   Shape dims;
   for (int i = 1; i < shape.dim_size(); ++i) {
@@ -78,7 +78,7 @@ absl::StatusOr<Shape> OnnxImporter::InputDims() const {
 // the sizes.
 OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
   if (dims.size() < 2) return Order::kAsIs;
-  const Order first = dims.size() == 3 ? Order::kPicture : Order::kSequence;
+  const Order first = dims.size() >= 3 ? Order::kPicture : Order::kSequence;
   static const std::set<std::string> channels_first = {"Conv",
                                                        "ConvTranspose",
                                                        "MaxPool",
@@ -129,7 +129,8 @@ absl::Status OnnxImporter::TakeOutput() {
     return Bad("output \"", absl::CEscape(graph_.output->name().substr(0, 128)), "\" does not depend on the input");
   layers_.SetName(graph_.output->name());
   const OnnxView& view = it->second;
-  const bool channels_last = order_ != Order::kAsIs && view.dims.size() == (order_ == Order::kPicture ? 3u : 2u);
+  const bool channels_last =
+      order_ != Order::kAsIs && (order_ == Order::kPicture ? view.dims.size() >= 3 : view.dims.size() == 2);
   const auto placed =
       layers_.PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
   if (!placed.ok()) return Annotate(placed.status(), "the output");

@@ -89,8 +89,20 @@ bool OnnxLayers::FoldInto(int id, absl::Span<const float> scale, absl::Span<cons
     case LayerKind::kDepthwiseConv2D:
       layer->mutable_depthwise_conv2d()->set_use_bias(layer->depthwise_conv2d().use_bias() || !AllAre(offset, 0));
       break;
+    case LayerKind::kConv3D:
+      layer->mutable_conv3d()->set_use_bias(layer->conv3d().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kDepthwiseConv1D:
+      layer->mutable_depthwise_conv1d()->set_use_bias(layer->depthwise_conv1d().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kConv1DTranspose:
+      layer->mutable_conv1d_transpose()->set_use_bias(layer->conv1d_transpose().use_bias() || !AllAre(offset, 0));
+      break;
     case LayerKind::kConv2DTranspose:
       layer->mutable_conv2d_transpose()->set_use_bias(layer->conv2d_transpose().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kConv3DTranspose:
+      layer->mutable_conv3d_transpose()->set_use_bias(layer->conv3d_transpose().use_bias() || !AllAre(offset, 0));
       break;
     case LayerKind::kDense:
       layer->mutable_dense()->set_use_bias(layer->dense().use_bias() || !AllAre(offset, 0));
@@ -102,7 +114,10 @@ bool OnnxLayers::FoldInto(int id, absl::Span<const float> scale, absl::Span<cons
     if (v.name == absl::StrCat(layer->name(), "/kernel")) kernel = &v;
     if (v.name == absl::StrCat(layer->name(), "/bias")) bias = &v;
   }
-  if (kind == LayerKind::kConv2DTranspose) inner = static_cast<size_t>(kernel->shape[3]);
+  if (kind == LayerKind::kConv1DTranspose || kind == LayerKind::kConv2DTranspose ||
+      kind == LayerKind::kConv3DTranspose) {
+    inner = static_cast<size_t>(kernel->shape.back());
+  }
   const size_t channels = scale.size();
   for (size_t i = 0; i < kernel->values.size(); ++i) kernel->values[i] *= scale[i / inner % channels];
   if (bias != nullptr) {
@@ -129,7 +144,7 @@ absl::StatusOr<int> OnnxLayers::Place(const OnnxView& view) {
   if (const auto it = placed_.find(key); it != placed_.end()) return it->second;
   if (view.dims.empty() || view.dims.size() > kLayerDimensionsMax) {
     return Lacks("it needs a value of ", view.dims.size() + 1,
-                 " dimensions, batch included, as a layer's output; Cairn's have 2 to 4");
+                 " dimensions, batch included, as a layer's output; Cairn's have 2 to 5");
   }
   const auto reshape = [&](int layer, const cairn::Shape& shape) -> absl::StatusOr<int> {
     if (ShapeOf(layer) == shape) return layer;
@@ -144,10 +159,9 @@ absl::StatusOr<int> OnnxLayers::Place(const OnnxView& view) {
   int layer = view.layer;
   if (!view.InPlace()) {
     OnnxView moved = view.grid == ShapeOf(layer) ? view : view.Simplified();
-    if (moved.grid.size() > kLayerDimensionsMax) moved = view.Simplified();
-    if (moved.grid.size() > kLayerDimensionsMax)
-      return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ",
-                   kLayerDimensionsMax);
+    if (moved.grid.size() > kPermutedAxesMax) moved = view.Simplified();
+    if (moved.grid.size() > kPermutedAxesMax)
+      return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ", kPermutedAxesMax);
     CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, moved.grid));
     v1::Layer permute;
     for (const int axis : moved.axes) permute.mutable_permute()->add_dims(axis + 1);

@@ -113,17 +113,31 @@ std::string OnnxWriter::Reshape(const std::string& value, const Shape& dims) {
   return Op("Reshape", {value, Whole("shape", shape)});
 }
 
+namespace {
+
+// Axes of [batch, axes..., channels] of `rank` and the batch, for Transpose: the channels behind the batch; and back.
+std::vector<int64_t> ChannelsToFront(size_t rank) {
+  std::vector<int64_t> axes = {0, static_cast<int64_t>(rank)};
+  for (size_t i = 1; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  return axes;
+}
+
+std::vector<int64_t> ChannelsToBack(size_t rank) {
+  std::vector<int64_t> axes = {0};
+  for (size_t i = 2; i <= rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  axes.push_back(1);
+  return axes;
+}
+
+}  // namespace
+
 std::string OnnxWriter::In(const Node& node, size_t input, Channels channels) {
   Output& output = outputs_[node.inputs[input]];
   const size_t rank = ShapeOf(node, input).size();
   std::string& wanted = channels == Channels::kFirst && rank > 1 ? output.first : output.last;
   if (wanted.empty()) {
     const bool first = &wanted == &output.first;
-    if (rank == 3) {
-      wanted = first ? Transpose(output.last, {0, 3, 1, 2}) : Transpose(output.first, {0, 2, 3, 1});
-    } else {
-      wanted = Transpose(first ? output.last : output.first, {0, 2, 1});
-    }
+    wanted = first ? Transpose(output.last, ChannelsToFront(rank)) : Transpose(output.first, ChannelsToBack(rank));
   }
   return wanted;
 }
@@ -158,7 +172,7 @@ void OnnxWriter::WriteInput(const Node& node) {
 void OnnxWriter::WriteModelOutput(const Node& node) {
   Output& output = outputs_[node.id];
   if (output.last.empty()) {
-    output.last = node.output.size() == 3 ? Transpose(output.first, {0, 2, 3, 1}) : Transpose(output.first, {0, 2, 1});
+    output.last = Transpose(output.first, ChannelsToBack(node.output.size()));
   }
   const std::string name = Unique(node.name);
   SetValueInfo(name, node.output, out_->add_output());

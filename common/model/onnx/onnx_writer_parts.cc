@@ -1,6 +1,7 @@
 // What several layers are made of.
 #include <cmath>
 
+#include "common/model/activation_numbers.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn {
@@ -8,7 +9,7 @@ namespace cairn {
 std::string OnnxWriter::Activate(const Node& node, const std::string& value, Channels channels) {
   switch (node.activation) {
     case v1::RELU: return Op("Relu", {value});
-    case v1::RELU6: return Op("Clip", {value, Scalar("zero", 0), Scalar("six", 6)});
+    case v1::RELU6: return Op("Clip", {value, Scalar("zero", 0), Scalar("most", ActivationAlpha(node))});
     case v1::LEAKY_RELU: {
       const std::string y = Op("LeakyRelu", {value});
       Float("alpha", node.negative_slope);
@@ -16,15 +17,16 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
     }
     case v1::ELU: {
       const std::string y = Op("Elu", {value});
-      Float("alpha", node.alpha);
+      Float("alpha", ActivationAlpha(node));
       return y;
     }
     case v1::SIGMOID: return Op("Sigmoid", {value});
     case v1::TANH: return Op("Tanh", {value});
     case v1::SOFTPLUS: return Op("Softplus", {value});
     case v1::SILU: return Op("Mul", {value, Op("Sigmoid", {value})});
-    case v1::SOFTMAX: {
-      const std::string y = Op("Softmax", {value});
+    case v1::SOFTMAX:
+    case v1::LOG_SOFTMAX: {
+      const std::string y = Op(node.activation == v1::SOFTMAX ? "Softmax" : "LogSoftmax", {value});
       Int("axis", channels == Channels::kFirst && node.output.size() > 1 ? 1 : -1);
       return y;
     }
@@ -37,6 +39,59 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
       const std::string inner =
           Op("Mul", {Op("Add", {value, cube}), Scalar("sqrt_2_pi", static_cast<float>(std::sqrt(2 / M_PI)))});
       return Op("Mul", {Op("Mul", {value, Op("Add", {Op("Tanh", {inner}), Scalar("one", 1)})}), Scalar("half", 0.5f)});
+    }
+    case v1::SELU: return Op("Selu", {value});
+    case v1::HARD_SIGMOID: {
+      const std::string y = Op("HardSigmoid", {value});
+      Float("alpha", ActivationAlpha(node));
+      return y;
+    }
+    case v1::HARD_SILU: {  // HardSwish came with opset 14
+      const std::string gate = Op("HardSigmoid", {value});
+      Float("alpha", 1.0f / 6);
+      return Op("Mul", {value, gate});
+    }
+    case v1::EXPONENTIAL: return Op("Exp", {value});
+    case v1::SOFTSIGN: return Op("Softsign", {value});
+    case v1::MISH: return Op("Mul", {value, Op("Tanh", {Op("Softplus", {value})})});
+    case v1::LOG_SIGMOID:
+      return Op("Mul", {Op("Softplus", {Op("Mul", {value, Scalar("minus", -1)})}), Scalar("minus", -1)});
+    case v1::CELU: {
+      const std::string y = Op("Celu", {value});
+      Float("alpha", ActivationAlpha(node));
+      return y;
+    }
+    case v1::HARD_TANH: return Op("Clip", {value, Scalar("least", -1), Scalar("most", 1)});
+    case v1::TANH_SHRINK: return Op("Add", {value, Op("Mul", {Op("Tanh", {value}), Scalar("minus", -1)})});
+    case v1::SOFT_SHRINK:
+    case v1::HARD_SHRINK: {
+      const std::string y = Op("Shrink", {value});
+      Float("lambd", ActivationAlpha(node));
+      Float("bias", node.activation == v1::SOFT_SHRINK ? ActivationAlpha(node) : 0);
+      return y;
+    }
+    case v1::THRESHOLD: {
+      if (node.alpha < 0) {
+        const std::string above = Op("Greater", {value, Scalar("threshold", node.alpha)});
+        return Op("Where", {above, value, Scalar("zero", 0)});
+      }
+      const std::string y = Op("ThresholdedRelu", {value});
+      Float("alpha", node.alpha);
+      return y;
+    }
+    case v1::SQUAREPLUS: {
+      const std::string square = Op("Add", {Op("Mul", {value, value}), Scalar("four", 4)});
+      return Op("Mul", {Op("Add", {value, Op("Sqrt", {square})}), Scalar("half", 0.5f)});
+    }
+    case v1::SPARSE_PLUS: {  // (clip(x + 1, 0, 2) / 2)^2 + max(x - 1, 0)
+      const std::string shifted = Op("Add", {value, Scalar("one", 1)});
+      const std::string clipped = Op("Clip", {shifted, Scalar("zero", 0), Scalar("two", 2)});
+      const std::string half = Op("Mul", {clipped, Scalar("half", 0.5f)});
+      return Op("Add", {Op("Mul", {half, half}), Op("Relu", {Op("Add", {value, Scalar("minus", -1)})})});
+    }
+    case v1::SPARSE_SIGMOID: {
+      const std::string half = Op("Mul", {Op("Add", {value, Scalar("one", 1)}), Scalar("half", 0.5f)});
+      return Op("Clip", {half, Scalar("zero", 0), Scalar("one", 1)});
     }
     default: return value;
   }

@@ -43,6 +43,7 @@ std::vector<LayerCase> AllCases() {
   std::vector<LayerCase> cases = LayerCases();
   for (const LayerCase& c : WideCases()) cases.push_back(c);
   for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : WideWindowCases()) cases.push_back(c);
   for (const LayerCase& c : FrozenCases()) cases.push_back(c);
   for (const LayerCase& c : InferenceCases()) cases.push_back(c);
   for (const LayerCase& c : RecurrentCases()) cases.push_back(c);

@@ -224,7 +224,7 @@ TEST_F(CudnnJoinTest, ALossScaleIsTakenOutOfVariablesBeforeTheyAreAdded) {
   }
 }
 
-// A job goes on without a worker whose device is lost, and ends where something else went wrong.
+// A job continues without a worker whose device is lost, and ends where something else went wrong.
 TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
   Make({4}, 1, HostMachine::Copies::kEarly);
   if (HasFatalFailure()) return;

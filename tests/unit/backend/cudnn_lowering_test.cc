@@ -30,7 +30,7 @@ LoweringOptions OptionsOf(const Graph& graph, const std::string& loss, int64_t e
   options.loss = FromText<v1::Loss>(loss);
   options.loss_plan = PlanLoss(graph, options.loss);
   const bool class_number = options.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
-  options.label_size = class_number ? 1 : NumElements(graph.output().output);
+  options.label_size = class_number ? options.loss_plan.positions : NumElements(graph.output().output);
   return options;
 }
 

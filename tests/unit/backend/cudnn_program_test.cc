@@ -216,11 +216,12 @@ TEST(CudnnPlansTest, WhereALargerArenaIsRefusedNoKeptPlanRunsWithoutOne) {
   options.loss_plan = PlanLoss(graph, options.loss);
   FullMachine machine(options.precision);
   cudnn::Plans plans(graph, options, machine);
-  for (const int64_t examples : {1, 2}) ASSERT_TRUE(plans.Find(cudnn::Mode::kTrain, examples, 1, Element::kFloat).ok());
+  for (const int64_t examples : {1, 2})
+    ASSERT_TRUE(plans.Find(cudnn::Mode::kTrain, examples, 1, false, Element::kFloat).ok());
   machine.most = plans.arena().bytes();
-  EXPECT_TRUE(absl::IsResourceExhausted(plans.Find(cudnn::Mode::kTrain, 64, 1, Element::kFloat).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(plans.Find(cudnn::Mode::kTrain, 64, 1, false, Element::kFloat).status()));
   for (const int64_t examples : {1, 2}) {
-    const auto kept = plans.Find(cudnn::Mode::kTrain, examples, 1, Element::kFloat);
+    const auto kept = plans.Find(cudnn::Mode::kTrain, examples, 1, false, Element::kFloat);
     ASSERT_TRUE(kept.ok()) << kept.status();
     EXPECT_GE(plans.arena().bytes(), (*kept)->plan->arena_bytes()) << examples;
   }

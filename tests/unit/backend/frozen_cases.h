@@ -39,7 +39,8 @@ inline std::vector<LayerCase> InferenceCases() {
     for (v1::Layer& layer : *model.mutable_layers()) {
       layer.set_training(false);
       differs |= layer.has_batch_normalization() || layer.has_dropout() || layer.has_spatial_dropout2d() ||
-                 layer.multi_head_attention().dropout() > 0;
+                 layer.has_gaussian_noise() || layer.multi_head_attention().dropout() > 0 ||
+                 layer.attention().dropout() > 0 || layer.additive_attention().dropout() > 0;
     }
     if (!differs) continue;
     LayerCase inference = c;

@@ -1,6 +1,7 @@
 // Goal: losses, their gradients and metrics of the GPU's kernels are those of worker/backend/loss.h, for every kind of
 // loss, activation before it, kind of label, smoothing and class weight: in float64, but for probabilities, where
 // clipping to 1 - 1e-7 is rounded, in float32.
+#include "common/model/data_check.h"
 #include "tests/unit/backend/kernels_testing.h"
 #include "worker/backend/loss.h"
 
@@ -148,6 +149,69 @@ TEST(Loss, IsThatOfTheCpu) {
       EXPECT_NEAR(got[0], sums.loss, 2e-6 * std::abs(sums.loss) + 1e-6);
       for (size_t m = 0; m < metrics.size(); ++m)
         EXPECT_NEAR(got[1 + m], sums.metrics[m], 3e-6 * std::abs(sums.metrics[m]) + 1e-7) << m;
+    }
+  }
+}
+
+// The losses of row_loss.h, each position a row, weighed: as LossAndMetrics has them.
+TEST(Loss, OtherLossesAndPositionsAreThoseOfTheCpu) {
+  const int64_t examples = 5, positions = 6, size = 3;
+  uint32_t seed = 900;
+  for (int kind = 1; kind <= v1::Loss::CATEGORICAL_GENERALIZED_CROSS_ENTROPY; ++kind) {
+    if (!v1::Loss::Kind_IsValid(kind) || kind == v1::Loss::CTC) continue;
+    for (bool weighted : {false, true}) {
+      v1::Loss loss;
+      loss.set_kind(static_cast<v1::Loss::Kind>(kind));
+      SCOPED_TRACE(v1::Loss::Kind_Name(loss.kind()) + (weighted ? ", weighted" : ""));
+      const bool sparse = kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
+      if (sparse && weighted) loss.set_ignore_class(7);
+      LossPlan plan;
+      plan.softmax = IsCategorical(loss.kind());
+      const bool whole = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY;
+      plan.positions = whole ? 1 : positions;
+      plan.metric_rows = positions;
+      plan.class_weights = plan.softmax && weighted ? std::vector<float>{0.5f, 3.0f} : std::vector<float>{};
+      const int64_t numbers = examples * positions * size, label_size = sparse ? positions : positions * size;
+      const std::vector<float> outputs = Random(numbers, ++seed, 0.05f, 0.95f);
+      std::vector<float> labels = Random(examples * label_size, ++seed, 0, 1);
+      for (float& l : labels) l = sparse ? std::floor(l * size) : std::round(l);
+      if (sparse && weighted) labels[3] = 7;
+      if (weighted) {
+        for (int64_t e = 0; e < examples; ++e) labels.push_back(0.5f * static_cast<float>(e));
+      }
+      std::vector<float> want(static_cast<size_t>(numbers));
+      BatchSums sums;
+      const absl::Status status =
+          LossAndMetrics<float>(loss, plan, {}, examples, outputs, labels, label_size, absl::MakeSpan(want), &sums);
+      ASSERT_TRUE(status.ok()) << status;
+      const std::vector<float> rows = RowWeights(loss, plan, examples, labels, label_size);
+      EXPECT_EQ(rows.empty(), !weighted);
+      const Tensor x(outputs), t(labels), row_weights(rows.empty() ? std::vector<float>{1.0f} : rows),
+          weights(plan.class_weights.empty() ? std::vector<float>{1.0f} : plan.class_weights);
+      LossArguments a;
+      a.kind = kind;
+      a.softmax = plan.softmax;
+      a.examples = examples * plan.positions;
+      a.outputs = numbers / a.examples;
+      a.label_size = label_size / plan.positions;
+      a.share = 1 / static_cast<float>(plan.positions);
+      a.row_weights = rows.empty() ? nullptr : row_weights.floats();
+      a.other = SettingsOf(loss);
+      a.weights = static_cast<int64_t>(plan.class_weights.size());
+      std::vector<double> got(static_cast<size_t>(a.examples));
+      ExpectNear(Launched(numbers, DType::kFloat32,
+                          [&](void* g) {
+                            Memory out(a.examples * 8);
+                            const Error error =
+                                kernels::Loss(nullptr, a, x.floats(), t.floats(), weights.floats(), nullptr,
+                                              static_cast<float*>(g), static_cast<double*>(out.data()));
+                            std::memcpy(got.data(), out.Get().data(), got.size() * 8);
+                            return error;
+                          }),
+                 std::vector<double>(want.begin(), want.end()), 5e-6, "gradient");
+      double total = 0;
+      for (double v : got) total += v;
+      EXPECT_NEAR(total, sums.loss, 3e-6 * std::abs(sums.loss) + 1e-6);
     }
   }
 }

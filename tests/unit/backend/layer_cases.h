@@ -12,7 +12,10 @@
 #include "common/base/random.h"
 #include "common/model/graph.h"
 #include "tests/unit/backend/feature_cases.h"
+#include "tests/unit/backend/further_cases.h"
 #include "tests/unit/backend/layer_case.h"
+#include "tests/unit/backend/loss_cases.h"
+#include "tests/unit/backend/window_cases.h"
 #include "tests/unit/model/model_text.h"
 #include "worker/backend/backend.h"
 
@@ -115,6 +118,9 @@ inline std::vector<LayerCase> LayerCases() {
        "kind: MEAN_SQUARED_ERROR"},
   };
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : FurtherCases()) cases.push_back(c);
+  for (const LayerCase& c : LossCases()) cases.push_back(c);
+  for (const LayerCase& c : WindowLayerCases()) cases.push_back(c);
   return cases;
 }
 
@@ -126,7 +132,7 @@ inline float CaseUniform(uint32_t stream, uint32_t index) {
 inline std::vector<float> CaseValues(const Graph& graph, uint32_t seed) {
   std::vector<float> values(graph.space_size(), 0.0f);
   for (const Variable& v : graph.variables()) {
-    const bool variance = v.name.ends_with("/moving_variance");
+    const bool variance = v.name.ends_with("variance");
     for (int64_t i = v.offset; i < v.offset + v.size; ++i) {
       const float u = CaseUniform(seed, static_cast<uint32_t>(i));
       values[i] = variance ? 0.5f + u : 1.4f * u - 0.7f;
@@ -141,7 +147,9 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
   const int64_t inputs = NumElements(graph.input_shape()), outputs = NumElements(graph.output().output);
   Batch batch;
   batch.examples = examples;
-  batch.label_size = loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? 1 : outputs;
+  const int64_t classes = graph.output().output.back();
+  const bool sparse = loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
+  batch.label_size = sparse ? outputs / classes : outputs;
   batch.inputs = Buffer::Allocate(examples * inputs * sizeof(float));
   batch.labels = Buffer::Allocate(examples * batch.label_size * sizeof(float));
   uint32_t index = 0;
@@ -153,13 +161,13 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
   }
   const absl::Span<float> labels = batch.labels.mutable_floats();
   for (float& t : labels) t = CaseUniform(seed + 1, index++);
-  if (batch.label_size == 1 && outputs > 1) {
-    for (float& t : labels) t = std::floor(t * static_cast<float>(outputs));
+  if (sparse) {
+    for (float& t : labels) t = std::floor(t * static_cast<float>(classes));
   } else if (loss.kind() == v1::Loss::CATEGORICAL_CROSSENTROPY) {
-    for (int64_t e = 0; e < examples; ++e) {
+    for (int64_t row = 0; row < examples * outputs / classes; ++row) {
       float sum = 0;
-      for (int64_t i = 0; i < outputs; ++i) sum += labels[e * outputs + i];
-      for (int64_t i = 0; i < outputs; ++i) labels[e * outputs + i] /= sum;
+      for (int64_t i = 0; i < classes; ++i) sum += labels[row * classes + i];
+      for (int64_t i = 0; i < classes; ++i) labels[row * classes + i] /= sum;
     }
   }
   return batch;

@@ -1,9 +1,10 @@
 // Prints what the backends compute for every model of LayerCases, FrozenCases and InferenceCases, with all that
 // somebody else needs to compute the same: one JSON object a line. layers_numpy.py does.
 //
-//   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks",
+//   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks", "offsets",
 //    "backends": {name: {"loss", "gradients", "predictions", "evaluated_loss"}}}
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/model/inner_node.h"
 #include "common/model/recurrent.h"
 #include "google/protobuf/util/json_util.h"
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/dropout.h"
+#include "worker/backend/noise.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_backend.h"
+#include "worker/backend/score_attention.h"
 
 namespace cairn {
 namespace {
@@ -40,21 +44,20 @@ std::string LayerJson(const v1::Layer& layer) {
   return json;
 }
 
-// How many factors a layer's dropout has, and its rate.
-std::pair<int64_t, float> DropoutOf(const Graph& graph, const Node& node) {
-  const v1::Layer& layer = node.layer;
-  switch (node.kind) {
-    case LayerKind::kDropout: return {kExamples * NumElements(node.output), layer.dropout().rate()};
-    case LayerKind::kSpatialDropout2D: return {kExamples * node.output.back(), layer.spatial_dropout2d().rate()};
-    case LayerKind::kMultiHeadAttention: {
-      const int64_t keys = graph.nodes()[node.inputs.back()].output[0];
-      return {kExamples * layer.multi_head_attention().num_heads() * node.output[0] * keys,
-              layer.multi_head_attention().dropout()};
-    }
-    case LayerKind::kTimeDistributed:
-      return {kExamples * NumElements(node.output), layer.time_distributed().layer().dropout().rate()};
-    default: return {0, 0};
+// What a layer, or the one within it, draws, of attention its scores' dropout; nullopt: nothing.
+std::optional<LayerNoise> DrawnBy(const Graph& graph, const Node& node) {
+  if (node.kind == LayerKind::kAttention || node.kind == LayerKind::kAdditiveAttention) {
+    const ScoreAttention a =
+        ScoreAttentionOf(node, graph.nodes()[node.inputs[0]].output, graph.nodes()[node.inputs[1]].output);
+    if (a.dropout == 0) return std::nullopt;
+    return LayerNoise{NoiseKind::kDropout, a.dropout, a.seed, {a.queries, a.keys}};
   }
+  if (node.kind == LayerKind::kTimeDistributed) return NoiseOf(InnerNode(node));
+  if (node.kind != LayerKind::kMultiHeadAttention) return NoiseOf(node);
+  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
+  if (mha.dropout() == 0) return std::nullopt;
+  const int64_t keys = graph.nodes()[node.inputs.back()].output[0];
+  return LayerNoise{NoiseKind::kDropout, mha.dropout(), mha.seed(), {mha.num_heads(), node.output[0], keys}};
 }
 
 // Of a recurrent layer's inputs and states, one after the other; empty: it has none.
@@ -98,7 +101,7 @@ void Print(const LayerCase& c) {
   options.loss = FromText<v1::Loss>(c.loss);
   const Batch batch = CaseBatch(*graph, options.loss, kExamples, 7);
   const std::vector<float> values = CaseValues(*graph, 5);
-  std::vector<std::string> nodes, variables, masks, backends;
+  std::vector<std::string> nodes, variables, masks, offsets, backends;
   for (const Node& node : graph->nodes()) {
     nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"mask":%d,"layer":%s})",
                                     v1::Layer::descriptor()->FindFieldByNumber(node.layer.kind_case())->name(),
@@ -107,11 +110,12 @@ void Print(const LayerCase& c) {
     if (const std::vector<float> mask = RecurrentFactors(*graph, node); !mask.empty()) {
       masks.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(mask)));
     }
-    const auto [count, rate] = DropoutOf(*graph, node);
-    if (rate == 0) continue;
-    std::vector<float> mask(count);
-    DropoutMask(kStep, node.id, rate).Fill(0, absl::MakeSpan(mask));
+    const std::optional<LayerNoise> noise = DrawnBy(*graph, node);
+    if (!noise.has_value()) continue;
+    std::vector<float> mask(kExamples * NumElements(noise->shape)), drawn(mask.size());
+    FillNoise(kStep, node.id, *noise, absl::MakeSpan(mask), absl::MakeSpan(drawn));
     masks.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(mask)));
+    if (HasOffsets(noise->kind)) offsets.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(drawn)));
   }
   for (const Variable& v : graph->variables()) {
     variables.push_back(absl::StrFormat(R"({"name":"%s","shape":[%s],"offset":%d,"node":%d,"trainable":%s})", v.name,
@@ -127,7 +131,8 @@ void Print(const LayerCase& c) {
       v1::Loss::Kind_Name(options.loss.kind()), R"(","from_logits":)", options.loss.from_logits() ? "true" : "false",
       R"(,"examples":)", kExamples, R"(,"inputs":)", List(batch.inputs.floats()), R"(,"labels":)",
       List(batch.labels.floats()), R"(,"values":)", List(values), R"(,"variables":[)", absl::StrJoin(variables, ","),
-      R"(],"masks":{)", absl::StrJoin(masks, ","), R"(},"backends":{)", absl::StrJoin(backends, ","), "}}\n");
+      R"(],"masks":{)", absl::StrJoin(masks, ","), R"(},"offsets":{)", absl::StrJoin(offsets, ","), R"(},"backends":{)",
+      absl::StrJoin(backends, ","), "}}\n");
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 

@@ -13,8 +13,11 @@ import sys
 
 import numpy as np
 
+import numpy_axes as axes
 import numpy_features as features
+import numpy_further as further
 import numpy_recurrent as recurrent
+import numpy_resample as resample
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
@@ -22,19 +25,35 @@ TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # of a vector's norm; the numbe
 
 
 LAYERS = {
-    "rescaling": features.rescaling,
-    "conv2d": windows.conv2d,
+    "rescaling": further.rescaling,
+    "normalization": further.normalization,
+    "conv2d": lambda spec, *rest: (axes.conv if spec["groups"] > 1 else windows.conv2d)(spec, *rest),
     "depthwise_conv2d": windows.depthwise_conv2d,
     "batch_normalization": features.batch_normalization,
     "activation": features.activation,
     "max_pooling2d": windows.max_pooling2d,
     "average_pooling2d": windows.average_pooling2d,
-    "global_average_pooling2d": windows.global_average,
+    "global_average_pooling1d": recurrent.masked_average(axes.global_average),
+    "global_average_pooling2d": axes.global_average,
+    "global_average_pooling3d": axes.global_average,
+    "global_max_pooling1d": axes.global_max,
+    "global_max_pooling2d": axes.global_max,
+    "global_max_pooling3d": axes.global_max,
     "add": features.add,
     "concatenate": features.concatenate,
     "flatten": features.reshaped(lambda spec, x: (len(x), -1)),
     "dense": features.dense,
-    "dropout": features.dropout,
+    "dropout": further.noise(further.named_shape),
+    "alpha_dropout": further.noise(further.named_shape),
+    "gaussian_noise": further.noise(further.named_shape),
+    "gaussian_dropout": further.noise(further.named_shape),
+    "spatial_dropout1d": further.noise(further.channels),
+    "rms_normalization": further.rms_normalization,
+    "unit_normalization": further.unit_normalization,
+    "attention": further.attention_by(further.luong),
+    "additive_attention": further.attention_by(further.bahdanau),
+    "einsum_dense": further.einsum_dense,
+    "repeat_vector": further.repeat_vector,
     "zero_padding2d": windows.zero_padding2d,
     "cropping2d": windows.cropping2d,
     "prelu": features.prelu,
@@ -42,14 +61,34 @@ LAYERS = {
     "layer_normalization": features.layer_normalization,
     "group_normalization": features.group_normalization,
     "embedding": features.embedding,
-    "global_average_pooling1d": recurrent.masked_average(windows.global_average),
     "max_pooling1d": windows.along(windows.max_pooling2d),
     "average_pooling1d": windows.along(windows.average_pooling2d),
-    "conv1d": windows.conv1d,
+    "conv1d": axes.conv,
+    "conv3d": axes.conv,
+    "depthwise_conv1d": axes.depthwise_conv,
+    "separable_conv1d": axes.separable_conv,
     "separable_conv2d": windows.separable_conv2d,
-    "conv2d_transpose": windows.conv2d_transpose,
+    "conv1d_transpose": axes.conv_transpose,
+    "conv2d_transpose": axes.conv_transpose,
+    "conv3d_transpose": axes.conv_transpose,
+    "max_pooling3d": axes.max_pooling,
+    "average_pooling3d": axes.average_pooling,
+    "zero_padding1d": axes.zero_padding,
+    "zero_padding3d": axes.zero_padding,
+    "cropping1d": axes.cropping,
+    "cropping3d": axes.cropping,
+    "up_sampling1d": axes.up_sampling,
+    "up_sampling3d": axes.up_sampling,
+    "resizing": resample.resizing,
+    "center_crop": resample.center_crop,
+    "adaptive_average_pooling1d": resample.adaptive_average,
+    "adaptive_average_pooling2d": resample.adaptive_average,
+    "adaptive_average_pooling3d": resample.adaptive_average,
+    "adaptive_max_pooling1d": resample.adaptive_max,
+    "adaptive_max_pooling2d": resample.adaptive_max,
+    "adaptive_max_pooling3d": resample.adaptive_max,
     "up_sampling2d": windows.up_sampling2d,
-    "spatial_dropout2d": features.spatial_dropout2d,
+    "spatial_dropout2d": further.noise(further.channels),
     "reshape": features.reshaped(lambda spec, x: (len(x), *spec["target_shape"])),
     "permute": features.permute,
     "multiply": features.multiply,
@@ -123,11 +162,12 @@ def run(case, training):
     variables, backwards, step_masks = [None], [None], {-1: None}
     for i, node in enumerate(nodes[1:], 1):
         variables.append(Variables(case, i))
-        mask = case["masks"].get(str(i))
+        mask, offsets = case["masks"].get(str(i)), case["offsets"].get(str(i))
         context = {
             "training": training and node["layer"].get("training", True),
             "mask": None if mask is None else np.array(mask),
             "step_masks": [step_masks[nodes[k]["mask"]] for k in node["inputs"]],
+            "offsets": None if offsets is None else np.array(offsets),
         }
         y, backward = LAYERS[node["type"]](
             node["layer"][node["type"]], [outputs[k] for k in node["inputs"]], variables[i], context

@@ -47,10 +47,63 @@ def gelu_tanh_derivative(x):
     return 0.5 * (1 + t) + 0.5 * x * (1 - t**2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
 
 
-def activation_of(layer, slope=0.2, alpha=1.0):
+def softplus(x):
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def mish_derivative(x):
+    t = np.tanh(softplus(x))
+    return t + x * (1 - t**2) * sigmoid(x)
+
+
+SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+def activation_of(layer, slope=0.2, alpha=None, spec=None):
+    spec = spec or {}
+    most = spec.get("max_value", np.inf)
+    threshold = spec.get("threshold", 0.5 if layer.endswith("SHRINK") else 0)
+    steep = alpha or 1 / 6
+    alpha = 1.0 if alpha is None else alpha
+    if layer == "RELU" and threshold > 0:
+        layer = "THRESHOLD"
     return {
+        "SELU": (
+            lambda x: SELU[1] * np.where(x > 0, x, SELU[0] * np.expm1(x)),
+            lambda x: SELU[1] * np.where(x > 0, 1, SELU[0] * np.exp(x)),
+        ),
+        "HARD_SIGMOID": (
+            lambda x: np.clip(steep * x + 0.5, 0, 1),
+            lambda x: ((steep * x > -0.5) & (steep * x < 0.5)) * steep,
+        ),
+        "HARD_SILU": (
+            lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+            lambda x: np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)),
+        ),
+        "EXPONENTIAL": (np.exp, np.exp),
+        "SOFTSIGN": (lambda x: x / (1 + np.abs(x)), lambda x: (1 + np.abs(x)) ** -2.0),
+        "MISH": (lambda x: x * np.tanh(softplus(x)), mish_derivative),
+        "LOG_SIGMOID": (lambda x: np.log(sigmoid(x)), lambda x: 1 - sigmoid(x)),
+        "CELU": (
+            lambda x: np.maximum(0, x) + np.minimum(0, alpha * (np.exp(x / alpha) - 1)),
+            lambda x: np.where(x > 0, 1, np.exp(x / alpha)),
+        ),
+        "HARD_TANH": (lambda x: np.clip(x, -1, 1), lambda x: (np.abs(x) < 1) * 1.0),
+        "TANH_SHRINK": (lambda x: x - np.tanh(x), lambda x: 1 - 1 / np.cosh(x) ** 2),
+        "SOFT_SHRINK": (
+            lambda x: np.sign(x) * np.maximum(np.abs(x) - threshold, 0),
+            lambda x: (np.abs(x) > threshold) * 1.0,
+        ),
+        "HARD_SHRINK": (lambda x: x * (np.abs(x) > threshold), lambda x: (np.abs(x) > threshold) * 1.0),
+        "THRESHOLD": (lambda x: np.where(x > threshold, x, spec.get("value", 0)), lambda x: (x > threshold) * 1.0),
+        "SQUAREPLUS": (lambda x: (x + np.sqrt(x**2 + 4)) / 2, lambda x: (1 + x / np.sqrt(x**2 + 4)) / 2),
+        "SPARSE_PLUS": (
+            lambda x: np.where(x <= -1, 0, np.where(x < 1, (x + 1) ** 2 / 4, x)),
+            lambda x: np.clip((x + 1) / 2, 0, 1),
+        ),
+        "SPARSE_SIGMOID": (lambda x: np.clip((x + 1) / 2, 0, 1), lambda x: (np.abs(x) < 1) / 2),
         "LINEAR": (lambda x: x, np.ones_like),
-        "RELU": (lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0),
+        "RELU": (lambda x: np.clip(x, 0, most), lambda x: ((x > 0) & (x < most)) * 1.0),
         "RELU6": (lambda x: np.minimum(np.maximum(x, 0), 6), lambda x: ((x > 0) & (x < 6)) * 1.0),
         "LEAKY_RELU": (lambda x: np.where(x > 0, x, slope * x), lambda x: np.where(x > 0, 1.0, slope)),
         "ELU": (
@@ -78,12 +131,16 @@ def softmax_backward(y, dy):
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
 
 
-def activated(kind, x, slope=0.2, alpha=1.0):
+def activated(kind, x, slope=0.2, alpha=None, spec=None):
     """f(x) and the function dy -> dx."""
     if kind == "SOFTMAX":
         y = softmax(x)
         return y, lambda dy: softmax_backward(y, dy)
-    f, derivative = activation_of(kind, slope, alpha)
+    if kind == "LOG_SOFTMAX":
+        y = x - x.max(axis=-1, keepdims=True)
+        y = y - np.log(np.exp(y).sum(axis=-1, keepdims=True))
+        return y, lambda dy: dy - np.exp(y) * dy.sum(axis=-1, keepdims=True)
+    f, derivative = activation_of(kind, slope, alpha, spec)
     return f(x), lambda dy: dy * derivative(x)
 
 

@@ -43,12 +43,12 @@ def normalized(x, axes, epsilon):
     return n, backward
 
 
-def scaled(v, n, back):
+def scaled(v, n, back, axes_of_gamma=1):
     gamma = 1.0 if v["gamma"] is None else v["gamma"]
     beta = 0.0 if v["beta"] is None else v["beta"]
 
     def backward(dy):
-        axes = tuple(range(dy.ndim - 1))
+        axes = tuple(range(dy.ndim - axes_of_gamma))
         v.add("gamma", (dy * n).sum(axis=axes))
         v.add("beta", dy.sum(axis=axes))
         return [back(dy * gamma)]
@@ -69,7 +69,8 @@ def batch_normalization(spec, xs, v, context):
 
 
 def layer_normalization(spec, xs, v, _):
-    return scaled(v, *normalized(xs[0], (-1,), spec["epsilon"]))
+    axes = tuple(spec["axis"])
+    return scaled(v, *normalized(xs[0], axes, spec["epsilon"]), len(axes))
 
 
 def group_normalization(spec, xs, v, _):
@@ -80,19 +81,8 @@ def group_normalization(spec, xs, v, _):
 
 
 def activation(spec, xs, _v, _c):
-    y, back = activated(spec["activation"], xs[0], spec.get("negative_slope", 0.3), spec.get("alpha", 1.0))
+    y, back = activated(spec["activation"], xs[0], spec.get("negative_slope", 0.3), spec.get("alpha"), spec)
     return y, lambda dy: [back(dy)]
-
-
-def dropout(spec, xs, _v, context):
-    factors = context["mask"].reshape(xs[0].shape) if context["training"] else 1.0
-    return xs[0] * factors, lambda dy: [dy * factors]
-
-
-def spatial_dropout2d(spec, xs, _v, context):
-    x = xs[0]
-    factors = context["mask"].reshape(len(x), 1, 1, -1) if context["training"] else 1.0
-    return x * factors, lambda dy: [dy * factors]
 
 
 def reshaped(shape_of):
@@ -105,10 +95,6 @@ def reshaped(shape_of):
 def permute(spec, xs, _v, _c):
     axes = (0, *spec["dims"])
     return xs[0].transpose(axes), lambda dy: [dy.transpose(np.argsort(axes))]
-
-
-def rescaling(spec, xs, _v, _c):
-    return xs[0] * spec["scale"] + spec["offset"], lambda dy: [dy * spec["scale"]]
 
 
 def add(spec, xs, _v, _c):

@@ -176,7 +176,8 @@ def masked_average(plain):
         if mask is None:
             return plain(spec, xs, v, context)
         share = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-        return (xs[0] * share[:, :, None]).sum(axis=1), lambda dy: [dy[:, None] * share[:, :, None]]
+        y = (xs[0] * share[:, :, None]).sum(axis=1, keepdims=spec["keepdims"])
+        return y, lambda dy: [dy.reshape(len(dy), 1, -1) * share[:, :, None]]
 
     return layer
 

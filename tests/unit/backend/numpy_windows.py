@@ -97,26 +97,6 @@ def conv2d(spec, xs, v, _):
     return with_bias_and_activation(spec, v, y, linear_backward)
 
 
-def conv1d(spec, xs, v, _):
-    x = xs[0][:, None]
-    window = Window(
-        1,
-        x.shape[2],
-        (1, spec["kernel_size"]),
-        (1, spec["strides"]),
-        (1, spec["dilation_rate"]),
-        spec["padding"] == "SAME",
-    )
-    y, back = conv(x, v["kernel"][None], window)
-
-    def linear_backward(dz):
-        dx, dkernel = back(dz[:, None])
-        v.add("kernel", dkernel[0])
-        return dx[:, 0]
-
-    return with_bias_and_activation(spec, v, y[:, 0], linear_backward)
-
-
 def depthwise_conv2d(spec, xs, v, _):
     y, back = depthwise(xs[0], v["kernel"], window_of(xs[0], spec))
 
@@ -140,48 +120,6 @@ def separable_conv2d(spec, xs, v, _):
         return dx
 
     return with_bias_and_activation(spec, v, y, linear_backward)
-
-
-def conv2d_transpose(spec, xs, v, _):
-    """tf.nn.conv2d_transpose: each input pixel lays the kernel [h, w, out, in] over the output."""
-    x, kernel, strides, same = xs[0], v["kernel"], spec["strides"], spec["padding"] == "SAME"
-    sizes, begins = [], []
-    for i in range(2):
-        k, s, n = kernel.shape[i], strides[i], x.shape[1 + i]
-        sizes.append(n * s if same else n * s + max(k - s, 0))
-        begins.append(pads(sizes[i], k, s, 1, same)[1])
-    full = np.zeros(
-        (
-            x.shape[0],
-            *((x.shape[1 + i] - 1) * strides[i] + max(kernel.shape[i], strides[i]) for i in (0, 1)),
-            kernel.shape[2],
-        )
-    )
-
-    def cut(ky, kx):
-        return (
-            slice(None),
-            slice(ky, ky + (x.shape[1] - 1) * strides[0] + 1, strides[0]),
-            slice(kx, kx + (x.shape[2] - 1) * strides[1] + 1, strides[1]),
-        )
-
-    inner = (slice(None), slice(begins[0], begins[0] + sizes[0]), slice(begins[1], begins[1] + sizes[1]))
-    taps = [(ky, kx) for ky in range(kernel.shape[0]) for kx in range(kernel.shape[1])]
-    for ky, kx in taps:
-        full[cut(ky, kx)] += np.einsum("nhwi,oi->nhwo", x, kernel[ky, kx])
-
-    def linear_backward(dz):
-        dfull = np.zeros_like(full)
-        dfull[inner] = dz
-        dkernel = np.zeros_like(kernel)
-        dx = np.zeros_like(x)
-        for ky, kx in taps:
-            dx += np.einsum("nhwo,oi->nhwi", dfull[cut(ky, kx)], kernel[ky, kx])
-            dkernel[ky, kx] = np.einsum("nhwo,nhwi->oi", dfull[cut(ky, kx)], x)
-        v.add("kernel", dkernel)
-        return dx
-
-    return with_bias_and_activation(spec, v, full[inner], linear_backward)
 
 
 def max_pooling2d(spec, xs, _v, _c):
@@ -220,15 +158,6 @@ def along(pooling):
         return y[:, 0], lambda dy: [back(dy[:, None])[0][:, 0]]
 
     return pool
-
-
-def global_average(spec, xs, _v, _c):
-    x = xs[0]
-    axes = tuple(range(1, x.ndim - 1))
-    spread = (len(x),) + (1,) * len(axes) + (-1,)
-    return x.mean(axis=axes), lambda dy: [
-        np.broadcast_to(dy.reshape(spread), x.shape) / np.prod([x.shape[a] for a in axes])
-    ]
 
 
 def up_sampling2d(spec, xs, _v, _c):

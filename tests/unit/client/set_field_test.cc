@@ -96,6 +96,51 @@ TEST(SetField, ElementsOfLists) {
   EXPECT_EQ(spec.model().layers(0).input().shape_size(), 0);
 }
 
+// As Keras' compile() takes them.
+TEST(SetField, NamesAsKerasSpellsThem) {
+  v1::JobSpec spec = Parse(kJob);
+  const auto set = [&spec](const char* setting) {
+    const absl::Status status = ApplySetting(setting, &spec);
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  set("optimizer=RMSprop");
+  EXPECT_TRUE(spec.optimizer().has_rmsprop());
+  EXPECT_FALSE(spec.optimizer().has_learning_rate()) << "it replaces what was there";
+  set("optimizer=adam");
+  EXPECT_TRUE(spec.optimizer().has_adam());
+  const std::pair<const char*, v1::Loss::Kind> losses[] = {
+      {"loss=mse", v1::Loss::MEAN_SQUARED_ERROR},
+      {"loss=sparse_categorical_crossentropy", v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY},
+      {"loss=SparseCategoricalCrossentropy", v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY},
+      {"loss.kind=KLDivergence", v1::Loss::KL_DIVERGENCE},
+      {"loss=kld", v1::Loss::KL_DIVERGENCE},
+      {"loss=log_cosh", v1::Loss::LOG_COSH},
+      {"loss=BCE", v1::Loss::BINARY_CROSSENTROPY},
+  };
+  for (const auto& [setting, kind] : losses) {
+    set(setting);
+    EXPECT_EQ(spec.loss().kind(), kind) << setting;
+  }
+  set("metrics=acc,AUC, MeanIoU");
+  ASSERT_EQ(spec.metrics_size(), 3);
+  EXPECT_EQ(spec.metrics(0).kind(), v1::Metric::ACCURACY);
+  EXPECT_EQ(spec.metrics(1).kind(), v1::Metric::AUC);
+  EXPECT_EQ(spec.metrics(2).kind(), v1::Metric::MEAN_IOU);
+  set("metrics[..]=logcosh");
+  EXPECT_EQ(spec.metrics(3).kind(), v1::Metric::LOG_COSH_ERROR);
+  set("metrics=");
+  EXPECT_EQ(spec.metrics_size(), 0);
+  set("strategy=MultiWorkerMirroredStrategy");
+  EXPECT_EQ(spec.strategy(), v1::MULTI_WORKER_MIRRORED);
+  set("strategy=ParameterServerStrategy");
+  EXPECT_EQ(spec.strategy(), v1::PARAMETER_SERVER);
+  set("optimizer={sgd { momentum: 0.5 }}");
+  EXPECT_EQ(spec.optimizer().sgd().momentum(), 0.5f);
+  for (const char* bad : {"optimizer=adamm", "loss=strategy", "metrics=acc,x", "strategy=Strategy", "loss="}) {
+    EXPECT_EQ(ApplySetting(bad, &spec).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+}
+
 TEST(SetField, ChoosingAnotherOptimizerDropsTheFirst) {
   v1::JobSpec spec = Parse(kJob);
   ASSERT_TRUE(ApplySetting("optimizer.rmsprop.rho=0.8", &spec).ok());

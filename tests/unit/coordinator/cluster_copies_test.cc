@@ -69,7 +69,7 @@ TEST(ClusterCopies, ABackupTakesThePlaceOfADeadPrimary) {
     EXPECT_EQ(p.backups_size(), 0) << "there is no other ps";
   }
   c.Train(3);
-  EXPECT_EQ(c.TrueStep(id), 6) << "it goes on without ps-1";
+  EXPECT_EQ(c.TrueStep(id), 6) << "it continues without ps-1";
   c.Restart(c.node("ps-1"), "ps-1:2000");
   c.Pass(absl::Seconds(1));
   job = c.Job(id);
@@ -388,7 +388,7 @@ TEST(ClusterCopies, APsWhoseStorageFailsIsLeftOut) {
   c.Say(c.node("ps-0"), message);
   c.Settle();
   EXPECT_EQ(c.State(id), v1::RUNNING);
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without ps \"ps-0\": storage failed"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("continues without ps \"ps-0\": storage failed"));
   c.Pass(absl::Seconds(5));
   for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) {
     EXPECT_NE(p.primary(), "ps-0");

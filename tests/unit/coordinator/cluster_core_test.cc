@@ -153,9 +153,9 @@ TEST(ClusterCore, AWorkerThatDoesNotSeeTheDataIsNoReasonToRefuse) {
   const auto& response = std::get<v1::SubmitResponse>(reply->body);
   ASSERT_EQ(response.warnings_size(), 1);
   EXPECT_EQ(response.warnings(0),
-            "goes on without worker \"worker-0\", which cannot work for it: data.path: /data/x: no such file");
+            "continues without worker \"worker-0\", which cannot work for it: data.path: /data/x: no such file");
   EXPECT_TRUE(c.node("worker-0").assigned.empty());
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without worker \"worker-0\", which cannot work for it"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("continues without worker \"worker-0\", which cannot work for it"));
   EXPECT_TRUE(c.RunToEnd(id));
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 

@@ -1,5 +1,5 @@
 // Goal: a job whose partitions lack backups says so, since when, and what is being done, until they are in sync again,
-// whatever is started anew meanwhile; and a ps is ready when the next one may be stopped: never before its copies are
+// whatever is restarted meanwhile; and a ps is ready when the next one may be stopped: never before its copies are
 // in sync, never held up by what cannot be had.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   EXPECT_NEAR(static_cast<double>(degraded.since_unix_ms()), static_cast<double>(killed_ms), 1000);
   EXPECT_TRUE(c.Told("degraded: 4 of 4 partitions"));
   EXPECT_EQ(c.core().JobRows(c.clock().Now())[0].degraded().partitions(), 4) << "rows of lists show it, too";
-  // A coordinator that was started anew knows since when.
+  // A coordinator that was restarted knows since when.
   c.RestartCoordinator();
   c.ReconnectAll();
   c.Pass(absl::Seconds(8));

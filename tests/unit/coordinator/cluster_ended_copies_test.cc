@@ -1,6 +1,6 @@
 // Goal: jobs that have ended hold up nobody: a ps that is lost is replaced for running jobs first, and for ended ones
 // by a bounded number of copies at a time; every one of them gets its copies back in the end. What a ps still has of
-// jobs that went on without it is no fault.
+// jobs that continued without it is no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,8 +104,9 @@ TEST_F(EndedCopiesTest, WhatAPsHasOfJobsThatWentOnIsNoFault) {
   c_.Restart(c_.node("ps-0"));
   c_.Pass(absl::Seconds(5));
   EXPECT_EQ(FirstLogged("has not given to it"), c_.log().size());
-  EXPECT_LT(FirstLogged("ps \"ps-0\" drops its old partitions of jobs that went on without it, or were deleted: 1, 2"),
-            c_.log().size());
+  EXPECT_LT(
+      FirstLogged("ps \"ps-0\" drops its old partitions of jobs that continued without it, or were deleted: 1, 2"),
+      c_.log().size());
 }
 
 TEST_F(EndedCopiesTest, WhatNobodyHasGivenToItIsAFault) {

@@ -17,7 +17,7 @@ TEST(ClusterCore, ARestartThatNobodyNotices) {
   const uint64_t id = c.SubmitOk(c.Spec());
   c.Train(3);
   c.RestartCoordinator();
-  c.Train(1);  // training goes on without it
+  c.Train(1);  // training continues without it
   c.ClearCommands();
   c.ReconnectAll();
   c.Settle();

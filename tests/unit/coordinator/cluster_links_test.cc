@@ -1,5 +1,5 @@
-// Goal: two ps that the coordinator sees and that cannot reach each other: the primary goes on without that backup, by
-// one new generation, the backup is not promoted any more, another ps takes its place, and the two are joined again
+// Goal: two ps that the coordinator sees and that cannot reach each other: the primary continues without that backup,
+// by one new generation, the backup is not promoted any more, another ps takes its place, and the two are joined again
 // later without a generation every few seconds. And former copies: the last good copy is not thrown away while nothing
 // was acknowledged without it, and never taken once something may have been.
 #include <gmock/gmock.h>
@@ -53,8 +53,8 @@ TEST(ClusterLinks, EachPrimaryGoesOnAloneAndTheTwoAreJoinedAgainLater) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
-// Its primaries say that ps-1 is busy: they go on without it, it is tried again after the shortest time, each time, and
-// nobody blames the network.
+// Its primaries say that ps-1 is busy: they continue without it, it is tried again after the shortest time, each time,
+// and nobody blames the network.
 TEST(ClusterLinks, ABusyPsIsTriedAgainSoonAndTheReasonGoes) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));
@@ -204,7 +204,7 @@ TEST(ClusterLinks, WhoIsBelieved) {
   EXPECT_LT(c.Job(id).reason().size(), 1000u);
 }
 
-// A primary that is left out says that it cannot reach its backup, which was started anew: that one's disk is all that
+// A primary that is left out says that it cannot reach its backup, which was restarted: that one's disk is all that
 // is left.
 TEST(ClusterLinks, APrimaryThatIsLeftOutTakesNobodyAway) {
   Cluster c(2, 1);

@@ -171,7 +171,7 @@ TEST(ClusterLosses, AFallBackOutlastsTheCoordinator) {
   }
 }
 
-// A coordinator that was started anew does not know at first who serves what; a fall back that was over long ago is no
+// A coordinator that was restarted does not know at first who serves what; a fall back that was over long ago is no
 // fall back.
 TEST(ClusterLosses, AFallBackThatIsOverIsNotCarriedOnByTheNextCoordinator) {
   Cluster c(2, 1);
@@ -291,7 +291,7 @@ TEST(ClusterLosses, ABackupThatLostItsMemoryIsNotPromoted) {
   c.Pass(absl::Seconds(1));
   EXPECT_EQ(PrimariesOn(c.Job(id), "ps-1"), 0);
   EXPECT_TRUE(
-      c.Logged("goes on without ps \"ps-1\": partition 0 is not in its memory any more: its store failed (see its "
+      c.Logged("continues without ps \"ps-1\": partition 0 is not in its memory any more: its store failed (see its "
                "log); restart it"));
   EXPECT_TRUE(c.node("ps-1").hosted.at(id).version.empty()) << "it is left out";
   c.Restart(c.node("ps-0"));

@@ -223,7 +223,7 @@ TEST(ClusterMoves, AJobThatHasNotBegunBeginsElsewhere) {
   c.Settle();
   EXPECT_EQ(c.State(id), v1::RUNNING);
   EXPECT_EQ(PartitionsOn(c, id, "ps-1"), 0);
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without ps \"ps-1\": /d: no space left"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("continues without ps \"ps-1\": /d: no space left"));
 }
 
 // ---- workers that cannot ----
@@ -256,7 +256,7 @@ TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
     EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr(why));
     EXPECT_EQ(worker.assigned.empty(), !alone) << "where no other can, it is tried again";
     if (!alone) {
-      EXPECT_THAT(c.Job(id).reason(), HasSubstr(absl::StrCat("goes on without ", why)));
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr(absl::StrCat("continues without ", why)));
     }
     c.Train(1);
     c.Kill(worker);
@@ -267,7 +267,7 @@ TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
   }
 }
 
-// It was alone then, and was tried again. What it is now started anew for has nothing to do with that.
+// It was alone then, and was tried again. What it is now restarted for has nothing to do with that.
 TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(LongSpec());
@@ -291,7 +291,7 @@ TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   c.Restart(c.node("ps-0"));
   c.Pass(absl::Seconds(2));
   EXPECT_EQ(c.Job(id).notes_size(), 1);
-  EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("goes on without")));
+  EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("continues without")));
   EXPECT_FALSE(worker.assigned.empty());
 }
 
@@ -358,7 +358,7 @@ TEST(ClusterMoves, AWorkerWithoutTheDataIsLeftOut) {
   c.Settle();
   EXPECT_EQ(c.State(id), v1::RUNNING);
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without worker \"worker-1\": data.path"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("continues without worker \"worker-1\": data.path"));
   c.Pass(absl::Seconds(5));
   EXPECT_TRUE(c.node("worker-1").assigned.empty()) << "not given any again";
   c.Kill(c.node("worker-1"));

@@ -151,7 +151,7 @@ TEST(CrashLoops, AWorkerThatDiesAtOneStepIsLeftOutAtTheThirdTime) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(job.left_out.nodes.empty());
     parts.crash_loops.NoteEnd("worker-0", false);
-    parts.crash_loops.LeaveOutWhoEnds(*parts.nodes.Find("worker-0"));
+    parts.crash_loops.QuarantineCrashLoopingWorker(*parts.nodes.Find("worker-0"));
   }
   EXPECT_TRUE(job.left_out.nodes.contains("worker-0"));
   EXPECT_GT(parts.CountRaised<SlotsChanged>(), 0);

@@ -1,5 +1,5 @@
 // Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was
-// started anew; a job that waits at the end of epochs has its validation whole.
+// restarted; a job that waits at the end of epochs has its validation whole.
 #include "coordinator/core/job_progress.h"
 
 #include <gtest/gtest.h>
@@ -163,7 +163,7 @@ double Rate(const JobProgress& progress, absl::Time now) {
   return status.has_images_per_second() ? status.images_per_second() : -1;
 }
 
-// A coordinator that was started anew is told of whole epochs at once: that is no speed.
+// A coordinator that was restarted is told of whole epochs at once: that is no speed.
 TEST(JobProgress, TheRateIsOfWhatWasDoneInThisLife) {
   v1::JobStatus status = Status(false);
   status.mutable_spec()->set_batch_size(4 * kReplicas);

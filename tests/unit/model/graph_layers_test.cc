@@ -276,7 +276,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 4]", "reshape { target_shape: [-1, -1] }", "target_shape has more than one -1"},
       {"[4, 4]", "reshape { target_shape: [0, 16] }", "target_shape 0 is not positive"},
       {"[4, 4]", "reshape { target_shape: [2147483647, 2147483647, 2147483647] }", "does not fit its input"},
-      {"[4, 4]", "reshape { target_shape: [2, 2, 2, 2] }", "target_shape has 4 dimensions; at most 3 are supported"},
+      {"[4, 4]", "reshape { target_shape: [2, 2, 2, 2, 1] }", "target_shape has 5 dimensions; at most 4 are supported"},
       {"[4, 4]", "permute {}", "layer \"permute\": dims [] is not an order of the axes 1 .. 2 of its input [4,4]"},
       {"[4, 4]", "permute { dims: [1, 1] }", "dims [1,1] is not an order of the axes"},
       {"[4, 4]", "permute { dims: [0, 1] }", "dims [0,1] is not an order of the axes"},
@@ -294,7 +294,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 }", "key_dim 0 is not positive"},
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 key_dim: 2 value_dim: -2 }", "value_dim -2 is not"},
       {"[4, 2]", twice + "multi_head_attention { num_heads: 3 key_dim: 2 dropout: 1 }", "dropout 1 is outside [0, 1)"},
-      {"[4]", "activation { activation: RELU alpha: 1 }", "alpha is only for ELU; leave it out"},
+      {"[4]", "activation { activation: RELU alpha: 1 }", "alpha is only for ELU, CELU and HARD_SIGMOID; leave it out"},
       {"[4]", "activation { activation: ELU alpha: -1 }", "alpha -1 is negative or not finite"},
       {"[4]", "activation { activation: ELU negative_slope: 1 }", "negative_slope is only for LEAKY_RELU"},
   };

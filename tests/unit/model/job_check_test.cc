@@ -160,9 +160,8 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
        "model.layers[0].input.shape: [4] cannot hold pictures; use [height, width, 3], or 1 for grey ones"},
       {"data { cache_mib: -1 }", "data.cache_mib: -1 is not allowed; leave it out for 1024, or give at least 1"},
       {"metrics {}",
-       "metrics[0].kind: missing or not known; use ACCURACY, TOP_K_ACCURACY, MEAN_ABSOLUTE_ERROR or "
-       "ROOT_MEAN_SQUARED_ERROR"},
-      {"metrics { kind: ACCURACY k: 3 }", "metrics[0].k: only for TOP_K_ACCURACY; leave it out"},
+       "metrics[0].kind: missing or not known; use ACCURACY, TOP_K_ACCURACY, MEAN_ABSOLUTE_ERROR, AUC, say"},
+      {"metrics { kind: ACCURACY k: 3 }", "metrics[0].k: only for TOP_K_ACCURACY, PRECISION and RECALL; leave it out"},
       {"metrics { kind: ACCURACY } metrics { kind: TOP_K_ACCURACY }",
        "metrics[1].k: 5 is more than the model's 3 outputs; use a smaller k"},
       {"metrics { kind: TOP_K_ACCURACY k: -1 }",
@@ -202,9 +201,11 @@ TEST(JobCheck, WhatIsMissing) {
       "model.layers: nothing is trained; leave `trainable: false` out at one layer with variables, such as the last");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_model()->mutable_layers(0)->mutable_input()->add_shape(2);
-  ExpectRefused(spec,
-                "layer \"dense\": the model's output is [4,3], but a loss takes one row of numbers an example; put a "
-                "flatten or global_average_pooling2d before it");
+  ExpectRefused(
+      spec,
+      "layer \"dense\": the model's output is [4,3], but an example has one label; say in data.targets what the "
+      "model is to give, as targets { input_itself: true }, or put a flatten or global_average_pooling2d "
+      "before the output");
   ExpectRefused(v1::JobSpec(),
                 "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
 }
@@ -212,9 +213,13 @@ TEST(JobCheck, WhatIsMissing) {
 TEST(JobCheck, UnknownEnumNumbers) {
   v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(50));
-  ExpectRefused(spec,
-                "loss.kind: 50 is not known; use SPARSE_CATEGORICAL_CROSSENTROPY, CATEGORICAL_CROSSENTROPY, "
-                "BINARY_CROSSENTROPY or MEAN_SQUARED_ERROR");
+  ExpectRefused(
+      spec,
+      "loss.kind: 50 is not known; use SPARSE_CATEGORICAL_CROSSENTROPY, CATEGORICAL_CROSSENTROPY, "
+      "BINARY_CROSSENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, MEAN_ABSOLUTE_PERCENTAGE_ERROR, "
+      "MEAN_SQUARED_LOGARITHMIC_ERROR, HUBER, LOG_COSH, KL_DIVERGENCE, POISSON, HINGE, SQUARED_HINGE, "
+      "CATEGORICAL_HINGE, COSINE_SIMILARITY, BINARY_FOCAL_CROSSENTROPY, CATEGORICAL_FOCAL_CROSSENTROPY, DICE, "
+      "TVERSKY or CATEGORICAL_GENERALIZED_CROSS_ENTROPY");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_strategy(static_cast<v1::Strategy>(50));
   ExpectRefused(spec,

@@ -15,6 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
+#include "tests/unit/model/job_number_tables.h"
+#include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -27,131 +30,20 @@ using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 using ::testing::HasSubstr;
 
-// 0 is a value of its own, or stands for what the comment of the field says.
-const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
-                                            "JobSpec.seed",
-                                            "JobSpec.validation_freq_steps",
-                                            "JobSpec.backups",
-                                            "JobSpec.max_workers",
-                                            "JobSpec.priority",
-                                            "JobSpec.backup_replicas",
-                                            "ClassWeight.class_id",
-                                            "ClassWeight.weight",
-                                            "Data.validation_split",
-                                            "Data.test_split",
-                                            "Data.split_seed",
-                                            "Data.image_height",
-                                            "Data.image_width",
-                                            "Data.prefetch",
-                                            "TfRecord.label_offset",
-                                            "RandomRotation.factor",
-                                            "RandomRotation.fill_value",
-                                            "RandomZoom.height_factor",
-                                            "RandomZoom.width_factor",
-                                            "RandomZoom.fill_value",
-                                            "RandomTranslation.height_factor",
-                                            "RandomTranslation.width_factor",
-                                            "RandomTranslation.fill_value",
-                                            "RandomCrop.padding",
-                                            "RandomBrightness.factor",
-                                            "RandomContrast.factor",
-                                            "Cutout.fill_value",
-                                            "Loss.label_smoothing",
-                                            "Optimizer.learning_rate",
-                                            "Optimizer.weight_decay",
-                                            "Ema.momentum",
-                                            "Ema.overwrite_frequency",
-                                            "Sgd.momentum",
-                                            "Adagrad.initial_accumulator_value",
-                                            "Adagrad.epsilon",
-                                            "RmsProp.rho",
-                                            "RmsProp.momentum",
-                                            "RmsProp.epsilon",
-                                            "Adam.beta_1",
-                                            "Adam.beta_2",
-                                            "Adam.epsilon",
-                                            "AdamW.beta_1",
-                                            "AdamW.beta_2",
-                                            "AdamW.epsilon",
-                                            "AdamW.weight_decay",
-                                            "PiecewiseConstantDecay.boundaries",
-                                            "PiecewiseConstantDecay.values",
-                                            "PolynomialDecay.end_learning_rate",
-                                            "CosineDecay.alpha",
-                                            "CosineDecay.warmup_steps",
-                                            "CosineDecay.warmup_target",
-                                            "CosineDecayRestarts.alpha",
-                                            "Initializer.value",
-                                            "Initializer.minval",
-                                            "Initializer.maxval",
-                                            "Initializer.mean",
-                                            "Initializer.stddev",
-                                            "Regularizer.l1",
-                                            "Regularizer.l2",
-                                            "Rescaling.offset",
-                                            "BatchNormalization.momentum",
-                                            "ActivationLayer.negative_slope",
-                                            "ActivationLayer.alpha",
-                                            "Dropout.rate",
-                                            "ZeroPadding2D.padding",
-                                            "Cropping2D.cropping",
-                                            "SpatialDropout2D.rate",
-                                            "MultiHeadAttention.dropout",
-                                            "ModelCheckpoint.initial_value_threshold",
-                                            "EarlyStopping.min_delta",
-                                            "EarlyStopping.patience",
-                                            "EarlyStopping.baseline",
-                                            "EarlyStopping.start_from_epoch",
-                                            "ReduceLrOnPlateau.patience",
-                                            "ReduceLrOnPlateau.min_delta",
-                                            "ReduceLrOnPlateau.cooldown",
-                                            "ReduceLrOnPlateau.min_lr",
-                                            "TensorBoard.histogram_freq"};
-
-const std::set<std::string> kNegativeIsTaken = {"Dot.axes",
-                                                "JobSpec.priority",
-                                                "TfRecord.label_offset",
-                                                "RandomRotation.factor",
-                                                "RandomRotation.fill_value",
-                                                "RandomZoom.height_factor",
-                                                "RandomZoom.width_factor",
-                                                "RandomZoom.fill_value",
-                                                "RandomTranslation.height_factor",
-                                                "RandomTranslation.width_factor",
-                                                "RandomTranslation.fill_value",
-                                                "RandomBrightness.factor",
-                                                "Cutout.fill_value",
-                                                "Initializer.value",
-                                                "Initializer.minval",
-                                                "Initializer.mean",
-                                                "Rescaling.scale",
-                                                "Rescaling.offset",
-                                                "ActivationLayer.negative_slope",
-                                                "ActivationLayer.alpha",
-                                                "GroupNormalization.groups",
-                                                "Reshape.target_shape",
-                                                "ModelCheckpoint.initial_value_threshold",
-                                                "EarlyStopping.baseline"};
-
-const std::set<std::string> kNegativeStandsForAnother = {"Dot.axes", "GroupNormalization.groups",
-                                                         "Reshape.target_shape"};  // as in Keras
-
-const std::set<std::string> kInfinityIsTaken = {"ModelCheckpoint.initial_value_threshold"};
-
 // ---- jobs that hold every message ----
 
 constexpr char kPictures[] = R"(
   model {
     layers { input { shape: [32, 32, 3] } }
     layers { rescaling { scale: 0.1 offset: 0.5 } }
-    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME
+    layers { conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME
                       kernel_initializer { kind: VARIANCE_SCALING scale: 2 } bias_initializer { kind: CONSTANT value: 0.5 }
                       kernel_regularizer { l1: 0.1 l2: 0.1 } } }
     layers { batch_normalization { momentum: 0.9 epsilon: 0.01 } }
     layers { activation { activation: LEAKY_RELU negative_slope: 0.1 } } layers { activation { activation: ELU alpha: 0.5 } }
     layers { depthwise_conv2d { kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
     layers { separable_conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
-    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 padding: SAME } }
+    layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 output_padding: 0 padding: SAME } }
     layers { group_normalization { groups: 4 epsilon: 0.01 } }
     layers { max_pooling2d { pool_size: 2 strides: 2 } } layers { average_pooling2d { pool_size: 2 strides: 2 } }
     layers { up_sampling2d { size: 2 } } layers { zero_padding2d { padding: 1 } }
@@ -191,7 +83,7 @@ constexpr char kSequences[] = R"(
   model {
     layers { name: "in" input { shape: 16 } }
     layers { embedding { input_dim: 100 output_dim: 8 } }
-    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME } }
+    layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME } }
     layers { max_pooling1d { pool_size: 2 strides: 2 } } layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
     layers { name: "m" multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
     layers { dot { axes: 2 } inputs: ["m", "x"] } layers { global_average_pooling1d {} }
@@ -207,6 +99,11 @@ constexpr const char* kChanges[] = {
     "optimizer { adagrad { initial_accumulator_value: 0.5 epsilon: 0.1 } global_clipnorm: 1 }",
     "optimizer { rmsprop { rho: 0.5 momentum: 0.5 epsilon: 0.1 } ema { momentum: 0.5 overwrite_frequency: 2 } }",
     "optimizer { adamw { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 weight_decay: 0.1 } }",
+    "optimizer { adadelta { rho: 0.5 epsilon: 0.1 } } data { targets { feature: 'y' shape: 1 } }",
+    "optimizer { adamax { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 } } metrics { kind: MEAN_IOU }",
+    "optimizer { nadam { beta_1: 0.5 beta_2: 0.5 epsilon: 0.1 } }",
+    "optimizer { ftrl { initial_accumulator_value: 0.5 l1_regularization_strength: 0.1 } }",
+    "optimizer { lion { beta_1: 0.5 beta_2: 0.5 } }",
     "optimizer { sgd {} } compute_dtype: FLOAT16 device: GPU loss_scaling { initial_scale: 2 dynamic_growth_steps: 2 }",
     "optimizer { sgd {} } backup_replicas: 1",
     "optimizer { sgd {} schedule { piecewise_constant_decay { boundaries: 1 values: [0.1, 0.2] } } }",
@@ -323,16 +220,19 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     return;
   }
   v1::Layer layer;
-  const bool stands_for_another = which == 1 && kNegativeStandsForAnother.contains(NameOf(field));
+  const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
-  const bool known = which == 0   ? kZeroIsTaken.contains(NameOf(field))
-                     : which == 1 ? kNegativeIsTaken.contains(NameOf(field))
-                     : which > 3  ? kInfinityIsTaken.contains(NameOf(field))
-                                  : true;
-  EXPECT_TRUE(known) << "it is taken: refuse it, or say what it means, in the field's comment and in the tables above";
+  const bool known = which == 0 ? kZeroIsTaken.contains(NameOf(field)) || kFeatureZeros.contains(NameOf(field))
+                     : which == 1
+                         ? kNegativeIsTaken.contains(NameOf(field)) || kFeatureNegatives.contains(NameOf(field))
+                     : which > 3 ? kInfinityIsTaken.contains(NameOf(field))
+                                 : true;
+  EXPECT_TRUE(known)
+      << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
 }
 
 void TryAll(const v1::JobSpec& good, const Message& message, Path path, std::set<std::string>* seen) {
@@ -367,8 +267,9 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures)};
-  for (const char* change : kChanges) jobs.push_back(FromText<v1::JobSpec>(absl::StrCat(kSequences, change)));
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
+                                   FromText<v1::JobSpec>(kFeatureJob)};
+  for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
     ASSERT_TRUE(CheckJob(good).ok()) << CheckJob(good).status() << good.ShortDebugString();

@@ -6,6 +6,7 @@
 
 #include "common/base/limits.h"
 #include "common/model/epoch_figures.h"
+#include "common/tensor/limits.h"
 #include "tests/unit/server/replication_test_util.h"
 
 namespace cairn {
@@ -154,12 +155,12 @@ TEST(Figures, AreToldNowAndThenAndWhenTheyAreAskedFor) {
 
 TEST(Figures, AreKeptOfSoManyEpochsWhileTheCoordinatorIsAway) {
   PartitionConfig config = First(UpdateMode::kAsynchronous);
-  config.metrics = kMetricsMax;
+  config.metrics = kMetricSumsMax;
   v1::EpochFigures wide = Figures(0, (uint64_t{1} << 48) - 1, -1.0 / 3, 1);
-  wide.mutable_train()->mutable_metrics()->Resize(kMetricsMax, 0.1);
+  wide.mutable_train()->mutable_metrics()->Resize(kMetricSumsMax, 0.1);
   wide.mutable_train()->set_loss_rest(-0x1p-46);
-  wide.mutable_train()->mutable_metrics_rest()->Resize(kMetricsMax, 0x1p-46);
-  EXPECT_LE(wide.ByteSizeLong(), kFrameFiguresBytesMax);
+  wide.mutable_train()->mutable_metrics_rest()->Resize(kMetricSumsMax, 0x1p-46);
+  EXPECT_LE(wide.ByteSizeLong(), kFrameSumsBytesMax);
   Copy copy(config, Alone(5));
   const int most = OpenEpochsMax(config.metrics);
   for (int epoch = 0; epoch < most; ++epoch) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <random>
 
+#include "tests/unit/server/optimizer_cases.h"
 #include "tests/unit/test_seed.h"
 
 namespace cairn {
@@ -21,100 +22,6 @@ v1::Optimizer Parse(const std::string& text) {
   v1::Optimizer o;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &o)) << text;
   return o;
-}
-
-// One number's history: w, g (mean gradient), lr, t -> new w; s holds the slots.
-using Formula = std::function<double(double w, double g, double lr, int t, std::vector<double>& s)>;
-
-struct Case {
-  std::string name;
-  std::string text;
-  std::vector<double> slots;  // initial
-  Formula formula;
-};
-
-Formula AdamFormula(double b1, double b2, double eps, bool amsgrad, double decay) {
-  return [=](double w, double g, double lr, int t, std::vector<double>& s) {
-    s[0] = b1 * s[0] + (1 - b1) * g;
-    s[1] = b2 * s[1] + (1 - b2) * g * g;
-    double second = s[1];
-    if (amsgrad) second = s[2] = std::max(s[2], s[1]);
-    const double alpha = lr * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
-    w *= 1 - decay * lr;
-    return w - alpha * s[0] / (std::sqrt(second) + eps);
-  };
-}
-
-Formula RmsPropFormula(double rho, double momentum, double eps, bool centered) {
-  return [=](double w, double g, double lr, int, std::vector<double>& s) {
-    s[0] = rho * s[0] + (1 - rho) * g * g;
-    double variance = s[0];
-    if (centered) {
-      double& mean = s[momentum > 0 ? 2 : 1];
-      mean = rho * mean + (1 - rho) * g;
-      variance -= mean * mean;
-    }
-    const double step = lr * g / std::sqrt(variance + eps);
-    if (momentum == 0) return w - step;
-    s[1] = momentum * s[1] + step;
-    return w - s[1];
-  };
-}
-
-std::vector<Case> Cases() {
-  return {
-      {"Sgd", "sgd {}", {}, [](double w, double g, double lr, int, std::vector<double>&) { return w - lr * g; }},
-      {"NesterovWithoutMomentumIsSgd",
-       "sgd { nesterov: true }",
-       {},
-       [](double w, double g, double lr, int, std::vector<double>&) { return w - lr * g; }},
-      {"Momentum",
-       "sgd { momentum: 0.9 }",
-       {0},
-       [](double w, double g, double lr, int, std::vector<double>& s) {
-         s[0] = 0.9 * s[0] - lr * g;
-         return w + s[0];
-       }},
-      {"Nesterov",
-       "sgd { momentum: 0.8 nesterov: true }",
-       {0},
-       [](double w, double g, double lr, int, std::vector<double>& s) {
-         s[0] = 0.8 * s[0] - lr * g;
-         return w + 0.8 * s[0] - lr * g;
-       }},
-      {"Adagrad",
-       "adagrad {}",
-       {0.1},
-       [](double w, double g, double lr, int, std::vector<double>& s) {
-         s[0] += g * g;
-         return w - lr * g / std::sqrt(s[0] + 1e-7);
-       }},
-      {"AdagradOptions",
-       "adagrad { initial_accumulator_value: 0.5 epsilon: 0.01 }",
-       {0.5},
-       [](double w, double g, double lr, int, std::vector<double>& s) {
-         s[0] += g * g;
-         return w - lr * g / std::sqrt(s[0] + 0.01);
-       }},
-      {"RmsProp", "rmsprop {}", {0}, RmsPropFormula(0.9, 0, 1e-7, false)},
-      {"RmsPropMomentum",
-       "rmsprop { rho: 0.8 momentum: 0.9 epsilon: 1e-3 }",
-       {0, 0},
-       RmsPropFormula(0.8, 0.9, 1e-3, false)},
-      {"RmsPropCentered", "rmsprop { centered: true }", {0, 0}, RmsPropFormula(0.9, 0, 1e-7, true)},
-      {"RmsPropCenteredMomentum",
-       "rmsprop { centered: true momentum: 0.5 }",
-       {0, 0, 0},
-       RmsPropFormula(0.9, 0.5, 1e-7, true)},
-      {"Adam", "adam {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0)},
-      {"AdamOptions", "adam { beta_1: 0.8 beta_2: 0.9 epsilon: 0.1 }", {0, 0}, AdamFormula(0.8, 0.9, 0.1, false, 0)},
-      {"AdamAmsgrad", "adam { amsgrad: true }", {0, 0, 0}, AdamFormula(0.9, 0.999, 1e-7, true, 0)},
-      {"AdamW", "adamw {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0.004)},
-      {"AdamWAmsgrad",
-       "adamw { amsgrad: true weight_decay: 0.1 }",
-       {0, 0, 0},
-       AdamFormula(0.9, 0.999, 1e-7, true, 0.1)},
-  };
 }
 
 // float32 values and slots moved on by ApplyUpdate.
@@ -253,10 +160,12 @@ TEST_P(OptimizerTest, PaddingStaysZeroAndMovingAveragesKeepTheirRule) {
       EXPECT_LT(subject.values[i], values[i]) << i;
     } else if (i >= 16 && i < 21) {
       EXPECT_EQ(subject.values[i], 0.75f * 2 + 0.25f * 3) << i;
-      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value(0));
+      for (int k = 0; k < rule.slots(); ++k)
+        EXPECT_EQ(subject.slots[static_cast<size_t>(k)][i], rule.initial_slot_value(k));
     } else {
       EXPECT_EQ(subject.values[i], 0) << i;
-      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value(0));
+      for (int k = 0; k < rule.slots(); ++k)
+        EXPECT_EQ(subject.slots[static_cast<size_t>(k)][i], rule.initial_slot_value(k));
     }
   }
 }

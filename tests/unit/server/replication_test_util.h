@@ -45,7 +45,7 @@ struct Copy {
     EXPECT_TRUE(effects.ok()) << effects.status();
     return *std::move(effects);
   }
-  // A process that is started anew.
+  // A process that is restarted.
   void Restart(const PartitionConfig& config, PartitionState state) {
     std::destroy_at(&core);
     std::construct_at(&core, config, std::move(state));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/limits.h"
+#include "common/tensor/limits.h"
 
 namespace cairn {
 namespace {
@@ -152,7 +153,7 @@ v1::ExchangeFrame RandomMessage(Random& random) {
   if (random(2)) m.set_norms_xxh3(random.Number());
   if (random(2)) m.set_loss_scale(static_cast<float>(uint64_t{1} << random(25)));
   if (random(2)) m.set_not_finite(true);
-  if (random(2)) m.set_figures(random.Text(random(10) ? 30 : kFrameFiguresBytesMax));
+  if (random(2)) m.set_figures(random.Text(random(10) ? 30 : kFrameSumsBytesMax));
   if (random(2)) m.set_payload(random.Text(random(10) ? 60 : 100000));
   return m;
 }

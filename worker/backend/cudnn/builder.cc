@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
+#include "worker/backend/fusion.h"
 #include "worker/backend/layer_check.h"
 #include "worker/backend/limits.h"
 
@@ -26,11 +27,31 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
+// Options of layers that this backend computes without them alone.
+absl::Status CheckOptions(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const v1::Layer& l = node.kind == LayerKind::kTimeDistributed ? node.layer.time_distributed().layer() : node.layer;
+    const char* lacks = nullptr;
+    if (IsFurtherActivation(node)) lacks = v1::Activation_Name(node.activation).c_str();
+    if (!l.rescaling().scales().empty()) lacks = "scales";
+    if (!l.dropout().noise_shape().empty()) lacks = "noise_shape";
+    if (l.dropout().seed() != 0 || l.spatial_dropout2d().seed() != 0 || l.multi_head_attention().seed() != 0)
+      lacks = "seed";
+    if (l.layer_normalization().axis_size() > 1) lacks = "axis";
+    if (lacks == nullptr) continue;
+    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
+                                                 " is not computed by the backend cudnn; leave it out, or use "
+                                                 "--device=cpu"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), RecurrentLayers()}) {
+       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), RecurrentLayers(),
+        ResampleLayers(), WindowLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -49,6 +70,7 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
+  CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;
@@ -58,6 +80,9 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(LowerLoss());
   if (training()) LowerBackward();
   if (!error_.ok()) return error_;
+  if (options_.keep_outputs && options_.mode != Mode::kPredict && plan_->outputs_.place == Ref::kArena) {
+    plan_->buffers_[plan_->outputs_.buffer].Use(static_cast<int>(plan_->steps_.size()));
+  }
   MakeSegments();
   std::vector<ArenaBuffer*> buffers;
   for (ArenaBuffer& buffer : plan_->buffers_) buffers.push_back(&buffer);
@@ -115,9 +140,12 @@ absl::Status Builder::LowerLoss() {
   a.fused = options_.loss_plan.fused;
   a.from_logits = options_.loss.from_logits();
   a.label_smoothing = options_.loss.label_smoothing();
-  a.examples = examples();
-  a.outputs = last->numbers / examples();
-  a.label_size = options_.label_size;
+  const int64_t positions = options_.loss_plan.positions;
+  a.examples = examples() * positions;
+  a.outputs = last->numbers / a.examples;
+  a.label_size = options_.label_size / positions;
+  a.share = 1 / static_cast<float>(positions);
+  a.other = SettingsOf(options_.loss);
   a.metrics = static_cast<int>(options_.metrics.size());
   for (int i = 0; i < a.metrics; ++i) {
     a.metric_kind[i] = options_.metrics[i].kind();
@@ -133,9 +161,12 @@ absl::Status Builder::LowerLoss() {
     gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
   }
   const Ref labels{Ref::kLabels}, results{Ref::kResults};
+  const Ref row_weights = options_.row_weights ? Ref{Ref::kLabels, 0, examples() * options_.label_size * 4} : Ref{};
   const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
   Emit("loss", {outputs, labels, weights, key}, {by_example, gradients}, [=](const Run& r) {
-    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
+    kernels::LossArguments with = a;
+    with.row_weights = r.At<float>(row_weights);
+    return kernels::Loss(r.stream(), with, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
                          r.At<kernels::StepKey>(key), r.At<float>(gradients), r.At<double>(by_example));
   });
   Emit("sums", {by_example}, {results}, [=](const Run& r) {

@@ -19,10 +19,12 @@ const char* KindOf(const Convolution& c) {
                                                 : "convolution kernel gradient ";
 }
 
-int64_t KernelNumbers(const kernels::Window& w) { return w.out[2] * w.kernel[0] * w.kernel[1] * w.in[2]; }
+int64_t KernelNumbers(const kernels::Window& w) {
+  return w.out[2] * w.depth.kernel * w.kernel[0] * w.kernel[1] * (w.in[2] / w.groups);
+}
 
-int64_t InNumbers(const kernels::Window& w) { return w.examples * w.in[0] * w.in[1] * w.in[2]; }
-int64_t OutNumbers(const kernels::Window& w) { return w.examples * w.out[0] * w.out[1] * w.out[2]; }
+int64_t InNumbers(const kernels::Window& w) { return w.examples * w.depth.in * w.in[0] * w.in[1] * w.in[2]; }
+int64_t OutNumbers(const kernels::Window& w) { return w.examples * w.depth.out * w.out[0] * w.out[1] * w.out[2]; }
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Convolutions: plain, pointwise (a matrix product), transposed, depthwise, separable.
+// Convolutions of sequences, images and volumes: plain, in groups, pointwise (a matrix product), transposed, depthwise,
+// separable.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace {
 
 // One number of the input for each of the output: a matrix product.
 bool Pointwise(const kernels::Window& w) {
+  const kernels::Depth& d = w.depth;
+  if (w.groups != 1 || d.kernel != 1 || d.stride != 1 || d.pad != 0 || d.in != d.out) return false;
   for (int i = 0; i < 2; ++i) {
     if (w.kernel[i] != 1 || w.strides[i] != 1 || w.pad[i] != 0 || w.in[i] != w.out[i]) return false;
   }
@@ -19,6 +22,7 @@ bool Pointwise(const kernels::Window& w) {
 
 // The same with strides: of the input only some numbers are read.
 bool Thinning(const kernels::Window& w) {
+  if (w.groups != 1 || w.depth.in != 1 || w.depth.out != 1 || w.depth.kernel != 1) return false;
   for (int i = 0; i < 2; ++i) {
     if (w.kernel[i] != 1 || w.pad[i] != 0 || (w.out[i] - 1) * w.strides[i] >= w.in[i]) return false;
   }
@@ -27,6 +31,8 @@ bool Thinning(const kernels::Window& w) {
 
 // Whether the same padding on both sides gives this output.
 bool Even(const kernels::Window& w) {
+  const kernels::Depth& d = w.depth;
+  if ((d.in + 2 * d.pad - d.dilation * (d.kernel - 1) - 1) / d.stride + 1 != d.out) return false;
   for (int i = 0; i < 2; ++i) {
     const int64_t reach = w.dilation[i] * (w.kernel[i] - 1) + 1;
     if ((w.in[i] + 2 * w.pad[i] - reach) / w.strides[i] + 1 != w.out[i]) return false;
@@ -41,18 +47,25 @@ kernels::Window Padded(const kernels::Window& w) {
     padded.in[i] = std::max((w.out[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1, w.pad[i] + w.in[i]);
     padded.pad[i] = 0;
   }
+  const kernels::Depth& d = w.depth;
+  padded.depth.in = std::max((d.out - 1) * d.stride + d.dilation * (d.kernel - 1) + 1, d.pad + d.in);
+  padded.depth.pad = 0;
   return padded;
 }
 
-// From the image to the padded one, for kernels::Pad and Crop.
+// From the image to the padded one, for EmitPad and EmitCrop.
 kernels::Window Around(const kernels::Window& w, const kernels::Window& padded) {
   kernels::Window around = w;
   for (int i = 0; i < 3; ++i) around.out[i] = padded.in[i];
+  around.depth.out = padded.depth.in;
   return around;
 }
 
-int64_t Inputs(const kernels::Window& w) { return w.examples * w.in[0] * w.in[1] * w.in[2]; }
-int64_t Outputs(const kernels::Window& w) { return w.examples * w.out[0] * w.out[1] * w.out[2]; }
+int64_t Inputs(const kernels::Window& w) { return w.examples * w.depth.in * w.in[0] * w.in[1] * w.in[2]; }
+int64_t Outputs(const kernels::Window& w) { return w.examples * w.depth.out * w.out[0] * w.out[1] * w.out[2]; }
+int64_t KernelRows(const kernels::Window& w) {
+  return w.depth.kernel * w.kernel[0] * w.kernel[1] * (w.in[2] / w.groups);
+}
 
 // ---- launches ----
 
@@ -70,15 +83,12 @@ void EmitConvolution(Builder& builder, const Convolution& c, const Ref& first, c
       [=](const Run& r) {
         return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace));
       },
-      2.0 * static_cast<double>(Outputs(w)) * static_cast<double>(w.kernel[0] * w.kernel[1] * w.in[2]));
+      2.0 * static_cast<double>(Outputs(w)) * static_cast<double>(KernelRows(w)));
 }
 
-Ref EmitPad(Builder& builder, const kernels::Window& w, const kernels::Window& padded, const Ref& x) {
-  const kernels::Window around = Around(w, padded);
-  const DType t = builder.type();
-  const Ref image = builder.NewNumbers(Inputs(padded), t);
-  builder.Emit("pad", {x}, {image},
-               [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
+Ref EmitPadded(Builder& builder, const kernels::Window& w, const kernels::Window& padded, const Ref& x) {
+  const Ref image = builder.NewNumbers(Inputs(padded), builder.type());
+  EmitPad(builder, Around(w, padded), x, image, builder.type());
   return image;
 }
 
@@ -86,7 +96,7 @@ Ref EmitPad(Builder& builder, const kernels::Window& w, const kernels::Window& p
 void EmitForward(Builder& builder, const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y) {
   if (Even(w)) return EmitConvolution(builder, {Convolution::kForward, w}, x, kernel, y);
   const kernels::Window padded = Padded(w);
-  EmitConvolution(builder, {Convolution::kForward, padded}, EmitPad(builder, w, padded, x), kernel, y);
+  EmitConvolution(builder, {Convolution::kForward, padded}, EmitPadded(builder, w, padded, x), kernel, y);
 }
 
 // + bias, then relu, in one launch; false, and nothing done, where the machine has no such launch.
@@ -99,7 +109,7 @@ bool EmitFused(Builder& builder, Convolution c, const Ref& x, const Ref& kernel,
     offsets = builder.NewNumbers(w.out[2], builder.type());
     EmitConvert(builder, bias, DType::kFloat32, offsets, builder.type(), w.out[2]);
   }
-  EmitConvolution(builder, c, Even(w) ? x : EmitPad(builder, w, c.window, x), kernel, y, offsets);
+  EmitConvolution(builder, c, Even(w) ? x : EmitPadded(builder, w, c.window, x), kernel, y, offsets);
   return true;
 }
 
@@ -112,16 +122,13 @@ void EmitBackwardData(Builder& builder, const kernels::Window& w, const Ref& dy,
   const Ref image = builder.NewNumbers(Inputs(padded), t);
   EmitConvolution(builder, {Convolution::kBackwardData, padded}, dy, kernel, image);
   if (even) return EmitConvert(builder, image, t, dx, t, Inputs(w), true);
-  std::vector<Ref> reads = {image};
-  if (add) reads.push_back(dx);
-  builder.Emit("crop", std::move(reads), {dx},
-               [=](const Run& r) { return kernels::Crop(r.stream(), around, r.At<>(image), r.At<>(dx), t, add); });
+  EmitCrop(builder, around, image, dx, t, add);
 }
 
 void EmitBackwardFilter(Builder& builder, const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel) {
   if (Even(w)) return EmitConvolution(builder, {Convolution::kBackwardFilter, w}, x, dy, dkernel);
   const kernels::Window padded = Padded(w);
-  EmitConvolution(builder, {Convolution::kBackwardFilter, padded}, EmitPad(builder, w, padded, x), dy, dkernel);
+  EmitConvolution(builder, {Convolution::kBackwardFilter, padded}, EmitPadded(builder, w, padded, x), dy, dkernel);
 }
 
 // ---- layers ----
@@ -139,7 +146,7 @@ struct Convolved {
 void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   const DType t = builder.type();
   const Ref dy = c.out->gradient;
-  const int64_t rows = c.window.kernel[0] * c.window.kernel[1] * c.window.in[2], columns = c.window.out[2];
+  const int64_t rows = KernelRows(c.window), columns = c.window.out[2];
   if (!c.frozen) {
     const int64_t channels = c.transposed ? c.window.in[2] : columns;
     if (c.bias != nullptr)
@@ -235,18 +242,19 @@ void LowerConvolution(Builder& builder, const Node& node) {
   const Activation f = builder.groups().JoinedActivation(node);
   kernels::Window w = builder.groups().WindowOf(node);
   const Variable* bias = builder.BiasOf(node);
-  if (node.kind == LayerKind::kDepthwiseConv2D)
+  if (node.kind == LayerKind::kDepthwiseConv1D || node.kind == LayerKind::kDepthwiseConv2D)
     return LowerDepthwise(builder, w, {.kernel = builder.Find(node, "kernel"), .bias = bias, .f = f}, in, out);
-  if (node.kind == LayerKind::kSeparableConv2D) {
+  if (node.kind == LayerKind::kSeparableConv1D || node.kind == LayerKind::kSeparableConv2D) {
     const Variable* depthwise = builder.Find(node, "depthwise_kernel");
     const Variable* pointwise = builder.Find(node, "pointwise_kernel");
-    w.out[2] = depthwise->shape[2] * depthwise->shape[3];
+    w.out[2] = depthwise->shape[depthwise->shape.size() - 2] * depthwise->shape.back();
     Value* between = builder.NewValue(Outputs(w), out->needs_gradient, builder.type());
     LowerDepthwise(builder, w, {.kernel = depthwise}, in, between);
     return LowerProjection(builder, {pointwise, bias, w.out[2], node.output.back(), f}, between, out);
   }
   const Variable* kernel = builder.Find(node, "kernel");
-  const bool transposed = node.kind == LayerKind::kConv2DTranspose;
+  const bool transposed = node.kind == LayerKind::kConv1DTranspose || node.kind == LayerKind::kConv2DTranspose ||
+                          node.kind == LayerKind::kConv3DTranspose;
   if (!transposed && (Pointwise(w) || Thinning(w))) {
     return LowerProjection(builder, {kernel, bias, w.in[2], w.out[2], f}, Pointwise(w) ? in : Thinned(builder, w, in),
                            out);
@@ -255,10 +263,11 @@ void LowerConvolution(Builder& builder, const Node& node) {
   // one.
   if (transposed) {
     for (int i = 0; i < 3; ++i) std::swap(w.in[i], w.out[i]);
+    std::swap(w.depth.in, w.depth.out);
   }
   const DType t = builder.type();
   const Ref x = builder.Read(*in, t);
-  const int64_t rows = w.kernel[0] * w.kernel[1] * w.in[2], columns = w.out[2];
+  const int64_t rows = KernelRows(w), columns = w.out[2];
   const Ref weights = builder.NewNumbers(rows * columns, t);
   const Ref values = builder.ValueOf(kernel);
   builder.Emit("transpose", {values}, {weights}, [=](const Run& r) {
@@ -288,9 +297,11 @@ void LowerConvolution(Builder& builder, const Node& node) {
 }
 
 constexpr Layer kLayers[] = {
-    {LayerKind::kConv2D, LowerConvolution},          {LayerKind::kConv1D, LowerConvolution},
-    {LayerKind::kDepthwiseConv2D, LowerConvolution}, {LayerKind::kSeparableConv2D, LowerConvolution},
-    {LayerKind::kConv2DTranspose, LowerConvolution},
+    {LayerKind::kConv1D, LowerConvolution},          {LayerKind::kConv2D, LowerConvolution},
+    {LayerKind::kConv3D, LowerConvolution},          {LayerKind::kDepthwiseConv1D, LowerConvolution},
+    {LayerKind::kDepthwiseConv2D, LowerConvolution}, {LayerKind::kSeparableConv1D, LowerConvolution},
+    {LayerKind::kSeparableConv2D, LowerConvolution}, {LayerKind::kConv1DTranspose, LowerConvolution},
+    {LayerKind::kConv2DTranspose, LowerConvolution}, {LayerKind::kConv3DTranspose, LowerConvolution},
 };
 
 }  // namespace

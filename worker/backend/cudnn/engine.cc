@@ -1,7 +1,7 @@
 #include "worker/backend/cudnn/engine.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/limits.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kAlignment = 16;  // of tensors, as kernels.h has it
 
-using Dims = std::array<int64_t, 4>;
+using Dims = std::vector<int64_t>;
 
 cudnnDataType_t TypeOf(DType type) {
   switch (type) {
@@ -21,15 +21,33 @@ cudnnDataType_t TypeOf(DType type) {
   }
 }
 
-// [n, c, h, w] in the order that cuDNN names them, channels last in memory; of kernels [out, in, h, w].
+// Whether the window is over volumes: their tensors have a depth before the height.
+bool IsVolume(const kernels::Window& w) { return w.depth.in != 1 || w.depth.out != 1 || w.depth.kernel != 1; }
+
+// [n, c, h, w], of volumes [n, c, d, h, w].
+Dims DimsOf(const kernels::Window& w, int64_t n, int64_t c, int64_t d, int64_t height, int64_t width) {
+  return IsVolume(w) ? Dims{n, c, d, height, width} : Dims{n, c, height, width};
+}
+Dims ImageDims(const kernels::Window& w) { return DimsOf(w, w.examples, w.in[2], w.depth.in, w.in[0], w.in[1]); }
+Dims ResultDims(const kernels::Window& w) { return DimsOf(w, w.examples, w.out[2], w.depth.out, w.out[0], w.out[1]); }
+// Groups are told by a kernel with fewer channels than the image.
+Dims KernelDims(const kernels::Window& w) {
+  return DimsOf(w, w.out[2], w.in[2] / w.groups, w.depth.kernel, w.kernel[0], w.kernel[1]);
+}
+
+// In the order that cuDNN names them, channels last in memory; of kernels [out, in, h, w].
 // inner: within the engine only.
 absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType type, const Dims& dims, bool inner = false) {
   CAIRN_ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor"));
-  const Dims strides = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
+  const int64_t rank = static_cast<int64_t>(dims.size());
+  Dims strides(dims.size(), 1);
+  int64_t stride = dims[1];
+  for (size_t i = dims.size(); i-- > 2; stride *= dims[i]) strides[i] = stride;
+  strides[0] = stride;
   const cudnnDataType_t data_type = TypeOf(type);
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &data_type));
-  CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.data()));
-  CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data()));
+  CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, dims.data()));
+  CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, strides.data()));
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id));
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment));
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner));
@@ -41,13 +59,20 @@ absl::StatusOr<Descriptor> MakeWindow(const kernels::Window& w) {
   CAIRN_ASSIGN_OR_RETURN(Descriptor window, Descriptor::Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution"));
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  Dims dilation(w.dilation, w.dilation + 2), strides(w.strides, w.strides + 2), pads(w.pad, w.pad + 2);
+  if (IsVolume(w)) {
+    dilation.insert(dilation.begin(), w.depth.dilation);
+    strides.insert(strides.begin(), w.depth.stride);
+    pads.insert(pads.begin(), w.depth.pad);
+  }
+  const int64_t axes = static_cast<int64_t>(pads.size());
   CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
   CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2));
-  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, w.dilation));
-  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, w.strides));
-  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, w.pad));
-  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, w.pad));
+  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, axes));
+  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, dilation.data()));
+  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes, strides.data()));
+  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes, pads.data()));
+  CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes, pads.data()));
   CAIRN_RETURN_IF_ERROR(window.Finalize());
   return window;
 }
@@ -74,12 +99,12 @@ absl::StatusOr<Descriptor> MakePointwise(cudnnPointwiseMode_t mode, const Descri
 absl::Status AddEpilogue(const Convolution& c, const Precision& precision, const Descriptor& sums,
                          ConvolutionOperation* o) {
   const kernels::Window& w = c.window;
-  const Dims dims = {w.examples, w.out[2], w.out[0], w.out[1]};
+  const Dims dims = ResultDims(w);
   const Descriptor* from = &sums;
   o->inner.reserve(8);  // descriptors refer to one another
   if (c.bias) {
     CAIRN_ASSIGN_OR_RETURN(Descriptor bias,
-                           MakeTensor(ConvolutionOperation::kBias, precision.type, {1, w.out[2], 1, 1}));
+                           MakeTensor(ConvolutionOperation::kBias, precision.type, DimsOf(w, 1, w.out[2], 1, 1, 1)));
     const Descriptor* added = &o->result;
     if (c.relu) {
       CAIRN_ASSIGN_OR_RETURN(Descriptor between, MakeTensor('a', DType::kFloat32, dims, true));
@@ -230,12 +255,9 @@ absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const P
   const kernels::Window& w = c.window;
   const DType kernel_type = c.kind == Convolution::kBackwardFilter ? filter_gradient : precision.type;
   ConvolutionOperation o;
-  CAIRN_ASSIGN_OR_RETURN(
-      o.image, MakeTensor(ConvolutionOperation::kImage, precision.type, {w.examples, w.in[2], w.in[0], w.in[1]}));
-  CAIRN_ASSIGN_OR_RETURN(
-      o.kernel, MakeTensor(ConvolutionOperation::kKernel, kernel_type, {w.out[2], w.in[2], w.kernel[0], w.kernel[1]}));
-  CAIRN_ASSIGN_OR_RETURN(
-      o.result, MakeTensor(ConvolutionOperation::kResult, precision.type, {w.examples, w.out[2], w.out[0], w.out[1]}));
+  CAIRN_ASSIGN_OR_RETURN(o.image, MakeTensor(ConvolutionOperation::kImage, precision.type, ImageDims(w)));
+  CAIRN_ASSIGN_OR_RETURN(o.kernel, MakeTensor(ConvolutionOperation::kKernel, kernel_type, KernelDims(w)));
+  CAIRN_ASSIGN_OR_RETURN(o.result, MakeTensor(ConvolutionOperation::kResult, precision.type, ResultDims(w)));
   CAIRN_ASSIGN_OR_RETURN(o.window, MakeWindow(w));
   const Names names = NamesOf(c.kind);
   const float one = 1, zero = 0;
@@ -246,7 +268,7 @@ absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const P
   const bool epilogue = c.bias || c.relu;
   Descriptor sums;
   if (epilogue) {
-    CAIRN_ASSIGN_OR_RETURN(sums, MakeTensor('s', DType::kFloat32, {w.examples, w.out[2], w.out[0], w.out[1]}, true));
+    CAIRN_ASSIGN_OR_RETURN(sums, MakeTensor('s', DType::kFloat32, ResultDims(w), true));
   }
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.result, epilogue ? sums : o.result));
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one));

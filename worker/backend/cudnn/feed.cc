@@ -30,12 +30,12 @@ Feed::Feed(const Graph& graph, Machine& machine)
       widens_(std::any_of(graph.nodes().begin(), graph.nodes().end(),
                           [](const Node& node) { return node.kind == LayerKind::kEmbedding; })) {}
 
-absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights,
+absl::Status Feed::Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights,
                            Element inputs) {
   examples_max_ = examples_max;
   CAIRN_RETURN_IF_ERROR(values_.Allocate(machine_, graph_.space_size() * 4));
   CAIRN_RETURN_IF_ERROR(inputs_[static_cast<int>(inputs)].Allocate(machine_, InputBytes(inputs)));
-  CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * outputs * 4));
+  CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * labels * 4));
   CAIRN_RETURN_IF_ERROR(key_.Allocate(machine_, sizeof(kernels::StepKey)));
   CAIRN_RETURN_IF_ERROR(
       class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));
@@ -77,7 +77,7 @@ void Feed::Prefetch(const Batch& next) {
   next_inputs_ = machine_.CopyIn(to.device.data(), to.pinned.data(), bytes).ok() ? next.inputs : Buffer();
 }
 
-absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, const StepInfo& info) {
+absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, absl::Span<const float> row_weights, const StepInfo& info) {
   const Element element = OnDevice(batch);
   const int64_t bytes = batch.input_numbers() * cairn::SizeOf(element);
   Pair& to = inputs_[static_cast<int>(element)];
@@ -93,7 +93,9 @@ absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, const StepInfo& info
   if (mode == Mode::kPredict) return absl::OkStatus();
   const int64_t labels = batch.examples * batch.label_size * 4;
   std::memcpy(labels_.pinned.data(), batch.labels.data(), labels);
-  CAIRN_RETURN_IF_ERROR(machine_.CopyIn(labels_.device.data(), labels_.pinned.data(), labels));
+  std::copy(row_weights.begin(), row_weights.end(), labels_.pinned.as<float>() + batch.examples * batch.label_size);
+  const int64_t weights = static_cast<int64_t>(row_weights.size()) * 4;
+  CAIRN_RETURN_IF_ERROR(machine_.CopyIn(labels_.device.data(), labels_.pinned.data(), labels + weights));
   if (mode != Mode::kTrain) return absl::OkStatus();
   const auto key = StreamKey(info.seed, RandomStream::kDropout);
   *key_.pinned.as<kernels::StepKey>() = {{key[0], key[1]},

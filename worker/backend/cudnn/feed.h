@@ -27,9 +27,9 @@ class Feed {
   // Both outlive it.
   Feed(const Graph& graph, Machine& machine);
 
-  // outputs: of an example; its label is no larger. inputs: of the batches to be expected; for others there is memory
-  // when the first comes.
-  absl::Status Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights, Element inputs);
+  // labels: of an example, with the weights of its rows, at most. inputs: of the batches to be expected; for others
+  // there is memory when the first comes.
+  absl::Status Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights, Element inputs);
   // From here on values are asked of `source`, if it is not null.
   void UseWeightSource(WeightSource* source) { source_ = source; }
 
@@ -37,8 +37,9 @@ class Feed {
   Element OnDevice(const Batch& batch) const { return widens_ ? Element::kFloat : batch.element; }
   // Brings the inputs of the next CopyBatch, if there is memory for two batches; else does nothing.
   void Prefetch(const Batch& next);
-  // Inputs, and for training and evaluation labels, and for training the key.
-  absl::Status CopyBatch(Mode mode, const Batch& batch, const StepInfo& info);
+  // Inputs, and for training and evaluation labels with the weights of their rows behind them, and for training the
+  // key.
+  absl::Status CopyBatch(Mode mode, const Batch& batch, absl::Span<const float> row_weights, const StepInfo& info);
   // Values [from, to), which come as numbers of `type`; later work finds them, and the batch. wanted_end: of all values
   // that the plan reads.
   absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to,

@@ -109,6 +109,55 @@ void EmitPermute(Builder& builder, const Permutation::Axes& axes, const Ref& fro
   });
 }
 
+kernels::Window WithinPlanes(const kernels::Window& w) {
+  kernels::Window planes = w;
+  planes.examples = w.examples * w.depth.in;
+  planes.depth = {};
+  return planes;
+}
+
+kernels::Window OfPlanes(const kernels::Window& w) {
+  const kernels::Depth& d = w.depth;
+  const int64_t plane = w.out[1] * w.out[2];
+  kernels::Window planes;
+  planes.examples = w.examples;
+  planes.in[0] = d.in;
+  planes.out[0] = d.out;
+  planes.in[1] = planes.out[1] = w.out[0];
+  planes.in[2] = planes.out[2] = plane;
+  planes.kernel[0] = d.kernel;
+  planes.strides[0] = d.stride;
+  planes.dilation[0] = d.dilation;
+  planes.pad[0] = d.pad;
+  return planes;
+}
+
+void EmitPad(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type) {
+  const auto emit = [&](const kernels::Window& window, const Ref& x, const Ref& y) {
+    builder.Emit("pad", {x}, {y},
+                 [=](const Run& r) { return kernels::Pad(r.stream(), window, r.At<>(x), r.At<>(y), type); });
+  };
+  if (w.depth.out == 1) return emit(w, from, to);
+  const kernels::Window within = WithinPlanes(w);
+  const Ref planes = builder.NewNumbers(within.examples * w.out[0] * w.out[1] * w.out[2], type);
+  emit(within, from, planes);
+  emit(OfPlanes(w), planes, to);
+}
+
+void EmitCrop(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type, bool add) {
+  const auto emit = [&](const kernels::Window& window, const Ref& x, const Ref& y, bool adds) {
+    std::vector<Ref> reads = {x};
+    if (adds) reads.push_back(y);
+    builder.Emit(adds ? "crop add" : "crop", std::move(reads), {y},
+                 [=](const Run& r) { return kernels::Crop(r.stream(), window, r.At<>(x), r.At<>(y), type, adds); });
+  };
+  if (w.depth.out == 1) return emit(w, from, to, add);
+  const kernels::Window within = WithinPlanes(w);
+  const Ref planes = builder.NewNumbers(within.examples * w.out[0] * w.out[1] * w.out[2], type);
+  emit(OfPlanes(w), from, planes, false);
+  emit(within, planes, to, add);
+}
+
 void EmitColumnSums(Builder& builder, const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type) {
   const Ref scratch = builder.Scratch(kernels::ColumnSumsScratch(rows, columns));
   builder.Emit(absl::StrCat("column sums ", rows, "x", columns), {x}, {sums, scratch}, [=](const Run& r) {

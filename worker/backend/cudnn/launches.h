@@ -30,6 +30,13 @@ Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Re
 // Turns out's gradient into that of what stood before f, in place.
 void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& before, int64_t columns, Value* out);
 void EmitPermute(Builder& builder, const Permutation::Axes& axes, const Ref& from, const Ref& to, DType type, bool add);
+// Images or volumes of w.in into the middle of those of w.out, zeros around (w.pad, w.depth.pad); and the other way. Of
+// volumes: first within the planes, then of whole planes.
+void EmitPad(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type);
+void EmitCrop(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type, bool add);
+// The window within the planes of volumes, and that of whole planes: as images whose rows are the planes.
+kernels::Window WithinPlanes(const kernels::Window& w);
+kernels::Window OfPlanes(const kernels::Window& w);
 void EmitColumnSums(Builder& builder, const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type);
 
 }  // namespace cairn::cudnn

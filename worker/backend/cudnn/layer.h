@@ -30,6 +30,8 @@ absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> OtherLayers();
 absl::Span<const Layer> RecurrentLayers();
+absl::Span<const Layer> ResampleLayers();
+absl::Span<const Layer> WindowLayers();
 
 // Null: there is none.
 const Layer* FindLayer(LayerKind kind);

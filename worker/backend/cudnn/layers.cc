@@ -4,7 +4,6 @@
 #include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
-#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -100,120 +99,6 @@ void LowerActivation(Builder& builder, const Node& node) {
   });
 }
 
-void LowerPooling(Builder& builder, const Node& node) {
-  Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.groups().WindowOf(node);
-  const bool max = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
-  const bool small = w.kernel[0] * w.kernel[1] <= kPoolingPlacesMax;
-  const Node& producer = builder.NodeAt(node.inputs[0]);
-  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && builder.groups().Joined(producer);
-  const DType t = out->type;
-  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
-  const Ref argmax = max && small && in->needs_gradient ? builder.New(out->numbers) : Ref{};
-  const std::string text = ToString(Convolution{Convolution::kForward, w});
-  out->data = y;
-  builder.Emit(absl::StrCat(max ? "max pooling " : "average pooling ", text), {x}, {y, argmax}, [=](const Run& r) {
-    return max ? kernels::MaxPooling(r.stream(), w, zeros, r.At<>(x), r.At<>(y), r.At<uint8_t>(argmax), t)
-               : kernels::AveragePooling(r.stream(), w, r.At<>(x), r.At<>(y), t);
-  });
-  if (!in->needs_gradient) return;
-  builder.Backward([=, &builder] {
-    const Ref dy = out->gradient, searched = max && !small ? x : Ref{};
-    const Builder::Sink dx = builder.GradientSink(in);
-    builder.Emit(absl::StrCat(max ? "max pooling backward " : "average pooling backward ", text, Adds(dx.add)),
-                 With({dy, argmax, searched}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-                   if (!max)
-                     return kernels::AveragePoolingBackward(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-                   if (searched)
-                     return kernels::MaxPoolingBackwardSearch(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t,
-                                                              dx.add);
-                   return kernels::MaxPoolingBackward(r.stream(), w, r.At<uint8_t>(argmax), r.At<>(dy), r.At<>(dx.ref),
-                                                      t, dx.add);
-                 });
-  });
-}
-
-// Over the steps that count.
-void LowerMaskedAverage(Builder& b, const Node& node, const Ref& mask) {
-  Value *const in = b.In(node), *const out = b.Out(node);
-  const DType t = out->type;
-  const int64_t channels = node.output.back(), n = b.examples(), steps = b.ShapeOf(node)[0];
-  const Ref x = b.Read(*in, t), y = b.NewLike(*out);
-  out->data = y;
-  b.Emit("masked average", {x, mask}, {y}, [=](const Run& r) {
-    return kernels::MaskedAverage(r.stream(), n, steps, channels, r.At<float>(mask), r.At<>(x), r.At<>(y), t);
-  });
-  if (!in->needs_gradient) return;
-  b.Backward([=, &b] {
-    const Ref dy = out->gradient;
-    const Builder::Sink dx = b.GradientSink(in);
-    b.Emit(absl::StrCat("masked average backward", Adds(dx.add)), With({dy, mask}, dx.add, dx.ref), {dx.ref},
-           [=](const Run& r) {
-             return kernels::MaskedAverageBackward(r.stream(), n, steps, channels, r.At<float>(mask), r.At<>(dy),
-                                                   r.At<>(dx.ref), t, dx.add);
-           });
-  });
-}
-
-void LowerGlobalAverage(Builder& builder, const Node& node) {
-  if (const Ref mask = builder.StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
-  Value *const in = builder.In(node), *const out = builder.Out(node);
-  const DType t = out->type;
-  const int64_t channels = node.output.back(), n = builder.examples(), positions = in->numbers / channels / n;
-  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
-  out->data = y;
-  builder.Emit(absl::StrCat("global average ", n, "x", positions, "x", channels), {x}, {y}, [=](const Run& r) {
-    return kernels::GlobalAverage(r.stream(), n, positions, channels, r.At<>(x), r.At<>(y), t);
-  });
-  if (!in->needs_gradient) return;
-  builder.Backward([=, &builder] {
-    const Ref dy = out->gradient;
-    const Builder::Sink dx = builder.GradientSink(in);
-    builder.Emit(absl::StrCat("global average backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
-                 [=](const Run& r) {
-                   return kernels::GlobalAverageBackward(r.stream(), n, positions, channels, r.At<>(dy), r.At<>(dx.ref),
-                                                         t, dx.add);
-                 });
-  });
-}
-
-void LowerZeroPadding(Builder& builder, const Node& node) {
-  Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.groups().WindowOf(node);
-  const DType t = out->type;
-  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
-  out->data = y;
-  builder.Emit("pad", {x}, {y}, [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(x), r.At<>(y), t); });
-  if (!in->needs_gradient) return;
-  builder.Backward([=, &builder] {
-    const Ref dy = out->gradient;
-    const Builder::Sink dx = builder.GradientSink(in);
-    builder.Emit(absl::StrCat("crop", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
-                 [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add); });
-  });
-}
-
-void LowerUpSampling(Builder& builder, const Node& node) {
-  Value *const in = builder.In(node), *const out = builder.Out(node);
-  const kernels::Window w = builder.groups().WindowOf(node);
-  const bool bilinear = node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR;
-  const DType t = out->type;
-  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
-  const char* text = bilinear ? "up-sampling bilinear" : "up-sampling nearest";
-  out->data = y;
-  builder.Emit(text, {x}, {y},
-               [=](const Run& r) { return kernels::UpSampling(r.stream(), w, bilinear, r.At<>(x), r.At<>(y), t); });
-  if (!in->needs_gradient) return;
-  builder.Backward([=, &builder] {
-    const Ref dy = out->gradient;
-    const Builder::Sink dx = builder.GradientSink(in);
-    builder.Emit(absl::StrCat(text, " backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
-                 [=](const Run& r) {
-                   return kernels::UpSamplingBackward(r.stream(), w, bilinear, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-                 });
-  });
-}
-
 void LowerPermute(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const Permutation p = PermutationOf(builder.examples(), builder.ShapeOf(node), node.layer.permute().dims());
@@ -295,45 +180,11 @@ void LowerEmbedding(Builder& builder, const Node& node) {
 // Names for what stands there: the node has joined the one before it.
 void LowerNothing(Builder&, const Node&) {}
 
-// As the padding the other way round: from images of w.out, the input, to those of w.in.
-void LowerCropping(Builder& b, const Node& node) {
-  Value *const in = b.In(node), *const out = b.Out(node);
-  const DType t = out->type;
-  kernels::Window w;
-  w.examples = b.examples();
-  for (size_t i = 0; i < 3; ++i) {
-    w.in[i] = node.output[i];
-    w.out[i] = b.ShapeOf(node)[i];
-  }
-  for (int i = 0; i < 2; ++i) w.pad[i] = node.window.pad_begin[i];
-  const Ref x = b.Read(*in, t), y = b.NewLike(*out);
-  out->data = y;
-  b.Emit("crop", {x}, {y}, [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(x), r.At<>(y), t, false); });
-  if (!in->needs_gradient) return;
-  b.Backward([=, &b] {
-    const Ref dy = out->gradient;
-    const Builder::Sink dx = b.GradientSink(in);
-    const Ref padded = dx.add ? b.NewLike(*in) : dx.ref;
-    b.Emit("pad", {dy}, {padded},
-           [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(dy), r.At<>(padded), t); });
-    if (dx.add) EmitConvert(b, padded, t, dx.ref, t, in->numbers, true);
-  });
-}
-
 constexpr Layer kLayers[] = {
     {LayerKind::kInput, LowerInput},
     {LayerKind::kRescaling, LowerRescaling},
     {LayerKind::kActivation, LowerActivation},
     {LayerKind::kEmbedding, LowerEmbedding},
-    {LayerKind::kMaxPooling2D, LowerPooling},
-    {LayerKind::kAveragePooling2D, LowerPooling},
-    {LayerKind::kMaxPooling1D, LowerPooling},
-    {LayerKind::kAveragePooling1D, LowerPooling},
-    {LayerKind::kGlobalAveragePooling2D, LowerGlobalAverage},
-    {LayerKind::kGlobalAveragePooling1D, LowerGlobalAverage},
-    {LayerKind::kUpSampling2D, LowerUpSampling},
-    {LayerKind::kCropping2D, LowerCropping},
-    {LayerKind::kZeroPadding2D, LowerZeroPadding},
     {LayerKind::kPermute, LowerPermute},
     {LayerKind::kDropout, LowerDropout},
     {LayerKind::kSpatialDropout2D, LowerDropout},

@@ -10,10 +10,10 @@
 namespace cairn::cudnn {
 namespace {
 
-// A sequence is an image of height 1.
+// A sequence is an image of height 1, a vector one of a single pixel; of a volume: each of its planes.
 void SetImage(const Shape& shape, int64_t image[3]) {
-  image[0] = shape.size() == 3 ? shape[0] : 1;
-  image[1] = shape[shape.size() - 2];
+  image[0] = shape.size() > 2 ? shape[shape.size() - 3] : 1;
+  image[1] = shape.size() > 1 ? shape[shape.size() - 2] : 1;
   image[2] = shape.back();
 }
 
@@ -139,6 +139,15 @@ kernels::Window NodeGroups::WindowOf(const Node& node) const {
     w.dilation[i] = node.window.dilation[i];
     w.pad[i] = node.window.pad_begin[i];
   }
+  const auto depth_of = [](const Shape& shape) { return shape.size() > 3 ? shape[0] : 1; };
+  const WindowAxis& z = node.window.depth;
+  w.depth = {depth_of(graph_.nodes()[node.inputs[0]].output),
+             depth_of(node.output),
+             z.kernel,
+             z.stride,
+             z.dilation,
+             z.pad_begin};
+  w.groups = node.window.groups;
   const Node& producer = graph_.nodes()[node.inputs[0]];
   if (producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id]) {
     SetImage(graph_.nodes()[producer.inputs[0]].output, w.in);

@@ -43,7 +43,8 @@ class NodeGroups {
   bool BiasGoesToNormalization(const Node& node) const;
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
-  kernels::Window WindowOf(const Node& node) const;     // with the pads of a ZeroPadding2D before it
+  // With the pads of a ZeroPadding2D before it; of volumes: over their planes, and their depth.
+  kernels::Window WindowOf(const Node& node) const;
   // Whether the node is computed as in training: it may not be in a step of training.
   bool Trains(const Node& node) const { return options_.mode == Mode::kTrain && !InfersAlways(node); }
   // A batch normalization that takes its batch's statistics; the others have constant ones, the moving statistics.

@@ -33,6 +33,11 @@ std::string ToString(const Convolution& c) {
   if (w.strides[0] != 1 || w.strides[1] != 1) absl::StrAppend(&text, "/", w.strides[0], "x", w.strides[1]);
   if (w.dilation[0] != 1 || w.dilation[1] != 1) absl::StrAppend(&text, " dilated ", w.dilation[0], "x", w.dilation[1]);
   if (w.pad[0] != 0 || w.pad[1] != 0) absl::StrAppend(&text, " pad ", w.pad[0], "x", w.pad[1]);
+  const kernels::Depth& d = w.depth;
+  if (d.in != 1 || d.out != 1 || d.kernel != 1)
+    absl::StrAppend(&text, " depth ", d.in, " ", d.kernel, "/", d.stride, " dilated ", d.dilation, " pad ", d.pad,
+                    " -> ", d.out);
+  if (w.groups != 1) absl::StrAppend(&text, " groups ", w.groups);
   return absl::StrCat(text, " -> ", w.out[0], "x", w.out[1], "x", w.out[2], c.bias ? " bias" : "",
                       c.relu ? " relu" : "");
 }
@@ -42,9 +47,11 @@ bool operator<(const Convolution& a, const Convolution& b) {
   if (a.bias != b.bias) return a.bias < b.bias;
   if (a.relu != b.relu) return a.relu < b.relu;
   const auto key = [](const kernels::Window& w) {
-    return std::array<int64_t, 15>{w.examples,   w.in[0],       w.in[1],       w.in[2],     w.out[0],
-                                   w.out[1],     w.out[2],      w.kernel[0],   w.kernel[1], w.strides[0],
-                                   w.strides[1], w.dilation[0], w.dilation[1], w.pad[0],    w.pad[1]};
+    return std::array<int64_t, 22>{w.depth.in,  w.depth.out,  w.depth.kernel, w.depth.stride, w.depth.dilation,
+                                   w.depth.pad, w.groups,     w.examples,     w.in[0],        w.in[1],
+                                   w.in[2],     w.out[0],     w.out[1],       w.out[2],       w.kernel[0],
+                                   w.kernel[1], w.strides[0], w.strides[1],   w.dilation[0],  w.dilation[1],
+                                   w.pad[0],    w.pad[1]};
   };
   return key(a.window) < key(b.window);
 }

@@ -11,10 +11,18 @@ constexpr size_t kPlansKept = 6;
 
 }  // namespace
 
-absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size, Element inputs) {
+bool CountsOnHost(const v1::Loss& loss, const std::vector<v1::Metric>& metrics) {
+  if (metrics.empty()) return false;
+  return loss.kind() > v1::Loss::MEAN_SQUARED_ERROR ||
+         std::any_of(metrics.begin(), metrics.end(),
+                     [](const v1::Metric& m) { return m.kind() > v1::Metric::ROOT_MEAN_SQUARED_ERROR; });
+}
+
+absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size, bool row_weights,
+                                         Element inputs) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
     return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size &&
-           kept.inputs == inputs;
+           kept.row_weights == row_weights && kept.inputs == inputs;
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
@@ -23,6 +31,7 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   LoweringOptions options = options_;
   options.examples = examples;
   options.label_size = label_size;
+  options.row_weights = row_weights;
   options.mode = mode;
   options.inputs = inputs;
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, LowerGraph(graph_, options, machine_));
@@ -43,6 +52,7 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   Kept kept;
   kept.mode = mode;
   kept.label_size = label_size;
+  kept.row_weights = row_weights;
   kept.inputs = inputs;
   kept.plan = std::move(plan);
   plans_.push_front(std::move(kept));

@@ -20,6 +20,7 @@ class Plans {
   struct Kept {
     Mode mode = Mode::kTrain;
     int64_t label_size = 1;
+    bool row_weights = false;
     Element inputs = Element::kFloat;
     std::unique_ptr<Plan> plan;
     bool warm = false;  // has run: libraries have loaded their kernels
@@ -27,12 +28,12 @@ class Plans {
         recordings[2];  // by whether the gradient is joined, and segment; of a warm one
   };
 
-  // options: examples, label_size, inputs and mode are Find's. The graph and the machine outlive this.
+  // options: examples, label_size, row_weights, inputs and mode are Find's. The graph and the machine outlive this.
   Plans(const Graph& graph, LoweringOptions options, Machine& machine)
       : graph_(graph), options_(std::move(options)), machine_(machine) {}
 
   // The plan, lowered if it is not among the last few; it stands until the next Find.
-  absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size, Element inputs);
+  absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size, bool row_weights, Element inputs);
   const Block& arena() const { return arena_; }
 
  private:

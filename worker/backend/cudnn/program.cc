@@ -32,6 +32,7 @@ class CudnnProgram : public Program {
         options_(options),
         precision_(precision),
         loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
+        host_metrics_(CountsOnHost(options.loss, options.metrics)),
         machine_(std::move(machine)),
         clock_(std::move(clock)),
         outputs_(NumElements(graph_->output().output)),
@@ -56,12 +57,16 @@ class CudnnProgram : public Program {
   absl::Status Prepare() {
     const int64_t space = graph_->space_size() * 4, examples = options_.batch_max;
     const Element inputs = embeddings_.empty() ? options_.inputs : Element::kFloat;
-    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1), loss_plan_.class_weights, inputs));
+    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1) + loss_plan_.positions,
+                                        loss_plan_.class_weights, inputs));
     CAIRN_RETURN_IF_ERROR(gradients_.Allocate(*machine_, space));
-    CAIRN_RETURN_IF_ERROR(results_.Allocate(*machine_, static_cast<int64_t>(1 + options_.metrics.size()) * 8));
+    CAIRN_RETURN_IF_ERROR(
+        results_.Allocate(*machine_, static_cast<int64_t>(1 + (host_metrics_ ? 0 : options_.metrics.size())) * 8));
+    if (host_metrics_) CAIRN_RETURN_IF_ERROR(MakePredictions());
     // Padding and frozen variables are never written: their gradients stay 0.
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
-    CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept, plans_.Find(Mode::kTrain, examples, LabelSize(), inputs));
+    CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept,
+                           plans_.Find(Mode::kTrain, examples, LabelSize(), options_.loss.has_ignore_class(), inputs));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
     LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB",
              kept->plan->steps().size(), plans_.arena().bytes() >> 20, memory_bytes() >> 20);
@@ -83,7 +88,7 @@ class CudnnProgram : public Program {
       if (info.loss_scale != 1) TakeOut(info.loss_scale, begin, end, gradients);
       if (ready) ready(begin, end);
     }
-    return Sums(*kept->plan);
+    return Sums(*kept->plan, batch);
   }
 
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
@@ -99,19 +104,17 @@ class CudnnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
     const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
     if (!added.ok()) return Ended(added);
-    return Sums(*kept->plan);
+    return Sums(*kept->plan, batch);
   }
 
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kEvaluate, batch, {}, values, /*joined=*/false));
-    return Sums(*kept->plan);
+    return Sums(*kept->plan, batch);
   }
 
   absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) override {
     const int64_t bytes = batch.examples * outputs_ * 4;
-    if (predictions_.bytes() < bytes) {
-      CAIRN_ASSIGN_OR_RETURN(predictions_, machine_->AllocatePinned(options_.batch_max * outputs_ * 4));
-    }
+    if (predictions_.bytes() < bytes) CAIRN_RETURN_IF_ERROR(MakePredictions());
     CAIRN_RETURN_IF_ERROR(Start(Mode::kPredict, batch, {}, values, /*joined=*/false).status());
     CAIRN_RETURN_IF_ERROR(Wait(0));
     return Buffer::CopyOf(predictions_.data(), bytes);
@@ -165,7 +168,9 @@ class CudnnProgram : public Program {
   }
 
   // Of a label where the batch does not say: the program is prepared before it sees one.
-  int64_t LabelSize() const { return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? 1 : outputs_; }
+  int64_t LabelSize() const {
+    return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? loss_plan_.positions : outputs_;
+  }
 
   absl::Status Check(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) const {
     if (batch.examples < 1 || batch.examples > options_.batch_max) {
@@ -200,6 +205,11 @@ class CudnnProgram : public Program {
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
+  absl::Status MakePredictions() {
+    CAIRN_ASSIGN_OR_RETURN(predictions_, machine_->AllocatePinned(options_.batch_max * outputs_ * 4));
+    return absl::OkStatus();
+  }
+
   absl::Status Wait(int signal) {
     const absl::Status arrived = machine_->WaitFor(signal, patience_);
     if (!absl::IsDeadlineExceeded(arrived)) return machine_->health().Note(arrived);
@@ -221,10 +231,13 @@ class CudnnProgram : public Program {
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info,
                                      absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, info, values));
-    CAIRN_ASSIGN_OR_RETURN(
-        Plans::Kept* const kept,
-        plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size, feed_.OnDevice(batch)));
-    machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
+    row_weights_ = mode == Mode::kPredict
+                       ? std::vector<float>()
+                       : RowWeights(options_.loss, loss_plan_, batch.examples, batch.labels.floats(), batch.label_size);
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept,
+                           plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size,
+                                       !row_weights_.empty(), feed_.OnDevice(batch)));
+    machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + (host_metrics_ ? 2 : 1));
     patience_ = StepPatience(!kept->warm, slowest_);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
@@ -237,7 +250,7 @@ class CudnnProgram : public Program {
 
   absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined,
                       Plans::Kept* kept) {
-    CAIRN_RETURN_IF_ERROR(feed_.CopyBatch(mode, batch, info));
+    CAIRN_RETURN_IF_ERROR(feed_.CopyBatch(mode, batch, row_weights_, info));
     const size_t segments = kept->plan->segments().size();
     std::vector<std::unique_ptr<Recording>>& recordings = kept->recordings[joined ? 1 : 0];
     recordings.resize(segments);
@@ -292,6 +305,10 @@ class CudnnProgram : public Program {
     }
     if (last) {
       CAIRN_CHECK(next == releases.size(), "every range is released by a step of the plan");
+      if (host_metrics_ && kept.mode != Mode::kPredict) {
+        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
+                                                plan.examples() * outputs_ * 4, static_cast<int>(next) + 1));
+      }
       CAIRN_RETURN_IF_ERROR(kept.mode == Mode::kPredict
                                 ? machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
                                                     plan.examples() * outputs_ * 4, static_cast<int>(next))
@@ -301,14 +318,17 @@ class CudnnProgram : public Program {
     return copies ? machine_->JoinCopiesOut() : absl::OkStatus();
   }
 
-  absl::StatusOr<BatchSums> Sums(const Plan& plan) {
+  absl::StatusOr<BatchSums> Sums(const Plan& plan, const Batch& batch) {
     CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size())));
     if (timed_) slowest_ = std::max(slowest_, clock_->Now() - launched_);
     const double* results = results_.pinned.as<double>();
-    BatchSums sums;
-    sums.examples = static_cast<uint64_t>(plan.examples());
-    sums.loss = results[0];
-    sums.metrics.assign(results + 1, results + 1 + options_.metrics.size());
+    BatchSums sums{.examples = static_cast<uint64_t>(plan.examples()), .loss = results[0]};
+    if (!host_metrics_) sums.metrics.assign(results + 1, results + 1 + options_.metrics.size());
+    if (!host_metrics_) return sums;
+    CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 1));
+    const absl::Span<const float> outputs(predictions_.as<float>(), static_cast<size_t>(plan.examples() * outputs_));
+    CAIRN_RETURN_IF_ERROR(MetricsOf(options_.loss, loss_plan_, options_.metrics, plan.examples(), outputs,
+                                    batch.labels.floats(), batch.label_size, &sums));
     return sums;
   }
 
@@ -317,7 +337,8 @@ class CudnnProgram : public Program {
     LoweringOptions lowering;
     lowering.precision = precision;
     lowering.loss = options.loss;
-    lowering.metrics = options.metrics;
+    lowering.keep_outputs = CountsOnHost(options.loss, options.metrics);
+    if (!lowering.keep_outputs) lowering.metrics = options.metrics;
     lowering.loss_plan = loss_plan;
     return lowering;
   }
@@ -326,6 +347,7 @@ class CudnnProgram : public Program {
   const ProgramOptions options_;
   const Precision precision_;
   const LossPlan loss_plan_;
+  const bool host_metrics_;
   const std::unique_ptr<Machine> machine_;  // outlives what follows
   const std::shared_ptr<Clock> clock_;
   const int64_t outputs_;              // numbers of an example's output
@@ -336,6 +358,7 @@ class CudnnProgram : public Program {
   PieceSum pieces_;                                      // of steps of several pieces only
   Block rounded_;                                        // a sum of gradients in its type; with one of 16 bits only
   Block predictions_;                                    // pinned
+  std::vector<float> row_weights_;                       // of the step that is under way
   absl::Duration slowest_, patience_;                    // of steps so far; with the one that is under way
   absl::Time launched_;                                  // all of the step that is under way
   bool timed_ = false;                                   // it is not the first of its plan

@@ -1,8 +1,9 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "worker/backend/fusion.h"
 #include "worker/backend/onednn/elementwise.h"
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/onednn/features.h"
 
 namespace cairn::onednn {
 namespace {
@@ -217,7 +218,8 @@ std::unique_ptr<Op> MakeSoftmax(PlanBuilder& b, Value* in, Value* out) {
 namespace {
 
 void CompileActivation(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
-  const Activation activation = b.ActivationOf(node);
+  if (IsFurtherActivation(node)) return b.AddOp({}, out, MakeFurtherActivation(b, node, in[0], out));
+  const Activation activation = b.groups().ActivationOf(node);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, in[0], out) : MakeSoftmax(b, in[0], out));
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
@@ -14,124 +15,24 @@ namespace {
 
 void Check(dnnl_status_t status) { dnnl::error::wrap_c_api(status, "could not multiply matrices"); }
 
-class AttentionOp : public Op {
- public:
-  AttentionOp(PlanBuilder& b, const Node& node, Value* query, Value* key, Value* value, Value* out)
-      : node_(node), query_(query), key_(key), value_(value), out_(out), examples_(b.examples()) {
-    const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
-    heads_ = mha.num_heads();
-    key_dim_ = mha.key_dim();
-    value_dim_ = mha.value_dim();
-    queries_ = query->data->desc.dims()[3];
-    keys_ = key->data->desc.dims()[3];
-    causal_ = mha.use_causal_mask();
-    rate_ = b.Trains(node) ? mha.dropout() : 0.0f;
-    scale_ = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim_)));
-    for (Value* in : {query, key, value}) b.Use(in->data);
-    // Of query, value and key, as Keras joins them.
-    const int inputs[] = {node.inputs[0], node.inputs[1], node.inputs.back()};
-    for (size_t i = 0; i < std::size(inputs); ++i) {
-      masks_[i] = b.StepMaskOf(inputs[i]);
-      if (masks_[i] != nullptr) b.Use(masks_[i]);
-      masked_ |= masks_[i] != nullptr;
-    }
-    rows_ = MakeDesc({examples_ * heads_ * queries_, keys_}, Tag::nc);
-    weights_ = dropped_ = b.New(rows_);
-    const dnnl::softmax_forward::desc desc(b.forward_kind(), rows_, 1);
-    softmax_desc_ = dnnl::softmax_forward::primitive_desc(desc, b.Attributes(), b.engine());
-    softmax_ = b.MakeCall(softmax_desc_, dnnl::softmax_forward(softmax_desc_),
-                          {{DNNL_ARG_SRC, weights_->memory}, {DNNL_ARG_DST, weights_->memory}});
-    if (rate_ > 0) {
-      mask_ = b.New(rows_);
-      dropped_ = b.New(rows_);
-    }
-    out->data = b.New(PlainDesc(examples_, {queries_, heads_ * value_dim_}));
-  }
+// Where each head's matrices lie in the tensors: rows of queries, keys and values have all heads one after the other,
+// the scores one matrix for each head.
+struct HeadLayout {
+  int64_t examples = 0, heads = 0, key_dim = 0, value_dim = 0, queries = 0, keys = 0;
 
-  void CompileBackward(PlanBuilder& b) override {
-    for (Value* in : {query_, key_, value_}) b.Use(in->data);
-    for (Tensor* tensor : {weights_, dropped_, out_->gradient}) b.Use(tensor);
-    if (mask_ != nullptr) b.Use(mask_);
-    scores_gradient_ = b.New(rows_);
-    const dnnl::softmax_backward::desc desc(rows_, rows_, 1);
-    const dnnl::softmax_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), softmax_desc_);
-    softmax_backward_ = b.MakeCall(pd, dnnl::softmax_backward(pd),
-                                   {{DNNL_ARG_DST, weights_->memory},
-                                    {DNNL_ARG_DIFF_DST, scores_gradient_->memory},
-                                    {DNNL_ARG_DIFF_SRC, scores_gradient_->memory}});
-    query_sink_ = b.WriteGradient(query_, query_->data->desc);
-    key_sink_ = b.WriteGradient(key_, key_->data->desc);
-    value_sink_ = b.WriteGradient(value_, value_->data->desc);
-  }
+  int64_t key_row() const { return heads * key_dim; }
+  int64_t value_row() const { return heads * value_dim; }
+  float* Query(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries * heads + h) * key_dim; }
+  float* Key(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * keys * heads + h) * key_dim; }
+  float* Val(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * keys * heads + h) * value_dim; }
+  float* Output(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries * heads + h) * value_dim; }
+  float* Scores(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * heads + h) * queries * keys; }
 
-  void Forward(const Run& run) override {
-    ForEachHead([&](int64_t e, int64_t h) {
-      Check(dnnl_sgemm('N', 'T', queries_, keys_, key_dim_, scale_, Query(query_->data, e, h), heads_ * key_dim_,
-                       Key(key_->data, e, h), heads_ * key_dim_, 0, Scores(weights_, e, h), keys_));
-      if (causal_) FillUnseen(Scores(weights_, e, h), -std::numeric_limits<float>::max());
-      if (masked_) FillMasked(e, Scores(weights_, e, h), -std::numeric_limits<float>::max());
-    });
-    softmax_(run);
-    if (causal_) ForEachHead([&](int64_t e, int64_t h) { FillUnseen(Scores(weights_, e, h), 0.0f); });
-    if (masked_) ForEachHead([&](int64_t e, int64_t h) { FillMasked(e, Scores(weights_, e, h), 0.0f); });
-    if (mask_ != nullptr) {
-      DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
-      Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
-    }
-    ForEachHead([&](int64_t e, int64_t h) {
-      Check(dnnl_sgemm('N', 'N', queries_, value_dim_, keys_, 1, Scores(dropped_, e, h), keys_, Val(value_->data, e, h),
-                       heads_ * value_dim_, 0, Output(out_->data, e, h), heads_ * value_dim_));
-    });
-  }
-
-  void BackwardInputs(const Run& run) override {
-    const int64_t key_row = heads_ * key_dim_, value_row = heads_ * value_dim_;
-    ForEachHead([&](int64_t e, int64_t h) {
-      const float* dy = Output(out_->gradient, e, h);
-      Check(dnnl_sgemm('T', 'N', keys_, value_dim_, queries_, 1, Scores(dropped_, e, h), keys_, dy, value_row, 0,
-                       Val(value_sink_.tensor, e, h), value_row));
-      Check(dnnl_sgemm('N', 'T', queries_, keys_, value_dim_, 1, dy, value_row, Val(value_->data, e, h), value_row, 0,
-                       Scores(scores_gradient_, e, h), keys_));
-    });
-    if (mask_ != nullptr) {
-      Multiply(scores_gradient_->data(), mask_->data(), scores_gradient_->data(), mask_->numbers());
-    }
-    softmax_backward_(run);
-    ForEachHead([&](int64_t e, int64_t h) {
-      const float* ds = Scores(scores_gradient_, e, h);
-      Check(dnnl_sgemm('N', 'N', queries_, key_dim_, keys_, scale_, ds, keys_, Key(key_->data, e, h), key_row, 0,
-                       Query(query_sink_.tensor, e, h), key_row));
-      Check(dnnl_sgemm('T', 'N', keys_, key_dim_, queries_, scale_, ds, keys_, Query(query_->data, e, h), key_row, 0,
-                       Key(key_sink_.tensor, e, h), key_row));
-    });
-    for (const Sink* sink : {&query_sink_, &key_sink_, &value_sink_}) sink->Finish(run);
-  }
-
- private:
-  float* Query(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries_ * heads_ + h) * key_dim_; }
-  float* Key(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * keys_ * heads_ + h) * key_dim_; }
-  float* Val(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * keys_ * heads_ + h) * value_dim_; }
-  float* Output(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries_ * heads_ + h) * value_dim_; }
-  float* Scores(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * heads_ + h) * queries_ * keys_; }
-
+  // What a causal mask hides: of query number t the keys after number t.
   void FillUnseen(float* scores, float value) const {
-    for (int64_t t = 0; t < queries_; ++t) {
-      float* row = scores + t * keys_;
-      std::fill(row + std::min(t + 1, keys_), row + keys_, value);
-    }
-  }
-
-  // What a masked query sees, and what is seen of masked keys.
-  void FillMasked(int64_t e, float* scores, float value) const {
-    const auto counts = [e](const Tensor* mask, int64_t steps, int64_t step) {
-      return mask == nullptr || mask->data()[e * steps + step] != 0;
-    };
-    for (int64_t t = 0; t < queries_; ++t) {
-      const bool asks = counts(masks_[0], queries_, t);
-      for (int64_t s = 0; s < keys_; ++s) {
-        if (asks && counts(masks_[1], keys_, s) && counts(masks_[2], keys_, s)) continue;
-        scores[t * keys_ + s] = value;
-      }
+    for (int64_t t = 0; t < queries; ++t) {
+      float* row = scores + t * keys;
+      std::fill(row + std::min(t + 1, keys), row + keys, value);
     }
   }
 
@@ -140,9 +41,9 @@ class AttentionOp : public Op {
   void ForEachHead(Fn fn) const {
     dnnl_status_t failed = dnnl_success;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < examples_ * heads_; ++i) {
+    for (int64_t i = 0; i < examples * heads; ++i) {
       try {
-        fn(i / heads_, i % heads_);
+        fn(i / heads, i % heads);
       } catch (const dnnl::error& e) {
 #pragma omp critical(cairn_attention)
         failed = e.status;
@@ -150,24 +51,189 @@ class AttentionOp : public Op {
     }
     Check(failed);
   }
+};
+
+HeadLayout LayoutOf(const PlanBuilder& b, const v1::MultiHeadAttention& mha, const Value& query, const Value& key) {
+  HeadLayout layout;
+  layout.examples = b.examples();
+  layout.heads = mha.num_heads();
+  layout.key_dim = mha.key_dim();
+  layout.value_dim = mha.value_dim();
+  layout.queries = query.data->desc.dims()[3];
+  layout.keys = key.data->desc.dims()[3];
+  return layout;
+}
+
+// Which steps of query, value and key count, as Keras joins them.
+class StepMasks {
+ public:
+  StepMasks(PlanBuilder& b, const Node& node) {
+    const int inputs[] = {node.inputs[0], node.inputs[1], node.inputs.back()};
+    for (size_t i = 0; i < std::size(inputs); ++i) {
+      masks_[i] = b.StepMaskOf(inputs[i]);
+      if (masks_[i] != nullptr) b.Use(masks_[i]);
+      masked_ |= masks_[i] != nullptr;
+    }
+  }
+
+  bool any() const { return masked_; }
+
+  // Of one example and head: what a masked query sees, and what is seen of masked keys.
+  void FillMasked(const HeadLayout& l, int64_t e, float* scores, float value) const {
+    for (int64_t t = 0; t < l.queries; ++t) {
+      const bool asks = Counts(0, e * l.queries + t);
+      for (int64_t s = 0; s < l.keys; ++s) {
+        if (asks && Counts(1, e * l.keys + s) && Counts(2, e * l.keys + s)) continue;
+        scores[t * l.keys + s] = value;
+      }
+    }
+  }
+
+ private:
+  bool Counts(int input, int64_t step) const { return masks_[input] == nullptr || masks_[input]->data()[step] != 0; }
+
+  Tensor* masks_[3] = {};  // of the steps of query, value and key; null: all count
+  bool masked_ = false;
+};
+
+// The softmax of each row of the scores, in place.
+class RowSoftmax {
+ public:
+  RowSoftmax(PlanBuilder& b, const Desc& rows) : rows_(rows), weights_(b.New(rows)) {
+    const dnnl::softmax_forward::desc desc(b.forward_kind(), rows_, 1);
+    forward_desc_ = dnnl::softmax_forward::primitive_desc(desc, b.Attributes(), b.engine());
+    forward_ = b.MakeCall(forward_desc_, dnnl::softmax_forward(forward_desc_),
+                          {{DNNL_ARG_SRC, weights_->memory}, {DNNL_ARG_DST, weights_->memory}});
+  }
+  void CompileBackward(PlanBuilder& b) {
+    b.Use(weights_);
+    gradient_ = b.New(rows_);
+    const dnnl::softmax_backward::desc desc(rows_, rows_, 1);
+    const dnnl::softmax_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    backward_ = b.MakeCall(pd, dnnl::softmax_backward(pd),
+                           {{DNNL_ARG_DST, weights_->memory},
+                            {DNNL_ARG_DIFF_DST, gradient_->memory},
+                            {DNNL_ARG_DIFF_SRC, gradient_->memory}});
+  }
+  void Forward(const Run& run) { forward_(run); }
+  void Backward(const Run& run) { backward_(run); }
+
+  Tensor* weights() const { return weights_; }    // the scores before Forward; [examples, heads, queries, keys]
+  Tensor* gradient() const { return gradient_; }  // that of the weights before Backward, of the scores after it
+
+ private:
+  const Desc rows_;
+  Tensor* const weights_;
+  Tensor* gradient_ = nullptr;
+  dnnl::softmax_forward::primitive_desc forward_desc_;
+  Call forward_, backward_;
+};
+
+class AttentionOp : public Op {
+ public:
+  AttentionOp(PlanBuilder& b, const Node& node, Value* query, Value* key, Value* value, Value* out)
+      : node_(node),
+        query_(query),
+        key_(key),
+        value_(value),
+        out_(out),
+        layout_(LayoutOf(b, node.layer.multi_head_attention(), *query, *key)),
+        scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(layout_.key_dim)))),
+        causal_(node.layer.multi_head_attention().use_causal_mask()),
+        rate_(b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f),
+        step_masks_(b, node),
+        softmax_(UseInputs(b), RowsOf(layout_)) {
+    dropped_ = softmax_.weights();
+    if (rate_ > 0) {
+      mask_ = b.New(RowsOf(layout_));
+      dropped_ = b.New(RowsOf(layout_));
+    }
+    out->data = b.New(PlainDesc(layout_.examples, {layout_.queries, layout_.value_row()}));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    UseInputs(b);
+    for (Tensor* tensor : {dropped_, out_->gradient}) b.Use(tensor);
+    if (mask_ != nullptr) b.Use(mask_);
+    softmax_.CompileBackward(b);
+    query_sink_ = b.WriteGradient(query_, query_->data->desc);
+    key_sink_ = b.WriteGradient(key_, key_->data->desc);
+    value_sink_ = b.WriteGradient(value_, value_->data->desc);
+  }
+
+  void Forward(const Run& run) override {
+    const HeadLayout& l = layout_;
+    Tensor* const weights = softmax_.weights();
+    l.ForEachHead([&](int64_t e, int64_t h) {
+      Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.key_dim, scale_, l.Query(query_->data, e, h), l.key_row(),
+                       l.Key(key_->data, e, h), l.key_row(), 0, l.Scores(weights, e, h), l.keys));
+      if (causal_) l.FillUnseen(l.Scores(weights, e, h), -std::numeric_limits<float>::max());
+      if (step_masks_.any())
+        step_masks_.FillMasked(l, e, l.Scores(weights, e, h), -std::numeric_limits<float>::max());
+    });
+    softmax_.Forward(run);
+    if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });
+    if (step_masks_.any())
+      l.ForEachHead([&](int64_t e, int64_t h) { step_masks_.FillMasked(l, e, l.Scores(weights, e, h), 0.0f); });
+    if (mask_ != nullptr) {
+      const uint64_t seed = node_.layer.multi_head_attention().seed();
+      if (seed == 0) {
+        DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
+      } else {
+        const size_t count = static_cast<size_t>(mask_->numbers());
+        DropoutMask(run.info, node_.id, rate_, seed).Fill(0, absl::MakeSpan(mask_->data(), count));
+      }
+      Multiply(weights->data(), mask_->data(), dropped_->data(), mask_->numbers());
+    }
+    l.ForEachHead([&](int64_t e, int64_t h) {
+      Check(dnnl_sgemm('N', 'N', l.queries, l.value_dim, l.keys, 1, l.Scores(dropped_, e, h), l.keys,
+                       l.Val(value_->data, e, h), l.value_row(), 0, l.Output(out_->data, e, h), l.value_row()));
+    });
+  }
+
+  void BackwardInputs(const Run& run) override {
+    const HeadLayout& l = layout_;
+    const int64_t key_row = l.key_row(), value_row = l.value_row();
+    Tensor* const gradient = softmax_.gradient();
+    l.ForEachHead([&](int64_t e, int64_t h) {
+      const float* dy = l.Output(out_->gradient, e, h);
+      Check(dnnl_sgemm('T', 'N', l.keys, l.value_dim, l.queries, 1, l.Scores(dropped_, e, h), l.keys, dy, value_row, 0,
+                       l.Val(value_sink_.tensor, e, h), value_row));
+      Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.value_dim, 1, dy, value_row, l.Val(value_->data, e, h), value_row,
+                       0, l.Scores(gradient, e, h), l.keys));
+    });
+    if (mask_ != nullptr) Multiply(gradient->data(), mask_->data(), gradient->data(), mask_->numbers());
+    softmax_.Backward(run);
+    l.ForEachHead([&](int64_t e, int64_t h) {
+      const float* ds = l.Scores(gradient, e, h);
+      Check(dnnl_sgemm('N', 'N', l.queries, l.key_dim, l.keys, scale_, ds, l.keys, l.Key(key_->data, e, h), key_row, 0,
+                       l.Query(query_sink_.tensor, e, h), key_row));
+      Check(dnnl_sgemm('T', 'N', l.keys, l.key_dim, l.queries, scale_, ds, l.keys, l.Query(query_->data, e, h), key_row,
+                       0, l.Key(key_sink_.tensor, e, h), key_row));
+    });
+    for (const Sink* sink : {&query_sink_, &key_sink_, &value_sink_}) sink->Finish(run);
+  }
+
+ private:
+  static Desc RowsOf(const HeadLayout& l) { return MakeDesc({l.examples * l.heads * l.queries, l.keys}, Tag::nc); }
+  PlanBuilder& UseInputs(PlanBuilder& b) const {
+    for (const Value* in : {query_, key_, value_}) b.Use(in->data);
+    return b;
+  }
 
   const Node& node_;
   Value* const query_;
   Value* const key_;
   Value* const value_;
   Value* const out_;
-  const int64_t examples_;
-  int64_t heads_ = 0, key_dim_ = 0, value_dim_ = 0, queries_ = 0, keys_ = 0;
-  bool causal_ = false, masked_ = false;
-  Tensor* masks_[3] = {};  // of the steps of query, value and key; null: all count
-  float rate_ = 0, scale_ = 0;
-  Desc rows_;
-  dnnl::softmax_forward::primitive_desc softmax_desc_;
-  Tensor* weights_ = nullptr;  // the softmax: [examples, heads, queries, keys]
-  Tensor* dropped_ = nullptr;  // weights_ times mask_, or weights_ itself
+  const HeadLayout layout_;
+  const float scale_;
+  const bool causal_;
+  const float rate_;  // of dropout
+  const StepMasks step_masks_;
+  RowSoftmax softmax_;
   Tensor* mask_ = nullptr;     // null: no dropout
-  Tensor* scores_gradient_ = nullptr;
-  Call softmax_, softmax_backward_;
+  Tensor* dropped_ = nullptr;  // the softmax times mask_, or itself
   Sink query_sink_, key_sink_, value_sink_;
 };
 

@@ -14,6 +14,7 @@
 #include "common/model/call_mode.h"
 #include "common/model/graph.h"
 #include "dnnl.hpp"
+#include "worker/backend/onednn/node_groups.h"
 #include "worker/backend/onednn/plan.h"
 
 namespace cairn::onednn {
@@ -22,8 +23,14 @@ using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag);
-// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}.
+// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}. A volume's planes
+// stand one below the other, as one image; what needs its depth looks at the same numbers as at a volume.
 dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape);
+// The image of a volume of `shape` (others: itself) as {n, c, d, h, w}, and back.
+Desc VolumeOf(const Desc& image, const Shape& shape);
+Desc ImageOf(const Desc& volume);
+// The dimensions of that volume.
+dnnl::memory::dims VolumeDims(int64_t examples, const Shape& shape);
 // The plain layout of those: channels last, as Keras has it.
 Desc PlainDesc(int64_t examples, const Shape& shape);
 bool IsPlain(const Desc& desc);  // two dimensions, or channels last without blocks
@@ -55,12 +62,11 @@ class PlanBuilder {
 
   // ---- for operations ----
   const Graph& graph() const { return graph_; }
+  const NodeGroups& groups() const { return groups_; }
   const dnnl::engine& engine() const { return engine_; }
   int64_t examples() const { return plan_->examples_; }
   Mode mode() const { return mode_; }
   bool training() const { return mode_ == Mode::kTrain; }
-  // Whether the node is computed as in training: it may not be in a step of training.
-  bool Trains(const Node& node) const { return training() && !InfersAlways(node); }
   bool bfloat16() const { return bfloat16_; }  // JobSpec.compute_dtype
   dnnl::prop_kind forward_kind() const {
     return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -95,15 +101,6 @@ class PlanBuilder {
   Source Read(Tensor* tensor, const Desc& wanted);
   Sink WriteGradient(Value* value, const Desc& wanted);
 
-  Activation ActivationOf(const Node& node) const;  // LINEAR where the loss does it
-  // Of the Activation layer that the node's operation computes, too, if its own is LINEAR.
-  Activation ActivationWithJoined(const Node& node) const;
-  const Node* JoinedActivationLayer(const Node& node) const;  // null: none
-  // Whether an operation may apply it to its own output: backward must be able to take the derivative from there.
-  bool Fusible(const Activation& activation) const;
-  // The ZeroPadding2D before the node whose pads its window takes; null: none.
-  const Node* JoinedPadding(const Node& node) const;
-
   // A node that lives as long as the plan.
   const Node& Keep(Node node) { return *plan_->inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
 
@@ -120,7 +117,6 @@ class PlanBuilder {
   Call CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
               std::vector<std::pair<int, dnnl::memory>> arguments);
   void MakeValues();
-  bool JoinsProducer(const Node& node);
   Value* NewValue(bool needs_gradient);
   void CompileNode(const Node& node);
   Value* FlatIfNeeded(const Node& node, int input);
@@ -129,16 +125,14 @@ class PlanBuilder {
   void PlaceTensors();
 
   const Graph& graph_;
-  const LossPlan loss_plan_;
   const Mode mode_;
   const bool bfloat16_;
   const dnnl::engine engine_;
+  const NodeGroups groups_;
   std::unique_ptr<Plan> plan_;
   std::vector<Value*> node_values_;
-  std::vector<std::vector<int>> consumers_;  // of each node
-  std::map<int, Tensor*> step_masks_;        // by the node that makes it
-  std::vector<bool> joined_;                 // compiled into another node
-  std::vector<const Variable*> reads_;       // whose values were asked for by the operation that is being compiled
+  std::map<int, Tensor*> step_masks_;   // by the node that makes it
+  std::vector<const Variable*> reads_;  // whose values were asked for by the operation that is being compiled
   int now_ = 0;
   std::string current_layer_;
 };

@@ -1,6 +1,6 @@
-// Convolutions over images and sequences, depthwise ones (grouped), Dense on images (by 1x1) and transposed ones
-// (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step,
-// their gradients back.
+// Convolutions over images, sequences and volumes, in groups of channels too, depthwise ones (grouped), Dense on images
+// (by 1x1) and transposed ones (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras'
+// layout to oneDNN's once a step, their gradients back.
 //
 // Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's
 // gradient, which the same reorders make that change layouts; what it writes is float32.
@@ -13,38 +13,50 @@ using dnnl::algorithm;
 using dnnl::memory;
 
 struct Geometry {
-  memory::dims strides{1, 1}, dilates{0, 0}, pad_begin{0, 0}, pad_end{0, 0};
-  memory::dims kernel;  // oneDNN's: {o, i, h, w}, or {groups, o, i, h, w}
+  memory::dims strides, dilates, pad_begin, pad_end;
+  memory::dims kernel;  // oneDNN's: {o, i, axes...}, or {groups, o, i, axes...}
   Desc keras_kernel;    // the same numbers as they lie in the parameter space
+  void AddAxis(const WindowAxis& axis) {
+    strides.push_back(axis.stride);
+    dilates.push_back(axis.dilation - 1);
+    pad_begin.push_back(axis.pad_begin);
+    pad_end.push_back(axis.pad_end);
+  }
 };
 
-// The axes of Keras' kernels are [h, w, in, out] ([w, in, out] along a sequence, [in, out] of Dense), depthwise [h, w,
-// channels, multiplier] (output channel c * multiplier + m), transposed [h, w, out, in].
+// The axes of Keras' kernels are [h, w, in, out] ([w, in, out] along a sequence, [d, h, w, in, out] of volumes, [in,
+// out] of Dense; `in` of a group), depthwise [h, w, channels, multiplier] (output channel c * multiplier + m),
+// transposed [h, w, out, in].
 Geometry MakeGeometry(const Convolution& c) {
   Geometry g;
-  for (int i = 0; i < 2; ++i) {
-    g.strides[i] = c.window.strides[i];
-    g.dilates[i] = c.window.dilation[i] - 1;
-    g.pad_begin[i] = c.window.pad_begin[i];
-    g.pad_end[i] = c.window.pad_end[i];
-  }
-  const int64_t h = c.window.kernel[0], w = c.window.kernel[1];
+  memory::dims axes, lie;  // the kernel's, and how far apart their numbers lie
   const Shape& shape = c.kernel->shape;
   const int64_t first = shape[shape.size() - 2], last = shape.back();
-  const auto type = memory::data_type::f32;
+  const Window& w = c.window;
+  int64_t stride = first * last * w.kernel[0] * w.kernel[1];
+  if (c.output.size() == 4) {
+    g.AddAxis(w.depth);
+    axes.push_back(w.depth.kernel);
+    lie.push_back(stride);
+  }
+  for (int i = 0; i < 2; ++i) {
+    g.AddAxis({w.kernel[i], w.strides[i], w.dilation[i], w.pad_begin[i], w.pad_end[i]});
+    axes.push_back(w.kernel[i]);
+    lie.push_back(stride /= w.kernel[i]);
+  }
+  const auto set = [&](memory::dims dims, memory::dims strides) {
+    dims.insert(dims.end(), axes.begin(), axes.end());
+    strides.insert(strides.end(), lie.begin(), lie.end());
+    g.keras_kernel = Desc(dims, memory::data_type::f32, strides);
+    g.kernel = std::move(dims);
+  };
+  const int64_t groups = w.groups;
   switch (c.kind) {
     case Convolution::kForward:
-      g.kernel = {last, first, h, w};
-      g.keras_kernel = MakeDesc(g.kernel, Tag::hwio);
+      groups == 1 ? set({last, first}, {1, last}) : set({groups, last / groups, first}, {last / groups, 1, last});
       break;
-    case Convolution::kDepthwise:
-      g.kernel = {first, last, 1, h, w};
-      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, 1, w * first * last, first * last});
-      break;
-    case Convolution::kTransposed:
-      g.kernel = {first, last, h, w};
-      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, w * first * last, first * last});
-      break;
+    case Convolution::kDepthwise: set({first, last, 1}, {last, 1, 1}); break;
+    case Convolution::kTransposed: set({first, last}, {last, 1}); break;
   }
   return g;
 }
@@ -80,21 +92,24 @@ class ConvolutionOp : public Op {
         kernel_(convolution.kernel),
         bias_(convolution.bias),
         geometry_(MakeGeometry(convolution)),
-        operand_(b.bfloat16() && convolution.kind == Convolution::kForward &&
+        src_(convolution.output.size() == 4 ? VolumeDims(b.examples(), convolution.input) : in->data->desc.dims()),
+        dst_(VolumeDims(b.examples(), convolution.output)),
+        operand_(b.bfloat16() && convolution.kind == Convolution::kForward && convolution.window.groups == 1 &&
                          geometry_.kernel[1] >= kBfloat16ChannelsMin
                      ? memory::data_type::bf16
                      : memory::data_type::f32),
         trains_(b.Trains(*convolution.kernel)) {
-    forward_desc_ = MakeForward(b, MakeDims(b.examples(), convolution.output));
-    source_ = b.Read(in->data, forward_desc_.src_desc());
+    forward_.desc = MakeForward(b);
+    forward_.in = b.Read(in->data, ImageOf(forward_.desc.src_desc()));
     const memory weights = ForwardWeights(b);
-    out->data = b.New(forward_desc_.dst_desc());
+    out->data = b.New(ImageOf(forward_.desc.dst_desc()));
     out->activation = activation;
     out->may_overwrite = activation.linear() || !b.training();
-    std::vector<std::pair<int, memory>> arguments = {
-        {DNNL_ARG_SRC, source_.tensor->memory}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out->data->memory}};
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(forward_.in.tensor, forward_.desc.src_desc())},
+                                                     {DNNL_ARG_WEIGHTS, weights},
+                                                     {DNNL_ARG_DST, b.Use(out->data, forward_.desc.dst_desc())}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, b.ValueOf(*bias_, BiasDesc()));
-    forward_ = b.MakeCall(forward_desc_, typename Family::Forward(forward_desc_), std::move(arguments));
+    forward_.run = b.MakeCall(forward_.desc, typename Family::Forward(forward_.desc), std::move(arguments));
   }
 
   void CompileBackward(PlanBuilder& b) override {
@@ -107,9 +122,9 @@ class ConvolutionOp : public Op {
   }
 
   void Forward(const Run& run) override {
-    source_.Prepare(run);
-    if (weights_reorder_) weights_reorder_(run);
-    forward_(run);
+    forward_.in.Prepare(run);
+    if (forward_.kernel_reorder) forward_.kernel_reorder(run);
+    forward_.run(run);
   }
 
   void BackwardVariables(const Run& run) override {
@@ -117,26 +132,25 @@ class ConvolutionOp : public Op {
       ActivationBackward(activation_, out_->data->data(), out_->gradient->data(), out_->gradient->numbers());
     }
     if (!trains_) return;
-    backward_source_.Prepare(run);
-    weights_gradient_.Prepare(run);
-    backward_weights_(run);
-    if (gradient_reorder_) gradient_reorder_(run);
+    kernel_gradient_.in.Prepare(run);
+    kernel_gradient_.out_gradient.Prepare(run);
+    kernel_gradient_.run(run);
+    if (kernel_gradient_.kernel_reorder) kernel_gradient_.kernel_reorder(run);
   }
 
   void BackwardInputs(const Run& run) override {
-    if (!backward_data_) return;
-    data_gradient_.Prepare(run);
-    if (backward_weights_reorder_) backward_weights_reorder_(run);
-    backward_data_(run);
-    sink_.Finish(run);
+    if (!input_gradient_.run) return;
+    input_gradient_.out_gradient.Prepare(run);
+    if (input_gradient_.kernel_reorder) input_gradient_.kernel_reorder(run);
+    input_gradient_.run(run);
+    input_gradient_.sink.Finish(run);
   }
 
  private:
   Desc BiasDesc() const { return MakeDesc({bias_->size}, Tag::x); }
 
-  typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b, const memory::dims& output) const {
-    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(geometry_.kernel, operand_),
-               dst = Any(output);
+  typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b) const {
+    const Desc src = Any(src_, operand_), weights = Any(geometry_.kernel, operand_), dst = Any(dst_);
     const Geometry& g = geometry_;
     using Forward = typename Family::Forward;
     const typename Forward::desc desc =
@@ -151,70 +165,89 @@ class ConvolutionOp : public Op {
 
   memory ForwardWeights(PlanBuilder& b) {
     const memory keras = b.ValueOf(*kernel_, geometry_.keras_kernel);
-    const Desc wanted = forward_desc_.weights_desc();
+    const Desc wanted = forward_.desc.weights_desc();
     if (wanted == geometry_.keras_kernel) return keras;
-    weights_ = b.New(wanted);
-    weights_reorder_ = b.Reorder(keras, weights_->memory);
-    return weights_->memory;
+    forward_.kernel = b.New(wanted);
+    forward_.kernel_reorder = b.Reorder(keras, forward_.kernel->memory);
+    return forward_.kernel->memory;
   }
 
   void CompileWeights(PlanBuilder& b) {
     const Geometry& g = geometry_;
-    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(g.kernel),
-               diff_dst = Any(out_->data->desc.dims(), operand_);
+    const Desc src = Any(src_, operand_), weights = Any(g.kernel), diff_dst = Any(dst_, operand_);
     using Backward = typename Family::BackwardWeights;
     const typename Backward::desc desc =
         bias_ != nullptr ? typename Backward::desc(Family::kAlgorithm, src, weights, BiasDesc(), diff_dst, g.strides,
                                                    g.dilates, g.pad_begin, g.pad_end)
                          : typename Backward::desc(Family::kAlgorithm, src, weights, diff_dst, g.strides, g.dilates,
                                                    g.pad_begin, g.pad_end);
-    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
     // The copy that forward made, if there is one and it will do.
-    const bool copied = source_.tensor != in_->data && pd.src_desc() == source_.tensor->desc;
-    backward_source_ = b.Read(copied ? source_.tensor : in_->data, pd.src_desc());
-    weights_gradient_ = b.Read(out_->gradient, pd.diff_dst_desc());
+    const bool copied = forward_.in.tensor != in_->data && ImageOf(pd.src_desc()) == forward_.in.tensor->desc;
+    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, ImageOf(pd.src_desc()));
+    kernel_gradient_.out_gradient = b.Read(out_->gradient, ImageOf(pd.diff_dst_desc()));
 
     memory gradient = b.GradientOf(*kernel_, g.keras_kernel);
     if (pd.diff_weights_desc() != g.keras_kernel) {
       Tensor* blocked = b.New(pd.diff_weights_desc());
-      gradient_reorder_ = b.Reorder(blocked->memory, gradient);
+      kernel_gradient_.kernel_reorder = b.Reorder(blocked->memory, gradient);
       gradient = blocked->memory;
     }
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, backward_source_.tensor->memory},
-                                                     {DNNL_ARG_DIFF_DST, weights_gradient_.tensor->memory},
-                                                     {DNNL_ARG_DIFF_WEIGHTS, gradient}};
+    std::vector<std::pair<int, memory>> arguments = {
+        {DNNL_ARG_SRC, b.Use(kernel_gradient_.in.tensor, pd.src_desc())},
+        {DNNL_ARG_DIFF_DST, b.Use(kernel_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
+        {DNNL_ARG_DIFF_WEIGHTS, gradient}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, b.GradientOf(*bias_, BiasDesc()));
-    backward_weights_ = b.MakeCall(pd, Backward(pd), std::move(arguments));
+    kernel_gradient_.run = b.MakeCall(pd, Backward(pd), std::move(arguments));
   }
 
   void CompileData(PlanBuilder& b) {
     const Geometry& g = geometry_;
     using Backward = typename Family::BackwardData;
-    const typename Backward::desc desc(Family::kAlgorithm, Any(in_->data->desc.dims()), Any(g.kernel, operand_),
-                                       Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin,
-                                       g.pad_end);
-    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
-    const bool copied =
-        trains_ && weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;
-    data_gradient_ = b.Read(copied ? weights_gradient_.tensor : out_->gradient, pd.diff_dst_desc());
+    const typename Backward::desc desc(Family::kAlgorithm, Any(src_), Any(g.kernel, operand_), Any(dst_, operand_),
+                                       g.strides, g.dilates, g.pad_begin, g.pad_end);
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
+    const bool copied = trains_ && kernel_gradient_.out_gradient.tensor != out_->gradient &&
+                        ImageOf(pd.diff_dst_desc()) == kernel_gradient_.out_gradient.tensor->desc;
+    input_gradient_.out_gradient = b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, ImageOf(pd.diff_dst_desc()));
 
     memory weights;
-    if (weights_ != nullptr && pd.weights_desc() == weights_->desc) {
-      weights = b.Use(weights_);
+    if (forward_.kernel != nullptr && pd.weights_desc() == forward_.kernel->desc) {
+      weights = b.Use(forward_.kernel);
     } else {
       weights = b.ValueOf(*kernel_, g.keras_kernel);
       if (pd.weights_desc() != g.keras_kernel) {
         Tensor* blocked = b.New(pd.weights_desc());
-        backward_weights_reorder_ = b.Reorder(weights, blocked->memory);
+        input_gradient_.kernel_reorder = b.Reorder(weights, blocked->memory);
         weights = blocked->memory;
       }
     }
-    sink_ = b.WriteGradient(in_, pd.diff_src_desc());
-    backward_data_ = b.MakeCall(pd, Backward(pd),
-                                {{DNNL_ARG_DIFF_DST, data_gradient_.tensor->memory},
+    input_gradient_.sink = b.WriteGradient(in_, ImageOf(pd.diff_src_desc()));
+    input_gradient_.run = b.MakeCall(pd, Backward(pd),
+                                {{DNNL_ARG_DIFF_DST, b.Use(input_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
                                  {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}});
+                                 {DNNL_ARG_DIFF_SRC, b.Use(input_gradient_.sink.tensor, pd.diff_src_desc())}});
   }
+
+  // The three primitives, each with what it reads in its own layout.
+  struct ForwardPass {
+    typename Family::Forward::primitive_desc desc;
+    Source in;
+    Tensor* kernel = nullptr;  // null: it reads Keras' layout
+    Call kernel_reorder;
+    Call run;
+  };
+  struct KernelGradient {
+    Source in, out_gradient;
+    Call run;
+    Call kernel_reorder;  // to Keras' layout
+  };
+  struct InputGradient {
+    Source out_gradient;
+    Call kernel_reorder;
+    Call run;  // none: nobody wants it
+    Sink sink;
+  };
 
   const Activation activation_;
   Value* const in_;
@@ -222,15 +255,12 @@ class ConvolutionOp : public Op {
   const Variable* const kernel_;
   const Variable* const bias_;
   const Geometry geometry_;
+  const memory::dims src_, dst_;     // of an image, or of a volume
   const memory::data_type operand_;  // of inputs, kernel and output gradient
   const bool trains_;
-  typename Family::Forward::primitive_desc forward_desc_;
-  Source source_, backward_source_;          // the inputs
-  Source weights_gradient_, data_gradient_;  // the output's gradient
-  Tensor* weights_ = nullptr;                // in forward's layout, if it is not Keras'
-  Call weights_reorder_, backward_weights_reorder_, gradient_reorder_;
-  Call forward_, backward_weights_, backward_data_;
-  Sink sink_;
+  ForwardPass forward_;
+  KernelGradient kernel_gradient_;
+  InputGradient input_gradient_;
   bool undo_ = false;
 };
 

@@ -2,8 +2,12 @@
 
 #include <cstring>
 
+#include "worker/backend/affine.h"
+#include "worker/backend/noise.h"
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/image_layout.h"
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/onednn/loop_op.h"
+#include "worker/backend/places.h"
 
 namespace cairn::onednn {
 
@@ -65,6 +69,55 @@ class DropoutOp : public ElementwiseOp {
   Call reorder_;
 };
 
+// Any noise: factors and offsets for some axes, repeated along the others.
+class NoiseOp : public LoopOp {
+ public:
+  NoiseOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/false),
+        node_(node),
+        noise_(*NoiseOf(node)),
+        examples_(b.examples()),
+        places_(RepeatedPlaces(noise_.shape, node.output)),
+        drawn_(NumElements(noise_.shape)) {
+    factors_ = b.New(MakeDesc({examples_, drawn_}, Tag::nc));
+    if (HasOffsets(noise_.kind)) offsets_ = b.New(MakeDesc({examples_, drawn_}, Tag::nc));
+  }
+
+ private:
+  void UseBackward(PlanBuilder& b) override { b.Use(factors_); }
+
+  void Compute(const Run& run, float* y) override {
+    const size_t count = static_cast<size_t>(examples_ * drawn_);
+    FillNoise(run.info, node_.id, noise_, absl::MakeSpan(factors_->data(), count),
+              offsets_ == nullptr ? absl::Span<float>() : absl::MakeSpan(offsets_->data(), count));
+    ForNumbers([&](int64_t i, int64_t place) {
+      y[i] = x()[i] * factors_->data()[place] + (offsets_ == nullptr ? 0.0f : offsets_->data()[place]);
+    });
+  }
+
+  void Derive(const Run&, const float* dy) override {
+    if (dx() == nullptr) return;
+    ForNumbers([&](int64_t i, int64_t place) { dx()[i] = dy[i] * factors_->data()[place]; });
+  }
+
+  // fn(number, its place among those that are drawn).
+  template <typename Fn>
+  void ForNumbers(const Fn& fn) const {
+    const int64_t size = static_cast<int64_t>(places_.size());
+    ForExamples(examples_, examples_ * size, [&](int64_t e) {
+      for (int64_t i = 0; i < size; ++i) fn(e * size + i, e * drawn_ + places_[static_cast<size_t>(i)]);
+    });
+  }
+
+  const Node& node_;
+  const LayerNoise noise_;
+  const int64_t examples_;
+  const std::vector<int32_t> places_;
+  const int64_t drawn_;  // of an example
+  Tensor* factors_ = nullptr;
+  Tensor* offsets_ = nullptr;  // null: none
+};
+
 // Whole channels: number n * channels + c of the mask is for channel c of example n.
 class SpatialDropoutOp : public ElementwiseOp {
  public:
@@ -108,23 +161,36 @@ class SpatialDropoutOp : public ElementwiseOp {
 }  // namespace
 
 std::unique_ptr<Op> MakeRescaling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  if (IsAffine(node)) return MakeAffine(b, node, in, out);
   return std::make_unique<RescalingOp>(b, node, in, out);
 }
 
 std::unique_ptr<Op> MakeDropout(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  const LayerNoise noise = *NoiseOf(node);
+  if (noise.shape != node.output || noise.seed != 0) return std::make_unique<NoiseOp>(b, node, in, out);
   return std::make_unique<DropoutOp>(b, node, in, out);
 }
 
 std::unique_ptr<Op> MakeSpatialDropout(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  if (node.layer.spatial_dropout2d().seed() != 0) return std::make_unique<NoiseOp>(b, node, in, out);
   return std::make_unique<SpatialDropoutOp>(b, node, in, out);
 }
 
 namespace {
 
+std::unique_ptr<Op> MakeNoise(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<NoiseOp>(b, node, in, out);
+}
+
 constexpr Layer kLayers[] = {
     {LayerKind::kRescaling, CompileOne<MakeRescaling>},
     {LayerKind::kDropout, CompileOne<MakeDropout>},
     {LayerKind::kSpatialDropout2D, CompileOne<MakeSpatialDropout>},
+    {LayerKind::kSpatialDropout1D, CompileOne<MakeNoise>},
+    {LayerKind::kSpatialDropout3D, CompileOne<MakeNoise>},
+    {LayerKind::kAlphaDropout, CompileOne<MakeNoise>},
+    {LayerKind::kGaussianNoise, CompileOne<MakeNoise>},
+    {LayerKind::kGaussianDropout, CompileOne<MakeNoise>},
 };
 
 }  // namespace

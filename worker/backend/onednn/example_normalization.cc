@@ -4,6 +4,7 @@
 
 #include "worker/backend/onednn/group_kernels.h"
 #include "worker/backend/onednn/ops.h"
+#include "worker/backend/rows.h"
 
 namespace cairn::onednn {
 namespace {
@@ -25,7 +26,7 @@ class LayerNormalizationOp : public Op {
         gamma_(b.FindVariable(node, "gamma")),
         beta_(b.FindVariable(node, "beta")),
         plain_(PlainOf(in->data->desc)) {
-    const int64_t channels = node.output.back();
+    const int64_t channels = RowNumbers(node.layer.layer_normalization(), node.output);
     const int64_t rows = b.examples() * NumElements(node.output) / channels;
     view_ = MakeDesc({rows, channels}, Tag::ab);
     channels_ = MakeDesc({channels}, Tag::x);

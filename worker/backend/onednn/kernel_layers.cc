@@ -1,8 +1,22 @@
 // Layers with a kernel and an activation: Dense and the convolutions.
-#include "worker/backend/onednn/layer.h"
+#include "worker/backend/fusion.h"
+#include "worker/backend/onednn/features.h"
 
 namespace cairn::onednn {
 namespace {
+
+bool IsSeparable(LayerKind kind) { return kind == LayerKind::kSeparableConv1D || kind == LayerKind::kSeparableConv2D; }
+
+Convolution::Kind KindOf(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kConv1DTranspose:
+    case LayerKind::kConv2DTranspose:
+    case LayerKind::kConv3DTranspose: return Convolution::kTransposed;
+    case LayerKind::kDepthwiseConv1D:
+    case LayerKind::kDepthwiseConv2D: return Convolution::kDepthwise;
+    default: return Convolution::kForward;
+  }
+}
 
 void CompileLinear(PlanBuilder& b, const Node& node, const Activation& activation, Value* in, Value* out) {
   const std::vector<int>& ids = node.variables;
@@ -11,40 +25,51 @@ void CompileLinear(PlanBuilder& b, const Node& node, const Activation& activatio
   if (node.kind == LayerKind::kDense && node.output.size() < 3) {
     return b.AddOp(ids, out, MakeDense(b, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
   }
-  Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output};
-  if (const Node* const padding = b.JoinedPadding(node)) {
+  const Shape& input = b.graph().nodes()[node.inputs[0]].output;
+  Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output, input};
+  if (node.kind == LayerKind::kDense && node.output.size() == 4) {  // the planes as one image
+    convolution.output = {node.output[0] * node.output[1], node.output[2], node.output[3]};
+  }
+  if (const Node* const padding = b.groups().JoinedPadding(node)) {
     for (int i = 0; i < 2; ++i) {
       convolution.window.pad_begin[i] += padding->window.pad_begin[i];
       convolution.window.pad_end[i] += padding->window.pad_end[i];
     }
   }
-  if (node.kind == LayerKind::kConv2DTranspose) convolution.kind = Convolution::kTransposed;
-  if (node.kind == LayerKind::kDepthwiseConv2D) convolution.kind = Convolution::kDepthwise;
-  if (node.kind != LayerKind::kSeparableConv2D) {
+  if (!IsSeparable(node.kind)) {
+    convolution.kind = KindOf(node.kind);
     return b.AddOp(ids, out, MakeConvolution(b, convolution, activation, in, out));
   }
   convolution.kind = Convolution::kDepthwise;
   convolution.bias = nullptr;
-  convolution.output[2] = kernel->shape[2] * kernel->shape[3];
+  convolution.output.back() = kernel->shape[kernel->shape.size() - 2] * kernel->shape.back();
   Value* between = b.NewInnerValue(out->needs_gradient);
   b.AddOp({ids[0]}, between, MakeConvolution(b, convolution, {}, in, between));
-  const Convolution pointwise{Convolution::kForward, &b.graph().variables()[ids[1]], bias, Window{}, node.output};
+  const Convolution pointwise{Convolution::kForward, &b.graph().variables()[ids[1]], bias, Window{}, node.output, {}};
   b.AddOp({ids.begin() + 1, ids.end()}, out, MakeConvolution(b, pointwise, activation, between, out));
 }
 
 // The layer without its activation where that is an operation of its own, then the activation.
 void CompileKernel(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
-  const Activation activation = b.ActivationWithJoined(node);
-  if (b.Fusible(activation)) return CompileLinear(b, node, activation, in[0], out);
+  if (IsFurtherActivation(node)) {
+    Value* between = b.NewInnerValue(out->needs_gradient);
+    CompileLinear(b, node, {}, in[0], between);
+    return b.AddOp({}, out, MakeFurtherActivation(b, node, between, out));
+  }
+  const Activation activation = b.groups().ActivationWithJoined(node);
+  if (b.groups().Fusible(activation)) return CompileLinear(b, node, activation, in[0], out);
   Value* target = b.NewInnerValue(out->needs_gradient);
   CompileLinear(b, node, {}, in[0], target);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, target, out) : MakeSoftmax(b, target, out));
 }
 
 constexpr Layer kLayers[] = {
-    {LayerKind::kConv2D, CompileKernel},          {LayerKind::kConv1D, CompileKernel},
-    {LayerKind::kDepthwiseConv2D, CompileKernel}, {LayerKind::kSeparableConv2D, CompileKernel},
-    {LayerKind::kConv2DTranspose, CompileKernel}, {LayerKind::kDense, CompileKernel},
+    {LayerKind::kConv1D, CompileKernel},          {LayerKind::kConv2D, CompileKernel},
+    {LayerKind::kConv3D, CompileKernel},          {LayerKind::kDepthwiseConv1D, CompileKernel},
+    {LayerKind::kDepthwiseConv2D, CompileKernel}, {LayerKind::kSeparableConv1D, CompileKernel},
+    {LayerKind::kSeparableConv2D, CompileKernel}, {LayerKind::kConv1DTranspose, CompileKernel},
+    {LayerKind::kConv2DTranspose, CompileKernel}, {LayerKind::kConv3DTranspose, CompileKernel},
+    {LayerKind::kDense, CompileKernel},
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> PoolingLayers();
 absl::Span<const Layer> RecurrentLayers();
+absl::Span<const Layer> ResampleLayers();
 
 // Null: there is none.
 const Layer* FindLayer(LayerKind kind);

@@ -160,26 +160,29 @@ class UpSamplingOp : public Op {
   UpSamplingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
       : in_(in),
         out_(out),
+        shape_(b.graph().nodes()[node.inputs[0]].output),
         algorithm_(node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR
                        ? dnnl::algorithm::resampling_linear
                        : dnnl::algorithm::resampling_nearest) {
-    const dnnl::resampling_forward::desc desc(b.forward_kind(), algorithm_, in->data->desc,
-                                              MakeDesc(MakeDims(b.examples(), node.output), Tag::any));
+    const Desc from = VolumeOf(in->data->desc, shape_);
+    const dnnl::resampling_forward::desc desc(b.forward_kind(), algorithm_, from,
+                                              MakeDesc(VolumeDims(b.examples(), node.output), Tag::any));
     forward_desc_ = dnnl::resampling_forward::primitive_desc(desc, b.Attributes(), b.engine());
-    const memory src = b.Use(in->data);
-    out->data = b.New(forward_desc_.dst_desc());
+    const memory src = b.Use(in->data, from);
+    out->data = b.New(ImageOf(forward_desc_.dst_desc()));
     forward_ = b.MakeCall(forward_desc_, dnnl::resampling_forward(forward_desc_),
-                          {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, out->data->memory}});
+                          {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, b.Use(out->data, forward_desc_.dst_desc())}});
   }
 
   void CompileBackward(PlanBuilder& b) override {
     if (!in_->needs_gradient) return;
-    const memory gradient = b.Use(out_->gradient);
+    const Desc from = VolumeOf(in_->data->desc, shape_);
+    const memory gradient = b.Use(out_->gradient, forward_desc_.dst_desc());
     sink_ = b.WriteGradient(in_, in_->data->desc);
-    const dnnl::resampling_backward::desc desc(algorithm_, sink_.tensor->desc, out_->gradient->desc);
+    const dnnl::resampling_backward::desc desc(algorithm_, from, forward_desc_.dst_desc());
     const dnnl::resampling_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     backward_ = b.MakeCall(pd, dnnl::resampling_backward(pd),
-                           {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}});
+                           {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, from)}});
   }
 
   void Forward(const Run& run) override { forward_(run); }
@@ -193,26 +196,39 @@ class UpSamplingOp : public Op {
  private:
   Value* const in_;
   Value* const out_;
+  const Shape shape_;  // of the input
   const dnnl::algorithm algorithm_;
   dnnl::resampling_forward::primitive_desc forward_desc_;
   Call forward_, backward_;
   Sink sink_;
 };
 
+// Where the smaller image or volume begins within the larger one.
+memory::dims OffsetsOf(const Node& node) {
+  const Window& w = node.window;
+  if (node.output.size() == 4) return {0, 0, w.depth.pad_begin, w.pad_begin[0], w.pad_begin[1]};
+  return {0, 0, w.pad_begin[0], w.pad_begin[1]};
+}
+
 class ZeroPaddingOp : public Op {
  public:
   ZeroPaddingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : in_(in), out_(out), offsets_{0, 0, node.window.pad_begin[0], node.window.pad_begin[1]} {
-    const memory from = b.Use(in->data);
+      : in_(in),
+        out_(out),
+        shape_(b.graph().nodes()[node.inputs[0]].output),
+        output_(node.output),
+        offsets_(OffsetsOf(node)) {
+    const memory from = b.Use(in->data, VolumeOf(in->data->desc, shape_));
     // oneDNN can describe a window of an image in this layout whatever the number of channels.
-    out->data = b.New(MakeDesc(MakeDims(b.examples(), node.output), Tag::nhwc));
+    out->data = b.New(PlainDesc(b.examples(), node.output));
     forward_ = b.Reorder(from, b.Use(out->data, Inner(out->data)));
   }
 
   void CompileBackward(PlanBuilder& b) override {
     if (!in_->needs_gradient) return;
     sink_ = b.WriteGradient(in_, in_->data->desc);
-    backward_ = b.Reorder(b.Use(out_->gradient, Inner(out_->gradient)), sink_.tensor->memory);
+    backward_ = b.Reorder(b.Use(out_->gradient, Inner(out_->gradient)),
+                          b.Use(sink_.tensor, VolumeOf(sink_.tensor->desc, shape_)));
   }
 
   void Forward(const Run& run) override {
@@ -227,10 +243,13 @@ class ZeroPaddingOp : public Op {
   }
 
  private:
-  Desc Inner(Tensor* tensor) const { return tensor->desc.submemory_desc(in_->data->desc.dims(), offsets_); }
+  Desc Inner(Tensor* tensor) const {
+    return VolumeOf(tensor->desc, output_).submemory_desc(VolumeDims(in_->data->desc.dims()[0], shape_), offsets_);
+  }
 
   Value* const in_;
   Value* const out_;
+  const Shape shape_, output_;
   const memory::dims offsets_;
   Call forward_, backward_;
   Sink sink_;
@@ -240,16 +259,22 @@ class ZeroPaddingOp : public Op {
 class CroppingOp : public Op {
  public:
   CroppingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : in_(in), out_(out), offsets_{0, 0, node.window.pad_begin[0], node.window.pad_begin[1]} {
-    source_ = b.Read(in->data, PlainDesc(b.examples(), b.graph().nodes()[node.inputs[0]].output));
+      : in_(in),
+        out_(out),
+        shape_(b.graph().nodes()[node.inputs[0]].output),
+        output_(node.output),
+        offsets_(OffsetsOf(node)) {
+    source_ = b.Read(in->data, PlainDesc(b.examples(), shape_));
     out->data = b.New(PlainDesc(b.examples(), node.output));
-    forward_ = b.Reorder(b.Use(source_.tensor, Inner(source_.tensor)), b.Use(out->data));
+    forward_ =
+        b.Reorder(b.Use(source_.tensor, Inner(source_.tensor)), b.Use(out->data, VolumeOf(out->data->desc, output_)));
   }
 
   void CompileBackward(PlanBuilder& b) override {
     if (!in_->needs_gradient) return;
     sink_ = b.WriteGradient(in_, source_.tensor->desc);
-    backward_ = b.Reorder(b.Use(out_->gradient), b.Use(sink_.tensor, Inner(sink_.tensor)));
+    backward_ = b.Reorder(b.Use(out_->gradient, VolumeOf(out_->gradient->desc, output_)),
+                          b.Use(sink_.tensor, Inner(sink_.tensor)));
   }
 
   void Forward(const Run& run) override {
@@ -265,10 +290,13 @@ class CroppingOp : public Op {
   }
 
  private:
-  Desc Inner(Tensor* tensor) const { return tensor->desc.submemory_desc(out_->data->desc.dims(), offsets_); }
+  Desc Inner(Tensor* tensor) const {
+    return VolumeOf(tensor->desc, shape_).submemory_desc(VolumeDims(out_->data->desc.dims()[0], output_), offsets_);
+  }
 
   Value* const in_;
   Value* const out_;
+  const Shape shape_, output_;
   const memory::dims offsets_;
   Source source_;
   Call forward_, backward_;
@@ -321,9 +349,15 @@ constexpr Layer kLayers[] = {
     {LayerKind::kFlatten, CompileReshape},
     {LayerKind::kReshape, CompileReshape},
     {LayerKind::kPermute, CompileOne<MakePermute>},
+    {LayerKind::kUpSampling1D, CompileOne<MakeUpSampling>},
     {LayerKind::kUpSampling2D, CompileOne<MakeUpSampling>},
+    {LayerKind::kUpSampling3D, CompileOne<MakeUpSampling>},
+    {LayerKind::kCropping1D, CompileOne<MakeCropping>},
     {LayerKind::kCropping2D, CompileOne<MakeCropping>},
+    {LayerKind::kCropping3D, CompileOne<MakeCropping>},
+    {LayerKind::kZeroPadding1D, CompileOne<MakeZeroPadding>},
     {LayerKind::kZeroPadding2D, CompileOne<MakeZeroPadding>},
+    {LayerKind::kZeroPadding3D, CompileOne<MakeZeroPadding>},
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ class BatchNormalizationOp : public Op {
         out_(out),
         epsilon_(node.layer.batch_normalization().epsilon()),
         examples_(b.examples()),
-        trains_(b.Trains(node) && node.trainable),
+        trains_(b.groups().Trains(node) && node.trainable),
         gamma_(b.FindVariable(node, "gamma")),
         beta_(b.FindVariable(node, "beta")),
         moving_mean_(b.FindVariable(node, "moving_mean")),
@@ -140,8 +140,8 @@ std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, boo
 namespace {
 
 void CompileBatchNormalization(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
-  const Node* const next = b.JoinedActivationLayer(node);
-  const bool relu = next != nullptr && b.ActivationOf(*next).kind == v1::RELU;
+  const Node* const next = b.groups().JoinedActivationLayer(node);
+  const bool relu = next != nullptr && b.groups().ActivationOf(*next).kind == v1::RELU;
   b.AddOp(node.variables, out, MakeBatchNormalization(b, node, relu, in[0], out));
 }
 

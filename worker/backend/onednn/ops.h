@@ -18,7 +18,8 @@ namespace cairn::onednn {
 std::unique_ptr<Op> MakeInput(PlanBuilder& b, const Node& node, float scale, float offset, bool channels_first,
                               Value* out);
 
-// convolution.cc: Conv2D, Conv1D, DepthwiseConv2D, both halves of SeparableConv2D, Conv2DTranspose, Dense on images.
+// convolution.cc: Conv1D, Conv2D, Conv3D, the depthwise ones, both halves of the separable ones, the transposed ones,
+// Dense on images.
 struct Convolution {
   enum Kind { kForward, kDepthwise, kTransposed };
   Kind kind = kForward;
@@ -26,6 +27,7 @@ struct Convolution {
   const Variable* bias = nullptr;  // or none
   Window window;                   // the pads of a ZeroPadding2D before it included
   Shape output;
+  Shape input;  // of a volume; else it may be empty
 };
 std::unique_ptr<Op> MakeConvolution(PlanBuilder& b, const Convolution& convolution, const Activation& activation,
                                     Value* in, Value* out);

@@ -15,22 +15,25 @@ using dnnl::memory;
 // on this operation's (smaller) side: the maximum of a window is f(x) at the place that its gradient goes to.
 class PoolingOp : public Op {
  public:
-  PoolingOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out) {
-    const bool maximum = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
+  PoolingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : in_(in), out_(out), shape_(b.graph().nodes()[node.inputs[0]].output) {
+    const bool maximum = IsMaximum(node.kind);
     algorithm_ = maximum ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding;
+    if (shape_.size() == 4) AddAxis(node.window.depth);
     for (int i = 0; i < 2; ++i) {
-      kernel_.push_back(node.window.kernel[i]);
-      strides_.push_back(node.window.strides[i]);
-      pad_begin_.push_back(node.window.pad_begin[i]);
-      pad_end_.push_back(node.window.pad_end[i]);
+      const Window& w = node.window;
+      AddAxis({w.kernel[i], w.strides[i], 1, w.pad_begin[i], w.pad_end[i]});
     }
-    const Desc dst = MakeDesc(MakeDims(b.examples(), node.output), Tag::any);
-    const dnnl::pooling_forward::desc desc(b.forward_kind(), algorithm_, in->data->desc, dst, strides_, kernel_,
-                                           pad_begin_, pad_end_);
+    // A vector of all windows is an image of one pixel, too.
+    Shape output = node.output;
+    if (output.size() == 1) output.insert(output.begin(), shape_.size() - 1, 1);
+    const Desc src = VolumeOf(in->data->desc, shape_), dst = MakeDesc(VolumeDims(b.examples(), output), Tag::any);
+    const dnnl::pooling_forward::desc desc(b.forward_kind(), algorithm_, src, dst, strides_, kernel_, pad_begin_,
+                                           pad_end_);
     forward_desc_ = dnnl::pooling_forward::primitive_desc(desc, b.Attributes(), b.engine());
-    out->data = b.New(forward_desc_.dst_desc());
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(in->data)},
-                                                     {DNNL_ARG_DST, out->data->memory}};
+    out->data = b.New(ImageOf(forward_desc_.dst_desc()));
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(in->data, src)},
+                                                     {DNNL_ARG_DST, b.Use(out->data, forward_desc_.dst_desc())}};
     if (maximum && b.training()) {
       workspace_ = b.New(forward_desc_.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
@@ -45,14 +48,14 @@ class PoolingOp : public Op {
 
   void CompileBackward(PlanBuilder& b) override {
     if (!in_->needs_gradient) return;
-    const memory gradient = b.Use(out_->gradient);
+    const Desc dst = forward_desc_.dst_desc(), src = VolumeOf(in_->data->desc, shape_);
+    const memory gradient = b.Use(out_->gradient, dst);
     if (undo_) b.Use(out_->data);
     sink_ = b.WriteGradient(in_, in_->data->desc);
-    const dnnl::pooling_backward::desc desc(algorithm_, sink_.tensor->desc, out_->gradient->desc, strides_, kernel_,
-                                            pad_begin_, pad_end_);
+    const dnnl::pooling_backward::desc desc(algorithm_, src, dst, strides_, kernel_, pad_begin_, pad_end_);
     const dnnl::pooling_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_DIFF_DST, gradient},
-                                                     {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}};
+                                                     {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, src)}};
     if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
     backward_ = b.MakeCall(pd, dnnl::pooling_backward(pd), std::move(arguments));
   }
@@ -69,8 +72,28 @@ class PoolingOp : public Op {
   }
 
  private:
+  static bool IsMaximum(LayerKind kind) {
+    switch (kind) {
+      case LayerKind::kMaxPooling1D:
+      case LayerKind::kMaxPooling2D:
+      case LayerKind::kMaxPooling3D:
+      case LayerKind::kGlobalMaxPooling1D:
+      case LayerKind::kGlobalMaxPooling2D:
+      case LayerKind::kGlobalMaxPooling3D: return true;
+      default: return false;
+    }
+  }
+
+  void AddAxis(const WindowAxis& axis) {
+    kernel_.push_back(axis.kernel);
+    strides_.push_back(axis.stride);
+    pad_begin_.push_back(axis.pad_begin);
+    pad_end_.push_back(axis.pad_end);
+  }
+
   Value* const in_;
   Value* const out_;
+  const Shape shape_;  // of the input
   algorithm algorithm_;
   memory::dims kernel_, strides_, pad_begin_, pad_end_;
   dnnl::pooling_forward::primitive_desc forward_desc_;
@@ -82,10 +105,10 @@ class PoolingOp : public Op {
 
 class GlobalAverageOp : public Op {
  public:
-  GlobalAverageOp(PlanBuilder& b, const Node&, Value* in, Value* out)
+  GlobalAverageOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
       : in_(in), out_(out), layout_(in->data->desc), scale_(1.0f / layout_.pixels) {
     b.Use(in->data);
-    out->data = b.New(MakeDesc({layout_.examples, layout_.channels}, Tag::nc));
+    out->data = b.New(PlainDesc(b.examples(), node.output));
     line_ = b.New(MakeDesc({layout_.padded_channels}, Tag::x));
   }
 
@@ -205,12 +228,18 @@ std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, V
 namespace {
 
 constexpr Layer kLayers[] = {
-    {LayerKind::kMaxPooling2D, CompileOne<MakePooling>},
-    {LayerKind::kAveragePooling2D, CompileOne<MakePooling>},
     {LayerKind::kMaxPooling1D, CompileOne<MakePooling>},
+    {LayerKind::kMaxPooling2D, CompileOne<MakePooling>},
+    {LayerKind::kMaxPooling3D, CompileOne<MakePooling>},
     {LayerKind::kAveragePooling1D, CompileOne<MakePooling>},
-    {LayerKind::kGlobalAveragePooling2D, CompileOne<MakeGlobalAveragePooling>},
+    {LayerKind::kAveragePooling2D, CompileOne<MakePooling>},
+    {LayerKind::kAveragePooling3D, CompileOne<MakePooling>},
+    {LayerKind::kGlobalMaxPooling1D, CompileOne<MakePooling>},
+    {LayerKind::kGlobalMaxPooling2D, CompileOne<MakePooling>},
+    {LayerKind::kGlobalMaxPooling3D, CompileOne<MakePooling>},
     {LayerKind::kGlobalAveragePooling1D, CompileOne<MakeGlobalAveragePooling>},
+    {LayerKind::kGlobalAveragePooling2D, CompileOne<MakeGlobalAveragePooling>},
+    {LayerKind::kGlobalAveragePooling3D, CompileOne<MakeGlobalAveragePooling>},
 };
 
 }  // namespace

@@ -46,8 +46,8 @@ RecurrenceRun::RecurrenceRun(PlanBuilder& b, const Node& node, const Recurrence&
   bind(r_.recurrent_kernel, &recurrent_, &recurrent_gradient_);
   bind(r_.bias, &bias_, &bias_gradient_);
   trains_ = b.Trains(variable(r_.kernel));
-  drops_inputs_ = b.Trains(node) && r_.dropout > 0;
-  drops_states_ = b.Trains(node) && r_.recurrent_dropout > 0;
+  drops_inputs_ = b.groups().Trains(node) && r_.dropout > 0;
+  drops_states_ = b.groups().Trains(node) && r_.recurrent_dropout > 0;
   const auto rows = [&](int64_t steps, int64_t numbers) {
     return b.New(MakeDesc({steps * examples_, numbers}, Tag::nc));
   };

@@ -1,7 +1,11 @@
 // Layers on the last axis: dense, embedding, attention, normalizations.
+#include <algorithm>
+#include <cmath>
+
 #include "worker/backend/dropout.h"
 #include "worker/backend/embedding.h"
 #include "worker/backend/reference/reference_layer.h"
+#include "worker/backend/rows.h"
 
 namespace cairn::reference {
 namespace {
@@ -50,16 +54,79 @@ void NormalizeBatchBackward(const Pass& p) {
 
 // Each row is an example of its own, in one group.
 absl::Status NormalizeLayer(const Pass& p) {
-  GroupNormalization(static_cast<int64_t>(p.x().size()) / p.shape().back(), p.shape().back(), 1,
-                     p.node().layer.layer_normalization().epsilon(), p.x(), p.variable("gamma"), p.variable("beta"),
-                     p.y());
+  const int64_t row = RowNumbers(p.node().layer.layer_normalization(), p.shape());
+  GroupNormalization(static_cast<int64_t>(p.x().size()) / row, row, 1, p.node().layer.layer_normalization().epsilon(),
+                     p.x(), p.variable("gamma"), p.variable("beta"), p.y());
   return absl::OkStatus();
 }
 
 void NormalizeLayerBackward(const Pass& p) {
-  GroupNormalizationBackward(static_cast<int64_t>(p.x().size()) / p.shape().back(), p.shape().back(), 1,
+  const int64_t row = RowNumbers(p.node().layer.layer_normalization(), p.shape());
+  GroupNormalizationBackward(static_cast<int64_t>(p.x().size()) / row, row, 1,
                              p.node().layer.layer_normalization().epsilon(), p.x(), p.variable("gamma"), p.dy(), p.dx(),
                              p.gradient("gamma"), p.gradient("beta"));
+}
+
+// x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019, equation 4).
+absl::Status NormalizeRootMeanSquare(const Pass& p) {
+  const size_t row = static_cast<size_t>(p.shape().back());
+  const In scale = p.variable("scale");
+  for (size_t begin = 0; begin < p.x().size(); begin += row) {
+    double squares = 0;
+    for (size_t i = 0; i < row; ++i) squares += p.x()[begin + i] * p.x()[begin + i];
+    const double factor =
+        1 / std::sqrt(squares / static_cast<double>(row) + p.node().layer.rms_normalization().epsilon());
+    for (size_t i = 0; i < row; ++i) p.y()[begin + i] = p.x()[begin + i] * factor * scale[i];
+  }
+  return absl::OkStatus();
+}
+
+void NormalizeRootMeanSquareBackward(const Pass& p) {
+  const size_t row = static_cast<size_t>(p.shape().back());
+  const In scale = p.variable("scale");
+  const Out dscale = p.gradient("scale");
+  for (size_t begin = 0; begin < p.x().size(); begin += row) {
+    double squares = 0, dot = 0;
+    for (size_t i = 0; i < row; ++i) squares += p.x()[begin + i] * p.x()[begin + i];
+    const double factor =
+        1 / std::sqrt(squares / static_cast<double>(row) + p.node().layer.rms_normalization().epsilon());
+    for (size_t i = 0; i < row; ++i) {
+      dscale[i] += p.dy()[begin + i] * p.x()[begin + i] * factor;
+      dot += p.dy()[begin + i] * scale[i] * p.x()[begin + i];
+    }
+    for (size_t i = 0; i < row; ++i) {
+      p.dx()[begin + i] +=
+          factor * (p.dy()[begin + i] * scale[i] - p.x()[begin + i] * factor * factor * dot / static_cast<double>(row));
+    }
+  }
+}
+
+// Each row divided by its length, which counts as at least kUnitLengthMin.
+absl::Status NormalizeLength(const Pass& p) {
+  const size_t row = static_cast<size_t>(RowNumbers(p.node().layer.unit_normalization(), p.shape()));
+  for (size_t begin = 0; begin < p.x().size(); begin += row) {
+    double squares = 0;
+    for (size_t i = 0; i < row; ++i) squares += p.x()[begin + i] * p.x()[begin + i];
+    const double length = std::max(std::sqrt(squares), kUnitLengthMin);
+    for (size_t i = 0; i < row; ++i) p.y()[begin + i] = p.x()[begin + i] / length;
+  }
+  return absl::OkStatus();
+}
+
+void NormalizeLengthBackward(const Pass& p) {
+  const size_t row = static_cast<size_t>(RowNumbers(p.node().layer.unit_normalization(), p.shape()));
+  for (size_t begin = 0; begin < p.x().size(); begin += row) {
+    double squares = 0, dot = 0;
+    for (size_t i = 0; i < row; ++i) {
+      squares += p.x()[begin + i] * p.x()[begin + i];
+      dot += p.x()[begin + i] * p.dy()[begin + i];
+    }
+    const double length = std::sqrt(squares), counted = std::max(length, kUnitLengthMin);
+    const double along = length > kUnitLengthMin ? dot / squares : 0;
+    for (size_t i = 0; i < row; ++i) {
+      p.dx()[begin + i] += (p.dy()[begin + i] - p.x()[begin + i] * along) / counted;
+    }
+  }
 }
 
 absl::Status NormalizeGroups(const Pass& p) {
@@ -164,13 +231,14 @@ absl::Status Attend(const Pass& p) {
   mask.assign(a.scores(), 1.0f);
   const float rate = p.node().layer.multi_head_attention().dropout();
   if (p.training() != nullptr && rate > 0) {
-    DropoutMask(*p.training(), p.node().id, rate).Fill(0, absl::MakeSpan(mask));
+    DropoutMask(*p.training(), p.node().id, rate, p.node().layer.multi_head_attention().seed())
+        .Fill(0, absl::MakeSpan(mask));
   }
   kept[kWeights].assign(a.scores(), 0.0);
   kept[kHeads].assign(p.examples() * a.queries * a.heads * a.value_dim, 0.0);
   Attention(a, SeenKeys(p, a), kept[kQuery], kept[kKey], kept[kValue], mask, absl::MakeSpan(kept[kWeights]),
             absl::MakeSpan(kept[kHeads]));
-  Dense(a.heads * a.value_dim, p.shape(0)[1], kept[kHeads], p.variable("attention_output/kernel"),
+  Dense(a.heads * a.value_dim, p.node().output[1], kept[kHeads], p.variable("attention_output/kernel"),
         p.variable("attention_output/bias"), p.y());
   return absl::OkStatus();
 }
@@ -180,7 +248,7 @@ void AttendBackward(const Pass& p) {
   const std::vector<std::vector<double>>& kept = p.here().kept;
   std::vector<double> dheads(kept[kHeads].size(), 0.0), dquery(kept[kQuery].size(), 0.0), dkey(kept[kKey].size(), 0.0),
       dvalue(kept[kValue].size(), 0.0);
-  DenseBackward(a.heads * a.value_dim, p.shape(0)[1], kept[kHeads], p.variable("attention_output/kernel"), p.dy(),
+  DenseBackward(a.heads * a.value_dim, p.node().output[1], kept[kHeads], p.variable("attention_output/kernel"), p.dy(),
                 absl::MakeSpan(dheads), p.gradient("attention_output/kernel"), p.gradient("attention_output/bias"));
   AttentionBackward(a, kept[kQuery], kept[kKey], kept[kValue], p.here().mask, kept[kWeights], dheads,
                     absl::MakeSpan(dquery), absl::MakeSpan(dkey), absl::MakeSpan(dvalue));
@@ -198,6 +266,8 @@ constexpr Layer kLayers[] = {
     {LayerKind::kBatchNormalization, NormalizeBatch, NormalizeBatchBackward},
     {LayerKind::kLayerNormalization, NormalizeLayer, NormalizeLayerBackward},
     {LayerKind::kGroupNormalization, NormalizeGroups, NormalizeGroupsBackward},
+    {LayerKind::kRMSNormalization, NormalizeRootMeanSquare, NormalizeRootMeanSquareBackward},
+    {LayerKind::kUnitNormalization, NormalizeLength, NormalizeLengthBackward},
     {LayerKind::kEmbedding, Embed, EmbedBackward},
     {LayerKind::kMultiHeadAttention, Attend, AttendBackward},
     {LayerKind::kMasking, Mask, MaskBackward},

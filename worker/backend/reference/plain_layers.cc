@@ -1,8 +1,11 @@
 // Layers without windows and variables that keep, scale, drop or move numbers.
 #include <algorithm>
+#include <optional>
 
 #include "common/model/inner_node.h"
-#include "worker/backend/dropout.h"
+#include "worker/backend/affine.h"
+#include "worker/backend/noise.h"
+#include "worker/backend/places.h"
 #include "worker/backend/reference/reference_layer.h"
 
 namespace cairn::reference {
@@ -17,48 +20,69 @@ void KeepBackward(const Pass& p) {
   for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i];
 }
 
+// By place: Normalization, Rescaling by channel.
+absl::Status Shift(const Pass& p) {
+  AffineFactors<double> f;
+  FillAffineFactors(p.node(), p.variable("mean"), p.variable("variance"), &f);
+  const std::vector<int32_t> places = RepeatedPlaces(AffineShape(p.node()), p.shape());
+  for (size_t i = 0; i < p.y().size(); ++i) {
+    const size_t at = static_cast<size_t>(places[i % places.size()]);
+    p.y()[i] = (p.x()[i] - f.shift[at]) * f.scale[at] + f.offset[at];
+  }
+  return absl::OkStatus();
+}
+
+void ShiftBackward(const Pass& p) {
+  AffineFactors<double> f;
+  FillAffineFactors(p.node(), p.variable("mean"), p.variable("variance"), &f);
+  const std::vector<int32_t> places = RepeatedPlaces(AffineShape(p.node()), p.shape());
+  for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i] * f.scale[places[i % places.size()]];
+}
+
 absl::Status Rescale(const Pass& p) {
+  if (IsAffine(p.node())) return Shift(p);
   const v1::Rescaling& r = p.node().layer.rescaling();
   std::transform(p.x().begin(), p.x().end(), p.y().begin(), [&](double v) { return v * r.scale() + r.offset(); });
   return absl::OkStatus();
 }
 
 void RescaleBackward(const Pass& p) {
+  if (IsAffine(p.node())) return ShiftBackward(p);
   for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i] * p.node().layer.rescaling().scale();
 }
 
-absl::Status Drop(const Pass& p) {
+// Kept: for each number its factor, 1 where nothing is drawn.
+absl::Status Disturb(const Pass& p) {
   std::vector<float>& mask = p.here().mask;
   mask.assign(p.y().size(), 1.0f);
-  if (p.training() != nullptr) {
-    DropoutMask(*p.training(), p.node().id, p.node().layer.dropout().rate()).Fill(0, absl::MakeSpan(mask));
+  std::copy(p.x().begin(), p.x().end(), p.y().begin());
+  const std::optional<LayerNoise> noise = NoiseOf(p.node());
+  if (p.training() == nullptr || !noise.has_value()) return absl::OkStatus();
+  const size_t drawn = static_cast<size_t>(NumElements(noise->shape));
+  std::vector<float> factors(static_cast<size_t>(p.examples()) * drawn), offsets(factors.size());
+  FillNoise(*p.training(), p.node().id, *noise, absl::MakeSpan(factors), absl::MakeSpan(offsets));
+  const std::vector<int32_t> places = RepeatedPlaces(noise->shape, p.shape());
+  for (size_t i = 0; i < p.y().size(); ++i) {
+    const size_t at = i / places.size() * drawn + static_cast<size_t>(places[i % places.size()]);
+    mask[i] = factors[at];
+    p.y()[i] = p.x()[i] * factors[at] + offsets[at];
   }
-  for (size_t i = 0; i < p.y().size(); ++i) p.y()[i] = p.x()[i] * mask[i];
   return absl::OkStatus();
 }
 
-void DropBackward(const Pass& p) {
+void DisturbBackward(const Pass& p) {
   for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i] * p.here().mask[i];
 }
 
-// The factor of number i of a SpatialDropout2D: one for each channel of an example.
-size_t ChannelOf(const Pass& p, size_t i) {
-  const int64_t channels = p.shape()[2], pixels = p.shape()[0] * p.shape()[1];
-  return i / (pixels * channels) * channels + i % channels;
-}
-
-absl::Status DropChannels(const Pass& p) {
-  std::vector<float>& mask = p.here().mask;
-  mask.assign(p.examples() * p.shape()[2], 1.0f);
-  if (p.training() != nullptr) {
-    DropoutMask(*p.training(), p.node().id, p.node().layer.spatial_dropout2d().rate()).Fill(0, absl::MakeSpan(mask));
-  }
-  for (size_t i = 0; i < p.y().size(); ++i) p.y()[i] = p.x()[i] * mask[ChannelOf(p, i)];
+absl::Status Repeat(const Pass& p) {
+  const size_t features = static_cast<size_t>(p.shape()[0]), row = static_cast<size_t>(p.node().output[0]) * features;
+  for (size_t i = 0; i < p.y().size(); ++i) p.y()[i] = p.x()[i / row * features + i % features];
   return absl::OkStatus();
 }
 
-void DropChannelsBackward(const Pass& p) {
-  for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i] * p.here().mask[ChannelOf(p, i)];
+void RepeatBackward(const Pass& p) {
+  const size_t features = static_cast<size_t>(p.shape()[0]), row = static_cast<size_t>(p.node().output[0]) * features;
+  for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i / row * features + i % features] += p.dy()[i];
 }
 
 absl::Status Permute(const Pass& p) {
@@ -120,9 +144,16 @@ constexpr Layer kLayers[] = {
     {LayerKind::kFlatten, Keep, KeepBackward},
     {LayerKind::kReshape, Keep, KeepBackward},
     {LayerKind::kActivation, Keep, KeepBackward},
+    {LayerKind::kNormalization, Shift, ShiftBackward},
     {LayerKind::kRescaling, Rescale, RescaleBackward},
-    {LayerKind::kDropout, Drop, DropBackward},
-    {LayerKind::kSpatialDropout2D, DropChannels, DropChannelsBackward},
+    {LayerKind::kDropout, Disturb, DisturbBackward},
+    {LayerKind::kSpatialDropout1D, Disturb, DisturbBackward},
+    {LayerKind::kSpatialDropout2D, Disturb, DisturbBackward},
+    {LayerKind::kSpatialDropout3D, Disturb, DisturbBackward},
+    {LayerKind::kAlphaDropout, Disturb, DisturbBackward},
+    {LayerKind::kGaussianNoise, Disturb, DisturbBackward},
+    {LayerKind::kGaussianDropout, Disturb, DisturbBackward},
+    {LayerKind::kRepeatVector, Repeat, RepeatBackward},
     {LayerKind::kPReLU, BendByAlpha, BendByAlphaBackward},
     {LayerKind::kPermute, Permute, PermuteBackward},
 };

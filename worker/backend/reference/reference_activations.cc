@@ -16,6 +16,13 @@ double Density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::nu
 constexpr double kGeluCubic = 0.044715;
 double GeluInner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + kGeluCubic * x * x * x); }
 
+// log(1 + e^x)
+double Softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+// Klambauer et al. 2017.
+constexpr double kSeluAlpha = 1.6732632423543772, kSeluScale = 1.0507009873554805;
+
+// Number by number, as keras.activations has them.
 double Value(v1::Activation activation, double alpha, double x) {
   switch (activation) {
     case v1::RELU: return std::max(x, 0.0);
@@ -26,8 +33,24 @@ double Value(v1::Activation activation, double alpha, double x) {
     case v1::GELU: return x * Cumulative(x);
     case v1::GELU_TANH: return 0.5 * x * (1 + std::tanh(GeluInner(x)));
     case v1::SILU: return x * Sigmoid(x);
-    case v1::SOFTPLUS: return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-    case v1::RELU6: return std::clamp(x, 0.0, 6.0);
+    case v1::SOFTPLUS: return Softplus(x);
+    case v1::RELU6: return std::clamp(x, 0.0, alpha);
+    case v1::SELU: return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x));
+    case v1::HARD_SIGMOID: return std::clamp(alpha * x + 0.5, 0.0, 1.0);
+    case v1::HARD_SILU: return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case v1::EXPONENTIAL: return std::exp(x);
+    case v1::SOFTSIGN: return x / (1 + std::abs(x));
+    case v1::MISH: return x * std::tanh(Softplus(x));
+    case v1::LOG_SIGMOID: return -Softplus(-x);
+    case v1::CELU: return x > 0 ? x : alpha * std::expm1(x / alpha);
+    case v1::HARD_TANH: return std::clamp(x, -1.0, 1.0);
+    case v1::TANH_SHRINK: return x - std::tanh(x);
+    case v1::SOFT_SHRINK: return x > alpha ? x - alpha : x < -alpha ? x + alpha : 0;
+    case v1::HARD_SHRINK: return std::abs(x) > alpha ? x : 0;
+    case v1::THRESHOLD: return x > alpha ? x : 0;
+    case v1::SQUAREPLUS: return (x + std::sqrt(x * x + 4)) / 2;
+    case v1::SPARSE_PLUS: return x <= -1 ? 0 : x < 1 ? (x + 1) * (x + 1) / 4 : x;
+    case v1::SPARSE_SIGMOID: return std::clamp((x + 1) / 2, 0.0, 1.0);
     default: return x;
   }
 }
@@ -47,7 +70,26 @@ double Derivative(v1::Activation activation, double alpha, double x) {
     }
     case v1::SILU: return Sigmoid(x) * (1 + x * (1 - Sigmoid(x)));
     case v1::SOFTPLUS: return Sigmoid(x);
-    case v1::RELU6: return x > 0 && x < 6 ? 1 : 0;
+    case v1::RELU6: return x > 0 && x < alpha ? 1 : 0;
+    case v1::SELU: return kSeluScale * (x > 0 ? 1 : kSeluAlpha * std::exp(x));
+    case v1::HARD_SIGMOID: return std::abs(alpha * x) < 0.5 ? alpha : 0;
+    case v1::HARD_SILU: return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1;
+    case v1::EXPONENTIAL: return std::exp(x);
+    case v1::SOFTSIGN: return 1 / ((1 + std::abs(x)) * (1 + std::abs(x)));
+    case v1::MISH: {
+      const double t = std::tanh(Softplus(x));
+      return t + x * (1 - t * t) * Sigmoid(x);
+    }
+    case v1::LOG_SIGMOID: return Sigmoid(-x);
+    case v1::CELU: return x > 0 ? 1 : std::exp(x / alpha);
+    case v1::HARD_TANH: return std::abs(x) < 1 ? 1 : 0;
+    case v1::TANH_SHRINK: return std::tanh(x) * std::tanh(x);
+    case v1::SOFT_SHRINK:
+    case v1::HARD_SHRINK: return std::abs(x) > alpha ? 1 : 0;
+    case v1::THRESHOLD: return x > alpha ? 1 : 0;
+    case v1::SQUAREPLUS: return (1 + x / std::sqrt(x * x + 4)) / 2;
+    case v1::SPARSE_PLUS: return x <= -1 ? 0 : x < 1 ? (x + 1) / 2 : 1;
+    case v1::SPARSE_SIGMOID: return std::abs(x) < 1 ? 0.5 : 0;
     default: return 1;
   }
 }
@@ -55,7 +97,7 @@ double Derivative(v1::Activation activation, double alpha, double x) {
 }  // namespace
 
 void Activate(v1::Activation activation, double alpha, int64_t channels, In x, Out y) {
-  if (activation != v1::SOFTMAX) {
+  if (activation != v1::SOFTMAX && activation != v1::LOG_SOFTMAX) {
     for (size_t i = 0; i < x.size(); ++i) y[i] = Value(activation, alpha, x[i]);
     return;
   }
@@ -63,11 +105,21 @@ void Activate(v1::Activation activation, double alpha, int64_t channels, In x, O
     const double max = *std::max_element(x.begin() + row, x.begin() + row + channels);
     double sum = 0;
     for (int64_t c = 0; c < channels; ++c) sum += y[row + c] = std::exp(x[row + c] - max);
-    for (int64_t c = 0; c < channels; ++c) y[row + c] /= sum;
+    for (int64_t c = 0; c < channels; ++c) {
+      y[row + c] = activation == v1::SOFTMAX ? y[row + c] / sum : x[row + c] - max - std::log(sum);
+    }
   }
 }
 
 void ActivateBackward(v1::Activation activation, double alpha, int64_t channels, In x, In y, In dy, Out dx) {
+  if (activation == v1::LOG_SOFTMAX) {
+    for (size_t row = 0; row < x.size(); row += channels) {
+      double sum = 0;
+      for (int64_t c = 0; c < channels; ++c) sum += dy[row + c];
+      for (int64_t c = 0; c < channels; ++c) dx[row + c] = dy[row + c] - std::exp(y[row + c]) * sum;
+    }
+    return;
+  }
   if (activation != v1::SOFTMAX) {
     for (size_t i = 0; i < x.size(); ++i) dx[i] = dy[i] * Derivative(activation, alpha, x[i]);
     return;

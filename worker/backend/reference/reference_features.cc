@@ -90,26 +90,24 @@ Between PlaceBetween(int64_t to, int64_t from_size, int64_t to_size, bool biline
 // Calls fn(output pixel, input pixel, weight).
 template <typename Fn>
 void ForEachWeight(const Geometry& g, bool bilinear, Fn fn) {
-  for (int64_t e = 0; e < g.examples; ++e) {
-    for (int64_t y = 0; y < g.output[0]; ++y) {
-      const Between row = PlaceBetween(y, g.input[0], g.output[0], bilinear);
-      for (int64_t x = 0; x < g.output[1]; ++x) {
-        const Between column = PlaceBetween(x, g.input[1], g.output[1], bilinear);
-        const int64_t to = (e * g.output[0] + y) * g.output[1] + x;
-        const auto from = [&](int64_t r, int64_t c) { return (e * g.input[0] + r) * g.input[1] + c; };
-        fn(to, from(row.low, column.low), (1 - row.share) * (1 - column.share));
-        fn(to, from(row.low, column.high), (1 - row.share) * column.share);
-        fn(to, from(row.high, column.low), row.share * (1 - column.share));
-        fn(to, from(row.high, column.high), row.share * column.share);
-      }
-    }
+  const Extent in(g.input), out(g.output);
+  for (int64_t to = 0; to < g.examples * out.pixels(); ++to) {
+    const Between row = PlaceBetween(to / out.width % out.height, in.height, out.height, bilinear),
+                  column = PlaceBetween(to % out.width, in.width, out.width, bilinear);
+    const int64_t plane = to / (out.width * out.height);
+    const int64_t from_plane = plane / out.depth * in.depth + plane % out.depth / (out.depth / in.depth);
+    const auto from = [&](int64_t r, int64_t c) { return (from_plane * in.height + r) * in.width + c; };
+    fn(to, from(row.low, column.low), (1 - row.share) * (1 - column.share));
+    fn(to, from(row.low, column.high), (1 - row.share) * column.share);
+    fn(to, from(row.high, column.low), row.share * (1 - column.share));
+    fn(to, from(row.high, column.high), row.share * column.share);
   }
 }
 
 }  // namespace
 
 void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y) {
-  const int64_t channels = g.input[2];
+  const int64_t channels = g.input.back();
   std::fill(y.begin(), y.end(), 0.0);
   ForEachWeight(g, bilinear, [&](int64_t to, int64_t from, double weight) {
     for (int64_t c = 0; c < channels; ++c) y[to * channels + c] += weight * x[from * channels + c];
@@ -117,7 +115,7 @@ void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y) {
 }
 
 void UpSampling2DBackward(const Geometry& g, bool bilinear, In dy, Out dx) {
-  const int64_t channels = g.input[2];
+  const int64_t channels = g.input.back();
   ForEachWeight(g, bilinear, [&](int64_t to, int64_t from, double weight) {
     for (int64_t c = 0; c < channels; ++c) dx[from * channels + c] += weight * dy[to * channels + c];
   });

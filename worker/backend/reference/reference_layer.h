@@ -52,9 +52,7 @@ class Pass {
   const StepInfo* training() const { return training_; }
   size_t inputs() const { return node_.inputs.size(); }
   const Shape& shape(size_t input = 0) const { return graph_.nodes()[node_.inputs[input]].output; }
-  // Of the first input; a sequence as an image of height 1 where the layer has a window.
-  Geometry geometry() const { return {examples_, shape(), node_.output, node_.window}; }
-  Geometry sequence() const;
+  Geometry geometry() const { return {examples_, shape(), node_.output, node_.window}; }  // of the first input
 
   const std::vector<double>& x(size_t input = 0) const { return nodes_[node_.inputs[input]].output; }
   Out dx(size_t input = 0) const { return absl::MakeSpan(nodes_[node_.inputs[input]].gradient); }  // is added to

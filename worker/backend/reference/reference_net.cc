@@ -4,14 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/call_mode.h"
+#include "worker/backend/fusion.h"
 
 namespace cairn {
-
-namespace {
-
-double AlphaOf(const Node& node) { return node.activation == v1::ELU ? node.alpha : node.negative_slope; }
-
-}  // namespace
 
 ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
                            absl::Span<const v1::ClassWeight> class_weights)
@@ -90,7 +85,8 @@ absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training,
     const reference::Pass pass(*graph_, node, examples_, step, values, {}, {}, &nodes_);
     CAIRN_RETURN_IF_ERROR(reference::FindLayer(node.kind)->forward(pass));
     here.output.assign(here.before.size(), 0.0);
-    reference::Activate(node.activation, AlphaOf(node), node.output.back(), here.before, absl::MakeSpan(here.output));
+    reference::Activate(node.activation, ActivationAlpha(node), node.output.back(), here.before,
+                        absl::MakeSpan(here.output));
   }
   return absl::OkStatus();
 }
@@ -105,7 +101,7 @@ void ReferenceNet::Backward(absl::Span<const double> values, absl::Span<double> 
     const Activations& here = nodes_[id];
     std::vector<double> before = here.gradient;
     if (!(plan_.fused && id + 1 == nodes_.size())) {
-      reference::ActivateBackward(node.activation, AlphaOf(node), node.output.back(), here.before, here.output,
+      reference::ActivateBackward(node.activation, ActivationAlpha(node), node.output.back(), here.before, here.output,
                                   here.gradient, absl::MakeSpan(before));
     }
     const reference::Pass pass(*graph_, node, examples_, nullptr, values, gradients, before, &nodes_);

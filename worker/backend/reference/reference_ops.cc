@@ -6,31 +6,43 @@
 namespace cairn::reference {
 namespace {
 
-// One input number under the window of one output pixel; indices of [example, y, x] without the channel.
+// One input number under the window of one output pixel; indices of [example, z, y, x] without the channel.
 struct Tap {
   int64_t output_pixel = 0;
   int64_t input_pixel = 0;
   int64_t kernel_pixel = 0;
 };
 
-// Calls fn for every tap within the picture: example by example, output row by row, kernel row by row.
+// Calls fn(place in the input, place in the kernel) for every tap of output place `o` along one axis, of the input's
+// `size`.
+template <typename Fn>
+void ForEachOfAxis(const WindowAxis& axis, int64_t o, int64_t size, Fn fn) {
+  for (int64_t k = 0; k < axis.kernel; ++k) {
+    const int64_t i = o * axis.stride + k * axis.dilation - axis.pad_begin;
+    if (i >= 0 && i < size) fn(i, k);
+  }
+}
+
+WindowAxis AxisOf(const Window& w, int i) {
+  return {w.kernel[i], w.strides[i], w.dilation[i], w.pad_begin[i], w.pad_end[i]};
+}
+
+// Calls fn for every tap within the picture: example by example, output plane by plane and row by row, kernel plane by
+// plane and row by row.
 template <typename Fn>
 void ForEachTap(const Geometry& g, Fn fn) {
-  const Window& w = g.window;
-  for (int64_t e = 0; e < g.examples; ++e) {
-    for (int64_t oy = 0; oy < g.output[0]; ++oy) {
-      for (int64_t ox = 0; ox < g.output[1]; ++ox) {
-        for (int64_t ky = 0; ky < w.kernel[0]; ++ky) {
-          for (int64_t kx = 0; kx < w.kernel[1]; ++kx) {
-            const int64_t iy = oy * w.strides[0] + ky * w.dilation[0] - w.pad_begin[0];
-            const int64_t ix = ox * w.strides[1] + kx * w.dilation[1] - w.pad_begin[1];
-            if (iy < 0 || iy >= g.input[0] || ix < 0 || ix >= g.input[1]) continue;
-            fn(Tap{(e * g.output[0] + oy) * g.output[1] + ox, (e * g.input[0] + iy) * g.input[1] + ix,
-                   ky * w.kernel[1] + kx});
-          }
-        }
-      }
-    }
+  const Extent in(g.input), out(g.output);
+  const WindowAxis z = g.window.depth, y = AxisOf(g.window, 0), x = AxisOf(g.window, 1);
+  for (int64_t pixel = 0; pixel < g.examples * out.pixels(); ++pixel) {
+    const int64_t e = pixel / out.pixels(), oz = pixel / (out.width * out.height) % out.depth,
+                  oy = pixel / out.width % out.height, ox = pixel % out.width;
+    ForEachOfAxis(z, oz, in.depth, [&](int64_t iz, int64_t kz) {
+      ForEachOfAxis(y, oy, in.height, [&](int64_t iy, int64_t ky) {
+        ForEachOfAxis(x, ox, in.width, [&](int64_t ix, int64_t kx) {
+          fn(Tap{pixel, ((e * in.depth + iz) * in.height + iy) * in.width + ix, (kz * y.kernel + ky) * x.kernel + kx});
+        });
+      });
+    });
   }
 }
 
@@ -45,7 +57,7 @@ void BiasBackward(In dy, Out dbias) {
 
 // Which input number of which window is the largest.
 std::vector<int64_t> ArgMaxOfWindows(const Geometry& g, In x) {
-  const int64_t channels = g.output[2];
+  const int64_t channels = g.output.back();
   std::vector<int64_t> largest(g.examples * NumElements(g.output), -1);
   ForEachTap(g, [&](const Tap& tap) {
     for (int64_t c = 0; c < channels; ++c) {
@@ -58,42 +70,51 @@ std::vector<int64_t> ArgMaxOfWindows(const Geometry& g, In x) {
 }
 
 std::vector<int64_t> TapsPerPixel(const Geometry& g) {
-  std::vector<int64_t> taps(g.examples * g.output[0] * g.output[1], 0);
+  std::vector<int64_t> taps(g.examples * Extent(g.output).pixels(), 0);
   ForEachTap(g, [&](const Tap& tap) { ++taps[tap.output_pixel]; });
   return taps;
 }
 
 }  // namespace
 
+namespace {
+
+// Calls fn(input channel, output channel, number of the kernel) for what the kernel joins at one of its places: within
+// each group all with all.
+template <typename Fn>
+void ForEachWeight(const Geometry& g, int64_t kernel_pixel, Fn fn) {
+  const int64_t groups = g.window.groups, in = g.input.back() / groups, out = g.output.back();
+  for (int64_t i = 0; i < in; ++i) {
+    for (int64_t o = 0; o < out; ++o) fn(o / (out / groups) * in + i, o, (kernel_pixel * in + i) * out + o);
+  }
+}
+
+}  // namespace
+
 void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
-  const int64_t in = g.input[2], out = g.output[2];
+  const int64_t in = g.input.back(), out = g.output.back();
   SetToBias(bias, y);
   ForEachTap(g, [&](const Tap& tap) {
-    for (int64_t i = 0; i < in; ++i) {
-      for (int64_t o = 0; o < out; ++o) {
-        y[tap.output_pixel * out + o] += x[tap.input_pixel * in + i] * kernel[(tap.kernel_pixel * in + i) * out + o];
-      }
-    }
+    ForEachWeight(g, tap.kernel_pixel, [&](int64_t i, int64_t o, int64_t k) {
+      y[tap.output_pixel * out + o] += x[tap.input_pixel * in + i] * kernel[k];
+    });
   });
 }
 
 void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
-  const int64_t in = g.input[2], out = g.output[2];
+  const int64_t in = g.input.back(), out = g.output.back();
   BiasBackward(dy, dbias);
   ForEachTap(g, [&](const Tap& tap) {
-    for (int64_t i = 0; i < in; ++i) {
-      for (int64_t o = 0; o < out; ++o) {
-        const int64_t k = (tap.kernel_pixel * in + i) * out + o;
-        const double d = dy[tap.output_pixel * out + o];
-        dx[tap.input_pixel * in + i] += d * kernel[k];
-        dkernel[k] += d * x[tap.input_pixel * in + i];
-      }
-    }
+    ForEachWeight(g, tap.kernel_pixel, [&](int64_t i, int64_t o, int64_t k) {
+      const double d = dy[tap.output_pixel * out + o];
+      dx[tap.input_pixel * in + i] += d * kernel[k];
+      dkernel[k] += d * x[tap.input_pixel * in + i];
+    });
   });
 }
 
 void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
-  const int64_t in = g.input[2], out = g.output[2], multiplier = out / in;
+  const int64_t in = g.input.back(), out = g.output.back(), multiplier = out / in;
   SetToBias(bias, y);
   ForEachTap(g, [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
@@ -103,7 +124,7 @@ void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
 }
 
 void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
-  const int64_t in = g.input[2], out = g.output[2], multiplier = out / in;
+  const int64_t in = g.input.back(), out = g.output.back(), multiplier = out / in;
   BiasBackward(dy, dbias);
   ForEachTap(g, [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
@@ -122,7 +143,7 @@ Geometry Turned(const Geometry& g) { return {g.examples, g.output, g.input, g.wi
 }  // namespace
 
 void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y) {
-  const int64_t in = g.input[2], out = g.output[2];
+  const int64_t in = g.input.back(), out = g.output.back();
   SetToBias(bias, y);
   ForEachTap(Turned(g), [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
@@ -134,7 +155,7 @@ void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y) {
 }
 
 void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
-  const int64_t in = g.input[2], out = g.output[2];
+  const int64_t in = g.input.back(), out = g.output.back();
   BiasBackward(dy, dbias);
   ForEachTap(Turned(g), [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
@@ -159,7 +180,7 @@ void MaxPooling2DBackward(const Geometry& g, In x, In dy, Out dx) {
 }
 
 void AveragePooling2D(const Geometry& g, In x, Out y) {
-  const int64_t channels = g.output[2];
+  const int64_t channels = g.output.back();
   const std::vector<int64_t> taps = TapsPerPixel(g);
   std::fill(y.begin(), y.end(), 0.0);
   ForEachTap(g, [&](const Tap& tap) {
@@ -171,7 +192,7 @@ void AveragePooling2D(const Geometry& g, In x, Out y) {
 }
 
 void AveragePooling2DBackward(const Geometry& g, In dy, Out dx) {
-  const int64_t channels = g.output[2];
+  const int64_t channels = g.output.back();
   const std::vector<int64_t> taps = TapsPerPixel(g);
   ForEachTap(g, [&](const Tap& tap) {
     for (int64_t c = 0; c < channels; ++c) {
@@ -182,7 +203,7 @@ void AveragePooling2DBackward(const Geometry& g, In dy, Out dx) {
 }
 
 void GlobalAveragePooling2D(const Geometry& g, In x, Out y) {
-  const int64_t pixels = g.input[0] * g.input[1], channels = g.input[2];
+  const int64_t pixels = Extent(g.input).pixels(), channels = g.input.back();
   std::fill(y.begin(), y.end(), 0.0);
   for (size_t i = 0; i < x.size(); ++i) {
     const int64_t example = static_cast<int64_t>(i) / (pixels * channels);
@@ -191,7 +212,7 @@ void GlobalAveragePooling2D(const Geometry& g, In x, Out y) {
 }
 
 void GlobalAveragePooling2DBackward(const Geometry& g, In dy, Out dx) {
-  const int64_t pixels = g.input[0] * g.input[1], channels = g.input[2];
+  const int64_t pixels = Extent(g.input).pixels(), channels = g.input.back();
   for (size_t i = 0; i < dx.size(); ++i) {
     const int64_t example = static_cast<int64_t>(i) / (pixels * channels);
     dx[i] += dy[example * channels + static_cast<int64_t>(i) % channels] / static_cast<double>(pixels);
@@ -203,14 +224,13 @@ namespace {
 // Calls fn(index in the padded tensor, index in the input) for every number of the input.
 template <typename Fn>
 void ForEachPadded(const Geometry& g, Fn fn) {
-  const int64_t channels = g.input[2];
-  for (int64_t e = 0; e < g.examples; ++e) {
-    for (int64_t y = 0; y < g.input[0]; ++y) {
-      for (int64_t i = 0; i < g.input[1] * channels; ++i) {
-        const int64_t to = (e * g.output[0] + y + g.window.pad_begin[0]) * g.output[1] + g.window.pad_begin[1];
-        fn(to * channels + i, (e * g.input[0] + y) * g.input[1] * channels + i);
-      }
-    }
+  const Extent in(g.input), out(g.output);
+  const int64_t line = in.width * g.input.back();
+  for (int64_t row = 0; row < g.examples * in.depth * in.height; ++row) {
+    const int64_t e = row / (in.depth * in.height), z = row / in.height % in.depth + g.window.depth.pad_begin,
+                  y = row % in.height + g.window.pad_begin[0];
+    const int64_t to = ((e * out.depth + z) * out.height + y) * out.width + g.window.pad_begin[1];
+    for (int64_t i = 0; i < line; ++i) fn(to * g.input.back() + i, row * line + i);
   }
 }
 

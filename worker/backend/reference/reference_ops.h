@@ -1,9 +1,10 @@
 // The layers' formulas in float64, written to be read: loops over the definition, nothing clever. What the other
 // backends are compared with.
 //
-// Pure functions. Tensors are laid out [examples, height, width, channels] or [examples, features]; shapes are given
-// without the examples. Functions named ...Backward ADD to the gradients that they are given, so that a tensor with
-// several readers collects from all of them.
+// Pure functions. Tensors are laid out [examples, height, width, channels] or [examples, features], those of windows
+// also [examples, steps, channels] or [examples, depth, height, width, channels]; shapes are given without examples.
+// Functions named ...Backward ADD to the gradients that they are given, so that a tensor with several readers collects
+// from all of them.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,22 @@
 
 #include "absl/types/span.h"
 #include "common/model/graph.h"
+#include "common/model/resample.h"
 
 namespace cairn::reference {
 
 using In = absl::Span<const double>;
 using Out = absl::Span<double>;
+
+// An image [height, width, channels]; a sequence is one of height 1, a volume has a depth before them.
+struct Extent {
+  explicit Extent(const Shape& shape)
+      : depth(shape.size() > 3 ? shape[shape.size() - 4] : 1),
+        height(shape.size() > 2 ? shape[shape.size() - 3] : 1),
+        width(shape.size() > 1 ? shape[shape.size() - 2] : 1) {}
+  int64_t depth, height, width;
+  int64_t pixels() const { return depth * height * width; }
+};
 
 // What a layer works on besides its numbers.
 struct Geometry {
@@ -25,7 +37,7 @@ struct Geometry {
   Window window;
 };
 
-// keras.layers.Conv2D. kernel: [h, w, in, out]. bias may be empty. y is overwritten.
+// keras.layers.Conv2D, Conv1D, Conv3D. kernel: [axes..., in of a group, out]. bias may be empty. y is overwritten.
 void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y);
 void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
 
@@ -81,6 +93,13 @@ void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t grou
 // keras.layers.UpSampling2D: pixels repeated, or bilinear between pixels' middles, the edge repeated.
 void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y);
 void UpSampling2DBackward(const Geometry& g, bool bilinear, In dy, Out dx);
+
+// Resizing, CenterCrop and adaptive average pooling, as the axes say; `fill`: what lies around the input.
+void Resample(int64_t examples, int64_t channels, const std::vector<ResampledAxis>& axes, double fill, In x, Out y);
+void ResampleBackward(int64_t examples, int64_t channels, const std::vector<ResampledAxis>& axes, In dy, Out dx);
+// Over the windows of common/model/resample.h. Of equal numbers in a window the first one gets the gradient.
+void AdaptiveMaxPooling(const Geometry& g, In x, Out y);
+void AdaptiveMaxPoolingBackward(const Geometry& g, In x, In dy, Out dx);
 
 // For each number of a tensor of shape `output` the place of the one that it comes from: of a tensor of shape `input`
 // that is broadcast to it (Multiply), or whose axes stand in another order (keras.layers.Permute; dims from 1).

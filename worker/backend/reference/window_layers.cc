@@ -1,4 +1,4 @@
-// Layers with a window over pictures and sequences: convolutions, poolings, pads, up-sampling.
+// Layers with a window over pictures, sequences and volumes: convolutions, poolings, pads, up-sampling.
 #include <numeric>
 
 #include "worker/backend/reference/reference_layer.h"
@@ -6,18 +6,13 @@
 namespace cairn::reference {
 namespace {
 
-bool IsSequence(const Pass& p) { return p.shape().size() == 2; }
-
-// A sequence is an image of height 1.
-Geometry ImageOf(const Pass& p) { return IsSequence(p) ? p.sequence() : p.geometry(); }
-
 absl::Status Convolve(const Pass& p) {
-  Conv2D(ImageOf(p), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
+  Conv2D(p.geometry(), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
   return absl::OkStatus();
 }
 
 void ConvolveBackward(const Pass& p) {
-  Conv2DBackward(ImageOf(p), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"), p.gradient("bias"));
+  Conv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"), p.gradient("bias"));
 }
 
 absl::Status ConvolveDepthwise(const Pass& p) {
@@ -40,10 +35,13 @@ void ConvolveTransposedBackward(const Pass& p) {
                           p.gradient("bias"));
 }
 
-// The two convolutions of a SeparableConv2D. Kept: what stands between them.
+// The two convolutions of a SeparableConv2D or SeparableConv1D. Kept: what stands between them.
 Geometry DepthwiseOf(const Pass& p) {
   Geometry g = p.geometry();
-  g.output[2] = g.input[2] * p.node().layer.separable_conv2d().depth_multiplier();
+  const v1::Layer& layer = p.node().layer;
+  g.output.back() =
+      g.input.back() * (p.node().kind == LayerKind::kSeparableConv1D ? layer.separable_conv1d().depth_multiplier()
+                                                                     : layer.separable_conv2d().depth_multiplier());
   return g;
 }
 
@@ -68,18 +66,33 @@ void ConvolveSeparablyBackward(const Pass& p) {
 }
 
 absl::Status PoolMax(const Pass& p) {
-  MaxPooling2D(ImageOf(p), p.x(), p.y());
+  MaxPooling2D(p.geometry(), p.x(), p.y());
   return absl::OkStatus();
 }
 
-void PoolMaxBackward(const Pass& p) { MaxPooling2DBackward(ImageOf(p), p.x(), p.dy(), p.dx()); }
+void PoolMaxBackward(const Pass& p) { MaxPooling2DBackward(p.geometry(), p.x(), p.dy(), p.dx()); }
+
+// The window is as large as the input.
+Geometry WholeOf(const Pass& p) {
+  Geometry g = p.geometry();
+  g.output = Shape(g.input.size(), 1);
+  g.output.back() = g.input.back();
+  return g;
+}
+
+absl::Status PoolAllMax(const Pass& p) {
+  MaxPooling2D(WholeOf(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PoolAllMaxBackward(const Pass& p) { MaxPooling2DBackward(WholeOf(p), p.x(), p.dy(), p.dx()); }
 
 absl::Status PoolAverage(const Pass& p) {
-  AveragePooling2D(ImageOf(p), p.x(), p.y());
+  AveragePooling2D(p.geometry(), p.x(), p.y());
   return absl::OkStatus();
 }
 
-void PoolAverageBackward(const Pass& p) { AveragePooling2DBackward(ImageOf(p), p.dy(), p.dx()); }
+void PoolAverageBackward(const Pass& p) { AveragePooling2DBackward(p.geometry(), p.dy(), p.dx()); }
 
 // What each number of a sequence counts in the mean over the steps: of those that are not masked (all of none: 0).
 std::vector<double> ShareOfSteps(const Pass& p) {
@@ -100,12 +113,12 @@ absl::Status PoolAll(const Pass& p) {
     for (size_t i = 0; i < p.x().size(); ++i) p.y()[i / size * width + i % width] += shares[i / width] * p.x()[i];
     return absl::OkStatus();
   }
-  GlobalAveragePooling2D(ImageOf(p), p.x(), p.y());
+  GlobalAveragePooling2D(p.geometry(), p.x(), p.y());
   return absl::OkStatus();
 }
 
 void PoolAllBackward(const Pass& p) {
-  if (p.step_mask().empty()) return GlobalAveragePooling2DBackward(ImageOf(p), p.dy(), p.dx());
+  if (p.step_mask().empty()) return GlobalAveragePooling2DBackward(p.geometry(), p.dy(), p.dx());
   const std::vector<double> shares = ShareOfSteps(p);
   const int64_t width = p.shape()[1], size = NumElements(p.shape());
   for (size_t i = 0; i < p.dx().size(); ++i) p.dx()[i] += shares[i / width] * p.dy()[i / size * width + i % width];
@@ -132,6 +145,7 @@ void CropBackward(const Pass& p) {
   for (size_t i = 0; i < dx.size(); ++i) p.dx()[i] += dx[i];
 }
 
+// Of other layers than UpSampling2D: not.
 bool IsBilinear(const Pass& p) { return p.node().layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR; }
 
 absl::Status UpSample(const Pass& p) {
@@ -141,21 +155,62 @@ absl::Status UpSample(const Pass& p) {
 
 void UpSampleBackward(const Pass& p) { UpSampling2DBackward(p.geometry(), IsBilinear(p), p.dy(), p.dx()); }
 
+absl::Status ResampleAxes(const Pass& p) {
+  Resample(p.examples(), p.shape().back(), ResampledAxesOf(p.node(), p.shape()), FillOf(p.node()), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void ResampleAxesBackward(const Pass& p) {
+  ResampleBackward(p.examples(), p.shape().back(), ResampledAxesOf(p.node(), p.shape()), p.dy(), p.dx());
+}
+
+absl::Status PoolAdaptiveMax(const Pass& p) {
+  AdaptiveMaxPooling(p.geometry(), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PoolAdaptiveMaxBackward(const Pass& p) { AdaptiveMaxPoolingBackward(p.geometry(), p.x(), p.dy(), p.dx()); }
+
 constexpr Layer kLayers[] = {
-    {LayerKind::kConv2D, Convolve, ConvolveBackward},
+    {LayerKind::kResizing, ResampleAxes, ResampleAxesBackward},
+    {LayerKind::kCenterCrop, ResampleAxes, ResampleAxesBackward},
+    {LayerKind::kAdaptiveAveragePooling1D, ResampleAxes, ResampleAxesBackward},
+    {LayerKind::kAdaptiveAveragePooling2D, ResampleAxes, ResampleAxesBackward},
+    {LayerKind::kAdaptiveAveragePooling3D, ResampleAxes, ResampleAxesBackward},
+    {LayerKind::kAdaptiveMaxPooling1D, PoolAdaptiveMax, PoolAdaptiveMaxBackward},
+    {LayerKind::kAdaptiveMaxPooling2D, PoolAdaptiveMax, PoolAdaptiveMaxBackward},
+    {LayerKind::kAdaptiveMaxPooling3D, PoolAdaptiveMax, PoolAdaptiveMaxBackward},
     {LayerKind::kConv1D, Convolve, ConvolveBackward},
+    {LayerKind::kConv2D, Convolve, ConvolveBackward},
+    {LayerKind::kConv3D, Convolve, ConvolveBackward},
+    {LayerKind::kDepthwiseConv1D, ConvolveDepthwise, ConvolveDepthwiseBackward},
     {LayerKind::kDepthwiseConv2D, ConvolveDepthwise, ConvolveDepthwiseBackward},
+    {LayerKind::kSeparableConv1D, ConvolveSeparably, ConvolveSeparablyBackward},
     {LayerKind::kSeparableConv2D, ConvolveSeparably, ConvolveSeparablyBackward},
+    {LayerKind::kConv1DTranspose, ConvolveTransposed, ConvolveTransposedBackward},
     {LayerKind::kConv2DTranspose, ConvolveTransposed, ConvolveTransposedBackward},
-    {LayerKind::kMaxPooling2D, PoolMax, PoolMaxBackward},
+    {LayerKind::kConv3DTranspose, ConvolveTransposed, ConvolveTransposedBackward},
     {LayerKind::kMaxPooling1D, PoolMax, PoolMaxBackward},
-    {LayerKind::kAveragePooling2D, PoolAverage, PoolAverageBackward},
+    {LayerKind::kMaxPooling2D, PoolMax, PoolMaxBackward},
+    {LayerKind::kMaxPooling3D, PoolMax, PoolMaxBackward},
     {LayerKind::kAveragePooling1D, PoolAverage, PoolAverageBackward},
-    {LayerKind::kGlobalAveragePooling2D, PoolAll, PoolAllBackward},
+    {LayerKind::kAveragePooling2D, PoolAverage, PoolAverageBackward},
+    {LayerKind::kAveragePooling3D, PoolAverage, PoolAverageBackward},
     {LayerKind::kGlobalAveragePooling1D, PoolAll, PoolAllBackward},
+    {LayerKind::kGlobalAveragePooling2D, PoolAll, PoolAllBackward},
+    {LayerKind::kGlobalAveragePooling3D, PoolAll, PoolAllBackward},
+    {LayerKind::kGlobalMaxPooling1D, PoolAllMax, PoolAllMaxBackward},
+    {LayerKind::kGlobalMaxPooling2D, PoolAllMax, PoolAllMaxBackward},
+    {LayerKind::kGlobalMaxPooling3D, PoolAllMax, PoolAllMaxBackward},
+    {LayerKind::kZeroPadding1D, Pad, PadBackward},
     {LayerKind::kZeroPadding2D, Pad, PadBackward},
+    {LayerKind::kZeroPadding3D, Pad, PadBackward},
+    {LayerKind::kCropping1D, Crop, CropBackward},
     {LayerKind::kCropping2D, Crop, CropBackward},
+    {LayerKind::kCropping3D, Crop, CropBackward},
+    {LayerKind::kUpSampling1D, UpSample, UpSampleBackward},
     {LayerKind::kUpSampling2D, UpSample, UpSampleBackward},
+    {LayerKind::kUpSampling3D, UpSample, UpSampleBackward},
 };
 
 }  // namespace

@@ -54,17 +54,18 @@ def conv(a, x, w, b=None):
 
 
 def conv_transpose(a, x, w, b=None):
-    kernel = w.shape[2:]
+    kernel, rank = w.shape[2:], w.ndim - 2
     strides, dilations, pads = window(a, kernel)
-    beyond = a.get("output_padding", [0, 0])
-    whole = [(x.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + beyond[i] for i in range(2)]
+    beyond = a.get("output_padding", [0] * rank)
+    whole = [(x.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + beyond[i] for i in range(rank)]
     y = np.zeros((x.shape[0], w.shape[1], *whole))
-    for i, j in np.ndindex(*kernel):
-        rows = slice(i * dilations[0], i * dilations[0] + (x.shape[2] - 1) * strides[0] + 1, strides[0])
-        cols = slice(j * dilations[1], j * dilations[1] + (x.shape[3] - 1) * strides[1] + 1, strides[1])
-        y[:, :, rows, cols] += np.einsum("nchw,co->nohw", x, w[:, :, i, j])
-    y = y[:, :, pads[0] : whole[0] - pads[2], pads[1] : whole[1] - pads[3]]
-    return y if b is None else y + b.reshape(1, -1, 1, 1)
+    for place in np.ndindex(*kernel):
+        begins = [p * d for p, d in zip(place, dilations)]
+        laid = tuple(slice(q, q + (n - 1) * s + 1, s) for q, n, s in zip(begins, x.shape[2:], strides))
+        y[(slice(None), slice(None)) + laid] += np.einsum("nc...,co->no...", x, w[(Ellipsis,) + place])
+    inner = tuple(slice(pads[i], whole[i] - pads[i + rank]) for i in range(rank))
+    y = y[(slice(None), slice(None)) + inner]
+    return y if b is None else y + b.reshape((1, -1) + (1,) * rank)
 
 
 def pool(a, x, largest):
@@ -249,6 +250,7 @@ OPERATORS = {
     "AveragePool": lambda a, x: pool(a, x, False),
     "GlobalAveragePool": lambda a, x: x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),
     "ReduceMean": lambda a, x: x.mean(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
+    "ReduceMax": lambda a, x: x.max(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
     "Pad": lambda a, x, pads: pad(x, pads),
     "Resize": resize,
     "Slice": slice_of,

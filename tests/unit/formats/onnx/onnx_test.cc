@@ -78,6 +78,24 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     EXPECT_THAT(imported.status().message(), testing::HasSubstr("(ReduceL2): Cairn has no layer for this operator"));
     return;
   }
+  // What is written in operators that no layer of Cairn is; by the model's own description it comes back.
+  for (const Node& node : graph->nodes()) {
+    const char* lacks = nullptr;
+    if (node.kind == LayerKind::kNormalization && !node.variables.empty()) lacks = "Sqrt";
+    if (node.activation == v1::SQUAREPLUS) lacks = "Sqrt";
+    if (node.kind == LayerKind::kRMSNormalization) lacks = "ReduceMean";
+    if (node.kind == LayerKind::kUnitNormalization) lacks = "ReduceL2";
+    if (node.activation == v1::THRESHOLD && node.alpha < 0) lacks = "Greater";
+    if (lacks == nullptr) continue;
+    EXPECT_THAT(imported.status().message(), testing::HasSubstr(lacks)) << node.name;
+    return;
+  }
+  // Windows of several sizes, and a constant for each pixel, are read by nothing.
+  const std::string& name = GetParam().name;
+  if (name.find("AdaptiveMax") != std::string::npos || name.find("ResizingPadded") != std::string::npos) {
+    EXPECT_EQ(imported.status().code(), absl::StatusCode::kUnimplemented) << imported.status();
+    return;
+  }
   if (graph->nodes().size() == 2 && graph->output().kind == LayerKind::kDropout) {
     EXPECT_EQ(imported.status().message(), "its output is its input");
     return;

@@ -103,36 +103,81 @@ struct OneByOne {
   }
 };
 
-struct PlainForward {
+// A window over volumes: the geometry is that of their planes, [examples * depth, height, width, channels].
+struct Volumes {
   Geometry g;
+  Depth depth;
+  Divider in_planes, out_planes;
+  int64_t in, out, places;  // channels of a group, places of a kernel's plane
+  explicit Volumes(const Window& w)
+      : g(Planes(w)),
+        depth(w.depth),
+        in_planes(w.depth.in, w.examples * w.depth.in),
+        out_planes(w.depth.out, w.examples * w.depth.out),
+        in(w.in[2] / w.groups),
+        out(w.out[2] / w.groups),
+        places(w.kernel[0] * w.kernel[1]) {}
+  static Window Planes(Window w) {
+    w.examples *= w.depth.in > w.depth.out ? w.depth.in : w.depth.out;
+    return w;
+  }
+  // Where numbers of the kernel begin: of output channel `o`, plane `z`, place `place`.
+  CAIRN_DEVICE int64_t KernelOf(int64_t o, int64_t z, int64_t place) const {
+    return ((o * depth.kernel + z) * places + place) * in;
+  }
+  // The input's plane under plane `z` of the window at the output's plane `to`; below 0: there is none.
+  CAIRN_DEVICE int64_t InputPlane(int64_t to, int64_t z) const {
+    int64_t example;
+    const int64_t at = out_planes.Split(to, &example) * depth.stride + z * depth.dilation - depth.pad;
+    return at < 0 || at >= depth.in ? -1 : example * depth.in + at;
+  }
+  // The output's plane whose window's plane `z` lies on the input's plane `from`; below 0: there is none.
+  CAIRN_DEVICE int64_t OutputPlane(int64_t from, int64_t z) const {
+    int64_t example;
+    const int64_t at = in_planes.Split(from, &example) + depth.pad - z * depth.dilation;
+    if (at < 0 || at % depth.stride != 0 || at / depth.stride >= depth.out) return -1;
+    return example * depth.out + at / depth.stride;
+  }
+};
+
+struct PlainForward {
+  Volumes v;
   In x, kernel;
   Out y;
   CAIRN_DEVICE void One(int64_t o) const {
-    const Place p = g.out.Of(o);
-    const int64_t in = g.in.channels.divisor(), places = int64_t{g.kernel[0]} * g.kernel[1];
+    const Place p = v.g.out.Of(o);
+    const int64_t first = p.channel / v.out * v.in;
     float sum = 0;
-    g.ForEachTap(p.y, p.x, [&](int32_t row, int32_t column, int32_t place) {
-      const int64_t from = g.in.Index(p.example, row, column, 0), of = (p.channel * places + place) * in;
-      for (int64_t c = 0; c < in; ++c) sum += At(x, from + c) * At(kernel, of + c);
-    });
+    for (int64_t z = 0; z < v.depth.kernel; ++z) {
+      const int64_t plane = v.InputPlane(p.example, z);
+      if (plane < 0) continue;
+      v.g.ForEachTap(p.y, p.x, [&](int32_t row, int32_t column, int32_t place) {
+        const int64_t from = v.g.in.Index(plane, row, column, first), of = v.KernelOf(p.channel, z, place);
+        for (int64_t c = 0; c < v.in; ++c) sum += At(x, from + c) * At(kernel, of + c);
+      });
+    }
     Set(y, o, sum);
   }
 };
 
 struct PlainData {
-  Geometry g;
+  Volumes v;
   bool add;
   In dy, kernel;
   Out dx;
   CAIRN_DEVICE void One(int64_t i) const {
-    const Place p = g.in.Of(i);
-    const int64_t in = g.in.channels.divisor(), out = g.out.channels.divisor(),
-                  places = int64_t{g.kernel[0]} * g.kernel[1];
+    const Place p = v.g.in.Of(i);
+    const int64_t group = p.channel / v.in, channel = p.channel - group * v.in, first = group * v.out;
     float sum = 0;
-    g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t place) {
-      const int64_t from = g.out.Index(p.example, out_y, out_x, 0);
-      for (int64_t o = 0; o < out; ++o) sum += At(dy, from + o) * At(kernel, (o * places + place) * in + p.channel);
-    });
+    for (int64_t z = 0; z < v.depth.kernel; ++z) {
+      const int64_t plane = v.OutputPlane(p.example, z);
+      if (plane < 0) continue;
+      v.g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t place) {
+        const int64_t from = v.g.out.Index(plane, out_y, out_x, first);
+        for (int64_t o = 0; o < v.out; ++o)
+          sum += At(dy, from + o) * At(kernel, v.KernelOf(first + o, z, place) + channel);
+      });
+    }
     SetOrAdd(dx, i, sum, add);
   }
 };
@@ -141,22 +186,28 @@ struct PlainData {
 struct PlainFilter {
   static constexpr int kThreads = kBlockThreads;
   static constexpr int kSharedBytes = kThreads * 4;
-  Geometry g;
+  Volumes v;
   int64_t rows;  // the output's pixels
   In x, dy;
   float* dkernel;
   template <class B>
   CAIRN_DEVICE void operator()(B& block) const {
     float* values = block.template Shared<float>();
-    const int64_t in = g.in.channels.divisor(), channel = block.index() % in, above = block.index() / in;
-    const int32_t places = g.kernel[0] * g.kernel[1];
-    const int64_t out_channel = above / places;
-    const Geometry::Tap tap = g.TapOf(static_cast<int32_t>(above % places));
+    const Geometry& g = v.g;
+    const int64_t channel = block.index() % v.in, above = block.index() / v.in, plane_above = above / v.places,
+                  z = plane_above % v.depth.kernel, out_channel = plane_above / v.depth.kernel;
+    const Geometry::Tap tap = g.TapOf(static_cast<int32_t>(above % v.places));
+    const int64_t pixels = int64_t{g.out.height.divisor()} * g.out.width.divisor(),
+                  plane_numbers = int64_t{g.height()} * g.width() * g.in.channels.divisor();
     block.ForEachThread([&](int thread) {
       float sum = 0;
       for (int64_t row = thread; row < rows; row += kThreads) {
-        const int64_t under = g.InputUnder(tap, row, channel);
-        if (under >= 0) sum += At(dy, row * g.out.channels.divisor() + out_channel) * At(x, under);
+        // Of the plane of the same number; the window lies on another one.
+        const int64_t under = g.InputUnder(tap, row, out_channel / v.out * v.in + channel);
+        if (under < 0) continue;
+        const int64_t to = row / pixels, from = v.InputPlane(to, z);
+        if (from >= 0)
+          sum += At(dy, row * g.out.channels.divisor() + out_channel) * At(x, under + (from - to) * plane_numbers);
       }
       values[thread] = sum;
     });
@@ -192,20 +243,21 @@ Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, con
 }
 
 Error Convolution(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type) {
-  return LaunchForEach(stream, Count(w, w.out), false,
-                       OneByOne<PlainForward>{{Geometry(w), {x, type}, {kernel, type}, {y, type}}});
+  return LaunchForEach(stream, Count(w, w.out) * w.depth.out, false,
+                       OneByOne<PlainForward>{{Volumes(w), {x, type}, {kernel, type}, {y, type}}});
 }
 
 Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type,
                               bool add) {
-  return LaunchForEach(stream, Count(w, w.in), false,
-                       OneByOne<PlainData>{{Geometry(w), add, {dy, type}, {kernel, type}, {dx, type}}});
+  return LaunchForEach(stream, Count(w, w.in) * w.depth.in, false,
+                       OneByOne<PlainData>{{Volumes(w), add, {dy, type}, {kernel, type}, {dx, type}}});
 }
 
 Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel,
                                 DType type) {
-  return Launch(stream, w.out[2] * w.kernel[0] * w.kernel[1] * w.in[2],
-                PlainFilter{Geometry(w), w.examples * w.out[0] * w.out[1], {x, type}, {dy, type}, dkernel});
+  return Launch(
+      stream, w.out[2] * w.depth.kernel * w.kernel[0] * w.kernel[1] * (w.in[2] / w.groups),
+      PlainFilter{Volumes(w), w.examples * w.depth.out * w.out[0] * w.out[1], {x, type}, {dy, type}, dkernel});
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "worker/backend/cudnn/kernels/limits.h"
+#include "worker/backend/row_loss.h"
 
 struct CUstream_st;
 
@@ -47,6 +48,11 @@ enum class Act : int32_t {
   kRelu6 = 12,
 };
 
+// The third axis of a window over volumes [examples, depth, height, width, channels]. Only the plain convolutions look
+// at it.
+struct Depth {
+  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0;
+};
 // A window over images [examples, height, width, channels]; pads are those of the top and the left (what lies beyond
 // the other edges is padding too). A sequence is an image of height 1.
 struct Window {
@@ -57,6 +63,8 @@ struct Window {
   int64_t strides[2] = {1, 1};
   int64_t dilation[2] = {1, 1};
   int64_t pad[2] = {0, 0};
+  Depth depth;
+  int64_t groups = 1;  // of channels, of the plain convolutions
 };
 
 // ---- copies and conversions (copy.cu) ----
@@ -84,6 +92,31 @@ Error Crop(Stream stream, const Window& w, const void* from, void* to, DType typ
 // w.out = factor * w.in. Backward: dx of w.in from dy of w.out.
 Error UpSampling(Stream stream, const Window& w, bool bilinear, const void* x, void* y, DType type);
 Error UpSamplingBackward(Stream stream, const Window& w, bool bilinear, const void* dy, void* dx, DType type, bool add);
+
+// ---- other sizes (resample.cu): the places and weights of common/model/resample.h ----
+
+enum class Interpolation : int32_t { kNearest = 0, kBilinear = 1, kBicubic = 2, kLanczos3 = 3, kLanczos5 = 4 };
+// One axis, [outer, in, inner] -> [outer, out, inner]: its places begin .. begin + size - 1, of which those outside the
+// input are padding, resized to `out`. An adaptive pooling looks at in and out only.
+struct Resampling {
+  int64_t outer = 1, in = 1, out = 1, inner = 1;
+  Interpolation kind = Interpolation::kBilinear;
+  int64_t begin = 0, size = 1;
+};
+// table: kResampleLine numbers for each place of the output.
+Error ResampleTable(Stream stream, const Resampling& r, float* table);
+Error Resample(Stream stream, const Resampling& r, const float* table, const void* x, void* y, DType type);
+Error ResampleBackward(Stream stream, const Resampling& r, const float* table, const void* dy, void* dx, DType type,
+                       bool add);
+// To images of `shape` (height, width, channels) that came of two such axes: fill, as much as lay outside.
+Error ResampleFill(Stream stream, int64_t examples, const int64_t shape[3], float fill, const float* rows,
+                   const float* columns, void* y, DType type);
+// The mean of each window, or its first largest number; argmax (may be null): the place of that along the axis.
+Error AdaptivePooling(Stream stream, const Resampling& r, bool max, const void* x, void* y, int32_t* argmax,
+                      DType type);
+// argmax null: of the mean.
+Error AdaptivePoolingBackward(Stream stream, const Resampling& r, const int32_t* argmax, const void* dy, void* dx,
+                              DType type, bool add);
 
 // ---- activations (activation.cu) ----
 
@@ -251,7 +284,7 @@ Error DepthwiseBackwardData(Stream stream, const Window& w, const void* dy, cons
 int64_t DepthwiseScratch(const Window& w);
 Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel,
                               float* scratch, DType type);
-// kernel: [out, h, w, in] in `type`. dkernel: float32 in that order.
+// kernel: [out, depth, h, w, in of a group] in `type`. dkernel: float32 in that order.
 Error Convolution(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type);
 Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type,
                               bool add);
@@ -266,9 +299,13 @@ struct LossArguments {
   bool fused = false;
   bool from_logits = false;
   float label_smoothing = 0;
-  int64_t examples = 0;
-  int64_t outputs = 0;     // an example
-  int64_t label_size = 1;  // an example; labels were checked before
+  int64_t examples = 0;    // rows: positions of examples, each with a loss
+  int64_t outputs = 0;     // a row
+  int64_t label_size = 1;  // a row; labels were checked before
+  float share = 1;         // of a row in its example: 1 / positions
+  // [examples], instead of `share`; null: none. A class number of a row with weight 0 may be none of the classes.
+  const float* row_weights = nullptr;
+  RowLossSettings other;  // kinds from 5 on; without metrics
   int32_t metrics = 0;
   int32_t metric_kind[kMetricsMax] = {};  // v1::Metric::Kind
   int32_t metric_k[kMetricsMax] = {};     // TOP_K_ACCURACY; never 0

@@ -1,4 +1,5 @@
-// Losses with their gradients, and metrics: one block an example. Formulas: worker/backend/loss.cc.
+// Losses with their gradients, and metrics: one block a row. Formulas: worker/backend/class_loss.h; the losses of
+// worker/backend/row_loss.h have a thread a row, and their metrics are counted on the host.
 #include <cmath>
 
 #include "worker/backend/cudnn/kernels/activation.h"
@@ -32,7 +33,7 @@ struct LossOfExample {
   float* gradients;
   double* results;
 
-  // One example.
+  // Of an example, or of a position of one.
   struct Row {
     const float *x, *t;
     int32_t n;
@@ -91,7 +92,13 @@ struct LossOfExample {
             -1,
             a.label_smoothing,
             a.softmax ? a.label_smoothing / static_cast<float>(n) : a.label_smoothing / 2};
-    if (class_number) row.label = static_cast<int32_t>(row.t[0]);
+    const float part = a.row_weights != nullptr ? a.row_weights[example] : a.share;
+    bool known = true;  // false: the label is ignored, and no class
+    if (class_number) {
+      row.label = static_cast<int32_t>(row.t[0]);
+      known = row.label >= 0 && row.label < n;
+      if (!known) row.label = 0;
+    }
 
     // What losses and metrics share.
     const Largest most = LargestOf(block, n, [&](int32_t i) { return row.x[i]; });
@@ -105,6 +112,7 @@ struct LossOfExample {
       const int32_t of = n == 1 ? (row.Target(0) > 0.5f ? 1 : 0) : own;
       if (of < a.weights) weight = class_weights[of];
     }
+    if (part != 1) weight *= part;
     const double loss =
         LossOf(block, row, own, most.value, sum, gradients == nullptr ? nullptr : gradients + example * a.outputs,
                key == nullptr ? weight : weight * key->loss_scale);
@@ -113,7 +121,9 @@ struct LossOfExample {
       if (thread == 0) result[0] = weight == 1 ? loss : static_cast<double>(weight) * loss;
     });
     for (int32_t m = 0; m < a.metrics; ++m) {
-      const double value = MetricOf(block, row, m, most, own, sum);
+      double value = MetricOf(block, row, m, most, own, sum);
+      if (!known && (a.metric_kind[m] == kAccuracy || a.metric_kind[m] == kTopK)) value = 0;
+      if (a.share != 1) value *= static_cast<double>(a.share);
       block.ForEachThread([&](int thread) {
         if (thread == 0) result[1 + m] = value;
       });
@@ -222,10 +232,63 @@ struct LossOfExample {
   }
 };
 
+// The other losses.
+struct OtherLoss {
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kSharedBytes = 0;
+  LossArguments a;
+  const float *outputs, *labels, *class_weights;
+  const StepKey* key;  // may be null
+  float* gradients;
+  double* results;
+
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    block.ForEachThread([&](int thread) {
+      const int64_t row = block.index() * kThreads + thread;
+      if (row < a.examples) OfRow(row);
+    });
+  }
+
+  CAIRN_DEVICE void OfRow(int64_t row) const {
+    const int64_t n = a.outputs;
+    const float *const x = outputs + row * n, *const t = labels + row * a.label_size;
+    const bool class_number = a.softmax && a.label_size == 1;
+    const int64_t label = class_number ? static_cast<int64_t>(t[0]) : -1;
+    const bool smooth = a.label_smoothing > 0;
+    const float share = a.softmax ? a.label_smoothing / static_cast<float>(n) : a.label_smoothing / 2;
+    const auto plain = [&](int64_t i) { return class_number ? (i == label ? 1.0f : 0.0f) : t[i]; };
+    const auto target = [&](int64_t i) { return smooth ? plain(i) * (1 - a.label_smoothing) + share : plain(i); };
+    float weight = a.row_weights != nullptr ? a.row_weights[row] : a.share;
+    if (a.weights > 0 && gradients != nullptr) {
+      int64_t of = 0;
+      if (n == 1) {
+        of = plain(0) > 0.5f ? 1 : 0;
+      } else {
+        for (int64_t i = 1; i < n; ++i) of = plain(i) > plain(of) ? i : of;
+      }
+      if (of < a.weights) weight *= class_weights[of];
+    }
+    const float scale = key == nullptr ? weight : weight * key->loss_scale;
+    const auto write = [&](int64_t i, float g) { gradients[row * n + i] = g * scale; };
+    double loss = 0;
+    if (gradients == nullptr) {
+      loss = RowLoss<float, false, decltype(target), decltype(write)>(a.other, x, n, target, write).Compute();
+    } else {
+      loss = RowLoss<float, true, decltype(target), decltype(write)>(a.other, x, n, target, write).Compute();
+    }
+    results[row] = static_cast<double>(weight) * loss;
+  }
+};
+
 }  // namespace
 
 Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights,
            const StepKey* key, float* gradients, double* results) {
+  if (a.kind > kMeanSquared) {
+    return Launch(stream, CeilDivide(a.examples, kBlockThreads),
+                  OtherLoss{a, outputs, labels, class_weights, key, gradients, results});
+  }
   if (a.outputs <= kWarpOutputsMax) {
     return Launch(stream, a.examples, LossOfExample<32>{a, outputs, labels, class_weights, key, gradients, results});
   }

@@ -1,0 +1,109 @@
+#include "common/data/csv_columns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/model/target_check.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<size_t> FindColumn(const std::string& field, const std::string& wanted, const std::string& path,
+                                  const CsvColumns& file) {
+  int64_t number = -1;
+  if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
+    const int64_t columns = static_cast<int64_t>(file.count());
+    if (number < -columns || number >= columns) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: %d, but %s has %d columns, 0 to %d", field, number, path, columns, columns - 1));
+    }
+    return static_cast<size_t>(number < 0 ? number + columns : number);
+  }
+  if (file.names.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: \"%s\" is a name, but %s has no header line; give the column's number, or set data.header",
+                        field, wanted, path));
+  }
+  const auto it = std::find(file.names.begin(), file.names.end(), wanted);
+  if (it == file.names.end()) {
+    const size_t shown = std::min<size_t>(file.names.size(), 20);
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: %s has no column \"%s\"; its columns are %s%s", field, path, wanted,
+        absl::StrJoin(file.names.begin(), file.names.begin() + shown, ", "), shown < file.names.size() ? ", ..." : ""));
+  }
+  return static_cast<size_t>(it - file.names.begin());
+}
+
+absl::Status Take(const std::string& field, CsvUse use, size_t column, const std::string& path, CsvColumns* columns) {
+  if (columns->uses[column] != CsvUse::kFeature) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: %s of %s is named for something else too; name another",
+                                                      field, ColumnName(*columns, column), path));
+  }
+  columns->uses[column] = use;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
+
+std::string ColumnName(const CsvColumns& columns, size_t column) {
+  return columns.names.empty() ? absl::StrFormat("column %d", column)
+                               : absl::StrFormat("column %d (\"%s\")", column, ShortText(columns.names[column]));
+}
+
+absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
+                                          size_t count) {
+  CsvColumns columns;
+  columns.names = std::move(names);
+  columns.uses.assign(count, CsvUse::kFeature);
+  columns.places.assign(count, 0);
+  columns.has_label = data.targets().empty();
+  if (columns.has_label) {
+    CAIRN_ASSIGN_OR_RETURN(columns.label, FindColumn("data.label_column", data.label_column(), path, columns));
+    columns.uses[columns.label] = CsvUse::kLabel;
+  } else {
+    for (const std::string& wanted : data.targets(0).columns()) {
+      const std::string field = absl::StrCat("data.targets[0].columns[", columns.targets, "]");
+      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, wanted, path, columns));
+      CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kTarget, column, path, &columns));
+      columns.places[column] = columns.targets++;
+    }
+  }
+  if (!data.weight_column().empty()) {
+    CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn("data.weight_column", data.weight_column(), path, columns));
+    CAIRN_RETURN_IF_ERROR(Take("data.weight_column", CsvUse::kWeight, column, path, &columns));
+    columns.has_weight = true;
+  }
+  columns.features = static_cast<size_t>(std::count(columns.uses.begin(), columns.uses.end(), CsvUse::kFeature));
+  if (columns.features > 0) return columns;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("data: %s has %d columns, and none is left as a feature", path, count));
+}
+
+absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& train, const std::string& other_path,
+                              const CsvColumns& other) {
+  if (train.count() != other.count()) {
+    return absl::DataLossError(
+        absl::StrFormat("%s has %d columns, %s has %d", other_path, other.count(), train_path, train.count()));
+  }
+  for (size_t i = 0; i < std::min(train.names.size(), other.names.size()); ++i) {
+    if (train.names[i] != other.names[i]) {
+      return absl::DataLossError(absl::StrFormat("%s: column %d is \"%s\", in %s it is \"%s\"", other_path, i,
+                                                 ShortText(other.names[i]), train_path, ShortText(train.names[i])));
+    }
+  }
+  if (train.has_label && train.label != other.label) {
+    return absl::DataLossError(absl::StrFormat("%s: the label is column %d, in %s it is column %d", other_path,
+                                               other.label, train_path, train.label));
+  }
+  if (train.uses == other.uses && train.places == other.places) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("%s: targets and weights are other columns than in %s", other_path, train_path));
+}
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// What each column of a CSV file is: a feature, the label, part of the target (data.targets), the weight.
+//
+// Pure functions; any thread. Errors: INVALID_ARGUMENT, data.label_column and the like, with the file's columns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/data.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+enum class CsvUse : uint8_t { kFeature, kLabel, kTarget, kWeight };
+
+struct CsvColumns {
+  std::vector<std::string> names;  // of all columns; empty without a header line
+  std::vector<CsvUse> uses;        // of all columns
+  std::vector<size_t> places;      // of all columns: where a target column's number stands in the target
+  size_t label = 0;                // column; where there is one
+  size_t targets = 0, features = 0;
+  bool has_label = true, has_weight = false;
+
+  size_t count() const { return uses.size(); }
+};
+
+std::string ShortText(const std::string& text);
+std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 ("age")`
+
+// names: of the header line, empty without one. count: of the file at `path`.
+absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
+                                          size_t count);
+
+// Of two splits. Errors: DATA_LOSS.
+absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& train, const std::string& other_path,
+                              const CsvColumns& other);
+
+}  // namespace cairn

@@ -1,0 +1,180 @@
+#include "common/data/record_spec.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/text.h"
+#include "common/data/limits.h"
+#include "common/data/picture.h"
+#include "common/data/table.h"
+
+namespace cairn {
+namespace {
+
+using Encoding = v1::TfRecord::Encoding;
+
+std::string Describe(const RecordFeatures& features) {
+  std::vector<std::string> texts;
+  for (const auto& [name, feature] : features) {
+    if (texts.size() == kTfRecordFeaturesShownMax) {
+      texts.push_back("...");
+      break;
+    }
+    const std::string kind = feature.place.kind == FeatureKind::kBytes && feature.values == 1
+                                 ? absl::StrFormat("%d bytes", feature.bytes.size())
+                                 : absl::StrFormat("%s of %d", ToText(feature.place.kind), feature.values);
+    texts.push_back(absl::StrFormat("\"%s\" (%s)", ToUtf8(CutUtf8(name, 60)), kind));
+  }
+  return texts.empty() ? "no features" : absl::StrJoin(texts, ", ");
+}
+
+absl::StatusOr<std::string> ChooseFeature(const std::string& asked, const char* field,
+                                          const std::vector<std::string>& usual, const RecordFeatures& features) {
+  if (!asked.empty()) {
+    if (features.contains(asked)) return asked;
+    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.%s: there is no feature \"%s\"; the record has %s",
+                                                      field, asked, Describe(features)));
+  }
+  for (const std::string& name : usual) {
+    if (features.contains(name)) return name;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("data.tfrecord.%s: missing, and none of \"%s\" is there; the record has %s; name one of them",
+                      field, absl::StrJoin(usual, "\", \""), Describe(features)));
+}
+
+absl::StatusOr<Encoding> ChooseEncoding(const v1::TfRecord& asked, const std::string& input,
+                                        const RecordFeature& feature) {
+  const bool bytes = feature.place.kind == FeatureKind::kBytes;
+  Encoding encoding = asked.encoding();
+  if (encoding == v1::TfRecord::ENCODING_AUTO) {
+    encoding = !bytes                     ? v1::TfRecord::NUMBERS
+               : IsPicture(feature.bytes) ? v1::TfRecord::JPEG_OR_PNG
+                                          : v1::TfRecord::RAW_UINT8;
+  }
+  if (!v1::TfRecord::Encoding_IsValid(encoding)) {
+    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.encoding: %d is not known", encoding));
+  }
+  if (bytes == (encoding == v1::TfRecord::NUMBERS) || feature.place.kind == FeatureKind::kEmpty) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.tfrecord.encoding: %s, but feature \"%s\" is a %s; use %s", v1::TfRecord::Encoding_Name(encoding), input,
+        ToText(feature.place.kind), bytes ? "JPEG_OR_PNG, RAW_UINT8 or RAW_FLOAT32" : "NUMBERS"));
+  }
+  return encoding;
+}
+
+// "image/height" and the like, as many writers put them beside the bytes; 0: not there.
+int64_t SideFeature(const RecordFeatures& features, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto it = features.find(name);
+    if (it == features.end() || it->second.place.kind != FeatureKind::kInts || it->second.values != 1) continue;
+    if (it->second.number >= 1 && it->second.number <= 1 << 16) return static_cast<int64_t>(it->second.number);
+  }
+  return 0;
+}
+
+// Of inputs that do not tell their shape themselves; empty: nobody knows.
+Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const RecordFeatures& features) {
+  if (asked.shape_size() > 0) return {asked.shape().begin(), asked.shape().end()};
+  if (!input_shape.empty()) return input_shape;
+  const Shape beside = {SideFeature(features, {"image/height", "height"}),
+                        SideFeature(features, {"image/width", "width"}),
+                        SideFeature(features, {"image/channels", "image/depth", "channels", "depth"})};
+  return NumElements(beside) > 0 ? beside : Shape();
+}
+
+// 0: none, or more than are read of an example.
+int64_t CountNumbers(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t d : shape) {
+    if (d < 1 || d > kTfRecordNumbersMax / count) return 0;
+    count *= d;
+  }
+  return count;
+}
+
+}  // namespace
+
+absl::StatusOr<RecordFeatures> ReadRecordFeatures(absl::string_view record) {
+  ByteWindow window(record);
+  RecordFeatures features;
+  const auto visit = [&](absl::string_view name, const FeaturePlace& place) -> absl::Status {
+    RecordFeature feature;
+    feature.place = place;
+    if (place.kind == FeatureKind::kBytes) {
+      CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t begin, uint64_t end) {
+        if (feature.values++ == 0) feature.bytes = record.substr(begin, end - begin);
+        return true;
+      }));
+    } else if (place.kind != FeatureKind::kEmpty) {
+      CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double value) {
+        if (feature.values++ == 0) feature.number = value;
+        return true;
+      }));
+    }
+    features[std::string(name)] = std::move(feature);
+    return absl::OkStatus();
+  };
+  CAIRN_RETURN_IF_ERROR(WalkFeatures(window, 0, record.size(), visit));
+  return features;
+}
+
+absl::StatusOr<RecordSpec> ResolveRecordSpec(const v1::Data& data, const Shape& input_shape,
+                                             const RecordFeatures& features) {
+  const v1::TfRecord& asked = data.tfrecord();
+  RecordSpec spec;
+  spec.label_offset = asked.label_offset();
+  CAIRN_ASSIGN_OR_RETURN(spec.input,
+                         ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"}, features));
+  if (data.targets().empty()) {
+    CAIRN_ASSIGN_OR_RETURN(spec.label,
+                           ChooseFeature(asked.label(), "label", {"image/class/label", "label", "y"}, features));
+  } else {
+    spec.target = data.targets(0).feature();
+    spec.target_shape.assign(data.targets(0).shape().begin(), data.targets(0).shape().end());
+  }
+  spec.weight = data.weight_column();
+  if (spec.input == spec.label) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.tfrecord.input: \"%s\" is the label too; name two features of %s", spec.input, Describe(features)));
+  }
+  const RecordFeature& input = features.at(spec.input);
+  CAIRN_ASSIGN_OR_RETURN(spec.encoding, ChooseEncoding(asked, spec.input, input));
+  for (int32_t d : asked.shape()) {
+    if (d < 1 || d > kTfRecordNumbersMax)
+      return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %d; use 1 and more", d));
+  }
+  if (spec.encoding == v1::TfRecord::JPEG_OR_PNG) {
+    if (asked.shape_size() > 0) {
+      return absl::InvalidArgumentError(
+          "data.tfrecord.shape: pictures of JPEG and PNG are resized to the model's input, or to data.image_height and "
+          "image_width; leave shape out");
+    }
+    v1::Data sized = data;
+    if (input_shape.empty() && data.image_height() == 0 &&
+        data.image_width() == 0) {  // nobody asks for a size: the first one's
+      CAIRN_ASSIGN_OR_RETURN(const PictureSize size,
+                             DecodePictureSize(absl::StrFormat("feature \"%s\"", spec.input), input.bytes));
+      sized.set_image_height(static_cast<int32_t>(size.height));
+      sized.set_image_width(static_cast<int32_t>(size.width));
+    }
+    CAIRN_ASSIGN_OR_RETURN(spec.shape, PictureShape(sized, input_shape));
+  } else {
+    spec.shape = KnownShape(asked, input_shape, features);
+    if (spec.shape.empty()) {
+      spec.shape = {spec.encoding == v1::TfRecord::NUMBERS       ? input.values
+                    : spec.encoding == v1::TfRecord::RAW_FLOAT32 ? static_cast<int64_t>(input.bytes.size() / 4)
+                                                                 : static_cast<int64_t>(input.bytes.size())};
+    }
+  }
+  spec.example_size = CountNumbers(spec.shape);
+  if (spec.example_size == 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers",
+                                                      ToString(spec.shape), kTfRecordNumbersMax));
+  }
+  return spec;
+}
+
+}  // namespace cairn

@@ -1,0 +1,114 @@
+#include "common/data/record_target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+#include "common/data/picture.h"
+
+namespace cairn {
+namespace {
+
+absl::Status WrongSize(const std::string& feature, int64_t has, const char* unit, const Shape& shape) {
+  return absl::DataLossError(absl::StrFormat(
+      "its target \"%s\" has %d %s, the shape %s of data.targets[0] takes %d; correct the record or the "
+      "model's output",
+      feature, has, unit, ToString(shape), NumElements(shape)));
+}
+
+absl::Status FromBytes(absl::string_view bytes, const std::string& feature, const Shape& shape,
+                       absl::Span<float> target) {
+  if (IsPicture(bytes)) {
+    const std::string where = absl::StrFormat("feature \"%s\"", feature);
+    const int channels = shape.size() == 3 ? static_cast<int>(shape[2]) : 1;
+    if (shape.size() < 2 || shape.size() > 3 || (channels != 1 && channels != 3)) {
+      return absl::DataLossError(absl::StrFormat(
+          "its target \"%s\" is a picture, the shape %s of data.targets[0] is none; name another feature", feature,
+          ToString(shape)));
+    }
+    CAIRN_ASSIGN_OR_RETURN(const Picture picture, DecodePicture(where, bytes, channels));
+    if (picture.height != shape[0] || picture.width != shape[1]) {
+      return absl::DataLossError(absl::StrFormat("its target \"%s\" is a picture of %d x %d pixels, the shape is %s",
+                                                 feature, picture.height, picture.width, ToString(shape)));
+    }
+    std::copy(picture.pixels.begin(), picture.pixels.end(), target.begin());
+  } else if (bytes.size() == target.size()) {
+    for (size_t i = 0; i < bytes.size(); ++i) target[i] = static_cast<uint8_t>(bytes[i]);
+  } else if (bytes.size() == target.size() * sizeof(float)) {
+    std::memcpy(target.data(), bytes.data(), bytes.size());  // little-endian, as this machine is
+  } else {
+    return WrongSize(feature, static_cast<int64_t>(bytes.size()), "bytes", shape);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FromNumbers(ByteWindow& window, const std::string& feature, const FeaturePlace& place, const Shape& shape,
+                         absl::Span<float> target) {
+  size_t count = 0;
+  CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double value) {
+    if (count < target.size()) target[count] = static_cast<float>(value);
+    return ++count <= target.size();
+  }));
+  if (count == target.size()) return absl::OkStatus();
+  return WrongSize(feature, static_cast<int64_t>(count), count > target.size() ? "numbers or more" : "numbers", shape);
+}
+
+}  // namespace
+
+absl::Status ReadTarget(absl::string_view record, const std::string& feature, const Shape& shape,
+                        absl::Span<float> target) {
+  ByteWindow window(record);
+  FeaturePlace place;
+  bool found = false;
+  CAIRN_RETURN_IF_ERROR(
+      WalkFeatures(window, 0, record.size(), [&](absl::string_view name, const FeaturePlace& at) -> absl::Status {
+        if (name != feature) return absl::OkStatus();
+        place = at;
+        found = true;
+        return absl::OkStatus();
+      }));
+  if (!found) {
+    return absl::DataLossError(
+        absl::StrFormat("has no feature \"%s\", which data.targets[0].feature names; name another", feature));
+  }
+  if (place.kind != FeatureKind::kBytes) {
+    CAIRN_RETURN_IF_ERROR(FromNumbers(window, feature, place, shape, target));
+  } else {
+    absl::string_view bytes;
+    int64_t values = 0;
+    CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t begin, uint64_t end) {
+      bytes = record.substr(begin, end - begin);
+      return ++values < 2;
+    }));
+    if (values != 1) return absl::DataLossError(absl::StrFormat("its target \"%s\" is not one value", feature));
+    CAIRN_RETURN_IF_ERROR(FromBytes(bytes, feature, shape, target));
+  }
+  const auto bad = std::find_if_not(target.begin(), target.end(), [](float v) { return std::isfinite(v); });
+  if (bad == target.end()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("its target \"%s\": number %d (from 0) is %g; leave the record out or fill the value in", feature,
+                      bad - target.begin(), *bad));
+}
+
+absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place) {
+  if (place.kind == FeatureKind::kBytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "its weight \"%s\" is a bytes_list; name a feature of one number in data.weight_column", feature));
+  }
+  double value = -1;
+  int64_t values = 0;
+  CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double number) {
+    value = number;
+    return ++values < 2;
+  }));
+  if (values != 1) {
+    return absl::DataLossError(absl::StrFormat("its weight \"%s\" has %s; a weight is one number", feature,
+                                               values == 0 ? "no number" : "several numbers"));
+  }
+  const auto weight = static_cast<float>(value);
+  if (weight >= 0 && std::isfinite(weight)) return weight;
+  return absl::DataLossError(absl::StrFormat("its weight \"%s\" is %g, not a finite number >= 0", feature, value));
+}
+
+}  // namespace cairn

@@ -1,0 +1,188 @@
+#include "common/model/target_check.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/base/limits.h"
+#include "common/model/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kTarget[] = "data.targets[0]";
+
+bool TakesClassNumbers(v1::Loss::Kind kind) { return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY; }
+
+// Steps that leave each pixel where it is: they go with a target of its own for each pixel.
+bool KeepsPlaces(const v1::Augmentation& step) {
+  switch (step.kind_case()) {
+    case v1::Augmentation::kRandomBrightness:
+    case v1::Augmentation::kRandomContrast:
+    case v1::Augmentation::kRandomSaturation:
+    case v1::Augmentation::kRandomHue:
+    case v1::Augmentation::kRandomGrayscale:
+    case v1::Augmentation::kRandomColorJitter:
+    case v1::Augmentation::kRandomColorDegeneration:
+    case v1::Augmentation::kRandomInvert:
+    case v1::Augmentation::kRandomPosterization:
+    case v1::Augmentation::kRandomSharpness:
+    case v1::Augmentation::kRandomGaussianBlur:
+    case v1::Augmentation::kAutoContrast:
+    case v1::Augmentation::kEqualization:
+    case v1::Augmentation::kSolarization:
+    case v1::Augmentation::kCutout:
+    case v1::Augmentation::kRandomErasing: return true;
+    default: return false;
+  }
+}
+
+// MixUp and CutMix mix the labels of classes.
+bool MixesTargets(const v1::Augmentation& step) { return step.has_mix_up() || step.has_cut_mix(); }
+
+absl::Status CheckAugmentations(const v1::Data& data, const v1::TargetSource& target) {
+  for (int i = 0; i < data.augmentation_size(); ++i) {
+    const v1::Augmentation& step = data.augmentation(i);
+    if (target.pictures().empty() ? !MixesTargets(step) : KeepsPlaces(step)) continue;
+    return Bad("data.augmentation[", i, "]: ",
+               target.pictures().empty() ? "mixes targets, which are no classes here"
+                                         : "moves pixels of the example, but not of its target in data.targets",
+               "; leave it out", target.pictures().empty() ? "" : ", or use steps that change colours alone");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSource(const v1::Data& data, const v1::TargetSource& target) {
+  const int named = (target.columns_size() > 0 ? 1 : 0) + (target.feature().empty() ? 0 : 1) +
+                    (target.input_itself() ? 1 : 0) + (target.pictures().empty() ? 0 : 1);
+  if (named != 1) {
+    return Bad(kTarget, ": ", named == 0 ? "says nothing" : "says several things",
+               "; name one of columns, feature, input_itself, pictures");
+  }
+  if (!data.label_column().empty()) {
+    return Bad("data.label_column: \"", data.label_column(), "\", but data.targets says what the model is to give; ",
+               "leave one of them out");
+  }
+  if (!data.tfrecord().label().empty()) {
+    return Bad("data.tfrecord.label: \"", data.tfrecord().label(), "\", but data.targets says what the model is to ",
+               "give; leave one of them out");
+  }
+  if (target.feature().size() > kFeatureNameBytesMax) {
+    return Bad(kTarget, ".feature: a name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
+  }
+  if (!target.feature().empty() && target.feature() == data.tfrecord().input()) {
+    return Bad(kTarget, ".feature: \"", target.feature(), "\" is the input too; use input_itself: true");
+  }
+  if (target.pictures().size() > kPathBytesMax) {
+    return Bad(kTarget, ".pictures: longer than ", kPathBytesMax, " bytes; use a shorter path");
+  }
+  return CheckTargetsAgainstData(data, data.format());
+}
+
+absl::Status CheckShape(const v1::TargetSource& target, const Shape& wanted, const Graph& graph) {
+  const Shape named(target.shape().begin(), target.shape().end());
+  const std::string output = absl::StrCat("layer \"", graph.output().name, "\" gives ", ToString(graph.output().output),
+                                          " and the loss takes ", ToString(wanted));
+  int64_t numbers = 1;
+  for (int64_t d : named) {
+    if (d < 1 || d > kLayerOutputMax / numbers) return Bad(kTarget, ".shape: ", ToString(named), "; ", output);
+    numbers *= d;
+  }
+  if (!named.empty() && numbers != NumElements(wanted)) {
+    return Bad(kTarget, ".shape: ", ToString(named), " has ", numbers, " numbers, but ", output, "; make them equal");
+  }
+  const Shape& input = graph.input_shape();
+  if (target.input_itself() && NumElements(wanted) != NumElements(input)) {
+    return Bad(kTarget, ".input_itself: an example has the shape ", ToString(input), ", but ", output,
+               "; end the model in the input's shape");
+  }
+  if (!target.pictures().empty()) {
+    const Shape& shape = named.empty() ? wanted : named;
+    if (shape.size() < 2 || shape.size() > 3 || (shape.size() == 3 && shape[2] != 1 && shape[2] != 3)) {
+      return Bad(kTarget, ".pictures: give [height, width], or 1 or 3 numbers a pixel, but ", output,
+                 "; end the model in a picture");
+    }
+  }
+  if (target.columns_size() > 0 && target.columns_size() != NumElements(wanted)) {
+    return Bad(kTarget, ".columns: ", target.columns_size(), " of them, but ", output, "; name ", NumElements(wanted));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Shape TargetShape(const v1::Loss& loss, const Shape& output) {
+  if (!TakesClassNumbers(loss.kind())) return output;
+  return output.size() == 1 ? Shape{1} : Shape(output.begin(), output.end() - 1);
+}
+
+InputScale ScaleOfInput(const Graph& graph) {
+  const Node* only = nullptr;
+  for (const Node& node : graph.nodes()) {
+    if (std::find(node.inputs.begin(), node.inputs.end(), 0) == node.inputs.end()) continue;
+    if (only != nullptr) return {};
+    only = &node;
+  }
+  if (only == nullptr || only->kind != LayerKind::kRescaling) return {};
+  return {only->layer.rescaling().scale(), only->layer.rescaling().offset()};
+}
+
+bool TargetIsInput(const v1::Data& data) { return data.targets_size() == 1 && data.targets(0).input_itself(); }
+
+bool TargetIsScaled(const v1::Data& data, const v1::Loss& loss) {
+  return data.targets_size() == 1 && !data.targets(0).pictures().empty() && !TakesClassNumbers(loss.kind());
+}
+
+absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
+  v1::Data& data = *spec->mutable_data();
+  const Node& output = graph.output();
+  if (data.weight_column().size() > kFeatureNameBytesMax) {
+    return Bad("data.weight_column: a name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
+  }
+  if (!data.weight_column().empty()) {
+    const v1::Data::Format format = data.format();
+    if (format != v1::Data::CSV && format != v1::Data::TFRECORD && format != v1::Data::AUTO) {
+      return Bad("data.weight_column: only for formats CSV and TFRECORD, not ", v1::Data::Format_Name(format),
+                 "; leave it out");
+    }
+  }
+  if (data.targets().empty()) {
+    if (output.output.size() == 1) return absl::OkStatus();
+    return Bad("layer \"", output.name, "\": the model's output is ", ToString(output.output),
+               ", but an example has one label; say in data.targets what the model is to give, as ",
+               "targets { input_itself: true }, or put a flatten or global_average_pooling2d before the output");
+  }
+  if (data.targets_size() > 1) {
+    return Bad("data.targets: ", data.targets_size(), " of them, but the model has one output; leave one");
+  }
+  v1::TargetSource& target = *data.mutable_targets(0);
+  if (!target.output().empty() && target.output() != output.name) {
+    return Bad(kTarget, ".output: \"", target.output(), "\", but the model's output is \"", output.name,
+               "\"; leave it out");
+  }
+  const Shape wanted = TargetShape(spec->loss(), output.output);
+  CAIRN_RETURN_IF_ERROR(CheckSource(data, target));
+  CAIRN_RETURN_IF_ERROR(CheckShape(target, wanted, graph));
+  CAIRN_RETURN_IF_ERROR(CheckAugmentations(data, target));
+  if (target.shape_size() == 0) {
+    for (int64_t d : wanted) target.add_shape(static_cast<int32_t>(d));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargetsAgainstData(const v1::Data& data, v1::Data::Format format) {
+  const auto only = [&](const std::string& field, v1::Data::Format wanted) -> absl::Status {
+    if (format == wanted || format == v1::Data::AUTO) return absl::OkStatus();
+    return Bad(field, ": only for format ", v1::Data::Format_Name(wanted), ", not ", v1::Data::Format_Name(format),
+               "; leave it out");
+  };
+  if (data.targets().empty()) return absl::OkStatus();
+  const v1::TargetSource& target = data.targets(0);
+  if (target.columns_size() > 0) return only(absl::StrCat(kTarget, ".columns"), v1::Data::CSV);
+  if (!target.feature().empty()) return only(absl::StrCat(kTarget, ".feature"), v1::Data::TFRECORD);
+  if (!target.pictures().empty()) return only(absl::StrCat(kTarget, ".pictures"), v1::Data::IMAGE_FOLDER);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

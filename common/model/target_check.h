@@ -1,0 +1,33 @@
+// What of the data a model is to give, where that is not one label an example: data.targets and data.weight_column.
+//
+// Pure functions; any thread. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
+#pragma once
+
+#include "cairn/v1/data.pb.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// An example's target for the loss: the output's shape; without its last axis where the target is class numbers.
+Shape TargetShape(const v1::Loss& loss, const Shape& output);
+
+// Of numbers that the model sees as scale * number + offset: a Rescaling that alone takes the model's input.
+struct InputScale {
+  float scale = 1, offset = 0;
+};
+InputScale ScaleOfInput(const Graph& graph);
+
+// The target is the example as the model's first layers see it: after augmentation and a leading Rescaling.
+bool TargetIsInput(const v1::Data& data);
+// The target are pictures whose pixels count as those of the input do, and not as class numbers.
+bool TargetIsScaled(const v1::Data& data, const v1::Loss& loss);
+
+// Needs the loss to be checked. Fills in the target's shape.
+absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph);
+
+// What needs the data's format.
+absl::Status CheckTargetsAgainstData(const v1::Data& data, v1::Data::Format format);
+
+}  // namespace cairn

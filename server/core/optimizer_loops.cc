@@ -1,0 +1,79 @@
+#include "server/core/optimizer_loops.h"
+
+#include <cmath>
+
+#include "common/tensor/vectorize.h"
+
+namespace cairn {
+namespace {
+
+// a^(power / 2).
+inline float HalfPower(float a, int power) { return power == 0 ? 1.0f : power == 1 ? std::sqrt(a) : a; }
+
+}  // namespace
+
+// a = rho * a + (1 - rho) * g^2;  d = sqrt(x + epsilon) * g / sqrt(a + epsilon);  x = rho * x + (1 - rho) * d^2;
+// w - lr * d
+CAIRN_VECTORIZED void Adadelta(const float* __restrict w, float* __restrict io, float* __restrict a,
+                               float* __restrict x, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    a[i] = c.rho * a[i] + c.one_minus_rho * (g * g);
+    const float d = std::sqrt(x[i] + c.epsilon) * g / std::sqrt(a[i] + c.epsilon);
+    x[i] = c.rho * x[i] + c.one_minus_rho * (d * d);
+    io[i] = w[i] - c.learning_rate * d;
+  }
+}
+
+// m = m + (g - m) * (1 - beta_1);  u = max(beta_2 * u, |g|);  w - m * alpha / (u + epsilon)
+CAIRN_VECTORIZED void Adamax(const float* __restrict w, float* __restrict io, float* __restrict m, float* __restrict u,
+                             int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
+    const float faded = c.beta_2 * u[i], size = std::fabs(g);
+    u[i] = faded > size ? faded : size;
+    io[i] = w[i] - m[i] * c.alpha / (u[i] + c.epsilon);
+  }
+}
+
+// m, v as Adam's;  h = m * nadam_m + g * nadam_g;  w - h * lr / (sqrt(v / (1 - beta_2^t)) + epsilon)
+CAIRN_VECTORIZED void Nadam(const float* __restrict w, float* __restrict io, float* __restrict m, float* __restrict v,
+                            int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
+    v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
+    const float h = m[i] * c.nadam_m + g * c.nadam_g;
+    io[i] = w[i] - h * c.learning_rate / (std::sqrt(v[i] / c.one_minus_beta_2_pow) + c.epsilon);
+  }
+}
+
+// b = a + g^2;  p(x) = x^-learning_rate_power;  l = l + (g + 2 * shrinkage * w) - (p(b) - p(a)) / lr * w;  a = b;
+// (clip(l, -l1, l1) - l) / (p(a) / lr + 2 * l2)
+CAIRN_VECTORIZED void Ftrl(const float* __restrict w, float* __restrict io, float* __restrict a, float* __restrict l,
+                           int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    const float next = a[i] + g * g;
+    const float after = HalfPower(next, c.ftrl_power), before = HalfPower(a[i], c.ftrl_power);
+    l[i] = l[i] + (g + c.shrinkage * w[i]) - (after - before) / c.learning_rate * w[i];
+    a[i] = next;
+    const float clipped = l[i] < -c.l1 ? -c.l1 : l[i] > c.l1 ? c.l1 : l[i];
+    io[i] = (clipped - l[i]) / (after / c.learning_rate + c.l2);
+  }
+}
+
+// w - lr * sign(beta_1 * m + (1 - beta_1) * g);  m = beta_2 * m + (1 - beta_2) * g
+CAIRN_VECTORIZED void Lion(const float* __restrict w, float* __restrict io, float* __restrict m, int64_t n,
+                           Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    const float to = c.beta_1 * m[i] + c.one_minus_beta_1 * g;
+    const float sign = to > 0 ? 1.0f : to < 0 ? -1.0f : to;
+    m[i] = c.beta_2 * m[i] + c.one_minus_beta_2 * g;
+    io[i] = w[i] - c.learning_rate * sign;
+  }
+}
+
+}  // namespace cairn

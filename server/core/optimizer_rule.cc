@@ -1,0 +1,109 @@
+// OptimizerRule: a job's optimizer with Keras' defaults.
+#include "common/base/decimal.h"
+#include "common/model/optimizer_check.h"
+#include "server/core/optimizer.h"
+
+namespace cairn {
+namespace {
+
+void TakeFtrl(const v1::Ftrl& ftrl, OptimizerRule* r) {
+  r->rule = UpdateRule::kFtrl;
+  r->initial_accumulator_value = ftrl.has_initial_accumulator_value() ? Decimal(ftrl.initial_accumulator_value()) : 0.1;
+  r->learning_rate_power = ftrl.has_learning_rate_power() ? Decimal(ftrl.learning_rate_power()) : -0.5;
+  r->l1 = Decimal(ftrl.l1_regularization_strength());
+  r->l2 = Decimal(ftrl.l2_regularization_strength());
+  r->l2_shrinkage = Decimal(ftrl.l2_shrinkage_regularization_strength());
+  r->beta = Decimal(ftrl.beta());
+}
+
+}  // namespace
+
+OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
+  OptimizerRule r;
+  const auto betas = [&r](const auto& a, double beta_2) {
+    r.beta_1 = a.has_beta_1() ? Decimal(a.beta_1()) : 0.9;
+    r.beta_2 = a.has_beta_2() ? Decimal(a.beta_2()) : beta_2;
+  };
+  const auto adam = [&](const auto& a) {
+    betas(a, 0.999);
+    r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
+    r.amsgrad = a.amsgrad();
+  };
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      r.momentum = Decimal(optimizer.sgd().momentum());
+      if (r.momentum != 0) r.rule = optimizer.sgd().nesterov() ? UpdateRule::kNesterov : UpdateRule::kMomentum;
+      break;
+    case v1::Optimizer::kAdagrad: {
+      const v1::Adagrad& a = optimizer.adagrad();
+      r.rule = UpdateRule::kAdagrad;
+      r.initial_accumulator_value = a.has_initial_accumulator_value() ? Decimal(a.initial_accumulator_value()) : 0.1;
+      r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
+      break;
+    }
+    case v1::Optimizer::kRmsprop: {
+      const v1::RmsProp& p = optimizer.rmsprop();
+      r.rule = UpdateRule::kRmsProp;
+      r.rho = p.has_rho() ? Decimal(p.rho()) : 0.9;
+      r.momentum = Decimal(p.momentum());
+      r.epsilon = p.has_epsilon() ? Decimal(p.epsilon()) : 1e-7;
+      r.centered = p.centered();
+      break;
+    }
+    case v1::Optimizer::kAdam:
+      r.rule = UpdateRule::kAdam;
+      adam(optimizer.adam());
+      break;
+    case v1::Optimizer::kAdamw:
+      r.rule = UpdateRule::kAdamW;
+      adam(optimizer.adamw());
+      break;
+    case v1::Optimizer::kAdadelta:
+      r.rule = UpdateRule::kAdadelta;
+      r.rho = optimizer.adadelta().has_rho() ? Decimal(optimizer.adadelta().rho()) : 0.95;
+      r.epsilon = optimizer.adadelta().has_epsilon() ? Decimal(optimizer.adadelta().epsilon()) : 1e-7;
+      break;
+    case v1::Optimizer::kAdamax:
+      r.rule = UpdateRule::kAdamax;
+      betas(optimizer.adamax(), 0.999);
+      r.epsilon = optimizer.adamax().has_epsilon() ? Decimal(optimizer.adamax().epsilon()) : 1e-7;
+      break;
+    case v1::Optimizer::kNadam:
+      r.rule = UpdateRule::kNadam;
+      betas(optimizer.nadam(), 0.999);
+      r.epsilon = optimizer.nadam().has_epsilon() ? Decimal(optimizer.nadam().epsilon()) : 1e-7;
+      break;
+    case v1::Optimizer::kFtrl: TakeFtrl(optimizer.ftrl(), &r); break;
+    case v1::Optimizer::kLion:
+      r.rule = UpdateRule::kLion;
+      betas(optimizer.lion(), 0.99);
+      break;
+    default: break;
+  }
+  const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
+  r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
+  r.clipvalue = optimizer.clipvalue();
+  r.ema = optimizer.has_ema();
+  r.ema_momentum = optimizer.ema().has_momentum() ? Decimal(optimizer.ema().momentum()) : 0.99;
+  return r;
+}
+
+int OptimizerRule::rule_slots() const {
+  switch (rule) {
+    case UpdateRule::kSgd: return 0;
+    case UpdateRule::kMomentum:
+    case UpdateRule::kNesterov:
+    case UpdateRule::kAdagrad: return 1;
+    case UpdateRule::kRmsProp: return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
+    case UpdateRule::kAdam:
+    case UpdateRule::kAdamW: return amsgrad ? 3 : 2;
+    case UpdateRule::kAdadelta:
+    case UpdateRule::kAdamax:
+    case UpdateRule::kNadam:
+    case UpdateRule::kFtrl: return 2;
+    case UpdateRule::kLion: return 1;
+  }
+  return 0;
+}
+
+}  // namespace cairn

@@ -1,0 +1,486 @@
+"""Models as Keras 3 describes them: a small recorder with the look of Keras' functional API. It computes nothing; it
+writes what model.to_json() writes for the same lines (Keras 3.x, keras.src.models.functional), by the rules of Keras'
+serialization, written down here a second time. Nothing of Cairn is used.
+
+    x = Input((28, 28, 1))
+    y = Dense(10, activation="softmax")(Flatten()(x))
+    text = Model(x, y).to_json()
+"""
+
+import json
+import re
+
+COUNTS = {}
+
+
+def clear_names():
+    COUNTS.clear()
+
+
+def snake_case(name):
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def unique(base):
+    COUNTS[base] = COUNTS.get(base, -1) + 1
+    return base if COUNTS[base] == 0 else f"{base}_{COUNTS[base]}"
+
+
+def obj(class_name, config, module):
+    return {"module": module, "class_name": class_name, "config": config, "registered_name": None}
+
+
+def initializer(value):
+    if isinstance(value, dict) or value is None:
+        return value
+    names = {
+        "glorot_uniform": ("GlorotUniform", {"seed": None}),
+        "he_normal": ("HeNormal", {"seed": None}),
+        "zeros": ("Zeros", {}),
+        "ones": ("Ones", {}),
+        "uniform": ("RandomUniform", {"seed": None, "minval": -0.05, "maxval": 0.05}),
+        "orthogonal": ("Orthogonal", {"seed": None, "gain": 1.0}),
+        "random_normal": ("RandomNormal", {"seed": None, "mean": 0.0, "stddev": 0.05}),
+    }
+    class_name, config = names[value]
+    return obj(class_name, config, "keras.initializers")
+
+
+def l2(value):
+    return obj("L2", {"l2": value}, "keras.regularizers")
+
+
+def max_norm(value):
+    return obj("MaxNorm", {"max_value": value, "axis": 0}, "keras.constraints")
+
+
+KERNEL = {
+    "use_bias": True,
+    "kernel_initializer": "glorot_uniform",
+    "bias_initializer": "zeros",
+    "kernel_regularizer": None,
+    "bias_regularizer": None,
+    "activity_regularizer": None,
+    "kernel_constraint": None,
+    "bias_constraint": None,
+}
+RECURRENT = {
+    **KERNEL,
+    "recurrent_initializer": "orthogonal",
+    "recurrent_regularizer": None,
+    "recurrent_constraint": None,
+    "dropout": 0.0,
+    "recurrent_dropout": 0.0,
+    "return_sequences": False,
+    "return_state": False,
+    "go_backwards": False,
+    "stateful": False,
+    "unroll": False,
+    "zero_output_for_mask": False,
+    "seed": None,
+}
+
+
+def conv(rank):
+    one = [1] * rank
+    return (
+        ("filters", "kernel_size", "strides", "padding"),
+        {
+            "strides": one,
+            "padding": "valid",
+            "data_format": "channels_last",
+            "dilation_rate": one,
+            "groups": 1,
+            "activation": "linear",
+            **KERNEL,
+        },
+    )
+
+
+def depthwise(rank):
+    arguments, config = conv(rank)
+    config = {k: v for k, v in config.items() if not k.startswith("kernel_")}
+    more = {"depth_multiplier": 1, "depthwise_initializer": "glorot_uniform"}
+    more.update({"depthwise_regularizer": None, "depthwise_constraint": None})
+    return arguments[1:], {**config, **more}
+
+
+def separable(rank):
+    _, config = depthwise(rank)
+    more = {"pointwise_initializer": "glorot_uniform", "pointwise_regularizer": None, "pointwise_constraint": None}
+    return ("filters", "kernel_size", "strides", "padding"), {**config, **more}
+
+
+def transposed(rank):
+    arguments, config = conv(rank)
+    return arguments, {**{k: v for k, v in config.items() if k != "groups"}, "output_padding": None}
+
+
+def pool(rank):
+    two = [2] * rank
+    return (
+        ("pool_size", "strides", "padding"),
+        {"pool_size": two, "padding": "valid", "strides": None, "data_format": "channels_last"},
+    )
+
+
+GLOBAL = ((), {"data_format": "channels_last", "keepdims": False})
+NORM = {"center": True, "scale": True, "beta_initializer": "zeros", "gamma_initializer": "ones"}
+NORM.update({f"{v}_{k}": None for v in ("beta", "gamma") for k in ("regularizer", "constraint")})
+CLASSES = {
+    "Dense": (("units", "activation"), {"activation": "linear", **KERNEL}),
+    "EinsumDense": (("equation", "output_shape", "bias_axes"), {"activation": "linear", **KERNEL}),
+    "Conv1D": conv(1),
+    "Conv2D": conv(2),
+    "Conv3D": conv(3),
+    "DepthwiseConv1D": depthwise(1),
+    "DepthwiseConv2D": depthwise(2),
+    "SeparableConv1D": separable(1),
+    "SeparableConv2D": separable(2),
+    "Conv1DTranspose": transposed(1),
+    "Conv2DTranspose": transposed(2),
+    "Conv3DTranspose": transposed(3),
+    "MaxPooling1D": pool(1),
+    "MaxPooling2D": pool(2),
+    "MaxPooling3D": pool(3),
+    "AveragePooling1D": pool(1),
+    "AveragePooling2D": pool(2),
+    "AveragePooling3D": pool(3),
+    **{f"Global{kind}Pooling{rank}D": GLOBAL for kind in ("Max", "Average") for rank in (1, 2, 3)},
+    "ZeroPadding1D": (("padding",), {"padding": 1}),
+    "ZeroPadding2D": (("padding",), {"padding": [[1, 1], [1, 1]], "data_format": "channels_last"}),
+    "ZeroPadding3D": (("padding",), {"padding": [[1, 1]] * 3, "data_format": "channels_last"}),
+    "Cropping1D": (("cropping",), {"cropping": [1, 1]}),
+    "Cropping2D": (("cropping",), {"cropping": [[0, 0], [0, 0]], "data_format": "channels_last"}),
+    "Cropping3D": (("cropping",), {"cropping": [[1, 1]] * 3, "data_format": "channels_last"}),
+    "UpSampling1D": (("size",), {"size": 2}),
+    "UpSampling2D": (("size",), {"size": [2, 2], "data_format": "channels_last", "interpolation": "nearest"}),
+    "UpSampling3D": (("size",), {"size": [2, 2, 2], "data_format": "channels_last"}),
+    "Flatten": ((), {"data_format": "channels_last"}),
+    "Reshape": (("target_shape",), {}),
+    "Permute": (("dims",), {}),
+    "RepeatVector": (("n",), {}),
+    "Dropout": (("rate",), {"seed": None, "noise_shape": None}),
+    "SpatialDropout1D": (("rate",), {"seed": None}),
+    "SpatialDropout2D": (("rate",), {"seed": None, "data_format": "channels_last"}),
+    "GaussianNoise": (("stddev",), {"seed": None}),
+    "GaussianDropout": (("rate",), {"seed": None}),
+    "AlphaDropout": (("rate",), {"seed": None, "noise_shape": None}),
+    "ActivityRegularization": ((), {"l1": 0.0, "l2": 0.0}),
+    "Activation": (("activation",), {}),
+    "ReLU": (("max_value",), {"max_value": None, "negative_slope": 0.0, "threshold": 0.0}),
+    "LeakyReLU": (("negative_slope",), {"negative_slope": 0.3}),
+    "ELU": (("alpha",), {"alpha": 1.0}),
+    "Softmax": (("axis",), {"axis": -1}),
+    "PReLU": (
+        (),
+        {"alpha_initializer": "zeros", "alpha_regularizer": None, "alpha_constraint": None, "shared_axes": None},
+    ),
+    "BatchNormalization": (
+        (),
+        {
+            "axis": -1,
+            "momentum": 0.99,
+            "epsilon": 0.001,
+            **NORM,
+            "moving_mean_initializer": "zeros",
+            "moving_variance_initializer": "ones",
+            "synchronized": False,
+        },
+    ),
+    "LayerNormalization": ((), {"axis": -1, "epsilon": 0.001, **NORM}),
+    "GroupNormalization": (("groups",), {"groups": 32, "axis": -1, "epsilon": 0.001, **NORM}),
+    "RMSNormalization": ((), {"axis": -1, "epsilon": 1e-06}),
+    "UnitNormalization": ((), {"axis": -1}),
+    "Normalization": ((), {"axis": [-1], "invert": False, "mean": None, "variance": None}),
+    "Rescaling": (("scale", "offset"), {"offset": 0.0}),
+    "Resizing": (
+        ("height", "width"),
+        {
+            "interpolation": "bilinear",
+            "crop_to_aspect_ratio": False,
+            "pad_to_aspect_ratio": False,
+            "fill_mode": "constant",
+            "fill_value": 0.0,
+            "antialias": False,
+            "data_format": "channels_last",
+        },
+    ),
+    "CenterCrop": (("height", "width"), {"data_format": "channels_last"}),
+    "Embedding": (
+        ("input_dim", "output_dim"),
+        {
+            "embeddings_initializer": "uniform",
+            "embeddings_regularizer": None,
+            "activity_regularizer": None,
+            "embeddings_constraint": None,
+            "mask_zero": False,
+        },
+    ),
+    "Masking": (("mask_value",), {"mask_value": 0.0}),
+    "SimpleRNN": (("units",), {"activation": "tanh", **RECURRENT}),
+    "LSTM": (
+        ("units",),
+        {"activation": "tanh", "recurrent_activation": "sigmoid", "unit_forget_bias": True, **RECURRENT},
+    ),
+    "GRU": (("units",), {"activation": "tanh", "recurrent_activation": "sigmoid", "reset_after": True, **RECURRENT}),
+    "MultiHeadAttention": (
+        ("num_heads", "key_dim"),
+        {
+            "value_dim": None,
+            "dropout": 0.0,
+            **KERNEL,
+            "output_shape": None,
+            "attention_axes": None,
+            "flash_attention": None,
+            "seed": None,
+        },
+    ),
+    "Attention": ((), {"use_scale": False, "score_mode": "dot", "dropout": 0.0, "seed": None}),
+    "AdditiveAttention": ((), {"use_scale": True, "dropout": 0.0}),
+    **{name: ((), {}) for name in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum")},
+    "Concatenate": (("axis",), {"axis": -1}),
+    "Dot": (("axes",), {"normalize": False}),
+    "RandomFlip": (("mode",), {"mode": "horizontal_and_vertical", "seed": None, "data_format": "channels_last"}),
+    "RandomRotation": (
+        ("factor",),
+        {
+            "fill_mode": "reflect",
+            "interpolation": "bilinear",
+            "seed": None,
+            "fill_value": 0.0,
+            "data_format": "channels_last",
+        },
+    ),
+    "RandomZoom": (
+        ("height_factor", "width_factor"),
+        {
+            "width_factor": None,
+            "fill_mode": "reflect",
+            "interpolation": "bilinear",
+            "seed": None,
+            "fill_value": 0.0,
+            "data_format": "channels_last",
+        },
+    ),
+}
+TUPLES = ("kernel_size", "strides", "dilation_rate", "pool_size")
+RANK = re.compile(r"(\d)D")
+
+
+class Tensor:
+    def __init__(self, layer, node, index=0):
+        self.layer, self.node, self.index = layer, node, index
+
+    def history(self):
+        config = {"shape": [None], "dtype": "float32", "keras_history": [self.layer.name, self.node, self.index]}
+        return {"class_name": "__keras_tensor__", "config": config}
+
+    def __add__(self, other):
+        return Operation("Add")(self, other)
+
+    def __radd__(self, other):
+        return Operation("Add")(other, self)
+
+    def __sub__(self, other):
+        return Operation("Subtract")(self, other)
+
+    def __rsub__(self, other):
+        return Operation("Subtract")(other, self)
+
+    def __mul__(self, other):
+        return Operation("Multiply")(self, other)
+
+    def __rmul__(self, other):
+        return Operation("Multiply")(other, self)
+
+    def __truediv__(self, other):
+        return Operation("TrueDivide")(self, other)
+
+    def __neg__(self):
+        return Operation("Negative")(self)
+
+    def __matmul__(self, other):
+        return Operation("Matmul")(self, other)
+
+    def __getitem__(self, key):
+        return Operation("GetItem")(self, key)
+
+
+def serialized(value):
+    """An argument of a call."""
+    if isinstance(value, Tensor):
+        return value.history()
+    if isinstance(value, slice):
+        return {"class_name": "__slice__", "config": {"start": value.start, "stop": value.stop, "step": value.step}}
+    if value is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(value, tuple) and any(isinstance(v, slice) or v is Ellipsis for v in value):
+        return {"class_name": "__tuple__", "items": [serialized(v) for v in value]}
+    if isinstance(value, (list, tuple)):
+        return [serialized(v) for v in value]
+    return value
+
+
+def tensors_of(value):
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors_of(v)]
+    return []
+
+
+class Recorded:
+    """What stands in a model's list of layers."""
+
+    def __init__(self, name):
+        self.name, self.calls = name, []
+
+    def __call__(self, *args, **kwargs):
+        self.calls.append((args, kwargs))
+        return Tensor(self, len(self.calls) - 1)
+
+    def inbound_nodes(self):
+        return [
+            {"args": [serialized(a) for a in args], "kwargs": {k: serialized(v) for k, v in kwargs.items()}}
+            for args, kwargs in self.calls
+        ]
+
+    def entry(self):
+        return {**self.description(), "name": self.name, "inbound_nodes": self.inbound_nodes()}
+
+
+class Operation(Recorded):
+    """keras.ops on a symbolic tensor."""
+
+    def __init__(self, class_name, **config):
+        super().__init__(unique(snake_case(class_name)))
+        self.class_name, self.config = class_name, config
+
+    def description(self):
+        module = "keras.src.ops.numpy"
+        return {
+            "module": module,
+            "class_name": self.class_name,
+            "config": {"name": self.name, **self.config},
+            "registered_name": self.class_name,
+        }
+
+
+class Layer(Recorded):
+    def __init__(self, class_name, config, name=None):
+        super().__init__(name or unique(snake_case(class_name)))
+        self.class_name, self.config = class_name, config
+
+    def description(self):
+        dtype = obj("DTypePolicy", {"name": "float32"}, "keras")
+        config = {"name": self.name, "trainable": True, "dtype": dtype, **self.config}
+        return obj(self.class_name, config, "keras.layers")
+
+
+def maker(class_name):
+    names, defaults = CLASSES[class_name]
+
+    def make(*args, name=None, **kwargs):
+        config = {**defaults, **dict(zip(names, args)), **kwargs}
+        rank = RANK.search(class_name)
+        for key in TUPLES:
+            if rank and isinstance(config.get(key), int):
+                config[key] = [config[key]] * int(rank.group(1))
+        if "Pooling" in class_name and "pool_size" in config and config["strides"] is None:
+            config["strides"] = config["pool_size"]
+        if class_name == "UpSampling2D" and isinstance(config["size"], int):
+            config["size"] = [config["size"]] * 2
+        if class_name in ("ZeroPadding2D", "Cropping2D"):
+            key = "padding" if class_name == "ZeroPadding2D" else "cropping"
+            if isinstance(config[key], int):
+                config[key] = [[config[key]] * 2] * 2
+        for key in list(config):
+            if key.endswith("_initializer"):
+                config[key] = initializer(config[key])
+        return Layer(class_name, config, name)
+
+    return make
+
+
+globals().update({class_name: maker(class_name) for class_name in CLASSES})
+
+
+def Bidirectional(layer, merge_mode="concat", name=None):
+    backward = json.loads(json.dumps(layer.description()))
+    backward["config"]["name"] = "backward_" + layer.name
+    backward["config"]["go_backwards"] = True
+    forward = layer.description()
+    forward["config"]["name"] = "forward_" + layer.name
+    config = {"merge_mode": merge_mode, "layer": forward, "backward_layer": backward}
+    return Layer("Bidirectional", config, name)
+
+
+def TimeDistributed(layer, name=None):
+    return Layer("TimeDistributed", {"layer": layer.description()}, name)
+
+
+def Input(shape, name=None, dtype="float32"):
+    config = {"batch_shape": [None, *shape], "dtype": dtype, "sparse": False, "ragged": False}
+    layer = Recorded(name or unique("input_layer"))
+    layer.calls.append(((), {}))
+    layer.description = lambda: obj("InputLayer", {**config, "name": layer.name}, "keras.layers")
+    return Tensor(layer, 0)
+
+
+class Model(Recorded):
+    def __init__(self, inputs, outputs, name=None):
+        super().__init__(name or unique("functional"))
+        self.single = (isinstance(inputs, Tensor), isinstance(outputs, Tensor))
+        self.inputs = tensors_of([inputs])
+        self.outputs = tensors_of([outputs])
+
+    def layers(self):
+        met, order = set(), []
+
+        def visit(tensor):
+            key = (tensor.layer.name, tensor.node)
+            if key in met:
+                return
+            met.add(key)
+            args, kwargs = tensor.layer.calls[tensor.node]
+            if tensor not in self.inputs:
+                for before in tensors_of([args, list(kwargs.values())]):
+                    visit(before)
+            if tensor.layer not in order:
+                order.append(tensor.layer)
+
+        for tensor in self.inputs + self.outputs:
+            visit(tensor)
+        return order
+
+    def description(self):
+        ends = [[[t.layer.name, t.node, t.index] for t in ends] for ends in (self.inputs, self.outputs)]
+        ends = [e[0] if single else e for e, single in zip(ends, self.single)]
+        config = {"name": self.name, "trainable": True, "layers": [layer.entry() for layer in self.layers()]}
+        config.update(input_layers=ends[0], output_layers=ends[1])
+        return {
+            "module": "keras.src.models.functional",
+            "class_name": "Functional",
+            "config": config,
+            "registered_name": "Functional",
+        }
+
+    def to_json(self):
+        return json.dumps(self.description())
+
+
+class Sequential(Recorded):
+    def __init__(self, layers, name=None):
+        super().__init__(name or unique("sequential"))
+        self.members = [part.layer if isinstance(part, Tensor) else part for part in layers]
+
+    def description(self):
+        dtype = obj("DTypePolicy", {"name": "float32"}, "keras")
+        layers = [layer.description() for layer in self.members]
+        config = {"name": self.name, "trainable": True, "dtype": dtype, "layers": layers}
+        return {"module": "keras", "class_name": "Sequential", "config": config, "registered_name": None}
+
+    def to_json(self):
+        return json.dumps(self.description())

@@ -1,0 +1,221 @@
+"""Models as tutorials build them (tutorials_vision.py, tutorials_sequences.py), in Keras 3's JSON: each is accepted,
+trained for two steps, exported, read again, and predicts the same. What is refused is listed in REFUSED below, with the
+text that says why; a model that is no longer refused has to leave the list.
+
+    tutorial_models_test.py [--all] [NAME]...
+
+  NAME    these models only
+  --all   each in all four strategies; else one model in one strategy, by turns
+"""
+
+import json
+import os
+import struct
+import sys
+
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+
+import keras3  # noqa: E402
+import tutorials_sequences  # noqa: E402
+import tutorials_vision  # noqa: E402
+from cluster import Cluster, check  # noqa: E402
+from tfrecords import frame  # noqa: E402
+
+MODELS = {**tutorials_vision.MODELS, **tutorials_sequences.MODELS}
+STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_STORAGE")
+EXAMPLES = 16
+# Name of the model -> a part of what Cairn says of it.
+REFUSED = {}
+
+
+def message(number, data):
+    """A field of bytes, with its length before it."""
+    head, size = bytes([number << 3 | 2]), len(data)
+    while size >= 0x80:
+        head += bytes([size & 0x7F | 0x80])
+        size >>= 7
+    return head + bytes([size]) + data
+
+
+def example(features):
+    """A tf.train.Example of lists of floats."""
+    entries = b""
+    for name, numbers in features.items():
+        floats = message(1, struct.pack(f"<{len(numbers)}f", *numbers))
+        entries += message(1, message(1, name.encode()) + message(2, message(2, floats)))
+    return message(1, entries)
+
+
+def layers_of(description):
+    return description["config"]["layers"]
+
+
+def input_layers(description):
+    """[(name, shape, whether it takes ids)]"""
+    found = []
+    for layer in layers_of(description):
+        if layer["class_name"] == "InputLayer":
+            config = layer["config"]
+            found.append((config["name"], config["batch_shape"][1:], config["dtype"].startswith("int")))
+    return found
+
+
+def outputs_of(c, path):
+    """[(name, shape)] as `cairn models` shows the model."""
+    model = json.loads(c.cairn("models", path, as_json=True).stdout)
+    layers = {layer["name"]: layer for layer in model["layers"]}
+    names = model.get("outputs") or [model["layers"][-1]["name"]]
+    return [(name, layers[name]["output_shape"]) for name in names]
+
+
+def target_numbers(rng, kind, shape):
+    """(numbers of one example's target, its shape)"""
+    if kind == "classes":
+        return rng.integers(0, shape[-1], 1), [1]
+    if kind == "classes of each position":
+        return rng.integers(0, shape[-1], shape[:-1]).reshape(-1), shape[:-1]
+    if kind == "binary":
+        return rng.integers(0, 2, 1), [1]
+    return rng.random(shape).reshape(-1), shape
+
+
+def write_data(path, inputs, outputs, kind, seed):
+    """Records of an example's inputs, by name, and its targets, "target of NAME"."""
+    rng = numpy.random.default_rng(seed)
+    shapes = {}
+    with open(path, "wb") as f:
+        for _ in range(EXAMPLES):
+            features = {}
+            for name, shape, ids in inputs:
+                numbers = rng.integers(1, 12, shape) if ids else rng.random(shape)
+                features[name] = [float(n) for n in numbers.reshape(-1)]
+            for name, shape in outputs:
+                numbers, shapes[name] = target_numbers(rng, kind, list(shape))
+                features["target of " + name] = [float(n) for n in numbers]
+            f.write(frame(example(features)))
+    return shapes
+
+
+def numbers_text(numbers):
+    return "[" + ", ".join(str(n) for n in numbers) + "]"
+
+
+def job_text(name, path, inputs, outputs, shapes, loss, kind):
+    loss, *options = loss.split()
+    loss_text = f"{{ kind: {loss} {'from_logits: true ' if options else ''}}}"
+    lines = [f'name: "{name}"', "replicas: 2 batch_size: 8 epochs: 1 steps_per_epoch: 2 seed: 7"]
+    lines.append("optimizer { sgd { } learning_rate: 0.001 }")
+    data = [f'path: "{path}" format: TFRECORD']
+    if len(inputs) == 1:
+        data.append(f'tfrecord {{ input: "{inputs[0][0]}" encoding: NUMBERS shape: {numbers_text(inputs[0][1])} }}')
+    else:
+        data += [f'inputs {{ input: "{i[0]}" feature: "{i[0]}" }}' for i in inputs]
+        data.append("tfrecord { encoding: NUMBERS }")
+    if len(outputs) == 1:
+        lines.append(f"loss {loss_text}")
+        output = outputs[0][0]
+        if kind in ("classes", "binary"):
+            data = [d.replace("encoding:", f'label: "target of {output}" encoding:') for d in data]
+        else:
+            data.append(f'targets {{ feature: "target of {output}" shape: {numbers_text(shapes[output])} }}')
+    else:
+        lines += [f'outputs {{ output: "{name}" loss {loss_text} }}' for name, _ in outputs]
+        data += [f'targets {{ output: "{n}" feature: "target of {n}" }}' for n, _ in outputs]
+    return "\n".join(lines + ["data { " + " ".join(data) + " }"]) + "\n"
+
+
+def description_of(name):
+    keras3.clear_names()
+    return json.loads(MODELS[name][0]().to_json())
+
+
+def inputs_of(description):
+    if description["class_name"] == "Functional":
+        return input_layers(description)
+    first = layers_of(description)[0]["config"]
+    return [(first["name"], first["batch_shape"][1:], first["dtype"].startswith("int"))]
+
+
+class Tutorial:
+    """One model: its file, its data, its job."""
+
+    def __init__(self, c, name):
+        self.c, self.name = c, name
+        _, self.loss, self.kind = MODELS[name]
+        self.description = description_of(name)
+        self.model = self.write(".json", json.dumps(self.description))
+
+    def path(self, ending):
+        return os.path.join(self.c.dir, self.name + ending)
+
+    def write(self, ending, text):
+        with open(self.path(ending), "w") as f:
+            f.write(text)
+        return self.path(ending)
+
+    def refusal(self):
+        """What Cairn says of the model, or None where it takes it."""
+        done = self.c.cairn("models", self.model, ok=False)
+        return None if done.returncode == 0 else done.stderr.strip()
+
+    def submit(self, model, name, strategy, **settings):
+        sets = [f"{key}={value}" for key, value in {"name": name, "strategy": strategy, **settings}.items()]
+        job = self.path(".textproto")
+        done = self.c.cairn("submit", job, "--model", model, *[a for s in sets for a in ("--set", s)], ok=False)
+        check(done.returncode == 0, f"{self.name}: {done.stderr}")
+        status = self.c.wait(name)
+        check(status["state"] == "SUCCEEDED", f"{self.name}: {status.get('reason')}")
+        return status
+
+    def predict(self, job):
+        self.c.cairn("predict", job, "--split", "train", "-o", self.path(".npy"))
+        return numpy.load(self.path(".npy"))
+
+    def run(self, strategies):
+        inputs, outputs = inputs_of(self.description), outputs_of(self.c, self.model)
+        data = self.path(".tfrecord")
+        shapes = write_data(data, inputs, outputs, self.kind, seed=len(self.name))
+        self.write(".textproto", job_text(self.name, data, inputs, outputs, shapes, self.loss, self.kind))
+        for strategy in strategies:
+            job = f"{self.name}-{strategy.lower()}"
+            status = self.submit(self.model, job, strategy)
+            check(int(status["step"]) == 2, f"{self.name}: {status['step']} steps")
+            exported = self.path(".keras")
+            self.c.cairn("export", job, "-o", exported)
+            predicted = self.predict(job)
+            check(numpy.isfinite(predicted).all(), f"{self.name}: predictions that are not finite")
+            still = {"initial_weights": exported, "optimizer.learning_rate": "1e-30", "steps_per_epoch": 1}
+            self.submit(exported, job + "-again", strategy, **still)
+            again = self.predict(job + "-again")
+            check(numpy.array_equal(predicted, again), f"{self.name}: the exported model predicts something else")
+            os.remove(exported)
+
+
+def main():
+    names = [a for a in sys.argv[1:] if not a.startswith("-")] or sorted(MODELS)
+    wrong, accepted = [], 0
+    with Cluster(ps=1, workers=2) as c:
+        for i, name in enumerate(names):
+            tutorial = Tutorial(c, name)
+            refusal = tutorial.refusal()
+            if refusal is not None:
+                expected = REFUSED.get(name)
+                if expected is None or expected not in refusal:
+                    wrong.append(f"{name} is refused: {refusal}")
+                continue
+            if name in REFUSED:
+                wrong.append(f"{name} is no longer refused: take it from REFUSED")
+            accepted += 1
+            try:
+                tutorial.run(STRATEGIES if "--all" in sys.argv else [STRATEGIES[i % len(STRATEGIES)]])
+            except Exception as error:
+                wrong.append(str(error))
+    print(f"{accepted} of {len(names)} models were accepted; {len(wrong)} were not as they should be")
+    print("\n".join(wrong))
+    sys.exit(1 if wrong else 0)
+
+
+main()

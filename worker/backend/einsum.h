@@ -1,0 +1,25 @@
+// An EinsumDense as products of matrices: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g stands for
+// the letters of all three, r for those of x and y, c for those of the kernel and y, i for those that are summed over.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// Where those numbers stand in an example of x and of y, and in the kernel.
+struct EinsumPlaces {
+  int64_t shared = 1, rows = 1, columns = 1, summed = 1;
+  std::vector<int32_t> x;       // [shared, rows, summed]
+  std::vector<int32_t> kernel;  // [shared, summed, columns]
+  std::vector<int32_t> y;       // [shared, rows, columns]
+  std::vector<int32_t> bias;    // for each number of y
+};
+
+EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input);
+
+}  // namespace cairn

@@ -1,0 +1,138 @@
+// EinsumDense as one matrix product for each letter that all three operands share: what stands in another order is put
+// in order before, and back.
+#include "worker/backend/einsum.h"
+
+#include <algorithm>
+
+#include "worker/backend/fusion.h"
+#include "worker/backend/onednn/features.h"
+#include "worker/backend/onednn/loop_op.h"
+
+namespace cairn::onednn {
+namespace {
+
+void Multiply(char ta, char tb, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+              int64_t ldb, float* c, int64_t ldc) {
+  dnnl::error::wrap_c_api(dnnl_sgemm(ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, ldc), "could not multiply matrices");
+}
+
+class EinsumOp : public LoopOp {
+ public:
+  EinsumOp(PlanBuilder& b, const Node& node, const Shape& input, Value* in, Value* out)
+      : LoopOp(b, {in}, {input}, node.output, out, /*keeps_inputs=*/false),
+        places_(EinsumPlacesOf(node, input)),
+        examples_(b.examples()),
+        rows_(examples_ * places_.rows),
+        in_(NumElements(input)),
+        out_(NumElements(node.output)) {
+    const Variable& kernel = *b.FindVariable(node, "kernel");
+    const Desc desc = MakeDesc({kernel.size}, Tag::x);
+    kernel_ = b.ValueOf(kernel, desc);
+    if (b.Trains(kernel)) kernel_gradient_ = b.GradientOf(kernel, desc);
+    if (const Variable* bias = b.FindVariable(node, "bias")) {
+      bias_numbers_ = bias->size;
+      bias_ = b.ValueOf(*bias, MakeDesc({bias->size}, Tag::x));
+      if (b.Trains(*bias)) bias_gradient_ = b.GradientOf(*bias, MakeDesc({bias->size}, Tag::x));
+    }
+    ordered_x_ = b.New(MakeDesc({places_.shared, rows_, places_.summed}, Tag::abc));
+    ordered_kernel_ = b.New(MakeDesc({places_.shared, places_.summed, places_.columns}, Tag::abc));
+    ordered_y_ = b.New(MakeDesc({places_.shared, rows_, places_.columns}, Tag::abc));
+  }
+
+ private:
+  void UseBackward(PlanBuilder& b) override {
+    b.Use(ordered_x_);
+    b.Use(ordered_kernel_);
+    ordered_dy_ = b.New(ordered_y_->desc);
+    ordered_dx_ = b.New(ordered_x_->desc);
+    ordered_dkernel_ = b.New(ordered_kernel_->desc);
+  }
+
+  // fn(place in the examples' own order, place in [shared, examples, rows, width]) for all numbers of x or y.
+  template <typename Fn>
+  void ForOrdered(const std::vector<int32_t>& places, int64_t size, int64_t width, const Fn& fn) const {
+    const int64_t each = places_.rows * width;
+    ForExamples(examples_, examples_ * size, [&](int64_t e) {
+      for (int64_t g = 0; g < places_.shared; ++g) {
+        for (int64_t i = 0; i < each; ++i)
+          fn(e * size + places[static_cast<size_t>(g * each + i)], (g * examples_ + e) * each + i);
+      }
+    });
+  }
+
+  void Compute(const Run&, float* y) override {
+    const float* const kernel = static_cast<const float*>(kernel_.get_data_handle());
+    for (size_t i = 0; i < places_.kernel.size(); ++i) ordered_kernel_->data()[i] = kernel[places_.kernel[i]];
+    ForOrdered(places_.x, in_, places_.summed,
+               [&](int64_t at, int64_t ordered) { ordered_x_->data()[ordered] = x()[at]; });
+    for (int64_t g = 0; g < places_.shared; ++g) {
+      Multiply('N', 'N', rows_, places_.columns, places_.summed, X(ordered_x_, g), places_.summed,
+               Kernel(ordered_kernel_, g), places_.columns, Y(ordered_y_, g), places_.columns);
+    }
+    const float* const bias = bias_ ? static_cast<const float*>(bias_.get_data_handle()) : nullptr;
+    ForOrdered(places_.y, out_, places_.columns, [&](int64_t at, int64_t ordered) {
+      y[at] =
+          ordered_y_->data()[ordered] + (bias == nullptr ? 0.0f : bias[places_.bias[static_cast<size_t>(at % out_)]]);
+    });
+  }
+
+  void Derive(const Run&, const float* dy) override {
+    if (bias_gradient_) {
+      std::vector<double> sums(static_cast<size_t>(bias_numbers_), 0.0);
+      for (int64_t i = 0; i < examples_ * out_; ++i)
+        sums[static_cast<size_t>(places_.bias[static_cast<size_t>(i % out_)])] += dy[i];
+      std::copy(sums.begin(), sums.end(), static_cast<float*>(bias_gradient_.get_data_handle()));
+    }
+    ForOrdered(places_.y, out_, places_.columns,
+               [&](int64_t at, int64_t ordered) { ordered_dy_->data()[ordered] = dy[at]; });
+    if (kernel_gradient_) {
+      for (int64_t g = 0; g < places_.shared; ++g) {
+        Multiply('T', 'N', places_.summed, places_.columns, rows_, X(ordered_x_, g), places_.summed, Y(ordered_dy_, g),
+                 places_.columns, Kernel(ordered_dkernel_, g), places_.columns);
+      }
+      float* const to = static_cast<float*>(kernel_gradient_.get_data_handle());
+      for (size_t i = 0; i < places_.kernel.size(); ++i) to[places_.kernel[i]] = ordered_dkernel_->data()[i];
+    }
+    if (dx() == nullptr) return;
+    for (int64_t g = 0; g < places_.shared; ++g) {
+      Multiply('N', 'T', rows_, places_.summed, places_.columns, Y(ordered_dy_, g), places_.columns,
+               Kernel(ordered_kernel_, g), places_.columns, X(ordered_dx_, g), places_.summed);
+    }
+    ForOrdered(places_.x, in_, places_.summed,
+               [&](int64_t at, int64_t ordered) { dx()[at] = ordered_dx_->data()[ordered]; });
+  }
+
+  float* X(Tensor* t, int64_t g) const { return t->data() + g * rows_ * places_.summed; }
+  float* Y(Tensor* t, int64_t g) const { return t->data() + g * rows_ * places_.columns; }
+  float* Kernel(Tensor* t, int64_t g) const { return t->data() + g * places_.summed * places_.columns; }
+
+  const EinsumPlaces places_;
+  const int64_t examples_, rows_, in_, out_;
+  int64_t bias_numbers_ = 0;
+  dnnl::memory kernel_, kernel_gradient_, bias_, bias_gradient_;
+  Tensor *ordered_x_ = nullptr, *ordered_kernel_ = nullptr, *ordered_y_ = nullptr;
+  Tensor *ordered_dx_ = nullptr, *ordered_dkernel_ = nullptr, *ordered_dy_ = nullptr;
+};
+
+void CompileEinsum(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  const Shape& input = b.graph().nodes()[node.inputs[0]].output;
+  const Activation activation = b.groups().ActivationOf(node);
+  const bool further = IsFurtherActivation(node), plain = activation.linear() && !further;
+  Value* const target = plain ? out : b.NewInnerValue(out->needs_gradient);
+  b.AddOp(node.variables, target, std::make_unique<EinsumOp>(b, node, input, in[0], target));
+  if (plain) return;
+  b.AddOp({}, out,
+          further                    ? MakeFurtherActivation(b, node, target, out)
+          : activation.elementwise() ? MakeActivation(b, activation, target, out)
+                                     : MakeSoftmax(b, target, out));
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kEinsumDense, CompileEinsum},
+};
+
+}  // namespace
+
+absl::Span<const Layer> EinsumLayers() { return kLayers; }
+
+}  // namespace cairn::onednn

@@ -1,0 +1,83 @@
+// LoopOp: an operation by loops on its inputs, each as Keras orders its numbers: channels last, without blocks.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "worker/backend/onednn/ops.h"
+
+namespace cairn::onednn {
+
+class LoopOp : public Op {
+ public:
+  // inputs: their shapes, without the examples. keeps_inputs: backward reads them; keeps_output: backward reads y.
+  LoopOp(PlanBuilder& b, std::vector<Value*> in, const std::vector<Shape>& inputs, const Shape& output, Value* out,
+         bool keeps_inputs, bool keeps_output = false)
+      : in_(std::move(in)), out_(out), keeps_inputs_(keeps_inputs), keeps_output_(keeps_output) {
+    for (size_t i = 0; i < in_.size(); ++i) {
+      descs_.push_back(PlainDesc(b.examples(), inputs[i]));
+      sources_.push_back(b.Read(in_[i]->data, descs_[i]));
+    }
+    out->data = b.New(PlainDesc(b.examples(), output));
+    if (keeps_output) out->may_overwrite = false;
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!out_->needs_gradient) return;
+    for (const Source& source : sources_) {
+      if (keeps_inputs_) b.Use(source.tensor);
+    }
+    if (keeps_output_) b.Use(out_->data);
+    b.Use(out_->gradient);
+    UseBackward(b);
+    sinks_.resize(in_.size());
+    for (size_t i = 0; i < in_.size(); ++i) {
+      if (in_[i]->needs_gradient) sinks_[i] = b.WriteGradient(in_[i], descs_[i]);
+    }
+    compiled_ = true;
+  }
+
+  void Forward(const Run& run) override {
+    for (const Source& source : sources_) source.Prepare(run);
+    Compute(run, out_->data->data());
+  }
+
+  void BackwardVariables(const Run& run) override {
+    if (compiled_) Derive(run, out_->gradient->data());
+  }
+
+  void BackwardInputs(const Run& run) override {
+    for (size_t i = 0; i < sinks_.size(); ++i) {
+      if (sinks_[i].tensor != nullptr) sinks_[i].Finish(run);
+    }
+  }
+
+ protected:
+  const float* x(size_t i = 0) const { return sources_[i].tensor->data(); }
+  const float* y() const { return out_->data->data(); }
+  float* dx(size_t i = 0) const { return sinks_[i].tensor == nullptr ? nullptr : sinks_[i].tensor->data(); }
+
+  // Buffers that backward uses beside the inputs' and the output's.
+  virtual void UseBackward(PlanBuilder&) {}
+  virtual void Compute(const Run& run, float* y) = 0;
+  // Writes dx(i) of each input that has one, and the gradients of the variables.
+  virtual void Derive(const Run& run, const float* dy) = 0;
+
+ private:
+  const std::vector<Value*> in_;
+  Value* const out_;
+  const bool keeps_inputs_, keeps_output_;
+  std::vector<Desc> descs_;
+  std::vector<Source> sources_;
+  std::vector<Sink> sinks_;
+  bool compiled_ = false;
+};
+
+// fn(example) in parallel where there is enough to do; examples share nothing.
+template <typename Fn>
+void ForExamples(int64_t examples, int64_t numbers, const Fn& fn) {
+#pragma omp parallel for schedule(static) if (numbers >= kParallelNumbersMin)
+  for (int64_t e = 0; e < examples; ++e) fn(e);
+}
+
+}  // namespace cairn::onednn

@@ -1,0 +1,220 @@
+// Attention without projections (worker/backend/score_attention.h), by loops and matrix products on the examples.
+#include "worker/backend/score_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/backend/dropout.h"
+#include "worker/backend/onednn/features.h"
+#include "worker/backend/onednn/loop_op.h"
+
+namespace cairn::onednn {
+namespace {
+
+void Multiply(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
+              const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  dnnl::error::wrap_c_api(dnnl_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc),
+                          "could not multiply matrices");
+}
+
+class ScoreAttentionOp : public LoopOp {
+ public:
+  ScoreAttentionOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, const std::vector<Shape>& shapes,
+                   Value* out)
+      : LoopOp(b, in, shapes, node.output, out, /*keeps_inputs=*/true),
+        node_(node),
+        a_(ScoreAttentionOf(node, shapes[0], shapes[1])),
+        examples_(b.examples()),
+        rate_(b.groups().Trains(node) ? a_.dropout : 0.0f) {
+    if (const Variable* scale = b.FindVariable(node, "scale")) {
+      const Desc desc = MakeDesc({scale->size}, Tag::x);
+      scale_ = b.ValueOf(*scale, desc);
+      if (b.Trains(*scale)) scale_gradient_ = b.GradientOf(*scale, desc);
+    }
+    if (const Variable* weight = b.FindVariable(node, "concat_score_weight")) {
+      const Desc desc = MakeDesc({1}, Tag::x);
+      weight_ = b.ValueOf(*weight, desc);
+      if (b.Trains(*weight)) weight_gradient_ = b.GradientOf(*weight, desc);
+    }
+    const Desc scores = MakeDesc({examples_ * a_.queries, a_.keys}, Tag::nc);
+    weights_ = dropped_ = b.New(scores);
+    if (rate_ > 0) {
+      mask_ = b.New(scores);
+      dropped_ = b.New(scores);
+    }
+  }
+
+ private:
+  void UseBackward(PlanBuilder& b) override {
+    for (Tensor* tensor : {weights_, dropped_, mask_}) {
+      if (tensor != nullptr) b.Use(tensor);
+    }
+    scores_gradient_ = b.New(weights_->desc);
+    sums_ = b.NewBytes(examples_ * (a_.features + 1) * static_cast<int64_t>(sizeof(double)));
+    for (Tensor*& part : parts_) part = nullptr;
+    for (size_t i = 0; i < 3; ++i) parts_[i] = b.New(MakeDesc({examples_, Size(i)}, Tag::nc));
+  }
+
+  int64_t Size(size_t input) const {
+    return input == 0 ? a_.queries * a_.features : a_.keys * (input == 1 ? a_.values : a_.features);
+  }
+  const float* q(int64_t e) const { return x(0) + e * Size(0); }
+  const float* v(int64_t e) const { return x(1) + e * Size(1); }
+  const float* k(int64_t e) const { return x(2) + e * Size(2); }
+  float* Scores(Tensor* t, int64_t e) const { return t->data() + e * a_.queries * a_.keys; }
+  int64_t Seen(int64_t t) const { return a_.causal ? std::min(t + 1, a_.keys) : a_.keys; }
+  float Scale(int64_t i) const {
+    if (!scale_) return 1;
+    return static_cast<const float*>(scale_.get_data_handle())[a_.score == ScoreAttention::kAdditive ? i : 0];
+  }
+  float Weight() const { return weight_ ? *static_cast<const float*>(weight_.get_data_handle()) : 1; }
+
+  void Score(int64_t e, float* scores) const {
+    if (a_.score == ScoreAttention::kDot) {
+      return Multiply('N', 'T', a_.queries, a_.keys, a_.features, Scale(0), q(e), a_.features, k(e), a_.features, 0,
+                      scores, a_.keys);
+    }
+    const bool additive = a_.score == ScoreAttention::kAdditive;
+    for (int64_t t = 0; t < a_.queries; ++t) {
+      for (int64_t s = 0; s < Seen(t); ++s) {
+        const float *qt = q(e) + t * a_.features, *ks = k(e) + s * a_.features;
+        float sum = 0;
+        for (int64_t i = 0; i < a_.features; ++i)
+          sum += additive ? Scale(i) * std::tanh(qt[i] + ks[i]) : std::tanh(Scale(0) * (qt[i] + ks[i]));
+        scores[t * a_.keys + s] = additive ? sum : Weight() * sum;
+      }
+    }
+  }
+
+  void Compute(const Run& run, float* y) override {
+    ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) {
+      float* const scores = Scores(weights_, e);
+      Score(e, scores);
+      for (int64_t t = 0; t < a_.queries; ++t) {
+        float* const row = scores + t * a_.keys;
+        const int64_t seen = Seen(t);
+        const float max = *std::max_element(row, row + seen);
+        double sum = 0;
+        for (int64_t s = 0; s < seen; ++s) sum += row[s] = std::exp(row[s] - max);
+        for (int64_t s = 0; s < a_.keys; ++s) row[s] = s < seen ? row[s] / static_cast<float>(sum) : 0.0f;
+      }
+    });
+    if (mask_ != nullptr) {
+      const size_t count = static_cast<size_t>(mask_->numbers());
+      DropoutMask(run.info, node_.id, rate_, a_.seed).Fill(0, absl::MakeSpan(mask_->data(), count));
+      onednn::Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
+    }
+    ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) {
+      Multiply('N', 'N', a_.queries, a_.values, a_.keys, 1, Scores(dropped_, e), a_.keys, v(e), a_.values, 0,
+               y + e * a_.queries * a_.values, a_.values);
+    });
+  }
+
+  // Into parts_, as the key may be the value; then to the inputs' gradients.
+  void Derive(const Run&, const float* dy) override {
+    ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) { DeriveExample(e, dy + e * a_.queries * a_.values); });
+    for (size_t i = 0; i < 3; ++i) {
+      if (dx(i) != nullptr) std::copy_n(parts_[i]->data(), examples_ * Size(i), dx(i));
+    }
+    const double* const sums = static_cast<const double*>(sums_->memory.get_data_handle());
+    if (scale_gradient_) {
+      float* const to = static_cast<float*>(scale_gradient_.get_data_handle());
+      const int64_t count = a_.score == ScoreAttention::kAdditive ? a_.features : 1;
+      for (int64_t i = 0; i < count; ++i) {
+        double sum = 0;
+        for (int64_t e = 0; e < examples_; ++e) sum += sums[e * (a_.features + 1) + i];
+        to[i] = static_cast<float>(sum);
+      }
+    }
+    if (weight_gradient_) {
+      double sum = 0;
+      for (int64_t e = 0; e < examples_; ++e) sum += sums[e * (a_.features + 1) + a_.features];
+      *static_cast<float*>(weight_gradient_.get_data_handle()) = static_cast<float>(sum);
+    }
+  }
+
+  void DeriveExample(int64_t e, const float* dy) {
+    float *const dq = parts_[0]->data() + e * Size(0), *const dv = parts_[1]->data() + e * Size(1),
+                 *const dk = parts_[2]->data() + e * Size(2), *const ds = Scores(scores_gradient_, e);
+    double* const sums = static_cast<double*>(sums_->memory.get_data_handle()) + e * (a_.features + 1);
+    std::fill_n(sums, a_.features + 1, 0.0);
+    Multiply('T', 'N', a_.keys, a_.values, a_.queries, 1, Scores(dropped_, e), a_.keys, dy, a_.values, 0, dv,
+             a_.values);
+    Multiply('N', 'T', a_.queries, a_.keys, a_.values, 1, dy, a_.values, v(e), a_.values, 0, ds, a_.keys);
+    const float *const weights = Scores(weights_, e), *const mask = mask_ == nullptr ? nullptr : Scores(mask_, e);
+    for (int64_t t = 0; t < a_.queries; ++t) {
+      const int64_t begin = t * a_.keys;
+      double dot = 0;
+      for (int64_t s = 0; s < a_.keys; ++s) {
+        if (mask != nullptr) ds[begin + s] *= mask[begin + s];
+        dot += weights[begin + s] * ds[begin + s];
+      }
+      for (int64_t s = 0; s < a_.keys; ++s)
+        ds[begin + s] = weights[begin + s] * (ds[begin + s] - static_cast<float>(dot));
+    }
+    if (a_.score == ScoreAttention::kDot) {
+      Multiply('N', 'N', a_.queries, a_.features, a_.keys, Scale(0), ds, a_.keys, k(e), a_.features, 0, dq,
+               a_.features);
+      Multiply('T', 'N', a_.keys, a_.features, a_.queries, Scale(0), ds, a_.keys, q(e), a_.features, 0, dk,
+               a_.features);
+      if (!scale_gradient_) return;
+      for (int64_t t = 0; t < a_.queries; ++t) {
+        for (int64_t s = 0; s < Seen(t); ++s) {
+          float product = 0;
+          for (int64_t i = 0; i < a_.features; ++i) product += q(e)[t * a_.features + i] * k(e)[s * a_.features + i];
+          sums[0] += static_cast<double>(product) * ds[t * a_.keys + s];
+        }
+      }
+      return;
+    }
+    const bool additive = a_.score == ScoreAttention::kAdditive;
+    std::fill_n(dq, Size(0), 0.0f);
+    std::fill_n(dk, Size(2), 0.0f);
+    for (int64_t t = 0; t < a_.queries; ++t) {
+      for (int64_t s = 0; s < Seen(t); ++s) {
+        const float d = ds[t * a_.keys + s];
+        for (int64_t i = 0; i < a_.features; ++i) {
+          const float sum = q(e)[t * a_.features + i] + k(e)[s * a_.features + i];
+          const float bent = std::tanh(additive ? sum : Scale(0) * sum), slope = 1 - bent * bent;
+          const float g = d * Scale(i) * slope * (additive ? 1 : Weight());
+          dq[t * a_.features + i] += g;
+          dk[s * a_.features + i] += g;
+          sums[additive ? i : 0] += static_cast<double>(d) * (additive ? bent : Weight() * slope * sum);
+          if (!additive) sums[a_.features] += static_cast<double>(d) * bent;
+        }
+      }
+    }
+  }
+
+  const Node& node_;
+  const ScoreAttention a_;
+  const int64_t examples_;
+  const float rate_;
+  dnnl::memory scale_, scale_gradient_, weight_, weight_gradient_;
+  Tensor* weights_ = nullptr;  // the softmax: [examples, queries, keys]
+  Tensor* dropped_ = nullptr;  // weights_ times mask_, or weights_ itself
+  Tensor* mask_ = nullptr;     // null: no dropout
+  Tensor* scores_gradient_ = nullptr;
+  Tensor* sums_ = nullptr;  // [examples, features + 1]: gradients of scale and of the score's weight, float64
+  Tensor* parts_[3] = {};   // gradients of query, value and key
+};
+
+void CompileScoreAttention(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  std::vector<Value*> three = in;
+  if (three.size() == 2) three.push_back(three[1]);
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < 3; ++i)
+    shapes.push_back(b.graph().nodes()[node.inputs[std::min(i, node.inputs.size() - 1)]].output);
+  b.AddOp(node.variables, out, std::make_unique<ScoreAttentionOp>(b, node, three, shapes, out));
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kAttention, CompileScoreAttention},
+    {LayerKind::kAdditiveAttention, CompileScoreAttention},
+};
+
+}  // namespace
+
+absl::Span<const Layer> ScoreAttentionLayers() { return kLayers; }
+
+}  // namespace cairn::onednn

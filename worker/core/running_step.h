@@ -1,0 +1,17 @@
+// RunningStep: the step that all own replicas of a synchronous job are at. SynchronousMode writes it; OwnReplicas and
+// StepPushes read it.
+#pragma once
+
+#include <cstdint>
+
+#include "common/tensor/buffer.h"
+
+namespace cairn::replica {
+
+struct RunningStep {
+  int64_t number = 0;
+  Buffer values;         // before the step
+  float loss_scale = 0;  // of jobs that have one
+};
+
+}  // namespace cairn::replica
