@@ -167,7 +167,9 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
     case Format::kSafetensors:
       CAIRN_RETURN_IF_ERROR(WriteAsSafetensors(options, job, graph, values, pulled->version));
       break;
-    case Format::kKeras: CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name, graph, values)); break;
+    case Format::kKeras:
+      CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name, graph, values, &job.spec().data()));
+      break;
     case Format::kWeightsH5: CAIRN_RETURN_IF_ERROR(WriteKerasWeightsFile(options.output, graph, values)); break;
     case Format::kOnnx:
       CAIRN_RETURN_IF_ERROR(WriteOnnxFile(options.output, {name, options.fold_batch_norm}, graph, values));

@@ -1,5 +1,5 @@
-// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file. No
-// cluster is asked.
+// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file, and
+// with what it can be trained. --report: every layer of a file, supported or refused. No cluster is asked.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -10,6 +10,7 @@
 #include "client/cli/job_file.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"
+#include "common/formats/model_report.h"
 #include "common/model/graph.h"
 #include "common/model/ready_made/ready_made.h"
 #include "common/report/figures.h"
@@ -20,21 +21,28 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool IsFile(const std::string& name) {
-  return absl::EndsWith(name, ".keras") || absl::EndsWith(name, ".json") || absl::EndsWith(name, ".onnx");
+  for (const char* ending : {".keras", ".h5", ".hdf5", ".json", ".onnx"}) {
+    if (absl::EndsWithIgnoreCase(name, ending)) return true;
+  }
+  return false;
 }
 
-absl::StatusOr<Graph> GraphOf(const ModelsOptions& options) {
+absl::StatusOr<v1::Model> ModelOf(const ModelsOptions& options) {
   if (IsFile(options.name)) {
     v1::JobSpec spec;
     CAIRN_RETURN_IF_ERROR(TakeModelFile(options.name, &spec));
     CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-    return Graph::Build(spec.model());
+    return spec.model();
   }
   v1::ReadyMade wanted;
   wanted.set_name(options.name);
   wanted.mutable_input_shape()->Assign(options.input_shape.begin(), options.input_shape.end());
   if (options.classes != 0) wanted.set_classes(options.classes);
-  CAIRN_ASSIGN_OR_RETURN(const v1::Model model, MakeReadyMade(wanted));
+  return MakeReadyMade(wanted);
+}
+
+absl::StatusOr<Graph> GraphOf(const ModelsOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
   return Graph::Build(model);
 }
 
@@ -80,8 +88,75 @@ std::string InputsText(const Graph& graph, const Node& node) {
   return absl::StrJoin(names, ", ");
 }
 
+Json TrainingJson(const TrainingReport& training) {
+  Json json = {{"trains", !training.losses.empty()}, {"losses", training.losses}, {"data", training.data}};
+  if (training.losses.empty()) json["why"] = training.why;
+  return json;
+}
+
+void PrintTraining(const TrainingReport& training) {
+  if (training.losses.empty()) {
+    absl::PrintF("\ncannot be trained: %s\n", training.why);
+    return;
+  }
+  absl::PrintF("\ncan be trained\n  loss  %s\n  data  %s\n", absl::StrJoin(training.losses, "\n        "),
+               absl::StrJoin(training.data, "\n        "));
+}
+
+// A Keras file's description, or an ONNX file.
+absl::StatusOr<KerasReport> LayersOfFile(const std::string& path) {
+  KerasReport report;
+  if (absl::EndsWithIgnoreCase(path, ".onnx")) {
+    CAIRN_ASSIGN_OR_RETURN(report.layers, ReportOnnxFile(path));
+    return report;
+  }
+  v1::JobSpec spec;
+  CAIRN_RETURN_IF_ERROR(TakeModelFile(path, &spec));
+  absl::StatusOr<KerasReport> read = ReportKerasModel(spec.model().keras_json());
+  if (!read.ok()) return Annotate(read.status(), path);
+  return read;
+}
+
+// Every layer; then what is wrong with the model as a whole, or with what it can be trained. OK: the model is
+// supported.
+absl::Status ReportModel(const Globals& globals, const ModelsOptions& options) {
+  if (!IsFile(options.name)) {
+    return absl::InvalidArgumentError(
+        "--report: name a .keras, .h5, .json or .onnx file; every ready-made model is supported");
+  }
+  CAIRN_ASSIGN_OR_RETURN(const KerasReport report, LayersOfFile(options.name));
+  const absl::StatusOr<v1::Model> model = ModelOf(options);
+  const absl::Status whole = model.ok() ? Graph::Build(*model).status() : model.status();
+  const TrainingReport training = whole.ok() ? ReportTraining(*model) : TrainingReport();
+  std::vector<std::vector<std::string>> rows = {{"LAYER", "TYPE", "SUPPORTED", "WHY NOT"}};
+  Json json = {{"name", options.name}, {"supported", whole.ok()}, {"layers", Json::array()}, {"notes", report.notes}};
+  size_t refused = 0;
+  for (const LayerReport& layer : report.layers) {
+    refused += !layer.why.empty();
+    rows.push_back({layer.name, layer.type, layer.why.empty() ? "yes" : "no", layer.why});
+    Json one = {{"name", layer.name}, {"type", layer.type}, {"supported", layer.why.empty()}};
+    if (!layer.why.empty()) one["why"] = layer.why;
+    json["layers"].push_back(std::move(one));
+  }
+  if (whole.ok()) {
+    json["training"] = TrainingJson(training);
+  } else {
+    json["why"] = std::string(whole.message());
+  }
+  if (globals.json) {
+    absl::PrintF("%s\n", json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+  } else {
+    absl::PrintF("%s\n%d of %d layers are refused\n", Table(rows), refused, report.layers.size());
+    for (const std::string& note : report.notes) absl::PrintF("%s\n", note);
+    if (whole.ok()) PrintTraining(training);
+  }
+  return whole;
+}
+
 absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(options));
+  CAIRN_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(model));
+  const TrainingReport training = ReportTraining(model);
   if (globals.json) {
     Json json = {{"name", options.name}, {"input_shape", graph.input_shape()}};
     json.update(CountsJson(graph));
@@ -94,6 +169,7 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
       for (const int input : node.inputs) layer["inputs"].push_back(graph.nodes()[static_cast<size_t>(input)].name);
       json["layers"].push_back(std::move(layer));
     }
+    json["training"] = TrainingJson(training);
     absl::PrintF("%s\n", json.dump());
     return absl::OkStatus();
   }
@@ -106,13 +182,16 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
   absl::PrintF("%s\nparameters      %s (%s)\ntrainable       %s\nnon-trainable   %s\n", Table(rows),
                Count(graph.parameters()), ShortBytes(static_cast<uint64_t>(graph.parameters()) * sizeof(float)),
                Count(graph.trainable_parameters()), Count(other));
+  PrintTraining(training);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 int RunModels(const Globals& globals, const ModelsOptions& options) {
-  const absl::Status status = options.name.empty() ? ListModels(globals) : ShowModel(globals, options);
+  const absl::Status status = options.name.empty() ? ListModels(globals)
+                              : options.report     ? ReportModel(globals, options)
+                                                   : ShowModel(globals, options);
   return status.ok() ? kExitOk : Fail(status);
 }
 

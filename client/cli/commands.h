@@ -59,7 +59,8 @@ struct ExportOptions {
   bool fold_batch_norm = false;
 };
 struct ModelsOptions {
-  std::string name;  // empty: all of them
+  std::string name;     // empty: all of them
+  bool report = false;  // of the file `name`: every layer, supported or refused
   std::vector<int32_t> input_shape;
   int32_t classes = 0;
 };

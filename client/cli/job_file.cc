@@ -19,6 +19,7 @@
 #include "common/base/text.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/keras_h5.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
@@ -108,16 +109,18 @@ absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
     model = std::move(file.model);
   } else if (absl::EndsWithIgnoreCase(path, ".keras")) {
     CAIRN_ASSIGN_OR_RETURN(*model.mutable_keras_json(), ReadKerasArchiveConfig(path));
+  } else if (absl::EndsWithIgnoreCase(path, ".h5") || absl::EndsWithIgnoreCase(path, ".hdf5")) {
+    CAIRN_ASSIGN_OR_RETURN(*model.mutable_keras_json(), ReadKerasH5Config(path));
   } else if (absl::EndsWithIgnoreCase(path, ".json")) {
     CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
     if (bytes.size() == 0) return absl::InvalidArgumentError(absl::StrFormat("--model %s: is empty", path));
     model.mutable_keras_json()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  } else if (absl::EndsWithIgnoreCase(path, ".safetensors") || absl::EndsWithIgnoreCase(path, ".h5")) {
+  } else if (absl::EndsWithIgnoreCase(path, ".safetensors")) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: holds weights without a model; --set initial_weights takes them", path));
   } else {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "--model %s: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()", path));
+        "--model %s: is neither a .keras or .h5 file, an .onnx file nor a .json file of model.to_json()", path));
   }
   if (model.ByteSizeLong() > kJobFileBytesMax) {
     return absl::InvalidArgumentError(

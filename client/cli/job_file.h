@@ -16,10 +16,10 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path);
 absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where);
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message);
 
-// The job's model is that of a file: what model.to_json() gave (.json), a .keras archive or an .onnx file, whose
-// weights become initial_weights where the job names none; then the workers must see the file under the same path.
-// Errors: INVALID_ARGUMENT or DATA_LOSS name the file. Whether the model itself is valid is checked when the job
-// is submitted.
+// The job's model is that of a file: what model.to_json() gave (.json), a .keras archive, a legacy .h5 file or an .onnx
+// file, whose weights become initial_weights where the job names none; then the workers must see the file under the
+// same path. Errors: INVALID_ARGUMENT or DATA_LOSS name the file. Whether the model itself is valid is checked when the
+// job is submitted.
 absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec);
 
 // A relative path is taken from this process' folder, as every program does, so that daemons started elsewhere find the

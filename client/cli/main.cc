@@ -66,7 +66,7 @@ void AddJobChanges(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--set", options->settings, "PATH=VALUE: set a field of the job, such as optimizer.adam.beta_1=0.8")
       ->allow_extra_args(false);
-  command->add_option("--model", options->model, "The model from this file: Keras' model.json, .keras or .onnx")
+  command->add_option("--model", options->model, "The model from this file: Keras' model.json, .keras, .h5 or .onnx")
       ->check(CLI::ExistingFile);
 }
 
@@ -156,10 +156,12 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
 void AddModels(CLI::App& app, Invocation& call) {
   CLI::App* models = AddCommand(app, "models", "List the ready-made models, or show the layers of one", call,
                                 [&call] { return RunModels(call.globals, call.models); });
-  models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .json or .onnx file");
+  models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .h5, .json or .onnx file");
   models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")
       ->delimiter(',');
   models->add_option("--classes", call.models.classes, "Its outputs [the model's own]");
+  models->add_flag("--report", call.models.report,
+                   "Of a file: every layer, whether it is supported and why not, even if the model is refused");
 }
 
 void AddOtherCommands(CLI::App& app, Invocation& call) {

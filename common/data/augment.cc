@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/check.h"
+#include "common/data/augment_colors.h"
 #include "common/data/limits.h"
 #include "common/model/data_check.h"
 
@@ -52,6 +54,15 @@ void WarpBy(const Affine2& affine, const PictureShape3& shape, v1::FillMode mode
   float* before = Scratch(shape.size());
   std::memcpy(before, numbers, static_cast<size_t>(shape.size()) * sizeof(float));
   Warp(shape, affine, mode, fill, before, numbers);
+}
+
+// Both factors to one side or both to the other.
+void Shear(const v1::RandomShear& shear, const PictureShape3& shape, AugmentDraws& draws, float* numbers) {
+  const float side = draws.Uniform(0, 1) > 0.5f ? -1.0f : 1.0f;
+  Affine2 affine;
+  affine.yx = shear.y_factor().empty() ? 0 : Draw(draws, RangeOf(shear.y_factor())) * side;
+  affine.xy = shear.x_factor().empty() ? 0 : Draw(draws, RangeOf(shear.x_factor())) * side;
+  WarpBy(affine, shape, shear.fill_mode(), shear.fill_value(), numbers);
 }
 
 void Crop(const v1::RandomCrop& crop, const PictureShape3& shape, const PictureShape3& to, AugmentDraws& draws,
@@ -166,8 +177,22 @@ void Augmenter::ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, Pic
     case v1::Augmentation::kRandomBrightness: return Brighten(step.random_brightness(), *shape, draws, numbers);
     case v1::Augmentation::kRandomContrast: return Contrast(step.random_contrast(), *shape, draws, numbers);
     case v1::Augmentation::kCutout: return CutOut(step.cutout(), *shape, draws, numbers);
+    case v1::Augmentation::kRandomShear: return Shear(step.random_shear(), *shape, draws, numbers);
+    case v1::Augmentation::kRandomColorJitter:
+      for (const v1::Augmentation& one : ColorJitterSteps(step.random_color_jitter()))
+        ApplyStep(one, draws, shape, numbers);
+      return;
+    case v1::Augmentation::kRandAugment: {
+      const v1::RandAugment& augment = step.rand_augment();
+      for (int i = 0; i < (augment.has_num_ops() ? augment.num_ops() : 2); ++i) {
+        const int layer = static_cast<int>(draws.Below(kRandAugmentLayers));
+        ApplyStep(RandAugmentLayer(augment, layer), draws, shape, numbers);
+      }
+      return;
+    }
     default: break;
   }
+  CAIRN_CHECK(ApplyColors(step, draws, *shape, numbers), "CheckAugmentation let a step pass that is not known");
 }
 
 }  // namespace cairn

@@ -131,6 +131,44 @@ absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out)
   return absl::OkStatus();
 }
 
+// What a text of a fixed size holds: it ends with zeros.
+std::string WithoutEnd(const char* text, size_t size) {
+  while (size > 0 && text[size - 1] == '\0') --size;
+  return std::string(text, size);
+}
+
+// Texts of a fixed size, or pointers to texts, whichever the attribute has.
+absl::StatusOr<std::vector<std::string>> ReadTexts(hid_t attribute, size_t bytes_max) {
+  const Hdf5Handle type(H5Aget_type(attribute), H5Tclose), space(H5Aget_space(attribute), H5Sclose);
+  const hssize_t count = space.ok() ? H5Sget_simple_extent_npoints(space.get()) : -1;
+  if (!type.ok() || count < 0) return absl::DataLossError("cannot be read; the file is damaged");
+  if (count == 0) return std::vector<std::string>();  // an empty list has any type
+  if (H5Tget_class(type.get()) != H5T_STRING) return absl::DataLossError("is not text");
+  const size_t size = H5Tget_size(type.get()), texts = static_cast<size_t>(count);
+  if (size == 0 || texts > bytes_max / size) {
+    return absl::DataLossError(absl::StrCat("has more than ", bytes_max, " bytes"));
+  }
+  std::vector<std::string> read;
+  std::vector<char> bytes(texts * size, '\0');
+  if (H5Aread(attribute, type.get(), bytes.data()) < 0) {
+    return absl::DataLossError("cannot be read; the file is damaged");
+  }
+  if (H5Tis_variable_str(type.get()) <= 0) {
+    for (size_t i = 0; i < texts; ++i) read.push_back(WithoutEnd(bytes.data() + i * size, size));
+    return read;
+  }
+  size_t sum = 0;
+  for (size_t i = 0; i < texts && sum <= bytes_max; ++i) {
+    const char* text = nullptr;
+    std::memcpy(&text, bytes.data() + i * size, sizeof(text));
+    read.emplace_back(text == nullptr ? "" : text);
+    sum += read.back().size();
+  }
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, bytes.data());
+  if (sum > bytes_max) return absl::DataLossError(absl::StrCat("has more than ", bytes_max, " bytes"));
+  return read;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Hdf5Writer>> Hdf5Writer::Create(const std::string& path) {
@@ -217,6 +255,22 @@ absl::Status Hdf5Reader::Read(const std::string& path, const Shape& shape, absl:
   return Annotate(ReadArray(dataset.get(), shape, out), absl::StrCat(where_, ": ", quoted));
 }
 
+absl::StatusOr<std::vector<std::string>> Hdf5Reader::Texts(const std::string& group, const std::string& attribute,
+                                                           size_t bytes_max) const {
+  if (!group.empty()) CAIRN_RETURN_IF_ERROR(Annotate(CheckPath(file_, group), where_));
+  const Hdf5Handle opened(H5Gopen2(file_, group.empty() ? "/" : group.c_str(), H5P_DEFAULT), H5Gclose);
+  const std::string what =
+      absl::StrCat(where_, ": attribute \"", attribute, "\" of ", group.empty() ? "the file" : group);
+  if (!opened.ok()) return absl::DataLossError(absl::StrCat(where_, ": \"", group, "\" is not a group"));
+  const htri_t there = H5Aexists(opened.get(), attribute.c_str());
+  if (there == 0) return absl::NotFoundError(absl::StrCat(what, " is missing"));
+  const Hdf5Handle found(there < 0 ? -1 : H5Aopen(opened.get(), attribute.c_str(), H5P_DEFAULT), H5Aclose);
+  if (!found.ok()) return absl::DataLossError(absl::StrCat(what, " cannot be read; the file is damaged"));
+  absl::StatusOr<std::vector<std::string>> texts = ReadTexts(found.get(), bytes_max);
+  if (!texts.ok()) return absl::Status(texts.status().code(), absl::StrCat(what, " ", texts.status().message()));
+  return texts;
+}
+
 absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, int64_t numbers,
                                 absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read) {
   const uint64_t size = static_cast<uint64_t>(numbers) * sizeof(float);
@@ -243,6 +297,29 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
   });
   if (!status.ok()) return status;
   return numbers_read;
+}
+
+absl::StatusOr<std::string> ReadHdf5Text(const Buffer& bytes, const std::string& where, size_t bytes_max,
+                                         absl::FunctionRef<absl::StatusOr<std::string>(const Hdf5Reader&)> read) {
+  // Through the memory that is shared with the other process: the text's size, then its bytes.
+  uint64_t size = 0;
+  const size_t numbers = (sizeof(size) + bytes_max) / sizeof(float) + 1;
+  const auto write = [&](const Hdf5Reader& reader, absl::Span<float> out) -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const std::string text, read(reader));
+    size = text.size();
+    if (size > bytes_max) {
+      return absl::DataLossError(absl::StrCat(where, ": has a text of ", size, " bytes; at most ", bytes_max));
+    }
+    auto* const to = reinterpret_cast<char*>(out.data());
+    std::memcpy(to, &size, sizeof(size));
+    std::memcpy(to + sizeof(size), text.data(), size);
+    return absl::OkStatus();
+  };
+  CAIRN_ASSIGN_OR_RETURN(const Buffer shared, ReadHdf5(bytes, where, static_cast<int64_t>(numbers), write));
+  const auto* const from = reinterpret_cast<const char*>(shared.data());
+  std::memcpy(&size, from, sizeof(size));
+  if (size > bytes_max) return absl::DataLossError(absl::StrCat(where, ": damaged"));
+  return std::string(from + sizeof(size), size);
 }
 
 }  // namespace cairn

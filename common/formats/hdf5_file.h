@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
@@ -55,6 +56,10 @@ class Hdf5Reader {
   // An array of this shape; out.size() == NumElements(shape). Errors: NOT_FOUND; FAILED_PRECONDITION another shape;
   // DATA_LOSS; UNIMPLEMENTED numbers that are no floating-point ones, or a filter.
   absl::Status Read(const std::string& path, const Shape& shape, absl::Span<float> out) const;
+  // The text, or the list of texts, that is an attribute of this group; group "": the file's root. Errors: NOT_FOUND
+  // there is no such group or attribute; DATA_LOSS it holds something else, or more than bytes_max.
+  absl::StatusOr<std::vector<std::string>> Texts(const std::string& group, const std::string& attribute,
+                                                 size_t bytes_max) const;
 
  private:
   const std::string where_;
@@ -66,5 +71,9 @@ class Hdf5Reader {
 // or a damaged one; FAILED_PRECONDITION far more numbers than the file can have; RESOURCE_EXHAUSTED.
 absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, int64_t numbers,
                                 absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read);
+
+// One text of at most bytes_max bytes that `read` makes of the file, in another process as above. Errors: as above.
+absl::StatusOr<std::string> ReadHdf5Text(const Buffer& bytes, const std::string& where, size_t bytes_max,
+                                         absl::FunctionRef<absl::StatusOr<std::string>(const Hdf5Reader&)> read);
 
 }  // namespace cairn

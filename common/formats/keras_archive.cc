@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/formats/keras_augmentation_writer.h"
 #include "common/formats/keras_class.h"
+#include "common/formats/keras_h5.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
@@ -40,7 +43,7 @@ OrderedJson TensorJson(const Node& node) {
   tensor["class_name"] = "__keras_tensor__";
   tensor["config"]["shape"] = BatchShape(node.output);
   tensor["config"]["dtype"] = "float32";
-  tensor["config"]["keras_history"] = {node.name, 0, 0};
+  tensor["config"]["keras_history"] = {KerasLayerName(node.name), 0, 0};
   return tensor;
 }
 
@@ -101,9 +104,21 @@ absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
   return layer;
 }
 
+absl::Status CheckNames(const Graph& graph) {
+  std::map<std::string, const Node*> names;
+  for (const Node& node : graph.nodes()) {
+    const auto [other, first] = names.emplace(KerasLayerName(node.name), &node);
+    if (first) continue;
+    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": Keras' format has no '/' in names, and \"",
+                                                 other->first, "\" is another layer; export safetensors"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph) {
+absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph, const v1::Data* data) {
+  CAIRN_RETURN_IF_ERROR(CheckNames(graph));
   const bool sequential = IsSequentialModel(graph);
   OrderedJson config = OrderedJson::object();
   config["name"] = name.empty() ? (sequential ? "sequential" : "functional") : name;
@@ -114,7 +129,7 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
     CAIRN_ASSIGN_OR_RETURN(OrderedJson layer, LayerJson(graph, node));
     if (!sequential) {
-      layer["name"] = node.name;
+      layer["name"] = KerasLayerName(node.name);
       layer["inbound_nodes"] = InboundNodes(graph, node);
     }
     config["layers"].push_back(std::move(layer));
@@ -124,12 +139,13 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
     config["build_input_shape"] = BatchShape(graph.input_shape());
     model = KerasObject("keras", "Sequential", std::move(config));
   } else {
-    config["input_layers"] = {{graph.nodes().front().name, 0, 0}};
-    config["output_layers"] = {{graph.output().name, 0, 0}};
+    config["input_layers"] = {{KerasLayerName(graph.nodes().front().name), 0, 0}};
+    config["output_layers"] = {{KerasLayerName(graph.output().name), 0, 0}};
     model = KerasObject("keras.src.models.functional", "Functional", std::move(config));
     model["registered_name"] = "Functional";  // Keras does not export the class by its name
   }
   model["build_config"]["input_shape"] = BatchShape(graph.input_shape());
+  if (data != nullptr) InsertAugmentation(*data, &model);
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 
@@ -151,8 +167,8 @@ std::string MetadataJson() {
 }  // namespace
 
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
-                               absl::Span<const float> space) {
-  CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph));
+                               absl::Span<const float> space, const v1::Data* data) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph, data));
   const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
   const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
   CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
@@ -172,6 +188,7 @@ absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, 
 }
 
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
+  if (const absl::StatusOr<bool> legacy = IsHdf5File(path); legacy.ok() && *legacy) return ReadKerasH5Config(path);
   const auto text = [](const Buffer& bytes) {
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
@@ -200,7 +217,11 @@ absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path)
 
 absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, const Graph& graph) {
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
-  return ReadKerasWeights(bytes, path, graph, KerasLayerPaths(graph));
+  if (!IsHdf5({reinterpret_cast<const char*>(bytes.data()), bytes.size()})) {
+    return absl::DataLossError(absl::StrCat(path, ": not an HDF5 file, or a damaged one"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const bool legacy, IsLegacyKerasH5(bytes, path));
+  return legacy ? ReadKerasH5Weights(bytes, path, graph) : ReadKerasWeights(bytes, path, graph, KerasLayerPaths(graph));
 }
 
 }  // namespace cairn

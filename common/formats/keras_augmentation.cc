@@ -1,5 +1,6 @@
 #include "common/formats/keras_augmentation.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/keras/keras_fields.h"
 
@@ -48,10 +49,114 @@ bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
   return true;
 }
 
+void PixelRange(KerasConfig& c) { c.Only("value_range", Json::array({0, 255}), "use [0, 255]"); }
+
+// A probability that Keras draws within [low, high], or [0, f], for each picture: of all pictures, the share in its
+// middle is changed.
+template <typename Step>
+void Share(KerasConfig& c, Step* step) {
+  Floats factor;
+  Factor(c, "factor", &factor);
+  if (factor.size() == 1) step->set_factor(factor[0] / 2);
+  if (factor.size() == 2) step->set_factor((factor[0] + factor[1]) / 2);
+}
+
+// Those that recolour, blur, erase and project. False: it is another one.
+bool ReadColors(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
+  if (type == "RandomGrayscale") {
+    float factor = 0.5f;
+    c.Float("factor", &factor);
+    out->mutable_random_grayscale()->set_factor(factor);
+    return true;
+  }
+  Floats* factor = nullptr;
+  if (type == "RandomSaturation") factor = out->mutable_random_saturation()->mutable_factor();
+  if (type == "RandomHue") factor = out->mutable_random_hue()->mutable_factor();
+  if (type == "RandomColorDegeneration") factor = out->mutable_random_color_degeneration()->mutable_factor();
+  if (type == "RandomPosterization") factor = out->mutable_random_posterization()->mutable_factor();
+  if (type == "RandomSharpness") factor = out->mutable_random_sharpness()->mutable_factor();
+  if (type == "RandomInvert") {
+    Share(c, out->mutable_random_invert());
+  } else if (type == "RandomColorJitter") {
+    v1::RandomColorJitter* jitter = out->mutable_random_color_jitter();
+    Factor(c, "brightness_factor", jitter->mutable_brightness_factor());
+    Factor(c, "contrast_factor", jitter->mutable_contrast_factor());
+    Factor(c, "saturation_factor", jitter->mutable_saturation_factor());
+    Factor(c, "hue_factor", jitter->mutable_hue_factor());
+  } else if (type == "RandomGaussianBlur") {
+    Share(c, out->mutable_random_gaussian_blur());
+    c.Ints("kernel_size", out->mutable_random_gaussian_blur()->mutable_kernel_size());
+    Factor(c, "sigma", out->mutable_random_gaussian_blur()->mutable_sigma());
+  } else if (type == "RandomErasing") {
+    Share(c, out->mutable_random_erasing());
+    Factor(c, "scale", out->mutable_random_erasing()->mutable_scale());
+    float fill = 0;
+    const bool filled = c.Has("fill_value");
+    c.Float("fill_value", &fill);
+    if (filled) out->mutable_random_erasing()->set_fill_value(fill);
+  } else if (type == "Equalization") {
+    int32_t bins = 256;
+    c.Int("bins", &bins);
+    out->mutable_equalization()->set_bins(bins);
+  } else if (type == "Solarization") {
+    Factor(c, "addition_factor", out->mutable_solarization()->mutable_addition_factor());
+    Factor(c, "threshold_factor", out->mutable_solarization()->mutable_threshold_factor());
+  } else if (type == "RandAugment") {
+    int32_t ops = 2;
+    c.Int("num_ops", &ops);
+    out->mutable_rand_augment()->set_num_ops(ops);
+    Floats range;
+    Factor(c, "factor", &range);
+    if (range.size() == 2 && range[0] != 0) c.Refuse(absl::StrCat("factor: begins at ", range[0], "; use [0, f]"));
+    if (!range.empty()) out->mutable_rand_augment()->set_factor(range[range.size() - 1]);
+    c.Only("interpolation", "bilinear", "use bilinear");
+  } else if (factor == nullptr) {
+    return false;
+  }
+  if (factor != nullptr) Factor(c, "factor", factor);
+  PixelRange(c);
+  return true;
+}
+
+void ReadPerspective(KerasConfig& c, v1::RandomPerspective* perspective) {
+  Share(c, perspective);
+  std::string interpolation = "bilinear";
+  c.Text("interpolation", &interpolation);
+  perspective->set_nearest(interpolation == "nearest");
+  if (interpolation != "nearest" && interpolation != "bilinear")
+    c.Refuse(absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not known; use bilinear or nearest"));
+  float scale = 1, fill = 0;
+  c.Float("scale", &scale);
+  c.Float("fill_value", &fill);
+  perspective->set_scale(scale);
+  perspective->set_fill_value(fill);
+}
+
 }  // namespace
+
+bool IsKerasAugmentation(absl::string_view type) {
+  return absl::StartsWith(type, "Random") || type == "RandAugment" || type == "AutoContrast" ||
+         type == "Equalization" || type == "Solarization";
+}
 
 std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
   keras::ChannelsLast(c);
+  if (type == "AutoContrast") {
+    c.Refuse(
+        "it changes pictures that are evaluated and predicted too; do it where the data are made, or let "
+        "data.augmentation do it in training alone");
+    return false;
+  }
+  if (ReadColors(type, c, out)) return false;
+  if (type == "RandomShear") {
+    Factor(c, "x_factor", out->mutable_random_shear()->mutable_x_factor());
+    Factor(c, "y_factor", out->mutable_random_shear()->mutable_y_factor());
+    return Fill(c, out->mutable_random_shear());
+  }
+  if (type == "RandomPerspective") {
+    ReadPerspective(c, out->mutable_random_perspective());
+    return false;
+  }
   if (type == "RandomFlip") return ReadRandomFlip(c, out->mutable_random_flip());
   if (type == "RandomRotation") {
     Factor(c, "factor", out->mutable_random_rotation()->mutable_factor());
@@ -77,12 +182,12 @@ std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1
   }
   if (type == "RandomBrightness") {
     Factor(c, "factor", out->mutable_random_brightness()->mutable_factor());
-    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
+    PixelRange(c);
     return false;
   }
   if (type == "RandomContrast") {
     Factor(c, "factor", out->mutable_random_contrast()->mutable_factor());
-    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
+    PixelRange(c);
     return false;
   }
   return std::nullopt;

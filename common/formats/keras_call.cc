@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/formats/keras_augmentation.h"
 #include "common/formats/limits.h"
 #include "common/model/layer_type.h"
 
@@ -17,7 +18,7 @@ namespace {
 // The arguments of a class's call() in their order, as far as a position may stand for one of them.
 std::vector<std::string> PositionalArguments(const std::string& type) {
   if (IsKerasModel(type)) return {"inputs", "training", "mask"};
-  if (absl::StartsWith(type, "Random")) return {"data", "training"};
+  if (IsKerasAugmentation(type)) return {"data", "training"};
   const KerasClass* const keras = FindKerasClass(type).keras;
   return absl::StrSplit(keras != nullptr ? keras->call : "inputs", ',');
 }
@@ -168,7 +169,7 @@ class Reader {
   // ---- one argument ----
 
   absl::Status Take(const std::string& argument, bool keyword, const Json& value) {
-    const bool augments = absl::StartsWith(type_, "Random");
+    const bool augments = IsKerasAugmentation(type_);
     const bool is_input = attends_ ? argument == "query" || argument == "value" || argument == "key"
                                    : argument == "inputs" || (augments && argument == "data") ||
                                          (recurs_ && (argument == "sequences" || argument == "initial_state"));

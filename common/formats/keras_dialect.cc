@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "common/formats/keras_augmentation.h"
 #include "common/model/keras/keras_values.h"
 
 namespace cairn {
@@ -16,7 +17,7 @@ namespace {
 Json DefaultTraining(const std::string& type) {
   if (absl::EndsWith(type, "Dropout") || absl::StartsWith(type, "SpatialDropout") || type == "GaussianNoise")
     return false;
-  if (absl::StartsWith(type, "Random")) return true;
+  if (IsKerasAugmentation(type)) return true;
   return nullptr;
 }
 

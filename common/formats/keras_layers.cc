@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/formats/keras_augmentation.h"
 #include "common/model/layer_type.h"
 
@@ -16,8 +17,11 @@ std::string SupportedClasses() {
   for (const LayerType* type : LayerTypes()) {
     for (const KerasClass& keras : type->keras) absl::StrAppend(&text, keras.name, ", ");
   }
-  return absl::StrCat(text, "and RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, ",
-                      "RandomBrightness, RandomContrast at the head");
+  return absl::StrCat(
+      text, "and at the head RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, ",
+      "RandomShear, RandomPerspective, RandomBrightness, RandomContrast, RandomSaturation, RandomHue, ",
+      "RandomGrayscale, RandomColorJitter, RandomColorDegeneration, RandomInvert, RandomPosterization, ",
+      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment");
 }
 
 // What every layer has.
@@ -35,14 +39,29 @@ void ReadCommon(KerasConfig& c, v1::Layer* layer) {
       (*dtype)["config"].contains("name")) {
     name = &(*dtype)["config"]["name"];
   }
-  if (*name != "float32") {
-    c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),
-                          " is not supported; use float32, and the job's compute_dtype for "
-                          "mixed precision"));
-  }
+  // A mixed policy's variables are float32 too; what products are rounded to is the job's compute_dtype.
+  if (*name == "float32" || *name == "mixed_float16" || *name == "mixed_bfloat16") return;
+  c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),
+                        " is not supported; use float32 or a mixed policy, whose variables are float32"));
+}
+
+std::string TextOf(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
 }  // namespace
+
+absl::Status CheckIsKerasLayer(const Json& entry, const std::string& name, const std::string& type) {
+  const std::string module = TextOf(entry, "module"), registered = TextOf(entry, "registered_name");
+  if (absl::StartsWith(module, "keras.src.ops") || absl::StartsWith(module, "keras.ops")) {
+    return Bad("layer \"", ShownText(name), "\": ", ShownText(type),
+               " is an operation on tensors (as x + y), no layer; use a layer, such as keras.layers.Add");
+  }
+  const bool custom = (!module.empty() && !absl::StartsWith(module, "keras")) || absl::StrContains(registered, '>');
+  if (!custom) return absl::OkStatus();
+  return Bad("layer \"", ShownText(name), "\": ", ShownText(registered.empty() ? type : registered),
+             " is a class of your own; use layers of Keras alone");
+}
 
 absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config) {
   KerasConfig c(config, name, type);
@@ -54,7 +73,7 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
   if (type == "InputLayer") {
     for (const char* key : {"name", "trainable"}) c.Ignore(key);
   }
-  if (absl::StartsWith(type, "Random")) {
+  if (IsKerasAugmentation(type)) {
     v1::Augmentation augmentation;
     if (const std::optional<bool> commutes = ReadAugmentation(type, c, &augmentation)) {
       CAIRN_RETURN_IF_ERROR(c.Finish());

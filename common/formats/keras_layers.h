@@ -20,6 +20,10 @@ struct KerasLayer {
   bool moves_pixels_only = false;  // an augmentation that may as well come before a Rescaling
 };
 
+// That a layer's entry in its model is of a class of Keras, and not of the user's own. Errors: INVALID_ARGUMENT names
+// the layer.
+absl::Status CheckIsKerasLayer(const Json& entry, const std::string& name, const std::string& type);
+
 // `type`: Keras' class_name. The layer has its name and no inputs. Errors: INVALID_ARGUMENT names the layer and the
 // option, or the type.
 absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config);

@@ -34,18 +34,6 @@ struct Entry {
   std::string path;
 };
 
-absl::Status CheckIsKeras(const Entry& entry) {
-  const std::string module = TextOf(*entry.json, "module"), registered = TextOf(*entry.json, "registered_name");
-  if (absl::StartsWith(module, "keras.src.ops") || absl::StartsWith(module, "keras.ops")) {
-    return Bad("layer \"", ShownText(entry.name), "\": ", ShownText(entry.type),
-               " is an operation on tensors (as x + y), no layer; use a layer, such as keras.layers.Add");
-  }
-  const bool custom = (!module.empty() && !absl::StartsWith(module, "keras")) || absl::StrContains(registered, '>');
-  if (!custom) return absl::OkStatus();
-  return Bad("layer \"", ShownText(entry.name), "\": ", ShownText(registered.empty() ? entry.type : registered),
-             " is a class of your own; use layers of Keras alone");
-}
-
 class Converter {
  public:
   absl::StatusOr<KerasModel> Convert(const Json& root) {
@@ -97,7 +85,7 @@ class Converter {
       entry.name = TextOf(item, "name");
       if (entry.name.empty()) entry.name = TextOf(*entry.config, "name");
       if (entry.name.empty()) entry.name = absl::StrCat(KerasSnakeCase(entry.type), "_", entries.size());
-      CAIRN_RETURN_IF_ERROR(CheckIsKeras(entry));
+      CAIRN_RETURN_IF_ERROR(CheckIsKerasLayer(*entry.json, entry.name, entry.type));
       entries.push_back(std::move(entry));
     }
     return entries;
@@ -393,6 +381,9 @@ class Converter {
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
+  if (root.is_string()) {  // json.dump(model.to_json(), file): JSON in JSON
+    CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
+  }
   return Converter().Convert(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
 }
 

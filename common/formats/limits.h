@@ -17,10 +17,17 @@ inline constexpr int kKerasNestingMax = 8;
 inline constexpr size_t kKerasInputsMax = 1024;
 inline constexpr size_t kKerasMetadataBytesMax = size_t{64} << 10;
 
+// Of a report on a model.
+inline constexpr size_t kReportLayersMax = size_t{1} << 14;
+
 // ---- ONNX ----
 
 // Of one protobuf message.
 inline constexpr int64_t kOnnxBytesMax = (int64_t{2} << 30) - 1;
+// Weights in other files: of all tensors, as much as a model of 4 G parameters has.
+inline constexpr uint64_t kOnnxExternalBytesMax = uint64_t{16} << 30;
+// One for each tensor, as PyTorch writes them.
+inline constexpr size_t kOnnxExternalFilesMax = 512;
 
 // ---- safetensors ----
 
@@ -35,6 +42,10 @@ inline constexpr int kHdf5DimensionsMax = 8;
 // What the library may take beside the file and the numbers.
 inline constexpr size_t kHdf5LibraryBytesMax = size_t{256} << 20;
 inline constexpr int kHdf5FiltersMax = 8;
+// Names of all layers, or of one layer's weights, in a legacy .h5 file.
+inline constexpr size_t kHdf5NamesBytesMax = size_t{4} << 20;
+// Of the names of a long list: Keras splits it where it is larger than an attribute can be.
+inline constexpr int kHdf5NamePartsMax = 1024;
 
 // ---- all ----
 

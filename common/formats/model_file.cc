@@ -36,7 +36,7 @@ absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& orig
   absl::Status status;
   switch (ModelFileKindOf(path)) {
     case ModelFileKind::kSafetensors: status = WriteTensors(partial, origin, graph, space); break;
-    case ModelFileKind::kKeras: status = WriteKerasArchive(partial, origin.job, graph, space); break;
+    case ModelFileKind::kKeras: status = WriteKerasArchive(partial, origin.job, graph, space, origin.data); break;
     case ModelFileKind::kKerasWeights: status = WriteKerasWeightsFile(partial, graph, space); break;
     case ModelFileKind::kOnnx: status = WriteOnnxFile(partial, {.model_name = origin.job}, graph, space); break;
     case ModelFileKind::kUnknown:

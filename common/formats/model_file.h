@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 
@@ -15,6 +16,7 @@ namespace cairn {
 struct ModelFileOrigin {
   std::string job;  // its name
   int64_t step = 0;
+  const v1::Data* data = nullptr;  // of the job: its augmentation becomes layers of a .keras file
 };
 
 // `space`: the parameter space. The file is complete or as it was. Errors: INVALID_ARGUMENT an ending that is not

@@ -5,13 +5,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/formats/onnx/onnx_export.h"
+#include "common/formats/onnx/onnx_external.h"
+#include "common/formats/onnx/onnx_fuse.h"
 #include "common/formats/onnx/onnx_import.h"
 #include "common/formats/plain_file.h"
+#include "common/model/onnx/onnx_importer.h"
 
 namespace cairn {
 
@@ -30,9 +34,23 @@ absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& optio
   return status;
 }
 
-absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path) {
+namespace {
+
+absl::StatusOr<onnx::ModelProto> ReadWithWeights(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
-  absl::StatusOr<ImportedOnnx> imported = ParseOnnx({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  absl::StatusOr<onnx::ModelProto> model =
+      ParseOnnxMessage({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!model.ok()) return Annotate(model.status(), path);
+  const absl::Status status = LoadOnnxExternalData(std::filesystem::path(path).parent_path().string(), &*model);
+  if (!status.ok()) return Annotate(status, path);
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model, ReadWithWeights(path));
+  absl::StatusOr<ImportedOnnx> imported = ImportOnnx(model);
   if (!imported.ok()) return Annotate(imported.status(), path);
   OnnxFile file;
   file.model = std::move(imported->model);
@@ -41,6 +59,19 @@ absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path) {
         {v.name, v1::FLOAT32, v.shape, Buffer::CopyOf(v.values.data(), v.values.size() * sizeof(float))});
   }
   return file;
+}
+
+absl::StatusOr<std::vector<OnnxOperatorReport>> ReportOnnxOperators(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model, ReadWithWeights(path));
+  absl::StatusOr<OnnxGraph> graph = CheckOnnx(model);
+  if (!graph.ok()) return Annotate(graph.status(), path);
+  FuseOnnx(&*graph);
+  std::vector<OnnxOperatorReport> report;
+  for (auto& [node, status] : OnnxImporter(*graph).Report()) {
+    const bool named = !node->name().empty() || node->output().empty();
+    report.push_back({named ? node->name() : node->output(0), node->op_type(), std::move(status)});
+  }
+  return report;
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "cairn/v1/model.pb.h"
@@ -28,7 +29,16 @@ struct OnnxFile {
   SafetensorsFile weights;  // under the names that the model's graph gives them
 };
 
-// Errors: those of ReadFileBytes; INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS begin with the file's name.
+// With the weights that lie in files beside it (onnx/onnx_external.h). Errors: those of ReadFileBytes;
+// INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS begin with the file's name.
 absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path);
+
+// Each operator of the file that its output depends on, with why it is refused, OK where it is not. Errors: as above,
+// of the file as a whole.
+struct OnnxOperatorReport {
+  std::string name, type;
+  absl::Status status;
+};
+absl::StatusOr<std::vector<OnnxOperatorReport>> ReportOnnxOperators(const std::string& path);
 
 }  // namespace cairn

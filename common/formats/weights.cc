@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/keras_h5.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/torch_layout.h"
 
@@ -23,14 +24,19 @@ absl::StatusOr<SafetensorsFile> LoadSafetensors(const std::string& path, const G
 
 absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph& graph) {
   if (absl::EndsWithIgnoreCase(path, ".safetensors")) return LoadSafetensors(path, graph);
-  if (absl::EndsWithIgnoreCase(path, ".keras")) return ReadKerasArchiveWeights(path);
-  if (absl::EndsWithIgnoreCase(path, ".weights.h5")) return ReadKerasWeightsFile(path, graph);
+  if (absl::EndsWithIgnoreCase(path, ".keras")) {
+    const absl::StatusOr<bool> legacy = IsHdf5File(path);
+    return legacy.ok() && *legacy ? ReadKerasWeightsFile(path, graph) : ReadKerasArchiveWeights(path);
+  }
+  for (const char* ending : {".h5", ".hdf5"}) {
+    if (absl::EndsWithIgnoreCase(path, ending)) return ReadKerasWeightsFile(path, graph);
+  }
   if (absl::EndsWithIgnoreCase(path, ".onnx")) {
     CAIRN_ASSIGN_OR_RETURN(OnnxFile file, ReadOnnxFile(path));
     return std::move(file.weights);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": is neither a checkpoint's directory nor a .safetensors, .keras, .weights.h5 or .onnx file"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": is neither a checkpoint's directory nor a .safetensors, .keras, .h5 or .onnx file"));
 }
 
 }  // namespace cairn

@@ -2,7 +2,7 @@
 //
 //   .safetensors   safetensors.h: Keras' names and shapes, or PyTorch's (torch_layout.h)
 //   .keras         keras_archive.h: the archive's own model names them
-//   .weights.h5    keras_archive.h: in the order of the layers
+//   .h5, .hdf5     keras_archive.h: .weights.h5 in the order of the layers; a legacy file by name (keras_h5.h)
 //   .onnx          onnx_file.h: the names that its own model gives them
 //
 // A free function, blocking; any thread. Directories (checkpoints) are the worker's: worker/node/weights_reader.h.

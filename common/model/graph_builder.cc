@@ -5,9 +5,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
@@ -83,11 +85,17 @@ absl::Status GraphBuilder::CreateNodes() {
 }
 
 absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
-  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-  if (!plain || name.find_first_of("/\"\\") != std::string::npos || name.size() > kLayerNameBytesMax) {
+  // Names are keys of files and words in messages and tables: text, whatever else is in it.
+  const bool text = IsUtf8(name) && std::none_of(name.begin(), name.end(), absl::ascii_iscntrl);
+  if (!text || name.size() > kLayerNameBytesMax) {
     return PlaceError(id, absl::StrCat("name has more than ", kLayerNameBytesMax,
-                                       " characters, or a space, '/', '\"', '\\' or one outside ASCII; use letters, "
-                                       "digits, '_', '-' and '.'"));
+                                       " bytes, or a line break or another control character, or is not UTF-8; use "
+                                       "letters, digits, '_', '-' and '.'"));
+  }
+  for (const char* argument : kAttentionArguments) {
+    if (!absl::StartsWith(name, absl::StrCat(argument, "="))) continue;
+    return PlaceError(id, absl::StrCat("name \"", name, "\" begins with \"", argument,
+                                       "=\", by which a multi_head_attention tells its inputs; use another"));
   }
   const auto [other, inserted] = ids_.emplace(name, id);
   if (inserted) return absl::OkStatus();
@@ -216,8 +224,15 @@ absl::Status GraphBuilder::InferNode(Node* node) {
 
 absl::Status GraphBuilder::LayOutVariables() {
   int64_t offset = 0;
+  std::map<absl::string_view, int> names;
   for (Variable& variable : graph_.variables_) {
     variable.offset = offset;
+    const auto [other, first] = names.emplace(variable.name, variable.node);
+    if (!first) {
+      return LayerError(graph_.nodes_[variable.node].name,
+                        absl::StrCat("its variable \"", variable.name, "\" has the name of one of layer \"",
+                                     graph_.nodes_[other->second].name, "\"; give one of the two another name"));
+    }
     offset += AlignUp(variable.size);  // each is at most kParametersMax: no overflow before the check
     if (offset > kParametersMax) {
       return absl::InvalidArgumentError(absl::StrCat("model: more than ", kParametersMax, " parameters at layer \"",

@@ -25,6 +25,8 @@ inline constexpr int kTemplateWidthMax = 64;
 // A double has no more digits.
 inline constexpr int kTemplatePrecisionMax = 17;
 inline constexpr int kAugmentationsMax = 64;
+// Of an Equalization: as many as a 16-bit picture has shades.
+inline constexpr int kEqualizationBinsMax = 1 << 16;
 inline constexpr int32_t kPrefetchMax = 1024;
 inline constexpr size_t kFeatureNameBytesMax = 4096;
 inline constexpr int kFeatureDimensionsMax = 8;
@@ -44,7 +46,8 @@ inline constexpr uint32_t kInitializerRedrawsMax = 64;
 
 // ---- layers ----
 
-inline constexpr size_t kLayerNameBytesMax = 128;
+// Keras has no limit; names of scopes within scopes are this long at most.
+inline constexpr size_t kLayerNameBytesMax = 512;
 // Kernel sizes, strides, dilations, factors and pads: far beyond any use, and small enough that window arithmetic stays
 // within int64_t.
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
@@ -75,7 +78,7 @@ inline constexpr size_t kKerasShownBytesMax = 80;
 inline constexpr int kKerasListMax = 64;
 inline constexpr int kOnnxNodesMax = 1 << 16;
 // The oldest and the newest opset that are read.
-inline constexpr int64_t kOnnxOpsetMin = 9, kOnnxOpsetMax = 25;
+inline constexpr int64_t kOnnxOpsetMin = 7, kOnnxOpsetMax = 25;
 // Of a value, batch included.
 inline constexpr size_t kOnnxAxesMax = 16;
 // Of all constants that are computed.
@@ -83,8 +86,6 @@ inline constexpr size_t kOnnxAxesMax = 16;
 // has 2^35; about ten seconds.
 inline constexpr int64_t kOrthogonalWorkMax = int64_t{1} << 35;
 inline constexpr int64_t kOnnxFoldedNumbersMax = int64_t{1} << 28;
-// Of one computed shape.
-inline constexpr size_t kOnnxShapeNumbersMax = 256;
 
 static_assert(kLayerDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");
 static_assert(kWindowMax * kWindowMax <= INT64_MAX / kWindowMax);

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "common/tensor/frame_codec.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_seed.h"
+#include "tests/fuzz/legacy_h5_seed.h"
 #include "tests/fuzz/manifest_seed.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/formats/every_layer.h"
@@ -213,6 +215,8 @@ void KerasModels(Seeds& seeds) {
     }
     seeds.Add("keras_weights", ByteSink().Byte(0).Raw(ReadFile(temp / "m.keras")));
     seeds.Add("keras_weights", ByteSink().Byte(1).Raw(ReadFile(temp / "m.weights.h5")));
+    seeds.Add("keras_weights", ByteSink().Byte(2).Raw(LegacyH5(graph, config)));
+    AddJson(seeds, "keras_json", "", nlohmann::json(config).dump());  // JSON in JSON
   }
   Onnx(seeds, every, newer);
   AddJson(seeds, "keras_json", "", kKeras2);

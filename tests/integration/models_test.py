@@ -5,6 +5,7 @@ digit."""
 import json
 import os
 
+import h5py
 import numpy
 
 from cluster import Cluster, check
@@ -138,6 +139,48 @@ def functional_models_go_round(c, data):
     return job_file, files
 
 
+def legacy_files_go_in(c, job_file, files):
+    """What Keras 2 saves as m.h5: the model and its weights start a job; evaluated, it is the .keras file's."""
+    model, arrays = read_keras(files["b.keras"])
+    path = os.path.join(c.dir, "legacy.h5")
+    with h5py.File(path, "w") as f:
+        f.attrs["model_config"] = json.dumps(model)
+        root = f.create_group("model_weights")
+        layers = [layer["config"]["name"] for layer in model["config"]["layers"]]
+        root.attrs["layer_names"] = [name.encode() for name in layers]
+        for layer in layers:
+            names = [name for name in arrays if name.startswith(f"{layer}/")]
+            group = root.create_group(layer)
+            group.attrs["weight_names"] = [f"{name}:0".encode() for name in names]
+            for name in names:
+                group.create_dataset(f"{name}:0", data=arrays[name])
+    shown = json.loads(c.cairn("models", path, as_json=True).stdout)
+    check(shown["parameters"] == sum(a.size for a in arrays.values()), shown["parameters"])
+    check("SPARSE_CATEGORICAL_CROSSENTROPY" in shown["training"]["losses"], shown["training"])
+    job = submit_model(c, job_file, path, STILL)
+    c.wait(job)
+    wanted = figures(c.evaluate_with(job, "--weights", files["b.keras"]))
+    check(figures(c.evaluate(job)) == wanted, f"legacy.h5: another accuracy than {wanted}")
+    check(figures(c.evaluate_with(job, "--weights", path)) == wanted, "legacy.h5 as weights: another accuracy")
+
+
+def reports_name_every_layer(c):
+    layers = [
+        {"class_name": "InputLayer", "config": {"batch_shape": [None, 4], "name": "i"}},
+        {"class_name": "Lambda", "config": {"name": "fn"}},
+        {"class_name": "Dense", "config": {"name": "d", "units": 2}},
+        {"class_name": "Mine", "module": "mine", "config": {"name": "m"}},
+    ]
+    path = os.path.join(c.dir, "refused.json")
+    with open(path, "w") as f:
+        json.dump(json.dumps({"class_name": "Sequential", "config": {"name": "n", "layers": layers}}), f)
+    done = c.cairn("models", path, "--report", ok=False, as_json=True)
+    report = json.loads(done.stdout)
+    check(done.returncode == 2 and not report["supported"], done)
+    check([layer["supported"] for layer in report["layers"]] == [True, False, True, False], report)
+    check("2 of 4 layers are refused" in c.cairn("models", path, "--report", ok=False).stdout, "the table")
+
+
 def refused(c, *args):
     done = c.cairn(*args, ok=False)
     check(done.returncode == 2, f"{args}: exit {done.returncode}\n{done.stderr}")
@@ -217,6 +260,8 @@ def main():
         data = make_glyphs(c.dir)
         sequential_models_go_round(c, data)
         job_file, files = functional_models_go_round(c, data)
+        legacy_files_go_in(c, job_file, files)
+        reports_name_every_layer(c)
         ready_made_models_train(c, data, job_file)
         bad_files_are_named(c, job_file, files)
 

@@ -37,7 +37,7 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
   if (error)
     return absl::UnavailableError(
         absl::StrCat(path.parent_path().string(), ": cannot create the directory: ", error.message()));
-  return WriteModelFile(command.path(), {spec.name(), command.step()}, graph, values.floats());
+  return WriteModelFile(command.path(), {spec.name(), command.step(), &spec.data()}, graph, values.floats());
 }
 
 }  // namespace cairn

@@ -132,12 +132,17 @@ absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model) {
   return imported;
 }
 
-absl::StatusOr<ImportedOnnx> ParseOnnx(absl::string_view bytes) {
+absl::StatusOr<onnx::ModelProto> ParseOnnxMessage(absl::string_view bytes) {
   onnx::ModelProto model;
   if (static_cast<int64_t>(bytes.size()) > kOnnxBytesMax ||
       !model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::DataLossError("not an ONNX file, or a damaged one");
   }
+  return model;
+}
+
+absl::StatusOr<ImportedOnnx> ParseOnnx(absl::string_view bytes) {
+  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model, ParseOnnxMessage(bytes));
   return ImportOnnx(model);
 }
 

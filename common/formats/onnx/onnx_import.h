@@ -22,6 +22,7 @@ namespace cairn {
 
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS (not an ONNX file); the caller adds the file's name.
 absl::StatusOr<ImportedOnnx> ParseOnnx(absl::string_view bytes);
+absl::StatusOr<onnx::ModelProto> ParseOnnxMessage(absl::string_view bytes);
 absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model);
 
 }  // namespace cairn

@@ -1,5 +1,7 @@
 #include "common/model/keras/keras_writer.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -16,6 +18,11 @@ OrderedJson KerasObject(const char* module, const std::string& class_name, Order
   object["config"] = std::move(config);
   object["registered_name"] = nullptr;
   return object;
+}
+
+std::string KerasLayerName(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
 }
 
 double KerasWriter::Rounded(float number) { return Decimal(number); }

@@ -17,13 +17,16 @@ namespace cairn {
 
 using OrderedJson = nlohmann::ordered_json;
 
+// As Keras 3 may call a layer: it has no '/' in names, which Keras 2 has.
+std::string KerasLayerName(std::string name);
+
 // {"module": ..., "class_name": ..., "config": ..., "registered_name": null}
 OrderedJson KerasObject(const char* module, const std::string& class_name, OrderedJson config);
 
 class KerasWriter {
  public:
   explicit KerasWriter(const Node& node) : node_(node) {
-    json_["name"] = node.name;
+    json_["name"] = KerasLayerName(node.name);
     json_["trainable"] = node.trainable;
     json_["dtype"] = "float32";
   }

@@ -3,8 +3,8 @@
 
 #include "absl/strings/escaping.h"
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {
@@ -101,11 +101,13 @@ absl::Status ImportResize(OnnxImporter& importer) {
   const size_t rank = x.dims.size();
   if (rank < 2 || rank > 4)
     return Lacks("on an input ", ToString(x.dims), "; pictures, volumes and sequences are resized");
-  const bool old = importer.node().op_type() == "Upsample";
+  // Upsample has its factors as an attribute before opset 9; Resize is as Upsample in opset 10.
+  const bool old = importer.node().op_type() == "Upsample" || importer.opset() < 11;
   OnnxAttributes attributes(importer.node());
   const std::string mode = attributes.Text("mode", "nearest");
   const std::string places = attributes.Text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string rounds = attributes.Text("nearest_mode", old ? "floor" : "round_prefer_floor");
+  const std::vector<float> factors = attributes.Floats("scales");
   attributes.Only("antialias", 0, "Cairn does not smooth");
   for (const char* name : {"cubic_coeff_a", "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy"})
     attributes.Ignore(name);
@@ -122,7 +124,11 @@ absl::Status ImportResize(OnnxImporter& importer) {
   if (linear && rank != 3) return Lacks("mode linear on an input ", ToString(x.dims), "; pictures are resized so");
   std::vector<double> scales;
   const int scales_input = old ? 1 : 2;
-  if (importer.HasInput(scales_input)) {
+  if (!factors.empty()) {
+    if (factors.size() != rank + 1)
+      return Bad("attribute \"scales\" has ", factors.size(), " numbers; ", rank + 1, " are needed");
+    scales.assign(factors.begin(), factors.end());
+  } else if (importer.HasInput(scales_input)) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<float> given,
                            importer.FloatsOf(scales_input, "scales", static_cast<int64_t>(rank) + 1));
     scales.assign(given.begin(), given.end());

@@ -43,6 +43,11 @@ std::vector<int64_t> OnnxAttributes::Ints(const char* name) {
   return found == nullptr ? std::vector<int64_t>() : std::vector<int64_t>(found->ints().begin(), found->ints().end());
 }
 
+std::vector<float> OnnxAttributes::Floats(const char* name) {
+  const onnx::AttributeProto* found = Find(name, onnx::AttributeProto::FLOATS, "a list of numbers");
+  return found == nullptr ? std::vector<float>() : std::vector<float>(found->floats().begin(), found->floats().end());
+}
+
 void OnnxAttributes::Only(const char* name, int64_t value, const char* otherwise) {
   const int64_t given = Int(name, value);
   if (given != value)

@@ -24,6 +24,7 @@ class OnnxAttributes {
   float Float(const char* name, float otherwise);
   std::string Text(const char* name, const std::string& otherwise);
   std::vector<int64_t> Ints(const char* name);  // none: empty
+  std::vector<float> Floats(const char* name);  // none: empty
   void Ignore(const char* name) { read_.insert(name); }
   // The attribute is missing or has this value; anything else is refused. `otherwise`: what to do.
   void Only(const char* name, int64_t value, const char* otherwise);

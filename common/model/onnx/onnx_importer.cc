@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -17,21 +18,10 @@ namespace cairn {
 OnnxImporter::Handler OnnxImporter::HandlerOf(const std::string& type) {
   using I = OnnxImporter;
   static const std::map<std::string, Handler> handlers = {
-      {"Identity", &I::Identity},
-      {"Cast", &I::Cast},
-      {"Transpose", &I::Transpose},
-      {"Reshape", &I::Reshape},
-      {"Flatten", &I::Flatten},
-      {"Squeeze", &I::Squeeze},
-      {"Unsqueeze", &I::Unsqueeze},
-      {"Shape", &I::ShapeOf},
-      {"Add", &I::Binary},
-      {"Sub", &I::Binary},
-      {"Mul", &I::Binary},
-      {"Div", &I::Binary},
-      {"Sum", &I::Join},
-      {"Mean", &I::Join},
-      {"Max", &I::Join},
+      {"Identity", &I::Identity}, {"Cast", &I::Cast},       {"Transpose", &I::Transpose}, {"Reshape", &I::Reshape},
+      {"Flatten", &I::Flatten},   {"Squeeze", &I::Squeeze}, {"Unsqueeze", &I::Unsqueeze}, {"Shape", &I::ShapeOf},
+      {"Expand", &I::Expand},     {"Add", &I::Binary},      {"Sub", &I::Binary},          {"Mul", &I::Binary},
+      {"Div", &I::Binary},        {"Sum", &I::Join},        {"Mean", &I::Join},           {"Max", &I::Join},
   };
   const auto it = handlers.find(type);
   return it == handlers.end() ? nullptr : it->second;
@@ -47,6 +37,22 @@ absl::StatusOr<ImportedOnnx> OnnxImporter::Import() {
   }
   CAIRN_RETURN_IF_ERROR(TakeOutput());
   return layers_.Take();
+}
+
+std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Report() {
+  std::vector<std::pair<const Node*, absl::Status>> report;
+  const absl::Status input = TakeInput();
+  std::set<std::string> unknown;
+  if (!input.ok()) unknown.insert(graph_.input->name());
+  for (const Node* node : graph_.nodes) {
+    node_ = node;
+    layers_.SetName(node->name());
+    bool open = false;
+    for (const std::string& value : node->input()) open = open || unknown.contains(value);
+    report.emplace_back(node, open ? CheckKnown() : TakeNode());
+    if (open || !report.back().second.ok()) unknown.insert(node->output().begin(), node->output().end());
+  }
+  return report;
 }
 
 // ---- the graph's input and output ----
@@ -142,14 +148,19 @@ absl::Status OnnxImporter::TakeOutput() {
 
 // ---- operators ----
 
+absl::Status OnnxImporter::CheckKnown() const {
+  const bool known = HandlerOf(node_->op_type()) != nullptr || FindOnnxOperator(node_->op_type()) != nullptr;
+  return known ? absl::OkStatus() : Lacks("Cairn has no layer for this operator");
+}
+
 absl::Status OnnxImporter::TakeNode() {
   if (TakesSteps()) return TakeSteps();
   const Handler handler = HandlerOf(node_->op_type());
   const OnnxOperator* const layer = FindOnnxOperator(node_->op_type());
-  if (handler == nullptr && layer == nullptr) return Lacks("Cairn has no layer for this operator");
   bool constant = node_->input_size() > 0;
   for (int i = 0; i < node_->input_size(); ++i) constant = constant && (!HasInput(i) || IsConstant(i));
   if (constant) return FoldConstants();
+  CAIRN_RETURN_IF_ERROR(CheckKnown());
   for (int i = 1; i < node_->output_size(); ++i) {
     const auto users = graph_.users.find(node_->output(i));
     if (!node_->output(i).empty() && users != graph_.users.end())

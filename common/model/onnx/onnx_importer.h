@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,10 @@ class OnnxImporter {
 
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; begin with the node, `node "conv1" (Conv): `, where one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
+
+  // In place of Import: each operator with why it is refused, OK where it is not. One whose inputs are outputs of a
+  // refused one is looked at no further than whether Cairn has it.
+  std::vector<std::pair<const onnx::NodeProto*, absl::Status>> Report();
 
   // ---- for layers: OnnxOperator::read ----
   const onnx::NodeProto& node() const { return *node_; }  // the operator at hand
@@ -82,6 +87,7 @@ class OnnxImporter {
   absl::StatusOr<Shape> InputDims() const;
   Order OrderOfInput(const Shape& dims) const;
   absl::Status TakeNode();
+  absl::Status CheckKnown() const;  // there is something that reads the operator
   absl::Status TakeOutput();
   absl::Status Identity();
   absl::Status Cast();
@@ -93,9 +99,10 @@ class OnnxImporter {
   absl::Status Squeeze();
   absl::Status Unsqueeze();
   absl::Status ShapeOf();
-  absl::StatusOr<OnnxTensor> FoldRows(const OnnxTensor& x, OnnxAttributes& attributes) const;
-  absl::Status FoldConstants();  // Gather, Concat, Unsqueeze, ... of constants: what shapes are made of
-  absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies);
+  absl::Status Expand();
+  absl::Status FoldConstants();  // onnx_fold.h
+  // keeps_batch: target[0] is 0 and stands for the batch, whatever zero_copies says.
+  absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies, bool keeps_batch);
 
   // ---- onnx_importer_steps.cc ----
   bool TakesSteps() const;   // whether the operator at hand takes or gives values with the steps first

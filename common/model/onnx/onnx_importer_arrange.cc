@@ -13,6 +13,7 @@
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_fold.h"
 #include "common/model/onnx/onnx_importer.h"
 
 namespace cairn {
@@ -47,6 +48,10 @@ absl::StatusOr<std::vector<float>> OnnxImporter::FloatsOf(int input, const char*
 absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char* what) const {
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor tensor, ConstantOf(input, what));
   if (!tensor.whole) return Bad("its ", what, " are not whole numbers");
+  for (int64_t& n : tensor.ints) {
+    if (tensor.of_batch && n == kOnnxUnknown) return Lacks("its ", what, " are computed of the batch's size");
+    if (tensor.of_batch && n == kOnnxBatch) n = INT64_MAX;
+  }
   return std::move(tensor.ints);
 }
 
@@ -89,7 +94,8 @@ absl::Status OnnxImporter::Transpose() {
 }
 
 // target: batch included; -1 once for what is left, 0 as it was.
-absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies) {
+absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies,
+                                   bool keeps_batch) {
   const auto misfit = [&] {
     return Lacks("[", absl::StrJoin(target, ","), "] does not fit its input ", ToString(view.dims),
                  " without moving the batch");
@@ -113,7 +119,8 @@ absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64
   }
   // The batch: as it was, or the -1; a number is the size with which the model was exported.
   const bool batch_is_free = target[0] == -1;
-  if (target[0] < -1 || (target[0] == 0 && !zero_copies) || (batch_is_free && free >= 0) || numbers % known != 0)
+  if (target[0] < -1 || (target[0] == 0 && !zero_copies && !keeps_batch) || (batch_is_free && free >= 0) ||
+      numbers % known != 0)
     return misfit();
   if (free >= 0) {
     dims[static_cast<size_t>(free)] = numbers / known;
@@ -129,8 +136,15 @@ absl::Status OnnxImporter::Reshape() {
   OnnxAttributes attributes(*node_);
   const bool zero_copies = attributes.Int("allowzero", 0) == 0;
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> target, IntsOf(1, "shape"));
-  return SetDims(x, target, zero_copies);
+  CAIRN_ASSIGN_OR_RETURN(OnnxTensor target, ConstantOf(1, "shape"));
+  if (!target.whole) return Bad("its shape are not whole numbers");
+  const bool batch = target.of_batch && !target.ints.empty() && target.ints[0] == kOnnxBatch;
+  if (batch) target.ints[0] = 0;  // as it is
+  for (const int64_t dim : target.ints) {
+    if (target.of_batch && IsOfBatch(dim))
+      return Lacks("its shape is computed of the batch's size, which stays where it is here");
+  }
+  return SetDims(x, target.ints, zero_copies, batch);
 }
 
 absl::Status OnnxImporter::Flatten() {
@@ -188,105 +202,47 @@ absl::Status OnnxImporter::Unsqueeze() {
   return absl::OkStatus();
 }
 
-// For a Reshape that follows: the batch counts as 0, which leaves it as it is.
 absl::Status OnnxImporter::ShapeOf() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
-  CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
-  OnnxTensor shape;
-  shape.whole = true;
-  shape.dims = {static_cast<int64_t>(x.dims.size()) + 1};
-  shape.ints = {0};
-  shape.ints.insert(shape.ints.end(), x.dims.begin(), x.dims.end());
-  folded_[node_->output(0)] = std::move(shape);
+  std::vector<int64_t> dims = {kOnnxBatch};
+  dims.insert(dims.end(), x.dims.begin(), x.dims.end());
+  CAIRN_ASSIGN_OR_RETURN(folded_[node_->output(0)], OnnxShapeTensor(*node_, dims));
   return absl::OkStatus();
 }
 
-// A Gather or Concat of floats along axis 1 of [1, rows, ...]: a recurrent operator's weights in another order.
-absl::StatusOr<OnnxTensor> OnnxImporter::FoldRows(const OnnxTensor& x, OnnxAttributes& attributes) const {
-  if (attributes.Int("axis", 0) != 1 || x.dims.size() < 2 || x.dims[0] != 1 || x.dims[1] < 1)
-    return Lacks("a computed constant; fold constants when exporting");
-  OnnxTensor result = x;
-  if (node_->op_type() == "Concat") {
-    for (int i = 1; i < node_->input_size(); ++i) {
-      CAIRN_ASSIGN_OR_RETURN(const OnnxTensor part, ConstantOf(i, "input"));
-      if (part.whole || part.dims.size() != x.dims.size() || part.dims[0] != 1 ||
-          !std::equal(part.dims.begin() + 2, part.dims.end(), x.dims.begin() + 2))
-        return Bad("it joins ", ToString(x.dims), " and ", ToString(part.dims));
-      result.dims[1] += part.dims[1];
-      result.floats.insert(result.floats.end(), part.floats.begin(), part.floats.end());
-    }
-    return result;
+// To the shape that it has, as PyTorch writes it of what may be broadcast.
+absl::Status OnnxImporter::Expand() {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
+  CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
+  CAIRN_ASSIGN_OR_RETURN(const OnnxTensor shape, ConstantOf(1, "shape"));
+  bool same = shape.whole && shape.ints.size() <= x.dims.size() + 1;
+  const size_t ahead = same ? x.dims.size() + 1 - shape.ints.size() : 0;
+  for (size_t i = 0; same && i < shape.ints.size(); ++i) {
+    const int64_t dim = shape.ints[i];
+    same = dim == 1 || (i + ahead == 0 ? shape.of_batch && dim == kOnnxBatch : dim == x.dims[i + ahead - 1]);
   }
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, IntsOf(1, "indices"));
-  const int64_t row = static_cast<int64_t>(x.floats.size()) / x.dims[1];
-  result.dims[1] = static_cast<int64_t>(indices.size());
-  result.floats.clear();
-  for (const int64_t given : indices) {
-    const int64_t index = given < 0 ? given + x.dims[1] : given;
-    if (index < 0 || index >= x.dims[1]) return Bad("index ", given, " of ", x.dims[1], " rows");
-    result.floats.insert(result.floats.end(), x.floats.begin() + index * row, x.floats.begin() + (index + 1) * row);
-  }
-  return result;
+  if (!same) return Lacks("it repeats its input ", ToString(x.dims), "; a shape that it has is read");
+  SetView(x);
+  return absl::OkStatus();
 }
 
 absl::Status OnnxImporter::FoldConstants() {
-  const std::string& type = node_->op_type();
-  OnnxAttributes attributes(*node_);
-  CAIRN_ASSIGN_OR_RETURN(OnnxTensor x, ConstantOf(0, "input"));
-  OnnxTensor result;
-  result.whole = true;
-  if (type == "Identity" || type == "Cast") {
-    const int64_t to = type == "Cast" ? attributes.Int("to", 0) : 0;
-    attributes.Ignore("saturate");
-    result = x;
-    if (to == onnx::TensorProto::FLOAT && x.whole) {
-      result.floats.assign(x.ints.begin(), x.ints.end());
-      result.ints.clear();
-      result.whole = false;
-    } else if (to != 0 && to != onnx::TensorProto::FLOAT && !(to == onnx::TensorProto::INT64 && x.whole)) {
-      return Lacks("constants are cast to floats, and whole numbers to INT64, alone");
+  std::vector<OnnxTensor> tensors(static_cast<size_t>(node_->input_size()));
+  std::vector<const OnnxTensor*> inputs;
+  for (int i = 0; i < node_->input_size(); ++i) {
+    const size_t at = static_cast<size_t>(i);
+    if (HasInput(i)) {
+      CAIRN_ASSIGN_OR_RETURN(tensors[at], ConstantOf(i, "input"));
+      folded_numbers_ += static_cast<int64_t>(tensors[at].ints.size() + tensors[at].floats.size());
     }
-  } else if (type == "Transpose" && !x.whole && attributes.Ints("perm").size() == x.dims.size()) {
-    std::vector<int> axes;
-    for (const int64_t axis : attributes.Ints("perm")) axes.push_back(static_cast<int>(axis));
-    std::vector<int> sorted = axes;
-    std::sort(sorted.begin(), sorted.end());
-    if (sorted != SameOrder(axes.size())) return Bad("perm is not an order of its input's axes");
-    result = {ShapeInOrder(x.dims, axes), false, InOrder(x.floats, x.dims, axes), {}};
-  } else if (!x.whole && (type == "Gather" || type == "Concat")) {
-    CAIRN_ASSIGN_OR_RETURN(result, FoldRows(x, attributes));
-  } else if (!x.whole || x.dims.size() > 1) {
-    return Lacks("a computed constant; fold constants when exporting");
-  } else if (type == "Gather") {
-    attributes.Only("axis", 0, "of a shape, only axis 0");
-    CAIRN_ASSIGN_OR_RETURN(const OnnxTensor indices, ConstantOf(1, "indices"));
-    if (!indices.whole) return Bad("its indices are not whole numbers");
-    result.dims = indices.dims;
-    for (const int64_t given : indices.ints) {
-      const int64_t count = static_cast<int64_t>(x.ints.size()), index = given < 0 ? given + count : given;
-      if (index < 0 || index >= count) return Bad("index ", given, " of ", count, " numbers");
-      result.ints.push_back(x.ints[static_cast<size_t>(index)]);
-    }
-  } else if (type == "Unsqueeze" || type == "Squeeze") {
-    attributes.Ignore("axes");
-    result.ints = x.ints;
-    if (type == "Unsqueeze" || x.ints.size() != 1) result.dims = {static_cast<int64_t>(x.ints.size())};
-  } else if (type == "Concat") {
-    attributes.Ignore("axis");
-    for (int i = 0; i < node_->input_size(); ++i) {
-      CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> part, IntsOf(i, "input"));
-      result.ints.insert(result.ints.end(), part.begin(), part.end());
-      if (result.ints.size() > kOnnxShapeNumbersMax)
-        return Lacks("it joins more than ", kOnnxShapeNumbersMax, " numbers; fold constants when exporting");
-    }
-    result.dims = {static_cast<int64_t>(result.ints.size())};
-  } else {
-    return Lacks("a computed constant; fold constants when exporting");
+    if (folded_numbers_ > kOnnxFoldedNumbersMax) break;
+    inputs.push_back(HasInput(i) ? &tensors[at] : nullptr);
   }
-  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  const auto too_much = [] { return Lacks("too much is computed of constants; fold constants when exporting"); };
+  if (folded_numbers_ > kOnnxFoldedNumbersMax) return too_much();
+  CAIRN_ASSIGN_OR_RETURN(OnnxTensor result, FoldOnnxNode(*node_, graph_.opset, inputs));
   folded_numbers_ += static_cast<int64_t>(result.ints.size() + result.floats.size());
-  if (folded_numbers_ > kOnnxFoldedNumbersMax)
-    return Lacks("too much is computed of constants; fold constants when exporting");
+  if (folded_numbers_ > kOnnxFoldedNumbersMax) return too_much();
   folded_[node_->output(0)] = std::move(result);
   return absl::OkStatus();
 }

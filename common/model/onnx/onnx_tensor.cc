@@ -65,11 +65,7 @@ std::vector<float> FromHalves(const std::vector<uint16_t>& halves, v1::DataType 
 
 }  // namespace
 
-absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
-  if (tensor.data_location() == Type::EXTERNAL || tensor.external_data_size() > 0) {
-    return Bad(tensor, "its numbers lie in another file; save the model with its weights inside");
-  }
-  if (tensor.has_segment()) return Bad(tensor, "it is a segment of a tensor; save it whole");
+absl::StatusOr<uint64_t> OnnxTensorBytes(const onnx::TensorProto& tensor) {
   const size_t size = SizeOf(tensor.data_type());
   if (size == 0) {
     const auto type = static_cast<Type::DataType>(tensor.data_type());
@@ -85,11 +81,20 @@ absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
       return Bad(tensor, "it has more than ", kParametersMax, " numbers");
     }
   }
+  return static_cast<uint64_t>(count) * size;
+}
+
+absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
+  if (tensor.data_location() == Type::EXTERNAL || tensor.external_data_size() > 0) {
+    return Bad(tensor, "its numbers lie in another file; save the model with its weights inside");
+  }
+  if (tensor.has_segment()) return Bad(tensor, "it is a segment of a tensor; save it whole");
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t bytes, OnnxTensorBytes(tensor));
+  const int64_t count = static_cast<int64_t>(bytes / SizeOf(tensor.data_type()));
   const Shape dims(tensor.dims().begin(), tensor.dims().end());
   if (tensor.has_raw_data()) {
-    if (tensor.raw_data().size() != static_cast<size_t>(count) * size) {
-      return Bad(tensor, "shape ", ToString(dims), " needs ", static_cast<size_t>(count) * size,
-                 " bytes, the file has ", tensor.raw_data().size());
+    if (tensor.raw_data().size() != bytes) {
+      return Bad(tensor, "shape ", ToString(dims), " needs ", bytes, " bytes, the file has ", tensor.raw_data().size());
     }
   } else if (TypedCount(tensor) != count) {
     return Bad(tensor, "shape ", ToString(dims), " needs ", count, " numbers, the file has ", TypedCount(tensor));

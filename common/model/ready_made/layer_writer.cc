@@ -1,5 +1,7 @@
 #include "common/model/ready_made/layer_writer.h"
 
+#include "common/base/check.h"
+
 namespace cairn {
 
 LayerWriter::LayerWriter(const std::string& name, const std::vector<int32_t>& input_shape) {
@@ -73,6 +75,20 @@ void LayerWriter::Add(const std::string& name, const std::string& first, const s
   layer.mutable_add();
   layer.add_inputs(first);
   layer.add_inputs(second);
+}
+
+void LayerWriter::Concatenate(const std::string& name, const std::string& first, const std::string& second) {
+  v1::Layer& layer = Append(name);
+  layer.mutable_concatenate();
+  layer.add_inputs(first);
+  layer.add_inputs(second);
+}
+
+v1::Layer* LayerWriter::Find(const std::string& name) {
+  for (v1::Layer& layer : *model_.mutable_layers()) {
+    if (layer.name() == name) return &layer;
+  }
+  CAIRN_CHECK(false, "no layer " + name);
 }
 
 void LayerWriter::Flatten(const std::string& name) { Append(name).mutable_flatten(); }

@@ -32,11 +32,13 @@ class LayerWriter {
   void ZeroPadding2D(const std::string& name, const std::vector<int32_t>& padding);
   void GlobalAveragePooling2D(const std::string& name);
   void Add(const std::string& name, const std::string& first, const std::string& second);
+  void Concatenate(const std::string& name, const std::string& first, const std::string& second);
   void Flatten(const std::string& name);
   void Dropout(const std::string& name, float rate);
   v1::Dense& Dense(const std::string& name, int32_t units, v1::Activation activation);
   // The layer appended last takes `input` instead of the one before it.
   void From(const std::string& input);
+  v1::Layer* Find(const std::string& name);  // an appended layer
 
  private:
   v1::Model model_;

@@ -17,6 +17,9 @@ v1::Model MakeResnet34(const std::vector<int32_t>& input_shape, int32_t classes)
 v1::Model MakeResnet50(const std::vector<int32_t>& input_shape, int32_t classes);
 v1::Model MakeTutorialResnet(const std::vector<int32_t>& input_shape, int32_t classes);
 v1::Model MakeMobilenetV2(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeDensenet121(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeXception(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeUnet(const std::vector<int32_t>& input_shape, int32_t classes);
 v1::Model MakeVgg16(const std::vector<int32_t>& input_shape, int32_t classes);
 
 }  // namespace cairn

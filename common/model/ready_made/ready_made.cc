@@ -27,15 +27,19 @@ const std::vector<ReadyMadeInfo>& Infos() {
       {"tutorial_resnet", "the small residual network of TensorFlow's tutorials", {224, 224, 3}, 3},
       {"mobilenet_v2", "keras.applications.MobileNetV2, alpha 1", {224, 224, 3}, 1000},
       {"vgg16", "keras.applications.VGG16", {224, 224, 3}, 1000},
+      {"densenet121", "keras.applications.DenseNet121", {224, 224, 3}, 1000},
+      {"xception", "keras.applications.Xception", {299, 299, 3}, 1000},
+      {"unet", "U-Net with padded convolutions: a class for each pixel", {128, 128, 3}, 2},
   };
   return *infos;
 }
 
 // In the order of Infos().
 constexpr Entry kEntries[] = {
-    {MakeMlp, false},        {MakeMnistCnn, true}, {MakeLenet, true},    {MakeBeansCnn, true},
-    {MakeResnet18, true},    {MakeResnet34, true}, {MakeResnet50, true}, {MakeTutorialResnet, true},
-    {MakeMobilenetV2, true}, {MakeVgg16, true},
+    {MakeMlp, false},        {MakeMnistCnn, true}, {MakeLenet, true},       {MakeBeansCnn, true},
+    {MakeResnet18, true},    {MakeResnet34, true}, {MakeResnet50, true},    {MakeTutorialResnet, true},
+    {MakeMobilenetV2, true}, {MakeVgg16, true},    {MakeDensenet121, true}, {MakeXception, true},
+    {MakeUnet, true},
 };
 
 template <typename... Args>

@@ -108,8 +108,8 @@ TEST_F(JobFileOnDisk, FilesWithoutAModelAreNamed) {
   };
   EXPECT_THAT(error("m.json"), HasSubstr("m.json: is empty"));
   EXPECT_THAT(error("m.safetensors"), HasSubstr("holds weights without a model; --set initial_weights takes them"));
-  EXPECT_THAT(error("m.weights.h5"), HasSubstr("holds weights without a model"));
-  EXPECT_THAT(error("m.pt"), HasSubstr("neither a .keras archive"));
+  EXPECT_THAT(error("m.weights.h5"), HasSubstr("m.weights.h5: not an HDF5 file, or a damaged one"));
+  EXPECT_THAT(error("m.pt"), HasSubstr("neither a .keras or .h5 file"));
 }
 
 TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
@@ -150,7 +150,7 @@ TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
   std::ofstream("bad.onnx") << "no model";
   EXPECT_EQ(std::string(TakeModelFile("bad.onnx", &spec).message()), "bad.onnx: not an ONNX file, or a damaged one");
   EXPECT_EQ(std::string(TakeModelFile("m.pt", &spec).message()),
-            "--model m.pt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()");
+            "--model m.pt: is neither a .keras or .h5 file, an .onnx file nor a .json file of model.to_json()");
 }
 
 // The workers' own folder is anywhere.

@@ -161,6 +161,61 @@ TEST_F(KerasArchive, SequentialModelsHaveNoGroupForTheirInput) {
       ElementsAre("", "layers/rescaling", "layers/flatten", "layers/dense", "layers/dropout", "layers/dense_1"));
 }
 
+// Keras has no '/' in names, which Keras 2 had.
+TEST_F(KerasArchive, NamesAreAsKerasTakesThem) {
+  const Graph graph = Build(FromText<v1::Model>(
+      "layers { name: 'a/in' input { shape: [4] } } layers { name: 'b c' dense { units: 2 } } layers { name: 'd/e' "
+      "inputs: ['b c', 'b c'] add {} }"));
+  const KerasModel read = ReadKerasModel(KerasModelJson("m", graph).value()).value();
+  EXPECT_EQ(read.model.layers(0).name(), "a.in");
+  EXPECT_EQ(read.model.layers(1).name(), "b c");
+  EXPECT_EQ(read.model.layers(2).name(), "d.e");
+  const Graph twice = Build(FromText<v1::Model>(
+      "layers { input { shape: [4] } } layers { name: 'a/b' flatten {} } layers { name: 'a.b' dense { units: 2 } }"));
+  EXPECT_EQ(KerasModelJson("m", twice).status().message(),
+            "layer \"a.b\": Keras' format has no '/' in names, and \"a.b\" is another layer; export safetensors");
+}
+
+// What came in as layers goes out as layers, whichever kind the model is.
+TEST_F(KerasArchive, AugmentationComesBack) {
+  constexpr char kSteps[] = R"(
+    augmentation { random_flip { mode: HORIZONTAL } }
+    augmentation { random_rotation { factor: [-0.125, 0.25] fill_mode: FILL_CONSTANT fill_value: 3 } }
+    augmentation { random_zoom { height_factor: 0.25 width_factor: [0, 0.5] fill_mode: WRAP } }
+    augmentation { random_translation { height_factor: 0.25 width_factor: 0.5 fill_mode: NEAREST_PIXEL } }
+    augmentation { random_shear { x_factor: [0, 0.25] y_factor: 0.5 } }
+    augmentation { random_perspective { factor: 0.5 scale: 0.25 nearest: true fill_value: 2 } }
+    augmentation { random_brightness { factor: 0.25 } } augmentation { random_contrast { factor: [0.25, 0.5] } }
+    augmentation { random_saturation { factor: [0.25, 0.75] } } augmentation { random_hue { factor: 0.25 } }
+    augmentation { random_grayscale { factor: 0.25 } } augmentation { random_invert { factor: 0.25 } }
+    augmentation { random_color_jitter { brightness_factor: 0.5 hue_factor: [0, 0.25] } }
+    augmentation { random_color_degeneration { factor: 0.5 } } augmentation { random_posterization { factor: [2, 5] } }
+    augmentation { random_sharpness { factor: 0.25 } }
+    augmentation { random_gaussian_blur { factor: 0.5 kernel_size: [3, 5] sigma: [0.5, 1] } }
+    augmentation { random_erasing { factor: 0.5 scale: [0.125, 0.25] fill_value: 7 } }
+    augmentation { equalization { bins: 64 } }
+    augmentation { solarization { addition_factor: 0.25 threshold_factor: [0.25, 0.5] } }
+    augmentation { rand_augment { num_ops: 3 factor: 0.25 } } augmentation { random_flip { mode: VERTICAL } })";
+  const v1::Data data = FromText<v1::Data>(kSteps);
+  for (const char* layers : {"layers { name: 'in' input { shape: [8, 6, 3] } } layers { name: 'f' flatten {} }",
+                             "layers { name: 'in' input { shape: [8, 6, 3] } } layers { name: 'c' inputs: ['in', 'in'] "
+                             "add {} } layers { name: 'random_flip' inputs: ['c', 'in'] multiply {} }"}) {
+    const Graph graph = Build(FromText<v1::Model>(layers));
+    const absl::StatusOr<KerasModel> read = ReadKerasModel(KerasModelJson("m", graph, &data).value());
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->data.DebugString(), data.DebugString());
+    const Graph back = Build(read->model);
+    EXPECT_EQ(back.input_shape(), graph.input_shape());
+    EXPECT_EQ(back.nodes().size(), graph.nodes().size());
+  }
+  // What Keras has no layer for is left out.
+  const v1::Data own = FromText<v1::Data>(
+      "augmentation { cutout { size: 2 } } augmentation { auto_contrast {} } "
+      "augmentation { random_crop { height: 8 width: 6 } } image_height: 12 image_width: 9");
+  const Graph graph = Build(FromText<v1::Model>("layers { input { shape: [8, 6, 3] } } layers { flatten {} }"));
+  EXPECT_EQ(KerasModelJson("m", graph, &own).value(), KerasModelJson("m", graph).value());
+}
+
 TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
   const Graph graph =
       Build(FromText<v1::Model>("layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));

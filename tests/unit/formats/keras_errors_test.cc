@@ -48,11 +48,11 @@ constexpr BadLayer kBadLayers[] = {
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
      "kernel_constraint: MaxNorm is not supported; leave it out"},
     {"Dense", R"("units": 4, "trainable": "no")", "trainable: \"no\" is neither true nor false"},
-    {"Dense", R"("units": 4, "dtype": "mixed_float16")",
-     "dtype: \"mixed_float16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
+    {"Dense", R"("units": 4, "dtype": "float16")",
+     "dtype: \"float16\" is not supported; use float32 or a mixed policy, whose variables are float32"},
     {"Dense",
-     R"("units": 4, "dtype": {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})",
-     "dtype: \"mixed_bfloat16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
+     R"("units": 4, "dtype": {"module": "keras", "class_name": "QuantizedDTypePolicy", "config": {"name": "int8_from_float32"}})",
+     "dtype: \"int8_from_float32\" is not supported; use float32 or a mixed policy, whose variables are float32"},
     {"Dense", R"("units": 4, "lora_rank": 8)", "lora_rank: 8 is not supported; leave it out"},
     {"Dense", R"("units": "four")", "units: \"four\" is not a whole number within 32 bits"},
     {"Dense", R"("units": 1e20)", "units: 1e+20 is not a whole number within 32 bits"},
@@ -246,9 +246,9 @@ TEST(KerasErrors, NameWhatIsWrongWithTheModel) {
 }
 
 TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
-  const std::string error = ErrorOf(Keras2Sequential(KerasLayerText("LSTM", R"("name": "lstm", "units": 2)")));
-  EXPECT_THAT(error,
-              testing::StartsWith("model.keras_json: layer \"lstm\": LSTM is not supported; Cairn has InputLayer, "));
+  const std::string error = ErrorOf(Keras2Sequential(KerasLayerText("ConvLSTM2D", R"("name": "lstm", "filters": 2)")));
+  EXPECT_THAT(error, testing::StartsWith(
+                         "model.keras_json: layer \"lstm\": ConvLSTM2D is not supported; Cairn has InputLayer, "));
 }
 
 TEST(KerasErrors, NameFieldsThatExcludeEachOther) {

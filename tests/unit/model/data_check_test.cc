@@ -61,8 +61,42 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
   const std::vector<Case> cases = {
       {Step(""),
        "data.augmentation[0]: says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, "
-       "random_crop, "
-       "random_brightness, random_contrast, cutout"},
+       "random_crop, random_shear, random_perspective, random_brightness, random_contrast, random_saturation, "
+       "random_hue, random_grayscale, random_color_jitter, random_color_degeneration, random_invert, "
+       "random_posterization, random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, "
+       "solarization, rand_augment, cutout"},
+      {Step("random_shear { x_factor: 1.5 }"), aug + "random_shear.x_factor: 1.5 is outside [-1, 1]; use 0.2, say"},
+      {Step("random_shear { fill_value: 1 }"),
+       aug + "random_shear.fill_value: only for fill_mode FILL_CONSTANT; leave it out, or set fill_mode"},
+      {Step("random_saturation {}"), aug + "random_saturation.factor: missing; use 0.5, say"},
+      {Step("random_hue { factor: -0.1 }"), aug + "random_hue.factor: -0.1 is outside [0, 1]; use 0.2, say"},
+      {Step("random_hue { factor: [0.5, 0.2] }"),
+       aug + "random_hue.factor: its low 0.5 is above its high 0.2; exchange them"},
+      {Step("random_grayscale { factor: 2 }"), aug + "random_grayscale.factor: 2 is outside [0, 1]; use 0.5, say"},
+      {Step("random_color_jitter {}"),
+       aug + "random_color_jitter: has no factor; give brightness_factor, contrast_factor, saturation_factor or "
+             "hue_factor"},
+      {Step("random_posterization { factor: 9 }"),
+       aug + "random_posterization.factor: 9 is outside [1, 8]; use 4, say"},
+      {Step("random_posterization { factor: 2.5 }"),
+       aug + "random_posterization.factor: 2.5 is not a whole number of bits; use 4, say"},
+      {Step("random_gaussian_blur { kernel_size: 4 }"),
+       aug + "random_gaussian_blur.kernel_size: 4 is not an odd number within 1 .. 17; use 3, say"},
+      {Step("random_gaussian_blur { kernel_size: [3, 3, 3] }"),
+       aug + "random_gaussian_blur.kernel_size: more than 2 numbers; use one, or width and height"},
+      {Step("random_erasing { fill_value: nan }"), aug + "random_erasing.fill_value: nan is not finite; use 0, say"},
+      {Step("random_perspective { scale: 2 }"), aug + "random_perspective.scale: 2 is outside [0, 1]; use 0.3, say"},
+      {Step("equalization { bins: 1 }"),
+       aug + "equalization.bins: 1 is not within 2 .. 65536; use 256, or leave it out"},
+      {Step("solarization { threshold_factor: 2 }"),
+       aug + "solarization.threshold_factor: 2 is outside [0, 1]; use 0.5, say"},
+      {Step("rand_augment { num_ops: 0 }"), aug + "rand_augment.num_ops: 0 is not within 1 .. 64; use 2, say"},
+      {Step("mix_up {}"),
+       "data.augmentation[0]: says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, "
+       "random_crop, random_shear, random_perspective, random_brightness, random_contrast, random_saturation, "
+       "random_hue, random_grayscale, random_color_jitter, random_color_degeneration, random_invert, "
+       "random_posterization, random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, "
+       "solarization, rand_augment, cutout"},
       {Step("random_flip { mode: 7 }"),
        aug + "random_flip.mode: 7 is not known; use HORIZONTAL, VERTICAL or HORIZONTAL_AND_VERTICAL"},
       {Step("random_rotation {}"), aug + "random_rotation.factor: missing; use 0.1 for a tenth of a turn each way"},

@@ -39,9 +39,14 @@ TEST(GraphErrors, Structure) {
       {"layers { inputs: \"a\" input { shape: 3 } }", "layer \"input_layer\": an input layer takes no inputs"},
       {kImage + "layers { name: \"a\" flatten {} } layers { name: \"a\" dense { units: 3 } }",
        "model.layers[2]: layer \"a\" has the name of model.layers[1]; give each layer a name of its own"},
-      {kImage + "layers { name: \"a/b\" flatten {} }",
-       "model.layers[1]: name has more than 128 characters, or a space"},
-      {kImage + "layers { name: \"a b\" flatten {} }", "use letters, digits"},
+      {kImage + "layers { name: \"a\\nb\" flatten {} }",
+       "model.layers[1]: name has more than 512 bytes, or a line break or another control character, or is not UTF-8"},
+      {kImage + "layers { name: \"a\\177\" flatten {} }", "use letters, digits"},
+      {kImage + "layers { name: \"key=a\" flatten {} }",
+       "model.layers[1]: name \"key=a\" begins with \"key=\", by which a multi_head_attention tells its inputs"},
+      {"layers { input { shape: [2, 4] } } layers { name: \"a\" inputs: [\"input_layer\", \"input_layer\"] "
+       "multi_head_attention { num_heads: 1 key_dim: 2 } } layers { name: \"a/query\" dense { units: 2 } }",
+       "layer \"a/query\": its variable \"a/query/kernel\" has the name of one of layer \"a\""},
       {kImage +
            "layers { name: \"conv\" conv2d { filters: 1 kernel_size: 1 } } layers { inputs: \"conv1\" flatten {} }",
        "layer \"flatten\": its input \"conv1\" is not a layer of the model; did you mean \"conv\"?"},
@@ -230,13 +235,23 @@ TEST(GraphErrors, TooManyLayers) {
   EXPECT_TRUE(Graph::Build(model).ok());
 }
 
+// Keras has no rule for a layer's name but that it is text.
+TEST(GraphErrors, NamesMayHaveAnyCharacter) {
+  for (const std::string name : {"a b", "a/b/c", "a\\\"b\\\"", "\\\\", "d\u00e9j\u00e0", "\u5c42", "a=b", "a:0"}) {
+    const auto graph = Graph::Build(
+        FromText<v1::Model>(kImage + "layers { flatten {} } layers { name: \"" + name + "\" dense { units: 1 } }"));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(graph->variables()[0].name, graph->output().name + "/kernel");
+  }
+}
+
 TEST(GraphErrors, LongNamesAreCutAndOddOnesEscaped) {
   ExpectRefused(FromText<v1::Model>(kImage + "layers { inputs: \"a\\n\\\"b\" flatten {} }"),
                 "its input \"a\\n\\\"b\" is not a layer of the model");
   const std::string name(100000, 'x');
   ExpectRefused(FromText<v1::Model>(kImage + "layers { inputs: \"" + name + "\" flatten {} }"),
                 "is not a layer of the model");
-  ExpectRefused(FromText<v1::Model>(kImage + "layers { name: \"" + name + "\" flatten {} }"), "name has more than 128");
+  ExpectRefused(FromText<v1::Model>(kImage + "layers { name: \"" + name + "\" flatten {} }"), "name has more than 512");
 }
 
 }  // namespace

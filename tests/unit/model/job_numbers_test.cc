@@ -66,6 +66,19 @@ constexpr char kPictures[] = R"(
     augmentation { random_brightness { factor: 0.1 } }
     augmentation { random_contrast { factor: 0.1 } }
     augmentation { cutout { size: 4 fill_value: 1 } }
+    augmentation { random_shear { x_factor: 0.1 y_factor: 0.1 fill_mode: FILL_CONSTANT fill_value: 1 } }
+    augmentation { random_saturation { factor: 0.5 } } augmentation { random_hue { factor: 0.1 } }
+    augmentation { random_grayscale { factor: 0.5 } }
+    augmentation { random_color_jitter { brightness_factor: 0.1 contrast_factor: 0.1 saturation_factor: 0.1
+                                         hue_factor: 0.1 } }
+    augmentation { random_color_degeneration { factor: 0.1 } } augmentation { random_invert { factor: 0.5 } }
+    augmentation { random_posterization { factor: 4 } } augmentation { random_sharpness { factor: 0.1 } }
+    augmentation { random_gaussian_blur { factor: 0.5 kernel_size: 3 sigma: 0.5 } }
+    augmentation { random_erasing { factor: 0.5 scale: 0.1 fill_value: 1 } }
+    augmentation { random_perspective { factor: 0.5 scale: 0.5 fill_value: 1 } }
+    augmentation { auto_contrast {} } augmentation { equalization { bins: 16 } }
+    augmentation { solarization { addition_factor: 0.1 threshold_factor: 0.1 } }
+    augmentation { rand_augment { num_ops: 2 factor: 0.1 } }
   }
   loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1 }
   metrics { kind: TOP_K_ACCURACY k: 2 }

@@ -43,7 +43,8 @@ struct Count {
 // Keras' are those of model.summary() and of the table at keras.io/api/applications (25.6M, 3.5M, 138.4M);
 // torchvision's those of its documentation ("num_params"), which leaves out the moving statistics. The others were
 // added up by hand: mlp 784*128+128 + 128*10+10; mnist_cnn 320 + 5408*64+64 + 650; lenet 156 + 2416 + 48120 + 10164 +
-// 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions.
+// 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions; unet by the sum over
+// its levels, (9 in + 9 out + 2) out for each pair of convolutions and (4 in + 1) out for each step up.
 constexpr Count kCounts[] = {
     {"mlp", 101'770, 0},
     {"mnist_cnn", 347'146, 0},
@@ -55,6 +56,9 @@ constexpr Count kCounts[] = {
     {"tutorial_resnet", 11'182'851, 9'600},
     {"mobilenet_v2", 3'504'872, 34'112},
     {"vgg16", 138'357'544, 0},
+    {"densenet121", 7'978'856, 83'648},
+    {"xception", 22'855'952, 54'528},
+    {"unet", 31'031'810, 0},
 };
 
 TEST(ReadyMade, HasThePublishedNumberOfParameters) {
@@ -108,6 +112,42 @@ TEST(ReadyMade, MobilenetV2IsKerasOne) {
   EXPECT_EQ(Find(odd, "block_1_pad").output, (Shape{77, 77, 96}));
   EXPECT_EQ(Find(odd, "block_1_depthwise").output, (Shape{38, 38, 96}));
   EXPECT_EQ(odd.output().output, (Shape{7}));
+}
+
+// Keras' 429 and 134 layers with the input (its summaries).
+TEST(ReadyMade, Densenet121AndXceptionAreKerasOnes) {
+  const Graph dense = Make("name: 'densenet121'");
+  EXPECT_EQ(dense.nodes().size(), 429u);
+  EXPECT_EQ(Find(dense, "pool1").output, (Shape{56, 56, 64}));
+  EXPECT_EQ(Find(dense, "conv2_block6_concat").output, (Shape{56, 56, 256}));
+  EXPECT_EQ(Find(dense, "pool3_conv").output, (Shape{28, 28, 256}));
+  EXPECT_EQ(Find(dense, "conv4_block24_concat").output, (Shape{14, 14, 1024}));
+  EXPECT_EQ(Find(dense, "conv5_block16_concat").output, (Shape{7, 7, 1024}));
+  EXPECT_FLOAT_EQ(Find(dense, "bn").layer.batch_normalization().epsilon(), 1.001e-5f);
+  EXPECT_EQ(dense.parameters(), 8'062'504);
+  const Graph xception = Make("name: 'xception'");
+  EXPECT_EQ(xception.nodes().size(), 134u);
+  EXPECT_EQ(Find(xception, "block1_conv2_act").output, (Shape{147, 147, 64}));
+  EXPECT_EQ(Find(xception, "add").output, (Shape{74, 74, 128}));
+  EXPECT_EQ(Find(xception, "add_2").output, (Shape{19, 19, 728}));
+  EXPECT_EQ(Find(xception, "block12_sepconv3").output, (Shape{19, 19, 728}));
+  EXPECT_EQ(Find(xception, "block14_sepconv2_act").output, (Shape{10, 10, 2048}));
+  // Block 2 begins without an activation, the others with one; each beside a shortcut of the same input.
+  const auto input = [&](const char* name) {
+    return xception.nodes()[static_cast<size_t>(Find(xception, name).inputs[0])].name;
+  };
+  EXPECT_EQ(input("block2_sepconv1"), "block1_conv2_act");
+  EXPECT_EQ(input("conv2d"), "block1_conv2_act");
+  EXPECT_EQ(input("block3_sepconv1_act"), "add");
+  EXPECT_EQ(input("conv2d_1"), "add");
+  EXPECT_EQ(xception.parameters(), 22'910'480);
+}
+
+TEST(ReadyMade, UnetGivesAClassForEachPixel) {
+  const Graph unet = Make("name: 'unet' input_shape: [48, 32, 1] classes: 5");
+  EXPECT_EQ(Find(unet, "middle_conv2").output, (Shape{3, 2, 1024}));
+  EXPECT_EQ(Find(unet, "up4_concat").output, (Shape{6, 4, 1024}));
+  EXPECT_EQ(unet.output().output, (Shape{48, 32, 5}));
 }
 
 // torchvision's names, '_' for '.': `model.state_dict()` begins with conv1.weight, bn1.weight, ...,

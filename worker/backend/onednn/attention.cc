@@ -168,8 +168,7 @@ class AttentionOp : public Op {
       Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.key_dim, scale_, l.Query(query_->data, e, h), l.key_row(),
                        l.Key(key_->data, e, h), l.key_row(), 0, l.Scores(weights, e, h), l.keys));
       if (causal_) l.FillUnseen(l.Scores(weights, e, h), -std::numeric_limits<float>::max());
-      if (step_masks_.any())
-        step_masks_.FillMasked(l, e, l.Scores(weights, e, h), -std::numeric_limits<float>::max());
+      if (step_masks_.any()) step_masks_.FillMasked(l, e, l.Scores(weights, e, h), -std::numeric_limits<float>::max());
     });
     softmax_.Forward(run);
     if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });

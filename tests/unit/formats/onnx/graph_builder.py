@@ -16,6 +16,7 @@ class Graph:
     channels_first: bool
     layers: Optional[List[str]] = None  # the kinds that Cairn makes of it, in order
     names: Optional[List[str]] = None  # some layers' names
+    outside: bool = False  # its weights are to be saved in another file
 
 
 class Builder:
@@ -50,17 +51,16 @@ class Builder:
         inputs = [x, w] + ([self.weight(f"{name}.bias", out)] if bias else [])
         return self.op("Conv", *inputs, kernel_shape=list(kernel), group=group, **attributes)
 
-    def batch_norm(self, x, name, channels):
-        return self.op(
-            "BatchNormalization",
-            x,
+    def norm(self, name, channels):
+        return [
             self.weight(f"{name}.weight", channels),
             self.weight(f"{name}.bias", channels),
             self.weight(f"{name}.running_mean", channels),
             self.weight(f"{name}.running_var", channels, positive=True),
-            epsilon=1e-5,
-            momentum=0.9,
-        )
+        ]
+
+    def batch_norm(self, x, name, channels):
+        return self.op("BatchNormalization", x, *self.norm(name, channels), epsilon=1e-5, momentum=0.9)
 
     def gemm(self, x, name, out, of):
         return self.op(

@@ -7,12 +7,15 @@
 //                                                Cairn's order)
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/formats/onnx/onnx_export.h"
+#include "common/formats/onnx/onnx_external.h"
+#include "common/formats/onnx/onnx_import.h"
 #include "common/formats/onnx_file.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/formats/onnx/onnx_cases.h"
@@ -59,7 +62,10 @@ void ExportAll(const std::string& dir) {
 int Import(const std::string& path, const std::string& input, const std::string& output, int64_t examples) {
   std::ifstream in(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const auto imported = ParseOnnx(bytes);
+  absl::StatusOr<onnx::ModelProto> model = ParseOnnxMessage(bytes);
+  absl::Status status = model.status();
+  if (status.ok()) status = LoadOnnxExternalData(std::filesystem::path(path).parent_path().string(), &*model);
+  const auto imported = status.ok() ? ImportOnnx(*model) : status;
   if (!imported.ok()) {
     std::printf("%s\n", std::string(imported.status().message()).c_str());
     return 1;

@@ -28,8 +28,8 @@ std::ostream& operator<<(std::ostream& out, const BadFile& bad) { return out << 
 std::vector<BadFile> BadFiles() {
   return {
       {"NoOpset", [](ModelProto* m) { m->clear_opset_import(); }, "it names no opset; is this an ONNX model?"},
-      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(7); },
-       "opset 7 is not read; export with opset 9 to 25"},
+      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(6); },
+       "opset 6 is not read; export with opset 7 to 25"},
       {"NoGraph", [](ModelProto* m) { m->clear_graph(); }, "it has no graph with operators"},
       {"TwoInputs", [](ModelProto* m) { m->mutable_graph()->add_input()->set_name("mask"); },
        "it has several inputs, \"x\" and \"mask\"; a model here has one"},
@@ -110,10 +110,10 @@ std::vector<BadFile> BadFiles() {
        "node \"relu1\" (HardSwish): Cairn has no layer for this operator"},
       {"NodeWithoutName",
        [](ModelProto* m) {
-         Find("relu1", m)->set_op_type("LSTM");
+         Find("relu1", m)->set_op_type("Det");
          Find("relu1", m)->clear_name();
        },
-       "node \"relu1_out\" (LSTM): Cairn has no layer for this operator"},
+       "node \"relu1_out\" (Det): Cairn has no layer for this operator"},
       {"UnknownAttribute", [](ModelProto* m) { SetInt("axis", 1, Find("relu1", m)); },
        "node \"relu1\" (Relu): attribute \"axis\" is not supported; export the model without it"},
       {"AttributeOfAnotherType", [](ModelProto* m) { SetText("strides", "2", Find("conv1", m)); },

@@ -77,9 +77,11 @@ def pool(a, x, largest):
     return np.nan_to_num(flat).mean(-1) if a.get("count_include_pad", 0) else np.nanmean(flat, -1)
 
 
-def resize(a, x, _, scales=None):
+def resize(a, x, _=None, scales=None, sizes=None, places=b"half_pixel"):
+    if scales is None:
+        scales = a["scales"] if sizes is None else [s / n for s, n in zip(sizes, x.shape)]
     scales = [int(s) for s in scales]
-    half = a.get("coordinate_transformation_mode", b"half_pixel") == b"half_pixel"
+    half = a.get("coordinate_transformation_mode", places) == b"half_pixel"
     for axis, s in enumerate(scales):
         n = x.shape[axis]
         if s == 1:
@@ -122,7 +124,8 @@ def reshape(x, shape):
     return x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
 
 
-def pad(x, pads):
+def pad(a, x, pads=None):
+    pads = a["pads"] if pads is None else pads
     rank = x.ndim
     return np.pad(x, [(int(pads[i]), int(pads[i + rank])) for i in range(rank)])
 
@@ -142,10 +145,12 @@ def layer_norm(a, x, scale, bias=0.0):
     return (x - mean) / np.sqrt(variance + a.get("epsilon", 1e-5)) * scale + bias
 
 
-def slice_of(a, x, starts, ends, axes):
+def slice_of(a, x, starts=None, ends=None, axes=None, steps=None):
+    if starts is None:
+        starts, ends, axes = a["starts"], a["ends"], a["axes"]
     cut = [slice(None)] * x.ndim
-    for start, end, axis in zip(starts, ends, axes):
-        cut[int(axis)] = slice(int(start), int(end))
+    for start, end, axis, step in zip(starts, ends, axes, [1] * len(axes) if steps is None else steps):
+        cut[int(axis)] = slice(int(start), int(end), int(step))
     return x[tuple(cut)]
 
 
@@ -223,7 +228,7 @@ OPERATORS = {
     "Sqrt": lambda a, x: np.sqrt(x),
     "Pow": lambda a, x, y: x**y,
     "Softmax": lambda a, x: softmax(x, a.get("axis", -1)),
-    "Clip": lambda a, x, low=-np.inf, high=np.inf: np.clip(x, low, high),
+    "Clip": lambda a, x, low=-np.inf, high=np.inf: np.clip(x, a.get("min", low), a.get("max", high)),
     "Identity": lambda a, x: x,
     "Dropout": lambda a, x, *_: x,
     "Cast": lambda a, x: x.astype(np.int64) if a["to"] == 7 else x.astype(np.float64),
@@ -240,19 +245,32 @@ OPERATORS = {
     "Gather": lambda a, x, i: np.take(x, i.astype(np.int64), axis=a.get("axis", 0)),
     "Transpose": lambda a, x: x.transpose(a["perm"]),
     "Reshape": lambda a, x, shape: reshape(x, shape),
-    "Flatten": lambda a, x: x.reshape(x.shape[0], -1),
-    "Unsqueeze": lambda a, x, axes: unsqueeze(x, axes),
-    "Squeeze": lambda a, x, axes: np.squeeze(x, tuple(int(i) for i in axes)),
-    "Shape": lambda a, x: np.array(x.shape),
+    "Flatten": lambda a, x: x.reshape(int(np.prod(x.shape[: a.get("axis", 1)])), -1),
+    "Unsqueeze": lambda a, x, axes=None: unsqueeze(x, a["axes"] if axes is None else axes),
+    "Squeeze": lambda a, x, axes=None: np.squeeze(x, tuple(int(i) for i in (a["axes"] if axes is None else axes))),
+    "Shape": lambda a, x: np.array(x.shape[a.get("start", 0) : a.get("end", x.ndim)]),
     "Conv": conv,
     "ConvTranspose": conv_transpose,
     "MaxPool": lambda a, x: pool(a, x, True),
     "AveragePool": lambda a, x: pool(a, x, False),
     "GlobalAveragePool": lambda a, x: x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),
     "ReduceMean": lambda a, x: x.mean(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
-    "ReduceMax": lambda a, x: x.max(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
-    "Pad": lambda a, x, pads: pad(x, pads),
-    "Resize": resize,
+    "Pad": pad,
+    "Resize": lambda a, x, *more: (
+        resize(a, x, None, more[0], places=b"asymmetric") if len(more) == 1 else resize(a, x, *more)
+    ),
+    "Upsample": lambda a, x, scales=None: resize(a, x, None, scales, places=b"asymmetric"),
+    "ConstantOfShape": lambda a, n: np.full(
+        n.astype(int), numpy_helper.to_array(a["value"])[0] if "value" in a else 0.0
+    ),
+    "Where": lambda a, c, x, y: np.where(c, x, y),
+    "Equal": lambda a, x, y: x == y,
+    "Floor": lambda a, x: np.floor(x),
+    "Expand": lambda a, x, shape: x * np.ones(shape.astype(int)),
+    "ReduceMax": lambda a, x: x.max(
+        axis=tuple(a["axes"]) if "axes" in a else None, keepdims=bool(a.get("keepdims", 1))
+    ),
+    "ReduceSum": lambda a, x, axes: x.sum(tuple(int(i) for i in axes), keepdims=bool(a.get("keepdims", 1))),
     "Slice": slice_of,
     "PRelu": lambda a, x, slope: np.maximum(x, 0) + slope * np.minimum(x, 0),
     "ReduceL2": lambda a, x: np.sqrt((x * x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 
 import foreign_graphs
+import old_graphs
 import onnx_numpy
 from ort import Onnxruntime
 
@@ -80,11 +81,15 @@ def channels_last(x, graph):
 
 
 def imported_graphs(driver, runtime, folder):
-    graphs = foreign_graphs.graphs()
+    graphs = foreign_graphs.graphs() + old_graphs.graphs()
     paths = [os.path.join(folder, f"{g.name}.onnx") for g in graphs]
     for graph, path in zip(graphs, paths):
         onnx.checker.check_model(graph.model, full_check=True)
-        onnx.save(graph.model, path)
+        if graph.outside:  # save() moves the weights out of its model
+            outside = {"save_as_external_data": True, "location": f"{graph.name}.bin", "size_threshold": 0}
+            onnx.save(onnx.ModelProto.FromString(graph.model.SerializeToString()), path, **outside)
+        else:
+            onnx.save(graph.model, path)
     ran = runtime_outputs(runtime, [(path, g.input) for path, g in zip(paths, graphs)])
     for graph, path, y in zip(graphs, paths, ran):
         # Channels last for Cairn where the graph has them first; and its output is the same way round.

@@ -1,0 +1,228 @@
+#include "common/formats/keras_augmentation_writer.h"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/formats/keras_order.h"
+
+namespace cairn {
+namespace {
+
+using Floats = google::protobuf::RepeatedField<float>;
+
+// A layer of Keras without its name.
+struct KerasStep {
+  const char* type;
+  OrderedJson config;
+  bool has_range = true;  // takes value_range
+};
+
+// As Keras writes a factor: a number, or a pair.
+OrderedJson FactorJson(const Floats& factor) {
+  if (factor.empty()) return nullptr;
+  if (factor.size() == 1) return KerasWriter::Rounded(factor[0]);
+  return {KerasWriter::Rounded(factor[0]), KerasWriter::Rounded(factor[1])};
+}
+
+// Of pictures of which this share is changed: Keras draws the probability, so that it is fixed here.
+template <typename Step>
+OrderedJson ShareJson(const Step& step) {
+  const double share = step.has_factor() ? KerasWriter::Rounded(step.factor()) : 1.0;
+  return {share, share};
+}
+
+template <typename Step>
+void Fill(const Step& step, OrderedJson* config) {
+  const char* mode = "reflect";
+  if (step.fill_mode() == v1::WRAP) mode = "wrap";
+  if (step.fill_mode() == v1::FILL_CONSTANT) mode = "constant";
+  if (step.fill_mode() == v1::NEAREST_PIXEL) mode = "nearest";
+  (*config)["fill_mode"] = mode;
+  (*config)["fill_value"] = KerasWriter::Rounded(step.fill_value());
+  (*config)["interpolation"] = "bilinear";
+}
+
+std::optional<KerasStep> MovingStep(const v1::Augmentation& step) {
+  OrderedJson config = OrderedJson::object();
+  switch (step.kind_case()) {
+    case v1::Augmentation::kRandomFlip: {
+      const auto mode = step.random_flip().mode();
+      config["mode"] = mode == v1::RandomFlip::HORIZONTAL ? "horizontal"
+                       : mode == v1::RandomFlip::VERTICAL ? "vertical"
+                                                          : "horizontal_and_vertical";
+      return KerasStep{"RandomFlip", std::move(config), false};
+    }
+    case v1::Augmentation::kRandomRotation:
+      config["factor"] = FactorJson(step.random_rotation().factor());
+      Fill(step.random_rotation(), &config);
+      return KerasStep{"RandomRotation", std::move(config), false};
+    case v1::Augmentation::kRandomZoom:
+      config["height_factor"] = FactorJson(step.random_zoom().height_factor());
+      config["width_factor"] = FactorJson(step.random_zoom().width_factor());
+      Fill(step.random_zoom(), &config);
+      return KerasStep{"RandomZoom", std::move(config), false};
+    case v1::Augmentation::kRandomTranslation:
+      config["height_factor"] = FactorJson(step.random_translation().height_factor());
+      config["width_factor"] = FactorJson(step.random_translation().width_factor());
+      Fill(step.random_translation(), &config);
+      return KerasStep{"RandomTranslation", std::move(config), false};
+    case v1::Augmentation::kRandomShear:
+      for (const auto& [key, factor] : {std::pair("x_factor", &step.random_shear().x_factor()),
+                                        std::pair("y_factor", &step.random_shear().y_factor())}) {
+        config[key] = factor->empty() ? OrderedJson(0.0) : FactorJson(*factor);
+      }
+      Fill(step.random_shear(), &config);
+      return KerasStep{"RandomShear", std::move(config), false};
+    case v1::Augmentation::kRandomPerspective: {
+      const v1::RandomPerspective& perspective = step.random_perspective();
+      config["factor"] = ShareJson(perspective);
+      config["scale"] = perspective.has_scale() ? KerasWriter::Rounded(perspective.scale()) : 1.0;
+      config["interpolation"] = perspective.nearest() ? "nearest" : "bilinear";
+      config["fill_value"] = KerasWriter::Rounded(perspective.fill_value());
+      return KerasStep{"RandomPerspective", std::move(config), false};
+    }
+    default: return std::nullopt;
+  }
+}
+
+std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
+  OrderedJson config = OrderedJson::object();
+  const auto by_factor = [&](const char* type, const Floats& factor) {
+    config["factor"] = FactorJson(factor);
+    return KerasStep{type, std::move(config)};
+  };
+  switch (step.kind_case()) {
+    case v1::Augmentation::kRandomBrightness: return by_factor("RandomBrightness", step.random_brightness().factor());
+    case v1::Augmentation::kRandomContrast: {
+      const Floats& factor = step.random_contrast().factor();  // one number is [f, f] here
+      const double low = KerasWriter::Rounded(factor[0]);
+      config["factor"] = {low, factor.size() == 2 ? KerasWriter::Rounded(factor[1]) : low};
+      return KerasStep{"RandomContrast", std::move(config)};
+    }
+    case v1::Augmentation::kRandomSaturation: return by_factor("RandomSaturation", step.random_saturation().factor());
+    case v1::Augmentation::kRandomHue: return by_factor("RandomHue", step.random_hue().factor());
+    case v1::Augmentation::kRandomGrayscale:
+      config["factor"] =
+          step.random_grayscale().has_factor() ? KerasWriter::Rounded(step.random_grayscale().factor()) : 0.5;
+      return KerasStep{"RandomGrayscale", std::move(config), false};
+    case v1::Augmentation::kRandomColorJitter:
+      config["brightness_factor"] = FactorJson(step.random_color_jitter().brightness_factor());
+      config["contrast_factor"] = FactorJson(step.random_color_jitter().contrast_factor());
+      config["saturation_factor"] = FactorJson(step.random_color_jitter().saturation_factor());
+      config["hue_factor"] = FactorJson(step.random_color_jitter().hue_factor());
+      return KerasStep{"RandomColorJitter", std::move(config)};
+    case v1::Augmentation::kRandomColorDegeneration:
+      return by_factor("RandomColorDegeneration", step.random_color_degeneration().factor());
+    case v1::Augmentation::kRandomInvert:
+      config["factor"] = ShareJson(step.random_invert());
+      return KerasStep{"RandomInvert", std::move(config)};
+    case v1::Augmentation::kRandomPosterization: {
+      config["factor"] = OrderedJson::array();  // whole numbers
+      for (const float bits : step.random_posterization().factor()) config["factor"].push_back(static_cast<int>(bits));
+      if (config["factor"].size() == 1) config["factor"] = static_cast<int>(step.random_posterization().factor(0));
+      return KerasStep{"RandomPosterization", std::move(config)};
+    }
+    case v1::Augmentation::kRandomSharpness: return by_factor("RandomSharpness", step.random_sharpness().factor());
+    case v1::Augmentation::kRandomGaussianBlur: {
+      const v1::RandomGaussianBlur& blur = step.random_gaussian_blur();
+      config["factor"] = ShareJson(blur);
+      const int sizes = blur.kernel_size_size();
+      config["kernel_size"] = {sizes == 0 ? 3 : blur.kernel_size(0), sizes == 0 ? 3 : blur.kernel_size(sizes - 1)};
+      config["sigma"] = blur.sigma().empty() ? OrderedJson(1.0) : FactorJson(blur.sigma());
+      return KerasStep{"RandomGaussianBlur", std::move(config)};
+    }
+    case v1::Augmentation::kRandomErasing: {
+      const v1::RandomErasing& erasing = step.random_erasing();
+      config["factor"] = ShareJson(erasing);
+      config["scale"] = erasing.scale().empty() ? OrderedJson({0.02, 0.33}) : FactorJson(erasing.scale());
+      config["fill_value"] = nullptr;
+      if (erasing.has_fill_value()) config["fill_value"] = KerasWriter::Rounded(erasing.fill_value());
+      return KerasStep{"RandomErasing", std::move(config)};
+    }
+    case v1::Augmentation::kEqualization:
+      config["bins"] = step.equalization().has_bins() ? step.equalization().bins() : 256;
+      return KerasStep{"Equalization", std::move(config)};
+    case v1::Augmentation::kSolarization:
+      for (const auto& [key, factor] : {std::pair("addition_factor", &step.solarization().addition_factor()),
+                                        std::pair("threshold_factor", &step.solarization().threshold_factor())}) {
+        config[key] = factor->empty() ? OrderedJson(0.0) : FactorJson(*factor);
+      }
+      return KerasStep{"Solarization", std::move(config)};
+    case v1::Augmentation::kRandAugment:
+      config["num_ops"] = step.rand_augment().has_num_ops() ? step.rand_augment().num_ops() : 2;
+      config["factor"] = {0.0,
+                          step.rand_augment().has_factor() ? KerasWriter::Rounded(step.rand_augment().factor()) : 0.5};
+      config["interpolation"] = "bilinear";
+      return KerasStep{"RandAugment", std::move(config)};
+    default: return std::nullopt;
+  }
+}
+
+// Every tensor of layer `from` becomes one of `to`.
+void Redirect(const std::string& from, const std::string& to, OrderedJson* value) {
+  if (value->is_object() && value->contains("keras_history") && (*value)["keras_history"].is_array() &&
+      !(*value)["keras_history"].empty() && (*value)["keras_history"][0] == from) {
+    (*value)["keras_history"][0] = to;
+  }
+  if (!value->is_structured()) return;
+  for (OrderedJson& item : *value) Redirect(from, to, &item);
+}
+
+}  // namespace
+
+void InsertAugmentation(const v1::Data& data, OrderedJson* model) {
+  OrderedJson& layers = (*model)["config"]["layers"];
+  if (!layers.is_array() || layers.empty() || layers[0]["class_name"] != "InputLayer") return;
+  const OrderedJson shape = layers[0]["config"]["batch_shape"];
+  if (!shape.is_array() || shape.size() != 4) return;
+  const bool functional = (*model)["class_name"] == "Functional";
+  const std::string input = layers[0]["config"]["name"].get<std::string>();
+  std::set<std::string> names;
+  for (const OrderedJson& layer : layers) names.insert(layer["config"]["name"].get<std::string>());
+  std::string before = input;
+  OrderedJson inserted = OrderedJson::array();
+  for (const v1::Augmentation& step : data.augmentation()) {
+    std::optional<KerasStep> made = MovingStep(step);
+    if (!made.has_value()) made = RecolouringStep(step);
+    if (!made.has_value()) continue;
+    std::string name = KerasSnakeCase(made->type);
+    for (int count = 1; !names.insert(name).second; ++count)
+      name = absl::StrCat(KerasSnakeCase(made->type), "_", count);
+    OrderedJson config = OrderedJson::object();
+    config["name"] = name;
+    config["trainable"] = true;
+    config["dtype"] = "float32";
+    config["data_format"] = "channels_last";
+    config["seed"] = nullptr;
+    for (const auto& [key, value] : made->config.items()) config[key] = value;
+    if (made->has_range) config["value_range"] = {0, 255};
+    OrderedJson layer = KerasObject("keras.layers", made->type, std::move(config));
+    if (functional) {
+      OrderedJson tensor = OrderedJson::object();
+      tensor["class_name"] = "__keras_tensor__";
+      tensor["config"]["shape"] = shape;
+      tensor["config"]["dtype"] = "float32";
+      tensor["config"]["keras_history"] = {before, 0, 0};
+      OrderedJson call = OrderedJson::object();
+      call["args"] = OrderedJson::array({std::move(tensor)});
+      call["kwargs"] = OrderedJson::object();
+      layer["name"] = name;
+      layer["inbound_nodes"] = OrderedJson::array({std::move(call)});
+    }
+    inserted.push_back(std::move(layer));
+    before = name;
+  }
+  if (inserted.empty()) return;
+  OrderedJson all = OrderedJson::array({layers[0]});
+  for (OrderedJson& layer : inserted) all.push_back(std::move(layer));
+  for (size_t i = 1; i < layers.size(); ++i) {
+    if (functional && layers[i].contains("inbound_nodes")) Redirect(input, before, &layers[i]["inbound_nodes"]);
+    all.push_back(std::move(layers[i]));
+  }
+  layers = std::move(all);
+}
+
+}  // namespace cairn

@@ -1,0 +1,159 @@
+#include "common/formats/model_report.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/formats/keras_call.h"
+#include "common/formats/keras_dialect.h"
+#include "common/formats/keras_layers.h"
+#include "common/formats/keras_model.h"
+#include "common/formats/limits.h"
+#include "common/formats/onnx_file.h"
+#include "common/model/graph.h"
+#include "common/model/job_check.h"
+
+namespace cairn {
+namespace {
+
+std::string TextOf(const Json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+// An error without the layer that it begins with, which stands beside it.
+std::string WhyOf(const absl::Status& status, const std::string& name, const std::string& type) {
+  absl::string_view why = status.message();
+  if (!absl::ConsumePrefix(&why, absl::StrCat("layer \"", ShownText(name), "\" (", ShownText(type), "): "))) {
+    absl::ConsumePrefix(&why, absl::StrCat("layer \"", ShownText(name), "\": "));
+  }
+  return std::string(why);
+}
+
+class KerasReporter {
+ public:
+  absl::StatusOr<KerasReport> Report(const Json& root) {
+    if (!root.is_object() || !root.contains("config")) {
+      return absl::InvalidArgumentError("class_name or config is missing; give what model.to_json() returned");
+    }
+    Walk(root, "", 0);
+    for (const std::string& policy : policies_) {
+      report_.notes.push_back(
+          absl::StrCat("dtype ", policy, ": the variables are float32; the products too, unless the job says ",
+                       policy == "mixed_bfloat16" ? "compute_dtype: BFLOAT16" : "compute_dtype: FLOAT16"));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void Walk(const Json& model, const std::string& prefix, int nesting) {
+    const Json& config = model["config"];
+    const Json* list = config.is_array() ? &config : nullptr;
+    if (config.is_object() && config.contains("layers")) list = &config["layers"];
+    if (list == nullptr || !list->is_array()) return;
+    std::set<std::string> models;
+    for (const Json& layer : *list) {
+      if (IsKerasModel(TextOf(layer, "class_name"))) models.insert(NameOf(layer));
+    }
+    for (const Json& layer : *list) {
+      if (report_.layers.size() >= kReportLayersMax) return;
+      const std::string type = TextOf(layer, "class_name"), name = NameOf(layer);
+      const std::string shown = absl::StrCat(prefix, ShownText(name));
+      if (type.empty() || !layer.contains("config")) {
+        report_.layers.push_back({shown, "?", "class_name or config is missing"});
+        continue;
+      }
+      if (IsKerasModel(type) && nesting < kKerasNestingMax) {
+        Walk(layer, absl::StrCat(shown, "/"), nesting + 1);
+        continue;
+      }
+      NotePolicy(layer["config"]);
+      report_.layers.push_back({shown, ShownText(type), WhyOfLayer(layer, type, name, models)});
+    }
+  }
+
+  static std::string NameOf(const Json& layer) {
+    const std::string name = TextOf(layer, "name");
+    return name.empty() && layer.is_object() && layer.contains("config") ? TextOf(layer["config"], "name") : name;
+  }
+
+  static std::string WhyOfLayer(const Json& layer, const std::string& type, const std::string& name,
+                                const std::set<std::string>& models) {
+    absl::Status status = CheckIsKerasLayer(layer, name, type);
+    if (status.ok()) status = ReadKerasLayer(type, name, layer["config"]).status();
+    if (status.ok() && layer.contains("inbound_nodes")) {
+      status = ReadKerasCall(name, type, layer["inbound_nodes"], models).status();
+    }
+    return WhyOf(status, name, type);
+  }
+
+  void NotePolicy(const Json& config) {
+    if (!config.is_object() || !config.contains("dtype")) return;
+    const Json& dtype = config["dtype"];
+    const std::string name = dtype.is_string()   ? dtype.get<std::string>()
+                             : dtype.is_object() ? TextOf(dtype.value("config", Json()), "name")
+                                                 : "";
+    if (absl::StartsWith(name, "mixed_")) policies_.insert(ShownText(name));
+  }
+
+  KerasReport report_;
+  std::set<std::string> policies_;
+};
+
+// Examples that a model's input can hold, by what the loaders of each format give.
+std::vector<std::string> DataFor(const Shape& input) {
+  std::vector<std::string> data;
+  const std::string shape = ToString(input);
+  const bool picture = input.size() == 3 && (input[2] == 1 || input[2] == 3);
+  if (picture) data.push_back(absl::StrCat("IMAGE_FOLDER of pictures, resized to ", shape));
+  if (picture && input[2] == 1) data.push_back(absl::StrCat("IDX of ", shape));
+  if (input == Shape{32, 32, 3}) data.push_back(absl::StrCat("CIFAR10 of ", shape));
+  if (input.size() == 1) data.push_back(absl::StrCat("CSV of ", input[0], " columns beside the label"));
+  data.push_back(absl::StrCat("TFRECORD of ", NumElements(input), " numbers", picture ? ", or pictures" : ""));
+  return data;
+}
+
+}  // namespace
+
+absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view text) {
+  CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
+  if (root.is_string()) {
+    CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
+  }
+  return KerasReporter().Report(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
+}
+
+absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<OnnxOperatorReport> operators, ReportOnnxOperators(path));
+  std::vector<LayerReport> report;
+  for (const OnnxOperatorReport& one : operators) {
+    report.push_back({ShownText(one.name), ShownText(one.type), std::string(one.status.message())});
+  }
+  return report;
+}
+
+TrainingReport ReportTraining(const v1::Model& model) {
+  TrainingReport report;
+  v1::JobSpec spec;
+  *spec.mutable_model() = model;
+  spec.mutable_data()->set_path("/data");
+  spec.set_batch_size(32);
+  spec.set_epochs(1);
+  const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
+  for (int i = 0; i < kinds->value_count(); ++i) {
+    if (kinds->value(i)->number() == v1::Loss::LOSS_UNSPECIFIED) continue;
+    spec.mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(kinds->value(i)->number()));
+    const absl::StatusOr<CheckedJob> job = CheckJob(spec);
+    if (job.ok()) {
+      report.losses.push_back(kinds->value(i)->name());
+      if (report.data.empty()) report.data = DataFor(job->graph.input_shape());
+    } else if (report.why.empty()) {
+      report.why = std::string(job.status().message());
+    }
+  }
+  if (!report.losses.empty()) report.why.clear();
+  return report;
+}
+
+}  // namespace cairn
