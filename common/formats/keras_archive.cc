@@ -21,6 +21,7 @@
 #include "common/formats/zip_file.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -37,6 +38,12 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
   const auto shape = [&](size_t i) {
     return KerasBatchShape(graph.nodes()[static_cast<size_t>(node.inputs[i])].output);
   };
+  if (IsRecurrent(node.kind) && node.inputs.size() > 1) {
+    config["shapes_dict"]["sequences_shape"] = shape(0);
+    config["shapes_dict"]["initial_state_shape"] = OrderedJson::array();
+    for (size_t i = 1; i < node.inputs.size(); ++i) config["shapes_dict"]["initial_state_shape"].push_back(shape(i));
+    return config;
+  }
   if (node.kind != LayerKind::kMultiHeadAttention) {
     config["input_shape"] = shape(0);
     return config;

@@ -26,7 +26,11 @@ std::vector<std::string> PositionalArguments(const std::string& type) {
 class Reader {
  public:
   Reader(const std::string& layer, const std::string& type, const KerasFirstCalls& firsts)
-      : layer_(layer), type_(type), firsts_(firsts), attends_(type == "MultiHeadAttention") {}
+      : layer_(layer),
+        type_(type),
+        firsts_(firsts),
+        attends_(type == "MultiHeadAttention"),
+        recurs_(PositionalArguments(type)[0] == "sequences") {}
 
   absl::StatusOr<KerasCall> Read(const Json& call) {
     CAIRN_RETURN_IF_ERROR(call.is_object() ? ReadKeras3(call) : ReadKeras2(call));
@@ -158,8 +162,10 @@ class Reader {
   absl::Status Take(const std::string& argument, bool keyword, const Json& value) {
     const bool augments = IsKerasAugmentation(type_);
     const bool is_input = attends_ ? argument == "query" || argument == "value" || argument == "key"
-                                   : argument == "inputs" || (augments && argument == "data");
-    if (is_input && argument == "key" && value.is_null()) return absl::OkStatus();  // as if it were not given
+                                   : argument == "inputs" || (augments && argument == "data") ||
+                                         (recurs_ && (argument == "sequences" || argument == "initial_state"));
+    const bool may_be_null = argument == "key" || argument == "initial_state";
+    if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were not given
     if (is_input) return AddInputs(argument, keyword, value);
     if (argument == "training") return TakeTraining(value);
     const bool scores = attends_ || type_ == "Attention" || type_ == "AdditiveAttention";
@@ -193,7 +199,7 @@ class Reader {
 
   const std::string &layer_, &type_;
   const KerasFirstCalls& firsts_;
-  const bool attends_;
+  const bool attends_, recurs_;
   bool keras2_ = false;
   std::array<Part, 3> parts_ = {{{"query", ""}, {"value", ""}, {"key", ""}}};  // in the order of KerasCall.inputs
   KerasCall call_;

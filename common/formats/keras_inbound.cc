@@ -6,6 +6,7 @@
 #include "common/model/call_mode.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/layer_type.h"
+#include "common/model/recurrent.h"
 #include "common/model/slice_range.h"
 
 namespace cairn {
@@ -85,6 +86,11 @@ OrderedJson CallJson(const Graph& graph, const Node& node) {
   if (node.kind == LayerKind::kSlice) tensors.push_back(KeyJson(node.layer.slice()));
   if (const v1::Operation& operation = node.layer.operation(); !operation.constant().empty()) {
     tensors.insert(operation.constant_first() ? tensors.begin() : tensors.end(), ConstantJson(operation));
+  }
+  if (IsRecurrent(node.kind) && tensors.size() > 1) {
+    keywords["initial_state"] = OrderedJson::array();
+    for (size_t i = 1; i < tensors.size(); ++i) keywords["initial_state"].push_back(std::move(tensors[i]));
+    tensors.erase(tensors.begin() + 1, tensors.end());
   }
   if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
       node.layer.additive_attention().use_causal_mask())

@@ -3,8 +3,11 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/formats/hdf5_file.h"
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_inbound.h"
@@ -23,22 +26,28 @@ struct Vars {
   std::vector<int> variables;
 };
 
+// The attribute that holds the layer `owner` within the node's; a name that ends with '*' is the beginning of one.
+std::string AttributeOf(const Node& node, const std::string& owner) {
+  for (const KerasSublayer& sublayer : TypeOf(node.kind).sublayers) {
+    absl::string_view name = sublayer.name;
+    if (absl::ConsumeSuffix(&name, "*") ? absl::StartsWith(owner, name) : owner == name) return sublayer.attribute;
+  }
+  return owner;
+}
+
 std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string& path) {
   std::vector<Vars> groups = {{path, node.name, node.name, {}}};
   for (const int v : node.variables) {
     const std::string local = graph.variables()[static_cast<size_t>(v)].name.substr(node.name.size() + 1);
-    const size_t slash = local.find('/');
-    if (slash == std::string::npos) {
+    std::vector<std::string> owners = absl::StrSplit(local, '/');
+    owners.pop_back();
+    if (owners.empty()) {
       groups[0].variables.push_back(v);
       continue;
     }
-    const std::string owner = local.substr(0, slash);
-    std::string attribute = owner;
-    for (const KerasSublayer& sublayer : TypeOf(node.kind).sublayers) {
-      if (owner == sublayer.name) attribute = sublayer.attribute;
-    }
-    const std::string group = absl::StrCat(path, "/", attribute);
-    if (groups.back().group != group) groups.push_back({group, owner, node.name, {}});
+    std::string group = path;
+    for (const std::string& owner : owners) absl::StrAppend(&group, "/", AttributeOf(node, owner));
+    if (groups.back().group != group) groups.push_back({group, owners.back(), node.name, {}});
     groups.back().variables.push_back(v);
   }
   return groups;

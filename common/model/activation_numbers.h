@@ -25,7 +25,9 @@ inline float DefaultAlpha(v1::Activation activation) {
 // The node's own; of an activation layer also RELU's max_value, as RELU6's, and THRESHOLD's threshold.
 inline float ActivationAlpha(const Node& node) {
   if (node.activation == v1::LEAKY_RELU) return node.negative_slope;
-  return node.kind == LayerKind::kActivation ? node.alpha : DefaultAlpha(node.activation);
+  const bool within =
+      node.kind == LayerKind::kTimeDistributed && node.layer.time_distributed().layer().has_activation();
+  return within || node.kind == LayerKind::kActivation ? node.alpha : DefaultAlpha(node.activation);
 }
 
 }  // namespace cairn

@@ -13,6 +13,7 @@
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
+#include "common/model/masks.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
@@ -281,6 +282,9 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   if (absl::Status status = InferLayer(inputs, node, &own); !status.ok()) {
     return LayerError(node->name, status.message());
   }
+  const absl::StatusOr<int> mask = OutputMask(graph_.nodes_, *node);
+  if (!mask.ok()) return LayerError(node->name, mask.status().message());
+  node->mask = *mask;
   if (node->shares >= 0) return TakeVariablesOf(graph_.nodes_[node->shares], own, node);
   for (Variable& variable : own) {
     variable.node = node->id;

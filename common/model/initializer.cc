@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/decimal.h"
 #include "common/base/random.h"
 #include "common/model/limits.h"
+#include "common/model/orthogonal.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -127,8 +130,44 @@ class Drawer {
   Law law_;
 };
 
+void InitializeIdentity(const Variable& variable, int64_t begin, absl::Span<float> out) {
+  const int64_t columns = variable.shape[1];
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t element = begin + static_cast<int64_t>(i);
+    out[i] = element / columns == element % columns ? variable.initializer.gain() : 0.0f;
+  }
+}
+
+// Saxe et al. 2014, as Keras does it: of a matrix of normals with at least as many rows as columns the orthogonal part,
+// turned over where the variable has more columns. Element i of the matrix is draw i.
+void InitializeOrthogonal(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin,
+                          absl::Span<float> out) {
+  const int64_t columns = variable.shape.back(), rows = variable.size / columns;
+  const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
+  std::vector<double> vectors(static_cast<size_t>(variable.size));  // the matrix's columns, one after the other
+  const Drawer drawer(seed, index, Law::kNormal);
+  for (int64_t block = 0; block * 4 < variable.size; ++block) {
+    const Draws draws = drawer.Block(static_cast<uint64_t>(block));
+    for (int64_t e = block * 4; e < std::min(variable.size, block * 4 + 4); ++e) {
+      vectors[static_cast<size_t>(e % count * length + e / count)] = draws[static_cast<size_t>(e % 4)];
+    }
+  }
+  Orthonormalize(count, length, absl::MakeSpan(vectors));
+  const double gain = Decimal(variable.initializer.gain());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t row = (begin + static_cast<int64_t>(i)) / columns,
+                  column = (begin + static_cast<int64_t>(i)) % columns;
+    const int64_t place = rows >= columns ? column * length + row : row * length + column;
+    out[i] = static_cast<float>(gain * vectors[static_cast<size_t>(place)]);
+  }
+}
+
 // Elements [begin, begin + out.size()) of one variable.
 void InitializeElements(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin, absl::Span<float> out) {
+  if (variable.initializer.kind() == v1::Initializer::IDENTITY) return InitializeIdentity(variable, begin, out);
+  if (variable.initializer.kind() == v1::Initializer::ORTHOGONAL) {
+    return InitializeOrthogonal(variable, index, seed, begin, out);
+  }
   const Distribution distribution = DistributionOf(variable);
   if (distribution.law == Law::kConstant) {
     std::fill(out.begin(), out.end(), static_cast<float>(distribution.center));
@@ -156,8 +195,13 @@ void InitializeRange(const Graph& graph, uint64_t seed, int64_t begin, absl::Spa
     const int64_t from = std::max(begin, variable.offset);
     const int64_t to = std::min(end, variable.offset + variable.size);
     if (from >= to) continue;
-    InitializeElements(variable, static_cast<uint32_t>(v), seed, from - variable.offset,
-                       out.subspan(from - begin, to - from));
+    const absl::Span<float> here = out.subspan(from - begin, to - from);
+    InitializeElements(variable, static_cast<uint32_t>(v), seed, from - variable.offset, here);
+    int64_t ones_begin = 0, ones_end = 0;
+    if (!FindForgetBias(graph, variable, &ones_begin, &ones_end)) continue;
+    for (int64_t i = std::max(from, variable.offset + ones_begin); i < std::min(to, variable.offset + ones_end); ++i) {
+      here[i - from] = 1.0f;
+    }
   }
 }
 

@@ -82,6 +82,9 @@ inline constexpr int64_t kOnnxOpsetMin = 7, kOnnxOpsetMax = 25;
 // Of a value, batch included.
 inline constexpr size_t kOnnxAxesMax = 16;
 // Of all constants that are computed.
+// Multiplications that make an ORTHOGONAL variable: of a matrix rows * columns * the smaller one. An LSTM of 2048 units
+// has 2^35; about ten seconds.
+inline constexpr int64_t kOrthogonalWorkMax = int64_t{1} << 35;
 inline constexpr int64_t kOnnxFoldedNumbersMax = int64_t{1} << 28;
 
 static_assert(kLayerDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");

@@ -5,8 +5,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/lacks.h"
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
+#include "common/model/layers/recurrent.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -22,6 +25,23 @@ std::string ModelText(const std::string& name, const Graph& graph) {
   return text;
 }
 
+// What ONNX has nothing for.
+absl::Status CheckNode(const Graph& graph, const Node& node) {
+  const auto named = [&](const absl::Status& status) {
+    return status.ok() ? status : Annotate(status, absl::StrCat("layer \"", node.name, "\""));
+  };
+  if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
+  const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||
+                     node.kind == LayerKind::kMultiHeadAttention;
+  for (const int input : node.inputs) {
+    const int mask = graph.nodes()[static_cast<size_t>(input)].mask;
+    if (!heeds || mask < 0) continue;
+    return named(Lacks("it leaves out the steps that \"", graph.nodes()[static_cast<size_t>(mask)].name,
+                       "\" masks, and ONNX's operators know no masks; write safetensors or Keras' format"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const float> space,
@@ -32,6 +52,7 @@ absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const
     space = folded->space;
   }
   const Graph& graph = folded.has_value() ? folded->graph : given;
+  for (const Node& node : graph.nodes()) CAIRN_RETURN_IF_ERROR(CheckNode(graph, node));
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
   model.set_producer_name("cairn");

@@ -34,6 +34,10 @@ constexpr NamedInitializer kInitializers[] = {
     {"RandomNormal", v1::Initializer::RANDOM_NORMAL},
     {"TruncatedNormal", v1::Initializer::TRUNCATED_NORMAL},
     {"VarianceScaling", v1::Initializer::VARIANCE_SCALING},
+    {"Orthogonal", v1::Initializer::ORTHOGONAL},
+    {"OrthogonalInitializer", v1::Initializer::ORTHOGONAL},
+    {"Identity", v1::Initializer::IDENTITY},
+    {"IdentityInitializer", v1::Initializer::IDENTITY},
 };
 
 std::string WithoutUnderscores(absl::string_view text) {
@@ -105,6 +109,8 @@ absl::Status ReadArguments(const Json& config, v1::Initializer* i) {
       arguments.Number("mean", [i](float value) { i->set_mean(value); });
       arguments.Number("stddev", [i](float value) { i->set_stddev(value); });
       break;
+    case v1::Initializer::ORTHOGONAL:
+    case v1::Initializer::IDENTITY: arguments.Number("gain", [i](float value) { i->set_gain(value); }); break;
     case v1::Initializer::VARIANCE_SCALING:
       arguments.Number("scale", [i](float value) { i->set_scale(value); });
       i->set_mode(arguments.OneOf("mode", v1::Initializer::FAN_IN,

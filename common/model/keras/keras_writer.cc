@@ -51,6 +51,11 @@ void KerasWriter::Initializer(const char* key, const v1::Initializer& initialize
     case v1::Initializer::ZEROS:
     case v1::Initializer::ONES: break;
     case v1::Initializer::CONSTANT: config["value"] = Decimal(initializer.value()); break;
+    case v1::Initializer::ORTHOGONAL:
+      config["seed"] = nullptr;
+      config["gain"] = Decimal(initializer.gain());
+      break;
+    case v1::Initializer::IDENTITY: config["gain"] = Decimal(initializer.gain()); break;
     case v1::Initializer::RANDOM_UNIFORM:
       config["seed"] = nullptr;
       config["minval"] = Decimal(initializer.minval());

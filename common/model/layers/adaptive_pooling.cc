@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/resample.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/resample.h"
 
 namespace cairn::layers {

@@ -1,6 +1,6 @@
 // Conv1D.
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/windows.h"
 
 namespace cairn::layers {

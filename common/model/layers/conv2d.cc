@@ -1,8 +1,8 @@
 // Conv2D. Its operator of ONNX is that of the other convolutions, too.
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
 

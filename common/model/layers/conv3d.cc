@@ -1,6 +1,6 @@
 // Conv3D.
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {

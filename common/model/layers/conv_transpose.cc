@@ -3,8 +3,8 @@
 
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_operations.h"
 

@@ -1,6 +1,6 @@
 // DepthwiseConv1D.
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 
 namespace cairn::layers {
 namespace {

@@ -26,6 +26,9 @@ absl::Status InferEmbedding(absl::Span<const Shape> inputs, Node* node, std::vec
   if (input.size() >= kPermutedAxesMax) {
     return Bad("its input is ", ToString(input), "; it needs ids as [steps], or [rows, steps]");
   }
+  if (embedding->mask_zero() && input.size() != 1) {
+    return Bad("mask_zero: its input is ", ToString(input), "; a mask is of [steps], so leave mask_zero out");
+  }
   node->output.push_back(embedding->output_dim());
   CAIRN_RETURN_IF_ERROR(ResolveInitializer("embeddings_initializer", v1::Initializer::RANDOM_UNIFORM,
                                            embedding->mutable_embeddings_initializer()));
@@ -45,7 +48,9 @@ void ReadEmbedding(KerasConfig& c, v1::Layer* layer) {
   if (c.Has("embeddings_initializer"))
     c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
   keras::Regularizer(c, "embeddings_regularizer", [&] { return embedding->mutable_embeddings_regularizer(); });
-  c.Only("mask_zero", false, "Cairn has no masks; leave it out");
+  bool mask_zero = false;
+  c.Bool("mask_zero", &mask_zero);
+  embedding->set_mask_zero(mask_zero);
   c.Only("sparse", false, keras::kLeaveAway);
   c.Ignore("input_length");
   keras::NoConstraints(c);
@@ -58,7 +63,7 @@ void WriteEmbedding(const Node& node, KerasWriter& c) {
   c.Initializer("embeddings_initializer", embedding.embeddings_initializer());
   c.Regularizer("embeddings_regularizer", embedding.has_embeddings_regularizer(), embedding.embeddings_regularizer());
   c.Nulls({"activity_regularizer", "embeddings_constraint"});
-  c["mask_zero"] = false;
+  c["mask_zero"] = embedding.mask_zero();
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {

@@ -49,6 +49,8 @@ absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
       {"scale", i.has_scale(), scaling, "VARIANCE_SCALING", i.scale()},
       {"mode", i.mode() != v1::Initializer::FAN_MODE_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
       {"distribution", i.distribution() != v1::Initializer::DISTRIBUTION_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
+      {"gain", i.has_gain(), kind == v1::Initializer::ORTHOGONAL || kind == v1::Initializer::IDENTITY,
+       "ORTHOGONAL or IDENTITY", i.gain()},
   };
   for (const Argument& a : arguments) {
     if (a.given && !a.fits) {
@@ -161,6 +163,10 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
       }
       if (i.scale() > 0) return absl::OkStatus();
       return bad("scale ", i.scale(), " is not positive; use a number such as 2");
+    case v1::Initializer::ORTHOGONAL:
+    case v1::Initializer::IDENTITY:
+      if (!i.has_gain()) i.set_gain(1);
+      return absl::OkStatus();
     default: return absl::OkStatus();
   }
 }
@@ -212,6 +218,27 @@ absl::Status NeedOneShape(absl::Span<const Shape> inputs) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// Those that are made for matrices.
+absl::Status CheckMatrix(const char* name, const Shape& shape, v1::Initializer::Kind kind) {
+  if (kind == v1::Initializer::IDENTITY && shape.size() != 2) {
+    return Bad(name, " ", ToString(shape), " is no matrix, which IDENTITY makes; use another initializer");
+  }
+  if (kind != v1::Initializer::ORTHOGONAL) return absl::OkStatus();
+  if (shape.size() < 2) {
+    return Bad(name, " ", ToString(shape), " has one axis, and ORTHOGONAL makes matrices; use another initializer");
+  }
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows = SaturatingMultiply(rows, shape[i]);
+  const int64_t work = SaturatingMultiply(SaturatingMultiply(rows, shape.back()), std::min(rows, shape.back()));
+  if (work <= kOrthogonalWorkMax) return absl::OkStatus();
+  return Bad(name, " ", ToString(shape), " is too large for ORTHOGONAL, whose work is at most ", kOrthogonalWorkMax,
+             " multiplications; use GLOROT_UNIFORM, say");
+}
+
+}  // namespace
+
 absl::Status AddVariable(const Node& node, const char* name, Shape shape, const v1::Initializer& initializer,
                          std::vector<Variable>* variables) {
   int64_t size = 1;
@@ -219,6 +246,7 @@ absl::Status AddVariable(const Node& node, const char* name, Shape shape, const 
   if (size > kParametersMax) {
     return Bad(name, " ", ToString(shape), " has too many parameters; a model may have ", kParametersMax);
   }
+  CAIRN_RETURN_IF_ERROR(CheckMatrix(name, shape, initializer.kind()));
   Variable& variable = variables->emplace_back();
   variable.name = absl::StrCat(node.name, "/", name);
   variable.shape = std::move(shape);

@@ -2,8 +2,8 @@
 #include <set>
 
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/windows.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"

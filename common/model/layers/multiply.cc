@@ -1,4 +1,5 @@
 // Multiply: the product of its inputs, number by number.
+#include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/broadcasting.h"

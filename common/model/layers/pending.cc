@@ -18,15 +18,9 @@ void WriteOnnx(const Node&, OnnxWriter&) {}
                                                    .infer = InferPending,           \
                                                    .write_onnx = WriteOnnx};
 
-CAIRN_PENDING(SimpleRNN, kSimpleRnn, "simple_rnn")
-CAIRN_PENDING(LSTM, kLstm, "lstm")
-CAIRN_PENDING(GRU, kGru, "gru")
 CAIRN_PENDING(ConvLSTM1D, kConvLstm1D, "conv_lstm1d")
 CAIRN_PENDING(ConvLSTM2D, kConvLstm2D, "conv_lstm2d")
 CAIRN_PENDING(ConvLSTM3D, kConvLstm3D, "conv_lstm3d")
-CAIRN_PENDING(Bidirectional, kBidirectional, "bidirectional")
-CAIRN_PENDING(TimeDistributed, kTimeDistributed, "time_distributed")
-CAIRN_PENDING(Masking, kMasking, "masking")
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")
 CAIRN_PENDING(ActivityRegularization, kActivityRegularization, "activity_regularization")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")

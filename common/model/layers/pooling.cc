@@ -1,7 +1,7 @@
 // MaxPooling and AveragePooling over windows of pictures, sequences and volumes.
 #include "common/base/lacks.h"
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/layers/windows.h"
 #include "common/model/onnx/axis_order.h"
 

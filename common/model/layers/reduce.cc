@@ -57,10 +57,9 @@ void WriteKeras(const Node& node, KerasWriter& c) {
   if (reduce.kind() == R::L2_NORM) c["ord"] = nullptr;
 }
 
-constexpr OnnxOperator kOnnx[] = {{"ReduceSum", ImportOnnxReduce},
-                                  {"ReduceMin", ImportOnnxReduce},  {"ReduceL2", ImportOnnxReduce},
-                                  {"ReduceProd", ImportOnnxReduce}, {"ReduceLogSumExp", ImportOnnxReduce},
-                                  {"ArgMax", ImportOnnxReduce}};
+constexpr OnnxOperator kOnnx[] = {{"ReduceSum", ImportOnnxReduce},       {"ReduceMin", ImportOnnxReduce},
+                                  {"ReduceL2", ImportOnnxReduce},        {"ReduceProd", ImportOnnxReduce},
+                                  {"ReduceLogSumExp", ImportOnnxReduce}, {"ArgMax", ImportOnnxReduce}};
 
 }  // namespace
 

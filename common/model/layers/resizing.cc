@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/resample.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/limits.h"
 #include "common/model/resample.h"
 

@@ -1,8 +1,8 @@
 // SeparableConv2D and SeparableConv1D: a depthwise convolution, then a pointwise one.
 #include <utility>
 
-#include "common/model/layers/window_axes.h"
 #include "common/model/layers/table.h"
+#include "common/model/layers/window_axes.h"
 #include "common/model/onnx/axis_order.h"
 
 namespace cairn::layers {

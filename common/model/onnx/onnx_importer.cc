@@ -154,6 +154,7 @@ absl::Status OnnxImporter::CheckKnown() const {
 }
 
 absl::Status OnnxImporter::TakeNode() {
+  if (TakesSteps()) return TakeSteps();
   const Handler handler = HandlerOf(node_->op_type());
   const OnnxOperator* const layer = FindOnnxOperator(node_->op_type());
   bool constant = node_->input_size() > 0;

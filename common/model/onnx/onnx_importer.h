@@ -21,6 +21,7 @@
 #include "common/model/onnx/onnx_attributes.h"
 #include "common/model/onnx/onnx_graph.h"
 #include "common/model/onnx/onnx_layers.h"
+#include "common/model/onnx/onnx_steps.h"
 #include "common/model/onnx/onnx_tensor.h"
 #include "common/model/onnx/onnx_variable.h"
 #include "common/model/onnx/onnx_view.h"
@@ -103,6 +104,13 @@ class OnnxImporter {
   // keeps_batch: target[0] is 0 and stands for the batch, whatever zero_copies says.
   absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies, bool keeps_batch);
 
+  // ---- onnx_importer_steps.cc ----
+  bool TakesSteps() const;   // whether the operator at hand takes or gives values with the steps first
+  absl::Status TakeSteps();  // such an operator
+  absl::Status TakeRecurrent();
+  absl::Status BeginSteps(const OnnxView& x, OnnxSteps::Form form);
+  absl::StatusOr<OnnxView> MakeRecurrent(OnnxRecurrence* recurrence, bool sequences);
+
   // ---- onnx_importer_joins.cc ----
   absl::Status Binary();  // Add, Sub, Mul, Div
   absl::Status Join();    // Sum, Mean, Max too
@@ -116,6 +124,7 @@ class OnnxImporter {
   const Node* node_ = nullptr;  // at hand
   OnnxLayers layers_;
   std::map<std::string, OnnxView> views_;
+  std::map<std::string, OnnxSteps> steps_;
   std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
   std::map<std::string, int> open_;  // values that are a layer's own, which still may take a factor or a bias

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/backend/frozen_cases.h"
+#include "tests/unit/backend/recurrent_cases.h"
 #include "tests/unit/backend/wide_cases.h"
 #include "tests/unit/backend/wide_feature_cases.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -45,6 +46,8 @@ std::vector<LayerCase> AllCases() {
   for (const LayerCase& c : WideWindowCases()) cases.push_back(c);
   for (const LayerCase& c : FrozenCases()) cases.push_back(c);
   for (const LayerCase& c : InferenceCases()) cases.push_back(c);
+  for (const LayerCase& c : RecurrentCases()) cases.push_back(c);
+  for (const LayerCase& c : MaskCases()) cases.push_back(c);
   return cases;
 }
 

@@ -12,8 +12,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/model/inner_node.h"
+#include "common/model/recurrent.h"
 #include "google/protobuf/util/json_util.h"
 #include "tests/unit/backend/frozen_cases.h"
+#include "tests/unit/backend/recurrent_cases.h"
+#include "worker/backend/dropout.h"
 #include "worker/backend/noise.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -40,7 +44,7 @@ std::string LayerJson(const v1::Layer& layer) {
   return json;
 }
 
-// What a layer draws, of attention its scores' dropout; nullopt: nothing.
+// What a layer, or the one within it, draws, of attention its scores' dropout; nullopt: nothing.
 std::optional<LayerNoise> DrawnBy(const Graph& graph, const Node& node) {
   if (node.kind == LayerKind::kAttention || node.kind == LayerKind::kAdditiveAttention) {
     const ScoreAttention a =
@@ -48,11 +52,31 @@ std::optional<LayerNoise> DrawnBy(const Graph& graph, const Node& node) {
     if (a.dropout == 0) return std::nullopt;
     return LayerNoise{NoiseKind::kDropout, a.dropout, a.seed, {a.queries, a.keys}};
   }
+  if (node.kind == LayerKind::kTimeDistributed) return NoiseOf(InnerNode(node));
   if (node.kind != LayerKind::kMultiHeadAttention) return NoiseOf(node);
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   if (mha.dropout() == 0) return std::nullopt;
   const int64_t keys = graph.nodes()[node.inputs.back()].output[0];
   return LayerNoise{NoiseKind::kDropout, mha.dropout(), mha.seed(), {mha.num_heads(), node.output[0], keys}};
+}
+
+// Of a recurrent layer's inputs and states, one after the other; empty: it has none.
+std::vector<float> RecurrentFactors(const Graph& graph, const Node& node) {
+  std::vector<float> factors;
+  if (!IsRecurrent(node.kind)) return factors;
+  const int64_t features = graph.nodes()[node.inputs[0]].output[1];
+  bool any = false;
+  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    for (const bool of_state : {false, true}) {
+      const float rate = of_state ? r.recurrent_dropout : r.dropout;
+      const int64_t begin = RecurrentMaskBegin(r, of_state, kExamples, features);
+      const int64_t count = kExamples * (of_state ? r.units : features);
+      factors.resize(begin + count, 1.0f);
+      if (rate > 0) DropoutMask(kStep, node.id, rate).Fill(begin, absl::MakeSpan(factors).subspan(begin, count));
+      any |= rate > 0;
+    }
+  }
+  return any ? factors : std::vector<float>();
 }
 
 std::string RunJson(Backend& backend, const std::shared_ptr<const Graph>& graph, const ProgramOptions& options,
@@ -79,10 +103,13 @@ void Print(const LayerCase& c) {
   const std::vector<float> values = CaseValues(*graph, 5);
   std::vector<std::string> nodes, variables, masks, offsets, backends;
   for (const Node& node : graph->nodes()) {
-    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"shares":%d,"layer":%s})",
+    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"shares":%d,"mask":%d,"layer":%s})",
                                     v1::Layer::descriptor()->FindFieldByNumber(node.layer.kind_case())->name(),
                                     absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","), node.shares,
-                                    LayerJson(node.layer)));
+                                    node.mask, LayerJson(node.layer)));
+    if (const std::vector<float> mask = RecurrentFactors(*graph, node); !mask.empty()) {
+      masks.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(mask)));
+    }
     const std::optional<LayerNoise> noise = DrawnBy(*graph, node);
     if (!noise.has_value()) continue;
     std::vector<float> mask(kExamples * NumElements(noise->shape)), drawn(mask.size());
@@ -114,6 +141,8 @@ void Print(const LayerCase& c) {
 
 int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::RecurrentCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::MaskCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);
 }

@@ -16,6 +16,7 @@ import numpy as np
 import numpy_axes as axes
 import numpy_features as features
 import numpy_further as further
+import numpy_recurrent as recurrent
 import numpy_resample as resample
 import numpy_tensors as tensors
 import numpy_windows as windows
@@ -33,7 +34,7 @@ LAYERS = {
     "activation": features.activation,
     "max_pooling2d": windows.max_pooling2d,
     "average_pooling2d": windows.average_pooling2d,
-    "global_average_pooling1d": axes.global_average,
+    "global_average_pooling1d": recurrent.masked_average(axes.global_average),
     "global_average_pooling2d": axes.global_average,
     "global_average_pooling3d": axes.global_average,
     "global_max_pooling1d": axes.global_max,
@@ -94,13 +95,44 @@ LAYERS = {
     "multiply": features.multiply,
     "average": features.average,
     "maximum": features.maximum,
-    "multi_head_attention": features.multi_head_attention,
+    "multi_head_attention": recurrent.masked_attention(features.multi_head_attention),
+    "simple_rnn": recurrent.recurrent("simple_rnn"),
+    "lstm": recurrent.recurrent("lstm"),
+    "gru": recurrent.recurrent("gru"),
+    "bidirectional": recurrent.bidirectional,
+    "masking": recurrent.masking,
+    "time_distributed": lambda spec, xs, v, context: distributed(spec["layer"], xs, v, context),
     "operation": tensors.operation,
     "reduce": tensors.reduce,
     "slice": tensors.slice_part,
     "subtract": tensors.subtract,
     "minimum": tensors.minimum,
 }
+
+
+class Within:
+    """The variables of the layer within a layer."""
+
+    def __init__(self, outer, name):
+        self.outer, self.name, self.frozen = outer, name, outer.frozen
+
+    def __getitem__(self, name):
+        return self.outer[f"{self.name}/{name}"]
+
+    def add(self, name, gradient):
+        self.outer.add(f"{self.name}/{name}", gradient)
+
+
+def distributed(inner, xs, v, context):
+    """Step by step."""
+    kind = next(k for k in inner if k in LAYERS)
+    steps = []
+    for s in range(xs[0].shape[1]):
+        mask = context["mask"]
+        own = dict(context, mask=None if mask is None else mask.reshape(xs[0].shape)[:, s].ravel())
+        steps.append(LAYERS[kind](inner[kind], [xs[0][:, s]], Within(v, inner["name"]), own))
+    y = np.stack([y for y, _ in steps], axis=1)
+    return y, lambda dy: [np.stack([back(dy[:, s])[0] for s, (_, back) in enumerate(steps)], axis=1)]
 
 
 # ---- models ----
@@ -132,7 +164,7 @@ def run(case, training):
     """Output, loss and, of a training step, the gradient of the whole parameter space."""
     nodes = case["model"]
     inputs = np.array(case["inputs"], dtype=np.float64).reshape(case["examples"], -1)
-    outputs, variables, backwards = [], [], []
+    outputs, variables, backwards, step_masks = [], [], [], {-1: None}
     for i, node in enumerate(nodes):
         if node["type"] == "input":  # its columns of each example
             columns = int(np.prod(node["output"]))
@@ -147,6 +179,7 @@ def run(case, training):
         context = {
             "training": training and node["layer"].get("training", True),
             "mask": None if mask is None else np.array(mask),
+            "step_masks": [step_masks[nodes[k]["mask"]] for k in node["inputs"]],
             "offsets": None if offsets is None else np.array(offsets),
         }
         y, backward = LAYERS[node["type"]](
@@ -157,6 +190,7 @@ def run(case, training):
         ), f"{case['name']}: {node['type']} gives {y.shape}, not {node['output']}"
         outputs.append(y)
         backwards.append(backward)
+        step_masks[i] = recurrent.made_mask(node["type"], node["layer"][node["type"]], outputs[node["inputs"][0]])
     loss, gradient = LOSSES[case["loss"]](outputs[-1], np.array(case["labels"]), case["from_logits"])
     if not training:
         return outputs[-1], loss, None

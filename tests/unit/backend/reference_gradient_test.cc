@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/unit/backend/frozen_cases.h"
+#include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/reference/reference_net.h"
 
 namespace cairn {
@@ -57,6 +58,10 @@ TEST_P(GradientTest, MatchesFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, GradientTest, testing::ValuesIn(LayerCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Recurrent, GradientTest, testing::ValuesIn(RecurrentCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Masks, GradientTest, testing::ValuesIn(MaskCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Frozen, GradientTest, testing::ValuesIn(FrozenCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });

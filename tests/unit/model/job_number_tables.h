@@ -7,7 +7,12 @@
 namespace cairn {
 
 // 0 is a value of its own, or stands for what the comment of the field says.
-inline const std::set<std::string> kZeroIsTaken = {"Axis.end", "Axis.begin", "Operation.high", "Operation.low", "Operation.constant", "Cropping1D.cropping",
+inline const std::set<std::string> kZeroIsTaken = {"Axis.end",
+                                                   "Axis.begin",
+                                                   "Operation.high",
+                                                   "Operation.low",
+                                                   "Operation.constant",
+                                                   "Cropping1D.cropping",
                                                    "Cropping3D.cropping",
                                                    "Resizing.fill_value",
                                                    "ZeroPadding1D.padding",
@@ -133,7 +138,16 @@ inline const std::set<std::string> kZeroIsTaken = {"Axis.end", "Axis.begin", "Op
                                                    "ReduceLrOnPlateau.min_lr",
                                                    "TensorBoard.histogram_freq"};
 
-inline const std::set<std::string> kNegativeIsTaken = {"Axis.step", "Axis.end", "Axis.begin", "Reduce.axis", "Operation.high", "Operation.low", "Operation.constant", "Operation.axis", "Concatenate.axis", "Resizing.fill_value",
+inline const std::set<std::string> kNegativeIsTaken = {"Axis.step",
+                                                       "Axis.end",
+                                                       "Axis.begin",
+                                                       "Reduce.axis",
+                                                       "Operation.high",
+                                                       "Operation.low",
+                                                       "Operation.constant",
+                                                       "Operation.axis",
+                                                       "Concatenate.axis",
+                                                       "Resizing.fill_value",
                                                        "Dot.axes",
                                                        "Loss.ignore_class",
                                                        "Ftrl.learning_rate_power",
@@ -164,8 +178,9 @@ inline const std::set<std::string> kNegativeIsTaken = {"Axis.step", "Axis.end", 
                                                        "ModelCheckpoint.initial_value_threshold",
                                                        "EarlyStopping.baseline"};
 
-inline const std::set<std::string> kNegativeStandsForAnother = {"Reduce.axis", "Operation.axis", "Concatenate.axis", "Dot.axes", "GroupNormalization.groups",
-                                                                "Reshape.target_shape"};  // as in Keras
+inline const std::set<std::string> kNegativeStandsForAnother = {
+    "Reduce.axis",         "Operation.axis", "Concatenate.axis", "Dot.axes", "GroupNormalization.groups",
+    "Reshape.target_shape"};  // as in Keras
 
 inline const std::set<std::string> kInfinityIsTaken = {"ModelCheckpoint.initial_value_threshold"};
 

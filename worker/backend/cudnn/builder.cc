@@ -44,7 +44,7 @@ absl::Status CheckGraph(const Graph& graph) {
 // Options of layers that this backend computes without them alone.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    const v1::Layer& l = node.layer;
+    const v1::Layer& l = node.kind == LayerKind::kTimeDistributed ? node.layer.time_distributed().layer() : node.layer;
     const char* lacks = nullptr;
     if (IsFurtherActivation(node)) lacks = v1::Activation_Name(node.activation).c_str();
     if (!l.rescaling().scales().empty()) lacks = "scales";
@@ -64,8 +64,8 @@ absl::Status CheckOptions(const Graph& graph) {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), ResampleLayers(),
-        WindowLayers()}) {
+       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), RecurrentLayers(),
+        ResampleLayers(), WindowLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }

@@ -55,8 +55,12 @@ class Builder {
   Value* In(const Node& node, size_t input = 0) const { return node_values_[node.inputs[input]]; }
   Value* ValueAt(int node) const { return node_values_[node]; }
   const Node& NodeAt(int node) const { return graph_.nodes()[node]; }
+  // A node that lives as long as the builder.
+  const Node& Keep(Node node) { return *inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
   const Node& current() const { return *current_; }  // that is being lowered
   const NodeGroups& groups() const { return groups_; }
+  const Graph& graph() const { return graph_; }
+  const Variable& VariableAt(int variable) const { return graph_.variables()[variable]; }
   const LoweringOptions& options() const { return options_; }
   Machine& machine() { return machine_; }
   const Shape& ShapeOf(const Node& node, size_t input = 0) const { return graph_.nodes()[node.inputs[input]].output; }
@@ -101,6 +105,12 @@ class Builder {
     std::vector<Ref> Reads() const { return {x, mean, variance, scale, offset}; }
   };
   std::map<int, Normalization>& postponed() { return postponed_; }  // of the nodes NormalizedByOther
+  // Which steps of the node's output count, of 1 and 0, float32 [examples, steps]; none: all.
+  Ref StepMaskOf(int node) const {
+    const int maker = graph_.nodes()[node].mask;
+    return maker < 0 ? Ref{} : step_masks_.at(maker);
+  }
+  void SetStepMask(const Node& node, const Ref& mask) { step_masks_[node.id] = mask; }  // of the node that makes it
   // What a pointwise window with strides reads of the value, for all that read the same; null: not made yet.
   Value*& ThinnedAt(Value* in, int64_t row_stride, int64_t column_stride) {
     return thinned_[{in, row_stride, column_stride}];
@@ -122,6 +132,8 @@ class Builder {
   std::vector<std::unique_ptr<Value>> values_;
   std::vector<Value*> node_values_;
   std::vector<bool> exact_;                                         // float32 whatever the precision: ids
+  std::vector<std::unique_ptr<Node>> inner_nodes_;                  // of layers within others
+  std::map<int, Ref> step_masks_;                                   // by the node that makes it
   std::map<int, Normalization> postponed_;                          // of the nodes NormalizedByOther
   std::map<std::tuple<Value*, int64_t, int64_t>, Value*> thinned_;  // by strides
   struct Back {

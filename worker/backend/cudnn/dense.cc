@@ -1,9 +1,12 @@
 // Dense layers, attention and Dot: matrix products on rows.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/limits.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
@@ -128,6 +131,19 @@ class Attention {
                                       r.At<>(to), t, false);
             });
   }
+  // What masked queries see, and what is seen of masked keys, as Keras joins the masks of query, value and key.
+  void FillMasked(const Ref& weights, float value) const {
+    kernels::AttentionMasks m{n_, heads_, queries_, keys_, {}};
+    const Ref query = b_.StepMaskOf(node_.inputs[0]), values = b_.StepMaskOf(node_.inputs[1]),
+              key = b_.StepMaskOf(node_.inputs.back());
+    if (!query && !values && !key) return;
+    // The lowest number of the type: float16 has no infinity to spare.
+    if (t_ == DType::kFloat16) value = std::max(value, -65504.0f);
+    b_.Emit("fill masked", {weights, query, values, key}, {weights}, [=, t = t_](const Run& r) mutable {
+      m.of[0] = r.At<float>(query), m.of[1] = r.At<float>(values), m.of[2] = r.At<float>(key);
+      return kernels::FillMaskedScores(r.stream(), m, value, r.At<>(weights), t);
+    });
+  }
   // Of one batch: each head of each example. `product` has its sizes and what is transposed.
   void Multiply(Product product, const Ref& a, const Ref& b, const Ref& c) const {
     product.batch = n_ * heads_;
@@ -144,11 +160,13 @@ class Attention {
     const Ref weights = p.weights = b_.NewNumbers(scores(), t_);
     Multiply({.m = queries_, .n = keys_, .k = mha_.key_dim(), .transpose_b = true, .alpha = scale_}, p.qh, p.kh,
              weights);
+    FillMasked(weights, std::numeric_limits<float>::lowest());
     const int64_t causal = mha_.use_causal_mask() ? queries_ : 0;
     b_.Emit(causal != 0 ? "causal softmax" : "softmax", {weights}, {weights},
             [=, rows = n_ * heads_ * queries_, keys = keys_, t = t_](const Run& r) {
               return kernels::Softmax(r.stream(), rows, keys, causal, r.At<>(weights), r.At<>(weights), t);
             });
+    FillMasked(weights, 0);
     p.dropped = rate_ > 0 ? b_.NewNumbers(scores(), t_) : weights;
     if (rate_ > 0) Drop(weights, p.dropped);
     const Ref yh = b_.NewLike(*p.out);

@@ -29,6 +29,7 @@ absl::Span<const Layer> DenseLayers();
 absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> OtherLayers();
+absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> ResampleLayers();
 absl::Span<const Layer> WindowLayers();
 

@@ -1,6 +1,7 @@
 // The layers that have a launch of their own each.
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
@@ -157,6 +158,13 @@ void LowerEmbedding(Builder& builder, const Node& node) {
   builder.Emit(absl::StrCat("embedding ", rows, "x", width), {ids, table}, {y}, [=](const Run& r) {
     return kernels::Embedding(r.stream(), count, width, r.At<float>(ids), r.At<float>(table), r.At<>(y), t);
   });
+  if (node.mask == node.id) {
+    const Ref mask = builder.NewNumbers(count, DType::kFloat32);
+    builder.SetStepMask(node, mask);
+    builder.Emit("mask of ids", {ids}, {mask}, [=](const Run& r) {
+      return kernels::MaskOfIds(r.stream(), count, r.At<float>(ids), r.At<float>(mask));
+    });
+  }
   if (!builder.training() || frozen) return;
   builder.Backward([=, &builder] {
     const Ref dy = out->gradient, scratch = builder.Scratch(kernels::EmbeddingScratch(count, rows)),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/model/inner_node.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
 #include "worker/backend/limits.h"
@@ -93,6 +94,10 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
     case LayerKind::kReshape: return true;
     case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
     case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
+    case LayerKind::kTimeDistributed: {
+      const Node inner = InnerNode(node);
+      return inner.kind == LayerKind::kDropout && JoinsProducer(inner);
+    }
     case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:
       return node.id != graph_.output().id &&

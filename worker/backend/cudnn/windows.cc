@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/limits.h"
@@ -100,7 +101,30 @@ void LowerPooling(Builder& builder, const Node& node) {
   });
 }
 
+// Over the steps that count.
+void LowerMaskedAverage(Builder& b, const Node& node, const Ref& mask) {
+  Value *const in = b.In(node), *const out = b.Out(node);
+  const DType t = out->type;
+  const int64_t channels = node.output.back(), n = b.examples(), steps = b.ShapeOf(node)[0];
+  const Ref x = b.Read(*in, t), y = b.NewLike(*out);
+  out->data = y;
+  b.Emit("masked average", {x, mask}, {y}, [=](const Run& r) {
+    return kernels::MaskedAverage(r.stream(), n, steps, channels, r.At<float>(mask), r.At<>(x), r.At<>(y), t);
+  });
+  if (!in->needs_gradient) return;
+  b.Backward([=, &b] {
+    const Ref dy = out->gradient;
+    const Builder::Sink dx = b.GradientSink(in);
+    b.Emit(absl::StrCat("masked average backward", Adds(dx.add)), With({dy, mask}, dx.add, dx.ref), {dx.ref},
+           [=](const Run& r) {
+             return kernels::MaskedAverageBackward(r.stream(), n, steps, channels, r.At<float>(mask), r.At<>(dy),
+                                                   r.At<>(dx.ref), t, dx.add);
+           });
+  });
+}
+
 void LowerGlobalAverage(Builder& builder, const Node& node) {
+  if (const Ref mask = builder.StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
   const int64_t channels = node.output.back(), n = builder.examples(), positions = in->numbers / channels / n;

@@ -3,6 +3,7 @@
 // so that the bits do not depend on how many there are.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "worker/backend/dropout.h"
@@ -63,6 +64,38 @@ HeadLayout LayoutOf(const PlanBuilder& b, const v1::MultiHeadAttention& mha, con
   return layout;
 }
 
+// Which steps of query, value and key count, as Keras joins them.
+class StepMasks {
+ public:
+  StepMasks(PlanBuilder& b, const Node& node) {
+    const int inputs[] = {node.inputs[0], node.inputs[1], node.inputs.back()};
+    for (size_t i = 0; i < std::size(inputs); ++i) {
+      masks_[i] = b.StepMaskOf(inputs[i]);
+      if (masks_[i] != nullptr) b.Use(masks_[i]);
+      masked_ |= masks_[i] != nullptr;
+    }
+  }
+
+  bool any() const { return masked_; }
+
+  // Of one example and head: what a masked query sees, and what is seen of masked keys.
+  void FillMasked(const HeadLayout& l, int64_t e, float* scores, float value) const {
+    for (int64_t t = 0; t < l.queries; ++t) {
+      const bool asks = Counts(0, e * l.queries + t);
+      for (int64_t s = 0; s < l.keys; ++s) {
+        if (asks && Counts(1, e * l.keys + s) && Counts(2, e * l.keys + s)) continue;
+        scores[t * l.keys + s] = value;
+      }
+    }
+  }
+
+ private:
+  bool Counts(int input, int64_t step) const { return masks_[input] == nullptr || masks_[input]->data()[step] != 0; }
+
+  Tensor* masks_[3] = {};  // of the steps of query, value and key; null: all count
+  bool masked_ = false;
+};
+
 // The softmax of each row of the scores, in place.
 class RowSoftmax {
  public:
@@ -108,6 +141,7 @@ class AttentionOp : public Op {
         scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(layout_.key_dim)))),
         causal_(node.layer.multi_head_attention().use_causal_mask()),
         rate_(b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f),
+        step_masks_(b, node),
         softmax_(UseInputs(b), RowsOf(layout_)) {
     dropped_ = softmax_.weights();
     if (rate_ > 0) {
@@ -134,9 +168,12 @@ class AttentionOp : public Op {
       Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.key_dim, scale_, l.Query(query_->data, e, h), l.key_row(),
                        l.Key(key_->data, e, h), l.key_row(), 0, l.Scores(weights, e, h), l.keys));
       if (causal_) l.FillUnseen(l.Scores(weights, e, h), -std::numeric_limits<float>::max());
+      if (step_masks_.any()) step_masks_.FillMasked(l, e, l.Scores(weights, e, h), -std::numeric_limits<float>::max());
     });
     softmax_.Forward(run);
     if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });
+    if (step_masks_.any())
+      l.ForEachHead([&](int64_t e, int64_t h) { step_masks_.FillMasked(l, e, l.Scores(weights, e, h), 0.0f); });
     if (mask_ != nullptr) {
       const uint64_t seed = node_.layer.multi_head_attention().seed();
       if (seed == 0) {
@@ -192,6 +229,7 @@ class AttentionOp : public Op {
   const float scale_;
   const bool causal_;
   const float rate_;  // of dropout
+  const StepMasks step_masks_;
   RowSoftmax softmax_;
   Tensor* mask_ = nullptr;     // null: no dropout
   Tensor* dropped_ = nullptr;  // the softmax times mask_, or itself

@@ -15,7 +15,7 @@ const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
        {ActivationLayers(), AffineLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EinsumLayers(),
         EmbeddingLayers(), KernelLayers(), LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers(),
-        RepeatLayers(), ResampleLayers(), RowLayers(), ScoreAttentionLayers(), TensorLayers()}) {
+        RecurrentLayers(), RepeatLayers(), ResampleLayers(), RowLayers(), ScoreAttentionLayers(), TensorLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }

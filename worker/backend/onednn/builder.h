@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -100,6 +101,13 @@ class PlanBuilder {
   Source Read(Tensor* tensor, const Desc& wanted);
   Sink WriteGradient(Value* value, const Desc& wanted);
 
+  // A node that lives as long as the plan.
+  const Node& Keep(Node node) { return *plan_->inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
+
+  // Which steps of the node's output count, of 1 and 0, [examples, steps]; null: all. In use where it is asked for.
+  Tensor* StepMaskOf(int node) const;
+  void SetStepMask(const Node& node, Tensor* mask) { step_masks_[node.id] = mask; }  // of the node that makes it
+
   // variables: whose gradients it computes; out: what it writes.
   void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
   Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
@@ -124,6 +132,7 @@ class PlanBuilder {
   const NodeGroups groups_;
   std::unique_ptr<Plan> plan_;
   std::vector<Value*> node_values_;
+  std::map<int, Tensor*> step_masks_;   // by the node that makes it
   std::vector<const Variable*> reads_;  // whose values were asked for by the operation that is being compiled
   int now_ = 0;
   std::string current_layer_;

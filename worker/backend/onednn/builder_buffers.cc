@@ -56,6 +56,11 @@ dnnl::memory PlanBuilder::Use(Tensor* tensor, const Desc& view) {
   return tensor->views.back();
 }
 
+Tensor* PlanBuilder::StepMaskOf(int node) const {
+  const int maker = graph_.nodes()[node].mask;
+  return maker < 0 ? nullptr : step_masks_.at(maker);
+}
+
 const Variable* PlanBuilder::FindVariable(const Node& node, const char* name) const {
   for (int v : node.variables) {
     const Variable& variable = graph_.variables()[v];

@@ -105,9 +105,10 @@ class ConvolutionOp : public Op {
     out->data = b.New(ImageOf(forward_.desc.dst_desc()));
     out->activation = activation;
     out->may_overwrite = activation.linear() || !b.training();
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(forward_.in.tensor, forward_.desc.src_desc())},
-                                                     {DNNL_ARG_WEIGHTS, weights},
-                                                     {DNNL_ARG_DST, b.Use(out->data, forward_.desc.dst_desc())}};
+    std::vector<std::pair<int, memory>> arguments = {
+        {DNNL_ARG_SRC, b.Use(forward_.in.tensor, forward_.desc.src_desc())},
+        {DNNL_ARG_WEIGHTS, weights},
+        {DNNL_ARG_DST, b.Use(out->data, forward_.desc.dst_desc())}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, b.ValueOf(*bias_, BiasDesc()));
     forward_.run = b.MakeCall(forward_.desc, typename Family::Forward(forward_.desc), std::move(arguments));
   }
@@ -209,7 +210,8 @@ class ConvolutionOp : public Op {
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
     const bool copied = trains_ && kernel_gradient_.out_gradient.tensor != out_->gradient &&
                         ImageOf(pd.diff_dst_desc()) == kernel_gradient_.out_gradient.tensor->desc;
-    input_gradient_.out_gradient = b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, ImageOf(pd.diff_dst_desc()));
+    input_gradient_.out_gradient =
+        b.Read(copied ? kernel_gradient_.out_gradient.tensor : out_->gradient, ImageOf(pd.diff_dst_desc()));
 
     memory weights;
     if (forward_.kernel != nullptr && pd.weights_desc() == forward_.kernel->desc) {
@@ -223,10 +225,11 @@ class ConvolutionOp : public Op {
       }
     }
     input_gradient_.sink = b.WriteGradient(in_, ImageOf(pd.diff_src_desc()));
-    input_gradient_.run = b.MakeCall(pd, Backward(pd),
-                                {{DNNL_ARG_DIFF_DST, b.Use(input_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
-                                 {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_DIFF_SRC, b.Use(input_gradient_.sink.tensor, pd.diff_src_desc())}});
+    input_gradient_.run =
+        b.MakeCall(pd, Backward(pd),
+                   {{DNNL_ARG_DIFF_DST, b.Use(input_gradient_.out_gradient.tensor, pd.diff_dst_desc())},
+                    {DNNL_ARG_WEIGHTS, weights},
+                    {DNNL_ARG_DIFF_SRC, b.Use(input_gradient_.sink.tensor, pd.diff_src_desc())}});
   }
 
   // The three primitives, each with what it reads in its own layout.

@@ -24,6 +24,10 @@ class EmbeddingOp : public Op {
     table_ = b.ValueOf(table, desc);
     if (b.Trains(table)) table_gradient_ = b.GradientOf(table, desc);
     out->data = b.New(PlainDesc(examples_, node.output));
+    if (node.mask == node.id) {
+      mask_ = b.New(MakeDesc({examples_ * ids_per_example_}, Tag::x));
+      b.SetStepMask(node, mask_);
+    }
   }
 
   void CompileBackward(PlanBuilder& b) override {
@@ -41,6 +45,7 @@ class EmbeddingOp : public Op {
     for (int64_t i = 0; i < examples_ * ids_per_example_; ++i) {
       const int64_t row = EmbeddingRow(ids[i], rows_);
       if (row < 0 && run.error->ok()) *run.error = BadEmbeddingId(node_, i / ids_per_example_, ids[i]);
+      if (mask_ != nullptr) mask_->data()[i] = row == 0 ? 0.0f : 1.0f;
       std::memcpy(y + i * width_, table + std::max<int64_t>(row, 0) * width_, width_ * sizeof(float));
     }
   }
@@ -69,6 +74,7 @@ class EmbeddingOp : public Op {
   const int64_t examples_;
   int64_t rows_ = 0, width_ = 0, ids_per_example_ = 0;
   Source ids_;
+  Tensor* mask_ = nullptr;  // mask_zero
   dnnl::memory table_, table_gradient_;
   Sink sink_;
 };

@@ -39,6 +39,7 @@ absl::Span<const Layer> LayoutLayers();
 absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> PoolingLayers();
+absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> ResampleLayers();
 absl::Span<const Layer> TensorLayers();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/model/inner_node.h"
 #include "worker/backend/affine.h"
 #include "worker/backend/fusion.h"
 #include "worker/backend/noise.h"
@@ -29,6 +30,10 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
   if (DrawsNoise(node.kind)) return !Trains(node) || !NoiseOf(node).has_value();
   switch (node.kind) {
     case LayerKind::kFlatten: return true;
+    case LayerKind::kTimeDistributed: {
+      const Node inner = InnerNode(node);
+      return inner.kind == LayerKind::kDropout && JoinsProducer(inner);
+    }
     case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput && !IsAffine(node);
     case LayerKind::kZeroPadding2D:
       return std::all_of(readers_[node.id].begin(), readers_[node.id].end(),

@@ -147,6 +147,7 @@ class Plan {
   bool copies_inputs_ = false;
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::vector<std::unique_ptr<Value>> values_;
+  std::vector<std::unique_ptr<Node>> inner_nodes_;  // of layers within others; operations refer to them
   std::vector<Step> steps_;
   std::vector<dnnl::memory> input_bindings_;
   std::vector<Binding> value_bindings_, gradient_bindings_;

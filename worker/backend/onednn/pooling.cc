@@ -1,4 +1,5 @@
 #include <cstring>
+#include <numeric>
 
 #include "worker/backend/onednn/image_layout.h"
 #include "worker/backend/onednn/layer.h"
@@ -154,6 +155,65 @@ class GlobalAverageOp : public Op {
   Sink sink_;
 };
 
+// The mean over the steps of a sequence that count; 0 where none does.
+class MaskedAverageOp : public Op {
+ public:
+  MaskedAverageOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : in_(in), out_(out), examples_(b.examples()), mask_(b.StepMaskOf(node.inputs[0])) {
+    const Shape& shape = b.graph().nodes()[node.inputs[0]].output;
+    steps_ = shape[0];
+    width_ = shape[1];
+    source_ = b.Read(in->data, PlainDesc(examples_, shape));
+    b.Use(mask_);
+    out->data = b.New(PlainDesc(examples_, node.output));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    b.Use(out_->gradient);
+    b.Use(mask_);
+    sink_ = b.WriteGradient(in_, source_.tensor->desc);
+  }
+
+  void Forward(const Run& run) override {
+    source_.Prepare(run);
+    for (int64_t e = 0; e < examples_; ++e) {
+      float* const y = out_->data->data() + e * width_;
+      std::memset(y, 0, width_ * sizeof(float));
+      for (int64_t s = 0; s < steps_; ++s) {
+        if (Mask(e)[s] != 0) AddTo(source_.tensor->data() + (e * steps_ + s) * width_, y, width_);
+      }
+      Scale(y, Share(e), y, width_);
+    }
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (sink_.tensor == nullptr) return;
+    for (int64_t e = 0; e < examples_; ++e) {
+      for (int64_t s = 0; s < steps_; ++s) {
+        Scale(out_->gradient->data() + e * width_, Mask(e)[s] * Share(e),
+              sink_.tensor->data() + (e * steps_ + s) * width_, width_);
+      }
+    }
+    sink_.Finish(run);
+  }
+
+ private:
+  const float* Mask(int64_t example) const { return mask_->data() + example * steps_; }
+  float Share(int64_t example) const {
+    const float count = std::accumulate(Mask(example), Mask(example) + steps_, 0.0f);
+    return count > 0 ? 1 / count : 0;
+  }
+
+  Value* const in_;
+  Value* const out_;
+  const int64_t examples_;
+  int64_t steps_ = 0, width_ = 0;
+  Tensor* const mask_;
+  Source source_;
+  Sink sink_;
+};
+
 }  // namespace
 
 std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
@@ -161,6 +221,7 @@ std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Val
 }
 
 std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  if (b.StepMaskOf(node.inputs[0]) != nullptr) return std::make_unique<MaskedAverageOp>(b, node, in, out);
   return std::make_unique<GlobalAverageOp>(b, node, in, out);
 }
 

@@ -146,11 +146,13 @@ absl::Status Embed(const Pass& p) {
   const std::vector<double>& ids = p.x();
   const In table = p.variable("embeddings");
   const int64_t rows = p.node().layer.embedding().input_dim(), width = p.node().output.back();
+  p.here().steps.assign(ids.size(), 1.0f);
   for (size_t i = 0; i < ids.size(); ++i) {
     const float id = static_cast<float>(ids[i]);
     const int64_t row = EmbeddingRow(id, rows);
     if (row < 0) return BadEmbeddingId(p.node(), static_cast<int64_t>(i) / NumElements(p.shape()), id);
     for (int64_t c = 0; c < width; ++c) p.y()[i * width + c] = table[row * width + c];
+    if (row == 0) p.here().steps[i] = 0;  // padding, of an Embedding with mask_zero
   }
   return absl::OkStatus();
 }
@@ -164,9 +166,48 @@ void EmbedBackward(const Pass& p) {
   }
 }
 
+// Steps of which a number is not mask_value count; the others' numbers are 0.
+absl::Status Mask(const Pass& p) {
+  const int64_t width = p.shape().back();
+  const double value = p.node().layer.masking().mask_value();
+  std::vector<float>& steps = p.here().steps;
+  steps.assign(p.x().size() / width, 0.0f);
+  for (size_t i = 0; i < p.x().size(); ++i) {
+    if (p.x()[i] != value) steps[i / width] = 1;
+  }
+  for (size_t i = 0; i < p.x().size(); ++i) p.y()[i] = steps[i / width] * p.x()[i];
+  return absl::OkStatus();
+}
+
+void MaskBackward(const Pass& p) {
+  const int64_t width = p.shape().back();
+  for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.here().steps[i / width] * p.dy()[i];
+}
+
 // Inputs: query, value and, if it is not the value, key. Kept: the projections, the softmax, and the heads before the
 // last projection.
 enum Kept { kQuery, kKey, kValue, kWeights, kHeads, kKeptCount };
+
+// Whether a step of an input counts.
+bool Counts(const Pass& p, size_t input, int64_t example, int64_t step) {
+  const absl::Span<const float> mask = p.step_mask(input);
+  return mask.empty() || mask[example * p.shape(input)[0] + step] != 0;
+}
+
+// Which key of which example each query sees, as Keras joins the masks of query, value and key; empty: all.
+std::vector<float> SeenKeys(const Pass& p, const AttentionShape& a) {
+  const size_t key = p.inputs() - 1;
+  if (p.step_mask(0).empty() && p.step_mask(1).empty() && p.step_mask(key).empty()) return {};
+  std::vector<float> seen;
+  for (int64_t e = 0; e < a.examples; ++e) {
+    for (int64_t t = 0; t < a.queries; ++t) {
+      for (int64_t s = 0; s < a.keys; ++s) {
+        seen.push_back(Counts(p, 0, e, t) && Counts(p, 1, e, s) && Counts(p, key, e, s) ? 1.0f : 0.0f);
+      }
+    }
+  }
+  return seen;
+}
 
 AttentionShape AttentionOf(const Pass& p) {
   const v1::MultiHeadAttention& mha = p.node().layer.multi_head_attention();
@@ -195,7 +236,7 @@ absl::Status Attend(const Pass& p) {
   }
   kept[kWeights].assign(a.scores(), 0.0);
   kept[kHeads].assign(p.examples() * a.queries * a.heads * a.value_dim, 0.0);
-  Attention(a, kept[kQuery], kept[kKey], kept[kValue], mask, absl::MakeSpan(kept[kWeights]),
+  Attention(a, SeenKeys(p, a), kept[kQuery], kept[kKey], kept[kValue], mask, absl::MakeSpan(kept[kWeights]),
             absl::MakeSpan(kept[kHeads]));
   Dense(a.heads * a.value_dim, p.node().output[1], kept[kHeads], p.variable("attention_output/kernel"),
         p.variable("attention_output/bias"), p.y());
@@ -229,6 +270,7 @@ constexpr Layer kLayers[] = {
     {LayerKind::kUnitNormalization, NormalizeLength, NormalizeLengthBackward},
     {LayerKind::kEmbedding, Embed, EmbedBackward},
     {LayerKind::kMultiHeadAttention, Attend, AttendBackward},
+    {LayerKind::kMasking, Mask, MaskBackward},
 };
 
 }  // namespace

@@ -196,17 +196,23 @@ double Dot(int64_t count, const double* x, const double* y) {
 
 }  // namespace
 
-void Attention(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, Out weights, Out y) {
+void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, In q, In k, In v,
+               absl::Span<const float> mask, Out weights, Out y) {
   std::fill(weights.begin(), weights.end(), 0.0);
   std::fill(y.begin(), y.end(), 0.0);
   const double scale = 1 / std::sqrt(static_cast<double>(a.key_dim));
   ForEachRow(a, [&](const Head& head, int64_t t) {
     const int64_t row = head.Score(t), seen = head.Seen(t);
-    std::vector<double> scores(seen);
+    std::vector<int64_t> places;  // of the keys that it sees
+    std::vector<double> scores;
     for (int64_t s = 0; s < seen; ++s) {
-      scores[s] = scale * Dot(a.key_dim, q.data() + head.Query(t), k.data() + head.Key(s));
+      if (!keys_seen.empty() && keys_seen[(head.e * a.queries + t) * a.keys + s] == 0) continue;
+      places.push_back(s);
+      scores.push_back(scale * Dot(a.key_dim, q.data() + head.Query(t), k.data() + head.Key(s)));
     }
-    Activate(v1::SOFTMAX, 0, seen, scores, weights.subspan(row, seen));
+    std::vector<double> softmax(scores.size());
+    if (!scores.empty()) Activate(v1::SOFTMAX, 0, scores.size(), scores, absl::MakeSpan(softmax));
+    for (size_t i = 0; i < places.size(); ++i) weights[row + places[i]] = softmax[i];
     for (int64_t s = 0; s < seen; ++s) {
       for (int64_t i = 0; i < a.value_dim; ++i) {
         y[head.Output(t) + i] += weights[row + s] * mask[row + s] * v[head.Value(s) + i];

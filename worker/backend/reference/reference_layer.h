@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/status.h"
@@ -23,6 +24,7 @@ struct Activations {
   std::vector<double> gradient;  // with regard to `output`; the last node's of a fused loss: to `before`
   // What the layer's way back needs of its way forward.
   std::vector<float> mask;
+  std::vector<float> steps;  // of a node that makes a mask: 1 for each step that counts, else 0; [examples, steps]
   std::vector<std::vector<double>> kept;
 };
 
@@ -42,6 +44,10 @@ class Pass {
         nodes_(*nodes) {}
 
   const Graph& graph() const { return graph_; }
+  // The same pass as another node of this one's id: of the layer within (common/model/inner_node.h).
+  Pass As(const Node& node) const {
+    return Pass(graph_, node, examples_, training_, values_, gradients_, dy_, &nodes_);
+  }
   const Node& node() const { return node_; }
   int64_t examples() const { return examples_; }
   const StepInfo* training() const { return training_; }
@@ -55,17 +61,33 @@ class Pass {
   In dy() const { return dy_; }
   Activations& here() const { return nodes_[node_.id]; }
 
+  // Which steps of an input count: [examples, steps] of 1 and 0; empty: all.
+  absl::Span<const float> step_mask(size_t input = 0) const {
+    const int maker = graph_.nodes()[node_.inputs[input]].mask;
+    return maker < 0 ? absl::Span<const float>() : absl::MakeConstSpan(nodes_[maker].steps);
+  }
+
+  // A variable by its index, and its gradient (added to).
+  In value(int variable) const { return Of(variable, values_); }
+  Out gradient_of(int variable) const { return Of(variable, gradients_); }
   // The variable called `name` of the node, its gradient (added to); empty where the node has none such.
   In variable(const char* name) const { return Find(name, values_); }
   Out gradient(const char* name) const { return Find(name, gradients_); }
 
  private:
   template <typename Number>
+  absl::Span<Number> Of(int variable, absl::Span<Number> space) const {
+    const Variable& v = graph_.variables()[variable];
+    return space.subspan(v.offset, v.size);
+  }
+  template <typename Number>
   absl::Span<Number> Find(absl::string_view name, absl::Span<Number> space) const {
+    // "/layer" of a layer within the node.
+    const absl::string_view within = absl::string_view(node_.name).substr(graph_.nodes()[node_.id].name.size());
     for (int v : node_.variables) {
       const Variable& variable = graph_.variables()[v];
       const std::string& layer = graph_.nodes()[variable.node].name;  // another's where they are shared
-      if (absl::string_view(variable.name).substr(layer.size() + 1) == name) {
+      if (variable.name == absl::StrCat(layer, within, "/", name)) {
         return space.subspan(variable.offset, variable.size);
       }
     }
@@ -94,6 +116,7 @@ absl::Span<const Layer> PlainLayers();
 absl::Span<const Layer> WindowLayers();
 absl::Span<const Layer> FeatureLayers();
 absl::Span<const Layer> MergingLayers();
+absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> TensorLayers();
 
 // Null: the reference has none.

@@ -108,13 +108,15 @@ std::vector<int64_t> PermutedPlaces(int64_t examples, const Shape& input, absl::
 
 // Vaswani et al. 2017, equation 1, for each head, on q [examples, t, heads, key_dim], k [examples, s, heads, key_dim],
 // v [examples, s, heads, value_dim]: softmax over s of q k / sqrt(key_dim), times `mask` (dropout, [examples, heads, t,
-// s]), times v. Causal: row t sees s <= t only. weights: the softmax. y: [examples, t, heads, value_dim].
+// s]), times v. Causal: row t sees s <= t only. weights: the softmax. y: [examples, t, heads, value_dim]. keys_seen:
+// [examples, t, s], 1 where t sees s, else 0; empty: all. A row that sees nothing has weights of 0.
 struct AttentionShape {
   int64_t examples = 0, queries = 0, keys = 0, heads = 0, key_dim = 0, value_dim = 0;
   bool causal = false;
   int64_t scores() const { return examples * heads * queries * keys; }
 };
-void Attention(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, Out weights, Out y);
+void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, In q, In k, In v,
+               absl::Span<const float> mask, Out weights, Out y);
 void AttentionBackward(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, In weights, In dy,
                        Out dq, Out dk, Out dv);
 

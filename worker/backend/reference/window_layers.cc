@@ -1,4 +1,6 @@
 // Layers with a window over pictures, sequences and volumes: convolutions, poolings, pads, up-sampling.
+#include <numeric>
+
 #include "worker/backend/reference/reference_layer.h"
 
 namespace cairn::reference {
@@ -92,12 +94,35 @@ absl::Status PoolAverage(const Pass& p) {
 
 void PoolAverageBackward(const Pass& p) { AveragePooling2DBackward(p.geometry(), p.dy(), p.dx()); }
 
+// What each number of a sequence counts in the mean over the steps: of those that are not masked (all of none: 0).
+std::vector<double> ShareOfSteps(const Pass& p) {
+  const int64_t steps = p.shape()[0];
+  std::vector<double> shares(p.examples() * steps);
+  for (int64_t e = 0; e < p.examples(); ++e) {
+    const absl::Span<const float> mask = p.step_mask().subspan(e * steps, steps);
+    const double count = std::accumulate(mask.begin(), mask.end(), 0.0);
+    for (int64_t s = 0; s < steps; ++s) shares[e * steps + s] = mask[s] != 0 ? 1 / count : 0;
+  }
+  return shares;
+}
+
 absl::Status PoolAll(const Pass& p) {
+  if (!p.step_mask().empty()) {
+    const std::vector<double> shares = ShareOfSteps(p);
+    const int64_t width = p.shape()[1], size = NumElements(p.shape());
+    for (size_t i = 0; i < p.x().size(); ++i) p.y()[i / size * width + i % width] += shares[i / width] * p.x()[i];
+    return absl::OkStatus();
+  }
   GlobalAveragePooling2D(p.geometry(), p.x(), p.y());
   return absl::OkStatus();
 }
 
-void PoolAllBackward(const Pass& p) { GlobalAveragePooling2DBackward(p.geometry(), p.dy(), p.dx()); }
+void PoolAllBackward(const Pass& p) {
+  if (p.step_mask().empty()) return GlobalAveragePooling2DBackward(p.geometry(), p.dy(), p.dx());
+  const std::vector<double> shares = ShareOfSteps(p);
+  const int64_t width = p.shape()[1], size = NumElements(p.shape());
+  for (size_t i = 0; i < p.dx().size(); ++i) p.dx()[i] += shares[i / width] * p.dy()[i / size * width + i % width];
+}
 
 absl::Status Pad(const Pass& p) {
   ZeroPadding2D(p.geometry(), p.x(), p.y());

@@ -110,10 +110,10 @@ std::vector<BadFile> BadFiles() {
        "node \"relu1\" (HardSwish): Cairn has no layer for this operator"},
       {"NodeWithoutName",
        [](ModelProto* m) {
-         Find("relu1", m)->set_op_type("LSTM");
+         Find("relu1", m)->set_op_type("Det");
          Find("relu1", m)->clear_name();
        },
-       "node \"relu1_out\" (LSTM): Cairn has no layer for this operator"},
+       "node \"relu1_out\" (Det): Cairn has no layer for this operator"},
       {"UnknownAttribute", [](ModelProto* m) { SetInt("axis", 1, Find("relu1", m)); },
        "node \"relu1\" (Relu): attribute \"axis\" is not supported; export the model without it"},
       {"AttributeOfAnotherType", [](ModelProto* m) { SetText("strides", "2", Find("conv1", m)); },

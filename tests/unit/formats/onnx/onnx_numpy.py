@@ -16,7 +16,8 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 def attributes(node):
     values = {}
     for a in node.attribute:
-        values[a.name] = {1: a.f, 2: a.i, 3: a.s, 4: a.t}.get(a.type, list(a.floats) if a.type == 6 else list(a.ints))
+        lists = list(a.floats) if a.type == 6 else list(a.strings) if a.type == 8 else list(a.ints)
+        values[a.name] = {1: a.f, 2: a.i, 3: a.s, 4: a.t}.get(a.type, lists)
     return values
 
 
@@ -153,7 +154,70 @@ def slice_of(a, x, starts=None, ends=None, axes=None, steps=None):
     return x[tuple(cut)]
 
 
+def cell_functions(a, count):
+    """The activations of the cells, each with the alpha and beta that it takes of the lists."""
+    alphas, betas = list(a.get("activation_alpha", [])), list(a.get("activation_beta", []))
+    functions = []
+    for name in a.get("activations", [b"Sigmoid", b"Tanh", b"Tanh"][-count:]):
+        alpha = alphas.pop(0) if name in (b"Affine", b"LeakyRelu", b"Elu") and alphas else 1.0
+        beta = betas.pop(0) if name == b"Affine" and betas else 0.0
+        functions.append(
+            {
+                b"Affine": lambda x, alpha=alpha, beta=beta: alpha * x + beta,
+                b"Relu": lambda x: np.maximum(x, 0),
+                b"LeakyRelu": lambda x, alpha=alpha: np.where(x > 0, x, alpha * x),
+                b"Elu": lambda x, alpha=alpha: np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1)),
+                b"Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+                b"Tanh": np.tanh,
+                b"Softplus": lambda x: np.logaddexp(0, x),
+            }[name]
+        )
+    return functions
+
+
+def recurrent(step, count, activations):
+    """Y of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden]."""
+
+    def run_operator(a, x, w, r, b=None, lens=None, h0=None, c0=None):
+        assert lens is None
+        functions, directions = cell_functions(a, activations), []
+        for d in range(len(w)):
+            hidden = r.shape[2]
+            wb, rb = np.split(b[d], 2) if b is not None else (np.zeros(count * hidden),) * 2
+            h = h0[d] if h0 is not None else np.zeros((x.shape[1], hidden))
+            c = c0[d] if c0 is not None else np.zeros((x.shape[1], hidden))
+            backwards = a.get("direction", b"forward") == b"reverse" or d == 1
+            y = np.empty((len(x), x.shape[1], hidden))
+            for t in range(len(x) - 1, -1, -1) if backwards else range(len(x)):
+                h, c = step(a, functions, x[t] @ w[d].T + wb, h, c, r[d].T, rb)
+                y[t] = h
+            directions.append(y)
+        return np.stack(directions, axis=1)
+
+    return run_operator
+
+
+def rnn_step(a, f, x, h, c, r, rb):
+    return f[0](x + h @ r + rb), c
+
+
+def lstm_step(a, f, x, h, c, r, rb):
+    i, o, forget, g = np.split(x + h @ r + rb, 4, axis=1)
+    c = f[0](forget) * c + f[0](i) * f[1](g)
+    return f[0](o) * f[2](c), c
+
+
+def gru_step(a, f, x, h, c, r, rb):
+    (xz, xr, xh), (rz, rr, rh), (bz, br, bh) = np.split(x, 3, axis=1), np.split(r, 3, axis=1), np.split(rb, 3)
+    z, reset = f[0](xz + h @ rz + bz), f[0](xr + h @ rr + br)
+    inner = reset * (h @ rh + bh) if a.get("linear_before_reset", 0) else (reset * h) @ rh + bh
+    return (1 - z) * f[1](xh + inner) + z * h, c
+
+
 OPERATORS = {
+    "RNN": recurrent(rnn_step, 1, 1),
+    "LSTM": recurrent(lstm_step, 4, 3),
+    "GRU": recurrent(gru_step, 3, 2),
     "Relu": lambda a, x: np.maximum(x, 0),
     "LeakyRelu": lambda a, x: np.where(x > 0, x, a.get("alpha", 0.01) * x),
     "Elu": lambda a, x: np.where(x > 0, x, a.get("alpha", 1.0) * (np.exp(np.minimum(x, 0)) - 1)),

@@ -68,6 +68,11 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     EXPECT_THAT(imported.status().message(), testing::HasSubstr("a product of two layers' outputs"));
     return;
   }
+  for (const Node& node : graph->nodes()) {
+    if (node.kind != LayerKind::kBidirectional || node.output.size() == 1) continue;
+    EXPECT_THAT(imported.status().message(), testing::HasSubstr("stands in its own order there"));
+    return;
+  }
   // What is written in operators of which some are no layer or operation here; by the model's own description it comes
   // back. What is read computes the same.
   for (const Node& node : graph->nodes()) {

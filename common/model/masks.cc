@@ -1,0 +1,91 @@
+#include "common/model/masks.h"
+
+#include <cstddef>
+
+#include "common/base/bad.h"
+#include "common/model/call_mode.h"
+
+namespace cairn {
+namespace {
+
+// Of a layer that joins its inputs: a mask that all of them have. Keras takes a step that one of them has.
+absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node) {
+  int mask = nodes[static_cast<size_t>(node.inputs[0])].mask;
+  bool differs = false;
+  for (const int input : node.inputs) {
+    const int other = nodes[static_cast<size_t>(input)].mask;
+    if (other < 0) return -1;
+    differs |= other != mask;
+  }
+  if (differs) {
+    return Bad("its inputs have masks of different layers, of which \"", nodes[static_cast<size_t>(mask)].name,
+               "\" is one; such masks are not joined: let it take what one layer masks");
+  }
+  return mask;
+}
+
+}  // namespace
+
+absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node) {
+  if (node.inputs.empty()) return -1;
+  const int before = nodes[static_cast<size_t>(node.inputs[0])].mask;
+  switch (node.kind) {
+    case LayerKind::kMasking: return node.id;
+    case LayerKind::kEmbedding: return node.layer.embedding().mask_zero() ? node.id : -1;
+    case LayerKind::kSimpleRNN:
+    case LayerKind::kLSTM:
+    case LayerKind::kGRU:
+    case LayerKind::kBidirectional: return node.output.size() == 2 ? before : -1;
+    case LayerKind::kBatchNormalization:
+      if (before >= 0 && node.trainable && !InfersAlways(node)) {
+        return Bad("steps that \"", nodes[static_cast<size_t>(before)].name,
+                   "\" masks are left out of its statistics in Keras, which is not supported; normalize before the "
+                   "mask, or by a layer_normalization");
+      }
+      return before;
+    case LayerKind::kActivation:
+    case LayerKind::kPReLU:
+    case LayerKind::kDense:
+    case LayerKind::kRescaling:
+    case LayerKind::kNormalization:
+    case LayerKind::kLayerNormalization:
+    case LayerKind::kGroupNormalization:
+    case LayerKind::kUnitNormalization:
+    case LayerKind::kDropout:
+    case LayerKind::kSpatialDropout1D:
+    case LayerKind::kSpatialDropout2D:
+    case LayerKind::kSpatialDropout3D:
+    case LayerKind::kAlphaDropout:
+    case LayerKind::kGaussianDropout:
+    case LayerKind::kGaussianNoise:
+    case LayerKind::kActivityRegularization:
+    case LayerKind::kMultiHeadAttention: return before;  // the query's
+    case LayerKind::kAdd:
+    case LayerKind::kSubtract:
+    case LayerKind::kMultiply:
+    case LayerKind::kAverage:
+    case LayerKind::kMaximum:
+    case LayerKind::kMinimum: return JoinedMask(nodes, node);
+    case LayerKind::kConcatenate: {
+      const absl::StatusOr<int> mask = JoinedMask(nodes, node);
+      const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
+      if (mask.ok() && *mask >= 0 && first[0] != node.output[0]) {
+        return Bad("it joins the steps of what \"", nodes[static_cast<size_t>(*mask)].name,
+                   "\" masks; such masks are not joined: concatenate the features, or before the mask");
+      }
+      return mask;
+    }
+    case LayerKind::kAttention:
+    case LayerKind::kAdditiveAttention:
+      for (const int input : node.inputs) {
+        const int mask = nodes[static_cast<size_t>(input)].mask;
+        if (mask < 0) continue;
+        return Bad("\"", nodes[static_cast<size_t>(mask)].name,
+                   "\" masks steps of its inputs, which is not supported; use a multi_head_attention, or no mask");
+      }
+      return -1;
+    default: return -1;
+  }
+}
+
+}  // namespace cairn

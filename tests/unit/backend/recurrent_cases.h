@@ -1,0 +1,120 @@
+// Small models with recurrent layers, and with masks of steps: as LayerCases (layer_cases.h), beside which they stand
+// because ONNX has neither masks nor all of a recurrent layer's activations.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/backend/layer_case.h"
+
+namespace cairn {
+
+// A recurrent layer behind a convolution along a sequence, before a dense layer with softmax.
+inline std::string Recurring(const std::string& layers, const std::string& shape = "[5, 2]") {
+  return "layers { input { shape: " + shape + " } } layers { name: 'first' conv1d { filters: 4 kernel_size: 1 } } " +
+         layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+}
+
+// Biases that are not zeros, so that they count.
+inline std::string Cell(const std::string& kind, const std::string& fields = "") {
+  return "layers { " + kind + " { units: 3 bias_initializer { kind: RANDOM_NORMAL stddev: 0.5 } " + fields + " } }";
+}
+
+inline std::vector<LayerCase> RecurrentCases() {
+  const std::string states =
+      "layers { name: 'flat' inputs: 'first' flatten {} } layers { name: 'h' dense { units: 3 } } "
+      "layers { name: 'c' inputs: 'flat' dense { units: 3 } } ";
+  const auto both = [](const std::string& layer, const std::string& fields = "") {
+    return Recurring("layers { bidirectional { layer { " + layer + " } " + fields + " } }");
+  };
+  const std::string sequences = "lstm { units: 3 return_sequences: true }";
+  return {
+      {"SimpleRnn", Recurring(Cell("simple_rnn"))},
+      {"SimpleRnnSequences", Recurring(Cell("simple_rnn", "return_sequences: true activation: RELU"))},
+      {"SimpleRnnBackwards", Recurring(Cell("simple_rnn", "go_backwards: true use_bias: false activation: SILU"))},
+      {"SimpleRnnDropout", Recurring(Cell("simple_rnn", "dropout: 0.3 recurrent_dropout: 0.4"))},
+      {"Lstm", Recurring(Cell("lstm"))},
+      {"LstmSequences", Recurring(Cell("lstm", "return_sequences: true unit_forget_bias: false"))},
+      {"LstmBackwards", Recurring(Cell("lstm", "return_sequences: true go_backwards: true use_bias: false"))},
+      {"LstmActivations", Recurring(Cell("lstm", "activation: GELU recurrent_activation: SOFTPLUS"))},
+      {"LstmRelu", Recurring(Cell("lstm", "activation: RELU recurrent_activation: LEAKY_RELU"))},
+      {"LstmDropout", Recurring(Cell("lstm", "dropout: 0.3"))},
+      {"LstmRecurrentDropout", Recurring(Cell("lstm", "recurrent_dropout: 0.4 return_sequences: true"))},
+      {"LstmState", Recurring(states + "layers { inputs: ['first', 'h', 'c'] lstm { units: 3 } }")},
+      {"LstmStacked", Recurring(Cell("lstm", "return_sequences: true") + " " + Cell("lstm"))},
+      {"Gru", Recurring(Cell("gru"))},
+      {"GruSequences", Recurring(Cell("gru", "return_sequences: true go_backwards: true"))},
+      {"GruNoBias", Recurring(Cell("gru", "use_bias: false activation: ELU recurrent_activation: SILU"))},
+      {"GruBefore", Recurring(Cell("gru", "reset_after: false"))},
+      {"GruBeforeSequences",
+       Recurring(Cell("gru", "reset_after: false return_sequences: true use_bias: false recurrent_activation: GELU"))},
+      {"GruDropout", Recurring(Cell("gru", "dropout: 0.3 recurrent_dropout: 0.4"))},
+      {"GruBeforeDropout", Recurring(Cell("gru", "reset_after: false dropout: 0.3 recurrent_dropout: 0.4"))},
+      {"GruState", Recurring(states + "layers { inputs: ['c', 'h'] add {} name: 's' } "
+                                      "layers { inputs: ['first', 's'] gru { units: 3 return_sequences: true } }")},
+      {"Bidirectional", both(sequences)},
+      {"BidirectionalLast", both("gru { units: 3 }")},
+      {"BidirectionalSum", both(sequences, "merge_mode: SUM")},
+      {"BidirectionalMul", both(sequences, "merge_mode: MUL")},
+      {"BidirectionalAve", both("simple_rnn { units: 3 }", "merge_mode: AVE")},
+      {"BidirectionalOther",
+       both("lstm { units: 3 return_sequences: true dropout: 0.2 recurrent_dropout: 0.2 }",
+            "backward_layer { gru { units: 2 return_sequences: true go_backwards: true dropout: 0.3 } }")},
+      {"TimeDistributedDense",
+       Recurring("layers { time_distributed { layer { dense { units: 3 activation: TANH } } } }")},
+      {"TimeDistributedGelu",
+       Recurring("layers { time_distributed { layer { dense { units: 3 activation: GELU } } } }")},
+      {"TimeDistributedNormalization", Recurring("layers { time_distributed { layer { layer_normalization {} } } }")},
+      {"TimeDistributedDropout", Recurring("layers { time_distributed { layer { dropout { rate: 0.4 } } } }")},
+      {"TimeDistributedActivation",
+       Recurring("layers { time_distributed { layer { activation { activation: ELU } } } }")},
+      {"BidirectionalState",
+       Recurring(states +
+                 "layers { inputs: ['first', 'h', 'c'] bidirectional { layer { simple_rnn { units: 3 } } } }")},
+  };
+}
+
+// Ids of which every ninth or so is 0, the padding.
+inline std::string Padded(const std::string& layers) {
+  return "layers { input { shape: 6 } } layers { name: 'ids' embedding { input_dim: 3 output_dim: 4 mask_zero: true } "
+         "} " +
+         layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+}
+
+inline std::vector<LayerCase> MaskCases() {
+  // Of one filter behind a relu about half of the steps are 0.
+  const std::string gaps =
+      "layers { input { shape: [6, 2] } } layers { conv1d { filters: 1 kernel_size: 1 activation: RELU } } layers { "
+      "masking {} } ";
+  const std::string end = " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+  return {
+      {"MaskedSimpleRnn", Padded(Cell("simple_rnn", "return_sequences: true"))},
+      {"MaskedLstm", Padded(Cell("lstm"))},
+      {"MaskedLstmSequences", Padded(Cell("lstm", "return_sequences: true"))},
+      {"MaskedLstmBackwards", Padded(Cell("lstm", "return_sequences: true go_backwards: true"))},
+      {"MaskedGru", Padded(Cell("gru", "return_sequences: true"))},
+      {"MaskedGruBefore", Padded(Cell("gru", "return_sequences: true reset_after: false dropout: 0.2"))},
+      {"MaskedState", Padded("layers { name: 'flat' flatten {} } layers { name: 'h' dense { units: 3 } } "
+                             "layers { inputs: ['ids', 'h'] gru { units: 3 return_sequences: true } }")},
+      {"MaskedStack", Padded(Cell("lstm", "return_sequences: true") +
+                             " layers { dropout { rate: 0.2 } } layers { dense "
+                             "{ units: 3 activation: TANH } } " +
+                             Cell("gru"))},
+      {"MaskedBidirectional",
+       Padded("layers { bidirectional { layer { lstm { units: 3 return_sequences: true } } } }")},
+      {"MaskedBidirectionalLast", Padded("layers { bidirectional { merge_mode: SUM layer { lstm { units: 3 } } } }")},
+      {"MaskedPooling", Padded("layers { layer_normalization {} } layers { global_average_pooling1d {} }")},
+      {"MaskedAttention", Padded("layers { name: 'x' dense { units: 4 } } layers { inputs: ['x', 'x'] "
+                                 "multi_head_attention { num_heads: 2 key_dim: 3 } }")},
+      {"MaskedAttentionCausal",
+       Padded("layers { name: 'x' dense { units: 4 } } layers { inputs: ['x', 'x'] multi_head_attention { num_heads: 2 "
+              "key_dim: 3 use_causal_mask: true } } layers { inputs: ['x', 'multi_head_attention'] add {} } layers { "
+              "global_average_pooling1d {} }")},
+      {"Masking", gaps + end},
+      {"MaskingLstm", gaps + Cell("lstm", "return_sequences: true") + end},
+      {"MaskingPooling",
+       gaps + "layers { global_average_pooling1d {} } layers { dense { units: 3 activation: SOFTMAX } }"},
+  };
+}
+
+}  // namespace cairn

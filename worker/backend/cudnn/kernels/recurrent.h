@@ -1,0 +1,118 @@
+// Launchers of recurrent layers and of masks of steps (recurrent.cu, step_masks.cu); formulas:
+// common/model/recurrent.h. The invariants of kernels.h hold.
+//
+// Buffers of a recurrence are ordered by step first, in the order in which steps are computed: [steps, examples,
+// numbers]. States and sums are float32; what a product takes is of `type`.
+#pragma once
+
+#include "worker/backend/cudnn/kernels/kernels.h"
+
+namespace cairn::cudnn::kernels {
+
+// ---- dropout ----
+
+// factors[i]: of number begin + i of the layer (worker/backend/dropout.h), begin a multiple of 4.
+Error DropoutFactors(Stream stream, int64_t begin, int64_t n, const StepKey* key, int node, float rate, float* factors);
+
+// ---- steps ----
+
+// [examples, steps, features] to [steps, examples, features], from the last step on if `backwards`, times factors
+// [examples, features] (may be null); and back.
+struct Steps {
+  int64_t examples = 0, steps = 0, features = 0;
+  bool backwards = false;
+  const float* factors = nullptr;
+};
+Error PackSteps(Stream stream, const Steps& s, const void* x, void* packed, DType type);
+Error UnpackSteps(Stream stream, const Steps& s, const void* packed, void* x, DType type, bool add);
+
+// h = from, or 0 where that is null; state (may be null) = h * factors (may be null).
+Error StartState(Stream stream, int64_t n, const void* from, const float* factors, float* h, void* state, DType type);
+// d = dh + dstate * factors (may be null); dstate may be null.
+Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dstate, const float* factors, void* d,
+                    DType type, bool add);
+
+// ---- one step ----
+
+// kGruGates, then kGruCandidate: of a GRU whose reset gate acts before the product; kGru: after it.
+enum class Cell : int32_t { kSimple, kLstm, kGru, kGruGates, kGruCandidate };
+
+struct CellStep {
+  int64_t examples = 0, units = 0;
+  Act f = Act::kTanh, gate = Act::kSigmoid;
+  float f_alpha = 0, gate_alpha = 0;
+  const float* mask = nullptr;  // [examples], mask_stride numbers apart: 0 where the step does not count; null: all do
+  int64_t mask_stride = 0;
+  DType type = DType::kFloat32;
+  const float* factors = nullptr;  // of the states that meet a product; may be null
+
+  // Forward. parts, [examples, parts * units]: x W, and h U too of kSimple and kLstm; becomes what stands before the
+  // activations.
+  float* parts = nullptr;
+  const float* bias = nullptr;         // of x W; may be null
+  const float* state_parts = nullptr;  // h U: kGru 3 parts, kGruGates 2, kGruCandidate the third one
+  const float* state_bias = nullptr;   // of kGru's; may be null
+  const float *h = nullptr, *c = nullptr;
+  float *h_next = nullptr, *c_next = nullptr;
+  void* state_next = nullptr;  // may be null
+  float* candidate = nullptr;  // kGru: h U + b[1] of the third part
+  void* reset = nullptr;       // kGruGates: s(r) h, dropped
+
+  // Backward; dh and dc become those of the state before the step, without what goes through the product with U.
+  const float* dy = nullptr;      // of the step's output; null: 0
+  const float* dstate = nullptr;  // of state_next; null: 0
+  float *dh = nullptr, *dc = nullptr;
+  bool last = false;             // dh and dc are 0, and not read
+  void* dparts = nullptr;        // of `parts`
+  void* dstate_parts = nullptr;  // kGru: of state_parts; kGruGates and kGruCandidate: of kGruGates'
+  void* dcandidate = nullptr;    // kGruCandidate: of its state_parts
+  float* dreset = nullptr;       // kGruGates: of `reset`; becomes its share of the gradient of the state
+};
+Error CellForward(Stream stream, Cell cell, const CellStep& s);
+// kGruCandidate comes first: it writes the third part of dparts, and of dstate_parts the first of two; kGruGates the
+// second ones.
+Error CellBackward(Stream stream, Cell cell, const CellStep& s);
+
+// ---- what goes out ----
+
+enum class Merge : int32_t { kOne, kConcat, kSum, kMultiply, kAverage };
+
+struct RecurrentOutput {
+  const float* h = nullptr;  // [steps + 1, examples, units]; null: there is no second one
+  int64_t units = 0;
+  bool backwards = false, turned = false, zero_masked = false;
+};
+struct RecurrentOutputs {
+  int64_t examples = 0, steps = 0;
+  bool sequences = false;
+  Merge merge = Merge::kOne;
+  RecurrentOutput of[2];
+  const float* mask = nullptr;  // [examples, steps]; null: all count
+};
+Error JoinOutputs(Stream stream, const RecurrentOutputs& o, void* y, DType type);
+// d: of the states of recurrence `which`, [steps or 1, examples, units].
+Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, int which, const void* dy, DType type, float* d);
+
+// ---- masks ----
+
+// mask[row] = 1 where a number of the row is not `value`, else 0; y = x * mask.
+Error MaskRows(Stream stream, int64_t rows, int64_t columns, float value, const void* x, float* mask, void* y,
+               DType type);
+// y = x * mask[row].
+Error MultiplyByMask(Stream stream, int64_t rows, int64_t columns, const float* mask, const void* x, void* y,
+                     DType type, bool add);
+Error MaskOfIds(Stream stream, int64_t n, const float* ids, float* mask);  // 0 where the id is 0
+// The mean over the steps that count, 0 where none does: [examples, steps, channels] to [examples, channels].
+Error MaskedAverage(Stream stream, int64_t examples, int64_t steps, int64_t channels, const float* mask, const void* x,
+                    void* y, DType type);
+Error MaskedAverageBackward(Stream stream, int64_t examples, int64_t steps, int64_t channels, const float* mask,
+                            const void* dy, void* dx, DType type, bool add);
+// Scores [examples, heads, queries, keys] become `value` where a query, or the value or key of a key's step, does not
+// count. masks: [examples, queries], [examples, keys] twice; each may be null.
+struct AttentionMasks {
+  int64_t examples = 0, heads = 0, queries = 0, keys = 0;
+  const float* of[3] = {};
+};
+Error FillMaskedScores(Stream stream, const AttentionMasks& m, float value, void* scores, DType type);
+
+}  // namespace cairn::cudnn::kernels
