@@ -66,11 +66,6 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
     return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault,
                ", or 0 for none");
   }
-  if (!data->inputs().empty()) {
-    return Bad(
-        "data.inputs: the numbers of an example are taken in the order of the model's inputs, one behind the "
-        "other; leave it out, and put a CSV file's columns in that order");
-  }
   CAIRN_RETURN_IF_ERROR(CheckTfRecord(*data, input));
   return CheckAugmentation(*data, input);
 }

@@ -77,7 +77,6 @@ struct Node {
   int shares = -1;                         // node of a smaller id whose variables these are; -1: its own
   int mask = -1;             // node whose mask of steps the output has (Masking, Embedding with mask_zero); -1: none
   int64_t input_offset = 0;  // kInput: where its numbers begin in an example
-  float activity_l1 = 0, activity_l2 = 0;  // its activity_regularizer
 };
 
 class Graph {

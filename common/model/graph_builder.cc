@@ -147,7 +147,6 @@ absl::Status GraphBuilder::ResolveShare(Node* node) {
   whole.set_name(node->layer.name());
   *whole.mutable_inputs() = node->layer.inputs();
   whole.set_shares(node->layer.shares());
-  whole.set_nested_in(node->layer.nested_in());
   keep(
       node->layer.has_trainable(), [&] { whole.clear_trainable(); },
       [&] { whole.set_trainable(node->layer.trainable()); });

@@ -70,37 +70,24 @@ namespace cairn {
   X(SimpleRNN) \
   X(LSTM) \
   X(GRU) \
-  X(ConvLSTM1D) \
-  X(ConvLSTM2D) \
-  X(ConvLSTM3D) \
   X(Bidirectional) \
   X(TimeDistributed) \
   X(Masking) \
   X(RMSNormalization) \
   X(UnitNormalization) \
-  X(SpectralNormalization) \
   X(Normalization) \
   X(GaussianNoise) \
   X(GaussianDropout) \
   X(AlphaDropout) \
   X(SpatialDropout1D) \
   X(SpatialDropout3D) \
-  X(ActivityRegularization) \
   X(RepeatVector) \
   X(EinsumDense) \
   X(Attention) \
   X(AdditiveAttention) \
-  X(GroupQueryAttention) \
   X(Operation) \
   X(Reduce) \
-  X(Slice) \
-  X(Discretization) \
-  X(CategoryEncoding) \
-  X(Hashing) \
-  X(HashedCrossing) \
-  X(StringLookup) \
-  X(IntegerLookup) \
-  X(TextVectorization)
+  X(Slice)
 // clang-format on
 
 enum class LayerKind {

@@ -146,7 +146,7 @@ bool IsCategorical(v1::Loss::Kind kind) {
 std::string LossNames() {
   std::vector<std::string> names;
   for (int kind = 1; kind < v1::Loss::Kind_ARRAYSIZE; ++kind) {
-    if (v1::Loss::Kind_IsValid(kind) && kind != Kind::CTC) {
+    if (v1::Loss::Kind_IsValid(kind)) {
       names.push_back(v1::Loss::Kind_Name(static_cast<v1::Loss::Kind>(kind)));
     }
   }
@@ -159,7 +159,7 @@ absl::Status CheckLoss(v1::Loss* loss, const Graph& graph) {
   if (loss->kind() == v1::Loss::LOSS_UNSPECIFIED) {
     return Bad("loss.kind: missing; use SPARSE_CATEGORICAL_CROSSENTROPY for classes, say");
   }
-  if (!v1::Loss::Kind_IsValid(loss->kind()) || loss->kind() == Kind::CTC) {
+  if (!v1::Loss::Kind_IsValid(loss->kind())) {
     return Bad("loss.kind: ", static_cast<int>(loss->kind()), " is not known; use ", LossNames());
   }
   const Node& output = graph.output();

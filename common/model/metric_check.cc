@@ -80,7 +80,6 @@ class MetricCheck {
         {"from_logits", metric_.from_logits(), entropy || Is({M::AUC}), "cross-entropies and AUC"},
         {"label_smoothing", metric_.label_smoothing() != 0, Is({M::BINARY_CROSSENTROPY, M::CATEGORICAL_CROSSENTROPY}),
          "BINARY_CROSSENTROPY and CATEGORICAL_CROSSENTROPY"},
-        {"ignore_class", metric_.has_ignore_class(), false, "no metric"},
     };
     for (const auto& f : fields) {
       if (f.set && !f.allowed) return Bad(where_, f.field, ": only for ", f.kinds, "; leave it out");

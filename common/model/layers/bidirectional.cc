@@ -62,9 +62,6 @@ absl::Status InferBidirectional(absl::Span<const Shape> inputs, Node* node, std:
     return Bad("merge_mode ", static_cast<int>(both->merge_mode()), " is not known; use CONCAT, SUM, MUL or AVE");
   }
   if (both->merge_mode() == v1::Bidirectional::MERGE_MODE_UNSPECIFIED) both->set_merge_mode(v1::Bidirectional::CONCAT);
-  if (both->merge_mode() == v1::Bidirectional::NONE) {
-    return Bad("merge_mode NONE: a layer has one output; use CONCAT, SUM, MUL or AVE");
-  }
   CAIRN_ASSIGN_OR_RETURN(const Common forward, ReadCommon("layer", both->layer()));
   const bool given = both->has_backward_layer();
   if (!given) {

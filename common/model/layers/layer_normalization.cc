@@ -12,11 +12,6 @@ absl::Status InferLayerNormalization(absl::Span<const Shape> inputs, Node* node,
   v1::LayerNormalization* norm = node->layer.mutable_layer_normalization();
   if (!norm->has_epsilon()) norm->set_epsilon(0.001f);
   CAIRN_RETURN_IF_ERROR(NeedEpsilon(norm->epsilon()));
-  if (norm->rms_scaling()) {
-    return Bad(
-        "rms_scaling is not supported: Keras divides by the deviation, but leaves the mean; use an "
-        "rms_normalization layer");
-  }
   CAIRN_RETURN_IF_ERROR(NeedLastAxes("axis", input, norm->mutable_axis()));
   return AddGammaAndBeta(*node, SizesOf(input, norm->axis()), norm, variables);
 }

@@ -42,22 +42,6 @@ absl::Status ResolveElementwise(const char* field, v1::Activation* activation) {
              " is not one that a recurrent layer has; use TANH, SIGMOID, RELU or LINEAR, say");
 }
 
-// What is in the message and not built.
-template <typename Message>
-absl::Status RefuseOthers(const Message& m) {
-  if (m.return_state()) {
-    return Bad("return_state: a layer has one output; leave it out, or use return_sequences and take the last step");
-  }
-  if (m.has_seed()) return Bad("seed: dropout follows the job's seed; set that, and leave this out");
-  for (const auto& [name, given] : {std::pair("kernel_constraint", m.has_kernel_constraint()),
-                                    std::pair("recurrent_constraint", m.has_recurrent_constraint()),
-                                    std::pair("bias_constraint", m.has_bias_constraint()),
-                                    std::pair("activity_regularizer", m.has_activity_regularizer())}) {
-    if (given) return Bad(name, ": a recurrent layer has none; leave it out");
-  }
-  return absl::OkStatus();
-}
-
 template <typename Message>
 absl::Status CheckStates(absl::Span<const Shape> inputs, int64_t units) {
   if (inputs.size() == 1) return absl::OkStatus();
@@ -81,7 +65,6 @@ absl::Status Infer(absl::Span<const Shape> inputs, const Node& node, const std::
   CAIRN_RETURN_IF_ERROR(CheckStates<Message>(inputs, m->units()));
   CAIRN_RETURN_IF_ERROR(NeedRate("dropout", m->dropout()));
   CAIRN_RETURN_IF_ERROR(NeedRate("recurrent_dropout", m->recurrent_dropout()));
-  CAIRN_RETURN_IF_ERROR(RefuseOthers(*m));
   v1::Activation activation = m->has_activation() ? m->activation() : v1::TANH;
   CAIRN_RETURN_IF_ERROR(ResolveElementwise("activation", &activation));
   m->set_activation(activation);

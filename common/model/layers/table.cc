@@ -19,23 +19,6 @@ constexpr const LayerType* kTable[] = {
 #undef CAIRN_LAYER_ROW
 };
 
-// Fields that layers have in their messages and no layer reads yet.
-absl::Status RefuseUnread(const v1::Layer& layer) {
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  const google::protobuf::FieldDescriptor* kind =
-      layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->FindOneofByName("kind"));
-  if (kind == nullptr) return absl::OkStatus();
-  const google::protobuf::Message& message = layer.GetReflection()->GetMessage(layer, kind);
-  message.GetReflection()->ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    const std::string& name = field->name();
-    if (absl::EndsWith(name, "_constraint") || name == "activity_regularizer" || name == "antialias") {
-      return absl::InvalidArgumentError(absl::StrCat(name, " is not supported; leave it out"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 const LayerType& TypeOf(LayerKind kind) { return *kTable[static_cast<size_t>(kind)]; }
@@ -75,7 +58,6 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
 }
 
 absl::Status InferLayer(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
-  CAIRN_RETURN_IF_ERROR(RefuseUnread(node->layer));
   if (!inputs.empty()) node->output = inputs[0];  // most layers keep it, or most of it
   CAIRN_RETURN_IF_ERROR(TypeOf(node->kind).infer(inputs, node, variables));
   int64_t size = 1;

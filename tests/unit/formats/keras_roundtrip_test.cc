@@ -254,10 +254,9 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
       for (int i = 1; i < field->enum_type()->value_count(); ++i) {
         const int number = field->enum_type()->value(i)->number();
         const bool activation = field->enum_type() == v1::Activation_descriptor();
-        // Those with arguments that have no default, and those that no layer has.
-        if (activation && (number == v1::THRESHOLD || number == v1::GLU || number == v1::SPARSEMAX)) continue;
+        // That with arguments that have no default.
+        if (activation && number == v1::THRESHOLD) continue;
         const bool along = kind == "conv1d" || kind == "depthwise_conv1d" || kind == "separable_conv1d";
-        if (field->enum_type()->value(i)->name() == "AREA") continue;  // refused
         if (field->enum_type() == v1::Padding_descriptor() && number == v1::CAUSAL && !along) continue;
         add([&](Message* m) { r->SetEnumValue(m, field, number); });
       }
@@ -310,11 +309,7 @@ TEST_P(KerasRoundTrip, EveryFieldComesBack) {
     const FieldDescriptor* field = descriptor->field(i);
     // Of one axis the last one alone is taken; what is refused is in graph_layers_test.
     if (field->name() == "axis" && !field->is_repeated()) continue;
-    if (field->name() == "rms_scaling" || field->name() == "value" || field->name() == "attention_axes") continue;
-    if (absl::EndsWith(field->name(), "_constraint") || field->name() == "activity_regularizer" ||
-        field->name() == "antialias") {
-      continue;  // refused
-    }
+    if (field->name() == "value" || field->name() == "attention_axes") continue;
     differs = false;
     for (const auto& message : Altered(GetParam(), *LayerMessage(&model, GetParam()), field)) {
       SCOPED_TRACE(message->ShortDebugString());

@@ -247,7 +247,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 2]", "average_pooling1d { strides: -1 }", "strides -1 is not positive"},
       {"[4, 2]", "conv1d { filters: 2 }", "layer \"conv1d\": kernel_size is missing; give a number such as 3"},
       {"[4, 2]", "conv1d { kernel_size: 2 }", "filters 0 is not positive"},
-      {"[4, 2]", "conv1d { filters: 2 kernel_size: 3 dilation_rate: 2 }", "kernel of 5 steps is larger"},
+      {"[4, 2]", "conv1d { filters: 2 kernel_size: 3 dilation_rate: 2 }", "kernel of 5 steps (dilated) is larger"},
       {"[4, 2]", "conv1d { filters: 2 kernel_size: 2 strides: 2 dilation_rate: 2 }", "are both above 1"},
       {"[4]", "conv1d { filters: 2 kernel_size: 2 }", "its input is [4]; it needs [steps, features]"},
       {"[4, 4, 2]", "separable_conv2d { kernel_size: 3 }", "layer \"separable_conv2d\": filters 0 is not positive"},
