@@ -1,4 +1,4 @@
-"""Models as tutorials build them (tutorials_vision.py, tutorials_sequences.py), in Keras 3's JSON: each is accepted,
+"""Models as tutorials build them (tutorials_*.py), in Keras 3's JSON: each is accepted,
 trained for two steps, exported, read again, and predicts the same. What is refused is listed in REFUSED below, with the
 text that says why; a model that is no longer refused has to leave the list.
 
@@ -19,12 +19,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
 import keras3  # noqa: E402
+import tutorials_images  # noqa: E402
 import tutorials_sequences  # noqa: E402
+import tutorials_tables  # noqa: E402
 import tutorials_vision  # noqa: E402
 from cluster import Cluster, check  # noqa: E402
 from tfrecords import frame  # noqa: E402
 
-MODELS = {**tutorials_vision.MODELS, **tutorials_sequences.MODELS}
+MODELS = {**tutorials_vision.MODELS, **tutorials_images.MODELS, **tutorials_sequences.MODELS, **tutorials_tables.MODELS}
 STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_STORAGE")
 EXAMPLES = 16
 # Name of the model -> a part of what Cairn says of it.

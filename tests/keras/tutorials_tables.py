@@ -1,0 +1,235 @@
+"""Models of tables, of several inputs and outputs, and forms of one idea, as tutorials build them. Small sizes; the
+shapes of the ideas."""
+
+import keras3
+from keras3 import *  # noqa: F401,F403
+
+CLASSES = ("SPARSE_CATEGORICAL_CROSSENTROPY", "classes")
+BINARY = ("BINARY_CROSSENTROPY", "binary")
+NUMBERS = ("MEAN_SQUARED_ERROR", "numbers of the output")
+MODELS = {}
+
+
+def tutorial(loss=CLASSES):
+    def add(function):
+        MODELS[function.__name__] = (function, *loss)
+        return function
+
+    return add
+
+
+def ids(steps=12, name=None):
+    return Input((steps,), dtype="int32", name=name)
+
+
+# ---- tables ----
+
+
+@tutorial(BINARY)
+def structured_mlp():
+    layers = [Input((9,)), Normalization(mean=[0.5] * 9, variance=[2.0] * 9), Dense(16, "relu"), Dropout(0.5)]
+    return Sequential(layers + [Dense(1, "sigmoid")])
+
+
+@tutorial(NUMBERS)
+def boston_housing():
+    return Sequential([Input((13,)), Dense(16, "relu"), Dense(16, "relu"), Dense(1)])
+
+
+@tutorial(NUMBERS)
+def fuel_efficiency_linear():
+    return Sequential([Input((9,)), Normalization(mean=[1.0] * 9, variance=[4.0] * 9), Dense(1)])
+
+
+@tutorial(BINARY)
+def credit_card_fraud():
+    layers = [Input((29,))]
+    for _ in range(2):
+        layers += [Dense(16, "relu"), Dropout(0.3)]
+    return Sequential(layers + [Dense(1, "sigmoid")])
+
+
+@tutorial()
+def wide_and_deep_one_input():
+    x = Input((10,))
+    deep = x
+    for _ in range(2):
+        deep = Dropout(0.1)(ReLU()(BatchNormalization()(Dense(16)(deep))))
+    return Model(x, Dense(3, "softmax")(concatenate_of([BatchNormalization()(x), deep])))
+
+
+def concatenate_of(parts):
+    return Concatenate()(parts)
+
+
+@tutorial()
+def deep_and_cross():
+    x = Input((10,))
+    cross = x
+    for _ in range(2):
+        cross = x * Dense(10)(cross) + cross
+    cross = BatchNormalization()(cross)
+    deep = Dropout(0.1)(ReLU()(BatchNormalization()(Dense(16)(x))))
+    return Model(x, Dense(3, "softmax")(Concatenate()([cross, deep])))
+
+
+@tutorial()
+def gated_residual_network():
+    x = Input((10,))
+    y = Dense(8, "elu")(x)
+    y = Dropout(0.1)(Dense(8)(y))
+    y = Dense(8)(y) * Dense(8, "sigmoid")(y)
+    return Model(x, Dense(3, "softmax")(LayerNormalization()(Dense(8)(x) + y)))
+
+
+@tutorial(NUMBERS)
+def quantities_with_operations():
+    x = Input((6,))
+    y = Dense(4, "softplus")(x)
+    total = Operation("Sum", axis=-1, keepdims=True)(y)
+    return Model(x, Concatenate()([y / total, 1.0 - y, -y, 2.0 * y]))
+
+
+@tutorial(NUMBERS)
+def sliced_features():
+    x = Input((8,))
+    a, b = x[:, :3], x[:, 3:]
+    return Model(x, Dense(2)(Concatenate()([Dense(4, "relu")(a), Dense(4, "tanh")(b)])))
+
+
+@tutorial(("POISSON", "numbers of the output"))
+def poisson_counts():
+    return Sequential([Input((6,)), Dense(8, "relu"), Dense(1, "exponential")])
+
+
+@tutorial(("HUBER", "numbers of the output"))
+def robust_regression():
+    return Sequential([Input((6,)), Dense(8, "relu", kernel_regularizer=l2(0.001)), Dense(1)])
+
+
+# ---- several inputs, several outputs, layers used twice ----
+
+
+@tutorial(NUMBERS)
+def matrix_factorization():
+    user, item = Input((1,), dtype="int32", name="user"), Input((1,), dtype="int32", name="item")
+    vectors = [Flatten()(Embedding(20, 4)(x)) for x in (user, item)]
+    biases = [Flatten()(Embedding(20, 1)(x)) for x in (user, item)]
+    return Model([user, item], Add()([Dot(axes=1)(vectors), *biases]))
+
+
+@tutorial(BINARY)
+def neural_collaborative_filtering():
+    user, item = Input((1,), dtype="int32", name="user"), Input((1,), dtype="int32", name="item")
+    y = Concatenate()([Flatten()(Embedding(20, 4)(user)), Flatten()(Embedding(30, 4)(item))])
+    return Model([user, item], Dense(1, "sigmoid")(Dense(8, "relu")(y)))
+
+
+@tutorial()
+def two_inputs():
+    a, b = Input((6,), name="a"), Input((4,), name="b")
+    y = Concatenate()([Dense(8, "relu")(a), b])
+    return Model([a, b], Dense(3, "softmax")(y))
+
+
+@tutorial(BINARY)
+def two_texts_one_embedding():
+    a, b = ids(6, "first"), ids(6, "second")
+    shared = Embedding(40, 8)
+    y = Concatenate()([GlobalAveragePooling1D()(shared(a)), GlobalAveragePooling1D()(shared(b))])
+    return Model([a, b], Dense(1, "sigmoid")(y))
+
+
+@tutorial(BINARY)
+def siamese_lstm():
+    a, b = Input((6, 4), name="left"), Input((6, 4), name="right")
+    tower = LSTM(6)
+    return Model([a, b], Dense(1, "sigmoid")(Operation("Absolute")(tower(a) - tower(b))))
+
+
+@tutorial()
+def image_and_table():
+    picture, table = Input((12, 12, 1), name="picture"), Input((5,), name="table")
+    y = GlobalMaxPooling2D()(Conv2D(8, 3, activation="relu")(picture))
+    return Model([picture, table], Dense(4, "softmax")(Concatenate()([y, Dense(4, "relu")(table)])))
+
+
+@tutorial(("MEAN_SQUARED_ERROR", "two outputs"))
+def two_outputs():
+    x = Input((8,))
+    y = Dense(8, "relu")(x)
+    return Model(x, [Dense(1, name="price")(y), Dense(2, name="place")(y)])
+
+
+@tutorial(("MEAN_SQUARED_ERROR", "two outputs"))
+def auxiliary_output():
+    main, more = Input((8,), name="main_input"), Input((3,), name="aux_input")
+    y = Dense(8, "relu")(main)
+    return Model([main, more], [Dense(1, name="main")(Concatenate()([y, more])), Dense(1, name="aux")(y)])
+
+
+@tutorial()
+def nested_models():
+    inner = Sequential([Input((8,)), Dense(8, "relu"), Dense(4)], name="encoder")
+    x = Input((8,))
+    return Model(x, Dense(3, "softmax")(inner(x)))
+
+
+@tutorial()
+def weights_used_twice():
+    x = Input((8,))
+    layer = Dense(8, "relu")
+    return Model(x, Dense(3, "softmax")(layer(layer(x))))
+
+
+# ---- forms of one idea ----
+
+
+def activated(name):
+    def build():
+        return Sequential([Input((6,)), Dense(8, name), Dense(3, "softmax")])
+
+    return build
+
+
+for activation in (
+    "relu relu6 leaky_relu elu selu gelu silu sigmoid tanh softplus softsign exponential hard_sigmoid hard_silu mish "
+    "linear log_sigmoid celu hard_tanh tanh_shrink soft_shrink hard_shrink squareplus"
+).split():
+    MODELS[f"dense_{activation}"] = (activated(activation), *CLASSES)
+
+
+def with_loss(units, activation):
+    def build():
+        return Sequential([Input((6,)), Dense(8, "relu"), Dense(units, activation)])
+
+    return build
+
+
+for loss, units, activation in (
+    ("MEAN_ABSOLUTE_ERROR", 2, "linear"),
+    ("MEAN_ABSOLUTE_PERCENTAGE_ERROR", 2, "softplus"),
+    ("MEAN_SQUARED_LOGARITHMIC_ERROR", 2, "softplus"),
+    ("LOG_COSH", 2, "linear"),
+    ("HINGE", 1, "tanh"),
+    ("SQUARED_HINGE", 1, "tanh"),
+    ("COSINE_SIMILARITY", 4, "linear"),
+    ("KL_DIVERGENCE", 3, "softmax"),
+    ("BINARY_FOCAL_CROSSENTROPY", 1, "sigmoid"),
+    ("CATEGORICAL_CROSSENTROPY", 3, "softmax"),
+):
+    target = {"CATEGORICAL_CROSSENTROPY": "classes", "BINARY_FOCAL_CROSSENTROPY": "binary"}
+    kind = target.get(loss, "numbers of the output in 0..1")
+    MODELS[f"loss_{loss.lower()}"] = (with_loss(units, activation), loss, kind)
+
+
+def merged(kind):
+    def build():
+        x = Input((6,))
+        return Model(x, Dense(3, "softmax")(getattr(keras3, kind)()([Dense(4)(x), Dense(4, "relu")(x)])))
+
+    return build
+
+
+for kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
+    MODELS[f"merge_{kind.lower()}"] = (merged(kind), *CLASSES)
