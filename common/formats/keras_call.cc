@@ -97,11 +97,19 @@ class Reader {
     return absl::OkStatus();
   }
 
+  bool IsTensor(const Json& value) const { return IsTensor3(value) || (keras2_ && IsTensor2(value)); }
+
+  // A tensor, or tensors.
+  bool AreTensors(const Json& value) const {
+    if (!value.is_array() || IsTensor2(value)) return IsTensor(value);
+    return std::all_of(value.begin(), value.end(), [this](const Json& item) { return IsTensor(item); });
+  }
+
   // Of Keras 3: a tensor, or a list of them.
   absl::Status AddInputs(const std::string& argument, bool keyword, const Json& value) {
     const Json list = value.is_array() && !IsTensor2(value) ? value : Json::array({value});
     for (const Json& item : list) {
-      if (!IsTensor3(item) && !(keras2_ && IsTensor2(item))) {
+      if (!IsTensor(item)) {
         return Bad(absl::StrCat("it is called with ", ShownJson(item), ", which is not a layer's output"));
       }
       CAIRN_RETURN_IF_ERROR(AddInput(argument, keyword, IsTensor3(item) ? item["config"]["keras_history"] : item));
@@ -166,6 +174,9 @@ class Reader {
                                          (recurs_ && (argument == "sequences" || argument == "initial_state"));
     const bool may_be_null = argument == "key" || argument == "initial_state";
     if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were not given
+    if (is_input && argument == "initial_state" && !AreTensors(value)) {
+      return NotSupported(argument, value, "give outputs of layers, or leave it out");
+    }
     if (is_input) return AddInputs(argument, keyword, value);
     if (argument == "training") return TakeTraining(value);
     const bool scores = attends_ || type_ == "Attention" || type_ == "AdditiveAttention";

@@ -24,6 +24,18 @@ std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
+// A Softmax along another axis than the last one is the operation of that name.
+void UseOperationAlongAxis(const Shape& input, v1::Layer* layer) {
+  const v1::ActivationLayer& activation = layer->activation();
+  if (activation.activation() != v1::SOFTMAX || activation.axis_size() != 1) return;
+  const int32_t rank = static_cast<int32_t>(input.size());
+  const int32_t axis = activation.axis(0) < 0 ? activation.axis(0) + rank + 1 : activation.axis(0);
+  if (axis < 1 || axis >= rank) return;
+  v1::Operation* const operation = layer->mutable_operation();
+  operation->set_kind(v1::Operation::SOFTMAX);
+  operation->add_axis(axis);
+}
+
 }  // namespace
 
 absl::StatusOr<KerasModel> KerasConverter::Convert(const Json& root) {
@@ -194,6 +206,10 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry,
   }
   v1::Layer& layer = std::get<v1::Layer>(read.value);
   SetInputs(call, &layer);
+  if (layer.has_activation()) {
+    if (const auto shape = shapes_.find(call.inputs[0]); shape != shapes_.end())
+      UseOperationAlongAxis(shape->second, &layer);
+  }
   if (call.causal) {
     if (layer.has_attention()) layer.mutable_attention()->set_use_causal_mask(true);
     if (layer.has_additive_attention()) layer.mutable_additive_attention()->set_use_causal_mask(true);

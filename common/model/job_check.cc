@@ -97,13 +97,10 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOutputs(const v1::JobSpec& spec, const Graph& graph) {
+absl::Status CheckOutputs(const Graph& graph) {
   if (graph.outputs().size() > 1) {
     return Bad("model.outputs: the model has ", graph.outputs().size(),
                " outputs, but a job trains one; name the one to train and leave out the layers that do not lead to it");
-  }
-  if (!spec.outputs().empty()) {
-    return Bad("outputs: for models with several outputs; this one has one, so set loss and metrics");
   }
   return absl::OkStatus();
 }
@@ -213,7 +210,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   }
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
   CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
-  CAIRN_RETURN_IF_ERROR(CheckOutputs(job.spec, job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckOutputs(job.graph));
   CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.mutable_loss(), job.graph));
   WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
   CAIRN_RETURN_IF_ERROR(CheckTargets(&job.spec, job.graph));

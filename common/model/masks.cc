@@ -58,7 +58,6 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kAlphaDropout:
     case LayerKind::kGaussianDropout:
     case LayerKind::kGaussianNoise:
-    case LayerKind::kActivityRegularization:
     case LayerKind::kMultiHeadAttention: return before;  // the query's
     case LayerKind::kAdd:
     case LayerKind::kSubtract:

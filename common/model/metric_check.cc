@@ -20,8 +20,11 @@ constexpr int32_t kTopKDefault = 5, kThresholdsDefault = 200;
 
 class MetricCheck {
  public:
-  MetricCheck(int index, int64_t outputs, v1::Metric* metric)
-      : where_(absl::StrCat("metrics[", index, "].")), outputs_(outputs), metric_(*metric) {}
+  MetricCheck(int index, const Node& output, v1::Metric* metric)
+      : where_(absl::StrCat("metrics[", index, "].")),
+        layer_(output.name),
+        outputs_(output.output.back()),
+        metric_(*metric) {}
 
   absl::Status Check() {
     const v1::Metric::Kind kind = metric_.kind();
@@ -42,7 +45,7 @@ class MetricCheck {
       case MetricFamily::kThresholds: return CheckThresholds();
       case MetricFamily::kScores: return CheckScores();
       case MetricFamily::kIntersections: return CheckIntersections();
-      case MetricFamily::kR2: metric_.set_num_classes(static_cast<int32_t>(outputs_)); return absl::OkStatus();
+      case MetricFamily::kR2: return TakeClasses();
       default: return CheckMean();
     }
   }
@@ -136,14 +139,22 @@ class MetricCheck {
         return Bad(where_, "beta: ", metric_.beta(), " is not positive; use 1, say");
       }
     }
-    if (metric_.has_num_classes() && metric_.num_classes() != outputs_) return NotTheClasses();
-    metric_.set_num_classes(static_cast<int32_t>(outputs_));
-    return absl::OkStatus();
+    return TakeClasses();
   }
 
-  absl::Status NotTheClasses() const {
-    return Bad(where_, "num_classes: ", metric_.num_classes(), ", but the model has ", outputs_,
-               " outputs; leave num_classes out");
+  // One for each output; three sums for each.
+  absl::Status TakeClasses() {
+    if (metric_.has_num_classes() && metric_.num_classes() != outputs_) {
+      return Bad(where_, "num_classes: ", metric_.num_classes(), ", but the model has ", outputs_,
+                 " outputs; leave num_classes out");
+    }
+    if (outputs_ > kMetricSumsMax / 3) {
+      return Bad(where_, "kind: ", v1::Metric::Kind_Name(metric_.kind()), " has three sums for each of the ", outputs_,
+                 " outputs of layer \"", layer_, "\", and at most ", kMetricSumsMax,
+                 " go with an update; leave it out, or use at most ", kMetricSumsMax / 3, " outputs");
+    }
+    metric_.set_num_classes(static_cast<int32_t>(outputs_));
+    return absl::OkStatus();
   }
 
   absl::Status CheckIntersections() {
@@ -153,8 +164,7 @@ class MetricCheck {
         return Bad(where_, "kind: ", v1::Metric::Kind_Name(metric_.kind()),
                    " needs an output for each class; use BINARY_IOU for one output");
       }
-      if (metric_.has_num_classes() && metric_.num_classes() != outputs_) return NotTheClasses();
-      metric_.set_num_classes(static_cast<int32_t>(outputs_));
+      CAIRN_RETURN_IF_ERROR(TakeClasses());
       if (Is({v1::Metric::IOU, v1::Metric::ONE_HOT_IOU}) && metric_.target_class_ids().empty()) {
         return Bad(where_, "target_class_ids: missing; name the classes, or use MEAN_IOU for all");
       }
@@ -176,7 +186,7 @@ class MetricCheck {
                " needs an output for each class; use BINARY_ACCURACY or BINARY_CROSSENTROPY for one output");
   }
 
-  const std::string where_;
+  const std::string where_, layer_;
   const int64_t outputs_;
   v1::Metric& metric_;
   MetricFamily family_ = MetricFamily::kMean;
@@ -189,7 +199,7 @@ absl::Status CheckMetrics(v1::JobSpec* spec, const Graph& graph) {
     return Bad("metrics: ", spec->metrics_size(), " of them; at most ", kMetricsMax, " are allowed");
   }
   for (int i = 0; i < spec->metrics_size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(MetricCheck(i, graph.output().output.back(), spec->mutable_metrics(i)).Check());
+    CAIRN_RETURN_IF_ERROR(MetricCheck(i, graph.output(), spec->mutable_metrics(i)).Check());
     if (MetricSumCount(*spec) <= kMetricSumsMax) continue;
     return Bad("metrics[", i, "]: with the ones before it, it is made of ", MetricSumCount(*spec),
                " sums, and at most ", kMetricSumsMax,

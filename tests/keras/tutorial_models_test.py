@@ -29,8 +29,12 @@ from tfrecords import frame  # noqa: E402
 MODELS = {**tutorials_vision.MODELS, **tutorials_images.MODELS, **tutorials_sequences.MODELS, **tutorials_tables.MODELS}
 STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_STORAGE")
 EXAMPLES = 16
-# Name of the model -> a part of what Cairn says of it.
+# Name of the model -> a part of what Cairn says of it, when it is read or when it is to be trained.
 REFUSED = {}
+NOT_TRAINED = {
+    "two_outputs": "the model has 2 outputs, but a job trains one",
+    "auxiliary_output": "the model has 2 outputs, but a job trains one",
+}
 
 
 def message(number, data):
@@ -85,19 +89,23 @@ def target_numbers(rng, kind, shape):
 
 
 def write_data(path, inputs, outputs, kind, seed):
-    """Records of an example's inputs, by name, and its targets, "target of NAME"."""
+    """Examples with random numbers. One input: records with a feature for it and one for each output, "target of NAME";
+    several: a line of CSV, the inputs' numbers in their order, and the label. Returns the shapes of the targets."""
     rng = numpy.random.default_rng(seed)
-    shapes = {}
+    shapes, records = {}, []
+    for _ in range(EXAMPLES):
+        features = {}
+        for name, shape, ids in inputs:
+            numbers = rng.integers(1, 12, shape) if ids else rng.random(shape)
+            features[name] = [float(n) for n in numbers.reshape(-1)]
+        for name, shape in outputs:
+            numbers, shapes[name] = target_numbers(rng, kind, list(shape))
+            features["target of " + name] = [float(n) for n in numbers]
+        records.append(features)
     with open(path, "wb") as f:
-        for _ in range(EXAMPLES):
-            features = {}
-            for name, shape, ids in inputs:
-                numbers = rng.integers(1, 12, shape) if ids else rng.random(shape)
-                features[name] = [float(n) for n in numbers.reshape(-1)]
-            for name, shape in outputs:
-                numbers, shapes[name] = target_numbers(rng, kind, list(shape))
-                features["target of " + name] = [float(n) for n in numbers]
-            f.write(frame(example(features)))
+        for features in records:
+            line = ",".join(f"{n:g}" for numbers in features.values() for n in numbers) + "\n"
+            f.write(line.encode() if len(inputs) > 1 else frame(example(features)))
     return shapes
 
 
@@ -105,28 +113,28 @@ def numbers_text(numbers):
     return "[" + ", ".join(str(n) for n in numbers) + "]"
 
 
-def job_text(name, path, inputs, outputs, shapes, loss, kind):
+def data_text(path, inputs, outputs, shapes, kind):
+    if len(inputs) > 1:
+        return f'path: "{path}" format: CSV header: false'
+    output = outputs[0][0]
+    label = f'label: "target of {output}" ' if kind in ("classes", "binary") else ""
+    shape = numbers_text(inputs[0][1])
+    text = f'path: "{path}" format: TFRECORD '
+    text += f'tfrecord {{ input: "{inputs[0][0]}" {label}encoding: NUMBERS shape: {shape} }}'
+    if not label:
+        text += f' targets {{ feature: "target of {output}" shape: {numbers_text(shapes[output])} }}'
+    return text
+
+
+def job_text(name, data, loss):
     loss, *options = loss.split()
-    loss_text = f"{{ kind: {loss} {'from_logits: true ' if options else ''}}}"
-    lines = [f'name: "{name}"', "replicas: 2 batch_size: 8 epochs: 1 steps_per_epoch: 2 seed: 7"]
-    lines.append("optimizer { sgd { } learning_rate: 0.001 }")
-    data = [f'path: "{path}" format: TFRECORD']
-    if len(inputs) == 1:
-        data.append(f'tfrecord {{ input: "{inputs[0][0]}" encoding: NUMBERS shape: {numbers_text(inputs[0][1])} }}')
-    else:
-        data += [f'inputs {{ input: "{i[0]}" feature: "{i[0]}" }}' for i in inputs]
-        data.append("tfrecord { encoding: NUMBERS }")
-    if len(outputs) == 1:
-        lines.append(f"loss {loss_text}")
-        output = outputs[0][0]
-        if kind in ("classes", "binary"):
-            data = [d.replace("encoding:", f'label: "target of {output}" encoding:') for d in data]
-        else:
-            data.append(f'targets {{ feature: "target of {output}" shape: {numbers_text(shapes[output])} }}')
-    else:
-        lines += [f'outputs {{ output: "{name}" loss {loss_text} }}' for name, _ in outputs]
-        data += [f'targets {{ output: "{n}" feature: "target of {n}" }}' for n, _ in outputs]
-    return "\n".join(lines + ["data { " + " ".join(data) + " }"]) + "\n"
+    return f"""
+name: "{name}"
+replicas: 2 batch_size: 8 epochs: 1 steps_per_epoch: 2 seed: 7
+optimizer {{ sgd {{ }} learning_rate: 0.001 }}
+loss {{ kind: {loss} {"from_logits: true" if options else ""} }}
+data {{ {data} }}
+"""
 
 
 def description_of(name):
@@ -178,9 +186,10 @@ class Tutorial:
 
     def run(self, strategies):
         inputs, outputs = inputs_of(self.description), outputs_of(self.c, self.model)
-        data = self.path(".tfrecord")
-        shapes = write_data(data, inputs, outputs, self.kind, seed=len(self.name))
-        self.write(".textproto", job_text(self.name, data, inputs, outputs, shapes, self.loss, self.kind))
+        path = self.path(".csv" if len(inputs) > 1 else ".tfrecord")
+        shapes = write_data(path, inputs, outputs, self.kind, seed=len(self.name))
+        data = data_text(path, inputs, outputs, shapes, self.kind)
+        self.write(".textproto", job_text(self.name, data, self.loss))
         for strategy in strategies:
             job = f"{self.name}-{strategy.lower()}"
             status = self.submit(self.model, job, strategy)
@@ -198,7 +207,7 @@ class Tutorial:
 
 def main():
     names = [a for a in sys.argv[1:] if not a.startswith("-")] or sorted(MODELS)
-    wrong, accepted = [], 0
+    wrong, accepted, trained = [], 0, 0
     with Cluster(ps=1, workers=2) as c:
         for i, name in enumerate(names):
             tutorial = Tutorial(c, name)
@@ -213,9 +222,13 @@ def main():
             accepted += 1
             try:
                 tutorial.run(STRATEGIES if "--all" in sys.argv else [STRATEGIES[i % len(STRATEGIES)]])
+                trained += 1
+                if name in NOT_TRAINED:
+                    wrong.append(f"{name} is trained now: take it from NOT_TRAINED")
             except Exception as error:
-                wrong.append(str(error))
-    print(f"{accepted} of {len(names)} models were accepted; {len(wrong)} were not as they should be")
+                if name not in NOT_TRAINED or NOT_TRAINED[name] not in str(error):
+                    wrong.append(str(error))
+    print(f"of {len(names)} models {accepted} are read, {trained} trained; {len(wrong)} are not as they should be")
     print("\n".join(wrong))
     sys.exit(1 if wrong else 0)
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #if defined(__CUDACC__)
-#define CAIRN_ROW_LOSS __host__ __device__ inline
+#define CAIRN_ROW_LOSS __device__ __forceinline__  // else the row and what it is given lie in local memory
 #else
 #define CAIRN_ROW_LOSS inline
 #endif

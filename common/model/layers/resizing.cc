@@ -153,6 +153,7 @@ void ReadResizing(KerasConfig& c, v1::Layer* out) {
   c.Bool("pad_to_aspect_ratio", &pad);
   c.Float("fill_value", &fill);
   c.Only("fill_mode", "constant", "use constant");
+  c.Only("antialias", false, keras::kLeaveAway);
   layer->set_crop_to_aspect_ratio(crop);
   layer->set_pad_to_aspect_ratio(pad);
   if (pad) layer->set_fill_value(fill);

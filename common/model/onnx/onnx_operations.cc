@@ -222,17 +222,23 @@ absl::Status ImportOnnxBinary(OnnxImporter& importer, O::Kind kind) {
   return absl::OkStatus();
 }
 
-// 1 where the second is taken from; of views of one order.
+// 1 where the second is taken from; of views of one order. With zeros elsewhere it is a product.
 absl::Status ImportOnnxWhere(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
+  bool product = false;
+  if (importer.HasInput(2) && importer.IsConstant(2)) {
+    CAIRN_ASSIGN_OR_RETURN(const OnnxTensor other, importer.ConstantOf(2, "constant"));
+    product = !other.whole && other.floats == std::vector<float>{0};
+    if (!product) return Lacks("its input 2 is a constant; it must be one 0, or the output of a layer here");
+  }
   std::vector<int> inputs;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < (product ? 2 : 3); ++i) {
     CAIRN_ASSIGN_OR_RETURN(const OnnxView view, importer.ViewOf(i));
     CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, SameOrder(view.dims.size())));
     inputs.push_back(input);
   }
   v1::Layer layer;
-  layer.mutable_operation()->set_kind(O::WHERE);
+  layer.mutable_operation()->set_kind(product ? O::MULTIPLY : O::WHERE);
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, inputs));
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();

@@ -99,8 +99,10 @@ inline std::vector<LayerCase> WindowLayerCases() {
       {"Cropping1D", BetweenSteps("layers { cropping1d { cropping: [2, 1] } }")},
       {"ZeroPadding1D",
        BetweenSteps("layers { zero_padding1d { padding: [0, 2] } } layers { conv1d { filters: 2 kernel_size: 3 } }")},
-      {"ZeroPadding1DShared", BetweenSteps("layers { name: 'p' zero_padding1d {} } layers { inputs: 'first' conv1d { "
-                                           "filters: 2 kernel_size: 1 } } layers { inputs: 'p' max_pooling1d {} }")},
+      {"ZeroPadding1DShared",
+       BetweenSteps("layers { name: 'p' zero_padding1d {} } layers { name: 'c' inputs: 'first' conv1d { filters: 4 "
+                    "kernel_size: 1 } } layers { name: 'm' inputs: 'p' max_pooling1d { pool_size: 3 strides: 1 } } "
+                    "layers { inputs: ['c', 'm'] add {} }")},
       {"UpSampling1D", BetweenSteps("layers { up_sampling1d { size: 3 } }", "[3, 2]")},
       {"DepthwiseAlong", BetweenSteps("layers { depthwise_conv1d { kernel_size: 3 activation: TANH } }")},
       {"DepthwiseAlongMultiplier",
@@ -203,6 +205,12 @@ inline std::vector<LayerCase> WideWindowCases() {
            "['first', 'a'] add {} } layers { name: 'b' average_pooling3d { pool_size: 3 strides: 2 padding: "
            "SAME } } layers { global_max_pooling3d {} }",
            "[5, 6, 4, 2]", 16)},
+      {"VolumePlanesJoined", BetweenVolumes("layers { name: 'a' max_pooling3d { pool_size: [2, 1, 1] } } layers { "
+                                            "inputs: ['first', 'a'] concatenate { axis: 1 } }")},
+      {"VolumeRowsJoined", BetweenVolumes("layers { name: 'a' max_pooling3d { pool_size: [1, 2, 1] } } layers { "
+                                          "inputs: ['a', 'first', 'a'] concatenate { axis: 2 } }")},
+      {"VolumeColumnsJoined", BetweenVolumes("layers { name: 'a' max_pooling3d { pool_size: [1, 1, 2] } } layers { "
+                                             "inputs: ['first', 'a'] concatenate { axis: -2 } }")},
       {"WideVolumeSizes",
        BetweenVolumes(
            "layers { zero_padding3d { padding: [1, 0, 0, 1, 2, 0] } } layers { cropping3d { cropping: [0, 1, 1, "

@@ -2,17 +2,22 @@
 // and what descriptions of Keras have beside layers: JSON in JSON, policies of mixed precision.
 #include "common/formats/keras_augmentation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "common/base/check.h"
+#include "common/formats/expand_model.h"
 #include "common/formats/keras_model.h"
+#include "common/model/graph.h"
 #include "tests/unit/formats/keras_text.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
 namespace {
+
+using testing::ElementsAre;
 
 KerasModel Read(const std::string& json) {
   absl::StatusOr<KerasModel> model = ReadKerasModel(json);
@@ -96,6 +101,37 @@ TEST(KerasModel, ReadsMixedPolicies) {
                      KerasLayerText("Dense", absl::StrCat(R"("name": "d", "units": 2, "dtype": )", policy))));
     EXPECT_EQ(Read(json).model.layers_size(), 3) << policy;
   }
+}
+
+// What is random at the head does nothing then.
+TEST(KerasAugmentation, LeavesOutAugmentationThatIsCalledAsInInference) {
+  const KerasModel read = Read(
+      Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
+                                    Keras3Node("RandomFlip", "flip", "", Keras3Tensor("image"), R"("training": false)"),
+                                    ",", Keras3Node("Flatten", "flat", "", Keras3Tensor("flip")), ",",
+                                    Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
+                       "out"));
+  EXPECT_EQ(read.data.augmentation_size(), 0);
+  EXPECT_THAT(read.model.layers(1).inputs(), ElementsAre("image"));
+}
+
+TEST(KerasAugmentation, ARandomCropMakesTheModelsInputOfTheExamples) {
+  const std::string json =
+      absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
+                   Keras3Input("image", "[null, 36, 34, 3]"), ",", Keras3Layer("RandomFlip", "flip", ""), ",",
+                   Keras3Layer("RandomCrop", "whole", R"("height": 36, "width": 34)"), ",",
+                   Keras3Layer("RandomCrop", "crop", R"("height": 32, "width": 30, "seed": 1)"), ",",
+                   Keras3Layer("RandomCrop", "same", R"("height": 32, "width": 30)"), ",",
+                   Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",",
+                   Keras3Layer("Flatten", "f", ""), ",", Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
+  v1::JobSpec spec;
+  spec.mutable_model()->set_keras_json(json);
+  ASSERT_TRUE(ExpandJob(&spec).ok());
+  EXPECT_THAT(spec.model().layers(0).input().shape(), ElementsAre(32, 30, 3));
+  EXPECT_EQ(Graph::Build(spec.model())->parameters(), 32 * 30 * 3 * 2 + 2);
+  EXPECT_EQ(spec.data().image_height(), 36);
+  EXPECT_EQ(spec.data().image_width(), 34);
+  EXPECT_EQ(spec.data().augmentation_size(), 2);
 }
 
 }  // namespace

@@ -6,11 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
@@ -21,56 +23,26 @@ using testing::HasSubstr;
 constexpr char kTensor[] =
     R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 6, 8], "keras_history": ["x", 0, 0]}})";
 
-// Those that Cairn has, and some that it may have one day.
+// Those that Cairn has, and one that it does not.
 const std::vector<std::string>& Types() {
-  static const std::vector<std::string> types = {"Rescaling",
-                                                 "Conv1D",
-                                                 "Conv2D",
-                                                 "DepthwiseConv2D",
-                                                 "SeparableConv2D",
-                                                 "Conv2DTranspose",
-                                                 "Dense",
-                                                 "Embedding",
-                                                 "MultiHeadAttention",
-                                                 "BatchNormalization",
-                                                 "LayerNormalization",
-                                                 "GroupNormalization",
-                                                 "Activation",
-                                                 "ReLU",
-                                                 "LeakyReLU",
-                                                 "ELU",
-                                                 "Softmax",
-                                                 "MaxPooling1D",
-                                                 "MaxPooling2D",
-                                                 "AveragePooling1D",
-                                                 "AveragePooling2D",
-                                                 "GlobalAveragePooling1D",
-                                                 "GlobalAveragePooling2D",
-                                                 "UpSampling2D",
-                                                 "ZeroPadding2D",
-                                                 "Add",
-                                                 "Multiply",
-                                                 "Average",
-                                                 "Maximum",
-                                                 "Concatenate",
-                                                 "Flatten",
-                                                 "Reshape",
-                                                 "Permute",
-                                                 "Dropout",
-                                                 "SpatialDropout2D",
-                                                 "RandomFlip",
-                                                 "RandomRotation",
-                                                 "RandomZoom",
-                                                 "RandomTranslation",
-                                                 "RandomCrop",
-                                                 "RandomBrightness",
-                                                 "RandomContrast",
-                                                 "Sequential",
-                                                 "Functional",
-                                                 "Model",
-                                                 "LSTM"};
+  static const std::vector<std::string> types = [] {
+    std::vector<std::string> all = {"RandomFlip", "RandomRotation",   "RandomZoom",     "RandomTranslation",
+                                    "RandomCrop", "RandomBrightness", "RandomContrast", "Sequential",
+                                    "Functional", "Model",            "ConvLSTM2D"};
+    for (const LayerType* type : LayerTypes()) {
+      if (type->kind == LayerKind::kInput) continue;
+      for (const KerasClass& keras : type->keras) all.push_back(keras.name);
+    }
+    return all;
+  }();
   return types;
 }
+
+bool IsOneOf(const std::string& type, const std::vector<std::string>& types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+bool Recurs(const std::string& type) { return IsOneOf(type, {"SimpleRNN", "LSTM", "GRU", "Bidirectional"}); }
 
 const std::vector<std::string>& Arguments() {
   static const std::vector<std::string> arguments = {"training",
@@ -103,20 +75,24 @@ absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes
   return ReadKerasCall("l", type, Json::parse(nodes).at(0), {});
 }
 
-enum class Outcome { kNothing, kInference, kCausal, kRefused };
+enum class Outcome { kNothing, kInference, kCausal, kState, kRefused };
 
 Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value) {
   const bool attends = type == "MultiHeadAttention";
+  const bool scores = attends || IsOneOf(type, {"Attention", "AdditiveAttention"});
+  if (Recurs(type) && argument == "initial_state") {
+    return value == "null" ? Outcome::kNothing : value == "tensor" ? Outcome::kState : Outcome::kRefused;
+  }
   if (argument == "training") {
     return value == "null" ? Outcome::kNothing : value == "false" ? Outcome::kInference : Outcome::kRefused;
   }
   if (argument == "mask" || (attends && absl::EndsWith(argument, "_mask") && argument != "use_causal_mask")) {
     return value == "null" ? Outcome::kNothing : Outcome::kRefused;
   }
-  if (attends && argument == "return_attention_scores") {
+  if (scores && argument == "return_attention_scores") {
     return value == "null" || value == "false" ? Outcome::kNothing : Outcome::kRefused;
   }
-  if (attends && argument == "use_causal_mask") {
+  if (scores && argument == "use_causal_mask") {
     if (value == "true") return Outcome::kCausal;
     return value == "null" || value == "false" ? Outcome::kNothing : Outcome::kRefused;
   }
@@ -137,7 +113,8 @@ void Expect(const std::string& type, const std::string& argument, const std::str
   ASSERT_TRUE(call.ok()) << call.status();
   EXPECT_EQ(call->inference, wanted == Outcome::kInference);
   EXPECT_EQ(call->causal, wanted == Outcome::kCausal);
-  EXPECT_EQ(call->inputs, std::vector<std::string>(type == "MultiHeadAttention" ? 2 : 1, "x"));
+  const bool two = type == "MultiHeadAttention" || wanted == Outcome::kState;
+  EXPECT_EQ(call->inputs, std::vector<std::string>(two ? 2 : 1, "x"));
 }
 
 TEST(KerasCall, EveryArgumentIsHonouredOrRefused) {
@@ -159,13 +136,20 @@ TEST(KerasCall, APlaceStandsForItsArgument) {
       {"MultiHeadAttention",
        {"query_mask", "value_mask", "key_mask", "attention_mask", "return_attention_scores", "training",
         "use_causal_mask"}},
+      {"Attention", {"mask", "return_attention_scores", "training", "use_causal_mask"}},
+      {"AdditiveAttention", {"mask", "return_attention_scores", "training", "use_causal_mask"}},
       {"BatchNormalization", {"training", "mask"}},
+      {"TimeDistributed", {"training", "mask"}},
       {"Softmax", {"mask"}},
       {"GlobalAveragePooling1D", {"mask"}}};
-  for (const char* type : {"Dense", "Dropout", "SpatialDropout2D"}) arguments[type] = {"training"};
+  for (const char* type : {"Dense", "Dropout", "AlphaDropout", "SpatialDropout1D", "SpatialDropout2D",
+                           "SpatialDropout3D", "GaussianDropout", "GaussianNoise"}) {
+    arguments[type] = {"training"};
+  }
   for (const char* type : {"Sequential", "Functional", "Model"}) arguments[type] = {"training", "mask"};
   for (const std::string& type : Types()) {
     if (absl::StartsWith(type, "Random")) arguments[type] = {"training"};
+    if (Recurs(type)) arguments[type] = {"initial_state", "mask", "training"};
     std::string before = type == "MultiHeadAttention" ? ", null" : "";  // the key
     for (const std::string& argument : arguments[type]) {
       for (const std::string value : {"null", "false", "true", "0", "tensor"}) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,19 @@ TEST(KerasGraphs, EveryOperationComesBack) {
   }
 }
 
+TEST(KerasGraphs, ASoftmaxAlongAnotherAxisIsAnOperation) {
+  for (const char* axis : {R"("axis": 1)", R"("axis": [-3])"}) {
+    const Graph graph = Read(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
+    EXPECT_EQ(graph.output().layer.operation().kind(), v1::Operation::SOFTMAX);
+    EXPECT_THAT(graph.output().layer.operation().axis(), ElementsAre(1));
+    ExpectRoundTrip(graph);
+  }
+  for (const char* axis : {R"("axis": 3)", R"("axis": -1)"}) {
+    const Graph graph = Read(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
+    EXPECT_EQ(graph.output().activation, v1::SOFTMAX);
+  }
+}
+
 // A layer that is called three times; weights stand once, under Keras' name.
 TEST(KerasGraphs, ReadsALayerThatIsCalledAgain) {
   const auto call = [](const std::string& of, int number) {
@@ -246,6 +260,27 @@ TEST(KerasGraphs, ReadsSeveralOutputs) {
   const auto json = KerasModelJson("net", graph);
   ASSERT_TRUE(json.ok()) << json.status();
   EXPECT_EQ(Read(*json).outputs(), graph.outputs());
+}
+
+TEST(KerasGraphs, AttentionIsCalledAsItWas) {
+  for (const char* inputs : {"'x', 'y', 'z'", "'x', 'y', 'key=z'", "'x', 'value=y', 'key=z'",
+                             "'query=x', 'value=y', 'key=z'", "'x', 'value=y'"}) {
+    SCOPED_TRACE(inputs);
+    const Graph graph =
+        Graph::Build(FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: [3, 4] } } layers { name: 'y' "
+                                                      "inputs: 'x' dense { units: 4 } } layers { name: 'z' inputs: "
+                                                      "'x' dense { units: 4 } } layers { name: 'a' inputs: [",
+                                                      inputs,
+                                                      "] multi_head_attention { num_heads: 1 key_dim: 2 } } "
+                                                      "layers { inputs: ['a', 'y', 'z'] add {} }")))
+            .value();
+    const KerasModel read = ReadKerasModel(KerasModelJson("m", graph).value()).value();
+    const auto again = std::find_if(read.model.layers().begin(), read.model.layers().end(),
+                                    [](const v1::Layer& l) { return l.name() == "a"; });
+    ASSERT_NE(again, read.model.layers().end());
+    EXPECT_EQ(std::vector<std::string>(again->inputs().begin(), again->inputs().end()),
+              std::vector<std::string>(graph.nodes()[3].layer.inputs().begin(), graph.nodes()[3].layer.inputs().end()));
+  }
 }
 
 TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {

@@ -109,16 +109,18 @@ TEST(KerasModel, ReadsSequentialOfKeras2) {
     layers { name: "rescaling" inputs: "input_1" rescaling { scale: 0.5 } }
     layers { name: "conv2d" inputs: "rescaling" conv2d { filters: 32 kernel_size: [3, 3] strides: [1, 1] padding: SAME
              dilation_rate: [1, 1] activation: RELU use_bias: true kernel_initializer { kind: HE_NORMAL }
-             bias_initializer { kind: CONSTANT value: 0.25 } kernel_regularizer { l2: 0.0001 } } }
-    layers { name: "bn" inputs: "conv2d" batch_normalization { momentum: 0.9 epsilon: 1e-5 center: true scale: false } }
+             bias_initializer { kind: CONSTANT value: 0.25 } kernel_regularizer { l2: 0.0001 } groups: 1 } }
+    layers { name: "bn" inputs: "conv2d" batch_normalization { momentum: 0.9 epsilon: 1e-5 center: true scale: false
+             beta_initializer { kind: ZEROS } moving_mean_initializer { kind: ZEROS }
+             moving_variance_initializer { kind: ONES } } }
     layers { name: "leaky" inputs: "bn" activation { activation: LEAKY_RELU negative_slope: 0.1 } }
     layers { name: "relu6" inputs: "leaky" activation { activation: RELU6 } }
     layers { name: "pool" inputs: "relu6" max_pooling2d { pool_size: [2, 2] strides: [2, 2] padding: VALID } }
     layers { name: "pad" inputs: "pool" zero_padding2d { padding: [1, 2, 3, 4] } }
     layers { name: "flatten" inputs: "pad" flatten {} }
-    layers { name: "dropout" inputs: "flatten" dropout { rate: 0.5 } }
+    layers { name: "dropout" inputs: "flatten" dropout { rate: 0.5 seed: 7 } }
     layers { name: "dense" inputs: "dropout" dense { units: 10 activation: LINEAR use_bias: false } }
-    layers { name: "softmax" inputs: "dense" activation { activation: SOFTMAX } })");
+    layers { name: "softmax" inputs: "dense" activation { activation: SOFTMAX axis: -1 } })");
   // Keras counts containers by class; an input layer of a Sequential model has none.
   EXPECT_THAT(read.weight_paths,
               ElementsAre("", "layers/rescaling", "layers/conv2d", "layers/batch_normalization", "layers/leaky_re_lu",
@@ -175,10 +177,10 @@ TEST(KerasModel, ReadsFunctionalOfKeras3) {
     layers { name: "image" input { shape: [8, 8, 3] } }
     layers { name: "a" inputs: "image" conv2d { filters: 3 kernel_size: [1, 1] strides: [1, 1] padding: VALID
              dilation_rate: [1, 1] activation: GELU use_bias: true kernel_initializer { kind: GLOROT_UNIFORM }
-             bias_initializer { kind: ZEROS } } }
+             bias_initializer { kind: ZEROS } groups: 1 } }
     layers { name: "gate" inputs: ["a", "image"] multiply {} }
-    layers { name: "b" inputs: "gate" conv2d { filters: 4 kernel_size: 3 padding: VALID use_bias: false } }
-    layers { name: "ln" inputs: "b" layer_normalization { epsilon: 0.001 center: true scale: true } }
+    layers { name: "b" inputs: "gate" conv2d { filters: 4 kernel_size: 3 padding: VALID use_bias: false groups: 1 } }
+    layers { name: "ln" inputs: "b" layer_normalization { epsilon: 0.001 center: true scale: true axis: -1 } }
     layers { name: "gap" inputs: "ln" global_average_pooling2d {} }
     layers { name: "drop" inputs: "gap" dropout { rate: 0.2 } }
     layers { name: "out" inputs: "drop" dense { units: 2 activation: SOFTMAX use_bias: true } })";
@@ -303,37 +305,6 @@ TEST(KerasModel, ReadsWhatIsCalledAsInInference) {
   EXPECT_EQ(graph.variables()[0].kind, VariableKind::kTrainable);      // bn/gamma
   EXPECT_EQ(graph.variables()[2].kind, VariableKind::kFrozen);         // bn/moving_mean
   EXPECT_EQ(graph.variables()[6].kind, VariableKind::kMovingAverage);  // behind/moving_mean
-}
-
-// What is random at the head does nothing then.
-TEST(KerasModel, LeavesOutAugmentationThatIsCalledAsInInference) {
-  const KerasModel read = Read(
-      Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
-                                    Keras3Node("RandomFlip", "flip", "", Keras3Tensor("image"), R"("training": false)"),
-                                    ",", Keras3Node("Flatten", "flat", "", Keras3Tensor("flip")), ",",
-                                    Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
-                       "out"));
-  EXPECT_EQ(read.data.augmentation_size(), 0);
-  EXPECT_THAT(read.model.layers(1).inputs(), ElementsAre("image"));
-}
-
-TEST(KerasModel, ARandomCropMakesTheModelsInputOfTheExamples) {
-  const std::string json =
-      absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
-                   Keras3Input("image", "[null, 36, 34, 3]"), ",", Keras3Layer("RandomFlip", "flip", ""), ",",
-                   Keras3Layer("RandomCrop", "whole", R"("height": 36, "width": 34)"), ",",
-                   Keras3Layer("RandomCrop", "crop", R"("height": 32, "width": 30, "seed": 1)"), ",",
-                   Keras3Layer("RandomCrop", "same", R"("height": 32, "width": 30)"), ",",
-                   Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",",
-                   Keras3Layer("Flatten", "f", ""), ",", Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
-  v1::JobSpec spec;
-  spec.mutable_model()->set_keras_json(json);
-  ASSERT_TRUE(ExpandJob(&spec).ok());
-  EXPECT_THAT(spec.model().layers(0).input().shape(), ElementsAre(32, 30, 3));
-  EXPECT_EQ(Graph::Build(spec.model())->parameters(), 32 * 30 * 3 * 2 + 2);
-  EXPECT_EQ(spec.data().image_height(), 36);
-  EXPECT_EQ(spec.data().image_width(), 34);
-  EXPECT_EQ(spec.data().augmentation_size(), 2);
 }
 
 TEST(KerasModel, ReadsInitializersWithTheirArguments) {

@@ -13,6 +13,7 @@
 #include "common/formats/keras_archive.h"
 #include "common/formats/keras_model.h"
 #include "common/model/graph.h"
+#include "common/model/recurrent.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -103,6 +104,10 @@ const std::map<std::string, Kind>& Kinds() {
       {"einsum_dense", {sequence, "einsum_dense { equation: 'abc,cd->abd' output_shape: [-1, 3] }"}},
       {"dot", {sequence, "dot { axes: 2 }", "'x', 'x'"}},
       {"multi_head_attention", {sequence, "multi_head_attention { num_heads: 2 key_dim: 3 }", "'x', 'x'"}},
+      {"simple_rnn", {sequence, "simple_rnn { units: 3 }"}},
+      {"lstm", {sequence, "lstm { units: 3 }"}},
+      {"gru", {sequence, "gru { units: 3 }"}},
+      {"masking", {sequence, "masking {}"}},
   };
   return kinds;
 }
@@ -143,7 +148,11 @@ std::vector<std::unique_ptr<Message>> Initializers() {
                            "kind: VARIANCE_SCALING mode: FAN_OUT",
                            "kind: VARIANCE_SCALING mode: FAN_AVG",
                            "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNIFORM",
-                           "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNTRUNCATED_NORMAL"}) {
+                           "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNTRUNCATED_NORMAL",
+                           "kind: ORTHOGONAL",
+                           "kind: ORTHOGONAL gain: 0.3",
+                           "kind: IDENTITY",
+                           "kind: IDENTITY gain: 0.3"}) {
     all.push_back(std::make_unique<v1::Initializer>(FromText<v1::Initializer>(text)));
   }
   return all;
@@ -256,6 +265,8 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
         const bool activation = field->enum_type() == v1::Activation_descriptor();
         // That with arguments that have no default.
         if (activation && number == v1::THRESHOLD) continue;
+        const bool recurs = kind == "simple_rnn" || kind == "lstm" || kind == "gru";
+        if (activation && recurs && !IsElementwise(static_cast<v1::Activation>(number))) continue;
         const bool along = kind == "conv1d" || kind == "depthwise_conv1d" || kind == "separable_conv1d";
         if (field->enum_type() == v1::Padding_descriptor() && number == v1::CAUSAL && !along) continue;
         add([&](Message* m) { r->SetEnumValue(m, field, number); });
@@ -281,11 +292,16 @@ class KerasRoundTrip : public testing::TestWithParam<std::string> {
   // The layer with every default filled in, before and after; nothing where Keras' format cannot hold it.
   void ExpectComesBack(const v1::Model& model, bool* differs_from, const std::string& default_text) {
     const absl::StatusOr<Graph> graph = Graph::Build(model);
+    // Initializers of matrices, of a variable that is none.
+    if (absl::StrContains(graph.status().message(), "which IDENTITY makes") ||
+        absl::StrContains(graph.status().message(), "ORTHOGONAL makes matrices")) {
+      return;
+    }
     ASSERT_TRUE(graph.ok()) << graph.status();
     const std::string before = graph->output().layer.DebugString();
     *differs_from |= before != default_text;
     const absl::StatusOr<std::string> written = KerasModelJson("m", *graph);
-    if (graph->output().activation == v1::GELU_TANH) {
+    if (absl::StrContains(before, "GELU_TANH")) {
       EXPECT_EQ(written.status().code(), absl::StatusCode::kUnimplemented);
       return;
     }
@@ -356,34 +372,15 @@ TEST_P(KerasRoundTrip, WhatIsCalledAsInInferenceStaysSo) {
   EXPECT_TRUE(differs);
 }
 
-TEST(KerasRoundTripTest, AttentionIsCalledAsItWas) {
-  for (const char* inputs : {"'x', 'y', 'z'", "'x', 'y', 'key=z'", "'x', 'value=y', 'key=z'",
-                             "'query=x', 'value=y', 'key=z'", "'x', 'value=y'"}) {
-    SCOPED_TRACE(inputs);
-    const Graph graph =
-        Graph::Build(FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: [3, 4] } } layers { name: 'y' "
-                                                      "inputs: 'x' dense { units: 4 } } layers { name: 'z' inputs: "
-                                                      "'x' dense { units: 4 } } layers { name: 'a' inputs: [",
-                                                      inputs,
-                                                      "] multi_head_attention { num_heads: 1 key_dim: 2 } } "
-                                                      "layers { inputs: ['a', 'y', 'z'] add {} }")))
-            .value();
-    const KerasModel read = ReadKerasModel(KerasModelJson("m", graph).value()).value();
-    const auto again = std::find_if(read.model.layers().begin(), read.model.layers().end(),
-                                    [](const v1::Layer& l) { return l.name() == "a"; });
-    ASSERT_NE(again, read.model.layers().end());
-    EXPECT_EQ(std::vector<std::string>(again->inputs().begin(), again->inputs().end()),
-              std::vector<std::string>(graph.nodes()[3].layer.inputs().begin(), graph.nodes()[3].layer.inputs().end()));
-  }
-}
-
 std::vector<std::string> EveryKind() {
   std::vector<std::string> names;
   const google::protobuf::OneofDescriptor* kinds = v1::Layer::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < kinds->field_count(); ++i) {
-    // Operations are gone through in keras_graphs_test.cc.
+    // Operations are gone through in keras_graphs_test.cc, layers around a layer in keras_recurrent_test.cc.
     const std::string name = kinds->field(i)->name();
-    if (name != "input" && name != "operation" && name != "reduce" && name != "slice") names.push_back(name);
+    const std::set<std::string> elsewhere = {"input", "operation", "reduce", "slice", "bidirectional",
+                                             "time_distributed"};
+    if (!elsewhere.contains(name)) names.push_back(name);
   }
   return names;
 }

@@ -31,12 +31,14 @@ inline constexpr char kFeatureJob[] = R"(
 
 // 0 is a number like any other, or the default.
 inline const std::set<std::string> kFeatureZeros = {
-    "Normalization.mean",     "Normalization.variance", "Rescaling.scale",           "Rescaling.offsets",
-    "Dropout.seed",           "SpatialDropout1D.rate",  "SpatialDropout1D.seed",     "SpatialDropout2D.seed",
-    "GaussianNoise.stddev",   "GaussianNoise.seed",     "GaussianDropout.rate",      "GaussianDropout.seed",
-    "AlphaDropout.rate",      "AlphaDropout.seed",      "ActivationLayer.threshold", "ActivationLayer.value",
-    "Attention.dropout",      "Attention.seed",         "AdditiveAttention.dropout", "AdditiveAttention.seed",
-    "MultiHeadAttention.seed"};
+    "Normalization.mean",        "Normalization.variance", "Rescaling.scale",
+    "Rescaling.offsets",         "Dropout.seed",           "SpatialDropout1D.rate",
+    "SpatialDropout1D.seed",     "SpatialDropout2D.seed",  "GaussianNoise.stddev",
+    "GaussianNoise.seed",        "GaussianDropout.rate",   "GaussianDropout.seed",
+    "AlphaDropout.rate",         "AlphaDropout.seed",      "ActivationLayer.threshold",
+    "ActivationLayer.value",     "Attention.dropout",      "Attention.seed",
+    "AdditiveAttention.dropout", "AdditiveAttention.seed", "MultiHeadAttention.seed",
+    "SpatialDropout3D.rate",     "SpatialDropout3D.seed"};
 
 // -1 too; an axis counts from the end.
 inline const std::set<std::string> kFeatureNegatives = {

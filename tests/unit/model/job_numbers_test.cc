@@ -17,6 +17,7 @@
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/model/job_number_tables.h"
 #include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_recurrent.h"
 #include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
@@ -244,11 +245,11 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
-  const bool known = which == 0 ? kZeroIsTaken.contains(NameOf(field)) || kFeatureZeros.contains(NameOf(field))
-                     : which == 1
-                         ? kNegativeIsTaken.contains(NameOf(field)) || kFeatureNegatives.contains(NameOf(field))
-                     : which > 3 ? kInfinityIsTaken.contains(NameOf(field))
-                                 : true;
+  const std::string name = NameOf(field);
+  const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name);
+  const bool negative =
+      kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) || kRecurrentNegatives.contains(name);
+  const bool known = which == 0 ? zero : which == 1 ? negative : which > 3 ? kInfinityIsTaken.contains(name) : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
 }
@@ -286,7 +287,7 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob)};
+                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

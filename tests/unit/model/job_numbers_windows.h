@@ -8,6 +8,7 @@ inline constexpr char kVolumes[] = R"(
     layers { input { shape: [16, 16, 16, 1] } }
     layers { conv3d { filters: 4 kernel_size: 3 strides: 1 dilation_rate: 1 groups: 1 padding: SAME } }
     layers { max_pooling3d { pool_size: 2 strides: 2 } } layers { average_pooling3d { pool_size: 2 strides: 1 } }
+    layers { spatial_dropout3d { rate: 0.1 seed: 1 } }
     layers { zero_padding3d { padding: 1 } } layers { cropping3d { cropping: 1 } } layers { up_sampling3d { size: 1 } }
     layers { conv3d_transpose { filters: 4 kernel_size: 2 strides: 2 dilation_rate: 1 output_padding: 1 } }
     layers { adaptive_max_pooling3d { output_size: 4 } } layers { reshape { target_shape: [8, 8, 4] } }

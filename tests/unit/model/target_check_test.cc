@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/metric_sums.h"
 #include "tests/unit/model/model_text.h"
@@ -141,6 +142,13 @@ TEST(MetricCheck, FieldsOfOtherKindsAreRefused) {
   bad("kind: IOU target_class_ids: 3", "metrics[0].target_class_ids: 3 is not one of the classes 0 .. 2");
   bad("kind: PRECISION class_id: 3", "metrics[0].class_id: 3 is not one of the model's outputs 0 .. 2");
   bad("kind: AUC name: 'val_x'", "metrics[0].name:");
+  for (const char* units : {"166", "1431655766", "2147483647"}) {
+    SCOPED_TRACE(units);
+    ExpectRefused(
+        Job(absl::StrCat("layers { flatten {} } layers { name: 'last' dense { units: ", units, " } }"),
+            "kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true", "metrics { kind: MEAN_IOU }"),
+        absl::StrCat("metrics[0].kind: MEAN_IOU has three sums for each of the ", units, " outputs of layer \"last\""));
+  }
   bad("kind: AUC } metrics { kind: AUC curve: PR", "metrics[1]: with the ones before it, it is made of 800 sums");
 }
 

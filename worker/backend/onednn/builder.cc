@@ -105,7 +105,8 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
       current_layer_ = step.layer;
       current_node_ = step.node;
       step.op->CompileBackward(*this);
-      step.parts = std::exchange(parts_, {});
+      TakeParts(step);
+      for (const Plan::GradientPart& part : step.parts) Use(part.part);
       NoteReads(step);
     }
     PlanVariables();
@@ -168,8 +169,18 @@ void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::uniqu
   for (int v : variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
   // Shared ones are complete with their first node, whose way back is the last.
   if (graph_.nodes()[current_node_].shares < 0) step.variables = std::move(variables);
+  TakeParts(step);
+  for (const Plan::GradientPart& part : step.parts) {
+    static_cast<ArenaBuffer&>(*part.part) = ArenaBuffer{.bytes = part.part->bytes};  // in use on the way back alone
+  }
   NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
+}
+
+// Those that the step's operation has asked for since the last call.
+void PlanBuilder::TakeParts(Plan::Step& step) {
+  step.parts.insert(step.parts.end(), parts_.begin(), parts_.end());
+  parts_.clear();
 }
 
 void PlanBuilder::CompileNode(const Node& node) {

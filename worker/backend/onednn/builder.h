@@ -121,6 +121,7 @@ class PlanBuilder {
   Value* NewValue(bool needs_gradient);
   void CompileNode(const Node& node);
   Value* FlatIfNeeded(const Node& node, int input);
+  void TakeParts(Plan::Step& step);
   void NoteReads(Plan::Step& step);
   void PlanVariables();
   void PlaceTensors();

@@ -114,10 +114,8 @@ class GroupNormalizationOp : public Op {
     const Desc channels = MakeDesc({shape_.channels}, Tag::x);
     if (gamma_ != nullptr) gamma_value_ = b.ValueOf(*gamma_, channels);
     if (beta_ != nullptr) beta_value_ = b.ValueOf(*beta_, channels);
-    if (b.training() && node.trainable) {
-      if (gamma_ != nullptr) gamma_gradient_ = b.GradientOf(*gamma_, channels);
-      if (beta_ != nullptr) beta_gradient_ = b.GradientOf(*beta_, channels);
-    }
+    if (gamma_ != nullptr && b.Trains(*gamma_)) gamma_gradient_ = b.GradientOf(*gamma_, channels);
+    if (beta_ != nullptr && b.Trains(*beta_)) beta_gradient_ = b.GradientOf(*beta_, channels);
     source_ = b.Read(in->data, plain_);
     statistics_ = b.New(MakeDesc({shape_.examples, 2 * shape_.groups}, Tag::nc));
     scratch_ = b.NewBytes(GroupScratchBytes(shape_));

@@ -44,36 +44,41 @@ class PlainOp : public Op {
   Sink sink_;
 };
 
-// In blocks of channels where every input is and no block is cut; else channels last.
+// In blocks of channels where every input is and no block is cut; else channels last. Volumes are joined as such along
+// the axes that an image has not.
 class ConcatenateOp : public Op {
  public:
   ConcatenateOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out)
-      : in_(in), out_(out), axis_(AxisOf(node)) {
+      : in_(in), out_(out), output_(node.output), axis_(AxisOf(node)) {
     std::vector<Desc> inputs;
     std::vector<std::pair<int, memory>> arguments;
-    for (Value* value : in) {
-      arguments.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(inputs.size()), b.Use(value->data));
-      inputs.push_back(value->data->desc);
+    for (size_t k = 0; k < in.size(); ++k) {
+      shapes_.push_back(b.graph().nodes()[node.inputs[k]].output);
+      inputs.push_back(Seen(in[k]->data->desc, shapes_[k]));
+      arguments.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(k), b.Use(in[k]->data, inputs[k]));
     }
     const memory::dims dims = MakeDims(b.examples(), node.output);
     const Desc layout = dims.size() == 2                ? MakeDesc(dims, Tag::nc)
                         : axis_ == 1 && Blocked(inputs) ? MakeDesc(dims, Tag::nChw16c)
                                                         : MakeDesc(dims, Tag::nhwc);
-    const dnnl::concat::primitive_desc pd(layout, axis_, inputs, b.engine(), b.Attributes());
+    const Desc seen = Seen(layout, node.output);
+    const dnnl::concat::primitive_desc pd(seen, axis_, inputs, b.engine(), b.Attributes());
     out->data = b.New(layout);
-    arguments.emplace_back(DNNL_ARG_DST, out->data->memory);
+    arguments.emplace_back(DNNL_ARG_DST, b.Use(out->data, seen));
     forward_ = b.MakeCall(pd, dnnl::concat(pd), std::move(arguments));
   }
 
   void CompileBackward(PlanBuilder& b) override {
-    memory::dims offsets(out_->data->desc.dims().size(), 0);
-    for (Value* in : in_) {
-      const memory::dims dims = in->data->desc.dims();
-      if (in->needs_gradient) {
+    const Desc whole = Seen(out_->data->desc, output_);
+    memory::dims offsets(whole.dims().size(), 0);
+    for (size_t k = 0; k < in_.size(); ++k) {
+      const Desc seen = Seen(in_[k]->data->desc, shapes_[k]);
+      const memory::dims dims = seen.dims();
+      if (in_[k]->needs_gradient) {
         Part& part = parts_.emplace_back();
-        part.sink = b.WriteGradient(in, in->data->desc);
-        const Desc view = out_->gradient->desc.submemory_desc(dims, offsets);
-        part.copy = b.Reorder(b.Use(out_->gradient, view), part.sink.tensor->memory);
+        part.sink = b.WriteGradient(in_[k], in_[k]->data->desc);
+        const Desc view = whole.submemory_desc(dims, offsets);
+        part.copy = b.Reorder(b.Use(out_->gradient, view), b.Use(part.sink.tensor, seen));
       }
       offsets[static_cast<size_t>(axis_)] += dims[static_cast<size_t>(axis_)];
     }
@@ -101,6 +106,9 @@ class ConcatenateOp : public Op {
     return join.axis() + (node.output.size() == 2 ? 2 : 1);
   }
 
+  // What of `shape` is to be joined: along its channels an image will do.
+  Desc Seen(const Desc& desc, const Shape& shape) const { return axis_ == 1 ? desc : VolumeOf(desc, shape); }
+
   static bool Blocked(const std::vector<Desc>& inputs) {
     for (const Desc& desc : inputs) {
       const memory::dims dims = desc.dims();
@@ -111,7 +119,9 @@ class ConcatenateOp : public Op {
 
   const std::vector<Value*> in_;
   Value* const out_;
+  const Shape output_;
   const int axis_;
+  std::vector<Shape> shapes_;  // of the inputs
   Call forward_;
   std::vector<Part> parts_;
 };

@@ -62,17 +62,13 @@ std::vector<BadFile> BadFiles() {
              ->set_dim_value(-8);
        },
        "input \"x\": its dimension 2 is -8"},
-      {"FiveDimensions",
+      {"SixDimensions",
        [](ModelProto* m) {
-         m->mutable_graph()
-             ->mutable_input(0)
-             ->mutable_type()
-             ->mutable_tensor_type()
-             ->mutable_shape()
-             ->add_dim()
-             ->set_dim_value(2);
+         onnx::TensorShapeProto* const shape =
+             m->mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+         for (int i = 0; i < 2; ++i) shape->add_dim()->set_dim_value(2);
        },
-       "input \"x\": it has 5 dimensions, batch included; 2 to 4 are read"},
+       "input \"x\": it has 6 dimensions, batch included; 2 to 5 are read"},
       {"ExternalData", [](ModelProto* m) { Tensor(0, m)->set_data_location(TensorProto::EXTERNAL); },
        "tensor \"w1\": its numbers lie in another file; save the model with its weights inside"},
       {"ExternalPath", [](ModelProto* m) { Tensor(0, m)->add_external_data()->set_key("location"); },
@@ -106,8 +102,8 @@ std::vector<BadFile> BadFiles() {
        "node \"relu1\" (Relu): it depends on its own output, by \"flat_out\""},
       {"OwnDomain", [](ModelProto* m) { Find("relu1", m)->set_domain("com.microsoft"); },
        "node \"relu1\" (Relu): operators of \"com.microsoft\" are not known"},
-      {"UnknownOperator", [](ModelProto* m) { Find("relu1", m)->set_op_type("HardSwish"); },
-       "node \"relu1\" (HardSwish): Cairn has no layer for this operator"},
+      {"UnknownOperator", [](ModelProto* m) { Find("relu1", m)->set_op_type("Bernoulli"); },
+       "node \"relu1\" (Bernoulli): Cairn has no layer for this operator"},
       {"NodeWithoutName",
        [](ModelProto* m) {
          Find("relu1", m)->set_op_type("Det");

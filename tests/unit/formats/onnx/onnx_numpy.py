@@ -214,6 +214,18 @@ def gru_step(a, f, x, h, c, r, rb):
     return (1 - z) * f[1](xh + inner) + z * h, c
 
 
+SELU = (1.67326319217681884765625, 1.05070102214813232421875)
+
+
+def shrink(a, x):
+    threshold, bias = a.get("lambd", 0.5), a.get("bias", 0.0)
+    return np.where(x < -threshold, x + bias, np.where(x > threshold, x - bias, 0))
+
+
+def argmax_kept(x, axis):
+    return np.expand_dims(np.argmax(x, axis), axis)
+
+
 OPERATORS = {
     "RNN": recurrent(rnn_step, 1, 1),
     "LSTM": recurrent(lstm_step, 4, 3),
@@ -228,6 +240,14 @@ OPERATORS = {
     "Sqrt": lambda a, x: np.sqrt(x),
     "Pow": lambda a, x, y: x**y,
     "Softmax": lambda a, x: softmax(x, a.get("axis", -1)),
+    "LogSoftmax": lambda a, x: np.log(softmax(x, a.get("axis", -1))),
+    "Celu": lambda a, x: np.maximum(x, 0) + np.minimum(0, a.get("alpha", 1.0) * np.expm1(x / a.get("alpha", 1.0))),
+    "Selu": lambda a, x: a.get("gamma", SELU[1]) * np.where(x > 0, x, a.get("alpha", SELU[0]) * np.expm1(x)),
+    "HardSigmoid": lambda a, x: np.clip(a.get("alpha", 0.2) * x + a.get("beta", 0.5), 0, 1),
+    "Softsign": lambda a, x: x / (1 + np.abs(x)),
+    "ThresholdedRelu": lambda a, x: np.where(x > a.get("alpha", 1.0), x, 0),
+    "Shrink": shrink,
+    "Einsum": lambda a, *xs: np.einsum(a["equation"].decode(), *xs),
     "Clip": lambda a, x, low=-np.inf, high=np.inf: np.clip(x, a.get("min", low), a.get("max", high)),
     "Identity": lambda a, x: x,
     "Dropout": lambda a, x, *_: x,
@@ -265,6 +285,28 @@ OPERATORS = {
     ),
     "Where": lambda a, c, x, y: np.where(c, x, y),
     "Equal": lambda a, x, y: x == y,
+    "Not": lambda a, x: np.logical_not(x),
+    "Greater": lambda a, x, y: x > y,
+    "GreaterOrEqual": lambda a, x, y: x >= y,
+    "Less": lambda a, x, y: x < y,
+    "LessOrEqual": lambda a, x, y: x <= y,
+    "Abs": lambda a, x: np.abs(x),
+    "Neg": lambda a, x: -x,
+    "Exp": lambda a, x: np.exp(x),
+    "Log": lambda a, x: np.log(x),
+    "Sin": lambda a, x: np.sin(x),
+    "Cos": lambda a, x: np.cos(x),
+    "Sign": lambda a, x: np.sign(x),
+    "Round": lambda a, x: np.round(x),
+    "Reciprocal": lambda a, x: 1 / x,
+    "Min": lambda a, *xs: functools.reduce(np.minimum, xs),
+    "CumSum": lambda a, x, axis: np.cumsum(x, axis=int(np.ravel(axis)[0])),
+    "ArgMax": lambda a, x: (np.argmax if a.get("keepdims", 1) == 0 else argmax_kept)(x, a.get("axis", 0)),
+    "ReduceMin": lambda a, x: x.min(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
+    "ReduceProd": lambda a, x: x.prod(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
+    "ReduceLogSumExp": lambda a, x: np.log(
+        np.exp(x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))
+    ),
     "Floor": lambda a, x: np.floor(x),
     "Expand": lambda a, x, shape: x * np.ones(shape.astype(int)),
     "ReduceMax": lambda a, x: x.max(

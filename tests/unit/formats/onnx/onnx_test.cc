@@ -73,24 +73,6 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     EXPECT_THAT(imported.status().message(), testing::HasSubstr("stands in its own order there"));
     return;
   }
-  // What is written in operators of which some are no layer or operation here; by the model's own description it comes
-  // back. What is read computes the same.
-  for (const Node& node : graph->nodes()) {
-    const bool several = (node.kind == LayerKind::kNormalization && !node.variables.empty()) ||
-                         node.kind == LayerKind::kRMSNormalization || node.kind == LayerKind::kUnitNormalization ||
-                         node.activation == v1::SQUAREPLUS || (node.activation == v1::THRESHOLD && node.alpha < 0);
-    if (!several || imported.ok()) continue;
-    EXPECT_EQ(imported.status().code(), absl::StatusCode::kUnimplemented) << imported.status();
-    return;
-  }
-  // Windows of several sizes, and a constant for each pixel, are read by nothing.
-  const std::string& name = GetParam().name;
-  if (name.find("AdaptiveMax") != std::string::npos || name.find("ResizingPadded") != std::string::npos) {
-    if (!imported.ok()) {
-      EXPECT_EQ(imported.status().code(), absl::StatusCode::kUnimplemented) << imported.status();
-      return;
-    }
-  }
   if (graph->nodes().size() == 2 && graph->output().kind == LayerKind::kDropout) {
     EXPECT_EQ(imported.status().message(), "its output is its input");
     return;

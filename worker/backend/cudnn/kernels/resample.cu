@@ -16,6 +16,15 @@ CAIRN_DEVICE double RadiusOf(Interpolation kind) {
                                             : 1;
 }
 
+// sin(pi x / radius). The device's sin would keep a table of pi in local memory, for numbers larger than these.
+CAIRN_DEVICE double SinOfPi(double x, double radius) {
+#if defined(__CUDA_ARCH__)
+  return sinpi(x / radius);
+#else
+  return sin(kPi * x / radius);
+#endif
+}
+
 // As WeightAt of common/model/resample.cc.
 CAIRN_DEVICE double WeightAt(Interpolation kind, double x) {
   const double radius = RadiusOf(kind);
@@ -24,7 +33,7 @@ CAIRN_DEVICE double WeightAt(Interpolation kind, double x) {
   if (kind == Interpolation::kBicubic)
     return x <= 1 ? ((1.5 * x - 2.5) * x) * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2;
   if (x < 1e-3) return 1;
-  return radius * sin(kPi * x) * sin(kPi * x / radius) / (kPi * kPi * x * x);
+  return radius * SinOfPi(x, 1) * SinOfPi(x, radius) / (kPi * kPi * x * x);
 }
 
 // The table's line of each place of the output: where its places begin, their weights (0 outside the input), and the
