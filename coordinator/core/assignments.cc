@@ -70,6 +70,14 @@ double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCa
   return worst;
 }
 
+// Whether the worker has replicas of the job, and all of them are reported as done.
+bool IsDone(const Job& job, const NodeName& worker) {
+  if (worker.empty() || !job.progress) return false;
+  const std::vector<int32_t> replicas = job.ReplicasOf(worker);
+  const std::vector<bool>& finished = job.progress->replicas().finished();
+  return !replicas.empty() && std::all_of(replicas.begin(), replicas.end(), [&](int32_t r) { return finished[r]; });
+}
+
 }  // namespace
 
 // ---- who computes which replica ----
@@ -169,17 +177,20 @@ void Assignments::ForgetSpeedOf(const NodeName& worker) {
 void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why) {
   ReplicaMoves moves;
   NodeName chief;
+  const bool chief_was_done = IsDone(job, job.status.chief());
   for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) {
     v1::ReplicaPlacement& placement = *job.status.mutable_replicas(r);
     if (placement.worker() != owners[r]) moves[placement.worker()][owners[r]].push_back(r);
     placement.set_worker(owners[r]);
     if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
   }
-  if (chief != job.status.chief() && job.running() && job.progress && job.status.spec().has_checkpoints()) {
-    bool finished = !chief.empty();
-    for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r)
-      finished = finished && (owners[r] != chief || job.progress->replicas().finished()[r]);
-    job.checkpoints.NameChief(finished, step_.now());
+  if (job.running() && job.status.spec().has_checkpoints()) {
+    const bool done = IsDone(job, chief);
+    if (chief != job.status.chief()) {
+      job.checkpoints.NameChief(done, step_.now());
+    } else if (done && !chief_was_done) {
+      job.checkpoints.LeaveChiefDone(step_.now());
+    }
   }
   if (chief != job.status.chief()) NoteFormerChief(job);
   job.status.set_chief(chief);

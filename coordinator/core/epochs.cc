@@ -65,7 +65,8 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
 }
 
 // A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
-// lost with its own. The others were reported as done long before.
+// lost with its own. The others were reported as done long before. Likewise one that has been left with replicas that
+// others had done: what it holds back of its own moved away.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
   if (job.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();

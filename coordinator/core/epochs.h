@@ -30,8 +30,8 @@ class Epochs : Component {
   void SendFiguresStored(Job& job);
 
   void DecideEpochs(Job& job);
-  // A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have
-  // been lost with its own. The others were reported as done long before.
+  // A chief may be at the last checkpoint though all replicas are reported as done: it was named, or left with some of
+  // its replicas, when these had been done already.
   bool LastCheckpointMayCome(const Job& job) const;
 
  private:

@@ -206,13 +206,23 @@ struct JobCheckpoints {
   absl::Time heard = absl::InfinitePast();  // the chief's last word of one, since the last decision
   int64_t failed_step = -1;                 // that could not be written, of the epoch to be decided
   int64_t error_step = 0;  // JobStatus.checkpoint_error is of this step, which is given up; 0: it may still be written
-  // Its chief has that role since then, after all its steps, and said of no checkpoint yet.
+  // Since then its chief has that role, or fewer replicas, after all their steps, and it said of no checkpoint yet.
   absl::Time late_chief_since = absl::InfiniteFuture();
+  bool chief_told_end = false;  // of a replica, since it has that role: it owes no checkpoint then
 
   // An epoch was decided, or is done once more: what the chief said before does not count for the next one.
   void ForgetWord() { heard = absl::InfinitePast(); }
   // The job has another chief. all_done: which has done all its steps.
-  void NameChief(bool all_done, absl::Time now) { late_chief_since = all_done ? now : absl::InfiniteFuture(); }
+  void NameChief(bool all_done, absl::Time now) {
+    late_chief_since = all_done ? now : absl::InfiniteFuture();
+    chief_told_end = false;
+  }
+  // Of the chief's replicas those stay with it that are done, perhaps by others before: what it holds back is not seen.
+  void LeaveChiefDone(absl::Time now) {
+    if (!chief_told_end) late_chief_since = now;
+  }
+  // Steps are done once more, and then the last checkpoint.
+  void RollBack() { chief_told_end = false; }
   // The worker is gone, which may have been asked.
   void ReleaseWorker(const NodeName& worker) {
     if (best_asked.worker == worker) best_asked = {};

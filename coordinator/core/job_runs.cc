@@ -28,6 +28,14 @@ std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   return text;
 }
 
+// The chief says that its replicas are done when it owes no checkpoint any more. A worker that had one of them before
+// knows nothing of that, and says so as soon as it hears of the last step: of its word counts that the steps are done.
+bool IsForChiefToSay(const Job& job, const NodeName& worker, const v1::ReplicaReport& report) {
+  const int32_t r = report.replica();
+  return report.finished() && job.status.spec().has_checkpoints() && worker != job.status.chief() && r >= 0 &&
+         r < job.status.replicas_size() && job.status.replicas(r).worker() == job.status.chief();
+}
+
 }  // namespace
 
 JobRuns::JobRuns(const Ground& ground, const Parts& parts)
@@ -200,13 +208,21 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;                                 // it ended meanwhile
   if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in)) return;  // likewise
-  absl::StatusOr<bool> counted = job->progress->Count(report, job->status, step_.now());
+  v1::ReplicaReport counts = report;
+  if (IsForChiefToSay(*job, node.name, report)) {
+    counts.clear_finished();
+    counts.set_last_step(job->progress->replicas().total_steps() - 1);
+  }
+  absl::StatusOr<bool> counted = job->progress->Count(counts, job->status, step_.now());
   if (!counted.ok()) {
     return step_.Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
                       counted.status().message());
   }
   if (!*counted) return;
-  if (report.finished()) jobs_.Save(*job);
+  if (counts.finished()) {
+    if (node.name == job->status.chief()) job->checkpoints.chief_told_end = true;
+    jobs_.Save(*job);
+  }
   Advance(*job);
   jobs_.Changed(*job);
 }

@@ -101,6 +101,7 @@ bool Rollback::FallBack(Job& job) {
   job.rollback.under_way = true;
   job.hosting.SetVersions(*to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), step_.now());
+  job.checkpoints.RollBack();
   job.files.WaitAnew();
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
   hosting_.BeginCopiesAnew(job);
@@ -122,6 +123,7 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
       "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
   job.rollback.RefuseBefore(job.status.generation());
   if (job.progress) job.progress->RollBack(0, step_.now());
+  job.checkpoints.RollBack();
   job.checkpoints.ForgetWord();
   job.files.WaitAnew();
   if (!job.finalizing()) return false;

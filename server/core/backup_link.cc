@@ -9,7 +9,7 @@ absl::Time BackupLink::wake_at() const {
   return retries && unanswered_ == 0 ? retry_at_ : absl::InfiniteFuture();
 }
 
-void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool missed) {
+void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool dropped) {
   route_ = route;
   if (!newer) {
     in_sync_ = in_sync_ || route.in_sync();
@@ -18,7 +18,7 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool missed) {
   in_sync_ = route.in_sync();
   reported_ = false;
   if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
-  if (missed && !in_sync_ && (stage_ == Stage::kFollowing || stage_ == Stage::kRefused)) {
+  if (dropped && !in_sync_ && stage_ != Stage::kDown) {
     unconfirmed_.End();
     NeedImage(absl::InfinitePast());
   }

@@ -68,9 +68,9 @@ class BackupLink {
   // When something is to be tried again; InfiniteFuture: nothing is.
   absl::Time wake_at() const;
 
-  // The coordinator's word. `newer`: of a higher generation than the one before; `missed`: there was another one in
-  // between. Then a copy that is not in sync begins with an image, for it may not be the one that was followed.
-  void Assign(const v1::BackupRoute& route, bool newer, bool missed);
+  // The coordinator's word. `newer`: of a higher generation than the one before. `dropped`: a copy that is not in sync
+  // may have been dropped since then, so it begins with an image, whatever is still confirmed of the one before.
+  void Assign(const v1::BackupRoute& route, bool newer, bool dropped);
   void Up(uint64_t epoch);
   void Down();
   void NeedImage(absl::Time retry_at);

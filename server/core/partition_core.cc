@@ -150,8 +150,8 @@ void PartitionCore::OnAssign(const AssignEvent& event) {
   PartitionConfig& c = copy_.config;
   if (event.generation < c.generation) return;
   const bool newer = event.generation > c.generation;
-  // In a generation that this ps has not heard of a backup may have dropped its copy, and begun with a new one.
-  const bool missed = event.generation.value > c.generation.value + 1;
+  // A backup may have dropped its copy in a generation that this ps has not heard of, or as the job falls back.
+  const bool dropped = event.goes_back || event.generation.value > c.generation.value + 1;
   c.generation = event.generation;
   if (event.ended && !c.ended) EndTraining();
   c.keep = event.keep;
@@ -166,7 +166,7 @@ void PartitionCore::OnAssign(const AssignEvent& event) {
     replication_.BecomePrimary();
     follower_.Reset();
   }
-  replication_.Assign(event, newer, missed);
+  replication_.Assign(event, newer, dropped);
 }
 
 // What was accepted stays: it may be in the log. What is not complete is forgotten; the new primary is told again.

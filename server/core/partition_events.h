@@ -32,6 +32,7 @@ struct AssignEvent {
   std::vector<v1::BackupRoute> backups;  // of the primary
   bool keep = false;                     // PartitionConfig::keep
   bool ended = false;                    // PartitionConfig::ended; for good
+  bool goes_back = false;                // the job falls back: a copy that is not in sync may have been dropped
 };
 // Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those
 // before.

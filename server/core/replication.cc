@@ -22,7 +22,7 @@ absl::Status Replication::CheckServes() const {
   return absl::OkStatus();
 }
 
-void Replication::Assign(const AssignEvent& event, bool newer, bool missed) {
+void Replication::Assign(const AssignEvent& event, bool newer, bool dropped) {
   assigned_ = true;
   if (newer) fenced_ = false;
   std::vector<BackupLink> links;
@@ -36,7 +36,7 @@ void Replication::Assign(const AssignEvent& event, bool newer, bool missed) {
       copy_.effects.connect.push_back(route.address());
     } else {
       links.push_back(std::move(*same));
-      links.back().Assign(route, newer, missed);
+      links.back().Assign(route, newer, dropped);
     }
   }
   links_ = std::move(links);

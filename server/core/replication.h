@@ -23,8 +23,9 @@ class Replication {
  public:
   Replication(CopyContext& copy, Updates& updates) : copy_(copy), updates_(updates) {}
 
-  // `newer`: of a higher generation than the one before; `missed`: there was another one in between.
-  void Assign(const AssignEvent& event, bool newer, bool missed);
+  // `newer`: of a higher generation than the one before; `dropped`: a backup may have dropped its copy
+  // since then.
+  void Assign(const AssignEvent& event, bool newer, bool dropped);
   void BecomePrimary() { settled_ = false; }
   void OnLinkUp(const LinkUpEvent& event);
   void OnLinkDown(const LinkDownEvent& event);

@@ -195,8 +195,8 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   CAIRN_ASSIGN_OR_RETURN(Slots slots, MakeSlots(host, present));
   std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
-    roles[range.partition()] = {
-        generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
+    roles[range.partition()] = {generation,  range.backup(), {range.backups().begin(), range.backups().end()},
+                                host.keep(), host.ended(),   host.has_rollback_to()};
   }
   absl::Mutex failed_mutex;
   absl::Status failed;

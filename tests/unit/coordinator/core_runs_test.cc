@@ -97,6 +97,65 @@ TEST(Checkpoints, OnlyTheChiefIsBelievedAndThePlaceIsComputed) {
   EXPECT_EQ(parts.CountRaised<JobAdvanced>(), 1);
 }
 
+// A chief tells of the end of its replicas when its last checkpoint is taken: one that had them before must not end the
+// job in its stead.
+TEST(JobRuns, ThatAReplicaOfTheChiefIsDoneIsForTheChiefToSay) {
+  for (const bool checkpoints : {true, false}) {
+    SCOPED_TRACE(checkpoints);
+    RunParts parts(1, 2);
+    Job& job = parts.AddRunning(1, 0);
+    if (checkpoints) job.status.mutable_spec()->mutable_checkpoints()->set_dir("/runs/a");
+    v1::ReplicaReport report;
+    report.set_job_id(job.id());
+    report.set_generation(1);
+    report.set_finished(true);
+    parts.runs.OnReplicaReport(*parts.nodes.Find("worker-1"), report);
+    EXPECT_EQ(job.progress->replicas().all_finished(), !checkpoints);
+    EXPECT_EQ(job.progress->step(), 10) << "its steps are done";
+    parts.runs.OnReplicaReport(*parts.nodes.Find("worker-0"), report);
+    EXPECT_TRUE(job.progress->replicas().all_finished());
+    report.set_replica(7);
+    parts.runs.OnReplicaReport(*parts.nodes.Find("worker-1"), report);
+    EXPECT_EQ(Only<LogLine>(parts.TakeEffects()).back().warning, true) << "there is no such replica";
+  }
+}
+
+// The replica that the chief has not told the end of moves away; what stays was done by another one before. A chief
+// that told the end of one itself owes nothing, whatever it is given and loses later.
+TEST(Epochs, AChiefThatIsLeftWithReplicasThatAreDoneIsWaitedFor) {
+  for (const bool told : {false, true}) {
+    SCOPED_TRACE(told);
+    RunParts parts(1, 1);
+    Job& job = parts.AddRunning(1, 0);
+    v1::JobSpec& spec = *job.status.mutable_spec();
+    spec.mutable_checkpoints()->set_dir("/runs/a");
+    spec.mutable_checkpoints()->set_keep_max(3);
+    spec.set_replicas(2);
+    job.status.add_replicas()->set_worker("worker-0");
+    job.status.mutable_replicas(1)->set_replica(1);
+    job.progress.emplace(job.status, std::vector<int64_t>{10, 10}, std::vector<bool>{}, parts.step.now());
+    v1::ReplicaReport report;
+    report.set_job_id(job.id());
+    report.set_generation(1);
+    report.set_finished(true);
+    if (told) {
+      parts.runs.OnReplicaReport(*parts.nodes.Find("worker-0"), report);
+    } else {
+      ASSERT_TRUE(job.progress->Count(report, job.status, parts.step.now()).ok());
+    }
+    parts.Join("worker-1", v1::WORKER);
+    parts.assignments.Rebalance(job, /*may_grow=*/true);
+    ASSERT_EQ(job.status.chief(), "worker-0");
+    ASSERT_EQ(job.ReplicasOf("worker-0"), std::vector<int32_t>{0});
+    EXPECT_EQ(parts.epochs.LastCheckpointMayCome(job), !told);
+    v1::CheckpointReport written;
+    written.set_job_id(job.id());
+    written.mutable_checkpoint()->set_step(10);
+    parts.checkpoints.OnCheckpoint(*parts.nodes.Find("worker-0"), written);
+    EXPECT_FALSE(parts.epochs.LastCheckpointMayCome(job));
+  }
+}
+
 TEST(ModelFiles, AFileIsAskedOfOneWorkerAtATime) {
   RunParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);

@@ -49,10 +49,10 @@ TEST_F(BusyLinkTest, AFullLinkIsWaitedForOrStartsAgain) {
 
 // The coordinator's word on a copy; what becomes of a link that follows it.
 TEST_F(BusyLinkTest, AMissedGenerationMayHaveBegunTheCopyAnew) {
-  const auto after = [&](bool in_sync, bool newer, bool missed) {
+  const auto after = [&](bool in_sync, bool newer, bool dropped) {
     BackupLink link = link_;
     link.UpdateSent(2, Generation(1), 11, 100);
-    link.Assign(PrimaryOf(3, in_sync).backups[0], newer, missed);
+    link.Assign(PrimaryOf(3, in_sync).backups[0], newer, dropped);
     return link;
   };
   EXPECT_EQ(after(false, true, false).stage(), BackupLink::Stage::kFollowing)
@@ -83,15 +83,26 @@ TEST_F(BusyLinkTest, ACopyThatRefusedBeginsAnewAfterAMissedGenerationToo) {
   refused.status = absl::FailedPreconditionError("generation 1 is over");
   EXPECT_EQ(link_.Answer(refused, Generation(1), 3, kNow), BackupLink::Verdict::kFenced);
   ASSERT_EQ(link_.stage(), BackupLink::Stage::kRefused);
-  link_.Assign(PrimaryOf(3, false).backups[0], /*newer=*/true, /*missed=*/true);
+  link_.Assign(PrimaryOf(3, false).backups[0], /*newer=*/true, /*dropped=*/true);
   EXPECT_EQ(link_.stage(), BackupLink::Stage::kNeedsImage);
   EXPECT_TRUE(link_.wants_image(kNow)) << "the pause was for the old generation";
 }
 
-TEST_F(BusyLinkTest, AnImageOnItsWayIsConfirmedInAnyGeneration) {
-  link_.ImageSent(2, Generation(1), 20, 100);
-  link_.Assign(PrimaryOf(3, false).backups[0], /*newer=*/true, /*missed=*/true);
-  EXPECT_EQ(link_.stage(), BackupLink::Stage::kImage) << "the new copy begins with it, or refuses it";
+// The backup may have confirmed the image, and then dropped the copy.
+TEST_F(BusyLinkTest, AnImageOnItsWayIsNotConfirmedWhereTheCopyMayHaveBeenDropped) {
+  for (const bool dropped : {false, true}) {
+    SCOPED_TRACE(dropped);
+    BackupLink link = link_;
+    link.ImageSent(2, Generation(1), 20, 100);
+    link.Assign(PrimaryOf(2, false).backups[0], /*newer=*/true, dropped);
+    Frame late;
+    late.kind = v1::ExchangeFrame::ACK;
+    late.request_id = 2;
+    EXPECT_EQ(link.Answer(late, Generation(2), 3, kNow),
+              dropped ? BackupLink::Verdict::kNothing : BackupLink::Verdict::kConfirmed);
+    EXPECT_EQ(link.has_confirmed(20), !dropped);
+    EXPECT_EQ(link.wants_image(kNow), dropped);
+  }
 }
 
 // The same in a partition: what the copy that was had confirmed is not taken for the new one's.
@@ -117,6 +128,17 @@ TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedBeforeItHasAnImage
     }
   }
   EXPECT_EQ(anew.core.version(), 1u);
+}
+
+// As the job falls back, the next generation is enough: a backup that is not at its version starts again.
+TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedAfterAFallBackEither) {
+  Sync();
+  Answer(Pass(Push(1)));
+  AssignEvent back = PrimaryOf(6, false);
+  back.goes_back = true;
+  EXPECT_TRUE(primary_.Run(std::move(back)).reports.empty());
+  EXPECT_EQ(primary_.core.links()[0].stage(), BackupLink::Stage::kNeedsImage);
+  EXPECT_TRUE(primary_.Run(TickEvent{}).reports.empty());
 }
 
 // ---- a backup that stands still ----
