@@ -221,6 +221,8 @@ struct JobCheckpoints {
   void LeaveChiefDone(absl::Time now) {
     if (!chief_told_end) late_chief_since = now;
   }
+  // The chief says that one of its replicas is done.
+  void ChiefToldEnd() { chief_told_end = true; }
   // Steps are done once more, and then the last checkpoint.
   void RollBack() { chief_told_end = false; }
   // The worker is gone, which may have been asked.

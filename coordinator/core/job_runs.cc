@@ -220,7 +220,7 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
   }
   if (!*counted) return;
   if (counts.finished()) {
-    if (node.name == job->status.chief()) job->checkpoints.chief_told_end = true;
+    if (node.name == job->status.chief()) job->checkpoints.ChiefToldEnd();
     jobs_.Save(*job);
   }
   Advance(*job);
