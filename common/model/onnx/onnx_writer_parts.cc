@@ -112,8 +112,8 @@ void OnnxWriter::Join(const Node& node, const char* two, const char* more) {
 }
 
 std::string OnnxWriter::ScaleAndCenter(const Node& node, std::string value, const Shape& dims) {
-  if (const std::string gamma = VariableOf(node, "gamma", {0}, dims); !gamma.empty()) value = Op("Mul", {value, gamma});
-  if (const std::string beta = VariableOf(node, "beta", {0}, dims); !beta.empty()) value = Op("Add", {value, beta});
+  if (const std::string gamma = VariableOf(node, "gamma", {}, dims); !gamma.empty()) value = Op("Mul", {value, gamma});
+  if (const std::string beta = VariableOf(node, "beta", {}, dims); !beta.empty()) value = Op("Add", {value, beta});
   return value;
 }
 

@@ -91,12 +91,6 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {Step("solarization { threshold_factor: 2 }"),
        aug + "solarization.threshold_factor: 2 is outside [0, 1]; use 0.5, say"},
       {Step("rand_augment { num_ops: 0 }"), aug + "rand_augment.num_ops: 0 is not within 1 .. 64; use 2, say"},
-      {Step("mix_up {}"),
-       "data.augmentation[0]: says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, "
-       "random_crop, random_shear, random_perspective, random_brightness, random_contrast, random_saturation, "
-       "random_hue, random_grayscale, random_color_jitter, random_color_degeneration, random_invert, "
-       "random_posterization, random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, "
-       "solarization, rand_augment, cutout"},
       {Step("random_flip { mode: 7 }"),
        aug + "random_flip.mode: 7 is not known; use HORIZONTAL, VERTICAL or HORIZONTAL_AND_VERTICAL"},
       {Step("random_rotation {}"), aug + "random_rotation.factor: missing; use 0.1 for a tenth of a turn each way"},

@@ -104,7 +104,7 @@ TEST(RecurrentLayers, RefusesByName) {
       {"lstm { units: 3 kernel_initializer { gain: 2 } }", "kernel_initializer.gain is only for kind ORTHOGONAL or"},
       {"bidirectional {}", "layer: it is no recurrent layer; use simple_rnn, lstm or gru"},
       {"bidirectional { layer { dense { units: 3 } } }", "layer: it is no recurrent layer"},
-      {"bidirectional { merge_mode: NONE layer { gru { units: 3 } } }", "merge_mode NONE: a layer has one output"},
+      {"bidirectional { merge_mode: 7 layer { gru { units: 3 } } }", "merge_mode 7 is not known"},
       {"bidirectional { layer { gru { units: 3 } } backward_layer { gru { units: 3 } } }", "go the same way"},
       {"bidirectional { merge_mode: AVE layer { gru { units: 3 } } backward_layer { gru { units: 4 go_backwards: true "
        "} } }",
