@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/cli/keras_spelling.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
@@ -16,6 +17,7 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 
 // What is between the first quotes, between the second ones, ...
@@ -56,6 +58,10 @@ std::string ValueHint(const Descriptor* root, const std::string& field, const st
     }
   }
   if (enums.size() == 1) return absl::StrCat("; use one of ", absl::StrJoin(names, ", "));
+  for (const EnumDescriptor* type : enums) {  // Keras' name of it
+    if (const EnumValueDescriptor* value = FindEnumValue(type, name))
+      return absl::StrCat("; did you mean ", value->name(), "?");
+  }
   const std::string nearest = Nearest(name, names);
   return nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?");
 }

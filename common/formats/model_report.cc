@@ -140,6 +140,7 @@ TrainingReport ReportTraining(const v1::Model& model) {
   v1::JobSpec spec;
   *spec.mutable_model() = model;
   spec.mutable_data()->set_path("/data");
+  spec.mutable_optimizer()->mutable_adam();
   spec.set_batch_size(32);
   spec.set_epochs(1);
   const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();

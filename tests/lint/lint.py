@@ -189,7 +189,6 @@ LONG = {
     "tests/unit/coordinator/cluster_moves_test.cc": 470,
     "tests/unit/coordinator/dashboard_test.cc": 409,
     "tests/unit/data/tfrecord_test.cc": 521,
-    "tests/unit/formats/keras_model_test.cc": 426,
     "tests/unit/rpc/credentials_test.cc": 440,
     "tests/unit/server/replication_random_test.cc": 456,
     "tests/unit/worker/checkpoint_test.cc": 464,

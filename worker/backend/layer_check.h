@@ -12,7 +12,7 @@ inline absl::Status CheckLayers(const Graph& graph, const char* backend, bool (*
   for (const Node& node : graph.nodes()) {
     if (has(node.kind)) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", LayerTypeName(node.kind),
-                                                 " is not computed by the backend ", backend));
+                                                 " is not computed by the backend ", backend, "; use --device=cpu"));
   }
   return absl::OkStatus();
 }

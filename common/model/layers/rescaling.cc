@@ -68,9 +68,9 @@ void ReadRescaling(KerasConfig& c, v1::Layer* out) {
     layer->set_offset(offsets.empty() ? 0.0f : offsets[0]);
     return;
   }
-  // One number beside a list is that for every channel.
-  if (scales.size() == 1) scales.Resize(offsets.size(), scales[0]);
-  if (offsets.size() == 1) offsets.Resize(scales.size(), offsets[0]);
+  // One number beside a list is that for every channel. Resize moves what it refers to: a copy.
+  if (scales.size() == 1) scales.Resize(offsets.size(), float{scales[0]});
+  if (offsets.size() == 1) offsets.Resize(scales.size(), float{offsets[0]});
   *layer->mutable_scales() = scales;
   *layer->mutable_offsets() = offsets;
 }

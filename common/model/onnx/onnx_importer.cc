@@ -22,6 +22,7 @@ OnnxImporter::Handler OnnxImporter::HandlerOf(const std::string& type) {
       {"Flatten", &I::Flatten},   {"Squeeze", &I::Squeeze}, {"Unsqueeze", &I::Unsqueeze}, {"Shape", &I::ShapeOf},
       {"Expand", &I::Expand},     {"Add", &I::Binary},      {"Sub", &I::Binary},          {"Mul", &I::Binary},
       {"Div", &I::Binary},        {"Sum", &I::Join},        {"Mean", &I::Join},           {"Max", &I::Join},
+      {"Min", &I::Join},
   };
   const auto it = handlers.find(type);
   return it == handlers.end() ? nullptr : it->second;

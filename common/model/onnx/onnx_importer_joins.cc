@@ -32,6 +32,7 @@ absl::Status OnnxImporter::Binary() {
 absl::Status OnnxImporter::Join() {
   const bool of_two = node_->input_size() == 2 && (IsConstant(0) || IsConstant(1));
   if (of_two && node_->op_type() == "Max") return ImportOnnxBinary(*this, v1::Operation::MAXIMUM);
+  if (node_->input_size() == 2 && node_->op_type() == "Min") return ImportOnnxBinary(*this, v1::Operation::MINIMUM);
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
   std::vector<OnnxView> views;
   for (int i = 0; i < node_->input_size(); ++i) {
@@ -46,6 +47,7 @@ absl::Status OnnxImporter::Join() {
   return JoinLayers(type == "Mul"    ? LayerKind::kMultiply
                     : type == "Mean" ? LayerKind::kAverage
                     : type == "Max"  ? LayerKind::kMaximum
+                    : type == "Min"  ? LayerKind::kMinimum
                                      : LayerKind::kAdd,
                     views);
 }

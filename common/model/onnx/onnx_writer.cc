@@ -20,8 +20,10 @@ void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorPr
 
 namespace {
 
-std::string LocalName(const Graph& graph, const Variable& variable) {
-  return variable.name.substr(graph.nodes()[static_cast<size_t>(variable.node)].name.size() + 1);
+// Behind the name of its layer, and of the layer within that one where `node` is such a layer.
+std::string LocalName(const Graph& graph, const Node& node, const Variable& variable) {
+  const size_t within = node.name.size() - graph.nodes()[static_cast<size_t>(node.id)].name.size();
+  return variable.name.substr(graph.nodes()[static_cast<size_t>(variable.node)].name.size() + within + 1);
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, co
                                    const Shape& dims) {
   for (const int id : node.variables) {
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
-    if (LocalName(graph_, v) != name) continue;
+    if (LocalName(graph_, node, v) != name) continue;
     const std::vector<int> order = axes.empty() ? SameOrder(v.shape.size()) : axes;
     for (const OnnxPlace& place : places_) {  // made by another call of the layer
       if (node.shares >= 0 && place.variable == id && place.axes == order) return place.initializer;
@@ -109,7 +111,7 @@ std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, co
 std::string OnnxWriter::VariableOf(const Node& node, const std::string& name) {
   for (const int id : node.variables) {
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
-    if (LocalName(graph_, v) == name) return VariableOf(node, name, {}, v.shape);
+    if (LocalName(graph_, node, v) == name) return VariableOf(node, name, {}, v.shape);
   }
   return "";
 }

@@ -164,7 +164,7 @@ absl::Status HostMachine::Multiply(const Product& p, const void* a, const void* 
 void HostMachine::Epilogue(const Convolution& c, const void* bias, void* to) const {
   const kernels::Window& w = c.window;
   const kernels::In offsets{bias, precision_.type};
-  for (int64_t i = 0; i < w.examples * w.out[0] * w.out[1] * w.out[2]; ++i) {
+  for (int64_t i = 0; i < w.examples * w.depth.out * w.out[0] * w.out[1] * w.out[2]; ++i) {
     const float value = kernels::At({to, precision_.type}, i) + (c.bias ? kernels::At(offsets, i % w.out[2]) : 0.0f);
     kernels::Set({to, precision_.type}, i, c.relu && !(value > 0) ? 0.0f : value);
   }

@@ -2,18 +2,22 @@
 // loss, frozen layers too: lowering, order of steps, places in the arena, what is announced when; and the same bits
 // whenever its copies are done, however its values come and whatever was brought ahead. All but the GPU itself and
 // NVIDIA's libraries: the kernels are their host build, products and convolutions are loops (cudnn_host_machine.h).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "tests/unit/backend/beside_reference.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
+#include "tests/unit/backend/cudnn_lacks.h"
 #include "worker/backend/cudnn/plans.h"
 #include "worker/backend/cudnn/program.h"
 
@@ -44,7 +48,14 @@ bool Same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class CudnnProgramTest : public testing::TestWithParam<LayerCase> {};
+class CudnnProgramTest : public testing::TestWithParam<LayerCase> {
+ protected:
+  void SetUp() override {
+    BesideReference beside(GetParam(), 1);
+    const auto program = OnHost(HostMachine::Copies::kEarly)(beside.graph(), beside.options());
+    if (!program.ok() && IsCudnnLack(program.status())) GTEST_SKIP() << program.status().message();
+  }
+};
 
 TEST_P(CudnnProgramTest, Float32AsTheReference) {
   BesideReference beside(GetParam(), 9);
@@ -111,6 +122,17 @@ TEST_P(CudnnProgramTest, BytesAsTheirFloats) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()),
                          [](const auto& info) { return info.param.name; });
+
+// No more, no less than what cudnn_lacks.h says is refused, each by the layer's name.
+TEST(CudnnRefusals, AreThoseThatAreListed) {
+  std::set<std::string> lacks;
+  for (const LayerCase& c : AllCases()) {
+    BesideReference beside(c, 1);
+    const auto program = OnHost(HostMachine::Copies::kEarly)(beside.graph(), beside.options());
+    if (!program.ok()) lacks.insert(WhatCudnnLacks(program.status()));
+  }
+  EXPECT_THAT(lacks, testing::UnorderedElementsAreArray(CudnnLacks()));
+}
 
 // ---- ids ----
 

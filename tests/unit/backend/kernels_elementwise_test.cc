@@ -166,16 +166,16 @@ TEST_P(Elementwise, Activations) {
     for (Act f : all) {
       const auto kind = static_cast<v1::Activation>(f);
       const std::string what = v1::Activation_Name(kind);
-      const float alpha = 0.3f;
+      const float alpha = f == Act::kRelu6 ? 6.0f : 0.3f;
       std::vector<double> shifted = x.exact(), want(x.size());
       for (size_t i = 0; i < shifted.size(); ++i) shifted[i] += bias.exact()[i % columns];
-      reference::Activate(kind, 0.3f, columns, shifted, absl::MakeSpan(want));
+      reference::Activate(kind, alpha, columns, shifted, absl::MakeSpan(want));
       ExpectNear(Launched(rows * columns, type(),
                           [&](void* y) {
                             return BiasActivation(nullptr, f, alpha, rows, columns, x.data(), bias.floats(), y, type());
                           }),
                  want, precision(), what);
-      reference::Activate(kind, 0.3f, columns, x.exact(), absl::MakeSpan(want));
+      reference::Activate(kind, alpha, columns, x.exact(), absl::MakeSpan(want));
       const std::vector<float> y_numbers = Launched(rows * columns, type(), [&](void* y) {
         return BiasActivation(nullptr, f, alpha, 1, rows * columns, x.data(), nullptr, y, type());
       });

@@ -16,6 +16,7 @@ namespace cairn {
 namespace {
 
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 template <typename Has>
 std::vector<std::string> Missing(Has has) {
@@ -26,10 +27,16 @@ std::vector<std::string> Missing(Has has) {
   return missing;
 }
 
-TEST(LayerTable, EveryBackendHasEveryLayer) {
+// On GPUs these are refused by name; such a job runs on workers of --device=cpu.
+TEST(LayerTable, EveryBackendHasEveryLayerButThese) {
   EXPECT_THAT(Missing([](LayerKind kind) { return reference::FindLayer(kind) != nullptr; }), IsEmpty()) << "reference";
   EXPECT_THAT(Missing([](LayerKind kind) { return onednn::FindLayer(kind) != nullptr; }), IsEmpty()) << "onednn";
-  EXPECT_THAT(Missing([](LayerKind kind) { return cudnn::FindLayer(kind) != nullptr; }), IsEmpty()) << "cudnn";
+  EXPECT_THAT(Missing([](LayerKind kind) { return cudnn::FindLayer(kind) != nullptr; }),
+              UnorderedElementsAre("subtract", "minimum", "rms_normalization", "unit_normalization", "normalization",
+                                   "gaussian_noise", "gaussian_dropout", "alpha_dropout", "spatial_dropout1d",
+                                   "spatial_dropout3d", "repeat_vector", "einsum_dense", "attention",
+                                   "additive_attention", "operation", "reduce", "slice"))
+      << "cudnn";
 }
 
 // Every layer of the proto has one row, at its place, with all that a row needs; names are used once.

@@ -139,15 +139,15 @@ def distributed(inner, xs, v, context):
 
 
 def sparse_crossentropy(outputs, labels, from_logits):
-    p = outputs.reshape(len(outputs), -1)
+    p = outputs.reshape(len(labels), -1)  # a row for each position of each example
     p, back = activated("SOFTMAX", p) if from_logits else (p / p.sum(axis=-1, keepdims=True), None)
-    rows, classes = np.arange(len(p)), labels.astype(int)
-    loss = -np.log(p[rows, classes]).sum()
+    rows, classes, positions = np.arange(len(p)), labels.astype(int), len(labels) // len(outputs)
+    loss = -np.log(p[rows, classes]).sum() / positions
     d = np.zeros_like(p)
-    d[rows, classes] = -1 / p[rows, classes]
+    d[rows, classes] = -1 / p[rows, classes] / positions
     if from_logits:
         return loss, back(d).reshape(outputs.shape)
-    total = outputs.reshape(len(outputs), -1).sum(axis=-1, keepdims=True)
+    total = outputs.reshape(len(labels), -1).sum(axis=-1, keepdims=True)
     return loss, ((d - (d * p).sum(axis=-1, keepdims=True)) / total).reshape(outputs.shape)
 
 

@@ -350,7 +350,9 @@ def main():
             assert (augmented(folder, f"augmentation {{ {step} }}", flat, 1) == 33).all(), step
         # A second step has draws of its own.
         two = augmented(
-            folder, "augmentation { random_invert {} } augmentation { random_hue { factor: 0.7 } }", picture
+            folder,
+            "augmentation { random_invert { factor: 0.6 } } augmentation { random_hue { factor: 0.7 } }",
+            picture,
         )
         for example in range(COUNT):
             first = STEPS["random_invert { factor: 0.6 }"](picture.astype(float), Draws(example))

@@ -26,9 +26,10 @@ constexpr char kTensor[] =
 // Those that Cairn has, and one that it does not.
 const std::vector<std::string>& Types() {
   static const std::vector<std::string> types = [] {
-    std::vector<std::string> all = {"RandomFlip", "RandomRotation",   "RandomZoom",     "RandomTranslation",
-                                    "RandomCrop", "RandomBrightness", "RandomContrast", "Sequential",
-                                    "Functional", "Model",            "ConvLSTM2D"};
+    std::vector<std::string> all = {
+        "RandomFlip",       "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop",
+        "RandomBrightness", "RandomContrast", "Sequential", "Functional",        "Model",
+        "ConvLSTM2D"};
     for (const LayerType* type : LayerTypes()) {
       if (type->kind == LayerKind::kInput) continue;
       for (const KerasClass& keras : type->keras) all.push_back(keras.name);

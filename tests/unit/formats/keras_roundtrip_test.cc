@@ -95,13 +95,14 @@ const std::map<std::string, Kind>& Kinds() {
       {"alpha_dropout", {image, "alpha_dropout { rate: 0.5 }"}},
       {"gaussian_noise", {image, "gaussian_noise { stddev: 0.5 }"}},
       {"gaussian_dropout", {image, "gaussian_dropout { rate: 0.5 }"}},
+      {"spatial_dropout3d", {volume, "spatial_dropout3d { rate: 0.5 }"}},
       {"spatial_dropout1d", {sequence, "spatial_dropout1d { rate: 0.5 }"}},
       {"repeat_vector", {flat, "repeat_vector { n: 3 }"}},
       {"rms_normalization", {image, "rms_normalization {}"}},
       {"unit_normalization", {image, "unit_normalization {}"}},
       {"attention", {sequence, "attention {}", "'x', 'x'"}},
       {"additive_attention", {sequence, "additive_attention {}", "'x', 'x'"}},
-      {"einsum_dense", {sequence, "einsum_dense { equation: 'abc,cd->abd' output_shape: [-1, 3] }"}},
+      {"einsum_dense", {sequence, "einsum_dense { equation: 'abc,cd->abd' output_shape: [-1, 3] bias_axes: 'd' }"}},
       {"dot", {sequence, "dot { axes: 2 }", "'x', 'x'"}},
       {"multi_head_attention", {sequence, "multi_head_attention { num_heads: 2 key_dim: 3 }", "'x', 'x'"}},
       {"simple_rnn", {sequence, "simple_rnn { units: 3 }"}},
@@ -189,8 +190,7 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
     set(m.get());
     all.push_back(std::move(m));
   };
-  if (field->is_repeated()) {  // pairs of kernels and the like; of a permutation or a shape another one, of paddings
-                               // four
+  if (field->is_repeated()) {  // pairs of kernels and the like; of a permutation or a shape another, of paddings four
     const auto numbers = [&](std::initializer_list<int32_t> list) {
       add([&](Message* m) {
         r->ClearField(m, field);
@@ -200,8 +200,8 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
     const std::string name = field->name(), layer = field->containing_type()->name();
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {  // with the one that it goes with
       add([&](Message* m) {
-        for (const char* both : layer == "Normalization" ? std::initializer_list<const char*>{"mean", "variance"}
-                                                         : std::initializer_list<const char*>{"scales", "offsets"}) {
+        const bool normalizes = layer == "Normalization";
+        for (const char* both : {normalizes ? "mean" : "scales", normalizes ? "variance" : "offsets"}) {
           const FieldDescriptor* const of = m->GetDescriptor()->FindFieldByName(both);
           r->ClearField(m, of);
           for (const float number : {0.5f, 2.0f, 0.3f, 1.0f}) r->AddFloat(m, of, number);
@@ -218,6 +218,9 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
     } else if (name == "target_shape") {
       numbers({4, 2});
       numbers({-1, 2});
+    } else if (name == "output_shape") {  // an EinsumDense's
+      numbers({-1, 5});
+      numbers({12, 3});
     } else if (name == "dims") {
       numbers({1, 2});
     } else if (name == "axes") {
@@ -255,6 +258,11 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
     case FieldDescriptor::CPPTYPE_INT32:
       for (const int32_t value : field->name() == "axis" ? std::vector<int32_t>{1, -2} : std::vector<int32_t>{2, 4})
         add([&](Message* m) { r->SetInt32(m, field, value); });
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:  // an EinsumDense's
+      for (const char* value : field->name() == "equation" ? std::vector<const char*>{"abc,bcd->abd", "acb,bd->acd"}
+                                                           : std::vector<const char*>{"bd", ""})
+        add([&](Message* m) { r->SetString(m, field, value); });
       break;
     case FieldDescriptor::CPPTYPE_FLOAT:
       for (const float value : {0.125f, 0.3f}) add([&](Message* m) { r->SetFloat(m, field, value); });
@@ -378,8 +386,8 @@ std::vector<std::string> EveryKind() {
   for (int i = 0; i < kinds->field_count(); ++i) {
     // Operations are gone through in keras_graphs_test.cc, layers around a layer in keras_recurrent_test.cc.
     const std::string name = kinds->field(i)->name();
-    const std::set<std::string> elsewhere = {"input", "operation", "reduce", "slice", "bidirectional",
-                                             "time_distributed"};
+    const std::set<std::string> elsewhere = {"input", "operation",     "reduce",
+                                             "slice", "bidirectional", "time_distributed"};
     if (!elsewhere.contains(name)) names.push_back(name);
   }
   return names;

@@ -138,8 +138,8 @@ TEST(TorchLayout, SaysWhatDoesNotFit) {
     layers { name: "a" inputs: ["x", "x"] multi_head_attention { num_heads: 1 key_dim: 2 } })");
   EXPECT_EQ(ToTorchLayout(attention, Numbered(attention).floats()).status().message(),
             "layer \"a\": multi_head_attention has no counterpart in PyTorch's layout; use Keras'");
-  EXPECT_EQ(LoadWeights("m.h5", graph).status().message(),
-            "m.h5: is neither a checkpoint's directory nor a .safetensors, .keras, .weights.h5 or .onnx file");
+  EXPECT_EQ(LoadWeights("m.bin", graph).status().message(),
+            "m.bin: is neither a checkpoint's directory nor a .safetensors, .keras, .h5 or .onnx file");
 }
 
 }  // namespace

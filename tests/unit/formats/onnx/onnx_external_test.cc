@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/formats/onnx/onnx_import.h"
 #include "common/formats/onnx_file.h"
 #include "tests/unit/formats/onnx/small_model.h"
 

@@ -304,9 +304,7 @@ OPERATORS = {
     "ArgMax": lambda a, x: (np.argmax if a.get("keepdims", 1) == 0 else argmax_kept)(x, a.get("axis", 0)),
     "ReduceMin": lambda a, x: x.min(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
     "ReduceProd": lambda a, x: x.prod(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
-    "ReduceLogSumExp": lambda a, x: np.log(
-        np.exp(x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))
-    ),
+    "ReduceLogSumExp": lambda a, x: np.log(np.exp(x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),
     "Floor": lambda a, x: np.floor(x),
     "Expand": lambda a, x, shape: x * np.ones(shape.astype(int)),
     "ReduceMax": lambda a, x: x.max(
