@@ -34,6 +34,7 @@ REFUSED = {}
 NOT_TRAINED = {
     "two_outputs": "the model has 2 outputs, but a job trains one",
     "auxiliary_output": "the model has 2 outputs, but a job trains one",
+    "named_entities": "a loss that leaves masked steps out is not supported",
 }
 
 

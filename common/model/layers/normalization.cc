@@ -101,6 +101,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
     mean = w.VariableOf(node, "mean", axes, dims);
     deviation = w.Op("Max", {w.Op("Sqrt", {w.VariableOf(node, "variance", axes, dims)}),
                              w.Scalar("smallest", static_cast<float>(kDeviationMin))});
+    w.VariableOf(node, "count");  // nothing is computed of it; Cairn reads it again
   } else {
     std::vector<float> deviations;
     for (const float v : norm.variance())

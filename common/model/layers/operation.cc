@@ -134,25 +134,15 @@ void WriteKeras(const Node& node, KerasWriter& c) {
   if (operation.kind() == O::CAST) c["dtype"] = "float32";
 }
 
-constexpr OnnxOperator kOnnx[] = {{"Pow", ImportOnnxOperation},
-                                  {"Sqrt", ImportOnnxOperation},
-                                  {"Log", ImportOnnxOperation},
-                                  {"Neg", ImportOnnxOperation},
-                                  {"Abs", ImportOnnxOperation},
-                                  {"Reciprocal", ImportOnnxOperation},
-                                  {"Sin", ImportOnnxOperation},
-                                  {"Cos", ImportOnnxOperation},
-                                  {"Floor", ImportOnnxOperation},
-                                  {"Round", ImportOnnxOperation},
-                                  {"Sign", ImportOnnxOperation},
-                                  {"CumSum", ImportOnnxOperation},
-                                  {"Min", ImportOnnxOperation},
-                                  {"Equal", ImportOnnxOperation},
-                                  {"Greater", ImportOnnxOperation},
-                                  {"Less", ImportOnnxOperation},
-                                  {"GreaterOrEqual", ImportOnnxOperation},
-                                  {"LessOrEqual", ImportOnnxOperation},
-                                  {"Not", ImportOnnxOperation},
+constexpr OnnxOperator kOnnx[] = {{"Pow", ImportOnnxOperation},         {"Sqrt", ImportOnnxOperation},
+                                  {"Log", ImportOnnxOperation},         {"Neg", ImportOnnxOperation},
+                                  {"Abs", ImportOnnxOperation},         {"Reciprocal", ImportOnnxOperation},
+                                  {"Sin", ImportOnnxOperation},         {"Cos", ImportOnnxOperation},
+                                  {"Floor", ImportOnnxOperation},       {"Round", ImportOnnxOperation},
+                                  {"Sign", ImportOnnxOperation},        {"CumSum", ImportOnnxOperation},
+                                  {"Equal", ImportOnnxOperation},       {"Greater", ImportOnnxOperation},
+                                  {"Less", ImportOnnxOperation},        {"GreaterOrEqual", ImportOnnxOperation},
+                                  {"LessOrEqual", ImportOnnxOperation}, {"Not", ImportOnnxOperation},
                                   {"Where", ImportOnnxOperation}};
 
 }  // namespace

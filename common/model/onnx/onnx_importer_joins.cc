@@ -58,6 +58,7 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
     case LayerKind::kMultiply: layer.mutable_multiply(); break;
     case LayerKind::kAverage: layer.mutable_average(); break;
     case LayerKind::kMaximum: layer.mutable_maximum(); break;
+    case LayerKind::kMinimum: layer.mutable_minimum(); break;
     default: layer.mutable_add();
   }
   const OnnxView* largest = &views[0];

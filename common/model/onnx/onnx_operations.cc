@@ -248,7 +248,6 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer) {
   const std::string& type = importer.node().op_type();
   static const std::map<std::string, O::Kind> binary = {
       {"Pow", O::POWER},
-      {"Min", O::MINIMUM},
       {"Equal", O::EQUAL},
       {"Greater", O::GREATER},
       {"Less", O::LESS},

@@ -99,7 +99,7 @@ inline std::string WhatCudnnLacks(const absl::Status& status) {
   const size_t begin = text.find("\": ");
   if (!absl::IsUnimplemented(status) || !absl::StartsWith(text, "layer \"") || begin == text.npos) return "";
   const absl::string_view what = text.substr(begin + 3);
-  for (const absl::string_view end : {" is not computed", ", which is not computed"}) {
+  for (const absl::string_view end : {", which is not computed", " is not computed"}) {
     if (const size_t at = what.find(end); at != what.npos) return std::string(what.substr(0, at));
   }
   return "";

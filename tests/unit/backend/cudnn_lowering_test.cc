@@ -1,5 +1,5 @@
-// Goal: the plans of the cuDNN backend keep their invariants (buffers in use do not overlap, a step touches what it says
-// and reads what was written, ranges are released once), and layers are fused as said.
+// Goal: the plans of the cuDNN backend keep their invariants (buffers in use do not overlap, steps touch what they say
+// and read what was written, ranges are released once), and layers are fused as said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

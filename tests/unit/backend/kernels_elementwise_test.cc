@@ -185,7 +185,7 @@ TEST_P(Elementwise, Activations) {
       const Tensor y(y_numbers, type());
       const bool from_x = f == Act::kGelu || f == Act::kGeluTanh || f == Act::kSilu || f == Act::kSoftplus;
       std::vector<double> dx(x.size());
-      reference::ActivateBackward(kind, 0.3f, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+      reference::ActivateBackward(kind, alpha, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
       const double loose = from_x ? precision() : 3 * precision();
       ExpectBoth(dx, type(), loose, what + " backward", [&](void* out, bool add) {
         return ActivationBackward(nullptr, f, alpha, rows * columns, from_x ? x.data() : nullptr,

@@ -126,11 +126,12 @@ class Within:
 def distributed(inner, xs, v, context):
     """Step by step."""
     kind = next(k for k in inner if k in LAYERS)
+    spec = dict(inner[kind], axis=[-1]) if kind == "layer_normalization" else inner[kind]  # a step's only axis
     steps = []
     for s in range(xs[0].shape[1]):
         mask = context["mask"]
         own = dict(context, mask=None if mask is None else mask.reshape(xs[0].shape)[:, s].ravel())
-        steps.append(LAYERS[kind](inner[kind], [xs[0][:, s]], Within(v, inner["name"]), own))
+        steps.append(LAYERS[kind](spec, [xs[0][:, s]], Within(v, inner["name"]), own))
     y = np.stack([y for y, _ in steps], axis=1)
     return y, lambda dy: [np.stack([back(dy[:, s])[0] for s, (_, back) in enumerate(steps)], axis=1)]
 

@@ -210,6 +210,21 @@ TEST(JobCheck, WhatIsMissing) {
                 "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
 }
 
+// Keras leaves masked steps out of loss and metrics: such a job is refused, not computed otherwise.
+TEST(JobCheck, MaskedStepsOfTheOutput) {
+  const auto job = [](const std::string& last) {
+    v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
+    *spec.mutable_model() = FromText<v1::Model>("layers { input { shape: [6, 4] } } layers { masking {} } " + last);
+    return spec;
+  };
+  const std::string dense = "layers { dense { units: 3 activation: SOFTMAX } }";
+  EXPECT_TRUE(CheckJob(job("layers { lstm { units: 4 } } " + dense)).ok());
+  ExpectRefused(job("layers { lstm { units: 4 return_sequences: true } } " + dense),
+                "layer \"dense\": it gives an output for every step, and \"masking\" masks steps of it; a loss that "
+                "leaves masked steps out is not supported: set return_sequences: false in the last recurrent layer, "
+                "add a global_average_pooling1d, or remove the mask");
+}
+
 TEST(JobCheck, UnknownEnumNumbers) {
   v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(50));
