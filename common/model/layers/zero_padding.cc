@@ -28,6 +28,17 @@ void WriteZeroPadding(const Numbers& padding, KerasWriter& c) {
   if (padding.size() > 2) c.ChannelsLast();
 }
 
+// onnxruntime makes a Pad part of the MaxPool behind it, which then pads with the smallest number: an operator between
+// the two keeps the zeros.
+bool FeedsMaxPooling(const Node& node, const Graph& graph) {
+  for (const Node& after : graph.nodes()) {
+    const bool pools = after.kind == LayerKind::kMaxPooling1D || after.kind == LayerKind::kMaxPooling2D ||
+                       after.kind == LayerKind::kMaxPooling3D;
+    if (pools && after.inputs[0] == node.id) return true;
+  }
+  return false;
+}
+
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const Channels channels = w.Has(node, 0);
   const int rank = static_cast<int>(node.output.size()) - 1;
@@ -40,7 +51,9 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
     pads->insert(channels == Channels::kFirst ? pads->begin() + 1 : pads->end(), 0);
   begins.insert(begins.end(), ends.begin(), ends.end());
   const std::string x = w.In(node, 0, channels);
-  w.SetOutput(node, w.Op("Pad", {x, w.Whole("pads", begins)}), channels);
+  std::string padded = w.Op("Pad", {x, w.Whole("pads", begins)});
+  if (FeedsMaxPooling(node, w.graph())) padded = w.Op("Sum", {padded});
+  w.SetOutput(node, padded, channels);
 }
 
 absl::Status ImportPad(OnnxImporter& importer) {
