@@ -161,6 +161,13 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   }
 }
 
+// Of a layer, whose config has it, or an operation, whose config need not.
+std::string NameOf(const OrderedJson& layer) {
+  const OrderedJson& config = layer["config"];
+  const OrderedJson& name = layer.contains("name") ? layer["name"] : config["name"];
+  return name.get<std::string>();
+}
+
 // Every tensor of layer `from` becomes one of `to`.
 void Redirect(const std::string& from, const std::string& to, OrderedJson* value) {
   if (value->is_object() && value->contains("keras_history") && (*value)["keras_history"].is_array() &&
@@ -181,7 +188,7 @@ void InsertAugmentation(const v1::Data& data, OrderedJson* model) {
   const bool functional = (*model)["class_name"] == "Functional";
   const std::string input = layers[0]["config"]["name"].get<std::string>();
   std::set<std::string> names;
-  for (const OrderedJson& layer : layers) names.insert(layer["config"]["name"].get<std::string>());
+  for (const OrderedJson& layer : layers) names.insert(NameOf(layer));
   std::string before = input;
   OrderedJson inserted = OrderedJson::array();
   for (const v1::Augmentation& step : data.augmentation()) {

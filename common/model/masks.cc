@@ -51,6 +51,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kLayerNormalization:
     case LayerKind::kGroupNormalization:
     case LayerKind::kUnitNormalization:
+    case LayerKind::kTimeDistributed:
     case LayerKind::kDropout:
     case LayerKind::kSpatialDropout1D:
     case LayerKind::kSpatialDropout2D:

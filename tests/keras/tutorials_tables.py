@@ -218,7 +218,8 @@ for loss, units, activation in (
     ("BINARY_FOCAL_CROSSENTROPY", 1, "sigmoid"),
     ("CATEGORICAL_CROSSENTROPY", 3, "softmax"),
 ):
-    target = {"CATEGORICAL_CROSSENTROPY": "classes", "BINARY_FOCAL_CROSSENTROPY": "binary"}
+    target = {"CATEGORICAL_CROSSENTROPY": "classes", "BINARY_FOCAL_CROSSENTROPY": "binary", "HINGE": "signs"}
+    target["SQUARED_HINGE"] = "signs"
     kind = target.get(loss, "numbers of the output in 0..1")
     MODELS[f"loss_{loss.lower()}"] = (with_loss(units, activation), loss, kind)
 

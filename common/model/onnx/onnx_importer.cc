@@ -168,7 +168,7 @@ absl::Status OnnxImporter::TakeNode() {
       return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)),
                    "\" is used; only the first one is read");
   }
-  return layer != nullptr ? layer->read(*this) : (this->*handler)();
+  return handler != nullptr ? (this->*handler)() : layer->read(*this);
 }
 
 absl::Status OnnxImporter::Identity() {

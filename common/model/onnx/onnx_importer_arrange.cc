@@ -210,7 +210,7 @@ absl::Status OnnxImporter::ShapeOf() {
   return absl::OkStatus();
 }
 
-// To the shape that it has, as PyTorch writes it of what may be broadcast.
+// To the shape that it has, as PyTorch writes it of what may be broadcast; else the layer's.
 absl::Status OnnxImporter::Expand() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
@@ -221,7 +221,7 @@ absl::Status OnnxImporter::Expand() {
     const int64_t dim = shape.ints[i];
     same = dim == 1 || (i + ahead == 0 ? shape.of_batch && dim == kOnnxBatch : dim == x.dims[i + ahead - 1]);
   }
-  if (!same) return Lacks("it repeats its input ", ToString(x.dims), "; a shape that it has is read");
+  if (!same) return FindOnnxOperator("Expand")->read(*this);
   SetView(x);
   return absl::OkStatus();
 }

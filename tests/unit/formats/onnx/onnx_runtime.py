@@ -77,7 +77,8 @@ def exported_files(driver, runtime, folder):
 
 
 def channels_last(x, graph):
-    return x.transpose([0, *range(2, x.ndim), 1]) if graph.channels_first and x.ndim > 2 else x
+    """Of what has the rank of the input; a reshaped one stays as the graph has it."""
+    return x.transpose([0, *range(2, x.ndim), 1]) if graph.channels_first and x.ndim == graph.input.ndim > 2 else x
 
 
 def imported_graphs(driver, runtime, folder):
