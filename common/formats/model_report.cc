@@ -116,6 +116,42 @@ std::vector<std::string> DataFor(const Shape& input) {
   return data;
 }
 
+// Where an example has more than one label.
+std::vector<std::string> DataWithTargets(const Shape& input, const Shape& output) {
+  std::vector<std::string> data = {
+      absl::StrCat("TFRECORD of ", NumElements(input), " numbers, and data.targets { feature: ... }")};
+  if (input.size() == 3 && output.size() == 3)
+    data.push_back("IMAGE_FOLDER, and data.targets { pictures: ... }, a folder of masks");
+  if (input.size() == 1 && output.size() == 1) data.push_back("CSV, and data.targets { columns: ... }");
+  if (input == output) {
+    for (const std::string& format : DataFor(input))
+      data.push_back(absl::StrCat(format, ", and data.targets { input_itself: true }"));
+  }
+  return data;
+}
+
+// The losses that a job of the model takes, and its data. targets: of the output's shape, or a class for each position.
+void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
+  const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
+  if (targets) {
+    spec.mutable_data()->set_format(v1::Data::TFRECORD);
+    spec.mutable_data()->add_targets()->set_feature("y");
+  }
+  for (int i = 0; i < kinds->value_count(); ++i) {
+    if (kinds->value(i)->number() == v1::Loss::LOSS_UNSPECIFIED) continue;
+    spec.mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(kinds->value(i)->number()));
+    const absl::StatusOr<CheckedJob> job = CheckJob(spec);
+    if (job.ok()) {
+      report->losses.push_back(kinds->value(i)->name());
+      const Shape& input = ModelInputShape(job->graph);
+      if (report->data.empty())
+        report->data = targets ? DataWithTargets(input, job->graph.output().output) : DataFor(input);
+    } else if (report->why.empty()) {
+      report->why = std::string(job.status().message());
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view text) {
@@ -143,18 +179,8 @@ TrainingReport ReportTraining(const v1::Model& model) {
   spec.mutable_optimizer()->mutable_adam();
   spec.set_batch_size(32);
   spec.set_epochs(1);
-  const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
-  for (int i = 0; i < kinds->value_count(); ++i) {
-    if (kinds->value(i)->number() == v1::Loss::LOSS_UNSPECIFIED) continue;
-    spec.mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(kinds->value(i)->number()));
-    const absl::StatusOr<CheckedJob> job = CheckJob(spec);
-    if (job.ok()) {
-      report.losses.push_back(kinds->value(i)->name());
-      if (report.data.empty()) report.data = DataFor(ModelInputShape(job->graph));
-    } else if (report.why.empty()) {
-      report.why = std::string(job.status().message());
-    }
-  }
+  AddLosses(spec, /*targets=*/false, &report);
+  if (report.losses.empty()) AddLosses(spec, /*targets=*/true, &report);
   if (!report.losses.empty()) report.why.clear();
   return report;
 }

@@ -99,6 +99,12 @@ TEST(ModelReport, SaysWithWhatAModelTrains) {
   EXPECT_THAT(one.losses, Contains("MEAN_SQUARED_ERROR"));
   EXPECT_THAT(one.losses, Not(Contains("SPARSE_CATEGORICAL_CROSSENTROPY")));
   EXPECT_THAT(one.data, ElementsAre("CSV of 5 columns beside the label", "TFRECORD of 5 numbers"));
+  // A class for each step.
+  const TrainingReport steps = report("layers { input { shape: [7, 3] } } layers { dense { units: 4 } }");
+  EXPECT_THAT(steps.losses, Contains("SPARSE_CATEGORICAL_CROSSENTROPY"));
+  EXPECT_THAT(steps.losses, Contains("MEAN_SQUARED_ERROR"));
+  EXPECT_THAT(steps.data, ElementsAre("TFRECORD of 21 numbers, and data.targets { feature: ... }"));
+  EXPECT_EQ(steps.why, "");
   const TrainingReport none = report("layers { input { shape: 5 } } layers { activation { activation: RELU } }");
   EXPECT_THAT(none.losses, IsEmpty());
   EXPECT_EQ(none.why, "model.layers: no layer has anything to train; add a dense or conv2d layer");
