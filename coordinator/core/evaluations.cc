@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "common/model/data_check.h"
 #include "common/model/limits.h"
+#include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
 #include "coordinator/core/devices.h"
 #include "coordinator/core/limits.h"
@@ -287,8 +288,10 @@ void Evaluations::ShardDone(uint64_t request_id, uint32_t shard, const v1::Evalu
     evaluation.blocks.Add(shard, *std::move(finished.block));
     return Deliver(request_id, evaluation);
   }
+  const Job* job = jobs_.Find(evaluation.asked.job);
+  if (job == nullptr) return;  // TickShards ends it
   v1::EvaluateResponse& result = evaluation.result;
-  AddSums(reply.sums(), result.metric_names_size(), *result.mutable_sums());
+  AddSums(reply.sums(), MetricSumCount(job->status.spec()), *result.mutable_sums());
   result.set_version(evaluation.shards.done() == 1 ? reply.version() : std::min(result.version(), reply.version()));
   if (evaluation.shards.AllDone()) End(request_id, absl::OkStatus());
 }

@@ -204,7 +204,7 @@ def bad_files_are_named(c, job_file, files):
     )
     check(
         refused(c, "submit", job_file, "--model", made("model.txt", b"")).endswith(
-            "model.txt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()"
+            "model.txt: is neither a .keras or .h5 file, an .onnx file nor a .json file of model.to_json()"
         ),
         "another ending",
     )

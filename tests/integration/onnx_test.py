@@ -214,11 +214,11 @@ def bad_files_are_named(c, job_file, path):
     error = refused(c, "submit", job_file, "--set", f"initial_weights={cut}")
     check(f"{cut}: not an ONNX file, or a damaged one" in error, error)
     model = onnx.load(path)
-    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "HardSwish"
+    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Hardmax"
     other = os.path.join(c.dir, "other.onnx")
     onnx.save(model, other)
     error = refused(c, "submit", job_file, "--model", other)
-    check("(HardSwish): Cairn has no layer for this operator" in error, error)
+    check("(Hardmax): Cairn has no layer for this operator" in error, error)
     error = refused(c, "export", "1", "-o", os.path.join(c.dir, "x.keras"), "--fold-batch-norm")
     check(
         error == "cairn: --fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained",

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/model/metric_sums.h"
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -38,6 +39,23 @@ v1::EvaluateRequest EvaluateOf(uint64_t id, v1::Split split = v1::SPLIT_UNSPECIF
   request.mutable_job()->set_job_id(id);
   request.set_split(split);
   return request;
+}
+
+TEST(ClusterCore, EvaluateAddsUpAllSumsOfAMetric) {
+  Cluster c(1, 2);
+  v1::JobSpec spec = c.Spec();
+  spec.clear_metrics();
+  spec.add_metrics()->set_kind(v1::Metric::MEAN_IOU);
+  spec.add_metrics()->set_kind(v1::Metric::ACCURACY);
+  const uint64_t id = c.SubmitOk(spec);
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  const v1::EvaluateResponse response = std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90001})->body);
+  EXPECT_THAT(response.metric_names(), ElementsAre("mean_io_u", "accuracy"));
+  ASSERT_EQ(response.sums().metrics_size(), MetricSumCount(c.Job(id).spec()));
+  EXPECT_GT(response.sums().metrics_size(), 2);
+  for (const double sum : response.sums().metrics()) EXPECT_EQ(sum, 4) << "of two shards";
 }
 
 TEST(ClusterCore, EvaluateSumsShardsAndRetries) {

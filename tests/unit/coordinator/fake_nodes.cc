@@ -1,6 +1,7 @@
 // What the ps and workers of a FakeCluster do with the coordinator's commands.
 #include <utility>
 
+#include "common/model/metric_sums.h"
 #include "common/model/step_plan.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
@@ -279,7 +280,7 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
       answer.mutable_evaluated()->set_version(7 + shard.shard());
       answer.mutable_evaluated()->mutable_sums()->set_examples(16 / shard.shards());
       answer.mutable_evaluated()->mutable_sums()->set_loss(1);
-      answer.mutable_evaluated()->mutable_sums()->add_metrics(2);
+      answer.mutable_evaluated()->mutable_sums()->mutable_metrics()->Resize(MetricSumCount(shard.spec()), 2);
       Say(node, answer);
     }
   }
