@@ -61,7 +61,7 @@ fuzz() {
       echo "$name: has no line in tests/fuzz/runs.txt: say there how many inputs ctest tries"
       return 1
     fi
-    limit=(timeout -k 10 600)  # far more than it takes: a target that hangs fails
+    limit=(timeout -k 10 1800)  # far more than it takes, beside other tests too: a target that hangs fails
     options+=(-seed=1 -runs="$runs")
     corpus=("$temp/corpus/$name")
   else
