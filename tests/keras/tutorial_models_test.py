@@ -220,6 +220,8 @@ class Tutorial:
             again = self.predict(job + "-again")
             check(numpy.array_equal(predicted, again), f"{self.name}: the exported model predicts something else")
             os.remove(exported)
+            for done in (job, job + "-again"):  # a coordinator keeps at most 1000 of them
+                self.c.cairn("delete", done)
 
 
 def main():

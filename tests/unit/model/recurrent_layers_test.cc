@@ -259,7 +259,7 @@ TEST(Masks, GoAsFarAsInKeras) {
        ""},
       {"layers { inputs: ['e', 'e'] multi_head_attention { num_heads: 1 key_dim: 2 } }", "e"},
       {"layers { conv1d { filters: 3 kernel_size: 1 } }", ""},
-      {"layers { time_distributed { layer { dense { units: 3 } } } }", ""},
+      {"layers { time_distributed { layer { dense { units: 3 } } } }", "e"},
       {"layers { global_average_pooling1d {} }", ""},
       {"layers { flatten {} }", ""},
       {"layers { trainable: false batch_normalization {} }", "e"},
