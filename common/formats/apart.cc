@@ -55,7 +55,9 @@ void Limit(int resource, uint64_t value) {
   constexpr int kOut = 3;
   if (out != kOut && dup2(out, kOut) < 0) _exit(1);
   close_range(kOut + 1, ~0u, 0);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  // A limit ends it: a handler of the parent's that writes would be called for its own writing again and again.
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGINT, SIGXFSZ, SIGXCPU})
+    std::signal(signal, SIG_DFL);
   Limit(RLIMIT_CORE, 0);
   Limit(RLIMIT_FSIZE, 0);
   Limit(RLIMIT_CPU, static_cast<uint64_t>(std::max<int64_t>(1, absl::ToInt64Seconds(limits.processor_max))));
