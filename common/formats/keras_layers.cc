@@ -78,6 +78,11 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
       return result;
     }
   }
+  if (type == "Lambda") {
+    return Bad("layer \"", ShownText(name),
+               "\": Lambda is not supported: it calls Python code, which no worker can run; use layers, or operations "
+               "such as keras.ops.exp(x)");
+  }
   const FoundKerasClass found = FindKerasClass(type);
   if (found.keras == nullptr) {
     return absl::InvalidArgumentError(

@@ -46,7 +46,7 @@ TEST(ModelReport, NamesEachLayerOfKeras) {
   const std::vector<std::string> lines = Lines(report->layers);
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0], "input_1 InputLayer: ");
-  EXPECT_THAT(lines[1], HasSubstr("fn Lambda: Lambda is not supported; Cairn has "));
+  EXPECT_THAT(lines[1], HasSubstr("fn Lambda: Lambda is not supported: it calls Python code"));
   EXPECT_EQ(lines[2], "s Swirl: my>Swirl is a class of your own; use layers of Keras alone");
   EXPECT_EQ(lines[3], "inner/d Dense: lora_rank: 8 is not supported; leave it out");
   EXPECT_EQ(lines[4], "inner/r ReLU: ");
