@@ -75,19 +75,29 @@ namespace cairn {
   X(Masking) \
   X(RMSNormalization) \
   X(UnitNormalization) \
+  X(SpectralNormalization) \
   X(Normalization) \
   X(GaussianNoise) \
   X(GaussianDropout) \
   X(AlphaDropout) \
   X(SpatialDropout1D) \
   X(SpatialDropout3D) \
+  X(ActivityRegularization) \
   X(RepeatVector) \
   X(EinsumDense) \
   X(Attention) \
   X(AdditiveAttention) \
+  X(GroupQueryAttention) \
   X(Operation) \
   X(Reduce) \
-  X(Slice)
+  X(Slice) \
+  X(Discretization) \
+  X(CategoryEncoding) \
+  X(Hashing) \
+  X(HashedCrossing) \
+  X(StringLookup) \
+  X(IntegerLookup) \
+  X(TextVectorization)
 // clang-format on
 
 enum class LayerKind {
