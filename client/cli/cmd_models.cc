@@ -88,6 +88,12 @@ std::string InputsText(const Graph& graph, const Node& node) {
   return absl::StrJoin(names, ", ");
 }
 
+std::vector<std::string> OutputNames(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const int id : graph.outputs()) names.push_back(graph.nodes()[static_cast<size_t>(id)].name);
+  return names;
+}
+
 Json TrainingJson(const TrainingReport& training) {
   Json json = {{"trains", !training.losses.empty()}, {"losses", training.losses}, {"data", training.data}};
   if (training.losses.empty()) json["why"] = training.why;
@@ -169,6 +175,7 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
       for (const int input : node.inputs) layer["inputs"].push_back(graph.nodes()[static_cast<size_t>(input)].name);
       json["layers"].push_back(std::move(layer));
     }
+    json["outputs"] = OutputNames(graph);
     json["training"] = TrainingJson(training);
     absl::PrintF("%s\n", json.dump());
     return absl::OkStatus();
@@ -182,6 +189,7 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
   absl::PrintF("%s\nparameters      %s (%s)\ntrainable       %s\nnon-trainable   %s\n", Table(rows),
                Count(graph.parameters()), ShortBytes(static_cast<uint64_t>(graph.parameters()) * sizeof(float)),
                Count(graph.trainable_parameters()), Count(other));
+  if (graph.outputs().size() > 1) absl::PrintF("outputs         %s\n", absl::StrJoin(OutputNames(graph), ", "));
   PrintTraining(training);
   return absl::OkStatus();
 }

@@ -1,5 +1,8 @@
 // cairn predict ID --split test -o FILE: the model's outputs for the examples of a split, in their order.
+#include <utility>
+
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/prediction_writer.h"
@@ -29,19 +32,27 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   request.set_split(what.split());
   request.set_weights(what.weights());
   if (what.has_data()) *request.mutable_data() = what.data();
+  CAIRN_ASSIGN_OR_RETURN(std::vector<NamedOutput> outputs, OutputsOf(job.spec()));
+  const auto write = [&](auto& writer, const std::string& paths) -> absl::Status {
+    CAIRN_RETURN_IF_ERROR(client.Predict(request, [&](const v1::PredictResponse& part) { return writer.Write(part); }));
+    CAIRN_RETURN_IF_ERROR(writer.Close());
+    if (options.output == "-") return absl::OkStatus();
+    if (globals.json) {
+      absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split),
+                   writer.examples());
+    } else {
+      absl::PrintF("%s: outputs of %s examples, by job %d\n", paths, Thousands(writer.examples()), job.job_id());
+    }
+    return absl::OkStatus();
+  };
+  if (!outputs.empty() && format == PredictionFormat::kNpy && options.output != "-") {
+    CAIRN_ASSIGN_OR_RETURN(const auto files, NpyByOutput::Open(options.output, std::move(outputs)));
+    return write(*files, absl::StrJoin(files->paths(), ", "));
+  }
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionWriter> writer,
                          PredictionWriter::Open(options.output, format, std::move(decision)));
-  CAIRN_RETURN_IF_ERROR(client.Predict(request, [&](const v1::PredictResponse& part) { return writer->Write(part); }));
-  CAIRN_RETURN_IF_ERROR(writer->Close());
-  if (options.output == "-") return absl::OkStatus();
-  if (globals.json) {
-    absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split),
-                 writer->examples());
-  } else {
-    absl::PrintF("%s: outputs of %s examples, by job %d\n", options.output, Thousands(writer->examples()),
-                 job.job_id());
-  }
-  return absl::OkStatus();
+  writer->NameOutputs(std::move(outputs));
+  return write(*writer, options.output);
 }
 
 }  // namespace

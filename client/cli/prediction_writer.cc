@@ -14,6 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/model/graph.h"
+#include "common/model/job_outputs.h"
 
 namespace cairn {
 namespace {
@@ -39,6 +42,19 @@ std::string CsvText(const std::string& text) {
   return quoted + "\"";
 }
 
+std::string JsonByOutput(const std::vector<NamedOutput>& outputs, uint64_t example, const float* numbers) {
+  std::string text = absl::StrCat("{\"example\":", example, ",\"outputs\":{");
+  for (const NamedOutput& output : outputs) {
+    const auto size = static_cast<size_t>(NumElements(output.shape));
+    absl::StrAppend(&text, text.back() == '{' ? "" : ",", nlohmann::json(output.name).dump(), ":[",
+                    absl::StrJoin(numbers, numbers + size, ",",
+                                  [](std::string* out, float number) { out->append(JsonNumber(number)); }),
+                    "]");
+    numbers += size;
+  }
+  return text + "}}\n";
+}
+
 absl::Status SystemError(const std::string& path, const char* what) {
   return absl::InvalidArgumentError(absl::StrFormat("-o %s: cannot %s: %s", path, what, std::strerror(errno)));
 }
@@ -53,7 +69,19 @@ absl::StatusOr<PredictionFormat> PredictionFormatOf(const std::string& path) {
       absl::StrFormat("-o %s: the ending tells the format; use .csv, .npy or .jsonl", path));
 }
 
+absl::StatusOr<std::vector<NamedOutput>> OutputsOf(const v1::JobSpec& spec) {
+  std::vector<NamedOutput> outputs;
+  if (!TrainsOutputs(spec)) return outputs;
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  for (const JoinedOutput& output : JoinedOutputsOf(graph, spec)) outputs.push_back({output.name, output.shape});
+  return outputs;
+}
+
 absl::StatusOr<ClassDecision> ClassDecision::Of(const v1::JobStatus& job) {
+  if (TrainsOutputs(job.spec())) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "--classes: job %d has several outputs; leave --classes out, and take the largest of each", job.job_id()));
+  }
   ClassDecision decision;
   decision.from_logits = job.spec().loss().from_logits();
   decision.names.assign(job.data().class_names().begin(), job.data().class_names().end());
@@ -133,6 +161,14 @@ std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
   if (format_ == PredictionFormat::kJsonLines) return "";
   if (decision_ != nullptr) return "example,class,probability\n";
   std::string header = "example";
+  for (const NamedOutput& output : outputs_) {
+    const int64_t size = NumElements(output.shape);
+    for (int64_t i = 0; i < size; ++i) {
+      const std::string name = size == 1 ? output.name : absl::StrCat(output.name, "_", i);
+      absl::StrAppend(&header, ",", CsvText(name));
+    }
+  }
+  if (!outputs_.empty()) return header + "\n";
   for (uint64_t i = 0; i < part.outputs().size() / sizeof(float) / std::max<uint64_t>(part.examples(), 1); ++i) {
     absl::StrAppend(&header, ",output_", i);
   }
@@ -148,6 +184,7 @@ std::string PredictionWriter::Line(uint64_t example, const float* outputs, size_
     return absl::StrCat("{\"example\":", example, ",\"class\":", nlohmann::json(name).dump(),
                         ",\"probability\":", JsonNumber(choice.probability), "}\n");
   }
+  if (!outputs_.empty() && !csv) return JsonByOutput(outputs_, example, outputs);
   std::string numbers;
   for (size_t i = 0; i < count; ++i) {
     if (csv || i > 0) numbers.push_back(',');
@@ -194,6 +231,46 @@ absl::Status PredictionWriter::Close() {
   absl::Status status = SystemError(path_, "write");
   unlink(beside_.c_str());
   return status;
+}
+
+absl::StatusOr<std::unique_ptr<NpyByOutput>> NpyByOutput::Open(const std::string& path,
+                                                               std::vector<NamedOutput> outputs) {
+  auto files = std::make_unique<NpyByOutput>();
+  const std::string stem = path.substr(0, path.size() - 4), ending = path.substr(path.size() - 4);
+  for (const NamedOutput& output : outputs) {
+    files->paths_.push_back(absl::StrCat(stem, ".", absl::StrReplaceAll(output.name, {{"/", "_"}}), ending));
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<PredictionWriter> writer,
+                           PredictionWriter::Open(files->paths_.back(), PredictionFormat::kNpy, nullptr));
+    files->writers_.push_back(std::move(writer));
+  }
+  files->outputs_ = std::move(outputs);
+  return files;
+}
+
+absl::Status NpyByOutput::Write(const v1::PredictResponse& part) {
+  size_t all = 0, begin = 0;
+  for (const NamedOutput& output : outputs_) all += static_cast<size_t>(NumElements(output.shape)) * sizeof(float);
+  if (part.outputs().size() != all * part.examples()) {
+    return absl::InternalError(
+        absl::StrFormat("%d bytes of outputs for %d examples", part.outputs().size(), part.examples()));
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const size_t bytes = static_cast<size_t>(NumElements(outputs_[i].shape)) * sizeof(float);
+    v1::PredictResponse own;
+    own.set_first_example(part.first_example());
+    own.set_examples(part.examples());
+    for (int64_t side : outputs_[i].shape) own.add_output_shape(static_cast<int32_t>(side));
+    for (uint64_t e = 0; e < part.examples(); ++e)
+      own.mutable_outputs()->append(part.outputs(), e * all + begin, bytes);
+    CAIRN_RETURN_IF_ERROR(writers_[i]->Write(own));
+    begin += bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyByOutput::Close() {
+  for (const auto& writer : writers_) CAIRN_RETURN_IF_ERROR(writer->Close());
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -8,11 +8,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
+#include "common/tensor/buffer.h"
 
 namespace cairn {
 
@@ -36,11 +38,21 @@ struct ClassDecision {
   std::string Name(size_t number) const;
 };
 
+// Of a model with several outputs: how many of an example's numbers are whose.
+struct NamedOutput {
+  std::string name;
+  Shape shape;
+};
+// In the order in which they stand in an example's numbers; empty: the job has one output.
+absl::StatusOr<std::vector<NamedOutput>> OutputsOf(const v1::JobSpec& spec);
+
 class PredictionWriter {
  public:
   // decision: null writes the outputs, else "example, class, probability" (not as .npy).
   static absl::StatusOr<std::unique_ptr<PredictionWriter>> Open(const std::string& path, PredictionFormat format,
                                                                 std::unique_ptr<ClassDecision> decision);
+  // CSV and JSON lines: columns and keys by output. Before the first Write.
+  void NameOutputs(std::vector<NamedOutput> outputs) { outputs_ = std::move(outputs); }
   ~PredictionWriter();  // without Close: the file is gone
 
   absl::Status Write(const v1::PredictResponse& part);
@@ -59,8 +71,24 @@ class PredictionWriter {
   std::unique_ptr<ClassDecision> decision_;
   std::FILE* file_ = nullptr;
   std::vector<int32_t> shape_;  // of one example
+  std::vector<NamedOutput> outputs_;
   uint64_t examples_ = 0;
   bool begun_ = false;
+};
+
+// .npy of a model with several outputs: a file for each, PATH with the output's name before its ending.
+class NpyByOutput {
+ public:
+  static absl::StatusOr<std::unique_ptr<NpyByOutput>> Open(const std::string& path, std::vector<NamedOutput> outputs);
+  absl::Status Write(const v1::PredictResponse& part);
+  absl::Status Close();
+  const std::vector<std::string>& paths() const { return paths_; }
+  uint64_t examples() const { return writers_.front()->examples(); }
+
+ private:
+  std::vector<NamedOutput> outputs_;
+  std::vector<std::string> paths_;
+  std::vector<std::unique_ptr<PredictionWriter>> writers_;
 };
 
 }  // namespace cairn

@@ -83,7 +83,8 @@ class BatchSource::Impl {
         end_(plan.total_steps * plan.pieces),
         example_size_(augmenter_ == nullptr ? dataset_->example_size() : augmenter_->input_size()),
         input_target_(options.input_target),
-        label_size_(input_target_ ? example_size_ : dataset_->label_size()),
+        input_target_place_(options.input_target_place),
+        label_size_(input_target_ && input_target_place_ < 0 ? example_size_ : dataset_->label_size()),
         input_bytes_(RoundUp(examples_max_ * example_size_ * SizeOf(element_))),
         label_bytes_(RoundUp(examples_max_ * (label_size_ + (dataset_->weighted() ? 1 : 0)) * sizeof(float))) {
     const int64_t bytes = std::max<int64_t>(1, input_bytes_ + label_bytes_);
@@ -256,7 +257,8 @@ class BatchSource::Impl {
     float* labels = batch.labels.mutable_floats().data();
     const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step / plan_.pieces));
     const Permutation order(key_, pass, plan_.examples);
-    std::vector<float> own_label(static_cast<size_t>(input_target_ ? dataset_->label_size() : 0));
+    const bool alone = input_target_ && input_target_place_ < 0;
+    std::vector<float> own_label(static_cast<size_t>(alone ? dataset_->label_size() : 0));
     std::vector<float> larger;  // an example that augmentation makes smaller
     if (dataset_->example_size() > example_size_) larger.resize(static_cast<size_t>(dataset_->example_size()));
     for (int64_t i = 0; i < batch.examples; ++i) {
@@ -264,13 +266,15 @@ class BatchSource::Impl {
       const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
       uint8_t* const to = inputs + i * input;
       uint8_t* const read = larger.empty() ? to : reinterpret_cast<uint8_t*>(larger.data());
-      float* const of_label = input_target_ ? own_label.data() : labels + i * label;
+      float* const of_label = alone ? own_label.data() : labels + i * label;
       CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, read, of_label));
       if (weights) labels[batch.examples * label + i] = dataset_->Weight(v1::TRAIN, example);
       if (augmenter_ != nullptr)
         augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(read));
       if (read != to) std::memcpy(to, read, input);
-      if (input_target_) TakeInput(element_, to, *input_target_, absl::MakeSpan(labels + i * label, label));
+      if (!input_target_) continue;
+      float* const target = labels + i * label + (alone ? 0 : input_target_place_);
+      TakeInput(element_, to, *input_target_, absl::MakeSpan(target, static_cast<size_t>(example_size_)));
     }
     return batch;
   }
@@ -285,6 +289,7 @@ class BatchSource::Impl {
   const int64_t end_;           // batches of a replica in all
   const int64_t example_size_;  // numbers of an example in a batch
   const std::optional<InputScale> input_target_;
+  const int64_t input_target_place_;
   const int64_t label_size_;
   const size_t input_bytes_, label_bytes_;
   int64_t ahead_ = 0;      // steps decoded ahead of each replica

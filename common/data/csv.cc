@@ -110,6 +110,8 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
   }
   const size_t target = file->targets.size();
   file->targets.resize(target + columns.targets);
+  const size_t feature = file->features.size();
+  file->features.resize(feature + columns.features);
   if (!columns.has_label) file->labels.emplace_back("0");
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::string& text = fields[i];
@@ -118,6 +120,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
       file->labels.push_back(text);
       continue;
     }
+    if (columns.uses[i] == CsvUse::kUnused) continue;
     CAIRN_ASSIGN_OR_RETURN(const float value, ReadNumber(text, i, where, *file));
     switch (columns.uses[i]) {
       case CsvUse::kTarget: file->targets[target + columns.places[i]] = value; break;
@@ -128,7 +131,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
         }
         file->weights.push_back(value);
         break;
-      default: file->features.push_back(value); break;
+      default: file->features[feature + columns.places[i]] = value; break;
     }
   }
   file->lines.push_back(line);

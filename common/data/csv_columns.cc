@@ -47,6 +47,29 @@ absl::Status Take(const std::string& field, CsvUse use, size_t column, const std
   return absl::OkStatus();
 }
 
+// In their order in the file; of data.inputs in the order of these, and what they do not name is unused.
+absl::Status PlaceFeatures(const v1::Data& data, const std::string& path, CsvColumns* columns) {
+  std::vector<size_t> order;
+  for (int n = 0; n < data.inputs_size(); ++n) {
+    for (int i = 0; i < data.inputs(n).columns_size(); ++i) {
+      const std::string field = absl::StrCat("data.inputs[", n, "].columns[", i, "]");
+      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.inputs(n).columns(i), path, *columns));
+      CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));  // by nothing else
+      order.push_back(column);
+    }
+  }
+  for (size_t i = 0; i < columns->count(); ++i) {
+    if (columns->uses[i] != CsvUse::kFeature) continue;
+    if (data.inputs().empty()) order.push_back(i);
+    columns->uses[i] = CsvUse::kUnused;
+  }
+  for (const size_t column : order) {
+    columns->uses[column] = CsvUse::kFeature;
+    columns->places[column] = columns->features++;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
@@ -62,14 +85,15 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
   columns.names = std::move(names);
   columns.uses.assign(count, CsvUse::kFeature);
   columns.places.assign(count, 0);
-  columns.has_label = data.targets().empty();
+  columns.has_label = TakesLabel(data);
   if (columns.has_label) {
     CAIRN_ASSIGN_OR_RETURN(columns.label, FindColumn("data.label_column", data.label_column(), path, columns));
     columns.uses[columns.label] = CsvUse::kLabel;
-  } else {
-    for (const std::string& wanted : data.targets(0).columns()) {
-      const std::string field = absl::StrCat("data.targets[0].columns[", columns.targets, "]");
-      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, wanted, path, columns));
+  }
+  for (int t = 0; t < data.targets_size(); ++t) {
+    for (int i = 0; i < data.targets(t).columns_size(); ++i) {
+      const std::string field = absl::StrCat("data.targets[", t, "].columns[", i, "]");
+      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.targets(t).columns(i), path, columns));
       CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kTarget, column, path, &columns));
       columns.places[column] = columns.targets++;
     }
@@ -79,7 +103,7 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
     CAIRN_RETURN_IF_ERROR(Take("data.weight_column", CsvUse::kWeight, column, path, &columns));
     columns.has_weight = true;
   }
-  columns.features = static_cast<size_t>(std::count(columns.uses.begin(), columns.uses.end(), CsvUse::kFeature));
+  CAIRN_RETURN_IF_ERROR(PlaceFeatures(data, path, &columns));
   if (columns.features > 0) return columns;
   return absl::InvalidArgumentError(
       absl::StrFormat("data: %s has %d columns, and none is left as a feature", path, count));

@@ -1,4 +1,5 @@
-// What each column of a CSV file is: a feature, the label, part of the target (data.targets), the weight.
+// What each column of a CSV file is: a feature, the label, part of the target (data.targets), the weight; with
+// data.inputs, unused.
 //
 // Pure functions; any thread. Errors: INVALID_ARGUMENT, data.label_column and the like, with the file's columns.
 #pragma once
@@ -12,12 +13,13 @@
 
 namespace cairn {
 
-enum class CsvUse : uint8_t { kFeature, kLabel, kTarget, kWeight };
+enum class CsvUse : uint8_t { kFeature, kLabel, kTarget, kWeight, kUnused };
 
 struct CsvColumns {
   std::vector<std::string> names;  // of all columns; empty without a header line
   std::vector<CsvUse> uses;        // of all columns
-  std::vector<size_t> places;      // of all columns: where a target column's number stands in the target
+  std::vector<size_t> places;      // of all columns: where a target's number stands in the target, a feature's in the
+                                   // example
   size_t label = 0;                // column; where there is one
   size_t targets = 0, features = 0;
   bool has_label = true, has_weight = false;

@@ -41,10 +41,34 @@ struct SplitView {
   int64_t TableIndex(int64_t index) const { return all ? index : chosen[index]; }
 };
 
+// Of a job with several outputs: where the numbers of a target come from.
+struct TargetPiece {
+  enum class From { kTable, kLabel, kInput } from;
+  int64_t size;
+};
+
+// Empty: an example has its label, or one target.
+std::vector<TargetPiece> PiecesOf(const v1::Data& data) {
+  std::vector<TargetPiece> pieces;
+  if (data.targets_size() < 2 && TakesLabel(data) == data.targets().empty()) return pieces;
+  for (const v1::TargetSource& target : data.targets()) {
+    const TargetPiece::From from = target.input_itself() ? TargetPiece::From::kInput
+                                   : IsLabel(target)     ? TargetPiece::From::kLabel
+                                                         : TargetPiece::From::kTable;
+    pieces.push_back({from, NumElements(Shape(target.shape().begin(), target.shape().end()))});
+  }
+  return pieces;
+}
+
 class TableDataset : public Dataset {
  public:
-  TableDataset(v1::DataInfo info, std::array<SplitView, 3> splits, int64_t target_size)
-      : info_(std::move(info)), splits_(std::move(splits)), target_size_(target_size) {
+  TableDataset(v1::DataInfo info, std::array<SplitView, 3> splits, const LoadedData& loaded,
+               std::vector<TargetPiece> pieces)
+      : info_(std::move(info)),
+        splits_(std::move(splits)),
+        target_size_(loaded.target_size),
+        pieces_(std::move(pieces)),
+        input_sizes_(loaded.input_sizes) {
     info_.set_train_examples(splits_[kTrainSplit].size());
     info_.set_validation_examples(splits_[kValidationSplit].size());
     info_.set_test_examples(splits_[kTestSplit].size());
@@ -56,7 +80,12 @@ class TableDataset : public Dataset {
   const v1::DataInfo& info() const override { return info_; }
   int64_t size(v1::Split split) const override { return splits_[IndexOf(split)].size(); }
   int64_t example_size() const override { return example_size_; }
-  int64_t label_size() const override { return target_size_ > 0 ? target_size_ : 1; }
+  int64_t label_size() const override {
+    int64_t size = 0;
+    for (const TargetPiece& piece : pieces_) size += piece.size;
+    return !pieces_.empty() ? size : target_size_ > 0 ? target_size_ : 1;
+  }
+  std::vector<int64_t> input_sizes() const override { return input_sizes_; }
   bool weighted() const override { return splits_[kTrainSplit].weights != nullptr; }
   float Weight(v1::Split split, int64_t index) const override {
     const SplitView& view = splits_[IndexOf(split)];
@@ -67,18 +96,18 @@ class TableDataset : public Dataset {
 
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
-    if (view->targets == nullptr) return view->table->Read(view->TableIndex(index), example, label);
-    float unused;
-    CAIRN_RETURN_IF_ERROR(view->table->Read(view->TableIndex(index), example, &unused));
-    return ReadTarget(*view, index, label);
+    if (HasLabelAlone(*view)) return view->table->Read(view->TableIndex(index), example, label);
+    float of_table;
+    CAIRN_RETURN_IF_ERROR(view->table->Read(view->TableIndex(index), example, &of_table));
+    return ReadTarget(*view, index, of_table, label);
   }
 
   absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
     CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
-    if (view->targets == nullptr) return view->table->ReadBytes(view->TableIndex(index), example, label);
-    float unused;
-    CAIRN_RETURN_IF_ERROR(view->table->ReadBytes(view->TableIndex(index), example, &unused));
-    return ReadTarget(*view, index, label);
+    if (HasLabelAlone(*view)) return view->table->ReadBytes(view->TableIndex(index), example, label);
+    float of_table;
+    CAIRN_RETURN_IF_ERROR(view->table->ReadBytes(view->TableIndex(index), example, &of_table));
+    return ReadTarget(*view, index, of_table, label);
   }
 
  private:
@@ -91,13 +120,37 @@ class TableDataset : public Dataset {
     return &view;
   }
 
-  absl::Status ReadTarget(const SplitView& view, int64_t index, float* label) const {
-    return view.targets->Read(view.TableIndex(index), absl::MakeSpan(label, static_cast<size_t>(target_size_)));
+  bool HasLabelAlone(const SplitView& view) const { return view.targets == nullptr && pieces_.empty(); }
+
+  absl::Status ReadTarget(const SplitView& view, int64_t index, float of_table, float* label) const {
+    if (pieces_.empty()) {
+      return view.targets->Read(view.TableIndex(index), absl::MakeSpan(label, static_cast<size_t>(target_size_)));
+    }
+    static thread_local std::vector<float> numbers;
+    numbers.resize(static_cast<size_t>(target_size_));
+    if (view.targets != nullptr) {
+      CAIRN_RETURN_IF_ERROR(view.targets->Read(view.TableIndex(index), absl::MakeSpan(numbers)));
+    }
+    const float* next = numbers.data();
+    for (const TargetPiece& piece : pieces_) {
+      switch (piece.from) {
+        case TargetPiece::From::kLabel: *label = of_table; break;
+        case TargetPiece::From::kInput: std::fill_n(label, piece.size, 0.0f); break;  // WithJobTargets knows it
+        case TargetPiece::From::kTable:
+          std::copy_n(next, piece.size, label);
+          next += piece.size;
+          break;
+      }
+      label += piece.size;
+    }
+    return absl::OkStatus();
   }
 
   v1::DataInfo info_;
   const std::array<SplitView, 3> splits_;
   const int64_t target_size_;
+  const std::vector<TargetPiece> pieces_;
+  const std::vector<int64_t> input_sizes_;
   int64_t example_size_ = 1;
   bool bytes_ = false;
 };
@@ -195,8 +248,12 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
 }  // namespace
 
 int64_t TargetSize(const v1::Data& data) {
-  if (data.targets().empty() || data.targets(0).input_itself()) return 0;
-  return NumElements(Shape(data.targets(0).shape().begin(), data.targets(0).shape().end()));
+  int64_t size = 0;
+  for (const v1::TargetSource& target : data.targets()) {
+    if (target.input_itself() || IsLabel(target)) continue;
+    size += NumElements(Shape(target.shape().begin(), target.shape().end()));
+  }
+  return size;
 }
 
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape) {
@@ -228,7 +285,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
   for (int64_t d : reshape&& loaded.format != v1::Data::IMAGE_FOLDER ? input_shape : loaded.shape) {
     info.add_example_shape(static_cast<int32_t>(d));
   }
-  return std::make_shared<TableDataset>(std::move(info), std::move(splits), loaded.target_size);
+  return std::make_shared<TableDataset>(std::move(info), std::move(splits), loaded, PiecesOf(data));
 }
 
 absl::Status Dataset::ReadBytes(v1::Split, int64_t, uint8_t*, float*) const {

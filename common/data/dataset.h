@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/data.pb.h"
@@ -27,6 +28,8 @@ class Dataset {
   virtual int64_t size(v1::Split split) const = 0;
   virtual int64_t example_size() const = 0;  // numbers
   virtual int64_t label_size() const = 0;
+  // Numbers of each of data.inputs where only the data tells them (features of records); else empty. Of OpenDataset's.
+  virtual std::vector<int64_t> input_sizes() const { return {}; }
   virtual Element element() const { return Element::kFloat; }  // what the numbers are before they become float32
   // Examples have weights (data.weight_column).
   virtual bool weighted() const { return false; }
@@ -59,6 +62,7 @@ struct BatchSourceOptions {
   std::shared_ptr<const Augmenter> augmenter;  // null: examples as they are
   // The target is the augmented example as the model sees it; labels of the data set are left alone.
   std::optional<InputScale> input_target;
+  int64_t input_target_place = -1;  // where it stands in the labels, the rest of which the data set gives; -1: alone
 };
 
 // Batches of the training split by (step, replica), which are a pure function of (seed, plan, augmenter). Thread-safe.

@@ -10,6 +10,7 @@
 #include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
+#include "common/model/target_check.h"
 
 namespace cairn {
 namespace {
@@ -169,7 +170,7 @@ absl::StatusOr<std::shared_ptr<const TargetTable>> TargetsOf(const v1::Data& dat
                                                              const Shape& example) {
   std::vector<std::string> paths;
   for (const PictureFile& file : files) paths.push_back(file.path);
-  const v1::TargetSource& target = data.targets(0);
+  const v1::TargetSource& target = data.targets(PictureTargetOf(data));
   CAIRN_ASSIGN_OR_RETURN(paths, MatchPictures(data.path(), target.pictures(), paths));
   Shape shape(target.shape().begin(), target.shape().end());
   if (shape.size() < 2) shape = {example[0], example[1]};
@@ -185,8 +186,8 @@ absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& in
   loaded.class_names = std::move(files.class_names);
   loaded.classes = static_cast<int32_t>(loaded.class_names.size());
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<CacheRoom> room, CacheRoom::Make(data));
-  const bool pictures = !data.targets().empty() && !data.targets(0).pictures().empty();
-  if (!data.targets().empty()) loaded.classes = 0;
+  const bool pictures = PictureTargetOf(data) >= 0;
+  if (!TakesLabel(data)) loaded.classes = 0;
   if (pictures) loaded.target_size = TargetSize(data);
   for (int s = 0; s < 3; ++s) {
     if (files.splits[s].empty()) continue;

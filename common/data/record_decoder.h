@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "cairn/v1/data.pb.h"
@@ -15,11 +16,18 @@
 
 namespace cairn {
 
+// A feature of so many numbers.
+struct RecordFeaturePart {
+  std::string feature;
+  Shape shape;
+};
+
 // What is read of every record.
 struct RecordSpec {
-  std::string input, label;    // label: empty where the data has targets
-  std::string target, weight;  // features; empty: none
-  Shape target_shape;
+  std::string input, label;  // label: empty where the data has targets
+  std::string weight;        // feature; empty: none
+  std::vector<RecordFeaturePart> targets;
+  std::vector<RecordFeaturePart> inputs;                          // of data.inputs: instead of `input`, end to end
   v1::TfRecord::Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // known once it is resolved
   Shape shape;
   int32_t label_offset = 0;

@@ -9,6 +9,7 @@
 #include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
+#include "common/model/target_check.h"
 
 namespace cairn {
 namespace {
@@ -95,6 +96,36 @@ int64_t CountNumbers(const Shape& shape) {
   return count;
 }
 
+// data.inputs: lists of as many numbers as the first record has.
+absl::Status ResolveInputs(const v1::Data& data, const RecordFeatures& features, RecordSpec* spec) {
+  spec->encoding = v1::TfRecord::NUMBERS;
+  for (int i = 0; i < data.inputs_size(); ++i) {
+    const std::string& name = data.inputs(i).feature();
+    const std::string field = absl::StrFormat("data.inputs[%d].feature", i);
+    const auto found = features.find(name);
+    if (found == features.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: there is no feature \"%s\"; the record has %s", field, name, Describe(features)));
+    }
+    if (name == spec->label) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: \"%s\" is the label too; name two features of %s", field, name, Describe(features)));
+    }
+    const FeatureKind kind = found->second.place.kind;
+    if (kind == FeatureKind::kBytes || kind == FeatureKind::kEmpty) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: \"%s\" is a %s; of several inputs each is a float_list or an int64_list", field, name, ToText(kind)));
+    }
+    spec->inputs.push_back({name, Shape{found->second.values}});
+    spec->example_size += found->second.values;
+  }
+  spec->input = spec->inputs[0].feature;
+  spec->shape = {spec->example_size};
+  if (spec->example_size <= kTfRecordNumbersMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "data.inputs: %d numbers in the first record; an example has 1 to %d", spec->example_size, kTfRecordNumbersMax));
+}
+
 }  // namespace
 
 absl::StatusOr<RecordFeatures> ReadRecordFeatures(absl::string_view record) {
@@ -126,16 +157,21 @@ absl::StatusOr<RecordSpec> ResolveRecordSpec(const v1::Data& data, const Shape& 
   const v1::TfRecord& asked = data.tfrecord();
   RecordSpec spec;
   spec.label_offset = asked.label_offset();
-  CAIRN_ASSIGN_OR_RETURN(spec.input,
-                         ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"}, features));
-  if (data.targets().empty()) {
+  if (TakesLabel(data)) {
     CAIRN_ASSIGN_OR_RETURN(spec.label,
                            ChooseFeature(asked.label(), "label", {"image/class/label", "label", "y"}, features));
-  } else {
-    spec.target = data.targets(0).feature();
-    spec.target_shape.assign(data.targets(0).shape().begin(), data.targets(0).shape().end());
+  }
+  for (const v1::TargetSource& target : data.targets()) {
+    if (target.feature().empty()) continue;
+    spec.targets.push_back({target.feature(), Shape(target.shape().begin(), target.shape().end())});
   }
   spec.weight = data.weight_column();
+  if (!data.inputs().empty()) {
+    CAIRN_RETURN_IF_ERROR(ResolveInputs(data, features, &spec));
+    return spec;
+  }
+  CAIRN_ASSIGN_OR_RETURN(spec.input,
+                         ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"}, features));
   if (spec.input == spec.label) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "data.tfrecord.input: \"%s\" is the label too; name two features of %s", spec.input, Describe(features)));

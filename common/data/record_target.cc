@@ -10,27 +10,28 @@
 namespace cairn {
 namespace {
 
-absl::Status WrongSize(const std::string& feature, int64_t has, const char* unit, const Shape& shape) {
-  return absl::DataLossError(absl::StrFormat(
-      "its target \"%s\" has %d %s, the shape %s of data.targets[0] takes %d; correct the record or the "
-      "model's output",
-      feature, has, unit, ToString(shape), NumElements(shape)));
+absl::Status WrongSize(const std::string& feature, int64_t has, const char* unit, const Shape& shape,
+                       const FeatureRole& role) {
+  return absl::DataLossError(
+      absl::StrFormat("its %s \"%s\" has %d %s, the shape %s of %s takes %d; correct the record or the "
+                      "model's output",
+                      role.name, feature, has, unit, ToString(shape), role.field, NumElements(shape)));
 }
 
 absl::Status FromBytes(absl::string_view bytes, const std::string& feature, const Shape& shape,
-                       absl::Span<float> target) {
+                       absl::Span<float> target, const FeatureRole& role) {
   if (IsPicture(bytes)) {
     const std::string where = absl::StrFormat("feature \"%s\"", feature);
     const int channels = shape.size() == 3 ? static_cast<int>(shape[2]) : 1;
     if (shape.size() < 2 || shape.size() > 3 || (channels != 1 && channels != 3)) {
-      return absl::DataLossError(absl::StrFormat(
-          "its target \"%s\" is a picture, the shape %s of data.targets[0] is none; name another feature", feature,
-          ToString(shape)));
+      return absl::DataLossError(
+          absl::StrFormat("its %s \"%s\" is a picture, the shape %s of %s is none; name another feature", role.name,
+                          feature, ToString(shape), role.field));
     }
     CAIRN_ASSIGN_OR_RETURN(const Picture picture, DecodePicture(where, bytes, channels));
     if (picture.height != shape[0] || picture.width != shape[1]) {
-      return absl::DataLossError(absl::StrFormat("its target \"%s\" is a picture of %d x %d pixels, the shape is %s",
-                                                 feature, picture.height, picture.width, ToString(shape)));
+      return absl::DataLossError(absl::StrFormat("its %s \"%s\" is a picture of %d x %d pixels, the shape is %s",
+                                                 role.name, feature, picture.height, picture.width, ToString(shape)));
     }
     std::copy(picture.pixels.begin(), picture.pixels.end(), target.begin());
   } else if (bytes.size() == target.size()) {
@@ -38,26 +39,27 @@ absl::Status FromBytes(absl::string_view bytes, const std::string& feature, cons
   } else if (bytes.size() == target.size() * sizeof(float)) {
     std::memcpy(target.data(), bytes.data(), bytes.size());  // little-endian, as this machine is
   } else {
-    return WrongSize(feature, static_cast<int64_t>(bytes.size()), "bytes", shape);
+    return WrongSize(feature, static_cast<int64_t>(bytes.size()), "bytes", shape, role);
   }
   return absl::OkStatus();
 }
 
 absl::Status FromNumbers(ByteWindow& window, const std::string& feature, const FeaturePlace& place, const Shape& shape,
-                         absl::Span<float> target) {
+                         absl::Span<float> target, const FeatureRole& role) {
   size_t count = 0;
   CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double value) {
     if (count < target.size()) target[count] = static_cast<float>(value);
     return ++count <= target.size();
   }));
   if (count == target.size()) return absl::OkStatus();
-  return WrongSize(feature, static_cast<int64_t>(count), count > target.size() ? "numbers or more" : "numbers", shape);
+  return WrongSize(feature, static_cast<int64_t>(count), count > target.size() ? "numbers or more" : "numbers", shape,
+                   role);
 }
 
 }  // namespace
 
 absl::Status ReadTarget(absl::string_view record, const std::string& feature, const Shape& shape,
-                        absl::Span<float> target) {
+                        absl::Span<float> target, const FeatureRole& role) {
   ByteWindow window(record);
   FeaturePlace place;
   bool found = false;
@@ -70,10 +72,10 @@ absl::Status ReadTarget(absl::string_view record, const std::string& feature, co
       }));
   if (!found) {
     return absl::DataLossError(
-        absl::StrFormat("has no feature \"%s\", which data.targets[0].feature names; name another", feature));
+        absl::StrFormat("has no feature \"%s\", which %s names; name another", feature, role.field));
   }
   if (place.kind != FeatureKind::kBytes) {
-    CAIRN_RETURN_IF_ERROR(FromNumbers(window, feature, place, shape, target));
+    CAIRN_RETURN_IF_ERROR(FromNumbers(window, feature, place, shape, target, role));
   } else {
     absl::string_view bytes;
     int64_t values = 0;
@@ -81,14 +83,14 @@ absl::Status ReadTarget(absl::string_view record, const std::string& feature, co
       bytes = record.substr(begin, end - begin);
       return ++values < 2;
     }));
-    if (values != 1) return absl::DataLossError(absl::StrFormat("its target \"%s\" is not one value", feature));
-    CAIRN_RETURN_IF_ERROR(FromBytes(bytes, feature, shape, target));
+    if (values != 1) return absl::DataLossError(absl::StrFormat("its %s \"%s\" is not one value", role.name, feature));
+    CAIRN_RETURN_IF_ERROR(FromBytes(bytes, feature, shape, target, role));
   }
   const auto bad = std::find_if_not(target.begin(), target.end(), [](float v) { return std::isfinite(v); });
   if (bad == target.end()) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrFormat("its target \"%s\": number %d (from 0) is %g; leave the record out or fill the value in", feature,
-                      bad - target.begin(), *bad));
+      absl::StrFormat("its %s \"%s\": number %d (from 0) is %g; leave the record out or fill the value in", role.name,
+                      feature, bad - target.begin(), *bad));
 }
 
 absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place) {

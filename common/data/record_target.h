@@ -14,10 +14,16 @@
 
 namespace cairn {
 
+// What an error calls it, and the field that names it.
+struct FeatureRole {
+  const char *name, *field;
+};
+inline constexpr FeatureRole kTargetRole = {"target", "data.targets"}, kInputRole = {"input", "data.inputs"};
+
 // `feature` of the record: a float_list or int64_list of so many numbers; or bytes: a JPEG or PNG of that size
 // ([height, width] or [height, width, channels]), bytes 0 .. 255 one a number, or little-endian float32.
 absl::Status ReadTarget(absl::string_view record, const std::string& feature, const Shape& shape,
-                        absl::Span<float> target);
+                        absl::Span<float> target, const FeatureRole& role = kTargetRole);
 
 // One number >= 0.
 absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place);

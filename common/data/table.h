@@ -74,13 +74,15 @@ struct LoadedData {
   // Of data.targets: instead of the tables' labels, for each split that is there. target_size: numbers; 0: none.
   std::array<std::shared_ptr<const TargetTable>, 3> targets;
   int64_t target_size = 0;
+  // Of data.inputs that are features: numbers of each; else empty.
+  std::vector<int64_t> input_sizes;
   std::array<std::shared_ptr<const std::vector<float>>, 3> weights;  // of data.weight_column; null: none
 };
 
 // What lies at data.path, in data.format or the one that it looks like. Errors as OpenDataset's.
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape);
 
-// Numbers of a target as data.targets says; 0: none, or the examples themselves.
+// Numbers of a target as data.targets says, of all of them; the data's label and the examples themselves count 0.
 int64_t TargetSize(const v1::Data& data);
 
 absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);

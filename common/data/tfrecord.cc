@@ -31,6 +31,17 @@ namespace {
 
 // ---- a split ----
 
+absl::Status ReadParts(absl::string_view record, const std::vector<RecordFeaturePart>& parts, const FeatureRole& role,
+                       absl::Span<float> numbers) {
+  size_t at = 0;
+  for (const RecordFeaturePart& part : parts) {
+    const auto size = static_cast<size_t>(NumElements(part.shape));
+    CAIRN_RETURN_IF_ERROR(ReadTarget(record, part.feature, part.shape, numbers.subspan(at, size), role));
+    at += size;
+  }
+  return absl::OkStatus();
+}
+
 struct LabelKinds {
   bool ints = true, whole = true;
   double min = std::numeric_limits<double>::infinity(), max = -min;
@@ -69,6 +80,10 @@ class RecordSource : public ExampleSource {
     const int64_t number = index - first_[f];
     static thread_local std::string scratch;
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view record, file.Read(number, &scratch));
+    if (!spec_.inputs.empty()) {
+      const absl::Span<float> numbers(static_cast<float*>(out), static_cast<size_t>(spec_.example_size));
+      return file.Annotated(number, ReadParts(record, spec_.inputs, kInputRole, numbers));
+    }
     FeaturePlace input;
     bool found = false;
     ByteWindow window(record);
@@ -88,7 +103,7 @@ class RecordSource : public ExampleSource {
     const size_t f = FileOf(index);
     static thread_local std::string scratch;
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view record, files_[f]->Read(index - first_[f], &scratch));
-    return files_[f]->Annotated(index - first_[f], ReadTarget(record, spec_.target, spec_.target_shape, target));
+    return files_[f]->Annotated(index - first_[f], ReadParts(record, spec_.targets, kTargetRole, target));
   }
   const std::vector<float>& weights() const { return weights_; }
 
@@ -216,9 +231,10 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   const absl::StatusOr<RecordSpec> spec = ResolveRecordSpec(data, input_shape, *features);
   if (!spec.ok())
     return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(), " (", first, ", record 0)"));
-  const bool measure =
-      spec->encoding == v1::TfRecord::NUMBERS && data.tfrecord().shape_size() == 0 && input_shape.empty();
+  const bool measure = spec->encoding == v1::TfRecord::NUMBERS && data.tfrecord().shape_size() == 0 &&
+                       input_shape.empty() && spec->inputs.empty();
   LoadedData loaded;
+  for (const RecordFeaturePart& part : spec->inputs) loaded.input_sizes.push_back(NumElements(part.shape));
   LabelKinds kinds;
   int64_t numbers_max = 0;
   std::array<std::unique_ptr<RecordSource>, 3> sources;
@@ -243,9 +259,9 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
     if (!spec->weight.empty()) loaded.weights[s] = std::make_shared<const std::vector<float>>(source.weights());
     loaded.splits[s] =
         std::make_shared<DecodedTable>(std::move(sources[s]), NumElements(loaded.shape), loaded.element, room);
-    if (spec->target.empty()) continue;
+    if (spec->targets.empty()) continue;
     loaded.targets[s] = std::make_shared<RecordTargets>(loaded.splits[s], source);
-    loaded.target_size = NumElements(spec->target_shape);
+    loaded.target_size = TargetSize(data);
   }
   return loaded;
 }

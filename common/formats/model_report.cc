@@ -152,6 +152,35 @@ void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
   }
 }
 
+// Of several outputs: what each one takes by itself.
+void AddLossesOfOutputs(v1::JobSpec spec, const Graph& graph, TrainingReport* report) {
+  const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
+  spec.mutable_data()->set_format(v1::Data::TFRECORD);
+  for (const int id : graph.outputs()) {
+    const std::string& name = graph.nodes()[static_cast<size_t>(id)].name;
+    spec.clear_outputs();
+    spec.add_outputs()->set_output(name);
+    spec.mutable_data()->clear_targets();
+    spec.mutable_data()->add_targets()->set_output(name);
+    spec.mutable_data()->mutable_targets(0)->set_feature("y");
+    for (int i = 0; i < kinds->value_count(); ++i) {
+      if (kinds->value(i)->number() == v1::Loss::LOSS_UNSPECIFIED) continue;
+      spec.mutable_outputs(0)->mutable_loss()->set_kind(static_cast<v1::Loss::Kind>(kinds->value(i)->number()));
+      const absl::Status checked = CheckJob(spec).status();
+      if (checked.ok()) report->losses.push_back(absl::StrCat(kinds->value(i)->name(), " of output \"", name, "\""));
+      if (!checked.ok() && report->why.empty()) report->why = std::string(checked.message());
+    }
+  }
+  if (report->losses.empty()) return;
+  const std::string inputs = graph.inputs().size() == 1 ? "" : "data.inputs for each input and ";
+  report->data = {absl::StrCat("CSV, and ", inputs, "data.targets { output: ... columns: ... } for each output"),
+                  absl::StrCat("TFRECORD, and ", inputs, "data.targets { output: ... feature: ... } for each output")};
+  if (graph.inputs().size() > 1) return;
+  for (const std::string& format : DataFor(ModelInputShape(graph))) {
+    report->data.push_back(absl::StrCat(format, ", where outputs take its label or the input itself"));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view text) {
@@ -179,6 +208,12 @@ TrainingReport ReportTraining(const v1::Model& model) {
   spec.mutable_optimizer()->mutable_adam();
   spec.set_batch_size(32);
   spec.set_epochs(1);
+  const absl::StatusOr<Graph> graph = Graph::Build(model);
+  if (graph.ok() && graph->outputs().size() > 1) {
+    AddLossesOfOutputs(spec, *graph, &report);
+    if (!report.losses.empty()) report.why.clear();
+    return report;
+  }
   AddLosses(spec, /*targets=*/false, &report);
   if (report.losses.empty()) AddLosses(spec, /*targets=*/true, &report);
   if (!report.losses.empty()) report.why.clear();

@@ -11,6 +11,7 @@
 #include "common/base/bad.h"
 #include "common/model/given.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/limits.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_file_name.h"
@@ -22,7 +23,7 @@ namespace {
 
 std::vector<std::string> FigureNames(const v1::JobSpec& spec) {
   std::vector<std::string> names{"loss"};
-  for (int i = 0; i < spec.metrics_size(); ++i) names.push_back(MetricName(spec, i));
+  for (int i = 0; i < FigureCount(spec); ++i) names.push_back(MetricName(spec, i));
   return names;
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/strip.h"
 #include "common/model/callback_check.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 
 namespace cairn {
 
@@ -49,7 +50,7 @@ std::optional<double> FigureOf(const v1::JobStatus& status, const v1::EpochResul
     return std::nullopt;
   const absl::string_view base = absl::StripPrefix(name, "val_");
   if (base == "loss") return sums.loss() / static_cast<double>(sums.examples());
-  for (int m = 0; m < status.spec().metrics_size(); ++m) {
+  for (int m = 0; m < FigureCount(status.spec()); ++m) {
     if (MetricName(status.spec(), m) == base) return MetricValue(status.spec(), m, sums);
   }
   return std::nullopt;

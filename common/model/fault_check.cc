@@ -9,6 +9,7 @@
 #include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/limits.h"
 #include "common/model/metric_sums.h"
 
@@ -74,7 +75,7 @@ absl::Status CheckBackupReplicas(const v1::JobSpec& spec) {
 absl::Status CheckMonitor(const v1::JobSpec& spec) {
   const std::string& monitor = spec.checkpoints().save_best();
   std::vector<std::string> known{"loss"};
-  for (int i = 0; i < spec.metrics_size(); ++i) known.push_back(MetricName(spec, i));
+  for (int i = 0; i < FigureCount(spec); ++i) known.push_back(MetricName(spec, i));
   const std::string base(absl::StripPrefix(monitor, "val_"));
   if (std::find(known.begin(), known.end(), base) != known.end()) return absl::OkStatus();
   return Bad("checkpoints.save_best: \"", monitor.substr(0, 64), "\" is not a figure of this job; use one of ",

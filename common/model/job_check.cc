@@ -13,11 +13,14 @@
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
+#include "common/model/inputs_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/limits.h"
 #include "common/model/loss_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
 #include "common/model/optimizer_check.h"
+#include "common/model/outputs_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
@@ -100,7 +103,9 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
 absl::Status CheckOutputs(const Graph& graph) {
   if (graph.outputs().size() > 1) {
     return Bad("model.outputs: the model has ", graph.outputs().size(),
-               " outputs, but a job trains one; name the one to train and leave out the layers that do not lead to it");
+               " outputs; say in the job what each one's loss is, as outputs { output: \"",
+               graph.nodes()[static_cast<size_t>(graph.outputs()[0])].name,
+               "\" loss { ... } }, instead of `loss` and `metrics`");
   }
   // In Keras such steps count neither in the loss nor in the metrics.
   if (const Node& output = graph.output(); output.mask >= 0) {
@@ -217,11 +222,17 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   }
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
   CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
-  CAIRN_RETURN_IF_ERROR(CheckOutputs(job.graph));
-  CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.mutable_loss(), job.graph));
-  WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
-  CAIRN_RETURN_IF_ERROR(CheckTargets(&job.spec, job.graph));
-  CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckInputSources(&job.spec, job.graph));
+  if (TrainsOutputs(job.spec)) {
+    CAIRN_RETURN_IF_ERROR(CheckOutputLosses(&job.spec, job.graph, &job.warnings));
+    CAIRN_RETURN_IF_ERROR(CheckTargetsOfOutputs(&job.spec, job.graph));
+  } else {
+    CAIRN_RETURN_IF_ERROR(CheckOutputs(job.graph));
+    CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.mutable_loss(), job.graph));
+    WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
+    CAIRN_RETURN_IF_ERROR(CheckTargets(&job.spec, job.graph));
+    CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph));
+  }
   CAIRN_RETURN_IF_ERROR(CheckDataPipeline(&job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckOptimizerAgainstJob(job.spec, job.graph));
@@ -247,18 +258,18 @@ int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
 }
 
 std::string MetricName(const v1::JobSpec& spec, int metric) {
-  CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
-  return MetricNameOf(spec.metrics(metric));
+  CAIRN_CHECK(metric >= 0 && metric < FigureCount(spec), "a metric of the job");
+  return MetricNameOf(TrainsOutputs(spec) ? FiguresOfJob(spec)[static_cast<size_t>(metric)] : spec.metrics(metric));
 }
 
 double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums) {
-  CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
-  int begin = 0;
-  for (int i = 0; i < metric; ++i) begin += MetricSumCount(spec.metrics(i));
-  const int count = MetricSumCount(spec.metrics(metric));
+  CAIRN_CHECK(metric >= 0 && metric < FigureCount(spec), "a metric of the job");
+  const std::vector<v1::Metric> metrics = FiguresOfJob(spec);
+  const v1::Metric& own = metrics[static_cast<size_t>(metric)];
+  const int begin = MetricSumCount(absl::MakeSpan(metrics.data(), static_cast<size_t>(metric)));
+  const int count = MetricSumCount(own);
   if (begin + count > sums.metrics_size()) return std::numeric_limits<double>::quiet_NaN();
-  return MetricFigure(spec.metrics(metric), absl::MakeSpan(sums.metrics().data() + begin, static_cast<size_t>(count)),
-                      sums.examples());
+  return MetricFigure(own, absl::MakeSpan(sums.metrics().data() + begin, static_cast<size_t>(count)), sums.examples());
 }
 
 }  // namespace cairn

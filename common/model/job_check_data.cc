@@ -5,6 +5,7 @@
 #include "common/model/data_check.h"
 #include "common/model/job_check.h"
 #include "common/model/model_inputs.h"
+#include "common/model/outputs_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
@@ -39,12 +40,9 @@ const char* OtherLabels(const v1::DataInfo& data) {
                                              : "another data.label_column";
 }
 
-absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
-  const v1::Loss::Kind kind = job.spec.loss().kind();
+absl::Status CheckLabelsOf(const v1::Loss& loss, const Node& output, const v1::DataInfo& data) {
+  const v1::Loss::Kind kind = loss.kind();
   const std::string name = v1::Loss::Kind_Name(kind);
-  const Node& output = job.graph.output();
-  // Targets have the shape that the loss takes; their numbers are checked as they come.
-  if (!job.spec.data().targets().empty()) return absl::OkStatus();
   const int64_t units = output.output[0];
   if (IsCategorical(kind)) {
     if (data.classes() == 0) {
@@ -70,6 +68,18 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
                "; use SPARSE_CATEGORICAL_CROSSENTROPY and a last layer of ", data.classes(), " outputs");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
+  for (int i = 0; i < job.spec.outputs_size(); ++i) {
+    if (!IsLabel(job.spec.data().targets(i))) continue;
+    const v1::OutputLoss& output = job.spec.outputs(i);
+    const absl::Status fits = CheckLabelsOf(output.loss(), OutputNode(job.graph, output.output()), data);
+    if (!fits.ok()) return Bad("output \"", output.output(), "\": ", fits.message());
+  }
+  // Targets have the shape that the loss takes; their numbers are checked as they come.
+  if (!job.spec.data().targets().empty()) return absl::OkStatus();
+  return CheckLabelsOf(job.spec.loss(), job.graph.output(), data);
 }
 
 }  // namespace

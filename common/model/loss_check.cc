@@ -155,14 +155,15 @@ std::string LossNames() {
   return absl::StrCat(absl::StrJoin(names, ", "), " or ", last);
 }
 
-absl::Status CheckLoss(v1::Loss* loss, const Graph& graph) {
+absl::Status CheckLoss(v1::Loss* loss, const Graph& graph) { return CheckLossOf(loss, graph.output()); }
+
+absl::Status CheckLossOf(v1::Loss* loss, const Node& output) {
   if (loss->kind() == v1::Loss::LOSS_UNSPECIFIED) {
     return Bad("loss.kind: missing; use SPARSE_CATEGORICAL_CROSSENTROPY for classes, say");
   }
   if (!v1::Loss::Kind_IsValid(loss->kind())) {
     return Bad("loss.kind: ", static_cast<int>(loss->kind()), " is not known; use ", LossNames());
   }
-  const Node& output = graph.output();
   if (IsCategorical(loss->kind()) && output.output.back() < 2) {
     return Bad("loss.kind: ", v1::Loss::Kind_Name(loss->kind()), " needs one output for each class, but layer \"",
                output.name, "\" has 1; use BINARY_CROSSENTROPY for two classes, or more units");
@@ -183,10 +184,13 @@ absl::Status CheckLoss(v1::Loss* loss, const Graph& graph) {
 }
 
 void WarnOfLoss(const v1::Loss& loss, const Graph& graph, std::vector<std::string>* warnings) {
-  const Node& output = graph.output();
+  WarnOfLossOf(loss, graph.output(), absl::StrCat("the last layer \"", graph.output().name, "\""), warnings);
+}
+
+void WarnOfLossOf(const v1::Loss& loss, const Node& output, const std::string& layer,
+                  std::vector<std::string>* warnings) {
   const std::string kind = v1::Loss::Kind_Name(loss.kind());
   const v1::Activation wanted = WantedActivation(loss.kind());
-  const std::string layer = absl::StrCat("the last layer \"", output.name, "\"");
   if (!TakesLogits(loss.kind())) {
     if (loss.from_logits()) warnings->push_back(absl::StrCat("loss.from_logits: it has no meaning for ", kind));
     if (wanted == v1::LINEAR) return;

@@ -194,6 +194,11 @@ class MetricCheck {
 
 }  // namespace
 
+absl::Status CheckMetricsOf(google::protobuf::RepeatedPtrField<v1::Metric>* metrics, const Node& output) {
+  for (int i = 0; i < metrics->size(); ++i) CAIRN_RETURN_IF_ERROR(MetricCheck(i, output, metrics->Mutable(i)).Check());
+  return absl::OkStatus();
+}
+
 absl::Status CheckMetrics(v1::JobSpec* spec, const Graph& graph) {
   if (spec->metrics_size() > kMetricsMax) {
     return Bad("metrics: ", spec->metrics_size(), " of them; at most ", kMetricsMax, " are allowed");

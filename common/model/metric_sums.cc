@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/model/job_outputs.h"
 
 namespace cairn {
 namespace {
@@ -186,6 +187,10 @@ int MetricSumCount(const v1::Metric& metric) {
 int MetricSumCount(const v1::JobSpec& spec) {
   int sums = 0;
   for (const v1::Metric& metric : spec.metrics()) sums += MetricSumCount(metric);
+  for (const v1::OutputLoss& output : spec.outputs()) {
+    ++sums;  // its loss
+    for (const v1::Metric& metric : output.metrics()) sums += MetricSumCount(metric);
+  }
   return sums;
 }
 
@@ -232,7 +237,7 @@ std::string MetricNameOf(const v1::Metric& metric) {
 
 bool MoreIsBetter(const v1::JobSpec& spec, const std::string& figure) {
   const absl::string_view base = absl::StripPrefix(figure, "val_");
-  for (const v1::Metric& metric : spec.metrics()) {
+  for (const v1::Metric& metric : FiguresOfJob(spec)) {
     if (MetricNameOf(metric) != base) continue;
     const MetricFamily family = FamilyOf(metric.kind());
     if (family == MetricFamily::kMean) break;

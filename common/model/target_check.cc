@@ -12,8 +12,6 @@
 namespace cairn {
 namespace {
 
-constexpr char kTarget[] = "data.targets[0]";
-
 bool TakesClassNumbers(v1::Loss::Kind kind) { return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY; }
 
 // Steps that leave each pixel where it is: they go with a target of its own for each pixel.
@@ -49,13 +47,28 @@ absl::Status CheckAugmentations(const v1::Data& data, const v1::TargetSource& ta
   return absl::OkStatus();
 }
 
-absl::Status CheckSource(const v1::Data& data, const v1::TargetSource& target) {
+absl::Status CheckSource(const std::string& where, const v1::Data& data, const v1::TargetSource& target) {
   const int named = (target.columns_size() > 0 ? 1 : 0) + (target.feature().empty() ? 0 : 1) +
                     (target.input_itself() ? 1 : 0) + (target.pictures().empty() ? 0 : 1);
   if (named != 1) {
-    return Bad(kTarget, ": ", named == 0 ? "says nothing" : "says several things",
+    return Bad(where, ": ", named == 0 ? "says nothing" : "says several things",
                "; name one of columns, feature, input_itself, pictures");
   }
+  if (target.feature().size() > kFeatureNameBytesMax) {
+    return Bad(where, ".feature: a name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
+  }
+  if (!target.feature().empty() && target.feature() == data.tfrecord().input()) {
+    return Bad(where, ".feature: \"", target.feature(), "\" is the input too; use input_itself: true");
+  }
+  if (target.pictures().size() > kPathBytesMax) {
+    return Bad(where, ".pictures: longer than ", kPathBytesMax, " bytes; use a shorter path");
+  }
+  return absl::OkStatus();
+}
+
+// Where nothing takes the data's label.
+absl::Status CheckNoLabel(const v1::Data& data) {
+  if (TakesLabel(data)) return absl::OkStatus();
   if (!data.label_column().empty()) {
     return Bad("data.label_column: \"", data.label_column(), "\", but data.targets says what the model is to give; ",
                "leave one of them out");
@@ -64,44 +77,36 @@ absl::Status CheckSource(const v1::Data& data, const v1::TargetSource& target) {
     return Bad("data.tfrecord.label: \"", data.tfrecord().label(), "\", but data.targets says what the model is to ",
                "give; leave one of them out");
   }
-  if (target.feature().size() > kFeatureNameBytesMax) {
-    return Bad(kTarget, ".feature: a name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
-  }
-  if (!target.feature().empty() && target.feature() == data.tfrecord().input()) {
-    return Bad(kTarget, ".feature: \"", target.feature(), "\" is the input too; use input_itself: true");
-  }
-  if (target.pictures().size() > kPathBytesMax) {
-    return Bad(kTarget, ".pictures: longer than ", kPathBytesMax, " bytes; use a shorter path");
-  }
-  return CheckTargetsAgainstData(data, data.format());
+  return absl::OkStatus();
 }
 
-absl::Status CheckShape(const v1::TargetSource& target, const Shape& wanted, const Graph& graph) {
+absl::Status CheckShape(const std::string& where, const v1::TargetSource& target, const Shape& wanted,
+                        const Graph& graph, const Node& node) {
   const Shape named(target.shape().begin(), target.shape().end());
-  const std::string output = absl::StrCat("layer \"", graph.output().name, "\" gives ", ToString(graph.output().output),
-                                          " and the loss takes ", ToString(wanted));
+  const std::string output =
+      absl::StrCat("layer \"", node.name, "\" gives ", ToString(node.output), " and the loss takes ", ToString(wanted));
   int64_t numbers = 1;
   for (int64_t d : named) {
-    if (d < 1 || d > kLayerOutputMax / numbers) return Bad(kTarget, ".shape: ", ToString(named), "; ", output);
+    if (d < 1 || d > kLayerOutputMax / numbers) return Bad(where, ".shape: ", ToString(named), "; ", output);
     numbers *= d;
   }
   if (!named.empty() && numbers != NumElements(wanted)) {
-    return Bad(kTarget, ".shape: ", ToString(named), " has ", numbers, " numbers, but ", output, "; make them equal");
+    return Bad(where, ".shape: ", ToString(named), " has ", numbers, " numbers, but ", output, "; make them equal");
   }
   const Shape input = ModelInputShape(graph);
   if (target.input_itself() && NumElements(wanted) != NumElements(input)) {
-    return Bad(kTarget, ".input_itself: an example has the shape ", ToString(input), ", but ", output,
+    return Bad(where, ".input_itself: an example has the shape ", ToString(input), ", but ", output,
                "; end the model in the input's shape");
   }
   if (!target.pictures().empty()) {
     const Shape& shape = named.empty() ? wanted : named;
     if (shape.size() < 2 || shape.size() > 3 || (shape.size() == 3 && shape[2] != 1 && shape[2] != 3)) {
-      return Bad(kTarget, ".pictures: give [height, width], or 1 or 3 numbers a pixel, but ", output,
+      return Bad(where, ".pictures: give [height, width], or 1 or 3 numbers a pixel, but ", output,
                  "; end the model in a picture");
     }
   }
   if (target.columns_size() > 0 && target.columns_size() != NumElements(wanted)) {
-    return Bad(kTarget, ".columns: ", target.columns_size(), " of them, but ", output, "; name ", NumElements(wanted));
+    return Bad(where, ".columns: ", target.columns_size(), " of them, but ", output, "; name ", NumElements(wanted));
   }
   return absl::OkStatus();
 }
@@ -125,15 +130,38 @@ InputScale ScaleOfInput(const Graph& graph) {
   return {only->layer.rescaling().scale(), only->layer.rescaling().offset()};
 }
 
+bool TakesLabel(const v1::Data& data) {
+  if (data.targets().empty()) return true;
+  return std::any_of(data.targets().begin(), data.targets().end(), IsLabel);
+}
+
+int InputTargetOf(const v1::Data& data) {
+  const auto found = std::find_if(data.targets().begin(), data.targets().end(),
+                                  [](const v1::TargetSource& target) { return target.input_itself(); });
+  return found == data.targets().end() ? -1 : static_cast<int>(found - data.targets().begin());
+}
+
+int PictureTargetOf(const v1::Data& data) {
+  const auto found = std::find_if(data.targets().begin(), data.targets().end(),
+                                  [](const v1::TargetSource& target) { return !target.pictures().empty(); });
+  return found == data.targets().end() ? -1 : static_cast<int>(found - data.targets().begin());
+}
+
+int64_t TargetPlace(const v1::Data& data, int target) {
+  int64_t place = 0;
+  for (int i = 0; i < target; ++i) {
+    place += NumElements(Shape(data.targets(i).shape().begin(), data.targets(i).shape().end()));
+  }
+  return place;
+}
+
 bool TargetIsInput(const v1::Data& data) { return data.targets_size() == 1 && data.targets(0).input_itself(); }
 
 bool TargetIsScaled(const v1::Data& data, const v1::Loss& loss) {
   return data.targets_size() == 1 && !data.targets(0).pictures().empty() && !TakesClassNumbers(loss.kind());
 }
 
-absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
-  v1::Data& data = *spec->mutable_data();
-  const Node& output = graph.output();
+absl::Status CheckWeightColumn(const v1::Data& data) {
   if (data.weight_column().size() > kFeatureNameBytesMax) {
     return Bad("data.weight_column: a name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
   }
@@ -144,6 +172,25 @@ absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
                  "; leave it out");
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargetOf(const std::string& where, const v1::Data& data, const Shape& wanted, const Graph& graph,
+                           const Node& output, v1::TargetSource* target) {
+  CAIRN_RETURN_IF_ERROR(CheckSource(where, data, *target));
+  CAIRN_RETURN_IF_ERROR(CheckNoLabel(data));
+  CAIRN_RETURN_IF_ERROR(CheckTargetsAgainstData(data, data.format()));
+  CAIRN_RETURN_IF_ERROR(CheckShape(where, *target, wanted, graph, output));
+  CAIRN_RETURN_IF_ERROR(CheckAugmentations(data, *target));
+  if (target->shape_size() > 0) return absl::OkStatus();
+  for (int64_t d : wanted) target->add_shape(static_cast<int32_t>(d));
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
+  v1::Data& data = *spec->mutable_data();
+  const Node& output = graph.output();
+  CAIRN_RETURN_IF_ERROR(CheckWeightColumn(data));
   if (data.targets().empty()) {
     if (output.output.size() == 1) return absl::OkStatus();
     return Bad("layer \"", output.name, "\": the model's output is ", ToString(output.output),
@@ -155,17 +202,10 @@ absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
   }
   v1::TargetSource& target = *data.mutable_targets(0);
   if (!target.output().empty() && target.output() != output.name) {
-    return Bad(kTarget, ".output: \"", target.output(), "\", but the model's output is \"", output.name,
+    return Bad("data.targets[0].output: \"", target.output(), "\", but the model's output is \"", output.name,
                "\"; leave it out");
   }
-  const Shape wanted = TargetShape(spec->loss(), output.output);
-  CAIRN_RETURN_IF_ERROR(CheckSource(data, target));
-  CAIRN_RETURN_IF_ERROR(CheckShape(target, wanted, graph));
-  CAIRN_RETURN_IF_ERROR(CheckAugmentations(data, target));
-  if (target.shape_size() == 0) {
-    for (int64_t d : wanted) target.add_shape(static_cast<int32_t>(d));
-  }
-  return absl::OkStatus();
+  return CheckTargetOf("data.targets[0]", data, TargetShape(spec->loss(), output.output), graph, output, &target);
 }
 
 absl::Status CheckTargetsAgainstData(const v1::Data& data, v1::Data::Format format) {
@@ -174,11 +214,18 @@ absl::Status CheckTargetsAgainstData(const v1::Data& data, v1::Data::Format form
     return Bad(field, ": only for format ", v1::Data::Format_Name(wanted), ", not ", v1::Data::Format_Name(format),
                "; leave it out");
   };
-  if (data.targets().empty()) return absl::OkStatus();
-  const v1::TargetSource& target = data.targets(0);
-  if (target.columns_size() > 0) return only(absl::StrCat(kTarget, ".columns"), v1::Data::CSV);
-  if (!target.feature().empty()) return only(absl::StrCat(kTarget, ".feature"), v1::Data::TFRECORD);
-  if (!target.pictures().empty()) return only(absl::StrCat(kTarget, ".pictures"), v1::Data::IMAGE_FOLDER);
+  for (int i = 0; i < data.inputs_size(); ++i) {
+    const std::string where = absl::StrCat("data.inputs[", i, "].");
+    if (data.inputs(i).columns_size() > 0) CAIRN_RETURN_IF_ERROR(only(where + "columns", v1::Data::CSV));
+    if (!data.inputs(i).feature().empty()) CAIRN_RETURN_IF_ERROR(only(where + "feature", v1::Data::TFRECORD));
+  }
+  for (int i = 0; i < data.targets_size(); ++i) {
+    const std::string where = absl::StrCat("data.targets[", i, "].");
+    const v1::TargetSource& target = data.targets(i);
+    if (target.columns_size() > 0) CAIRN_RETURN_IF_ERROR(only(where + "columns", v1::Data::CSV));
+    if (!target.feature().empty()) CAIRN_RETURN_IF_ERROR(only(where + "feature", v1::Data::TFRECORD));
+    if (!target.pictures().empty()) CAIRN_RETURN_IF_ERROR(only(where + "pictures", v1::Data::IMAGE_FOLDER));
+  }
   return absl::OkStatus();
 }
 

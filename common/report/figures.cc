@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 
 namespace cairn {
 
@@ -13,7 +14,7 @@ Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   Figures figures;
   if (sums.examples() == 0) return figures;
   figures.emplace_back("loss", sums.loss() / static_cast<double>(sums.examples()));
-  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i)
+  for (int i = 0; i < std::min(FigureCount(spec), sums.metrics_size()); ++i)
     figures.emplace_back(MetricName(spec, i), MetricValue(spec, i, sums));
   return figures;
 }

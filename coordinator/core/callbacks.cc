@@ -9,6 +9,7 @@
 #include "common/base/decimal.h"
 #include "common/model/callback_check.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/path_template.h"
 
 namespace cairn {
@@ -99,7 +100,7 @@ void ReduceRate(const Deciding& d, const v1::Callback& callback, v1::StoredCallb
 
 std::map<std::string, double> FiguresOf(const v1::JobStatus& status, const v1::EpochResult& result) {
   std::vector<std::string> names{"loss"};
-  for (int i = 0; i < status.spec().metrics_size(); ++i) names.push_back(MetricName(status.spec(), i));
+  for (int i = 0; i < FigureCount(status.spec()); ++i) names.push_back(MetricName(status.spec(), i));
   std::map<std::string, double> figures;
   for (const std::string& base : names) {
     for (const std::string& name : {base, "val_" + base}) {

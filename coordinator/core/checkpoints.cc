@@ -12,6 +12,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/epoch_rates.h"
+#include "common/model/job_outputs.h"
 #include "common/model/strategy_check.h"
 #include "coordinator/core/callbacks.h"
 #include "coordinator/core/job_facts.h"
@@ -34,7 +35,7 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   if (sums.examples() == 0 || (validation && sums.examples() < status.data().validation_examples())) return NAN;
   const absl::string_view name = absl::StripPrefix(monitor, "val_");
   if (name == "loss") return sums.loss() / static_cast<double>(sums.examples());
-  for (int m = 0; m < status.spec().metrics_size(); ++m) {
+  for (int m = 0; m < FigureCount(status.spec()); ++m) {
     if (MetricName(status.spec(), m) == name) return MetricValue(status.spec(), m, sums);
   }
   return NAN;

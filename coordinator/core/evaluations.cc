@@ -13,9 +13,11 @@
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "common/model/data_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/limits.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
+#include "common/model/target_check.h"
 #include "coordinator/core/devices.h"
 #include "coordinator/core/limits.h"
 
@@ -60,12 +62,21 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
       absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
-// Other data for a job whose data has targets: the same ones where it names none, and of the same shape.
+// Other data for a job whose data has targets or inputs: the same ones where it names none, and of the same shape.
 void TakeTargets(const v1::Data& of_job, v1::Data& data) {
+  if (data.inputs().empty()) *data.mutable_inputs() = of_job.inputs();
   if (of_job.targets().empty()) return;
-  if (data.targets().empty() && data.label_column().empty()) *data.mutable_targets() = of_job.targets();
+  if (data.targets().empty() && data.label_column().empty()) {
+    *data.mutable_targets() = of_job.targets();
+    data.set_label_column(of_job.label_column());
+  } else if (data.targets().empty() && TakesLabel(of_job)) {  // label_column is of the outputs that take the label
+    *data.mutable_targets() = of_job.targets();
+  }
   for (v1::TargetSource& target : *data.mutable_targets()) {
-    if (target.shape().empty()) *target.mutable_shape() = of_job.targets(0).shape();
+    for (const v1::TargetSource& own : of_job.targets()) {
+      const bool same = of_job.targets_size() == 1 || own.output() == target.output();
+      if (same && target.shape().empty()) *target.mutable_shape() = own.shape();
+    }
   }
 }
 
@@ -202,7 +213,7 @@ void Evaluations::CutIntoShards(uint64_t request_id, uint64_t examples) {
     const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
     evaluation.shards.Cut(static_cast<uint32_t>(
         std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)})));
-    for (int i = 0; i < job->status.spec().metrics_size(); ++i) {
+    for (int i = 0; i < FigureCount(job->status.spec()); ++i) {
       evaluation.result.add_metric_names(MetricName(job->status.spec(), i));
     }
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/model/job_outputs.h"
 #include "common/model/loss_scale.h"
 #include "coordinator/core/job_facts.h"
 #include "coordinator/core/limits.h"
@@ -22,7 +23,7 @@ constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
 std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   if (sums.examples() == 0) return "none";
   std::string text = absl::StrFormat("loss %.4f", sums.loss() / static_cast<double>(sums.examples()));
-  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
+  for (int i = 0; i < std::min(FigureCount(spec), sums.metrics_size()); ++i) {
     absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), MetricValue(spec, i, sums));
   }
   return text;

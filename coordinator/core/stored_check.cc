@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/job_outputs.h"
 #include "common/model/strategy_check.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/membership.h"
@@ -110,7 +111,7 @@ absl::Status CheckStored(const StoredState& state) {
     checker.Require(ids.insert(job.job_id()).second, "two jobs have this number");
     checker.Require(job.state() != v1::JOB_STATE_UNSPECIFIED && v1::JobState_IsValid(job.state()),
                     "state: ", static_cast<int>(job.state()), " is none");
-    checker.RequireRange(job.spec().metrics_size(), 0, kMetricsMax, "spec.metrics");
+    checker.RequireRange(FigureCount(job.spec()), 0, kMetricsMax, "spec.metrics");
     CheckPartitions(job, checker);
     if (Active(job.state()) && checker.ok()) CheckActive(stored, checker);
     if (!checker.ok()) return checker.status();

@@ -35,11 +35,7 @@ REFUSED = {
     "video_of_frames": "a conv2d is not supported there",
     "weight_constraints": "kernel_constraint: MaxNorm is not supported",
 }
-NOT_TRAINED = {
-    "two_outputs": "the model has 2 outputs, but a job trains one",
-    "auxiliary_output": "the model has 2 outputs, but a job trains one",
-    "named_entities": "a loss that leaves masked steps out is not supported",
-}
+NOT_TRAINED = {"named_entities": "a loss that leaves masked steps out is not supported"}
 
 
 def message(number, data):
@@ -128,7 +124,34 @@ def numbers_text(numbers):
     return "[" + ", ".join(str(n) for n in numbers) + "]"
 
 
+def columns_text(begin, count):
+    return numbers_text([f'"{i}"' for i in range(begin, begin + count)])
+
+
+def data_of_outputs(path, inputs, outputs, shapes):
+    """data.inputs and data.targets: features of one input's records, columns of several inputs' lines."""
+    text, column = f'path: "{path}" ', 0
+    if len(inputs) == 1:
+        text += f'format: TFRECORD inputs {{ input: "{inputs[0][0]}" feature: "{inputs[0][0]}" }}'
+        for name, _ in outputs:
+            shape = numbers_text(shapes[name])
+            text += f' targets {{ output: "{name}" feature: "target of {name}" shape: {shape} }}'
+        return text
+    text += "format: CSV header: false"
+    for name, shape, _ in inputs:
+        count = int(numpy.prod(shape))
+        text += f' inputs {{ input: "{name}" columns: {columns_text(column, count)} }}'
+        column += count
+    for name, _ in outputs:
+        count = int(numpy.prod(shapes[name]))
+        text += f' targets {{ output: "{name}" columns: {columns_text(column, count)} }}'
+        column += count
+    return text
+
+
 def data_text(path, inputs, outputs, shapes, kind):
+    if len(outputs) > 1:
+        return data_of_outputs(path, inputs, outputs, shapes)
     if len(inputs) > 1:
         return f'path: "{path}" format: CSV header: false'
     output = outputs[0][0]
@@ -141,13 +164,16 @@ def data_text(path, inputs, outputs, shapes, kind):
     return text
 
 
-def job_text(name, data, loss):
+def job_text(name, data, loss, outputs):
     loss, *options = loss.split()
+    of_loss = f"loss {{ kind: {loss} {'from_logits: true' if options else ''} }}"
+    if len(outputs) > 1:
+        of_loss = " ".join(f'outputs {{ output: "{output}" {of_loss} weight: 0.5 }}' for output, _ in outputs)
     return f"""
 name: "{name}"
 replicas: 2 batch_size: 8 epochs: 1 steps_per_epoch: 2 seed: 7
 optimizer {{ sgd {{ }} learning_rate: 0.001 }}
-loss {{ kind: {loss} {"from_logits: true" if options else ""} }}
+{of_loss}
 data {{ {data} }}
 """
 
@@ -197,6 +223,8 @@ class Tutorial:
 
     def predict(self, job):
         self.c.cairn("predict", job, "--split", "train", "-o", self.path(".npy"))
+        if len(self.outputs) > 1:
+            return numpy.concatenate([numpy.load(self.path(f".{name}.npy")) for name in self.outputs], axis=1)
         return numpy.load(self.path(".npy"))
 
     def run(self, strategies):
@@ -204,7 +232,8 @@ class Tutorial:
         path = self.path(".csv" if len(inputs) > 1 else ".tfrecord")
         shapes = write_data(path, inputs, outputs, self.kind, seed=len(self.name))
         data = data_text(path, inputs, outputs, shapes, self.kind)
-        self.write(".textproto", job_text(self.name, data, self.loss))
+        self.write(".textproto", job_text(self.name, data, self.loss, outputs))
+        self.outputs = [name for name, _ in outputs]
         for strategy in strategies:
             job = f"{self.name}-{strategy.lower()}"
             status = self.submit(self.model, job, strategy)

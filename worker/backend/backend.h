@@ -19,6 +19,7 @@
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
+#include "common/model/job_outputs.h"
 #include "common/tensor/batch.h"
 #include "common/tensor/buffer.h"
 #include "worker/backend/gradient_join.h"
@@ -110,6 +111,9 @@ struct ProgramOptions {
   v1::Loss loss;
   std::vector<v1::Metric> metrics;
   std::vector<v1::ClassWeight> class_weights;  // of training's loss
+  // Of a job that trains several outputs (JobSpec.outputs), instead of `loss`: what the numbers of the graph's output
+  // are, which is all of them joined. `metrics` begin with the losses of the trained ones (FiguresOfJob).
+  std::vector<JoinedOutput> outputs;
 };
 
 class Backend {

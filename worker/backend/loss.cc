@@ -212,6 +212,10 @@ absl::Span<const float> SampleWeights(absl::Span<const float> labels, int64_t ex
 }  // namespace
 
 LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights) {
+  return PlanLoss(graph.output(), loss, class_weights);
+}
+
+LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights) {
   LossPlan plan;
   for (const v1::ClassWeight& w : class_weights) {
     if (w.class_id() < 0) continue;  // refused at submission
@@ -220,7 +224,6 @@ LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1:
     plan.class_weights[w.class_id()] = w.weight();
   }
   plan.softmax = IsCategorical(loss.kind());
-  const Node& output = graph.output();
   const v1::Loss::Kind kind = loss.kind();
   if (kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY) {
     plan.fused = !loss.from_logits() && output.activation == v1::SOFTMAX;

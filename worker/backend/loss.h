@@ -28,6 +28,7 @@ struct LossPlan {
   int64_t positions = 1;    // rows of an example's output, each with a loss
   int64_t metric_rows = 1;  // the same of metrics: DICE and TVERSKY take the whole example as one row
 };
+LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights = {});
 LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights = {});
 RowLossSettings SettingsOf(const v1::Loss& loss);
 

@@ -10,10 +10,11 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
-#include "common/data/input_target.h"
 #include "common/data/middle_crop.h"
+#include "common/data/output_targets.h"
 #include "common/model/data_check.h"
 #include "common/model/epoch_figures.h"
+#include "common/model/inputs_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
 #include "common/model/written_paths.h"
@@ -162,8 +163,9 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
                          services_.datasets->Open(data, ExampleShape(data, ModelInputShape(graph)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, data, examples->input_sizes()));
   subject->dataset =
-      WithTargets(AsModelInput(std::move(examples), data, ModelInputShape(graph)), data, command.spec().loss(), graph);
+      WithJobTargets(AsModelInput(std::move(examples), data, ModelInputShape(graph)), data, command.spec(), graph);
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(ModelInputShape(graph))) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),

@@ -15,6 +15,7 @@
 #include "common/base/decimal.h"
 #include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/path_template.h"
 #include "common/report/figures.h"
 #include "worker/limits.h"
@@ -97,7 +98,7 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   for (const auto& [name, value] : FiguresOf(spec_, *first)) columns_.push_back(name);
   if (spec_.validation_freq() > 1 && first->validation().examples() == 0) {  // later epochs have them
     columns_.push_back("val_loss");
-    for (int m = 0; m < spec_.metrics_size(); ++m) columns_.push_back(absl::StrCat("val_", MetricName(spec_, m)));
+    for (int m = 0; m < FigureCount(spec_); ++m) columns_.push_back(absl::StrCat("val_", MetricName(spec_, m)));
     std::sort(columns_.begin(), columns_.end());
   }
   std::vector<std::string> header{"epoch"};

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/model/job_outputs.h"
 #include "worker/limits.h"
 #include "worker/train/penalized_program.h"
 
@@ -22,6 +23,11 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
     return absl::InvalidArgumentError("job: replicas or batch_size is not filled in");
   }
   CAIRN_ASSIGN_OR_RETURN(Graph graph, Graph::Build(spec.model()));
+  std::vector<JoinedOutput> outputs;
+  if (TrainsOutputs(spec)) {
+    outputs = JoinedOutputsOf(graph, spec);
+    CAIRN_ASSIGN_OR_RETURN(graph, BuildJoined(spec.model(), outputs));
+  }
   auto model = std::make_shared<JobModel>();
   model->spec = spec;
   model->graph = std::make_shared<const Graph>(std::move(graph));
@@ -31,7 +37,8 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   if (spec.has_deterministic()) model->options.deterministic = spec.deterministic();
   model->options.allow_tf32 = spec.allow_tf32();
   model->options.loss = spec.loss();
-  model->options.metrics.assign(spec.metrics().begin(), spec.metrics().end());
+  model->options.metrics = FiguresOfJob(spec);
+  model->options.outputs = std::move(outputs);
   model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());
   return model;
 }

@@ -27,7 +27,7 @@ namespace cairn {
 
 struct JobModel {
   v1::JobSpec spec;
-  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const Graph> graph;  // of several trained outputs: the joined one (common/model/job_outputs.h)
   ProgramOptions options;
 };
 // batch_max: the largest run of examples that a replica gets.

@@ -7,10 +7,13 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
-#include "common/data/input_target.h"
 #include "common/data/middle_crop.h"
+#include "common/data/output_targets.h"
 #include "common/model/data_check.h"
+#include "common/model/inputs_check.h"
+#include "common/model/job_outputs.h"
 #include "common/model/model_inputs.h"
+#include "common/model/target_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/backend/gradient_tracker.h"
 #include "worker/train/accumulate.h"
@@ -67,8 +70,9 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   CAIRN_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Dataset> examples,
       services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(graph)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, spec.data(), examples->input_sizes()));
   prepared->dataset =
-      WithTargets(AsModelInput(examples, spec.data(), ModelInputShape(graph)), spec.data(), spec.loss(), graph);
+      WithJobTargets(AsModelInput(examples, spec.data(), ModelInputShape(graph)), spec.data(), spec, graph);
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
   const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
   if (train != info.train_examples() || validation != info.validation_examples()) {
@@ -90,10 +94,13 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), ModelInputShape(graph), spec.seed()));
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
-  if (TargetIsInput(spec.data())) options.input_target = ScaleOfInput(graph);
+  if (const int input = InputTargetOf(spec.data()); input >= 0) {
+    options.input_target = ScaleOfInput(graph);
+    if (TrainsOutputs(spec)) options.input_target_place = TargetPlace(spec.data(), input);
+  }
+  const bool alone = options.input_target && options.input_target_place < 0;
   prepared->batches = std::make_shared<BatchSource>(
-      options.input_target ? examples : WithTargets(examples, spec.data(), spec.loss(), graph), prepared->plan,
-      options);
+      alone ? examples : WithJobTargets(examples, spec.data(), spec, graph), prepared->plan, options);
   prepared->model = WithInputs(*prepared->model, prepared->batches->element());
   return prepared;
 }

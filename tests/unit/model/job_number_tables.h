@@ -7,7 +7,8 @@
 namespace cairn {
 
 // 0 is a value of its own, or stands for what the comment of the field says.
-inline const std::set<std::string> kZeroIsTaken = {"Axis.end",
+inline const std::set<std::string> kZeroIsTaken = {"OutputLoss.weight",
+                                                   "Axis.end",
                                                    "Axis.begin",
                                                    "Operation.high",
                                                    "Operation.low",

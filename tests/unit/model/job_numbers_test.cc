@@ -112,6 +112,18 @@ constexpr char kSequences[] = R"(
   loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
   batch_size: 8 replicas: 4 )";
 
+constexpr char kOutputs[] = R"(
+  model {
+    layers { name: "in" input { shape: 4 } } layers { name: "a" inputs: "in" dense { units: 1 } }
+    layers { name: "b" inputs: "in" dense { units: 3 activation: SOFTMAX } }
+    outputs: ["a", "b"]
+  }
+  data { path: "/data" format: CSV inputs { columns: ["0", "1", "2", "3"] } targets { output: "a" columns: "4" shape: 1 }
+         targets { output: "b" } }
+  outputs { output: "a" loss { kind: MEAN_SQUARED_ERROR } weight: 2 }
+  outputs { output: "b" loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } metrics { kind: TOP_K_ACCURACY k: 2 } }
+  batch_size: 8 replicas: 4 optimizer { sgd {} })";
+
 // Over kSequences.
 constexpr const char* kChanges[] = {
     "optimizer { sgd { momentum: 0.5 } clipnorm: 1 } strategy: PARAMETER_SERVER staleness_bound: 2",
@@ -287,7 +299,8 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob)};
+                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob),
+                                   FromText<v1::JobSpec>(kOutputs)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

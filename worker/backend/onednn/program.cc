@@ -15,6 +15,7 @@
 #include "worker/backend/limits.h"
 #include "worker/backend/onednn/builder.h"
 #include "worker/backend/onednn/plan.h"
+#include "worker/backend/outputs_loss.h"
 
 namespace cairn::onednn {
 namespace {
@@ -45,7 +46,8 @@ class OnednnProgram : public Program {
   OnednnProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options)
       : graph_(std::move(graph)),
         options_(options),
-        loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
+        loss_plan_(options.outputs.empty() ? PlanLoss(*graph_, options.loss, options.class_weights) : LossPlan()),
+        outputs_loss_(options.outputs),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {}
 
@@ -82,7 +84,9 @@ class OnednnProgram : public Program {
     const ThreadCount threads(options_.threads);
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kPredict, batch, {}, values));
     const absl::Span<const float> outputs = plan->outputs();
-    return Buffer::CopyOf(outputs.data(), outputs.size() * sizeof(float));
+    Buffer predicted = Buffer::CopyOf(outputs.data(), outputs.size() * sizeof(float));
+    outputs_loss_.Activate<float>(predicted.mutable_floats());
+    return predicted;
   }
 
   absl::Status UseWeightSource(WeightSource* source) override {
@@ -111,6 +115,10 @@ class OnednnProgram : public Program {
 
   absl::Status Loss(const Batch& batch, absl::Span<const float> outputs, absl::Span<float> gradients,
                     BatchSums* sums) const {
+    if (!outputs_loss_.empty()) {
+      return outputs_loss_.Compute<float>(batch.examples, outputs, batch.labels.floats(), batch.label_size, gradients,
+                                          sums);
+    }
     return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, batch.examples, outputs,
                                  batch.labels.floats(), batch.label_size, gradients, sums);
   }
@@ -200,6 +208,7 @@ class OnednnProgram : public Program {
   const std::shared_ptr<const Graph> graph_;
   const ProgramOptions options_;
   const LossPlan loss_plan_;
+  const OutputsLoss outputs_loss_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   WeightSource* source_ = nullptr;

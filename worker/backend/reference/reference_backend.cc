@@ -15,7 +15,7 @@ class ReferenceProgram : public Program {
   ReferenceProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options)
       : graph_(graph),
         batch_max_(options.batch_max),
-        net_(graph, options.loss, options.metrics, options.class_weights) {}
+        net_(graph, options.loss, options.metrics, options.class_weights, options.outputs) {}
 
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
                                       absl::Span<float> gradients, const GradientReady& ready) override {

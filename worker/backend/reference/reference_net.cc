@@ -1,6 +1,7 @@
 #include "worker/backend/reference/reference_net.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/call_mode.h"
@@ -10,11 +11,12 @@
 namespace cairn {
 
 ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
-                           absl::Span<const v1::ClassWeight> class_weights)
+                           absl::Span<const v1::ClassWeight> class_weights, std::vector<JoinedOutput> outputs)
     : graph_(std::move(graph)),
       loss_(loss),
       metrics_(std::move(metrics)),
-      plan_(PlanLoss(*graph_, loss_, class_weights)),
+      plan_(outputs.empty() ? PlanLoss(*graph_, loss_, class_weights) : LossPlan()),
+      outputs_loss_(std::move(outputs)),
       nodes_(graph_->nodes().size()) {}
 
 absl::Status ReferenceNet::CheckArguments(const Batch& batch, size_t values, size_t gradients) const {
@@ -50,7 +52,9 @@ absl::StatusOr<BatchSums> ReferenceNet::Evaluate(const Batch& batch, absl::Span<
 absl::StatusOr<std::vector<double>> ReferenceNet::Predict(const Batch& batch, absl::Span<const double> values) {
   CAIRN_RETURN_IF_ERROR(CheckArguments(batch, values.size(), 0));
   CAIRN_RETURN_IF_ERROR(Forward(batch, nullptr, values));
-  return nodes_.back().output;
+  std::vector<double> outputs = nodes_.back().output;
+  outputs_loss_.Activate<double>(absl::MakeSpan(outputs));
+  return outputs;
 }
 
 uint64_t ReferenceNet::memory_bytes() const {
@@ -62,6 +66,11 @@ uint64_t ReferenceNet::memory_bytes() const {
 absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<double> gradient) {
   const Activations& last = nodes_.back();
   BatchSums sums;
+  if (!outputs_loss_.empty()) {
+    CAIRN_RETURN_IF_ERROR(outputs_loss_.Compute<double>(batch.examples, last.output, batch.labels.floats(),
+                                                        batch.label_size, gradient, &sums));
+    return sums;
+  }
   CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
                                                plan_.fused ? last.before : last.output, batch.labels.floats(),
                                                batch.label_size, gradient, &sums));

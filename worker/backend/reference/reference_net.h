@@ -10,15 +10,16 @@
 #include "absl/types/span.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/loss.h"
+#include "worker/backend/outputs_loss.h"
 #include "worker/backend/reference/reference_layer.h"
 
 namespace cairn {
 
 class ReferenceNet {
  public:
-  // loss, metrics and class_weights: as ProgramOptions.
+  // loss, metrics, class_weights and outputs: as ProgramOptions.
   ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
-               absl::Span<const v1::ClassWeight> class_weights = {});
+               absl::Span<const v1::ClassWeight> class_weights = {}, std::vector<JoinedOutput> outputs = {});
 
   // Program::TrainStep in float64; values, gradients: space_size() numbers. Without gradients (an empty span) it is the
   // training loss alone, which finite differences are taken of.
@@ -44,6 +45,7 @@ class ReferenceNet {
   const v1::Loss loss_;
   const std::vector<v1::Metric> metrics_;
   const LossPlan plan_;
+  const OutputsLoss outputs_loss_;
   int64_t examples_ = 0;
   std::vector<Activations> nodes_;
 };

@@ -1,0 +1,121 @@
+#include "worker/backend/outputs_loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/backend/class_loss.h"
+
+namespace cairn {
+namespace {
+
+// What the loss has to know of the layer that gives the output.
+Node NodeOf(const JoinedOutput& output) {
+  Node node;
+  node.name = output.name;
+  node.output = output.shape;
+  node.activation = output.left_out;  // its loss takes logits where that is left out
+  return node;
+}
+
+template <typename Real>
+void Softmax(absl::Span<Real> row) {
+  const Real most = *std::max_element(row.begin(), row.end());
+  Real sum = 0;
+  for (Real& x : row) sum += x = std::exp(x - most);
+  for (Real& x : row) x /= sum;
+}
+
+}  // namespace
+
+OutputsLoss::OutputsLoss(std::vector<JoinedOutput> outputs) : outputs_(std::move(outputs)) {
+  for (const JoinedOutput& output : outputs_) {
+    size_ += output.size;
+    if (!output.trained) continue;
+    labels_ += output.label_size;
+    Part part{output, PlanLoss(NodeOf(output), output.with.loss()), {}};
+    part.metrics.assign(output.with.metrics().begin(), output.with.metrics().end());
+    parts_.push_back(std::move(part));
+  }
+}
+
+std::vector<float> OutputsLoss::LabelsOf(const Part& part, int64_t examples, absl::Span<const float> labels,
+                                         int64_t label_size) const {
+  const int64_t numbers = examples * label_size, size = part.output.label_size;
+  std::vector<float> own;
+  for (int64_t e = 0; e < examples; ++e) {
+    const float* const begin = labels.data() + e * label_size + part.output.label_begin;
+    own.insert(own.end(), begin, begin + size);
+  }
+  if (static_cast<int64_t>(labels.size()) == numbers + examples) {
+    own.insert(own.end(), labels.begin() + numbers, labels.end());
+  }
+  return own;
+}
+
+template <typename Real>
+absl::Status OutputsLoss::Compute(int64_t examples, absl::Span<const Real> joined, absl::Span<const float> labels,
+                                  int64_t label_size, absl::Span<Real> gradients, BatchSums* sums) const {
+  sums->examples = static_cast<uint64_t>(examples);
+  sums->loss = 0;
+  sums->metrics.clear();
+  CAIRN_CHECK(static_cast<int64_t>(joined.size()) == examples * size_, "the joined output");
+  if (label_size != labels_ || static_cast<int64_t>(labels.size()) < examples * label_size) {
+    return absl::InvalidArgumentError(absl::StrCat("the data has ", label_size, " target numbers an example, but the ",
+                                                   "losses of the outputs need ", labels_, "; see data.targets"));
+  }
+  std::fill(gradients.begin(), gradients.end(), Real(0));
+  std::vector<double> metrics;
+  std::vector<Real> x, g;
+  for (const Part& part : parts_) {
+    const int64_t size = part.output.size;
+    const auto place = [&](int64_t e) { return e * size_ + part.output.begin; };
+    x.resize(static_cast<size_t>(examples * size));
+    g.resize(gradients.empty() ? 0 : x.size());
+    for (int64_t e = 0; e < examples; ++e) std::copy_n(joined.begin() + place(e), size, x.begin() + e * size);
+    BatchSums own;
+    const absl::Status computed = LossAndMetrics<Real>(part.output.with.loss(), part.plan, part.metrics, examples, x,
+                                                       LabelsOf(part, examples, labels, label_size),
+                                                       part.output.label_size, absl::MakeSpan(g), &own);
+    if (!computed.ok()) return Annotate(computed, absl::StrCat("output \"", part.output.name, "\""));
+    const float weight = part.output.with.has_weight() ? part.output.with.weight() : 1.0f;
+    for (int64_t e = 0; e < examples && !g.empty(); ++e) {
+      std::transform(g.begin() + e * size, g.begin() + (e + 1) * size, gradients.begin() + place(e),
+                     [&](Real v) { return v * Real(weight); });
+    }
+    sums->loss += static_cast<double>(weight) * own.loss;
+    sums->metrics.push_back(own.loss);
+    metrics.insert(metrics.end(), own.metrics.begin(), own.metrics.end());
+  }
+  sums->metrics.insert(sums->metrics.end(), metrics.begin(), metrics.end());
+  return absl::OkStatus();
+}
+
+template <typename Real>
+void OutputsLoss::Activate(absl::Span<Real> joined) const {
+  for (const JoinedOutput& output : outputs_) {
+    if (output.left_out == v1::LINEAR) continue;
+    const auto width = static_cast<size_t>(output.shape.back()), size = static_cast<size_t>(output.size);
+    for (size_t at = static_cast<size_t>(output.begin); at < joined.size(); at += static_cast<size_t>(size_)) {
+      for (size_t r = 0; r < size; r += width) {
+        const absl::Span<Real> numbers = joined.subspan(at + r, width);
+        if (output.left_out == v1::SOFTMAX) {
+          Softmax(numbers);
+        } else {
+          for (Real& number : numbers) number = row::Sigmoid(number);
+        }
+      }
+    }
+  }
+}
+
+template absl::Status OutputsLoss::Compute<float>(int64_t, absl::Span<const float>, absl::Span<const float>, int64_t,
+                                                  absl::Span<float>, BatchSums*) const;
+template absl::Status OutputsLoss::Compute<double>(int64_t, absl::Span<const double>, absl::Span<const float>, int64_t,
+                                                   absl::Span<double>, BatchSums*) const;
+template void OutputsLoss::Activate<float>(absl::Span<float>) const;
+template void OutputsLoss::Activate<double>(absl::Span<double>) const;
+
+}  // namespace cairn
