@@ -135,7 +135,7 @@ def make_houses(directory):
 
 
 def examples():
-    """The same bits and figures with one worker and three, in every synchronous strategy; asynchronous ones learn, too."""
+    """The same bits and figures with one worker and three, in every synchronous strategy; asynchronous learns."""
     found = {}
     names = {"loss", "price_loss", "kind_loss", "price_mean_absolute_error", "kind_accuracy"}
     for workers in (1, 3):
