@@ -188,6 +188,7 @@ void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const
     const bool done = IsDone(job, chief);
     if (chief != job.status.chief()) {
       job.checkpoints.NameChief(done, step_.now());
+      TakeUnwritten(job, chief);
     } else if (done && !chief_was_done) {
       job.checkpoints.LeaveChiefDone(step_.now());
     }

@@ -111,16 +111,20 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
 }
 
 // A worker that was chief once may have written one while another one got its place. It is told of that step, and no
-// more: what it says of errors, of the best one and of what it has deleted, is of a time in which it was the chief, and
-// its successor knows better. The step is not believed to push out others, and before it does so at the chief, that one
-// looks for it on the disk.
+// more: what it says of the best one and of what it has deleted is of a time in which it was the chief, and its
+// successor knows better. That it cannot write a step counts if it becomes the chief again (TakeUnwritten). The step is
+// not believed to push out others, and before it does so at the chief, that one looks for it on the disk.
 void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
   const auto& former = job.checkpoints.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(),
                       node.name);
   }
-  if (!report.has_checkpoint() || !report.error().empty() || report.checkpoint().best()) return;
+  if (!report.has_checkpoint() || report.checkpoint().best()) return;
+  if (!report.error().empty()) {
+    return job.checkpoints.FormerChiefFailed(node.name, report.checkpoint().step(),
+                                             std::string(CutUtf8(report.error(), kErrorTextMax)));
+  }
   const auto& known = job.status.checkpoints();
   const bool there = std::any_of(known.begin(), known.end(),
                                  [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });

@@ -133,6 +133,13 @@ void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text) {
   if (events.size() > kEventsKept) events.DeleteSubrange(0, events.size() - kEventsKept);
 }
 
+void TakeUnwritten(Job& job, const NodeName& chief) {
+  const auto unwritten = job.checkpoints.unwritten.find(chief);
+  if (unwritten == job.checkpoints.unwritten.end()) return;
+  job.checkpoints.failed_step = std::max(job.checkpoints.failed_step, unwritten->second.step);
+  if (job.status.checkpoint_error().empty()) job.status.set_checkpoint_error(unwritten->second.error);
+}
+
 void NoteFormerChief(Job& job) {
   if (job.status.chief().empty()) return;
   std::erase(job.checkpoints.former_chiefs, job.status.chief());

@@ -87,6 +87,8 @@ void AddNote(Job& job, int epoch, const char* callback, std::string text);
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text);
 // Its chief is to be another one.
 void NoteFormerChief(Job& job);
+// What the new chief said, while it was not the chief, that it cannot write is not waited for.
+void TakeUnwritten(Job& job, const NodeName& chief);
 std::string SavedNote(const std::string& path);  // of a model file that is written
 
 // For the user: what happened to the job. The newest kEventsKept are kept.

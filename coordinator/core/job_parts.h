@@ -6,6 +6,7 @@
 // learned again from the nodes, or starts over.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -197,9 +198,17 @@ struct JobBest {
   }
 };
 
+// A checkpoint that a worker says it cannot write.
+struct UnwrittenCheckpoint {
+  int64_t step = 0;
+  std::string error;
+};
+
 // Checkpoints: what the chief was asked, and said.
 struct JobCheckpoints {
   std::vector<NodeName> former_chiefs;  // stored; the newest: they may still say that they wrote one
+  // By former chief, the newest: it does not try that step again, should it become the chief once more.
+  std::map<NodeName, UnwrittenCheckpoint> unwritten;
   Asked best_asked;
   int64_t best_asked_step = 0;  // of the last MarkBest
   double best_asked_monitored = 0;
@@ -224,7 +233,16 @@ struct JobCheckpoints {
   // The chief says that one of its replicas is done.
   void ChiefToldEnd() { chief_told_end = true; }
   // Steps are done once more, and then the last checkpoint.
-  void RollBack() { chief_told_end = false; }
+  void RollBack() {
+    chief_told_end = false;
+    unwritten.clear();
+  }
+  void FormerChiefFailed(const NodeName& worker, int64_t step, std::string error) {
+    std::erase_if(unwritten, [&](const auto& u) {
+      return std::find(former_chiefs.begin(), former_chiefs.end(), u.first) == former_chiefs.end();
+    });
+    if (step >= unwritten[worker].step) unwritten[worker] = {step, std::move(error)};
+  }
   // The worker is gone, which may have been asked.
   void ReleaseWorker(const NodeName& worker) {
     if (best_asked.worker == worker) best_asked = {};
