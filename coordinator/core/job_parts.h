@@ -100,9 +100,9 @@ struct JobCopies {
   };
   // Copies whose process was restarted and that have had no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
-  std::set<std::pair<uint32_t, NodeName>> caught_up;       // backups, as reported in this generation, not stored yet
-  std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;  // backups that their primary cannot reach, likewise
-  std::map<uint32_t, NodeName> moves;                      // by partition: where its primary is to move, for balance
+  std::set<std::pair<uint32_t, NodeName>> caught_up;         // backups, as reported in this generation, not stored yet
+  std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;    // backups that their primary cannot reach, likewise
+  std::map<uint32_t, NodeName> moves;                        // by partition: where its primary is to move, for balance
   std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // by partition: the move of a backup, likewise: from, to
   bool repair_due = true;                                    // something changed since the last Repair
   // For an ended job, pending until its turn (TendEnded): ps came or went; the ps have to be told their roles again, in

@@ -62,8 +62,8 @@ struct ClusterNode {
   SessionToken session;                         // 0: none open
   absl::Time dead_at = absl::InfiniteFuture();  // without a session
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
-  std::optional<std::string>
-      not_ready;                       // ps: the last Readiness.why sent to this process; nullopt: none was sent
+  // ps: the last Readiness.why sent to this process; nullopt: none was sent.
+  std::optional<std::string> not_ready;
   std::map<uint64_t, size_t> hosting;  // ps: by job, the hash of the last command; 0: not known
 
   bool connected() const { return session.value != 0; }
