@@ -53,7 +53,7 @@ struct Leadership {
   StateStore store;
   StoredState stored;        // what the store holds
   uint64_t incarnation = 0;  // random, new for each term
-  // Asked before each effect is carried out: may this process still act? Must not block. Null: always.
+  // May this process still act? Asked before every event and query, and after every write. Must not block. Null: yes.
   std::function<bool()> valid;
   std::function<void(const absl::Status&)> on_failed;  // must not block
 };
