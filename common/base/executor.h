@@ -31,7 +31,7 @@ class Executor {
   virtual ~Executor() = default;
   virtual void Post(std::function<void()> fn) = 0;
   virtual void PostAfter(absl::Duration delay, std::function<void()> fn) = 0;
-  // Runs fn there, after what was posted before, and waits for it. Not from a closure of this executor.
+  // Runs fn after the closures posted before it, and waits for it. Not from a closure of this executor.
   virtual void RunAndWait(std::function<void()> fn) = 0;
   virtual void Stop() = 0;
 };
@@ -55,7 +55,7 @@ class SerialExecutor final : public Executor {
   void Loop();
   void TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;  // with a condition of the standard library: that of Abseil waits by the wall clock
+  std::mutex mutex_;  // from the standard library: Abseil's condition variable waits by the wall clock
   std::condition_variable wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> ready_ ABSL_GUARDED_BY(mutex_);

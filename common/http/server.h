@@ -27,8 +27,8 @@ namespace cairn {
 
 struct HttpRequest {
   std::string path;                          // decoded, without the query
-  std::string target;                        // as it came, with the query: plain characters only
-  std::map<std::string, std::string> query;  // decoded; of a name given twice the first
+  std::string target;                        // as received, with the query: plain characters only
+  std::map<std::string, std::string> query;  // decoded; of a repeated name the first value
 };
 
 struct HttpAnswer {
@@ -39,19 +39,19 @@ struct HttpAnswer {
 };
 
 struct HttpServerOptions {
-  std::string listen;                   // host:port, or a port alone: on 127.0.0.1; port 0: chosen by the system
+  std::string listen;                   // host:port, or a port on 127.0.0.1; port 0: chosen by the system
   std::string tls_dir;                  // empty: plain
   std::vector<std::string> open_paths;  // see invariant 3
   int threads = 16;                     // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);
-  Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady one, which nobody sets
+  Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady clock
 };
 
 class HttpServer {
  public:
-  // On several threads at once; should answer within seconds. GET and HEAD alone reach it.
+  // Called on several threads at once, for GET and HEAD only; should answer within seconds.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // Errors: INVALID_ARGUMENT, UNAVAILABLE: the address is in use or not this host's.
@@ -61,7 +61,7 @@ class HttpServer {
   int port() const;
   // "host:port", with the host of `listen`.
   std::string address() const;
-  // Connections end, but for answers that are being made: those are waited for. Idempotent.
+  // Closes all connections, but waits for answers in progress. Idempotent.
   void Stop();
 
  private:
