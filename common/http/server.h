@@ -1,14 +1,14 @@
-// HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a
-// connection. Boost.Beast reads the requests and writes the answers; the sockets, and all that bounds them, are here.
+// HttpServer: serves pages for people, probes and Prometheus beside a daemon's gRPC server: HTTP/1.1, GET and HEAD, one
+// request per connection. Boost.Beast parses and writes; the sockets and their limits are handled here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
-//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer each have a
-//      bound in
-//      bytes or time. Where no thread is free, connections that have kept one waiting for them longest are ended first:
-//      who sends nothing, or slowly, keeps nobody out.
-//   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have
-//      none.
+//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer are each
+//      limited in
+//      bytes or time. When no thread is free, connections that have kept one waiting longest are closed first, so that
+//      a client that sends slowly or not at all cannot keep others out.
+//   3. With TLS, a client without a certificate signed by ca.crt is served only `open_paths`: Kubernetes' probes have
+//      no certificate.
 #pragma once
 
 #include <functional>

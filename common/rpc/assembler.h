@@ -1,9 +1,9 @@
-// FrameSplitter and FrameAssembler: whole frames to chunks of at most kFramePayloadBytesMax and back.
+// FrameSplitter and FrameAssembler: split whole frames into chunks of at most kFramePayloadBytesMax, and rejoin them.
 //
 // Not thread-safe: one of each belongs to one direction of one stream. Invariants of the assembler:
-//   1. The tensors being joined take at most bytes_max together, and are at most kAssemblerJoinsMax.
+//   1. The tensors in progress take at most bytes_max together, and are at most kAssemblerJoinsMax.
 //   2. It returns only frames whose payload is complete: payload_offset == 0 and payload_total == payload.size().
-//   3. Chunks of one request must agree in every field that says what they are, and come in order, without gaps.
+//   3. Chunks of one request must agree in every identifying field, and arrive in order, without gaps.
 #pragma once
 
 #include <atomic>
