@@ -29,9 +29,9 @@ class JobEnd {
   const std::string& path() const { return path_; }
   // The exit code in the file.
   std::optional<int> Remembered() const;
-  // Asks for the job; once it has ended, stores and returns its exit code. nullopt: it is running or not submitted yet,
-  // or the coordinator cannot be reached. kExitUsage, not stored: there was no such job, and the coordinator has been
-  // gone for kRefusedAfter.
+  // Ask asks for the job; Consider takes the answer. Both store and return the exit code once the job has ended.
+  // nullopt: it is running or not submitted yet, or the coordinator cannot be reached. kExitUsage, not stored: there
+  // was no such job, and the coordinator has been gone for kRefusedAfter.
   std::optional<int> Ask(JobClient& client, absl::Time now);
   std::optional<int> Consider(const absl::StatusOr<v1::JobStatus>& job, absl::Time now);
 

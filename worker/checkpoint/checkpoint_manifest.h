@@ -41,7 +41,7 @@ struct CheckpointManifest {
   std::string library_version;
   uint64_t job_id = 0;
   int64_t submitted_unix_ms =
-      0;  // of the job: distinguishes it from another cluster's job of that id. 0: written before this field existed
+      0;             // of the job: distinguishes it from another cluster's job of that id. 0: an older manifest
   v1::JobSpec spec;  // resolved: model, optimizer, seed, batch_size, replicas
   bool synchronous = true;
   int64_t step = 0;                   // the next step to compute; asynchronous: the slowest replica's

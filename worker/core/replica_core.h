@@ -164,7 +164,7 @@ struct TakeCheckpoint {
   int64_t step = 0;               // synchronous: the version of the cut; asynchronous: the slowest own replica's step
   std::vector<Request> requests;  // by partition
   bool last_try =
-      false;  // a failed cut is not retried: the coordinator must hear that this step has no checkpoint
+      false;  // a failed cut is not retried any more: the coordinator must hear that this step gets no checkpoint
 };
 struct Report {
   v1::ReplicaReport report;

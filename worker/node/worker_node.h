@@ -34,7 +34,7 @@ struct WorkerOptions {
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;      // per job, 1 to 256; more where decoding images is slower than computing
   std::function<void()>
-      device_lost;  // called once, when the worker must exit (device_watch.h); null: not called
+      device_lost;  // called once, when the worker has lost its device and must exit (device_watch.h); may be null
 
   absl::Status Validate() const;
 };
