@@ -31,7 +31,7 @@ struct SubmitOptions {
   std::vector<std::string> settings;
   bool watch = false;
   bool once =
-      false;  // use the job of this name that was submitted before instead, unless it failed or was cancelled
+      false;  // if a job of this name was submitted before, use that one instead, unless it failed or was cancelled
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator

@@ -51,7 +51,7 @@ struct CheckpointManifest {
   uint64_t train_examples = 0;
   int64_t written_unix_ms = 0;
   v1::LossScaleState loss_scale;  // of jobs that have one; asynchronous: the first partition's
-  EpochList figures;  // training figures that the coordinator had not stored yet, from the first partition
+  EpochList figures;  // training figures that the coordinator had not stored yet, taken from the first partition
   std::vector<CheckpointPartition> partitions;  // in order, without gaps
   std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
 };

@@ -29,7 +29,7 @@ namespace cairn {
 struct WorkerOptions {
   std::string coordinator;  // REQUIRED, "host:port"
   std::string name;         // REQUIRED, unique in the cluster
-  int slots = 1;            // replicas computed in parallel, 1 to kWorkerSlotsMax; more than cores slows all of them
+  int slots = 1;            // replicas computed at the same time, 1 to kWorkerSlotsMax; more than cores slows them down
   std::string host;         // the machine's name
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;      // per job, 1 to 256; more where decoding images is slower than computing
