@@ -122,7 +122,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
   AddJobChanges(submit, &call.submit);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
-  submit->add_flag("--once", call.submit.once, "Use the job of this name if there is one that has not failed");
+  submit->add_flag("--once", call.submit.once, "Use an existing job of this name unless it failed");
   AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
@@ -239,7 +239,7 @@ void AddBench(CLI::App& app, Invocation& call) {
   CLI::App* exchange =
       AddCommand(*bench, "exchange", "Compare push+pull of parameters with a raw gRPC stream of the same bytes", call,
                  [&call] { return RunBenchExchange(call.globals, call.bench); });
-  exchange->add_option("--bytes", o.bytes, "Of parameters, as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
+  exchange->add_option("--bytes", o.bytes, "Parameters, such as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
   exchange->add_option("--partition-bytes", o.partition_bytes, "Size of a partition [4 MiB]")
       ->transform(CLI::AsSizeValue(false));
   exchange->add_option("--rounds", o.rounds, "Measured rounds")->check(CLI::Range(1, 100000))->capture_default_str();
