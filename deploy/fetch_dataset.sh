@@ -117,7 +117,7 @@ download() {
 }
 
 explain_by_hand() {
-  say "if this machine cannot reach the originals, download them on one that can, and copy them here:"
+  say "if this machine cannot reach the originals, download them by hand on one that can, and copy them here:"
   local file sum urls
   while read -r file sum urls; do
     echo "    $(urls_of "$file" "$urls" | cut -d' ' -f1)" >&2
