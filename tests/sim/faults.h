@@ -19,15 +19,15 @@ enum class Fault {
   kStreamsBroken,      // a worker's streams to all ps
   kCut,                // two nodes, both directions
   kCutOneWay,
-  kIsolated,    // one node from all others, one way or both
-  kStandstill,  // a process stops for a while and continues
-  kClockJump,   // a node's clock jumps forward
-  kDrain,       // a user drains a ps, and sometimes undoes it
-  kPsGone,      // a ps dies for good
-  kPsJoins,     // a new ps joins
-  kDiskFails,   // writes to a ps' store fail for a while
-  kDiskLost,    // one or all ps come back with an empty disk
-  kAllLost,     // every process and every disk but the checkpoints; the user submits the job again, to resume it
+  kIsolated,           // one node from all others, one way or both
+  kStandstill,         // a process stops for a while and continues
+  kClockJump,          // a node's clock jumps forward
+  kDrain,              // a user drains a ps, and sometimes undoes it
+  kPsGone,             // a ps dies for good
+  kPsJoins,            // a new ps joins
+  kDiskFails,          // writes to a ps' store fail for a while
+  kDiskLost,           // one or all ps come back with an empty disk
+  kAllLost,            // every process and every disk but the checkpoints; the user submits the job again, to resume it
   kCheckpointDamaged,  // one of several
   kCheckpointDiskFull,
   kCount,
