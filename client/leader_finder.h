@@ -3,7 +3,7 @@
 //
 // Not thread-safe. Invariants: 1. A named leader is tried at once, but not again right after it failed to serve: a
 // standby keeps naming a dead leader until its lease expires. 2. Between two attempts at the same named leader,
-// another address of the list is tried.
+// addresses of the list are tried.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// LocalCluster: the daemons of `cairn up`, started, looked after and stopped as child processes.
+// LocalCluster: starts, supervises and stops the daemons of `cairn up` as child processes.
 //
-// One thread (the main one). Time is handed in, so that back-off can be tested without waiting. Invariants:
+// One thread (the main one). Time is passed in, so that back-off can be tested without waiting. Invariants:
 //   1. Names, ports and directories stay the same for the life of the
-//      cluster: a daemon that is started again takes up its own data.
+//      cluster: a restarted daemon finds its own data.
 //   2. Daemons stop in the order workers, ps, coordinator; one that does not stop in time is killed. None is left.
 #pragma once
 
