@@ -76,11 +76,11 @@ FeatureValue Floats(const std::string& name, std::vector<float> numbers) {
 
 TEST(OutputsData, FeaturesByInputAndOutput) {
   TempFolder dir;
-  WriteFile(
-      dir / "d.tfrecord",
-      Record({Floats("a", {1, 2}), Floats("b", {3}), Floats("s", {4, 5}), Floats("t", {6}), Floats("label", {2})}) +
-          Record({Floats("a", {1, 2}), Floats("s", {4, 5}), Floats("t", {6}), Floats("label", {0})}) +
-          Record({Floats("a", {1}), Floats("b", {3}), Floats("s", {4, 5}), Floats("t", {6}), Floats("label", {1})}));
+  const std::string first =
+      Record({Floats("a", {1, 2}), Floats("b", {3}), Floats("s", {4, 5}), Floats("t", {6}), Floats("label", {2})});
+  WriteFile(dir / "d.tfrecord", first + Record({Floats("a", {1}), Floats("b", {3}), Floats("s", {4, 5}),
+                                                Floats("t", {6}), Floats("label", {1})}));
+  WriteFile(dir / "short.tfrecord", first + Record({Floats("a", {1, 2}), Floats("label", {0})}));
   const std::string targets =
       "targets { feature: 't' shape: 1 } targets { shape: 1 } targets { feature: 's' shape: 2 }";
   const std::string inputs = "inputs { input: 'q' feature: 'b' } inputs { input: 'p' feature: 'a' }";
@@ -91,8 +91,10 @@ TEST(OutputsData, FeaturesByInputAndOutput) {
   EXPECT_THAT(ReadOne(**dataset, 0).example, ElementsAre(3, 1, 2));
   EXPECT_THAT(ReadOne(**dataset, 0).target, ElementsAre(6, 2, 4, 5));
   std::vector<float> example(3), target(4);
-  EXPECT_THAT(std::string((*dataset)->Read(v1::TRAIN, 2, example.data(), target.data()).message()),
+  EXPECT_THAT(std::string((*dataset)->Read(v1::TRAIN, 1, example.data(), target.data()).message()),
               ::testing::HasSubstr("its input \"a\" has 1 numbers"));
+  ExpectError(OpenDataset(DataOf(dir / "short.tfrecord", targets + inputs), {3}).status(), absl::StatusCode::kDataLoss,
+              {"record 1", "no feature \"b\""});
   ExpectError(OpenDataset(DataOf(dir / "d.tfrecord", targets + "inputs { feature: 'c' }"), {3}).status(),
               absl::StatusCode::kInvalidArgument, {"data.inputs[0].feature", "no feature \"c\"", "\"label\""});
 }

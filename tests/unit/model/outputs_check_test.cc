@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_split.h"
 #include "common/model/job_check.h"
 #include "common/model/job_outputs.h"
 #include "common/model/metric_sums.h"
@@ -35,7 +36,18 @@ constexpr char kTargets[] = R"(
 constexpr char kInputs[] = R"(
   data { inputs { input: "rooms" columns: "r" } inputs { input: "sizes" columns: ["w", "h"] } } )";
 
-absl::StatusOr<CheckedJob> Check(const std::string& more) { return CheckJob(ChangedJob(kModel, more)); }
+v1::JobSpec Changed(v1::JobSpec spec, const std::string& text) {
+  spec.MergeFrom(FromText<v1::JobSpec>(text));
+  return spec;
+}
+
+// more: texts one after the other, each with data of its own.
+absl::StatusOr<CheckedJob> Check(const std::string& more) {
+  v1::JobSpec spec = FromText<v1::JobSpec>(kModel);
+  const std::vector<std::string> texts = absl::StrSplit(more, "data {");
+  for (size_t i = 0; i < texts.size(); ++i) spec = Changed(spec, (i == 0 ? "" : "data {") + texts[i]);
+  return CheckJob(spec);
+}
 
 TEST(OutputsCheck, OrderAndDefaultsOfTheModel) {
   const auto job = Check(std::string(kOutputs) + kTargets + kInputs);
