@@ -1,4 +1,5 @@
 // HashedCrossing: the bin of two or more whole numbers together, by their hash.
+#include "common/base/limits.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"
 

@@ -70,7 +70,7 @@ void ReadIntegerLookup(KerasConfig& c, v1::Layer* layer) {
   bool pad = false;
   c.Bool("pad_to_max_tokens", &pad);
   lookup->set_pad_to_max_tokens(pad);
-  c.Only("invert", false, "gives tokens for indices, which Cairn does not; leave it out");
+  c.Only("invert", false, "leave it out: it gives tokens for indices");
   c.Only("vocabulary_dtype", "int64", "use int64");
   c.Ignore("vocabulary_size");  // follows from the vocabulary
   lookup->set_output_mode(ReadMode(c));

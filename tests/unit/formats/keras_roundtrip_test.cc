@@ -1,5 +1,5 @@
-// Goal: whatever a layer's message can say comes back from the description in a .keras archive as it went in. Every field
-// of every layer is found by reflection and set to values that are not its default, one at a time.
+// Goal: whatever a layer's message can say comes back from the description in a .keras archive as it went in. Every
+// field of every layer is found by reflection and set to values that are not its default, one at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>

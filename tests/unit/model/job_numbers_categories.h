@@ -14,9 +14,8 @@ inline constexpr char kCategoryJob[] = R"(
     layers { name: "h" hashing { num_bins: 5 salt: [3, 4] } }
     layers { name: "t" integer_lookup { vocabulary: [5, 1] idf_weights: [0.5, 1] output_mode: TF_IDF } }
     layers { name: "e" category_encoding { num_tokens: 5 } inputs: "h" }
-    layers { name: "u" slice { axes { begin: 0 end: 1 } } inputs: "h" }
-    layers { name: "v" slice { axes { begin: 1 end: 2 } } inputs: "h" }
-    layers { name: "c" hashed_crossing { num_bins: 6 } inputs: ["u", "v"] }
+    layers { name: "u" reduce { kind: MAX axis: 1 } inputs: "h" }
+    layers { name: "c" hashed_crossing { num_bins: 6 } inputs: ["u", "u"] }
     layers { concatenate {} inputs: ["e", "t", "c"] }
     layers { dense { units: 4 activation: SOFTMAX } }
   }
