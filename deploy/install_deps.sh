@@ -13,7 +13,7 @@ build=(
   librocksdb-dev
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake file asks for OpenCL's headers
   libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libssl-dev
-  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev
+  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev libfarmhash-dev
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
 )
@@ -29,7 +29,7 @@ bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
 runtime=(
   libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2
   libturbojpeg0 libpng16-16 libxxhash0 libssl3 zlib1g libhdf5-103-1 libhdf5-hl-100 libzip4
-  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2
+  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2 libfarmhash0
 )
 
 usage() {
