@@ -21,11 +21,19 @@ namespace cairn {
 // What a call of a layer gives: the layer's name for its first call, which is call 0; else a text that no name is.
 std::string KerasTensorName(const std::string& layer, int call);
 
+// A tensor that Keras 3 gives as the mask of an input.
+struct KerasMask {
+  size_t input = 0;    // its place in KerasCall.inputs
+  std::string tensor;  // KerasTensorName
+  std::string argument;
+};
+
 struct KerasCall {
   std::vector<std::string> inputs;  // KerasTensorName; MultiHeadAttention: query, value and, where it is given, key
   int keyword_inputs = 0;           // MultiHeadAttention: so many of the last are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
+  std::vector<KerasMask> masks;     // for keras_masks.h, or to be refused
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional
@@ -38,9 +46,9 @@ using KerasFirstCalls = std::map<std::string, int>;
 absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
                                         const KerasFirstCalls& firsts);
 
-// Places of calls named `layers` (KerasTensorName): inputs before those that take them, else as they stand. So Keras
-// lists them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads back to
-// it, or that has another's name.
+// Places of calls named `layers` (KerasTensorName): inputs and masks before those that take them, else as they stand.
+// So Keras lists them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads
+// back to it, or that has another's name.
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
                                                const std::vector<KerasCall>& calls);
 

@@ -19,6 +19,12 @@
 
 namespace cairn {
 
+class Hdf5Reader;
+
+// The variable's numbers at `path`. A depthwise kernel of one pixel may be a list there: a LayerScale's numbers.
+absl::Status ReadKerasVariable(const Hdf5Reader& reader, const std::string& path, const Variable& variable,
+                               absl::Span<float> out);
+
 // Layers in the order of Keras' model.layers (keras_order.h), operations among them, by the ids of their first nodes.
 // Files are named by it, so that it has to be Keras' own.
 std::vector<int> KerasOrder(const Graph& graph);
