@@ -96,8 +96,11 @@ void KerasMasks::FindMaskOnly(const Json& config) {
       if (call != nullptr && call->operation && found.insert(call->layer).second) Collect(*call->node, &open);
     }
   };
-  go(values, of_values);
   go(masks, of_masks);
+  for (const auto& [tensor, call] : calls_) {
+    if (call.operation && !of_masks.contains(call.layer)) values.push_back(tensor);
+  }
+  go(values, of_values);
   std::set_difference(of_masks.begin(), of_masks.end(), of_values.begin(), of_values.end(),
                       std::inserter(mask_only_, mask_only_.begin()));
 }

@@ -82,7 +82,7 @@ TEST(KerasApplications, CustomScaleLayerIsASumOfTheSecondInputScaled) {
   EXPECT_THAT(WhyOf(OfImage({conv, Keras3Node("CustomScaleLayer", "sum", "", two)}, "sum")),
               HasSubstr("scale is missing"));
   EXPECT_THAT(WhyOf(OfImage({conv, Keras3Node("CustomScaleLayer", "sum", R"("scale": 1, "by": 2)", two)}, "sum")),
-              HasSubstr("by=2"));
+              HasSubstr("by: 2 is not supported"));
 }
 
 TEST(KerasApplications, LayerScaleIsADepthwiseKernelOfOnePixel) {
@@ -168,24 +168,22 @@ std::string Lstm(const std::string& x, const std::string& mask) {
 std::string NotZero(const std::string& name, const std::string& ids) {
   return Operation("NotEqual", name, TensorOf(ids, kIds) + ", 0");
 }
-std::string OfIds(const std::vector<std::string>& layers, const std::string& output = "lstm") {
+// Of two inputs of ids; "tags" masks the other one's, and stands beside the output of "lstm".
+std::string OfIds(const std::vector<std::string>& layers) {
+  const std::string end = absl::StrCat("[", TensorOf("lstm", "[null, 3]"), ",", TensorOf("flat", "[null, 24]"), "]");
   return Keras3Functional(
-      absl::StrCat(Keras3Input("ids", kIds), ",", Keras3Input("others", kIds), ",", absl::StrJoin(layers, ",")), output,
-      R"([["ids", 0, 0], ["others", 0, 0]])");
+      absl::StrCat(Keras3Input("ids", kIds), ",", Keras3Input("others", kIds), ",", Embedding("tags", "others"), ",",
+                   absl::StrJoin(layers, ","), ",", Keras3Node("Flatten", "flat", "", TensorOf("tags", kSteps)), ",",
+                   Keras3Node("Concatenate", "end", R"("axis": -1)", end)),
+      "end", R"([["ids", 0, 0], ["others", 0, 0]])");
 }
 std::string Joined(const std::string& a, const std::string& b) {
   return Keras3Node("Add", "sum", "", absl::StrCat("[", TensorOf(a, kSteps), ",", TensorOf(b, kSteps), "]"));
 }
 
 TEST(KerasMasks, AMaskOfTheInputIsTheLayersOwn) {
-  const auto graph = Read(
-      OfIds({Embedding("words", "ids"), NotZero("not_equal", "ids"), Embedding("more", "others", false),
-             Joined("words", "words"), Lstm("sum", TensorOf("not_equal", kIds)),
-             Keras3Node("Dense", "tail", R"("units": 3)", TensorOf("lstm", "[null, 3]")),
-             Keras3Node("Flatten", "flat", "", TensorOf("more", kSteps)),
-             Keras3Node("Concatenate", "end", "",
-                        absl::StrCat("[", TensorOf("tail", "[null, 3]"), ",", TensorOf("flat", "[null, 24]"), "]"))},
-            "end"));
+  const auto graph = Read(OfIds({Embedding("words", "ids"), NotZero("not_equal", "ids"), Joined("words", "words"),
+                                 Lstm("sum", TensorOf("not_equal", kIds))}));
   ASSERT_TRUE(graph.ok()) << graph.status();
   for (const Node& node : graph->nodes()) EXPECT_NE(node.name, "not_equal");
   const Node& lstm = NodeOf(*graph, "lstm");
@@ -205,11 +203,11 @@ TEST(KerasMasks, ThoseOfConcatenatedFeaturesAreCompared) {
                   absl::StrCat(TensorOf(absl::StrCat("dims_", of), "[null, 6, 1]"), ",",
                                TensorOf(absl::StrCat("zeros_", of), kSteps))));
   };
-  const auto model = [&](const std::string& second_part, bool both_masked) {
-    const std::string parts = absl::StrCat("[", TensorOf("part_a", kSteps), ",", TensorOf(second_part, kSteps), "]");
-    return OfIds({Embedding("a", "ids"), Embedding("b", both_masked ? "ids" : "others", both_masked),
-                  NotZero("not_equal", "ids"), part("a"), part("b"),
-                  Operation("OnesLike", "ones_b", TensorOf("b", kSteps)),
+  const auto model = [&](bool second_masked, bool whole) {
+    const std::string second = whole ? "ones_b" : "part_b";
+    const std::string parts = absl::StrCat("[", TensorOf("part_a", kSteps), ",", TensorOf(second, kSteps), "]");
+    return OfIds({Embedding("a", "ids"), Embedding("b", "ids", second_masked), NotZero("not_equal", "ids"), part("a"),
+                  whole ? Operation("OnesLike", "ones_b", TensorOf("b", kSteps)) : part("b"),
                   Operation("Concatenate", "masks", parts, R"("axis": -1)"),
                   Operation("Any", "any", TensorOf("masks", wide), R"("axis": -1, "keepdims": false)"),
                   Keras3Node("Concatenate", "features", R"("axis": -1)",
@@ -217,11 +215,12 @@ TEST(KerasMasks, ThoseOfConcatenatedFeaturesAreCompared) {
                   Keras3Node("LSTM", "lstm", R"("units": 3)", TensorOf("features", wide),
                              absl::StrCat(R"("mask": )", TensorOf("any", kIds)))});
   };
-  const auto unmasked = Read(model("ones_b", false));  // a step that one input has whole is taken
-  ASSERT_TRUE(unmasked.ok()) << unmasked.status();
-  EXPECT_EQ(NodeOf(*unmasked, "features").mask, -1);
-  EXPECT_THAT(WhyOf(model("part_b", false)),
-              HasSubstr("its mask is not that of its input \"features\", which has none"));
+  const auto whole = Read(model(false, true));  // a step that one input has whole is taken
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(NodeOf(*whole, "features").mask, -1);
+  EXPECT_THAT(WhyOf(model(false, false)), HasSubstr("its mask is not that of its input \"features\", which has none"));
+  // The embeddings' masks are equal, but of two layers.
+  EXPECT_THAT(WhyOf(model(true, false)), HasSubstr("masks of different layers"));
 }
 
 TEST(KerasMasks, AMaskingLayersIsCompared) {
@@ -241,25 +240,29 @@ TEST(KerasMasks, AMaskingLayersIsCompared) {
 }
 
 TEST(KerasMasks, AnothersMaskIsRefused) {
-  const std::vector<std::string> both = {Embedding("words", "ids"), Embedding("tags", "others"),
-                                         NotZero("not_equal", "ids"), NotZero("not_equal_1", "others")};
-  const auto with = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> layers = both;
-    layers.insert(layers.end(), more.begin(), more.end());
-    return WhyOf(OfIds(layers));
-  };
+  const std::string words = Embedding("words", "ids"), of_ids = NotZero("not_equal", "ids"),
+                    of_others = NotZero("not_equal_1", "others");
+  const std::string two = absl::StrCat(TensorOf("not_equal", kIds), ",", TensorOf("not_equal_1", kIds));
+  const std::string itself = absl::StrCat(TensorOf("or", kIds), ",", TensorOf("or", kIds));
+  const std::string by_or = TensorOf("or", kIds);
   EXPECT_THAT(
-      with({Lstm("words", TensorOf("not_equal_1", kIds))}),
+      WhyOf(OfIds({words, of_others, Lstm("words", TensorOf("not_equal_1", kIds))})),
       HasSubstr("layer \"lstm\" (LSTM): its mask is not that of its input \"words\", which is made by \"words\""));
-  const std::string either =
-      Operation("LogicalOr", "or", absl::StrCat(TensorOf("not_equal", kIds), ",", TensorOf("not_equal_1", kIds)));
-  EXPECT_THAT(with({either, Joined("words", "tags"), Lstm("sum", TensorOf("or", kIds))}),
+  EXPECT_THAT(WhyOf(OfIds({words, of_ids, of_others, Operation("LogicalOr", "or", two), Joined("words", "tags"),
+                           Lstm("sum", by_or)})),
               HasSubstr("which is not the mask that Keras makes of one Embedding or Masking layer"));
-  EXPECT_THAT(with({Lstm("words", TensorOf("ids", kIds))}),
-              HasSubstr("it is called with a tensor as mask, which is not"));
-  EXPECT_THAT(with({Operation("LogicalOr", "or", absl::StrCat(TensorOf("or", kIds), ",", TensorOf("or", kIds))),
-                    Lstm("words", TensorOf("or", kIds))}),
+  EXPECT_THAT(WhyOf(OfIds({words, Lstm("words", TensorOf("ids", kIds))})),
+              HasSubstr("layer \"lstm\" (LSTM): it is called with a tensor as mask, which is not"));
+  EXPECT_THAT(WhyOf(OfIds({words, Operation("LogicalOr", "or", itself), Lstm("words", by_or)})),
               HasSubstr("lead back to itself"));
+}
+
+// An operation that something else than a mask takes is a layer.
+TEST(KerasMasks, WhatIsNotOnlyAMaskStays) {
+  const std::string dims = Operation("ExpandDims", "dims", TensorOf("not_equal", kIds), R"("axis": -1)");
+  EXPECT_THAT(WhyOf(OfIds({Embedding("words", "ids"), NotZero("not_equal", "ids"), dims,
+                           Lstm("words", TensorOf("not_equal", kIds))})),
+              HasSubstr("does not reach the model's output"));
 }
 
 // ---- models within models ----
