@@ -21,6 +21,7 @@
 #include "common/formats/zip_file.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
+#include "common/model/layer_type.h"
 #include "common/model/recurrent.h"
 
 namespace cairn {
@@ -42,6 +43,10 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
     config["shapes_dict"]["sequences_shape"] = shape(0);
     config["shapes_dict"]["initial_state_shape"] = OrderedJson::array();
     for (size_t i = 1; i < node.inputs.size(); ++i) config["shapes_dict"]["initial_state_shape"].push_back(shape(i));
+    return config;
+  }
+  if (TypeOf(node.kind).merges) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) config["input_shape"].push_back(shape(i));
     return config;
   }
   if (node.kind != LayerKind::kMultiHeadAttention) {

@@ -35,6 +35,10 @@ class Reader {
   absl::StatusOr<KerasCall> Read(const Json& call) {
     CAIRN_RETURN_IF_ERROR(call.is_object() ? ReadKeras3(call) : ReadKeras2(call));
     if (attends_) CAIRN_RETURN_IF_ERROR(JoinAttention());
+    for (const KerasMask& mask : call_.masks) {
+      if (mask.input >= call_.inputs.size())
+        return Bad(absl::StrCat("it is called with a ", mask.argument, " for no input; leave it out"));
+    }
     if (call_.inputs.empty() && type_ != "InputLayer") return Bad("it takes no input");
     return std::move(call_);
   }
@@ -185,6 +189,7 @@ class Reader {
     const bool none =
         value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& m) { return m.is_null(); });
     if (mask && (value.is_null() || none)) return absl::OkStatus();
+    if (mask && !keras2_ && argument != "attention_mask" && AreTensorsOrNull(value)) return AddMasks(argument, value);
     if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it out");
     if (scores && argument == "return_attention_scores") {
       if (value.is_null() || value == false) return absl::OkStatus();
@@ -196,6 +201,24 @@ class Reader {
       return absl::OkStatus();
     }
     return NotSupported(argument, value, "leave it out");
+  }
+
+  // Of Keras 3: a mask, or one for each input.
+  bool AreTensorsOrNull(const Json& value) const {
+    if (IsTensor3(value)) return true;
+    return value.is_array() && !value.empty() &&
+           std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_null() || IsTensor3(item); });
+  }
+
+  absl::Status AddMasks(const std::string& argument, const Json& value) {
+    const size_t first = argument == "value_mask" ? 1 : argument == "key_mask" ? 2 : 0;
+    const Json list = value.is_array() ? value : Json::array({value});
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].is_null()) continue;
+      CAIRN_ASSIGN_OR_RETURN(std::string name, TensorName(list[i]["config"]["keras_history"]));
+      call_.masks.push_back({first + i, std::move(name), argument});
+    }
+    return absl::OkStatus();
   }
 
   absl::Status TakeTraining(const Json& value) {
@@ -242,8 +265,10 @@ absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& l
   std::vector<std::vector<size_t>> users(layers.size());
   std::set<size_t> ready;
   for (size_t i = 0; i < layers.size(); ++i) {
-    open[i] = calls[i].inputs.size();
-    for (const std::string& input : calls[i].inputs) {
+    std::vector<std::string> taken = calls[i].inputs;
+    for (const KerasMask& mask : calls[i].masks) taken.push_back(mask.tensor);
+    open[i] = taken.size();
+    for (const std::string& input : taken) {
       const auto it = places.find(input);
       if (it == places.end()) {
         return bad(i, absl::StrCat("its input \"", ShownText(input), "\" is not a layer of the model"));

@@ -21,11 +21,19 @@ namespace cairn {
 // The name of a call's output: the layer's name for its first call, call 0; else a text that cannot be a name.
 std::string KerasTensorName(const std::string& layer, int call);
 
+// A tensor that Keras 3 gives as the mask of an input.
+struct KerasMask {
+  size_t input = 0;    // its place in KerasCall.inputs
+  std::string tensor;  // KerasTensorName
+  std::string argument;
+};
+
 struct KerasCall {
   std::vector<std::string> inputs;  // KerasTensorName; MultiHeadAttention: query, value and, if given, key
   int keyword_inputs = 0;           // MultiHeadAttention: how many of the last inputs are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
+  std::vector<KerasMask> masks;     // for keras_masks.h, or to be refused
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional
@@ -38,9 +46,9 @@ using KerasFirstCalls = std::map<std::string, int>;
 absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
                                         const KerasFirstCalls& firsts);
 
-// The order of calls named `layers` (KerasTensorName): inputs before their users, otherwise as listed. Keras lists them
-// so, but a file may not. Errors: INVALID_ARGUMENT names a layer whose input is not among them, or depends on the
-// layer itself, or whose name is used twice.
+// The order of calls named `layers` (KerasTensorName): inputs and masks before their users, otherwise as listed. Keras
+// lists them so, but a file may not. Errors: INVALID_ARGUMENT names a layer whose input is not among them, or depends
+// on the layer itself, or whose name is used twice.
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
                                                const std::vector<KerasCall>& calls);
 

@@ -6,11 +6,13 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/formats/keras_call.h"
+#include "common/formats/keras_masks.h"
 #include "common/formats/keras_model.h"
 #include "common/model/graph.h"
 #include "common/model/keras/keras_config.h"
@@ -45,6 +47,10 @@ class KerasConverter {
   // Returns the names of the layers whose outputs represent this one's.
   absl::StatusOr<Names> Append(const Entry& entry, const KerasCall& call, int nesting);
   absl::StatusOr<Names> AppendModel(const Entry& entry, const KerasCall& call, int nesting);
+  // ---- keras_applications.cc ----
+  absl::StatusOr<Names> AppendScaledSum(const Entry& entry, const KerasCall& call, v1::Layer scaled);
+  absl::Status CheckLayerScale(const Entry& entry, const KerasCall& call) const;
+
   absl::StatusOr<std::string> AppendOperation(const Entry& entry, const KerasCall& call);
   static void SetInputs(const KerasCall& call, v1::Layer* layer);
   // An unused name for the layer's next call.
@@ -52,7 +58,8 @@ class KerasConverter {
   void Push(v1::Layer layer, const std::string& path);
   void PushAt(v1::Layer layer, const std::string& path);
   void NoteShape(const v1::Layer& layer);
-  absl::Status CheckAxes() const;
+  absl::Status CheckGraph() const;
+  absl::Status CheckMasks(const Graph& graph) const;
 
   // ---- keras_functional.cc ----
   struct Calls {
@@ -64,6 +71,10 @@ class KerasConverter {
   absl::StatusOr<Names> ConvertFunctional(const Json& config, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   static absl::StatusOr<Calls> ReadCalls(const std::vector<Entry>& entries, const KerasFirstCalls& firsts);
+  static void FindFirstCalls(const Json& config, const std::vector<Entry>& entries, KerasFirstCalls* in_nodes,
+                             KerasFirstCalls* in_outputs);
+  absl::Status NoteMasks(const Entry& entry, const KerasCall& call, const std::map<std::string, std::string>& names,
+                         KerasMasks* masks);
   static void NameContainers(const Calls& calls, const Names& outputs, const std::string& path,
                              std::vector<Entry>& entries);
   // Appends the input layers first, in the order of the model's inputs.
@@ -85,11 +96,18 @@ class KerasConverter {
     std::string type;
   };
 
+  // A layer that the file calls with a mask of its input.
+  struct NamedMask {
+    std::string layer, type, argument, input;
+    std::set<std::string> makers;  // the layers whose mask it is; none: it leaves out no step
+  };
+
   KerasModel result_;
   std::map<std::string, Shape> shapes_;      // known shapes of the layers so far
   std::map<const Json*, std::string> made_;  // by entry: the layer of its first call
   std::map<std::string, int> repeats_;       // by layer: calls after the first
   std::vector<NamedAxis> axes_;
+  std::vector<NamedMask> masks_;
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
   int frozen_ = 0;          // enclosing models that are not trained

@@ -1,11 +1,13 @@
 // Functional models: layers that are called by name, any number of times.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/formats/keras_converter.h"
+#include "common/formats/keras_masks.h"
 #include "common/formats/keras_operation.h"
 #include "common/formats/keras_order.h"
 
@@ -18,15 +20,23 @@ bool IsTensor(const Json& value) {
          value[2].is_number_integer();
 }
 
-// What `what` calls of the layers in `firsts`, everywhere in the value: the largest number of a call. A description as
-// deep as this was parsed, so that it is no deeper than the parser's bound.
-void FindCalls(const Json& value, std::map<std::string, int>* largest) {
+// The smallest and the largest number of a layer's calls.
+struct CallNumbers {
+  int smallest = std::numeric_limits<int>::max(), largest = 0;
+};
+
+// Of the layers in `numbers`, the calls everywhere in the value. A description as deep as this was parsed, so that it
+// is no deeper than the parser's bound.
+void FindCalls(const Json& value, std::map<std::string, CallNumbers>* numbers) {
   if (IsTensor(value)) {
-    const auto found = largest->find(value[0].get<std::string>());
-    if (found != largest->end()) found->second = std::max(found->second, value[1].get<int>());
+    const auto found = numbers->find(value[0].get<std::string>());
+    if (found != numbers->end()) {
+      found->second.smallest = std::min(found->second.smallest, value[1].get<int>());
+      found->second.largest = std::max(found->second.largest, value[1].get<int>());
+    }
   }
   if (!value.is_structured()) return;
-  for (const Json& item : value) FindCalls(item, largest);
+  for (const Json& item : value) FindCalls(item, numbers);
 }
 
 // The names in [["input_1", 0, 0], ...], ["input_1", 0, 0] or {"name": ["dense", 0, 0]}.
@@ -106,6 +116,7 @@ void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, co
     for (const int place : KerasInputOrder(static_cast<int>(call.inputs.size()), call.keyword_inputs)) {
       of_call.push_back(numbers.at(call.inputs[static_cast<size_t>(place)]));
     }
+    for (const KerasMask& mask : call.masks) of_call.push_back(numbers.at(mask.tensor));
     numbers.emplace(calls.names[i], number);
     owners.push_back(first_of.emplace(calls.entries[i], number).first->second);
   }
@@ -135,26 +146,62 @@ absl::Status KerasConverter::AppendInputs(const std::vector<Entry>& entries, con
   return absl::OkStatus();
 }
 
+// The masks of a call, whose inputs are named as the layers made of them.
+absl::Status KerasConverter::NoteMasks(const Entry& entry, const KerasCall& call,
+                                       const std::map<std::string, std::string>& names, KerasMasks* masks) {
+  for (const KerasMask& mask : call.masks) {
+    const std::optional<KerasMaskOrigin> origin = masks->OriginOf(mask.tensor);
+    if (!origin.has_value()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): it is called with a tensor as ",
+                 mask.argument, ", which is not the mask that Keras makes of one Embedding or Masking layer; leave it ",
+                 "out, or mask by one of those");
+    }
+    NamedMask& named =
+        masks_.emplace_back(NamedMask{entry.name, entry.type, mask.argument, call.inputs[mask.input], {}});
+    for (const std::string& maker : origin->makers) {
+      if (const auto made = names.find(maker); made != names.end()) named.makers.insert(made->second);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A model within the model has a call of its own, which Keras 2 counts everywhere, and Keras 3 for a Functional in
+// output_layers alone.
+void KerasConverter::FindFirstCalls(const Json& config, const std::vector<Entry>& entries, KerasFirstCalls* in_nodes,
+                                    KerasFirstCalls* in_outputs) {
+  std::map<std::string, CallNumbers> of_nodes;
+  for (const Entry& entry : entries) {
+    if (IsKerasModel(entry.type)) of_nodes.emplace(entry.name, CallNumbers());
+  }
+  std::map<std::string, CallNumbers> of_outputs = of_nodes;
+  for (const Entry& entry : entries) {
+    if (entry.json->contains("inbound_nodes")) FindCalls((*entry.json)["inbound_nodes"], &of_nodes);
+  }
+  if (config.contains("output_layers")) FindCalls(config["output_layers"], &of_outputs);
+  for (const Entry& entry : entries) {
+    const auto found = of_nodes.find(entry.name);
+    if (found == of_nodes.end() || !entry.json->contains("inbound_nodes")) continue;
+    const Json& nodes = (*entry.json)["inbound_nodes"];
+    const int calls = static_cast<int>(nodes.size());
+    const CallNumbers& in_output = of_outputs.at(entry.name);
+    const bool keras3 = nodes.is_array() && !nodes.empty() && nodes[0].is_object();
+    const bool counted = found->second.largest == calls;
+    const bool counted_in_outputs =
+        keras3 && entry.type == "Functional" ? in_output.smallest > 0 : in_output.largest == calls;
+    if (counted) (*in_nodes)[entry.name] = 1;
+    if (counted || counted_in_outputs) (*in_outputs)[entry.name] = 1;
+    if (counted_in_outputs && !keras3) (*in_nodes)[entry.name] = 1;
+  }
+}
+
 absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Json& config, std::vector<Entry>& entries,
                                                                         const std::string& path,
                                                                         const std::optional<Names>& inputs,
                                                                         int nesting) {
-  KerasFirstCalls largest;
-  for (const Entry& entry : entries) {
-    if (IsKerasModel(entry.type)) largest.emplace(entry.name, 0);
-  }
-  for (const Entry& entry : entries) {
-    if (entry.json->contains("inbound_nodes")) FindCalls((*entry.json)["inbound_nodes"], &largest);
-  }
-  if (config.contains("output_layers")) FindCalls(config["output_layers"], &largest);
-  KerasFirstCalls firsts;
-  for (const Entry& entry : entries) {
-    const auto found = largest.find(entry.name);
-    if (found == largest.end() || !entry.json->contains("inbound_nodes")) continue;
-    if (found->second == static_cast<int>((*entry.json)["inbound_nodes"].size())) firsts[entry.name] = 1;
-  }
+  KerasFirstCalls firsts, of_outputs;
+  FindFirstCalls(config, entries, &firsts, &of_outputs);
   CAIRN_ASSIGN_OR_RETURN(const Names input_names, Tensors(config, "input_layers", firsts));
-  CAIRN_ASSIGN_OR_RETURN(const Names output_names, Tensors(config, "output_layers", firsts));
+  CAIRN_ASSIGN_OR_RETURN(const Names output_names, Tensors(config, "output_layers", of_outputs));
   CAIRN_ASSIGN_OR_RETURN(const Calls calls, ReadCalls(entries, firsts));
   NameContainers(calls, output_names, path, entries);
   std::map<std::string, std::string> names;  // of a layer's output: another's where the layer itself leaves none
@@ -165,8 +212,10 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
                inputs->size());
   }
   for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
+  KerasMasks masks(config);
   for (const size_t i : calls.order) {
     Entry entry = entries[calls.entries[i]];
+    if (masks.IsMaskOnly(entry.name)) continue;
     if (entry.type == "InputLayer") {
       if (names.contains(entry.name)) continue;
       return Bad("layer \"", ShownText(entry.name), "\": an InputLayer that config.input_layers does not name");
@@ -181,6 +230,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
       name = names.at(name);
     }
+    CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
     if (made.size() != 1) {
       return Bad("layer \"", ShownText(entry.name), "\": a model inside a model gives one output, but this one has ",

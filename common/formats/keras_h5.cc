@@ -219,8 +219,7 @@ absl::StatusOr<SafetensorsFile> ReadKerasH5Weights(const Buffer& bytes, const st
         const Variable& v = graph.variables()[static_cast<size_t>(node.variables[i])];
         const size_t size = static_cast<size_t>(v.size);
         const Weight& weight = *places[static_cast<size_t>(node.id)][i];
-        const absl::Status status = reader.Read(weight.path, v.shape, out.subspan(0, size));
-        if (!status.ok()) return Annotate(status, absl::StrCat("variable \"", v.name, "\""));
+        CAIRN_RETURN_IF_ERROR(ReadKerasVariable(reader, weight.path, v, out.subspan(0, size)));
         out.remove_prefix(size);
       }
     }

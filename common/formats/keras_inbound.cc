@@ -54,16 +54,14 @@ OrderedJson KeyJson(const v1::Slice& slice) {
     item["config"]["step"] = std::move(step);
     return item;
   };
-  OrderedJson key = OrderedJson::object();
-  key["class_name"] = "__tuple__";
-  key["items"] = OrderedJson::array({part(nullptr, nullptr, nullptr)});
+  OrderedJson key = OrderedJson::array({part(nullptr, nullptr, nullptr)});
   for (const v1::Slice::Axis& axis : slice.axes()) {
     if (axis.drop()) {
-      key["items"].push_back(axis.begin());
+      key.push_back(axis.begin());
     } else {
       const auto given = [](bool has, int32_t number) { return has ? OrderedJson(number) : OrderedJson(); };
-      key["items"].push_back(part(given(axis.has_begin(), axis.begin()), given(axis.has_end(), axis.end()),
-                                  given(axis.has_step(), axis.step())));
+      key.push_back(part(given(axis.has_begin(), axis.begin()), given(axis.has_end(), axis.end()),
+                         given(axis.has_step(), axis.step())));
     }
   }
   return key;

@@ -50,7 +50,7 @@ absl::StatusOr<KerasModel> KerasConverter::Convert(const Json& root) {
   if (root["config"].is_object()) result_.model.set_name(TextOf(root["config"], "name"));
   CAIRN_ASSIGN_OR_RETURN(const Names outputs, ConvertModel(root, "", std::nullopt, 0));
   for (size_t i = 0; outputs.size() > 1 && i < outputs.size(); ++i) result_.model.add_outputs(outputs[i]);
-  CAIRN_RETURN_IF_ERROR(CheckAxes());
+  CAIRN_RETURN_IF_ERROR(CheckGraph());
   return std::move(result_);
 }
 
@@ -205,6 +205,8 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry,
     return Names{std::move(head)};
   }
   v1::Layer& layer = std::get<v1::Layer>(read.value);
+  if (entry.type == "CustomScaleLayer") return AppendScaledSum(entry, call, std::move(layer));
+  if (entry.type == "LayerScale") CAIRN_RETURN_IF_ERROR(CheckLayerScale(entry, call));
   SetInputs(call, &layer);
   if (layer.has_activation()) {
     if (const auto shape = shapes_.find(call.inputs[0]); shape != shapes_.end())
@@ -287,8 +289,25 @@ void KerasConverter::NoteShape(const v1::Layer& layer) {
   if (InferLayer(shapes, &node, &variables).ok()) shapes_[layer.name()] = node.output;
 }
 
-absl::Status KerasConverter::CheckAxes() const {
-  if (axes_.empty()) return absl::OkStatus();
+// Cairn's own masks are those of the file.
+absl::Status KerasConverter::CheckMasks(const Graph& graph) const {
+  std::map<std::string, const Node*> nodes;
+  for (const Node& node : graph.nodes()) nodes.emplace(node.name, &node);
+  for (const NamedMask& named : masks_) {
+    const auto input = nodes.find(named.input);
+    const int mask = input == nodes.end() ? -1 : input->second->mask;
+    const std::string maker = mask < 0 ? "" : graph.nodes()[static_cast<size_t>(mask)].name;
+    if (mask < 0 ? named.makers.empty() : named.makers.contains(maker)) continue;
+    return Bad("layer \"", ShownText(named.layer), "\" (", ShownText(named.type), "): its ", named.argument,
+               " is not that of its input \"", ShownText(named.input), "\", ",
+               mask < 0 ? "which has none" : absl::StrCat("which is made by \"", ShownText(maker), "\""),
+               "; leave it out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KerasConverter::CheckGraph() const {
+  if (axes_.empty() && masks_.empty()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(result_.model));
   for (const NamedAxis& named : axes_) {
     const Node& node = graph.nodes()[static_cast<size_t>(named.layer)];
@@ -297,7 +316,7 @@ absl::Status KerasConverter::CheckAxes() const {
     return Bad("layer \"", node.name, "\" (", ShownText(named.type), "): axis: ", named.axis,
                " is not supported; only the last axis is, -1");
   }
-  return absl::OkStatus();
+  return CheckMasks(graph);
 }
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {

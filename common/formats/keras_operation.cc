@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/formats/keras_activation_operation.h"
 #include "common/formats/keras_arguments.h"
 #include "common/formats/limits.h"
 #include "common/model/keras/keras_operations.h"
@@ -40,19 +41,12 @@ class Reader {
       layer->mutable_operation()->set_kind(v1::Operation::CAST);
       return absl::OkStatus();
     }
-    static const std::map<std::string, v1::Activation> activations = {
-        {"Relu", v1::RELU},         {"nn.relu", v1::RELU},          {"Relu6", v1::RELU6}, {"nn.relu6", v1::RELU6},
-        {"Silu", v1::SILU},         {"nn.silu", v1::SILU},          {"Elu", v1::ELU},     {"nn.elu", v1::ELU},
-        {"Softplus", v1::SOFTPLUS}, {"math.softplus", v1::SOFTPLUS}};
-    const auto activation = activations.find(function);
-    if (activation == activations.end()) {
-      return arguments_.Bad(
-          "Cairn does not have this operation on tensors; use a layer of Keras, or an operation that it has, such "
-          "as +, *, mean, reshape or x[:, 1:3]");
-    }
-    layer->mutable_activation()->set_activation(activation->second);
-    const Json* alpha = arguments_.Take({"alpha"});
-    return alpha == nullptr || *alpha == 1.0 ? absl::OkStatus() : arguments_.Bad("alpha other than 1 is not supported");
+    if (function == "Moveaxis") return ReadMove(layer);
+    CAIRN_ASSIGN_OR_RETURN(const bool activates, ReadKerasActivation(arguments_, layer));
+    if (activates) return absl::OkStatus();
+    return arguments_.Bad(
+        "Cairn does not have this operation on tensors; use a layer of Keras, or an operation that it has, such as +, "
+        "*, mean, reshape or x[:, 1:3]");
   }
 
  private:
@@ -323,6 +317,31 @@ class Reader {
     for (int i = 1; i <= rank(); ++i) {
       layer->mutable_permute()->add_dims(i == a.at(0) ? b.at(0) : i == b.at(0) ? a.at(0) : i);
     }
+    return absl::OkStatus();
+  }
+
+  // As NumPy's moveaxis: the axes named go to their places, the others keep their order.
+  absl::Status ReadMove(v1::Layer* layer) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> from, Axes(arguments_.Take({"source"}), rank(), "source"));
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> to,
+                           Axes(arguments_.Take({"destination"}), rank(), "destination"));
+    std::vector<int32_t> order(static_cast<size_t>(rank()), 0);
+    if (from.size() != to.size())
+      return arguments_.Bad("source and destination have different lengths; make them equal");
+    for (size_t i = 0; i < from.size(); ++i) {
+      int32_t& place = order[static_cast<size_t>(to[i]) - 1];
+      if (place != 0 || std::count(from.begin(), from.end(), from[i]) > 1) {
+        return arguments_.Bad("source or destination names an axis twice; name it once");
+      }
+      place = from[i];
+    }
+    int32_t next = 1;
+    for (int32_t& place : order) {
+      if (place != 0) continue;
+      while (std::count(from.begin(), from.end(), next) > 0) ++next;
+      place = next++;
+    }
+    layer->mutable_permute()->mutable_dims()->Assign(order.begin(), order.end());
     return absl::OkStatus();
   }
 

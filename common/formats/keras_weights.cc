@@ -85,14 +85,22 @@ absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& whe
   for (size_t i = 0; i < vars.variables.size(); ++i) {
     const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
     const size_t size = static_cast<size_t>(v.size);
-    const absl::Status status = reader.Read(absl::StrCat(*group, "/", i), v.shape, out.subspan(taken, size));
-    if (!status.ok()) return Annotate(status, absl::StrCat("variable \"", v.name, "\""));
+    CAIRN_RETURN_IF_ERROR(ReadKerasVariable(reader, absl::StrCat(*group, "/", i), v, out.subspan(taken, size)));
     taken += size;
   }
   return taken;
 }
 
 }  // namespace
+
+absl::Status ReadKerasVariable(const Hdf5Reader& reader, const std::string& path, const Variable& variable,
+                               absl::Span<float> out) {
+  const Shape& shape = variable.shape;
+  absl::Status status = reader.Read(path, shape, out);
+  const bool scales = shape.size() == 4 && shape[0] == 1 && shape[1] == 1 && shape[3] == 1;
+  if (absl::IsFailedPrecondition(status) && scales && reader.Read(path, {shape[2]}, out).ok()) return absl::OkStatus();
+  return status.ok() ? status : Annotate(status, absl::StrCat("variable \"", variable.name, "\""));
+}
 
 std::vector<int> KerasOrder(const Graph& graph) {
   std::vector<std::vector<int>> calls;

@@ -19,6 +19,12 @@
 
 namespace cairn {
 
+class Hdf5Reader;
+
+// The variable's numbers at `path`. A depthwise kernel of one pixel may be a list there: a LayerScale's numbers.
+absl::Status ReadKerasVariable(const Hdf5Reader& reader, const std::string& path, const Variable& variable,
+                               absl::Span<float> out);
+
 // Layers in the order of Keras' model.layers (keras_order.h), including operations, by the ids of their first nodes.
 // The groups in files are numbered by it, so it must equal Keras'.
 std::vector<int> KerasOrder(const Graph& graph);

@@ -13,6 +13,8 @@ namespace cairn {
 inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;
 // Depth of nested models.
 inline constexpr int kKerasNestingMax = 8;
+// Operations that a mask is made of, one of another.
+inline constexpr int kKerasMaskDepthMax = 64;
 // Inputs of one call.
 inline constexpr size_t kKerasInputsMax = 1024;
 inline constexpr size_t kKerasMetadataBytesMax = size_t{64} << 10;

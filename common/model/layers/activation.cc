@@ -134,6 +134,8 @@ void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);  // the function's, not the layer's
 }
 
+void ReadIdentity(KerasConfig&, v1::Layer* layer) { layer->mutable_activation()->set_activation(v1::LINEAR); }
+
 void ReadReLU(KerasConfig& c, v1::Layer* out) {
   v1::ActivationLayer* layer = out->mutable_activation();
   float slope = 0, threshold = 0, max_value = std::numeric_limits<float>::infinity();
@@ -328,11 +330,9 @@ absl::Status ImportClip(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-constexpr KerasClass kKeras[] = {{"Activation", ReadActivationLayer},
-                                 {"ReLU", ReadReLU},
-                                 {"LeakyReLU", ReadLeakyReLU},
-                                 {"ELU", ReadELU},
-                                 {"Softmax", ReadSoftmax, "inputs,mask"}};
+constexpr KerasClass kKeras[] = {
+    {"Activation", ReadActivationLayer},     {"ReLU", ReadReLU},        {"LeakyReLU", ReadLeakyReLU}, {"ELU", ReadELU},
+    {"Softmax", ReadSoftmax, "inputs,mask"}, {"Identity", ReadIdentity}};
 constexpr OnnxOperator kOnnx[] = {{"Relu", ImportActivation},        {"LeakyRelu", ImportActivation},
                                   {"Elu", ImportActivation},         {"Sigmoid", ImportActivation},
                                   {"Tanh", ImportActivation},        {"Softplus", ImportActivation},

@@ -30,6 +30,19 @@ void ReadDepthwiseConv2D(KerasConfig& c, v1::Layer* layer) {
   keras::BiasAndActivation(c, conv);
 }
 
+// Of keras.applications.ConvNeXt: y = x * gamma, with one gamma for each channel. A depthwise kernel of one pixel.
+void ReadLayerScale(KerasConfig& c, v1::Layer* layer) {
+  v1::DepthwiseConv2D* conv = layer->mutable_depthwise_conv2d();
+  conv->add_kernel_size(1);
+  conv->set_use_bias(false);
+  float value = 0;
+  c.Float("init_values", &value);
+  if (!c.Has("init_values")) c.Refuse("init_values is missing; give a number such as 1e-6");
+  conv->mutable_depthwise_initializer()->set_kind(v1::Initializer::CONSTANT);
+  conv->mutable_depthwise_initializer()->set_value(value);
+  c.Ignore("projection_dim");  // the reader of models compares it with the input's channels
+}
+
 void WriteDepthwiseConv2D(const Node& node, KerasWriter& c) {
   const v1::DepthwiseConv2D& conv = node.layer.depthwise_conv2d();
   c.Window(conv);
@@ -50,7 +63,7 @@ std::optional<TorchPlace> PlaceKernel(const Graph&, const Variable& v, absl::str
   return TorchPlace{"weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
 }
 
-constexpr KerasClass kKeras[] = {{"DepthwiseConv2D", ReadDepthwiseConv2D}};
+constexpr KerasClass kKeras[] = {{"DepthwiseConv2D", ReadDepthwiseConv2D}, {"LayerScale", ReadLayerScale}};
 
 }  // namespace
 

@@ -75,6 +75,14 @@ void ReadRescaling(KerasConfig& c, v1::Layer* out) {
   *layer->mutable_offsets() = offsets;
 }
 
+// Of keras.applications.InceptionResNetV2: a + b * scale. This is b * scale; the reader of models adds it to a.
+void ReadCustomScale(KerasConfig& c, v1::Layer* layer) {
+  float scale = 0;
+  c.Float("scale", &scale);
+  if (!c.Has("scale")) c.Refuse("scale is missing; give a number such as 0.17");
+  layer->mutable_rescaling()->set_scale(scale);
+}
+
 void WriteRescaling(const Node& node, KerasWriter& config) {
   const v1::Rescaling& r = node.layer.rescaling();
   config["scale"] = KerasWriter::Rounded(r.scale());
@@ -100,7 +108,7 @@ void Rescale(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, value, channels);
 }
 
-constexpr KerasClass kKeras[] = {{"Rescaling", ReadRescaling}};
+constexpr KerasClass kKeras[] = {{"Rescaling", ReadRescaling}, {"CustomScaleLayer", ReadCustomScale}};
 
 }  // namespace
 

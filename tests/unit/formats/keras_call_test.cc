@@ -76,9 +76,9 @@ absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes
   return ReadKerasCall("l", type, Json::parse(nodes).at(0), {});
 }
 
-enum class Outcome { kNothing, kInference, kCausal, kState, kRefused };
+enum class Outcome { kNothing, kInference, kCausal, kState, kMask, kRefused };
 
-Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value) {
+Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value, bool keras3) {
   const bool attends = type == "MultiHeadAttention";
   const bool scores = attends || IsOneOf(type, {"Attention", "AdditiveAttention"});
   if (Recurs(type) && argument == "initial_state") {
@@ -88,7 +88,9 @@ Outcome Wanted(const std::string& type, const std::string& argument, const std::
     return value == "null" ? Outcome::kNothing : value == "false" ? Outcome::kInference : Outcome::kRefused;
   }
   if (argument == "mask" || (attends && absl::EndsWith(argument, "_mask") && argument != "use_causal_mask")) {
-    return value == "null" ? Outcome::kNothing : Outcome::kRefused;
+    // Keras 3 names the masks that it made. There is no key.
+    const bool made = keras3 && value == "tensor" && argument != "attention_mask" && argument != "key_mask";
+    return value == "null" ? Outcome::kNothing : made ? Outcome::kMask : Outcome::kRefused;
   }
   if (scores && argument == "return_attention_scores") {
     return value == "null" || value == "false" ? Outcome::kNothing : Outcome::kRefused;
@@ -102,7 +104,7 @@ Outcome Wanted(const std::string& type, const std::string& argument, const std::
 
 void Expect(const std::string& type, const std::string& argument, const std::string& value, const std::string& nodes) {
   SCOPED_TRACE(absl::StrCat(type, ": ", nodes));
-  const Outcome wanted = Wanted(type, argument, value);
+  const Outcome wanted = Wanted(type, argument, value, absl::StartsWith(nodes, "[{"));
   const absl::StatusOr<KerasCall> call = Read(type, nodes);
   if (wanted == Outcome::kRefused) {
     EXPECT_EQ(call.status().code(), absl::StatusCode::kInvalidArgument);
@@ -114,6 +116,12 @@ void Expect(const std::string& type, const std::string& argument, const std::str
   ASSERT_TRUE(call.ok()) << call.status();
   EXPECT_EQ(call->inference, wanted == Outcome::kInference);
   EXPECT_EQ(call->causal, wanted == Outcome::kCausal);
+  ASSERT_EQ(call->masks.size(), wanted == Outcome::kMask ? 1u : 0u);
+  if (wanted == Outcome::kMask) {
+    EXPECT_EQ(call->masks[0].argument, argument);
+    EXPECT_EQ(call->masks[0].tensor, "x");
+    EXPECT_EQ(call->masks[0].input, argument == "value_mask" ? 1u : 0u);
+  }
   const bool two = type == "MultiHeadAttention" || wanted == Outcome::kState;
   EXPECT_EQ(call->inputs, std::vector<std::string>(two ? 2 : 1, "x"));
 }

@@ -1,0 +1,15 @@
+// An activation that a description of Keras applies as an operation on tensors: keras.ops.leaky_relu(x).
+//
+// A free function; any thread.
+#pragma once
+
+#include "cairn/v1/model.pb.h"
+#include "common/base/status.h"
+#include "common/formats/keras_arguments.h"
+
+namespace cairn {
+
+// Whether the operation is one, and then the layer. Errors: INVALID_ARGUMENT names the layer and the option.
+absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* layer);
+
+}  // namespace cairn
