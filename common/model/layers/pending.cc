@@ -11,12 +11,14 @@ absl::Status InferPending(absl::Span<const Shape>, Node*, std::vector<Variable>*
 void WriteOnnx(const Node&, OnnxWriter&) {}
 }  // namespace
 
-#define CAIRN_PENDING(kind_name, field_name, text) \
-  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, .field = v1::Layer::field_name, \
-      .name = text, .infer = InferPending, .write_onnx = WriteOnnx};
+#define CAIRN_PENDING(kind_name, field_name, text)                                  \
+  constinit const LayerType k##kind_name##Layer = {.kind = LayerKind::k##kind_name, \
+                                                   .field = v1::Layer::field_name,  \
+                                                   .name = text,                    \
+                                                   .infer = InferPending,           \
+                                                   .write_onnx = WriteOnnx};
 
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")
-CAIRN_PENDING(ActivityRegularization, kActivityRegularization, "activity_regularization")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")
 CAIRN_PENDING(Discretization, kDiscretization, "discretization")
 CAIRN_PENDING(CategoryEncoding, kCategoryEncoding, "category_encoding")

@@ -1,8 +1,10 @@
 #include "worker/backend/reference/reference_net.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/activity.h"
 #include "common/model/call_mode.h"
 #include "common/model/model_inputs.h"
 #include "worker/backend/fusion.h"
@@ -11,7 +13,7 @@ namespace cairn {
 
 ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
                            absl::Span<const v1::ClassWeight> class_weights)
-    : graph_(std::move(graph)),
+    : graph_(WithActivityLayers(std::move(graph))),
       loss_(loss),
       metrics_(std::move(metrics)),
       plan_(PlanLoss(*graph_, loss_, class_weights)),
@@ -65,6 +67,11 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
   CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
                                                plan_.fused ? last.before : last.output, batch.labels.floats(),
                                                batch.label_size, gradient, &sums));
+  for (const Node& node : graph_->nodes()) {
+    if (node.kind != LayerKind::kActivityRegularization) continue;
+    const ActivityFactors f = ActivityFactorsOf(node);
+    for (const double x : nodes_[node.id].output) sums.loss += f.l1 * std::abs(x) + f.l2 * x * x;
+  }
   return sums;
 }
 
