@@ -122,8 +122,9 @@ TEST(Constraint, EveryLayersFieldsReachTheirVariables) {
   std::string seen;
   for (const ConstraintRange& range : ConstraintRangesOf(*graph, 0, graph->space_size())) {
     for (const Variable& v : graph->variables()) {
-      if (v.offset == range.begin) seen += v.name + "\n";
-      if (v.offset == range.begin) EXPECT_EQ(range.end - range.begin, v.size);
+      if (v.offset != range.begin) continue;
+      seen += v.name + "\n";
+      EXPECT_EQ(range.end - range.begin, v.size);
     }
   }
   EXPECT_EQ(seen,
@@ -213,8 +214,11 @@ TEST(Constraint, VariablesWithANormAreNotCut) {
         parts += static_cast<int64_t>(r.begin())<v.offset + v.size&& static_cast<int64_t>(r.end())> v.offset;
       }
       const bool whole = v.name == "b/kernel" || v.name == "b/bias" || v.name == "c/kernel";
-      if (whole) EXPECT_EQ(parts, 1) << v.name << " " << bytes;
-      if (!whole && bytes == 64) EXPECT_EQ(parts, (v.size + 15) / 16) << v.name << ": it is cut as ever";
+      if (whole) {
+        EXPECT_EQ(parts, 1) << v.name << " " << bytes;
+      } else if (bytes == 64) {
+        EXPECT_EQ(parts, (v.size + 15) / 16) << v.name << ": it is cut as ever";
+      }
     }
   }
   const absl::Status cut = CheckWholeVariables(*graph, 1600 + 48, 1600 + 48 + 64);
