@@ -1,9 +1,9 @@
-// LeaderFinder: which of several coordinators to ask: the one that answered last, the leader that a standby named, else
-// the next of the list.
+// LeaderFinder: chooses which of several coordinators to call: the one that answered last, the leader that a standby
+// named, else the next in the list.
 //
-// Not thread-safe. Invariants: 1. A named leader is followed at once, but not again right after it did not serve: a
-// standby goes on naming a leader that died until its lease is over. 2. Between two visits of one named leader the list
-// is gone through.
+// Not thread-safe. Invariants: 1. A named leader is tried at once, but not again right after it failed to serve: a
+// standby keeps naming a dead leader until its lease expires. 2. Between two attempts at the same named leader,
+// addresses of the list are tried.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ class LeaderFinder {
   const std::string& current() const { return current_; }
   bool several() const { return addresses_.size() > 1; }
 
-  // The present one did not serve. named: the leader that it named, as a peer sent it; may be empty or nonsense.
-  // True: ask current() at once; false: after a wait.
+  // current() did not serve. named: the leader that it named, as received from the peer; may be empty or invalid.
+  // True: call the new current() at once; false: back off first.
   bool Failed(const std::string& named) {
     const bool was_named = std::exchange(following_, false);
     if (was_named) not_serving_ = current_;
@@ -34,7 +34,7 @@ class LeaderFinder {
       following_ = true;
       return true;
     }
-    if (valid) not_serving_.clear();  // it may be back when it is named next
+    if (valid) not_serving_.clear();  // it may be back when it is named again
     if (!addresses_.empty()) current_ = addresses_[++next_ % addresses_.size()];
     return false;
   }
@@ -42,10 +42,10 @@ class LeaderFinder {
 
  private:
   const std::vector<std::string> addresses_;
-  size_t next_ = 0;  // of addresses_
+  size_t next_ = 0;  // index into addresses_
   std::string current_;
-  bool following_ = false;   // current_ was named
-  std::string not_serving_;  // was named, and did not serve
+  bool following_ = false;   // current_ was named by a standby
+  std::string not_serving_;  // the named leader that did not serve
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Access to a ps' partitions: PsConnection (Exchange streams, asynchronous) and PullVariables (all of a job, blocking).
+// Access to a ps' partitions: PsConnection (Exchange streams, asynchronous) and PullVariables (a whole job, blocking).
 #pragma once
 
 #include <cstdint>
@@ -15,64 +15,64 @@
 namespace cairn {
 
 struct PsConnectionOptions {
-  size_t outstanding_bytes_max = size_t{256} << 20;  // sent and not answered; Send fails beyond with RESOURCE_EXHAUSTED
+  size_t outstanding_bytes_max = size_t{256} << 20;  // in flight; beyond that Send fails with RESOURCE_EXHAUSTED
   absl::Duration request_timeout =
-      absl::Seconds(0);  // 0: none of its own (a barrier may wait long); the stream's keepalive finds dead peers
-  // Each missed keepalive ends the stream: time between pings and for the answer.
+      absl::Seconds(0);  // 0: none (a barrier may wait long); the stream's keepalive detects dead peers
+  // Time between pings and for their answer; a missed keepalive ends the stream.
   absl::Duration keepalive_interval = absl::Seconds(1);
   absl::Duration keepalive_timeout = absl::Seconds(2);
-  // Streams, each on a channel of its own, over which partitions are spread; opened when first used. What gRPC does for
-  // one channel it does on one core at a time.
+  // Streams over which partitions are spread, each on a channel of its own, opened on first use. gRPC serves one
+  // channel on one core at a time.
   int streams = 2;
   bool error_frames =
-      false;  // an ERROR comes as its frame, not as its status: a status then means that the stream is gone
+      false;  // deliver an ERROR as its frame, not as its status; a status then means that the stream is gone
 };
 
-// Of a ps' answer: the same request may succeed later, there or at whoever serves then.
+// Whether the same request may succeed later, at this ps or at the one that serves then.
 inline bool IsRetryable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
 }
 
 // One connection to one ps. Thread-safe.
 //   1. Every request's `done` runs exactly once, with VALUES, ACK or the error, on a gRPC thread and never inside Send.
-//      Those of different partitions may run at the same time.
-//   2. After a broken stream all its unanswered requests end with UNAVAILABLE; the next Send opens a new stream
-//      (back-off with jitter, at most 1 s; a Send within the back-off time waits it out). Nothing is sent again by
-//      itself.
+//      Callbacks of different partitions may run concurrently.
+//   2. When a stream breaks, all its requests in flight end with UNAVAILABLE; the next Send opens a new stream
+//      (back-off with jitter, at most 1 s; a Send within the back-off is delayed until it is over). Nothing is
+//      retried automatically.
 //   3. Requests for one partition stay in order.
 class PsConnection {
  public:
   using Done = std::function<void(absl::StatusOr<Frame>)>;
   using OnTensor = std::function<void(Frame)>;
 
-  // address: "host:port", or "host:port,unix:/path"; the socket is used where the file exists and is connectable.
+  // address: "host:port", or "host:port,unix:/path"; the socket is used if the file exists and accepts connections.
   PsConnection(std::string address, const PsConnectionOptions& options);
-  ~PsConnection();  // ends what is open with CANCELLED and waits for the callbacks
-  // Fills in request_id; splits into chunks.
+  ~PsConnection();  // ends requests in flight with CANCELLED and waits for the callbacks
+  // Sets request_id and splits the frame into chunks.
   void Send(Frame request, Done done);
   // One request of several whole frames: the tensors of an IMAGE, in order.
   void Send(std::vector<Frame> request, Done done);
-  // A SNAPSHOT: on_tensor gets each IMAGE frame of the answer, in order, on a gRPC thread; then `done` the last one's
-  // fields without its payload. Where the request ends early (error, Close), one on_tensor may still be running when
-  // `done` runs.
+  // Sends a SNAPSHOT. on_tensor gets each IMAGE frame of the answer, in order, on a gRPC thread; then `done` gets the
+  // fields of the last one without its payload. If the request ends early (error, Close), an on_tensor may still be
+  // running when `done` runs.
   void Snapshot(Frame request, OnTensor on_tensor, Done done);
-  // A stream is open over a connection that answers keepalives: the ps' process is there, whether or not it answers
-  // requests.
+  // Whether a stream is open over a connection that answers keepalives: the ps process is alive, even if it does not
+  // answer requests.
   bool connected() const;
 
  private:
-  std::vector<std::shared_ptr<class PsStream>> streams_;  // a partition has its stream
+  std::vector<std::shared_ptr<class PsStream>> streams_;  // a partition always uses the same one
 };
 
 struct PulledVariables {
   Buffer values;                   // float32, the whole parameter space
-  uint64_t version = 0;            // lowest among partitions
-  uint64_t version_max = 0;        // equal to `version` where consistent
+  uint64_t version = 0;            // lowest of all partitions
+  uint64_t version_max = 0;        // highest; equal to `version` if consistent
   std::vector<uint64_t> versions;  // by route
 };
 
-// All partitions of a job. consistent: of one version (synchronous jobs; tries again while the job moves on). moves_on:
-// it may; else partitions at different versions are an error at once.
+// Pulls all partitions of a job. consistent: at one version (synchronous jobs), with retries while the job is training.
+// moves_on: whether it may be training; if not, partitions at different versions are an error at once.
 // Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND name the ps; FAILED_PRECONDITION names each ps with its partitions
 // and their versions.
 absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,

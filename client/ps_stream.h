@@ -1,5 +1,5 @@
-// PsStream: one Exchange stream to a ps, opened again after it broke: the requests that wait for an answer, those that
-// wait to be sent, back-off.
+// PsStream: one Exchange stream to a ps, reopened with back-off after it breaks. It holds the requests in flight and
+// those queued for sending.
 //
 // Thread-safe. Lock order: only mutex_; user callbacks and gRPC operations run without it. Invariants: those of
 // PsConnection (parameter_client.h).
@@ -44,14 +44,14 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
   bool connected();
 
  private:
-  // One call of gRPC's. Deletes itself in OnDone. A hold keeps it alive while Send may start a write from outside.
+  // One gRPC call. Deletes itself in OnDone. A hold keeps it alive while Send may start a write outside a callback.
   class Call;
 
   struct Pending {
     Done done;
     size_t bytes = 0;
     OnTensor on_tensor;        // SNAPSHOT
-    uint32_t next_tensor = 0;  // of the answer
+    uint32_t next_tensor = 0;  // the next one expected in the answer
   };
 
   void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -78,11 +78,11 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
   Call* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;           // the open one
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;             // Open is about to run
   std::chrono::steady_clock::time_point open_not_before_
-      ABSL_GUARDED_BY(mutex_);  // steady: a clock that is set back delays nothing
+      ABSL_GUARDED_BY(mutex_);  // steady: changes of the wall clock cause no delay
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
-  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // streams that live and callbacks that run outside of them
-  // Of the last call that ended. gRPC joins its callback threads when the process' last channel with callbacks goes,
-  // so that no channel may go on such a thread: it goes in Close, or when the next stream is open.
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // live streams, and callbacks running outside them
+  // The channel of the last call that ended. gRPC joins its callback threads when the process' last channel with
+  // callbacks is destroyed, so none may be destroyed on such a thread: it is released in Close, or at the next open.
   std::shared_ptr<grpc::Channel> retired_ ABSL_GUARDED_BY(mutex_);
 };
 

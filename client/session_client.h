@@ -1,12 +1,12 @@
-// SessionClient: a node's membership (Coordinator.Session), kept up for as long as the object lives.
+// SessionClient: maintains a node's membership (Coordinator.Session) for as long as the object exists.
 //
-// Thread rule: Send from any thread. Callbacks run one at a time on one thread of the client's own; they may call Send.
+// Thread rule: Send from any thread. Callbacks run one at a time on the client's own thread; they may call Send.
 // Invariants:
-//   1. Every connection starts with a fresh hello(); heartbeats follow at the interval that Welcome names.
-//   2. A broken or refused session is opened again with back-off and jitter (50 ms to 1 s; of several coordinators to
-//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected, when they change, and are
-//      tried again too: a dead twin's lease lapses.
-//   3. Messages given to Send while there is no session are dropped: hello() and later reports carry the state.
+//   1. Every connection starts with a fresh hello(); heartbeats follow at the interval that Welcome sets.
+//   2. A broken or refused session is reopened with back-off and jitter (50 ms to 1 s; with several coordinators to
+//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT are passed to on_rejected when they change,
+//      and are retried too: the lease of a dead node with the same name expires.
+//   3. Messages sent while there is no session are dropped: hello() and later reports carry the state.
 #pragma once
 
 #include <functional>
@@ -21,20 +21,20 @@ namespace cairn {
 struct SessionCallbacks {
   std::function<v1::Hello()> hello;
   std::function<v1::Heartbeat()> heartbeat;
-  std::function<void(const v1::CoordinatorMessage&)> on_message;  // Welcome too
+  std::function<void(const v1::CoordinatorMessage&)> on_message;  // including Welcome
   std::function<void(bool up)> on_connection;                     // up: after Welcome
   std::function<void(const absl::Status&)> on_rejected;
-  // Every coordinator was tried and none took part; it is tried on. Told once until there is a session again.
+  // Every coordinator was tried and none serves; retries go on. Called once until there is a session again.
   std::function<void(const absl::Status&)> on_unreached;
 };
 
 class SessionClient {
  public:
-  // coordinators: "host:port", or several with commas between them: tried in turn, and a standby's word is followed to
-  // the leader.
+  // coordinators: "host:port", or several separated by commas: tried in turn; a leader that a standby names is tried
+  // first.
   SessionClient(const std::string& coordinators, SessionCallbacks callbacks);
   ~SessionClient();
-  // Queued bytes are bounded (8 MiB); beyond, the session is broken and opened anew.
+  // Queued bytes are bounded (8 MiB); beyond that, the session is closed and reopened.
   void Send(v1::NodeMessage message);
 
  private:

@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
                  "host:port under which browsers reach --http: standbys send them there [as in --http, or --advertise]")
       ->needs(http);
   CLI::Option* data_dir =
-      app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
+      app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, created if missing")
           ->capture_default_str();
   CLI::Option* state = app.add_option("--state", flags.state,
                                       "etcd://HOST:PORT,HOST:PORT/PREFIX: the state is in etcd, and several "

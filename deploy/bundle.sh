@@ -1,12 +1,12 @@
 #!/bin/bash
-# Makes one archive of a build that runs on any x86-64 Linux with glibc 2.36 or newer: the programs, the GPU plugin
-# where it was built, and in lib/ every shared library that they need besides glibc, the NVIDIA driver and CUDA's
-# libraries (cuDNN and cuBLASLt are found on the target).
+# Packs a build into one archive that runs on any x86-64 Linux with glibc 2.36 or newer: the programs, the GPU plugin
+# if it was built, and in lib/ every shared library that they need except glibc, the NVIDIA driver and CUDA's
+# libraries (cuDNN and cuBLASLt must be on the target).
 #
 #   cmake --preset portable && cmake --build --preset portable
 #   deploy/bundle.sh [BUILD] [OUT.tar.gz]     default: build/portable, build/cairn-VERSION-linux-x86_64.tar.gz
 #
-# Any build will do (build/release): programs look for libraries in ../lib first. Unpacked, it also has examples/, and
+# Any build works (build/release): programs look for libraries in ../lib first. The archive also has examples/, and
 # tests/gpu/run.sh with the programs that it runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,7 +17,7 @@ out=${2:-$root/build/$name.tar.gz}
 programs=(cairn cairn-coordinator cairn-ps cairn-worker)
 gpu_tests=(gpu_kernels gpu_backend gpu_bench gpu_roofline)  # of tests/gpu
 
-# What the target itself has: glibc, the driver, CUDA.
+# Libraries that the target provides: glibc, the driver, CUDA.
 of_target='c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec'
 of_target+='|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink'
 of_target="^(ld-linux-x86-64|lib($of_target))\.so"
@@ -43,19 +43,19 @@ if [[ -e $plugin ]]; then
 else
   echo "bundle.sh: no $plugin: a bundle for CPUs"
 fi
-if [[ -d $build/tests/host_gpu ]]; then  # the plugin whose machine is the CPU: tests/gpu/run.sh --dry-run
+if [[ -d $build/tests/host_gpu ]]; then  # the plugin that runs on the CPU, for tests/gpu/run.sh --dry-run
   mkdir "$to/tests/host_gpu"
   for file in "$build"/tests/host_gpu/*.so*; do
     strip --strip-unneeded -o "$to/tests/host_gpu/$(basename "$file")" "$file"
   done
 fi
 
-# name of the library, file: what the loader finds here.
+# Lists the libraries that the loader finds here: name, file.
 needed() { LD_LIBRARY_PATH= ldd "$@" 2> /dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
 readarray -t objects < <(find "$to/bin" "$to/lib" "$to/tests" -type f)
 missing=$(LD_LIBRARY_PATH= ldd "${objects[@]}" | grep 'not found' | grep -vE "^\s*${of_target#^}" | sort -u || true)
 [[ -z $missing ]] || {
-  echo "bundle.sh: not on this machine: $missing" >&2
+  echo "bundle.sh: libraries missing on this machine: $missing" >&2
   exit 1
 }
 while read -r library file; do

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Fetches a public data set, checks its sums and unpacks it, so that `data.path: DIR` of a job reads it.
+# Fetches a public data set, verifies its checksums and unpacks it, for use as `data.path: DIR` of a job.
 #
 #   deploy/fetch_dataset.sh NAME DIR        NAME: mnist, fashion-mnist, cifar10, beans, digits
 #
-# A file that is there with the right sum is not fetched again; a broken download goes on where it stopped.
+# A file with the right checksum is not fetched again; a broken download resumes where it stopped.
 #
 #   CAIRN_DATASET_MIRROR=URL   fetch URL/NAME/FILE instead of the originals
-#   CAIRN_DATASET_SUMS=FILE    lines "SHA256  NAME/FILE" that replace the sums below (for a mirror that packs anew)
+#   CAIRN_DATASET_SUMS=FILE    lines "SHA256  NAME/FILE" that replace the checksums below (for a mirror that repacks)
 #
-# Exit codes: 0 the data set is in DIR; 1 a file could not be fetched; 2 wrong usage; 3 a wrong sum; 4 a tool is
+# Exit codes: 0 the data set is in DIR; 1 a file could not be fetched; 2 wrong usage; 3 a wrong checksum; 4 a tool is
 # missing, or DIR cannot be written.
 set -euo pipefail
 
@@ -27,8 +27,8 @@ END
   exit 2
 }
 
-# One line a file: name, SHA-256, then the addresses to try in turn. The sums of mnist, fashion-mnist, cifar10 and beans
-# are those that TensorFlow Datasets publishes for the originals; that of digits was taken from a copy of scikit-learn's
+# One line per file: name, SHA-256, then the URLs to try in order. The checksums of mnist, fashion-mnist, cifar10 and
+# beans are those that TensorFlow Datasets publishes for the originals; that of digits is of a copy of scikit-learn's
 # file.
 files_of() {
   local mnist=https://storage.googleapis.com/cvdf-datasets/mnist
@@ -87,7 +87,7 @@ list=$(files_of "$name") || { say "there is no data set \"$name\""; usage; }
 
 sum_of() { sha256sum < "$1" | cut -d' ' -f1; }
 
-# The sum that a file must have: the user's, else ours.
+# The checksum that a file must have: the user's, else ours.
 wanted_sum() {
   local file=$1 sum=$2 own
   if [[ -n ${CAIRN_DATASET_SUMS:-} ]]; then
@@ -103,7 +103,7 @@ urls_of() {
   if [[ -n ${CAIRN_DATASET_MIRROR:-} ]]; then echo "${CAIRN_DATASET_MIRROR%/}/$name/$file"; else echo "$*"; fi
 }
 
-# Appends what is missing of $1 to the file $2.
+# Appends the missing rest of $1 to the file $2.
 download() {
   local url=$1 part=$2 quiet=()
   if command -v curl > /dev/null; then
@@ -117,7 +117,7 @@ download() {
 }
 
 explain_by_hand() {
-  say "where the network does not reach the originals, download by hand on a machine that it reaches:"
+  say "if this machine cannot reach the originals, download them by hand on one that can, and copy them here:"
   local file sum urls
   while read -r file sum urls; do
     echo "    $(urls_of "$file" "$urls" | cut -d' ' -f1)" >&2
@@ -130,9 +130,9 @@ fetch() {
   local file=$1 sum=$2 url part=$dir/$1.part resumed; shift 2
   if [[ -e $dir/$file ]]; then
     [[ $(sum_of "$dir/$file") == "$sum" ]] && return
-    die 3 "$dir/$file is there, but its sum is not $sum; remove it and run this again"
+    die 3 "$dir/$file exists, but its checksum is not $sum; remove it and run this again"
   fi
-  # A download that was whole, but not renamed any more.
+  # A download that was complete, but not renamed yet.
   if [[ -e $part && $(sum_of "$part") == "$sum" ]]; then mv "$part" "$dir/$file"; return; fi
   for url in $(urls_of "$file" "$@"); do
     for _ in 1 2; do  # the second time from the start
@@ -141,12 +141,12 @@ fetch() {
       if download "$url" "$part"; then
         if [[ $(sum_of "$part") == "$sum" ]]; then mv "$part" "$dir/$file"; return; fi
         rm -f "$part"
-        # The beginning may have been another file's; from the start it must be right.
+        # A resumed download may have continued another file; one from the start must be right.
         [[ $resumed == yes ]] && continue
-        die 3 "$url: the wrong sum (wanted $sum); what came was removed. The file was changed there, or on the way"
+        die 3 "$url: wrong checksum (expected $sum); the download was removed. The file was changed there or in transit"
       fi
       [[ $resumed == yes ]] || break
-      rm -f "$part"  # a server that cannot go on in the middle
+      rm -f "$part"  # the server cannot resume a download
     done
   done
   say "$file could not be fetched"
@@ -158,7 +158,7 @@ unpack_zip() {
   if command -v unzip > /dev/null; then unzip -q "$1" -d "$2"; else python3 -m zipfile -e "$1" "$2"; fi
 }
 
-# Unpacks beside the target and renames, so that what stands under its name is whole.
+# Unpacks into a temporary folder and renames, so that a folder with the final name is complete.
 unpack() {
   local archive=$dir/$1 into=$dir/.unpack
   rm -rf "$into" && mkdir "$into"
@@ -170,7 +170,7 @@ unpack() {
     *.zip)
       unpack_zip "$archive" "$into"
       local split=${1%.zip}
-      [[ -d $into/$split ]] || die 3 "$archive: holds no folder $split/"
+      [[ -d $into/$split ]] || die 3 "$archive: has no folder $split/"
       rm -rf "${dir:?}/$split" && mv "$into/$split" "$dir/"
       ;;
   esac

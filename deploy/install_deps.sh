@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Debian 12 packages that Cairn needs and that are missing. The lists stand here and nowhere else.
+# Installs the missing ones of the Debian 12 packages that Cairn needs. This is the only place that lists them.
 #
 #   deploy/install_deps.sh build          to build the daemons and the command line
 #   deploy/install_deps.sh build test     to build and run the tests too
@@ -13,7 +13,7 @@ build=(
   librocksdb-dev
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake file asks for OpenCL's headers
   libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libssl-dev
-  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev
+  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev libfarmhash-dev
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
 )
@@ -23,13 +23,13 @@ test=(
   python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
   curl openssl etcd-server
 )
-# npm fetches onnxruntime for the tests of ONNX files; another build of node brings its own.
+# npm fetches onnxruntime for the tests of ONNX files; node from another source includes npm.
 command -v npm > /dev/null || test+=(nodejs npm)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
 runtime=(
   libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2
   libturbojpeg0 libpng16-16 libxxhash0 libssl3 zlib1g libhdf5-103-1 libhdf5-hl-100 libzip4
-  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2
+  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2 libfarmhash0
 )
 
 usage() {
@@ -59,7 +59,7 @@ if [[ $print == yes ]]; then
 fi
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
-  echo "install_deps.sh: this machine has no apt; install what corresponds to: ${wanted[*]}" >&2
+  echo "install_deps.sh: this machine has no apt; install the equivalents of: ${wanted[*]}" >&2
   exit 1
 fi
 missing=()

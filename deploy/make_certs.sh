@@ -1,17 +1,17 @@
 #!/bin/bash
-# Makes the certificates of a cluster that speaks TLS, signed by an authority of its own.
+# Makes the certificates of a cluster with TLS, signed by an authority of its own.
 #
 #   deploy/make_certs.sh DIR NAME[,NAME...]...
-#       DIR/NAME/{ca.crt,tls.crt,tls.key} for each argument, of its first name
+#       makes DIR/NAME/{ca.crt,tls.crt,tls.key} for each argument, where NAME is its first name
 #
 #   deploy/make_certs.sh certs host-a,10.0.0.1 host-b host-c alice
 #
-# The names of an argument are those under which that machine is dialled: host names and IP addresses; each is localhost
-# and 127.0.0.1 too. Users get one as well; their name does not matter. DIR/ca.key signs: keep it off the cluster. It is
-# made where missing, so that calling this again adds machines, or renews certificates that are there. Days of validity:
-# CAIRN_CERT_DAYS (365).
+# The names of an argument are those under which others dial that machine: host names and IP addresses; localhost and
+# 127.0.0.1 are added. Users get a certificate too; their name does not matter. DIR/ca.key signs: keep it off the
+# cluster. It is created if missing, so that another run adds machines or renews existing certificates. They are valid
+# for CAIRN_CERT_DAYS days (365).
 set -euo pipefail
-umask 077  # keys are their owner's
+umask 077  # only the owner may read keys
 
 if [[ $# -lt 2 ]]; then
   echo "usage: $0 DIR NAME[,NAME...]..." >&2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# From a clone to an accurate model: installs what is missing, builds, starts 1 coordinator, 2 ps and 2 workers on this
-# machine, trains a small CNN on generated pictures, prints its accuracy and stops the cluster. Run again, it is quick.
+# From a clone to an accurate model: installs missing packages, builds, starts 1 coordinator, 2 ps and 2 workers on this
+# machine, trains a small CNN on generated images, prints its accuracy and stops the cluster. A second run is quick.
 #
 #   deploy/quickstart.sh [--no-install]
 set -euo pipefail
@@ -13,7 +13,7 @@ up_pid=
 
 step() { printf '\n== %s\n' "$*"; }
 
-# TERM stops the daemons in order; should the script itself be killed, they go with `cairn up`.
+# TERM stops the daemons in order. If the script itself is killed, they end with `cairn up`.
 stop_cluster() {
   [[ -n $up_pid ]] || return 0
   kill -TERM "$up_pid" 2> /dev/null || true
@@ -31,7 +31,7 @@ case ${1:-} in
 esac
 
 step "build"
-# A first build leaves the tests out; one that has them keeps them.
+# A first build leaves out the tests; an existing one keeps its setting.
 configure=()
 [[ -f build/release/CMakeCache.txt ]] || configure=(-DCAIRN_TESTS=OFF)
 cmake --preset release "${configure[@]}" > /dev/null
@@ -78,6 +78,6 @@ tail -n 1 "$work/up.log"
 echo
 echo "test accuracy: $accuracy"
 if ! awk -v a="$accuracy" -v min="$accuracy_min" 'BEGIN { exit !(a >= min) }'; then
-  echo "quickstart: below $accuracy_min, which this job should reach; the logs are in $work/cluster/logs" >&2
+  echo "quickstart: the accuracy is below $accuracy_min; the logs are in $work/cluster/logs" >&2
   exit 1
 fi

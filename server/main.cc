@@ -15,14 +15,14 @@ void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--listen", o->listen, "host:port; port 0: chosen by the system")->capture_default_str();
   app->add_option("--advertise", o->advertise, "host or host:port under which workers reach this ps [as in --listen]");
   cairn::AddCoordinatorFlag(app, &o->coordinator);
-  app->add_option("--data-dir", o->data_dir, "where variables are kept")->required();
+  app->add_option("--data-dir", o->data_dir, "directory for the variables")->required();
   app->add_option("--name", o->name, "unique in the cluster [kept in the data directory]");
-  app->add_option("--host-label", o->host_label, "which machine this is, for placement [the host's name]");
+  app->add_option("--host-label", o->host_label, "name of this machine, for placement [the host's name]");
   app->add_option("--unix-socket", o->unix_socket,
                   "socket for workers on this host, or \"none\" [in the data directory]");
   app->add_option("--http", *http,
                   "host:port of /metrics, /healthz and /readyz of this process; a port alone: on 127.0.0.1 [none]");
-  app->add_option("--threads", o->threads, "threads that partitions are spread over [one a core, at most 4]");
+  app->add_option("--threads", o->threads, "threads that share the partitions [one per core, at most 4]");
 }
 
 }  // namespace

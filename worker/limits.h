@@ -1,4 +1,4 @@
-// Every limit of workers, its reason, and how the limits depend on one another.
+// All limits of workers, their reasons, and how they depend on one another.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@ namespace cairn {
 // ---- the node ----
 
 inline constexpr int kWorkerSlotsMax = 1024;
-// Under way at the same time.
+// Commands pending at the same time.
 inline constexpr int kWorkerCommandsMax = 64;
 inline constexpr int kDevicesMax = 1024;
-// Partitions on their way at the same time: they keep the network busy, and a ps' buffers small.
+// Partitions in flight at the same time: enough to keep the network busy, and few enough for a ps' buffers.
 inline constexpr int kRestoredAtOnceMax = 16;
-// Without an answer that helps for so long the command has failed. Longer than a ps needs to hear of a generation.
+// A restore fails after this long without progress. Longer than a ps needs to learn of a new generation.
 inline constexpr absl::Duration kRestoreSilentMax = absl::Seconds(30);
 
 // ---- training ----
 
-// Who sent: the token of a request names its owner (a mode's own number) and partition.
+// The token of a request names its owner (a number that the mode chooses) and its partition.
 inline constexpr uint32_t kOwnersMax = 2048;
 inline constexpr size_t kProgramsPerSlotMax = 2;
 inline constexpr int kPassesMax = 8;
@@ -31,11 +31,11 @@ inline constexpr int kPassesMax = 8;
 inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
 inline constexpr int kManifestDepthMax = 8;
 inline constexpr size_t kCheckpointsListedMax = 1 << 16;
-// Where validation falls further behind, the best checkpoint may be removed before it is known to be that.
+// If validation falls further behind, the best checkpoint may be removed before it is known to be the best.
 inline constexpr size_t kComparedLaterMax = 16;
-// Of a file that is gone on with: 300,000 epochs, and no data set by mistake.
+// Of a file to append to: room for 300,000 epochs, but not for a data set named by mistake.
 inline constexpr size_t kCsvLogBytesMax = size_t{64} << 20;
-// A later one would not sort after it.
+// A larger stamp would not sort after this one.
 inline constexpr int64_t kBoardStampMax = 9'999'999'999;
 
 }  // namespace cairn

@@ -48,7 +48,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
                   "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
       ->capture_default_str();
   app->add_option("--slots", flags->slots, "replicas computed at the same time [the machine's threads; on a GPU 1]");
-  app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
+  app->add_option("--host-label", flags->worker.host, "name of this machine, for placement [the host's name]");
   app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
   app->add_flag(
       "--cudnn-autotune", flags->autotune,
@@ -59,7 +59,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
       "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
   app->add_option("--http", flags->http,
                   "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
-  app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
+  app->add_option("--decode-threads", flags->worker.decode_threads, "threads per job that decode examples")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
 }

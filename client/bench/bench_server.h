@@ -1,6 +1,6 @@
-// BenchServer: v1.Bench, and the coordinator of one ps, which it gives the jobs that Prepare asks for.
+// BenchServer: serves v1.Bench, and acts as the coordinator of one ps, to which it assigns the jobs of Prepare.
 //
-// The ps is started by the caller, with --coordinator and this server's address. Thread-safe. Invariants:
+// The caller starts the ps, with --coordinator set to this server's address. Thread-safe. Invariants:
 //   1. The ps holds the job of the last Prepare and no other.
 //   2. Prepare waits at most kPrepareTimeout.
 #pragma once

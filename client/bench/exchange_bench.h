@@ -1,6 +1,6 @@
-// Push+pull of a parameter space over Exchange beside a raw gRPC stream of the same bytes each way.
+// Compares push+pull of a parameter space over Exchange with a raw gRPC stream of the same bytes each way.
 //
-// Rounds of the two alternate, so that a machine whose speed drifts does so for both; what counts is the ratio of the
+// Rounds of the two alternate, so that a drift in the machine's speed affects both; the result is the ratio of the
 // medians.
 #pragma once
 
@@ -19,7 +19,7 @@ struct ExchangeFigures {
   double ratio = 0;
 };
 
-// A few rounds more are made first, for pages, windows and connections. `stop` is asked between rounds: CANCELLED.
+// Runs a few warm-up rounds first. Calls `stop` between rounds; if it returns true, the result is CANCELLED.
 absl::StatusOr<ExchangeFigures> MeasureExchange(ExchangeLoad& load, RawStream& raw, int64_t bytes, int rounds,
                                                 const std::function<bool()>& stop);
 

@@ -1,6 +1,6 @@
 // ExchangeLoad: pushes a gradient for every partition of a bench job and waits for all new values, round after round.
 //
-// One thread. The gradient is one piece of memory; what comes back is discarded.
+// One thread. All pushes share one gradient buffer; the answers are discarded.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ namespace cairn {
 
 class ExchangeLoad {
  public:
-  // ps_address: of the one ps that holds all of the job, freshly (at version 0).
+  // ps_address: of the ps that holds the whole job, at version 0.
   ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams);
   ~ExchangeLoad();
 
-  // The time of one round. Errors: what a partition answered, or UNAVAILABLE, or DEADLINE_EXCEEDED.
+  // Runs one round and returns its time. Errors: that of a partition's answer, UNAVAILABLE, or DEADLINE_EXCEEDED.
   absl::StatusOr<absl::Duration> Round(absl::Duration timeout);
 
  private:

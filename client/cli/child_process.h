@@ -1,7 +1,7 @@
-// A daemon as a child process that cannot outlive its parent.
+// ChildProcess: a daemon as a child process that cannot outlive its parent.
 //
-// Thread rule: Start and everything else from the main thread: the kernel kills a child when the *thread* that started
-// it ends. Invariants:
+// Thread rule: use it from the main thread only: the kernel kills a child when the *thread* that started it
+// ends. Invariants:
 //   1. A child dies with its parent, whatever kills the parent (PR_SET_PDEATHSIG).
 //   2. A child is in a process group of its own: the terminal's Ctrl-C
 //      reaches the parent only, which stops its children in order.
@@ -18,12 +18,12 @@ namespace cairn {
 
 class ChildProcess {
  public:
-  // argv[0] is the program's path. stdout and stderr are appended to log_file (empty: this process'); stdin is
-  // empty.
-  // Errors: the log or the program cannot be opened (names it).
+  // argv[0] is the program's path. stdout and stderr are appended to log_file (empty: inherited from this process);
+  // stdin is empty.
+  // Errors: the log or the program cannot be opened; the message names it.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv, const std::string& log_file);
 
-  ChildProcess() = default;  // none
+  ChildProcess() = default;  // no process
   ChildProcess(ChildProcess&& other) noexcept { *this = std::move(other); }
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   ~ChildProcess();  // kills it and waits
@@ -31,10 +31,10 @@ class ChildProcess {
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   void Signal(int signal);
-  // Does not wait: true once it has ended; then how() says how.
+  // Does not block. True once the process has ended; then how() says how.
   bool Ended();
   const std::string& how() const { return how_; }  // "exit code 1", "signal 9 (Killed)"
-  int exit_code() const { return exit_code_; }     // -1: a signal ended it
+  int exit_code() const { return exit_code_; }     // -1: killed by a signal
 
  private:
   pid_t pid_ = 0;
@@ -42,7 +42,7 @@ class ChildProcess {
   int exit_code_ = -1;
 };
 
-// The end of a log for an error message: at most `lines` lines.
+// The last lines of a log, at most `lines`, for an error message.
 std::string TailOfFile(const std::string& path, int lines);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// The colours in which a terminal shows how a job ended. Any thread.
+// Terminal colours for the way a job ended. Any thread.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace cairn {
 
-// stdout is a terminal, and $NO_COLOR is not set.
+// Whether stdout is a terminal and $NO_COLOR is not set.
 bool ShowsColours();
 
-// Green, yellow or red where the job has succeeded, ended with errors, or failed; as it is in other states, and where
-// `shows` is false.
+// The text in green, yellow or red if the job has succeeded, ended with errors, or failed; unchanged in other states
+// and if `shows` is false.
 std::string InColourOf(v1::JobState state, std::string text, bool shows);
 
 }  // namespace cairn

@@ -14,8 +14,8 @@
 namespace cairn {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;  // the job failed or was cancelled; the cluster is not reached
-inline constexpr int kExitUsage = 2;   // wrong usage; a job or a file that was refused
+inline constexpr int kExitFailed = 1;  // the job failed or was cancelled, or the cluster cannot be reached
+inline constexpr int kExitUsage = 2;   // wrong usage, or a job or file was refused
 inline constexpr int kExitErrors = 3;  // the job did all its steps and ended with errors
 inline constexpr int kExitInterrupted = 130;
 
@@ -27,23 +27,23 @@ struct Globals {
 
 struct SubmitOptions {
   std::string file;
-  std::string model;  // a file in place of the job's model
+  std::string model;  // a file that replaces the job's model
   std::vector<std::string> settings;
   bool watch = false;
   bool once =
-      false;  // a job of this name that was submitted before is taken instead, unless it failed or was cancelled
+      false;  // if a job of this name was submitted before, use that one instead, unless it failed or was cancelled
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
-  std::string node;     // ask the coordinator whether this node is alive, and ready, instead
-  bool ready = false;   // of a ps: whether its copies are in sync, too
+  std::string node;     // instead ask the coordinator whether this node is alive and ready
+  bool ready = false;   // of a ps: also ask whether its copies are in sync
 };
 struct DrainOptions {
   std::string name;
   bool undo = false;
 };
 struct MetricsOptions {
-  std::string output;  // written again every so many seconds, until a signal; empty: printed once
+  std::string output;  // rewritten every every_s seconds until a signal; empty: printed once
   int every_s = 15;
 };
 struct PredictOptions {
@@ -53,14 +53,14 @@ struct PredictOptions {
 };
 struct ExportOptions {
   std::string job;
-  std::string format;  // empty: told by the output's ending
+  std::string format;  // empty: by the output's file extension
   std::string layout = "keras";
   std::string output;
   bool fold_batch_norm = false;
 };
 struct ModelsOptions {
-  std::string name;     // empty: all of them
-  bool report = false;  // of the file `name`: every layer, supported or refused
+  std::string name;     // empty: all models
+  bool report = false;  // report on every layer of the file `name`, supported or refused
   std::vector<int32_t> input_shape;
   int32_t classes = 0;
 };
@@ -83,16 +83,16 @@ struct BenchExchangeOptions {
   int64_t bytes = int64_t{64} << 20;
   int64_t partition_bytes = int64_t{4} << 20;
   int rounds = 30;
-  int streams = 2;  // of the connection to the ps
+  int streams = 2;  // per connection to the ps
   bool asynchronous = false;
   bool logged = false;
-  std::string address;  // of a `--serve`; empty: this machine, which is then served by child processes
-  std::string serve;    // host:port: be the other side, until Ctrl-C
-  std::string dir;      // of the other side's ps; empty: a temporary one
+  std::string address;  // of a `--serve`; empty: child processes on this machine
+  std::string serve;    // host:port: serve the other side, until Ctrl-C
+  std::string dir;      // data of the served ps; empty: a temporary directory
   std::string bin_dir;  // where the daemons' programs are
 };
 
-// job.file: what the chief submits, to end with it as all tasks do; empty: nothing.
+// job.file: the chief submits this job; every task ends when it does. Empty: none.
 int RunRun(const Globals& globals, const TfRunOptions& options, const SubmitOptions& job);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
@@ -114,7 +114,7 @@ int RunDataInfo(const Globals& globals, const std::string& path);
 int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);
 
-// Prints "cairn: message" and returns the exit code that fits.
+// Prints "cairn: message" and returns the matching exit code.
 int Fail(const absl::Status& status);
 
 }  // namespace cairn

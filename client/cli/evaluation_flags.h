@@ -1,4 +1,4 @@
-// What `cairn evaluate` and `cairn predict` have in common: which weights, which examples.
+// Flags shared by `cairn evaluate` and `cairn predict`: the weights and the examples.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace cairn {
 struct EvaluateOptions {
   std::string job;
   std::string split = "test";
-  std::string weights;  // a checkpoint or a file, as the workers see it; empty: the job's present weights
-  std::string data;     // another data set than the job's, as the workers see it; empty: the job's
+  std::string weights;  // path of a checkpoint or file on the workers; empty: the job's current weights
+  std::string data;     // path of another data set on the workers; empty: the job's
 };
 
 // Errors: INVALID_ARGUMENT names the flag.
 absl::StatusOr<v1::Split> ParseSplit(const std::string& text);
 
-// Other data are read as the job's data are (columns, picture size, features), with the format recognized from
-// what is there and no examples set aside. Relative paths are taken from this folder where they exist here.
+// Another data set is read with the job's data settings (columns, image size, features), but its format is detected
+// and no examples are set aside. Relative paths are resolved in the working directory if they exist there.
 absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, v1::Split split,
                                                       const EvaluateOptions& options);
 

@@ -1,5 +1,5 @@
-// JobEnd: how a task of `cairn run` learns that its job has ended, with which exit code, and remembers it in a file, so
-// that a container that is started again ends at once, with the same code, even though the coordinator is gone.
+// JobEnd: detects for a task of `cairn run` that its job has ended, and with which exit code. It stores the code in a
+// file, so that a restarted container exits at once with the same code, even if the coordinator is gone.
 //
 // One thread.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace cairn {
 
-// Whoever submits a job that is refused ends a few seconds later, and the coordinator beside it: then the others wait
-// so long for its container to be started again.
+// The task that submits a refused job exits a few seconds later, and the coordinator with it. The other tasks then wait
+// this long for its container to be restarted.
 inline constexpr absl::Duration kRefusedAfter = absl::Minutes(1);
 
-// Of a program that waited for the job's end.
+// The exit code of a program that waited for the job's end.
 int ExitCodeOf(v1::JobState end);
 
 class JobEnd {
@@ -27,12 +27,12 @@ class JobEnd {
 
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
-  // The exit code that is in the file.
+  // The exit code in the file.
   std::optional<int> Remembered() const;
-  // Of the job as it is now; remembered. Nothing: it goes on, is not submitted yet, or the coordinator is not reached.
-  // kExitUsage, not remembered: the coordinator had no such job, and is gone for kRefusedAfter.
+  // Ask asks for the job; Consider takes the answer. Both store and return the exit code once the job has ended.
+  // nullopt: it is running or not submitted yet, or the coordinator cannot be reached. kExitUsage, not stored: there
+  // was no such job, and the coordinator has been gone for kRefusedAfter.
   std::optional<int> Ask(JobClient& client, absl::Time now);
-  // The same, where the coordinator answered so.
   std::optional<int> Consider(const absl::StatusOr<v1::JobStatus>& job, absl::Time now);
 
  private:
@@ -40,8 +40,8 @@ class JobEnd {
 
   const std::string name_;
   const std::string path_;
-  absl::Time seen_ = absl::InfiniteFuture();  // the end, first
-  // The newest answer was that there is no such job; and since when there is no answer.
+  absl::Time seen_ = absl::InfiniteFuture();  // when the end was first seen
+  // Whether the last answer was that there is no such job, and since when there has been no answer.
   bool missing_ = false;
   absl::Time silent_since_ = absl::InfiniteFuture();
 };

@@ -1,9 +1,9 @@
-// LocalCluster: the daemons of `cairn up`, started, looked after and stopped as child processes.
+// LocalCluster: starts, supervises and stops the daemons of `cairn up` as child processes.
 //
-// One thread (the main one). Time is handed in, so that back-off can be tested without waiting. Invariants:
+// One thread (the main one). Time is passed in, so that back-off can be tested without waiting. Invariants:
 //   1. Names, ports and directories stay the same for the life of the
-//      cluster: a daemon that is started again takes up its own data.
-//   2. Stopped in the order workers, ps, coordinator; what does not stop in time is killed. Nothing is left behind.
+//      cluster: a restarted daemon finds its own data.
+//   2. Daemons stop in the order workers, ps, coordinator; one that does not stop in time is killed. None is left.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct LocalClusterOptions {
   int http = -1;                // port of the coordinator's pages; 0: chosen by the system; -1: none
   int slots = 0;                // of each worker; 0: hardware threads / workers, at least 1
   std::string device = "auto";  // of the workers: cairn-worker's --device
-  bool restart = true;          // start daemons again that end by themselves
+  bool restart = true;          // restart daemons that exit
   std::string dir;              // data in DIR/NAME, logs in DIR/logs/NAME.log
   std::string bin_dir;          // where the daemons' programs are
   std::string log_level = "info";
@@ -36,10 +36,10 @@ struct LocalClusterOptions {
 
 class LocalCluster {
  public:
-  // What happens is told in whole lines.
+  // Receives messages to the user, one line each.
   using Tell = std::function<void(const std::string&)>;
 
-  // Takes the directory's lock, finds the port, starts everything. Errors name what stands in the way.
+  // Locks the directory, finds the port, and starts all daemons. Errors name the obstacle.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options, Tell tell);
   ~LocalCluster();  // kills what Stop did not stop
 
@@ -48,14 +48,14 @@ class LocalCluster {
   const std::string& dir() const { return options_.dir; }
   int nodes() const { return options_.ps + options_.workers + options_.evaluators; }
 
-  // Notices daemons that ended; starts those again whose back-off is over. `now` is of clock(), which goes on where the
-  // machine's is set.
+  // Notices daemons that exited, and restarts those whose back-off is over. `now` is of clock(), which is steady when
+  // the machine's clock is changed.
   void Tick(absl::Time now);
   Clock& clock() { return clock_; }
-  // OK, or why a daemon ended and the end of its log: for the time before the cluster was first whole.
+  // OK, or why a daemon exited, with the end of its log. For the time until the cluster is first complete.
   absl::Status AllRunning();
 
-  // Asks in order, each group for at most its time; `hurry` is asked meanwhile and makes it kill at once.
+  // Stops the groups in order, each within its time. Polls `hurry` meanwhile: true kills at once.
   void Stop(const std::function<bool()>& hurry);
 
  private:

@@ -74,10 +74,10 @@ void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
   AddJobArgument(command, &options->job);
   command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
   command->add_option("--weights", options->weights,
-                      "Use other weights than the job's: a checkpoint, a folder of several (the newest), a "
+                      "Use these weights, not the job's: a checkpoint, a folder of several (the newest is used), a "
                       ".safetensors or .keras file");
   command->add_option("--data", options->data,
-                      "Use other data than the job's: this file or folder, as the workers see it");
+                      "Use this data, not the job's: a path of a file or folder on the workers");
 }
 
 void AddUp(CLI::App& app, Invocation& call) {
@@ -96,17 +96,17 @@ void AddUp(CLI::App& app, Invocation& call) {
       ->capture_default_str();
   up->add_option("--device", call.up.device, "What workers compute on: auto, cpu, gpu or gpu:N")->capture_default_str();
   call.up.dir = "cairn-data";
-  up->add_option("--dir", call.up.dir, "Data and logs; the cluster of a directory resumes when it is started again")
+  up->add_option("--dir", call.up.dir, "Data and logs; a cluster started again on the same directory resumes")
       ->capture_default_str();
   up->add_option("--log-level", call.up.log_level, "debug, info, warning or error")->capture_default_str();
-  up->add_flag("!--no-restart", call.up.restart, "Do not start daemons again that end by themselves");
+  up->add_flag("!--no-restart", call.up.restart, "Do not restart daemons that exit");
 }
 
 void AddRun(CLI::App& app, Invocation& call) {
   CLI::App* run = AddCommand(app, "run", "Run what TF_CONFIG names for this container: ps, worker, chief or evaluator",
                              call, [&call] { return RunRun(call.globals, call.tf_run, call.submit); });
   call.tf_run.dir = "cairn-data";
-  run->add_option("--dir", call.tf_run.dir, "Data of the daemons; a cluster with the same one resumes")
+  run->add_option("--dir", call.tf_run.dir, "Data of the daemons; a cluster with the same directory resumes")
       ->capture_default_str();
   run->add_option("--slots", call.tf_run.slots, "Replicas that a worker computes at once; 0: the machine's threads")
       ->capture_default_str();
@@ -122,15 +122,15 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
   AddJobChanges(submit, &call.submit);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
-  submit->add_flag("--once", call.submit.once, "Take the job of this name that was submitted before, unless it failed");
+  submit->add_flag("--once", call.submit.once, "Use an existing job of this name unless it failed");
   AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
   };
   add_with_job("job", "Show a job: state, figures, placement, digest", RunJob);
   add_with_job("watch", "Show a job's progress until it ends", RunWatch);
-  add_with_job("cancel", "End a job; its weights so far are kept", RunCancel);
-  add_with_job("delete", "Forget a finished job and its weights", RunDelete);
+  add_with_job("cancel", "Cancel a job; its current weights are kept", RunCancel);
+  add_with_job("delete", "Delete an ended job and its weights", RunDelete);
   CLI::App* evaluate = AddCommand(app, "evaluate", "Loss and metrics of a job's weights", call,
                                   [&call] { return RunEvaluate(call.globals, call.evaluate); });
   AddEvaluateOptions(evaluate, &call.evaluate);
@@ -159,9 +159,9 @@ void AddModels(CLI::App& app, Invocation& call) {
   models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .h5, .json or .onnx file");
   models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")
       ->delimiter(',');
-  models->add_option("--classes", call.models.classes, "Its outputs [the model's own]");
+  models->add_option("--classes", call.models.classes, "Number of classes [the model's own]");
   models->add_flag("--report", call.models.report,
-                   "Of a file: every layer, whether it is supported and why not, even if the model is refused");
+                   "For a file: every layer, whether it is supported and why not, even if the model is refused");
 }
 
 void AddOtherCommands(CLI::App& app, Invocation& call) {
@@ -170,7 +170,7 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   nodes->callback([&call, nodes] {
     if (nodes->get_subcommands().empty()) call.run = [&call] { return RunNodes(call.globals); };
   });
-  CLI::App* drain = AddCommand(*nodes, "drain", "Take all work from a node; training goes on elsewhere", call,
+  CLI::App* drain = AddCommand(*nodes, "drain", "Move all work off a node; training goes on elsewhere", call,
                                [&call] { return RunDrain(call.globals, call.drain); });
   drain->add_option("NAME", call.drain.name, "The node, as `cairn nodes` names it")->required();
   drain->add_flag("--undo", call.drain.undo, "Give it work again");
@@ -180,16 +180,15 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   CLI::Option* node =
       health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive, and a ps ready");
   health
-      ->add_flag(
-          "--ready", call.health.ready,
-          "Of a ps: also whether it is ready, that is, the next one may be stopped: everything has its copies in sync")
+      ->add_flag("--ready", call.health.ready,
+                 "For a ps: also whether it is ready: all its copies are in sync, so that the next ps may be stopped")
       ->excludes(node);
   CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", call,
                                  [&call] { return RunMetrics(call.globals, call.metrics); });
   CLI::Option* output = metrics->add_option("-o,--output", call.metrics.output,
-                                            "A file for node_exporter's textfile collector (cairn.prom), written again "
-                                            "and again until Ctrl-C [printed once]");
-  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds")
+                                            "A file for node_exporter's textfile collector (cairn.prom), rewritten "
+                                            "until Ctrl-C [printed once]");
+  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds between writes")
       ->needs(output)
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
@@ -205,10 +204,10 @@ void AddData(CLI::App& app, Invocation& call) {
           "KIND", call.make_data.kind,
           "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")
       ->required();
-  make->add_option("DIR", call.make_data.dir, "Where to")->required();
+  make->add_option("DIR", call.make_data.dir, "Output folder")->required();
   make->add_option("--count", call.make_data.count, "Training examples")->capture_default_str();
   make->add_option("--test-count", call.make_data.test_count, "Test examples")->capture_default_str();
-  make->add_option("--seed", call.make_data.seed, "Another seed, other examples")->capture_default_str();
+  make->add_option("--seed", call.make_data.seed, "Seed of the random examples")->capture_default_str();
   CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
                                  [&call] { return RunConvertData(call.globals, call.convert_data); });
   convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")
@@ -218,8 +217,8 @@ void AddData(CLI::App& app, Invocation& call) {
   convert->add_option("--split", call.convert_data.split, "only train, validation or test [all]")
       ->check(CLI::IsMember({"train", "validation", "test"}));
   convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
-  convert->add_flag("--gzip", call.convert_data.gzip, "Packed files (no random access: they are unpacked into memory)");
-  AddCommand(*data, "info", "What is this data set: kind, counts, shapes, classes", call,
+  convert->add_flag("--gzip", call.convert_data.gzip, "Compress the files (readers then unpack them into memory)");
+  AddCommand(*data, "info", "Describe a data set: kind, counts, shapes, classes", call,
              [&call] { return RunDataInfo(call.globals, call.path); })
       ->add_option("PATH", call.path, "File or directory")
       ->required();
@@ -238,22 +237,22 @@ void AddBench(CLI::App& app, Invocation& call) {
   bench->fallthrough();
   BenchExchangeOptions& o = call.bench;
   CLI::App* exchange =
-      AddCommand(*bench, "exchange", "Push+pull of parameters beside a raw gRPC stream of the same bytes", call,
+      AddCommand(*bench, "exchange", "Compare push+pull of parameters with a raw gRPC stream of the same bytes", call,
                  [&call] { return RunBenchExchange(call.globals, call.bench); });
-  exchange->add_option("--bytes", o.bytes, "Of parameters, as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
-  exchange->add_option("--partition-bytes", o.partition_bytes, "Of one partition [4 MiB]")
+  exchange->add_option("--bytes", o.bytes, "Parameters, such as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
+  exchange->add_option("--partition-bytes", o.partition_bytes, "Size of a partition [4 MiB]")
       ->transform(CLI::AsSizeValue(false));
   exchange->add_option("--rounds", o.rounds, "Measured rounds")->check(CLI::Range(1, 100000))->capture_default_str();
-  exchange->add_option("--streams", o.streams, "Of the connection to the ps")
+  exchange->add_option("--streams", o.streams, "Streams of the connection to the ps")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  exchange->add_flag("--asynchronous", o.asynchronous, "As the parameter_server strategy does it");
+  exchange->add_flag("--asynchronous", o.asynchronous, "Asynchronous updates, as with strategy PARAMETER_SERVER");
   exchange->add_flag("--logged", o.logged, "The ps logs every update before it answers");
   CLI::Option* address =
       exchange->add_option("--address", o.address, "host:port of a `--serve` on another machine [one is started here]");
-  exchange->add_option("--serve", o.serve, "host:port: be the other side of a --address, until Ctrl-C")
+  exchange->add_option("--serve", o.serve, "host:port: serve the other side of an --address, until Ctrl-C")
       ->excludes(address);
-  exchange->add_option("--dir", o.dir, "With --serve: for the ps' data [a temporary one]");
+  exchange->add_option("--dir", o.dir, "With --serve: directory of the ps' data [a temporary one]");
 }
 
 std::string FolderOfThisProgram() {
@@ -282,9 +281,9 @@ int Main(int argc, char** argv) {
   CLI::App app{"Trains deep networks on a cluster: submit jobs, watch them, run a local cluster.", "cairn"};
   app.require_subcommand(1);
   app.add_option("--coordinator", call.globals.client.address,
-                 "HOST:PORT; several: with commas; also $CAIRN_COORDINATOR")
+                 "HOST:PORT; several separated by commas; also $CAIRN_COORDINATOR")
       ->capture_default_str();
-  app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
+  app.add_flag("--json", call.globals.json, "JSON for scripts, one object per line");
   app.add_option("--tls-dir", call.globals.tls_dir,
                  "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");

@@ -1,4 +1,4 @@
-// The list of a cluster's nodes for people.
+// A cluster's nodes as a table for people.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// PredictionWriter: a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines.
+// PredictionWriter: writes a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines.
 //
 // One thread. Invariants:
 //   1. Memory does not grow with the number of examples.
-//   2. A file is complete or absent: it is written beside its place and renamed by Close. "-": standard output.
+//   2. A file is complete or absent: it is written under a temporary name and renamed by Close. "-": standard output.
 #pragma once
 
 #include <cstdio>
@@ -18,15 +18,15 @@ namespace cairn {
 
 enum class PredictionFormat { kCsv, kNpy, kJsonLines };
 
-// By the ending: .csv, .npy, .jsonl. Errors: INVALID_ARGUMENT.
+// By the file extension: .csv, .npy, .jsonl. Errors: INVALID_ARGUMENT.
 absl::StatusOr<PredictionFormat> PredictionFormatOf(const std::string& path);
 
 // The likeliest class of each example.
 struct ClassDecision {
   bool from_logits = false;
   bool binary = false;             // one output: the probability of class 1
-  std::vector<std::string> names;  // by class; where one is missing, the number
-  // Errors: FAILED_PRECONDITION where the job's outputs are no classes.
+  std::vector<std::string> names;  // by class; a class without a name shows its number
+  // Errors: FAILED_PRECONDITION: the job's outputs are not classes.
   static absl::StatusOr<ClassDecision> Of(const v1::JobStatus& job);
   struct Choice {
     size_t number = 0;
@@ -38,10 +38,10 @@ struct ClassDecision {
 
 class PredictionWriter {
  public:
-  // decision: null writes the outputs, else "example, class, probability" (not as .npy).
+  // decision: null: write the outputs; else write "example, class, probability" (not as .npy).
   static absl::StatusOr<std::unique_ptr<PredictionWriter>> Open(const std::string& path, PredictionFormat format,
                                                                 std::unique_ptr<ClassDecision> decision);
-  ~PredictionWriter();  // without Close: the file is gone
+  ~PredictionWriter();  // without Close, removes the file
 
   absl::Status Write(const v1::PredictResponse& part);
   absl::Status Close();

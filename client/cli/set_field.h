@@ -1,15 +1,15 @@
-// `--set path.to.field=value`: one field of a message, found by name and changed by reflection.
+// `--set path.to.field=value`: sets one field of a message, by name, through reflection.
 //
 //   setting := path '=' value
 //   path    := step ('.' step)*
 //   step    := FIELD | FIELD '[' NUMBER ']' | FIELD '[..]'        [..] appends an element
 //   value   := for a scalar: the number, true or false, an enum's name in any case or as Keras spells it, or text
-//              for a repeated scalar without an index: values between commas, in [ ] or not, which replace the list;
-//              empty: none
+//              for a repeated scalar without an index: values separated by commas, optionally in [ ], which replace
+//              the list; empty: none
 //              for a message: {text format}; {} makes an empty one; for one with a kind (optimizer, loss, metrics) its
 //              name: optimizer=adam, loss=mse, metrics=accuracy,auc
 //
-// Pure functions. A failed setting leaves the message as it was.
+// Pure functions. A failed setting leaves the message unchanged.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -21,8 +21,8 @@
 
 namespace cairn {
 
-// Errors: INVALID_ARGUMENT names the setting, the step that is wrong, and the nearest field, the allowed values or the
-// range.
+// Errors: INVALID_ARGUMENT names the setting, the wrong step of its path, and the most similar field, the allowed
+// values or the range.
 absl::Status ApplySetting(const std::string& setting, google::protobuf::Message* message);
 
 }  // namespace cairn

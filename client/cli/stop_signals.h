@@ -1,6 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP, taken one at a time instead of by a handler.
+// StopSignals: waits for SIGINT, SIGTERM and SIGHUP synchronously instead of in a handler.
 //
-// One thread. Made before any other thread, which then inherits the mask.
+// One thread. Construct it before any other thread starts, so that all threads inherit the mask.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +18,7 @@ class StopSignals {
     for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, s);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
-  // true: one came within the time.
+  // True: a signal arrived within the time.
   bool Wait(absl::Duration time) {
     const timespec t = absl::ToTimespec(time);
     return sigtimedwait(&set_, nullptr, &t) > 0;

@@ -1,4 +1,4 @@
-// What protobuf's parser of the text format does not say: what should have been written.
+// Adds a suggestion to the errors of protobuf's text-format parser.
 //
 // A free function; any thread.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// The parser's error about text of a message of type `root`, and what is known of what was meant: a field or a value of
-// an enum of nearly the same name, quotes around what is text.
+// The parser's error about a message of type `root`, with a hint at what was probably meant: a field or enum value of
+// a similar name, or missing quotes around a string.
 std::string WithHint(const std::string& error, const google::protobuf::Descriptor* root);
 
 }  // namespace cairn

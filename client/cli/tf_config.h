@@ -1,19 +1,19 @@
-// TF_CONFIG, as TensorFlow and Kubeflow's TFJob set it, and what a container that was started with it runs:
+// TF_CONFIG, as set by TensorFlow users and Kubeflow's TFJob, and the daemons that a container with it runs:
 //
 //   {"cluster": {"chief": ["host:port"], "worker": ["host:port", ...], "ps": [...], "evaluator": [...]},
 //    "task": {"type": "worker", "index": 0}}
 //
-//   task                            what runs
+//   task                            daemons
 //   ps i                            cairn-ps on cluster.ps[i]
 //   chief, worker i                 cairn-worker, which listens nowhere
 //   evaluator                       cairn-worker --role evaluator; it need not be in the cluster
-//   the chief, or worker 0 where    also cairn-coordinator, on its own address, which nobody else needs; not where
-//   there is none                   CAIRN_COORDINATOR names one
-//   chief, worker                   where the cluster has no ps: also cairn-ps, on its own host and a free port
+//   the chief, or worker 0 if       also cairn-coordinator, on the task's own address, which is otherwise unused;
+//   there is none                   not if CAIRN_COORDINATOR names one
+//   chief, worker                   if the cluster has no ps: also cairn-ps, on its own host and a free port
 //
 // With a TFJob's enableDynamicWorker the cluster is sparse ("sparseCluster", or "cluster"): {"worker": {"3":
-// "host:port"}, "ps": [...]}, a worker's own entry alone and all ps; for a ps, its own alone. Then worker 0 is where
-// the operator puts it: its services are called JOB-TYPE-INDEX.
+// "host:port"}, "ps": [...]}. A worker sees only its own entry and all ps, a ps only its own. Worker 0's address then
+// follows the operator's naming: its services are called JOB-TYPE-INDEX.
 //
 // Free functions; any thread. "master" is an old name of the chief.
 #pragma once
@@ -37,14 +37,14 @@ struct TfConfig {
 absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text);
 
 struct TfRunOptions {
-  std::string coordinator;  // CAIRN_COORDINATOR; empty: the chief's
+  std::string coordinator;  // CAIRN_COORDINATOR; empty: the one on the chief
   std::string bin_dir;      // where the daemons' programs are
   std::string dir;          // data of the daemons in DIR/NAME
   int slots = 0;            // of a worker; 0: the machine's threads
   std::string log_level = "info";
 };
 
-// The task that a TFJob waits for, the chief or, without one, worker 0; and where the coordinator is, empty: nowhere.
+// Whether this is the task that a TFJob waits for: the chief or, without one, worker 0. And the coordinator's address.
 bool IsHead(const TfConfig& config);
 std::string CoordinatorOf(const TfConfig& config, const TfRunOptions& options);
 
@@ -53,7 +53,7 @@ struct TfDaemon {
   std::vector<std::string> argv;  // [0]: the program's path
 };
 
-// What the task runs, in the order of starting. Errors: INVALID_ARGUMENT names the field.
+// The daemons of the task, in their start order. Errors: INVALID_ARGUMENT names the field.
 absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const TfRunOptions& options);
 
 }  // namespace cairn

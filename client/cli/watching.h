@@ -1,12 +1,12 @@
-// Watching a job until it ends: what `cairn watch` and `cairn submit --watch` share.
+// Watches a job until it ends, for `cairn watch` and `cairn submit --watch`.
 #pragma once
 
 #include "client/cli/commands.h"
 
 namespace cairn {
 
-// Prints the job's progress (bars, lines or JSON, see progress.h). A Ctrl-C meanwhile leaves the job running, says how
-// to come back and ends the program with kExitInterrupted. Returns the exit code that the job's end means.
+// Prints the job's progress (bars, lines or JSON, see progress.h). Ctrl-C leaves the job running, prints how to watch
+// it again, and ends the program with kExitInterrupted. Returns the exit code for the job's end.
 int WatchToEnd(const Globals& globals, const JobRef& job);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Bad: what a user gave cannot be used, said in one sentence.
+// Bad: an error for input from a user that cannot be used, described in one sentence.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// INVALID_ARGUMENT with the pieces, end to end, as its message.
+// INVALID_ARGUMENT; the message is the concatenation of the arguments.
 template <typename... Args>
 absl::Status Bad(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));

@@ -1,4 +1,4 @@
-// CAIRN_CHECK(condition, message): for our own bugs only. What a peer, a file or a user sent gets a Status.
+// CAIRN_CHECK(condition, message): for our own bugs only. Bad input from a peer, a file or a user gets a Status.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Time as something that is handed in: cores and nodes ask a Clock, tests and the simulator own one.
+// Clock: time as a dependency that is passed in. Cores and nodes read a Clock; tests and the simulator control one.
 #pragma once
 
 #include "absl/time/clock.h"
@@ -13,7 +13,7 @@ class Clock {
   virtual absl::Time Now() = 0;
 };
 
-// The steady clock, shown as a wall time: its zero is the wall time at construction. Thread-safe.
+// The steady clock as wall time, anchored to the wall clock at construction. Thread-safe.
 class RealClock : public Clock {
  public:
   absl::Time Now() override { return wall_zero_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_zero_); }
@@ -23,7 +23,7 @@ class RealClock : public Clock {
   const std::chrono::steady_clock::time_point steady_zero_ = std::chrono::steady_clock::now();
 };
 
-// Stands still until told. Not thread-safe.
+// Moves only by Advance. Not thread-safe.
 class ManualClock : public Clock {
  public:
   absl::Time Now() override { return now_; }

@@ -4,7 +4,7 @@
 //   record := length:u64 Masked(length):u32 data Masked(data):u32        little-endian
 //   Masked(x): the CRC-32C of x's bytes, masked
 //
-// Pure functions; any thread. The sum is ISA-L's: tens of bytes a nanosecond where the processor has the instructions.
+// Pure functions; any thread. Computed by ISA-L: tens of bytes per nanosecond on processors with the instructions.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace cairn {
 
 uint32_t Crc32c(const void* data, size_t size);
-// Rotated and shifted, so that the checksum of data that holds checksums is no weaker.
+// Rotated and offset, so that data which itself contains checksums is still well protected.
 uint32_t MaskedCrc32c(const void* data, size_t size);
 
 inline constexpr size_t kRecordHeaderBytes = 12;
@@ -23,9 +23,9 @@ inline constexpr size_t kRecordFooterBytes = 4;
 
 void AppendRecord(std::string_view data, std::string* out);
 
-// Into *length where the header's checksum is right.
+// Sets *length and returns true if the header's checksum is right.
 bool ParseRecordHeader(const void* header, uint64_t* length);
-// Whether the footer's checksum is that of the data.
+// Whether the footer's checksum matches the data.
 bool RecordIsWhole(std::string_view data, const void* footer);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// The decimal number that a user wrote where a float32 field holds it.
+// Recovers the decimal number that a user wrote into a float32 field.
 #pragma once
 
 namespace cairn {

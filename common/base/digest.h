@@ -1,4 +1,4 @@
-// XXH3 checksums and digests. Not cryptographic: they find accidents, not attackers.
+// XXH3 checksums and digests. Not cryptographic: they detect corruption, not tampering.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace cairn {
 
 uint64_t Checksum(const void* data, size_t size);  // XXH3-64
 
-// XXH3-128 of what was added, in order. Not thread-safe.
+// XXH3-128 of the bytes added, in order. Not thread-safe.
 class Digest {
  public:
   Digest();

@@ -1,8 +1,8 @@
 // Sums of float64 that do not depend on the order and grouping of their additions.
 //
-// Terms are rounded to multiples of 2^-46 first. A sum of such terms is kept as two doubles: the one that is nearest to
-// it, and what it is above that one. So it is exact as long as it, and every sum on the way to it, is below 2^60, and
-// every order and grouping comes to the same bits. Beyond, and for infinities and NaN, sums are float64's own.
+// Terms are first rounded to multiples of 2^-46. A sum of such terms is kept as two doubles: the nearest double, and
+// the remainder. It is exact as long as the sum and all intermediate sums are below 2^60, so that every order and
+// grouping gives the same bits. Larger sums, infinities and NaN follow plain float64 arithmetic.
 //
 // Pure functions; any thread.
 #pragma once
@@ -13,7 +13,7 @@ namespace cairn {
 
 inline constexpr double kExactSumUnit = 0x1p-46;
 
-// A pure function; applied twice it does what it does once.
+// A pure function; idempotent.
 inline double RoundForSum(double term) {
   // From 2^7 on a double's last bit is a multiple of the unit.
   return std::fabs(term) < 0x1p7 ? std::nearbyint(term / kExactSumUnit) * kExactSumUnit : term;

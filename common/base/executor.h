@@ -1,14 +1,14 @@
-// Executor: runs closures in the order posted, never two at once. What a core is driven by. Drivers are handed one, so
-// that the simulator (tests/sim) can give them its own.
-// SerialExecutor: one with a thread of its own.
+// Executor: runs closures in the order posted, never two at once. Cores are driven on one. Drivers take an Executor, so
+// that the simulator (tests/sim) can pass its own.
+// SerialExecutor: an Executor with a thread of its own.
 //
-// Thread rule: Post and PostAfter from any thread, also from its own. The destructor (or Stop) runs what was posted,
-// drops timers that are not due, and joins; after it, Post drops its closure.
+// Thread rule: Post and PostAfter from any thread, including its own. The destructor (or Stop) runs posted closures,
+// drops timers that are not due, and joins; afterwards Post drops its closure.
 // Invariants:
 //   1. Closures never overlap and run in the order of Post.
-//   2. A closure posted by PostAfter runs not before its time, after the closures posted before it was due.
-//   3. Time is the steady clock: a wall clock that is set back or ahead delays or hastens no timer.
-// The queue itself has no bound: who posts on behalf of a peer holds that peer's credit (bytes) until its closure ran.
+//   2. A closure posted by PostAfter runs no earlier than its time, and after closures posted before it was due.
+//   3. Timers use the steady clock: changes of the wall clock do not affect them.
+// The queue is unbounded: a caller that posts for a peer must hold the peer's credit (bytes) until the closure has run.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ class Executor {
   virtual ~Executor() = default;
   virtual void Post(std::function<void()> fn) = 0;
   virtual void PostAfter(absl::Duration delay, std::function<void()> fn) = 0;
-  // Runs fn there, after what was posted before, and waits for it. Not from a closure of this executor.
+  // Runs fn after the closures posted before it, and waits for it. Not from a closure of this executor.
   virtual void RunAndWait(std::function<void()> fn) = 0;
   virtual void Stop() = 0;
 };
@@ -55,7 +55,7 @@ class SerialExecutor final : public Executor {
   void Loop();
   void TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;  // with a condition of the standard library: that of Abseil waits by the wall clock
+  std::mutex mutex_;  // from the standard library: Abseil's condition variable waits by the wall clock
   std::condition_variable wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> ready_ ABSL_GUARDED_BY(mutex_);

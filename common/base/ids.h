@@ -30,7 +30,7 @@ using ReplicaId = Id<struct ReplicaIdTag, int32_t>;
 // The fencing token of an assignment (docs/architecture.md#words).
 using Generation = Id<struct GenerationTag, uint64_t>;
 
-// Names of nodes are strings, unique in a cluster.
+// A node's name, unique in the cluster.
 using NodeName = std::string;
 
 }  // namespace cairn

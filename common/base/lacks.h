@@ -1,4 +1,4 @@
-// Lacks: what a user gave is right, and Cairn has nothing for it, said in one sentence.
+// Lacks: an error for valid input from a user that Cairn does not support, described in one sentence.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// UNIMPLEMENTED with the pieces, end to end, as its message.
+// UNIMPLEMENTED; the message is the concatenation of the arguments.
 template <typename... Args>
 absl::Status Lacks(const Args&... args) {
   return absl::UnimplementedError(absl::StrCat(args...));

@@ -1,4 +1,4 @@
-// Logging: one line an event on stderr (and a file if asked), "time level daemon] text".
+// Logging: one line per event on stderr (and to a file if asked), "time level daemon] text".
 //
 //   LogInfo("job %d: %d partitions ready", id, n);      absl::StrFormat's grammar
 //
@@ -22,8 +22,8 @@ struct LogOptions {
 };
 
 absl::Status InitLog(const LogOptions& options);
-// Nothing is written from here on but why the process aborts: for the simulator, whose thousands of nodes are no
-// daemons.
+// From here on only the reason for an abort is written: for the simulator, whose thousands of nodes would flood the
+// log.
 void SilenceLog();
 bool LogEnabled(LogLevel level);
 void LogWrite(LogLevel level, std::string_view text);

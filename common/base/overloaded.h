@@ -1,5 +1,5 @@
-// Overloaded: one function object of several lambdas, for std::visit. A variant's new alternative does not compile
-// until every visit says what becomes of it; so no auto parameter that takes what is left.
+// Overloaded: combines several lambdas into one visitor for std::visit. A new alternative of a variant must not compile
+// until every visit handles it, so do not pass a lambda with an auto parameter that catches the rest.
 #pragma once
 
 namespace cairn {

@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
 //
-// A draw is a pure function of (key, counter): who computes it, when and in which order does not matter. Every use
-// has its own stream number, so that no two uses share numbers.
+// A draw is a pure function of (key, counter), whichever process computes it, when, and in which order. Every use has
+// its own stream number, so that no two uses share random numbers.
 #pragma once
 
 #include <array>
@@ -23,18 +23,18 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 // The block of 128 random bits at `counter` for `key`.
 PhiloxBlock Philox(std::array<uint32_t, 2> key, PhiloxBlock counter);
 
-// Key of a stream: the seed's bits mixed with the stream number by one Philox call, so that seeds that are near give
+// The key of a stream: the seed's bits mixed with the stream number by one Philox call, so that similar seeds give
 // unrelated streams.
 std::array<uint32_t, 2> StreamKey(uint64_t seed, RandomStream stream);
 
 // [0, 1) with 24 random bits.
 inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24f; }
 
-// A stateless bijection of [0, size): the place `index` of a shuffled order, by a Feistel network whose rounds are
-// Philox, walked along its cycle until it lands below size. O(1) memory and expected O(1) time.
+// A stateless bijection of [0, size): maps `index` to its element in a shuffled order, by a Feistel network with Philox
+// rounds, applied repeatedly until the result is below size (cycle walking). O(1) memory, expected O(1) time.
 class Permutation {
  public:
-  // `which` tells permutations of one key apart (the epoch). size >= 1.
+  // `which` (the epoch) selects one of the key's permutations. size >= 1.
   Permutation(std::array<uint32_t, 2> key, uint64_t which, uint64_t size);
   uint64_t operator()(uint64_t index) const;  // index < size
 

@@ -1,4 +1,4 @@
-// absl::Status with two macros to pass it up.
+// absl::Status with two macros that return it to the caller.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,5 +1,5 @@
-// UTF-8: protobuf refuses to read a `string` that is anything else, so that a message with such text is lost, and its
-// stream with it. Names of files and words of a system are bytes; they pass through here before they go into a message.
+// UTF-8 checks and repairs. Protobuf refuses to parse a `string` that is not UTF-8, which loses the message and breaks
+// its stream. File names and system texts are arbitrary bytes; they pass through here before they go into a message.
 //
 // Pure functions; any thread.
 #pragma once
@@ -12,10 +12,10 @@ namespace cairn {
 // As the Unicode standard defines it: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool IsUtf8(std::string_view text);
 
-// The text with U+FFFD in place of each byte that belongs to no character. UTF-8 stays as it is.
+// The text with each byte that is not part of a character replaced by U+FFFD. Valid UTF-8 is unchanged.
 std::string ToUtf8(std::string_view text);
 
-// At most `bytes_max` bytes, not cut within a character.
+// A prefix of at most `bytes_max` bytes that does not end within a character.
 std::string_view CutUtf8(std::string_view text, size_t bytes_max);
 
 }  // namespace cairn

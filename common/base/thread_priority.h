@@ -1,11 +1,11 @@
-// What may take its time leaves the processor to the training.
+// Lowers the priority of background threads, so that training gets the processor.
 #pragma once
 
 namespace cairn {
 
-// The calling thread gets about a tenth of a processor core while threads of normal priority want all of it, and whole
-// cores otherwise. Any thread; for good: the system lets nobody but an administrator raise a priority again. Nothing
-// happens where the system refuses.
+// The calling thread gets about a tenth of a core while threads of normal priority compete for it, and whole cores
+// otherwise. Any thread. Permanent: only an administrator may raise a priority again. Has no effect
+// where the system refuses.
 void LowerThreadPriority();
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Numbers as bytes, in an order that is given, whatever the machine's own is. At most 8 bytes each.
+// Encodes integers of at most 8 bytes in a given byte order, independent of the machine's.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// RunApart: work on bytes from outside with a library that is not made for bad ones, in a process of its own. It is
-// forked from this one: where the library crashes, hangs or takes all memory, this process has an error to report.
+// RunApart: runs a library that does not tolerate bad input on untrusted bytes, in a forked process. If the library
+// crashes, hangs or exhausts the memory, this process gets an error to report.
 //
-// Any thread. What `work` may do: call that library, allocate, write into memory of AllocateShared. It must not wait
-// for what another thread of this process might have held at the fork: no mutex, no log, no Buffer of its own.
+// Any thread. `work` may call the library, allocate, and write to memory from AllocateShared. It must not wait for
+// anything that another thread of this process might have held at the fork: no mutex, no log, no new Buffer.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@
 namespace cairn {
 
 struct ApartLimits {
-  size_t memory_bytes_max = size_t{256} << 20;       // beyond what this process has
-  absl::Duration processor_max = absl::Seconds(10);  // whole seconds; ten times as long by the clock
+  size_t memory_bytes_max = size_t{256} << 20;       // in addition to this process' memory
+  absl::Duration processor_max = absl::Seconds(10);  // CPU time, whole seconds; the wall-clock limit is ten times that
 };
 
-// Zeros, which this process and those that it forks see alike. Errors: RESOURCE_EXHAUSTED.
+// Zeroed memory that this process shares with the ones it forks. Errors: RESOURCE_EXHAUSTED.
 absl::StatusOr<Buffer> AllocateShared(size_t bytes);
 
-// What `work` returns. Errors of its own begin with `where`, what the bytes are of: DATA_LOSS `work` did not come to
-// its end; RESOURCE_EXHAUSTED no process can be made.
+// Returns the status of `work`. Its own errors begin with `where`, the source of the bytes: DATA_LOSS: `work` did not
+// finish; RESOURCE_EXHAUSTED: no process could be forked.
 absl::Status RunApart(const std::string& where, const ApartLimits& limits, absl::FunctionRef<absl::Status()> work);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// What hdf5_*.cc share: an id of the library that is closed at the end of its scope. The library's lock is held for its
-// whole life (hdf5_file.h).
+// Hdf5Handle: an id of the HDF5 library that is closed at the end of its scope. The library's lock must be held for its
+// whole lifetime (hdf5_file.h).
 #pragma once
 
 #include <hdf5.h>

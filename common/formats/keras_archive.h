@@ -14,20 +14,20 @@
 
 namespace cairn {
 
-// What model.save("m.keras") writes of a model that is not compiled. `space`: the parameter space. A file is complete
-// or absent. Errors: UNIMPLEMENTED names a layer that Keras' format cannot hold; INTERNAL the file.
-// data: whose augmentation becomes layers at the model's head; nullptr: none does.
+// Writes what model.save("m.keras") writes for a model that is not compiled. `space`: the parameter space. The file is
+// complete or absent. Errors: UNIMPLEMENTED names a layer that Keras' format cannot hold; INTERNAL names the file.
+// data: its augmentation becomes layers at the model's head; nullptr: none.
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
                                absl::Span<const float> space, const v1::Data* data = nullptr);
 
-// Its config.json, which is what model.to_json() gives. Errors: UNIMPLEMENTED as above.
+// The archive's config.json, equal to model.to_json(). Errors: UNIMPLEMENTED as above.
 absl::StatusOr<std::string> KerasModelJson(const std::string& model_name, const Graph& graph,
                                            const v1::Data* data = nullptr);
 
-// The same weights alone, as model.save_weights("m.weights.h5") writes them.
+// Writes only the weights, as model.save_weights("m.weights.h5") does.
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space);
 
-// config.json: for keras_model.h, with the keras_version of metadata.json. Of a legacy file, which Keras 2 up to 2.11
+// config.json, for keras_model.h, with the keras_version of metadata.json. For a legacy file, which Keras 2 up to 2.11
 // writes under any name: its model_config (keras_h5.h). Errors: those of zip_file.h and of keras_h5.h.
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path);
 
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path);
 // keras_weights.h.
 absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path);
 
-// A .weights.h5 file, which tells no names: its layers are those of `graph`, in Keras' order. Or a legacy .h5 file,
+// Reads a .weights.h5 file, which has no names: its layers are those of `graph`, in Keras' order. Or a legacy .h5 file
 // of a model or of weights (keras_h5.h).
 absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, const Graph& graph);
 

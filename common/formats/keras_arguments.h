@@ -1,7 +1,7 @@
-// What an operation on tensors in Keras' description of a model is called with: operands in their order, tensors among
-// them, and options by name, in the dialects of Keras 2 and 3 (keras_operation.h).
+// KerasArguments: the arguments of an operation on tensors in Keras' description of a model: operands in order, some of
+// them tensors, and options by name, in the dialects of Keras 2 and 3 (keras_operation.h).
 //
-// Used by one thread; the JSON outlives it.
+// Used by one thread; the JSON must outlive it.
 #pragma once
 
 #include <initializer_list>
@@ -24,7 +24,7 @@ struct KerasConstant {
 // A number, a list, or Keras 3's "__numpy__" and "__tensor__".
 std::optional<KerasConstant> ReadKerasConstant(const Json& value);
 
-std::string JsonTextOf(const Json& object, const char* key);  // "": none such
+std::string JsonTextOf(const Json& object, const char* key);  // "": no such text
 
 class KerasArguments {
  public:
@@ -39,11 +39,11 @@ class KerasArguments {
 
   const std::vector<std::string>& tensors() const { return tensors_; }
   const std::vector<const Json*>& operands() const { return operands_; }  // null: a tensor
-  // The option under one of its names; null: none, or null.
+  // The option with one of these names; null: there is none, or its value is null.
   const Json* Take(std::initializer_list<const char*> names);
-  // The same, or the next operand that is no tensor.
+  // The same, or the next operand that is not a tensor.
   const Json* TakeOrOperand(std::initializer_list<const char*> names);
-  // Errors: an option that nobody took and that says something.
+  // Errors: an option with a value was never taken.
   absl::Status Finish() const;
 
  private:

@@ -1,4 +1,4 @@
-// Keras' preprocessing layers at a model's head (RandomFlip and the like), which become augmentation of the data.
+// Reads Keras' preprocessing layers at a model's head (RandomFlip and the like) as augmentation of the data.
 //
 // Free functions; any thread.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace cairn {
 
-// Whether the class is one of those, as far as its name tells.
+// Whether the class is one of those, judged by its name.
 bool IsKerasAugmentation(absl::string_view type);
 
-// Whether it commutes with a Rescaling; nullopt: no such layer.
+// Returns whether the layer commutes with a Rescaling; nullopt: it is not such a layer.
 std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// A job's augmentation as Keras' layers, at the head of the model's description: what came in so goes out so.
+// Writes a job's augmentation as Keras' layers at the head of the model's description, the reverse of the import.
 //
 // Free functions; any thread.
 #pragma once
@@ -8,9 +8,9 @@
 
 namespace cairn {
 
-// Puts the steps of data.augmentation behind the InputLayer of a Sequential or Functional model, as Keras 3 writes it.
-// Left out, as they bear on training alone: what Keras has no layer for (Cutout), an AutoContrast, which Keras does in
-// inference too, and a RandomCrop: the file's input is what that leaves.
+// Inserts the steps of data.augmentation after the InputLayer of a Sequential or Functional model, as Keras 3 does.
+// Omitted, since they affect training only: steps without a Keras layer (Cutout); AutoContrast, which Keras applies at
+// inference too; and RandomCrop, since the file's input is the cropped image.
 void InsertAugmentation(const v1::Data& data, OrderedJson* model);
 
 }  // namespace cairn

@@ -1,11 +1,11 @@
-// How a layer of a Functional model is called: `inbound_nodes`, in the dialects of Keras 2 and 3.
+// The calls of a layer in a Functional model: `inbound_nodes`, in the dialects of Keras 2 and 3.
 //
 //   Keras 2   [ [ ["conv2d", 0, 0, {}], ["conv2d_1", 0, 0, {}] ] ]
 //   Keras 3   [ {"args": [ [TENSOR, TENSOR] ], "kwargs": {"training": null}} ]
 //             TENSOR := {"class_name": "__keras_tensor__", "config": {"keras_history": ["conv2d", 0, 0], ...}}
 //
-// Invariant: every argument is honoured, or refused by its name; none is skipped (what Keras writes unasked is gone
-// before: keras_dialect.h).
+// Invariant: every argument is honoured, or refused by name; none is ignored (keras_dialect.h has already removed those
+// that Keras writes by default).
 // A free function; any thread.
 #pragma once
 
@@ -18,29 +18,29 @@
 
 namespace cairn {
 
-// What a call of a layer gives: the layer's name for its first call, which is call 0; else a text that no name is.
+// The name of a call's output: the layer's name for its first call, call 0; else a text that cannot be a name.
 std::string KerasTensorName(const std::string& layer, int call);
 
 struct KerasCall {
-  std::vector<std::string> inputs;  // KerasTensorName; MultiHeadAttention: query, value and, where it is given, key
-  int keyword_inputs = 0;           // MultiHeadAttention: so many of the last are keyword arguments
+  std::vector<std::string> inputs;  // KerasTensorName; MultiHeadAttention: query, value and, if given, key
+  int keyword_inputs = 0;           // MultiHeadAttention: how many of the last inputs are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional
 
-// By layer: the number by which its first call in the model goes, where it is not 0: Keras 2 counts a model's own node.
+// By layer: the number of its first call in the model, if it is not 0: Keras 2 counts a model's own node.
 using KerasFirstCalls = std::map<std::string, int>;
 
-// call: one of `inbound_nodes`. Errors: INVALID_ARGUMENT names the layer: it is called with something else than layers'
-// outputs, or with an argument that Cairn does not have.
+// call: one of `inbound_nodes`. Errors: INVALID_ARGUMENT names the layer: it is called with something other than
+// outputs of layers, or with an argument that Cairn does not support.
 absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
                                         const KerasFirstCalls& firsts);
 
-// Places of calls named `layers` (KerasTensorName): inputs before those that take them, else as they stand. So Keras
-// lists them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads back to
-// it, or that has another's name.
+// The order of calls named `layers` (KerasTensorName): inputs before their users, otherwise as listed. Keras lists them
+// so, but a file may not. Errors: INVALID_ARGUMENT names a layer whose input is not among them, or depends on the
+// layer itself, or whose name is used twice.
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
                                                const std::vector<KerasCall>& calls);
 

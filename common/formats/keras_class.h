@@ -1,4 +1,4 @@
-// A layer of a graph as Keras 3 describes it: its class and its config.
+// Keras 3's description of a layer of a graph: its class and its config.
 //
 // Free functions; any thread.
 #pragma once
@@ -11,11 +11,11 @@
 
 namespace cairn {
 
-// "Conv2D"; of an Activation layer the class that has its argument, such as "LeakyReLU".
+// "Conv2D"; for an Activation with an argument the class that has it, such as "LeakyReLU".
 std::string KerasClassOf(const Node& node);
 
-// What layer.get_config() would give, beginning with name, trainable and dtype. Errors: UNIMPLEMENTED names the layer
-// and what Keras' format cannot say of it.
+// The result of layer.get_config(), beginning with name, trainable and dtype. Errors: UNIMPLEMENTED names the layer
+// and the option that Keras' format cannot express.
 absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node);
 
 }  // namespace cairn

@@ -1,7 +1,7 @@
-// KerasConverter: Keras' description of a model in the making of Cairn's (keras_model.h).
+// KerasConverter: converts Keras' description of a model to Cairn's (keras_model.h).
 //
-// Used once, on one thread; the JSON outlives it. A model within the model is taken apart: its layers stand in the list
-// of the whole one. A layer that is called again is a layer of its own there, which shares the first one's variables.
+// Used once, on one thread; the JSON must outlive it. A nested model is flattened: its layers are in the list of the
+// whole model. A layer that is called again becomes a separate layer, which shares the first one's variables.
 #pragma once
 
 #include <map>
@@ -34,20 +34,20 @@ class KerasConverter {
   };
 
   // ---- keras_model.cc ----
-  // Appends the layers of a model that takes `inputs`; none: of the whole one, which has input layers of its own.
-  // Returns the names of the layers whose outputs are its.
+  // Appends the layers of a model that takes `inputs`; nullopt: of the whole model, which has input layers of its own.
+  // Returns the names of the layers whose outputs are the model's.
   absl::StatusOr<Names> ConvertModel(const Json& model, const std::string& path, const std::optional<Names>& inputs,
                                      int nesting);
   static absl::StatusOr<std::vector<Entry>> ReadEntries(const Json& list);
   absl::StatusOr<Names> ConvertSequential(const Json& model, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   absl::Status AppendImpliedInput(const Json& model, const Entry& first);
-  // Returns the names of the layers whose outputs stand for this one's.
+  // Returns the names of the layers whose outputs represent this one's.
   absl::StatusOr<Names> Append(const Entry& entry, const KerasCall& call, int nesting);
   absl::StatusOr<Names> AppendModel(const Entry& entry, const KerasCall& call, int nesting);
   absl::StatusOr<std::string> AppendOperation(const Entry& entry, const KerasCall& call);
   static void SetInputs(const KerasCall& call, v1::Layer* layer);
-  // A name that no layer has, of the layer's next call.
+  // An unused name for the layer's next call.
   std::string NameOfCall(const std::string& layer);
   void Push(v1::Layer layer, const std::string& path);
   void PushAt(v1::Layer layer, const std::string& path);
@@ -59,25 +59,25 @@ class KerasConverter {
     std::vector<size_t> entries;  // by call: its layer
     Names names;                  // KerasTensorName
     std::vector<KerasCall> calls;
-    std::vector<size_t> order;  // inputs before those that take them
+    std::vector<size_t> order;  // inputs before their users
   };
   absl::StatusOr<Names> ConvertFunctional(const Json& config, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   static absl::StatusOr<Calls> ReadCalls(const std::vector<Entry>& entries, const KerasFirstCalls& firsts);
   static void NameContainers(const Calls& calls, const Names& outputs, const std::string& path,
                              std::vector<Entry>& entries);
-  // Of input layers: the first ones of the list, in the order of the model's inputs.
+  // Appends the input layers first, in the order of the model's inputs.
   absl::Status AppendInputs(const std::vector<Entry>& entries, const Names& input_names,
                             std::map<std::string, std::string>* names);
 
-  // ---- keras_head.cc: what stands at the model's input: augmentations of the data ----
+  // ---- keras_head.cc: layers at the model's input that augment the data ----
   absl::StatusOr<std::string> Augment(const Entry& entry, const KerasCall& call, const v1::Augmentation& augmentation,
                                       bool moves_pixels_only, bool inference);
-  // What a RandomCrop leaves is the model's input from now on; the examples keep their size. False: it leaves all of
-  // it.
+  // The cropped image becomes the model's input; the examples keep their size. False: the RandomCrop crops
+  // nothing.
   absl::StatusOr<bool> Crop(const Entry& entry, const v1::RandomCrop& crop, bool inference);
   absl::Status CheckHead(const Entry& entry, const KerasCall& call, bool moves_pixels_only) const;
-  // A layer that takes what was there before an augmentation sees something else than in Keras.
+  // Refuses a layer that uses the data before an augmentation: it would see other values than in Keras.
   absl::Status CheckNotBeforeAugmentation(const Entry& entry, const std::string& input) const;
 
   struct NamedAxis {
@@ -86,14 +86,14 @@ class KerasConverter {
   };
 
   KerasModel result_;
-  std::map<std::string, Shape> shapes_;      // of the layers so far, where they are known
+  std::map<std::string, Shape> shapes_;      // known shapes of the layers so far
   std::map<const Json*, std::string> made_;  // by entry: the layer of its first call
-  std::map<std::string, int> repeats_;       // by layer: calls behind the first
+  std::map<std::string, int> repeats_;       // by layer: calls after the first
   std::vector<NamedAxis> axes_;
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
-  int frozen_ = 0;          // models around the layer at hand that are not trained
-  int inference_ = 0;       // that are called with training=False
+  int frozen_ = 0;          // enclosing models that are not trained
+  int inference_ = 0;       // enclosing models that are called with training=False
   bool rescaled_ = false;
   bool head_used_ = false;  // by a layer that is not part of the head
 };

@@ -1,4 +1,4 @@
-// How the layers of a graph call one another, as Keras 3 describes it: `inbound_nodes`.
+// Keras 3's description of the calls between the layers of a graph: `inbound_nodes`.
 //
 // Free functions; any thread.
 #pragma once
@@ -10,16 +10,16 @@
 
 namespace cairn {
 
-// Whether it is an operation on tensors: Keras does not count it among the layers.
+// Whether the node is an operation on tensors, which Keras does not count among the layers.
 bool IsOperation(const Node& node);
 
 // [null, shape...]
 OrderedJson KerasBatchShape(const Shape& shape);
 
-// ["conv2d", 0, 0]: the layer and the number of its call.
+// ["conv2d", 0, 0]: the layer and the number of the call.
 OrderedJson KerasHistory(const Graph& graph, const Node& node);
 
-// Every call of the layer, whose first one is `node`.
+// All calls of the layer whose first call is `node`.
 OrderedJson KerasInboundNodes(const Graph& graph, const Node& node);
 
 }  // namespace cairn

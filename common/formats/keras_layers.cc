@@ -25,8 +25,14 @@ std::string SupportedClasses() {
       "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment");
 }
 
+// Layers whose output may be whole numbers; Cairn's are float32, which holds every index.
+bool GivesIndices(const std::string& type) {
+  return type == "Discretization" || type == "CategoryEncoding" || type == "Hashing" || type == "HashedCrossing" ||
+         type == "IntegerLookup";
+}
+
 // What every layer has.
-void ReadCommon(KerasConfig& c, v1::Layer* layer) {
+void ReadCommon(const std::string& type, KerasConfig& c, v1::Layer* layer) {
   c.Ignore("name");
   bool trainable = true;
   c.Bool("trainable", &trainable);
@@ -42,6 +48,7 @@ void ReadCommon(KerasConfig& c, v1::Layer* layer) {
   }
   // A mixed policy's variables are float32 too; what products are rounded to is the job's compute_dtype.
   if (*name == "float32" || *name == "mixed_float16" || *name == "mixed_bfloat16") return;
+  if (GivesIndices(type) && (*name == "int64" || *name == "int32")) return;
   c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),
                         " is not supported; use float32 or a mixed policy, whose variables are float32"));
 }
@@ -66,7 +73,7 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
   v1::Layer layer;
   layer.set_name(name);
   // An input's dtype is that of the data.
-  if (type != "InputLayer") ReadCommon(c, &layer);
+  if (type != "InputLayer") ReadCommon(type, c, &layer);
   if (type == "InputLayer") {
     for (const char* key : {"name", "trainable"}) c.Ignore(key);
   }

@@ -1,10 +1,10 @@
-// Keras' description of a model (model.to_json(), config.json of a .keras archive) as Cairn's model: Sequential and
-// Functional, in the dialects of Keras 2 and 3, a model inside a model included.
+// Converts Keras' description of a model (model.to_json(), config.json of a .keras archive) to Cairn's: Sequential and
+// Functional, in the dialects of Keras 2 and 3, including nested models.
 //
 // Free functions; any thread. Invariants:
-//   1. Nothing is ignored that changes what the model computes: a layer or an option that Cairn does not have is an
+//   1. Nothing that changes what the model computes is ignored: a layer or an option that Cairn does not support is an
 //      error that names the layer and the option.
-//   2. Layers keep their names. Inputs stand before the layers that take them; the model's output is the last layer.
+//   2. Layers keep their names. Inputs precede the layers that use them; the model's output is the last layer.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ namespace cairn {
 
 struct KerasModel {
   v1::Model model;
-  // What the model's head says of the data: `augmentation`, of RandomFlip and the like, which stand before everything
-  // but a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input is
-  // what the crop leaves of them.
+  // Data settings from the model's head: `augmentation`, from RandomFlip and the like, which precede all layers
+  // except a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input
+  // has the size after the crop.
   v1::Data data;
-  // By layer of `model`: where its weights stand in model.weights.h5, "layers/conv2d_1".
+  // By layer of `model`: the path of its weights in model.weights.h5, "layers/conv2d_1".
   std::vector<std::string> weight_paths;
 };
 

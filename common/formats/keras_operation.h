@@ -1,11 +1,11 @@
-// An operation on tensors in Keras' description of a model, as Cairn's layer: x + y, x[..., ::-1], the mean over an
-// axis.
+// Converts an operation on tensors in Keras' description of a model to Cairn's layer: x + y, x[..., ::-1], the mean
+// over an axis.
 //
 //   Keras 3   a class of keras.src.ops, called with tensors and constants
 //   Keras 2   TFOpLambda and SlicingOpLambda: config.function is one of TensorFlow, called with keyword arguments;
-//             ["_CONSTANT_VALUE", -1, 2.0, {...}] stands for a constant in a tensor's place
+//             ["_CONSTANT_VALUE", -1, 2.0, {...}] is a constant in place of a tensor
 //
-// Free functions; any thread. Errors: INVALID_ARGUMENT names the layer, the operation and what Cairn lacks.
+// Free functions; any thread. Errors: INVALID_ARGUMENT names the layer, the operation and what is not supported.
 #pragma once
 
 #include <string>
@@ -27,10 +27,10 @@ struct KerasOperationEntry {
 
 bool IsKerasOperation(const std::string& type, const std::string& module);
 
-// The tensors that the operation is called with, in their order.
+// The tensors that the operation is called with, in order.
 absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entry, const KerasFirstCalls& firsts);
 
-// The layer, named as the entry, without inputs. shapes: of the tensors, without the batch.
+// The layer, with the entry's name and no inputs. shapes: of the tensors, without the batch.
 absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes);
 
 }  // namespace cairn

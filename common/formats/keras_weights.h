@@ -1,10 +1,10 @@
-// Where Keras 3 puts a model's weights in a .weights.h5 file, and back.
+// Writes and reads a model's weights in the .weights.h5 layout of Keras 3.
 //
 //   file      := group "vars", and for each layer of model.layers, in Keras' order, a group
-//   layer     := "layers/" CLASS ["_" n]   CLASS in snake case; n counts the layers of one class from 1, the first has
-//             none
-//   variables := layer "/vars/" i          i counts the layer's variables: trainable ones first, in their order
-//   a MultiHeadAttention's stand one group below: layer "/query_dense/vars/0", ...
+//   layer     := "layers/" CLASS ["_" n]   CLASS in snake case; n counts the layers of a class from 1; the first has
+//             no suffix
+//   variables := layer "/vars/" i          i counts the layer's variables: trainable ones first, in order
+//   those of a MultiHeadAttention are one group deeper: layer "/query_dense/vars/0", ...
 //
 // (keras/src/saving/saving_lib.py; each "vars" has the layer's name as an attribute.) Free functions, blocking; any
 // thread.
@@ -19,11 +19,11 @@
 
 namespace cairn {
 
-// Layers in the order of Keras' model.layers (keras_order.h), operations among them, by the ids of their first nodes.
-// Files are named by it, so that it has to be Keras' own.
+// Layers in the order of Keras' model.layers (keras_order.h), including operations, by the ids of their first nodes.
+// The groups in files are numbered by it, so it must equal Keras'.
 std::vector<int> KerasOrder(const Graph& graph);
 
-// Whether Keras would call it Sequential: each layer takes the one before it and nothing else, not even `training`.
+// Whether Keras would call it Sequential: each layer takes only the previous one, without a `training` argument.
 bool IsSequentialModel(const Graph& graph);
 
 // By node: "layers/conv2d_1"; empty: the layer has no group (the input of a Sequential model).
@@ -32,8 +32,8 @@ std::vector<std::string> KerasLayerPaths(const Graph& graph);
 // Errors: INTERNAL names the file.
 absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space);
 
-// Bytes of such a file, as tensors under the names of `graph`, whose layers stand at `layer_paths`. Errors: DATA_LOSS a
-// damaged file; FAILED_PRECONDITION names a variable that is missing or has another shape; those of ReadHdf5.
+// Reads the bytes of such a file as tensors under the names of `graph`, whose layers are at `layer_paths`. Errors:
+// DATA_LOSS: damaged; FAILED_PRECONDITION names a variable that is missing or has another shape; those of ReadHdf5.
 absl::StatusOr<SafetensorsFile> ReadKerasWeights(const Buffer& bytes, const std::string& where, const Graph& graph,
                                                  const std::vector<std::string>& layer_paths);
 

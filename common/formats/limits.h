@@ -1,5 +1,5 @@
-// Every limit of files of models and weights: what is larger is not read, whatever it says, its reason, and how the
-// limits depend on one another.
+// All limits of files of models and weights (larger ones are refused), their reasons, and how the limits depend on one
+// another.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@ namespace cairn {
 
 // ---- Keras ----
 
-// ResNet-152's is less than 1 MiB.
+// ResNet-152 needs less than 1 MiB.
 inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;
-// Models in models.
+// Depth of nested models.
 inline constexpr int kKerasNestingMax = 8;
-// Of one call.
+// Inputs of one call.
 inline constexpr size_t kKerasInputsMax = 1024;
 inline constexpr size_t kKerasMetadataBytesMax = size_t{64} << 10;
 
-// Of a report on a model.
+// Layers in a report on a model.
 inline constexpr size_t kReportLayersMax = size_t{1} << 14;
 
 // ---- ONNX ----
 
-// Of one protobuf message.
+// The limit of a protobuf message.
 inline constexpr int64_t kOnnxBytesMax = (int64_t{2} << 30) - 1;
-// Weights in other files: of all tensors, as much as a model of 4 G parameters has.
+// Weights of all tensors in external files: as much as a model of 4 G parameters has.
 inline constexpr uint64_t kOnnxExternalBytesMax = uint64_t{16} << 30;
-// One for each tensor, as PyTorch writes them.
+// PyTorch writes one file per tensor.
 inline constexpr size_t kOnnxExternalFilesMax = 512;
 
 // ---- safetensors ----
@@ -39,19 +39,19 @@ inline constexpr int kSafetensorsHeaderDepthMax = 3;
 // ---- HDF5 ----
 
 inline constexpr int kHdf5DimensionsMax = 8;
-// What the library may take beside the file and the numbers.
+// Memory of the library in addition to the file and the numbers.
 inline constexpr size_t kHdf5LibraryBytesMax = size_t{256} << 20;
 inline constexpr int kHdf5FiltersMax = 8;
 // Names of all layers, or of one layer's weights, in a legacy .h5 file.
 inline constexpr size_t kHdf5NamesBytesMax = size_t{4} << 20;
-// Of the names of a long list: Keras splits it where it is larger than an attribute can be.
+// Parts of a long list of names, which Keras splits if it is larger than an attribute may be.
 inline constexpr int kHdf5NamePartsMax = 1024;
 
 // ---- all ----
 
-// Numbers of a trained model hardly shrink.
+// Numbers of a trained model hardly compress.
 inline constexpr uint64_t kGrowthMax = 100;
-// What a process of its own says of an error.
+// The error message of a forked process (apart.h).
 inline constexpr size_t kApartMessageBytesMax = 16 << 10;
 
 }  // namespace cairn

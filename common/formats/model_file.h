@@ -1,4 +1,4 @@
-// A trained model as a file of its own: the end of its name says of which kind (common/model/model_file_name.h).
+// Writes a trained model to a file, in the format of the file extension (common/model/model_file_name.h).
 //
 // A free function, blocking; any thread.
 #pragma once
@@ -19,8 +19,8 @@ struct ModelFileOrigin {
   const v1::Data* data = nullptr;  // of the job: its augmentation becomes layers of a .keras file
 };
 
-// `space`: the parameter space. The file is complete or as it was. Errors: INVALID_ARGUMENT an ending that is not
-// known; those of the format's writer.
+// `space`: the parameter space. The file is complete or unchanged. Errors: INVALID_ARGUMENT: unknown file extension;
+// those of the format's writer.
 absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph,
                             absl::Span<const float> space);
 

@@ -1,5 +1,5 @@
-// What can be done with a model: which of its layers Cairn has, and how it can be trained. Nothing of a refused model
-// is left out: each layer is looked at by itself, so that one that is refused hides no other.
+// Reports which layers of a model Cairn supports, and how it can be trained. The report of a refused model is complete:
+// each layer is checked by itself, so that an unsupported one hides no other.
 //
 // Free functions; any thread.
 #pragma once
@@ -15,27 +15,27 @@ namespace cairn {
 
 struct LayerReport {
   std::string name, type;
-  std::string why;  // it is refused; empty: it is supported
+  std::string why;  // why it is refused; empty: it is supported
 };
 
-// The layers of a Keras model's description, those of models inside models as "outer/inner". `notes`: what is right and
-// yet worth saying, such as a mixed precision policy. Errors: INVALID_ARGUMENT, it is no description at all.
+// The layers of a Keras model's description, those of nested models as "outer/inner". `notes`: remarks on supported
+// features, such as a mixed precision policy. Errors: INVALID_ARGUMENT: it is not a model's description.
 struct KerasReport {
   std::vector<LayerReport> layers;
   std::vector<std::string> notes;
 };
 absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view json);
 
-// The operators of an ONNX file. Errors: the file's own (onnx_file.h).
+// The operators of an ONNX file. Errors: those of the file as a whole (onnx_file.h).
 absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path);
 
-// With what a model can be trained, as the check of a job sees it.
+// What a model can be trained with, according to the check of a job.
 struct TrainingReport {
-  std::vector<std::string> losses;  // none: `why` says why
+  std::vector<std::string> losses;  // empty: `why` gives the reason
   std::vector<std::string> data;    // formats, with the shape that each must have
   std::string why;
 };
-// model: expanded, and one that a graph can be built of.
+// model: expanded, and valid, so that a graph can be built from it.
 TrainingReport ReportTraining(const v1::Model& model);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// ONNX files. What is in them: onnx/onnx_export.h, onnx/onnx_import.h.
+// Reads and writes ONNX files. Their contents: onnx/onnx_export.h, onnx/onnx_import.h.
 //
 // Free functions, blocking; any thread.
 #pragma once
@@ -19,8 +19,8 @@ struct OnnxFileOptions {
   bool fold_batch_norm = false;  // onnx/onnx_export.h
 };
 
-// `space`: the parameter space. The file is complete or absent: written beside its place and renamed. Errors:
-// UNIMPLEMENTED a model that is too large for the format; INTERNAL names the file.
+// `space`: the parameter space. The file is complete or absent: written under a temporary name and renamed. Errors:
+// UNIMPLEMENTED: the model is too large for the format; INTERNAL names the file.
 absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph,
                            absl::Span<const float> space);
 
@@ -29,12 +29,12 @@ struct OnnxFile {
   SafetensorsFile weights;  // under the names that the model's graph gives them
 };
 
-// With the weights that lie in files beside it (onnx/onnx_external.h). Errors: those of ReadFileBytes;
+// Reads the file and its external weights (onnx/onnx_external.h). Errors: those of ReadFileBytes;
 // INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS begin with the file's name.
 absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path);
 
-// Each operator of the file that its output depends on, with why it is refused, OK where it is not. Errors: as above,
-// of the file as a whole.
+// Each operator that the output depends on; status: why it is refused, or OK. Errors: as above,
+// for the file as a whole.
 struct OnnxOperatorReport {
   std::string name, type;
   absl::Status status;

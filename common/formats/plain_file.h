@@ -1,7 +1,7 @@
-// Plain files: opened, read and written so that no caller waits for what is no file. open() of a pipe that nobody reads
-// or writes, or of a device, can wait for ever; here it is an error that says so.
+// Opens, reads and writes regular files, so that no caller blocks on something else: open() of a pipe that nobody reads
+// or writes, or of a device, can block for ever; here it is an error.
 //
-// Any thread; blocking as far as a disk is.
+// Any thread; blocks only on the disk.
 #pragma once
 
 #include <cerrno>
@@ -18,7 +18,7 @@ namespace cairn {
 // `path: what: the system's reason`, with the code of that reason.
 absl::Status FileError(absl::string_view path, absl::string_view what, int error = errno);
 
-// Closes what it holds.
+// Owns a file descriptor and closes it.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -31,17 +31,17 @@ class FileDescriptor {
   int fd_;
 };
 
-// open(2) with these flags (and O_CLOEXEC; O_CREAT makes it with mode 0644) of a regular file. Errors: INVALID_ARGUMENT
-// it is something else; the system's.
+// open(2) of a regular file with these flags (and O_CLOEXEC; O_CREAT uses mode 0644). Errors: INVALID_ARGUMENT: not a
+// regular file; those of the system.
 absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags);
 
-// All of `bytes`; `path` is what an error names.
+// Writes all of `bytes`; errors name `path`.
 absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path);
 
-// A whole regular file. Errors: those of OpenPlainFile; INVALID_ARGUMENT it has more than bytes_max.
+// Reads a whole regular file. Errors: those of OpenPlainFile; INVALID_ARGUMENT: it has more than bytes_max.
 absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max = SIZE_MAX);
 
-// The same of `name` in an open directory, which is called `path` in errors; no symbolic link is followed.
+// The same for `name` in an open directory; errors call it `path`. Symbolic links are not followed.
 absl::StatusOr<Buffer> ReadFileBytesAt(int directory, const char* name, absl::string_view path, size_t bytes_max);
 
 }  // namespace cairn

@@ -7,9 +7,9 @@
 //   data   := the tensors' little-endian bytes, row-major; offsets count from its first byte
 //
 // Free functions; any thread. Invariants:
-//   1. A written file is complete or absent: it is written beside its place and renamed.
-//   2. Nothing of a file is believed: lengths, offsets, shapes and names
-//      are checked before they are used, and the tensors must cover the
+//   1. A written file is complete or absent: it is written under a temporary name and renamed.
+//   2. Files are not trusted: lengths, offsets, shapes and names are
+//      checked before they are used, and the tensors must cover the
 //      data without holes or overlaps (as the format demands).
 #pragma once
 
@@ -45,19 +45,19 @@ struct SafetensorsFile {
 };
 
 // Errors: INVALID_ARGUMENT names the tensor; PERMISSION_DENIED, NOT_FOUND, INTERNAL name the file and the system's
-// reason. `digest`: becomes the XXH3-128 of the file's bytes, in hex.
+// reason. `digest`: set to the XXH3-128 of the file's bytes, in hex.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, std::string* digest = nullptr);
 
-// Tensors of whole numbers, such as PyTorch's num_batches_tracked: no weights of any model here.
+// What to do with integer tensors, such as PyTorch's num_batches_tracked: they are not weights of any model here.
 enum class SafetensorsIntegers { kRefuse, kLeave };
 
-// Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and what is wrong; UNIMPLEMENTED for a
+// Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and the problem; UNIMPLEMENTED: a
 // dtype other than F32, F16 and BF16.
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path,
                                                 SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 
-// The same for bytes in memory; `where` stands in the errors.
+// The same for bytes in memory; errors name `where`.
 absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
                                                  SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 

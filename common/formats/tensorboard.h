@@ -1,5 +1,5 @@
-// TensorBoard's event files: records (crc32c.h) of Event messages (proto/tensorboard/event.proto), and what
-// TensorFlow's summary operations put into them.
+// TensorBoard's event files: records (crc32c.h) of Event messages (proto/tensorboard/event.proto), and the messages of
+// TensorFlow's summary operations.
 //
 // EventFile: one caller at a time. The rest are pure functions.
 #pragma once
@@ -19,11 +19,11 @@
 
 namespace cairn {
 
-// A file that grows. Each Add is whole in the file when it returns OK, and not at all in it where it does not (a full
-// disk): readers give up at the first torn record. What a crash tore is at the end, where they pass it over.
+// A file to append to. An Add that returns OK is complete in the file; one that fails (a full disk) leaves nothing in
+// it, since readers stop at the first torn record. A record torn by a crash is at the end, where readers skip it.
 class EventFile {
  public:
-  // Makes the file, with the event that says which version it is. Errors: name the file and the system's reason.
+  // Creates the file, with the event that names the file version. Errors name the file and the system's reason.
   static absl::StatusOr<EventFile> Create(const std::string& path, double wall_time);
   absl::Status Add(absl::Span<const tensorboard::Event> events);
   const std::string& path() const { return path_; }
@@ -33,18 +33,18 @@ class EventFile {
 
   std::string path_;
   FileDescriptor file_;
-  off_t bytes_ = 0;  // of whole events
+  off_t bytes_ = 0;  // of complete events
 };
 
-// All whole events, up to the first record that is torn or altered. Errors: NOT_FOUND and others of the system.
+// All complete events, up to the first record that is torn or altered. Errors: NOT_FOUND and others of the system.
 absl::StatusOr<std::vector<tensorboard::Event>> ReadEvents(const std::string& path);
 
 // As tf.summary.scalar.
 void AddScalar(absl::string_view tag, float value, tensorboard::Summary* summary);
-// As tf.summary.histogram: `buckets` of equal width from the smallest to the largest value. What is not finite is left
-// out.
+// As tf.summary.histogram: `buckets` of equal width from the smallest to the largest value. Non-finite values are
+// skipped.
 void AddHistogram(absl::string_view tag, absl::Span<const float> values, int buckets, tensorboard::Summary* summary);
-// A node a layer: its name, type, inputs and output's shape.
+// One node per layer: its name, type, inputs and output shape.
 tensorboard::GraphDef GraphOf(const Graph& graph);
 
 inline constexpr int kHistogramBuckets = 30;  // TensorFlow's default

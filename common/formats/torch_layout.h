@@ -1,4 +1,4 @@
-// PyTorch's names and shapes of a model's variables: what a state_dict of the same layers holds.
+// PyTorch's names and shapes of a model's variables, as in a state_dict of the same layers.
 //
 //   layer                 Keras                                          PyTorch
 //   Dense                 kernel [in, out], bias                         weight [out, in], bias
@@ -11,9 +11,9 @@
 //   Layer-, GroupNorm     gamma, beta                                    weight, bias
 //   Embedding             embeddings                                     weight
 //
-// A name is the layer's, a dot, and the above: "conv1.weight". The blocks of torchvision's residual networks have their
-// dots there: layer "layer1_0_conv1" is "layer1.0.conv1.weight". The kernel of a Dense behind a Flatten of a
-// picture has its rows in PyTorch's order, channels before height and width. A MultiHeadAttention has no counterpart.
+// A name is the layer's, a dot, and the above: "conv1.weight". Names of torchvision's residual blocks get their dots
+// back: layer "layer1_0_conv1" is "layer1.0.conv1.weight". The kernel of a Dense after a Flatten of an image has its
+// rows in PyTorch's order, channels before height and width. A MultiHeadAttention has no counterpart.
 //
 // Free functions; any thread.
 #pragma once
@@ -34,9 +34,9 @@ absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::
 // Whether the file's names are PyTorch's rather than Keras'.
 bool IsTorchLayout(const SafetensorsFile& file, const Graph& graph);
 
-// The tensors that the model has a place for, under Keras' names and in Keras' shapes; what else the file holds is
-// left.
-// Errors: FAILED_PRECONDITION names a tensor of another shape, as the file has it; UNIMPLEMENTED as above.
+// The tensors of the model's variables, under Keras' names and in Keras' shapes; other tensors in the file are
+// ignored.
+// Errors: FAILED_PRECONDITION names a tensor with a wrong shape, as the file names it; UNIMPLEMENTED as above.
 absl::StatusOr<SafetensorsFile> FromTorchLayout(const SafetensorsFile& file, const Graph& graph);
 
 }  // namespace cairn

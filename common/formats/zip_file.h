@@ -1,7 +1,7 @@
-// Zip archives of a few named members: what a .keras file is.
+// Zip archives of a few named members, such as .keras files.
 //
-// Free functions, blocking; any thread. Invariant: nothing of an archive is believed. A member's size is bounded before
-// it is read, its checksum compared after.
+// Free functions, blocking; any thread. Invariant: archives are not trusted. A member's size is checked before it is
+// read, its checksum afterwards.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ namespace cairn {
 struct ZipMember {
   std::string name;
   std::string text;  // its bytes, or
-  std::string file;  // where they lie
+  std::string file;  // the file that has them
 };
 
-// Stored, not compressed. The archive is complete or absent: written beside its place, flushed and renamed. Errors:
-// INTERNAL names it.
+// Stored, not compressed. The archive is complete or absent: written under a temporary name, flushed and renamed.
+// Errors: INTERNAL names it.
 absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members);
 
-// Errors: NOT_FOUND the archive or the member; DATA_LOSS no archive, or a damaged one; INVALID_ARGUMENT a member of
+// Errors: NOT_FOUND: no such archive or member; DATA_LOSS: not an archive, or damaged; INVALID_ARGUMENT: the member has
 // more than bytes_max.
 absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max);
 

@@ -1,7 +1,7 @@
-// Connection: one accepted TCP connection, plain or TLS, whose every wait has an end: the times until the request's
-// head is whole and until the answer is taken are bounded, however slowly their bytes trickle.
+// Connection: one accepted TCP connection, plain or TLS, whose waits are all bounded: the times until the request's
+// head is complete and until the answer is sent are limited, however slowly the client reads and writes.
 //
-// One thread uses it; Break from any thread while it lives.
+// One thread uses it; Break may be called from any thread while it exists.
 #pragma once
 
 #include <openssl/ossl_typ.h>
@@ -16,35 +16,35 @@ namespace cairn {
 
 struct ConnectionLimits {
   absl::Duration head_timeout;    // TLS handshake and request line and headers
-  absl::Duration answer_timeout;  // from the head's end to the last byte of the answer
+  absl::Duration answer_timeout;  // from the end of the head to the last byte of the answer
 };
 
 class Connection {
  public:
-  // Takes the socket (non-blocking) and ssl (null: plain). The clock outlives it.
+  // Takes ownership of the socket (non-blocking) and of ssl (null: plain). The clock must outlive the connection.
   Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* clock);
-  ~Connection();  // ends the connection; what the other side still sends is dropped
+  ~Connection();  // closes the connection; bytes that the peer still sends are dropped
 
-  // TLS' handshake. False: it failed or took too long.
+  // The TLS handshake. False: it failed or timed out.
   bool Handshake();
-  // Plain, or the other side showed a certificate that was verified.
+  // Whether the connection is plain, or the peer presented a certificate that was verified.
   bool Trusted() const;
-  // The head was read: the clock of the answer begins.
+  // The head was read: starts the answer's timeout.
   void BeginAnswer();
-  // The other side is not waited for any more.
+  // Ends all waits for the peer.
   void Break();
 
-  // As many bytes as are there, at most `size`. 0: the end or the deadline.
+  // Reads the available bytes, at most `size`. 0: end of the connection, or the deadline.
   size_t Receive(char* to, size_t size);
-  // All of it. False: the end or the deadline.
+  // Sends all bytes. False: end of the connection, or the deadline.
   bool Send(const char* from, size_t size);
 
  private:
-  // Until `events` or the deadline. False: the deadline, or a broken connection.
+  // Waits for `events` until the deadline. False: the deadline has passed, or the connection broke.
   bool Wait(short events) const;
-  // What OpenSSL asks to wait for after `result`; false: the connection is over.
+  // Waits for what OpenSSL needs after `result`. False: the connection has ended.
   bool WaitForTls(int result) const;
-  ssize_t SendSome(const char* from, size_t size);  // -1: the end or the deadline
+  ssize_t SendSome(const char* from, size_t size);  // -1: end of the connection, or the deadline
 
   const int fd_;
   SSL* const ssl_;

@@ -1,9 +1,9 @@
-// The pages of a daemon that tells of itself alone (--http of ps and workers; what the cluster is doing is on the
-// coordinator's):
+// HTTP pages of a daemon about its own process (--http of ps and workers; the coordinator's pages show the
+// cluster):
 //
-//   /metrics   CPU, memory and files of the process, as Prometheus' libraries name them; cairn_healthy
-//   /healthz   200, or 503 and why: for liveness probes
-//   /readyz    likewise, of daemons that know it: for readiness probes
+//   /metrics   CPU, memory and files of the process, under the names of Prometheus' libraries; cairn_healthy
+//   /healthz   200, or 503 and the reason: for liveness probes
+//   /readyz    likewise, where the daemon knows it: for readiness probes
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@
 
 namespace cairn {
 
-// health: any thread; why the process should be restarted, else OK. ready: likewise why it may not be counted on;
-// null: it has no such page. tls_dir: as HttpServerOptions. Null where `listen` is empty.
-// Errors: as HttpServer::Start, with "--http: " before them.
+// health: called on any thread; why the process should be restarted, else OK. ready: likewise why it is not ready;
+// null: no such page. tls_dir: as in HttpServerOptions. Returns null if `listen` is empty.
+// Errors: those of HttpServer::Start, prefixed with "--http: ".
 absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir,
                                                               std::function<absl::Status()> health,
                                                               std::function<absl::Status()> ready = nullptr);

@@ -1,7 +1,7 @@
-// HTTP/1.1 on one connection: a request's head is read and an answer written, by Boost.Beast.
+// HTTP/1.1 on one connection: reads a request's head and writes an answer, with Boost.Beast.
 //
-// Pure functions but for the connection's bytes; one thread a connection. Invariants: 1. No more than
-// kHttpHeadBytesMax bytes of a head are kept. 2. A request's body is not read.
+// Stateless functions; one thread per connection. Invariants: 1. At most
+// kHttpHeadBytesMax bytes of a head are buffered. 2. A request's body is not read.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct RequestHead {
   std::string target;
 };
 
-// Errors: INVALID_ARGUMENT, bytes that are no head; RESOURCE_EXHAUSTED, a head that is too long; UNAVAILABLE, the
+// Errors: INVALID_ARGUMENT: not an HTTP head; RESOURCE_EXHAUSTED: the head is too long; UNAVAILABLE: the
 // connection has ended.
 absl::StatusOr<RequestHead> ReadHead(Connection& connection);
 
 HttpRequest ParseTarget(const std::string& target);
 
-// The connection ends behind it. Without the body: as HEAD has it, with the body's length. False: not all was taken.
+// The connection ends after it. with_body = false: as for HEAD, with the body's length. False: not all was sent.
 bool WriteAnswer(Connection& connection, HttpAnswer answer, bool with_body);
 
 }  // namespace cairn

@@ -1,7 +1,7 @@
-// Which connections are ended to make room for those that wait for a thread.
+// Chooses connections to close so that waiting ones get a thread.
 //
-// Pure; any thread. Invariant: no more are chosen than wait and will get no thread by itself: one that was ended, or is
-// on its way out, counts as free soon.
+// Pure; any thread. Invariant: no more are chosen than there are waiting connections without a thread; a thread whose
+// connection was closed or is closing counts as soon free.
 #pragma once
 
 #include <vector>
@@ -12,24 +12,24 @@ namespace cairn {
 
 class Connection;
 
-// What a thread does. kBegin: it has taken a connection that cannot be ended yet.
+// A thread's current stage. kBegin: it has taken a connection that cannot be closed yet.
 enum class Stage { kFree, kBegin, kHead, kHandler, kAnswer, kLeave };
 
 struct Slot {
   Stage stage = Stage::kFree;
   absl::Time since;                  // in this stage
-  bool broken = false;               // the connection was ended, the thread has not noticed yet
-  Connection* connection = nullptr;  // kHead, kHandler, kAnswer; lives as long as it is listed here
+  bool broken = false;               // the connection was closed, the thread has not noticed yet
+  Connection* connection = nullptr;  // kHead, kHandler, kAnswer; valid while it is listed here
 };
 
-// How long one may keep its thread waiting for the client while others wait.
+// How long a connection may keep its thread waiting for the client while other connections wait.
 inline constexpr absl::Duration kHeadPatience = absl::Milliseconds(250);
 inline constexpr absl::Duration kAnswerPatience = absl::Seconds(1);
 
-// How many of `waiting` connections the threads that are free, or soon will be, do not take.
+// How many of the `waiting` connections exceed the threads that are free or will be soon.
 size_t ThreadsWanted(const std::vector<Slot>& slots, size_t waiting);
 
-// Indices of the slots whose connections are to be ended now, those that have kept a thread waiting longest first.
+// Indices of the slots whose connections to close now; those that have kept a thread waiting longest come first.
 std::vector<size_t> ToEnd(const std::vector<Slot>& slots, size_t waiting, absl::Time now);
 
 }  // namespace cairn

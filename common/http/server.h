@@ -1,14 +1,14 @@
-// HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a
-// connection. Boost.Beast reads the requests and writes the answers; the sockets, and all that bounds them, are here.
+// HttpServer: serves pages for people, probes and Prometheus beside a daemon's gRPC server: HTTP/1.1, GET and HEAD, one
+// request per connection. Boost.Beast parses and writes; the sockets and their limits are handled here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
-//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer each have a
-//      bound in
-//      bytes or time. Where no thread is free, connections that have kept one waiting for them longest are ended first:
-//      who sends nothing, or slowly, keeps nobody out.
-//   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have
-//      none.
+//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer are each
+//      limited in
+//      bytes or time. When no thread is free, connections that have kept one waiting longest are closed first, so that
+//      a client that sends slowly or not at all cannot keep others out.
+//   3. With TLS, a client without a certificate signed by ca.crt is served only `open_paths`: Kubernetes' probes have
+//      no certificate.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ namespace cairn {
 
 struct HttpRequest {
   std::string path;                          // decoded, without the query
-  std::string target;                        // as it came, with the query: plain characters only
-  std::map<std::string, std::string> query;  // decoded; of a name given twice the first
+  std::string target;                        // as received, with the query: plain characters only
+  std::map<std::string, std::string> query;  // decoded; of a repeated name the first value
 };
 
 struct HttpAnswer {
@@ -39,19 +39,19 @@ struct HttpAnswer {
 };
 
 struct HttpServerOptions {
-  std::string listen;                   // host:port, or a port alone: on 127.0.0.1; port 0: chosen by the system
+  std::string listen;                   // host:port, or a port on 127.0.0.1; port 0: chosen by the system
   std::string tls_dir;                  // empty: plain
   std::vector<std::string> open_paths;  // see invariant 3
   int threads = 16;                     // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);
-  Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady one, which nobody sets
+  Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady clock
 };
 
 class HttpServer {
  public:
-  // On several threads at once; should answer within seconds. GET and HEAD alone reach it.
+  // Called on several threads at once, for GET and HEAD only; should answer within seconds.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // Errors: INVALID_ARGUMENT, UNAVAILABLE: the address is in use or not this host's.
@@ -61,7 +61,7 @@ class HttpServer {
   int port() const;
   // "host:port", with the host of `listen`.
   std::string address() const;
-  // Connections end, but for answers that are being made: those are waited for. Idempotent.
+  // Closes all connections, but waits for answers in progress. Idempotent.
   void Stop();
 
  private:

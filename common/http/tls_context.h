@@ -1,11 +1,11 @@
-// TlsContext: what an HTTP server shows and asks of browsers and scrapers: the files of --tls-dir, by the rule by which
-// gRPC takes them (common/rpc/tls_files.h). A client may show a certificate that ca.crt signed; one that it did not
-// sign ends the handshake.
+// TlsContext: the TLS identity and client checks of an HTTP server, from the files of --tls-dir, by the same rules as
+// for gRPC (common/rpc/tls_files.h). A client may present a certificate signed by ca.crt; the handshake fails for any
+// other certificate.
 //
 // Thread-safe. Invariants:
-//   1. Files that are replaced are read again within `refresh` of a connection, for those made from then on; what
-//      cannot be used leaves the ones before, and is said.
-//   2. Nobody waits for the files: one thread at a time reads them, the others go on with those in use.
+//   1. Replaced files take effect for new connections within `refresh`, when the next connection arrives; unusable
+//      files leave the old ones in use, with a notice.
+//   2. Nobody waits for the files: one thread at a time reads them, the others use the current ones.
 #pragma once
 
 #include <openssl/ossl_typ.h>
@@ -23,11 +23,11 @@ namespace cairn {
 
 class TlsContext {
  public:
-  // now: steady. Errors: INVALID_ARGUMENT names the file and says what is wrong with it.
+  // now: of a steady clock. Errors: INVALID_ARGUMENT names the file and the problem.
   static absl::StatusOr<std::unique_ptr<TlsContext>> Read(const std::string& directory, absl::Duration refresh,
                                                           absl::Time now, TlsNotice notice);
 
-  // A new connection's state, for SSL_accept. The caller frees it. Null: out of memory.
+  // The state of a new connection, for SSL_accept. The caller frees it. Null: out of memory.
   SSL* NewConnection(absl::Time now);
 
  private:
@@ -40,7 +40,7 @@ class TlsContext {
   absl::Status Take(const TlsFiles& files);
 
   const absl::Duration refresh_;
-  TlsRenewal renewal_;  // of the one who has set looking_
+  TlsRenewal renewal_;  // used only by the thread that has set looking_
   absl::Mutex mutex_;
   Context context_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_);

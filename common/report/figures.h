@@ -1,4 +1,4 @@
-// The figures of a job that the outputs share: means out of sums, durations, counts.
+// Figures of a job as all outputs format them: means from sums, durations, counts.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace cairn {
 
-// Means over examples: "loss", then the metrics in the order of the job. Empty where no example was counted.
-// The sums of a root-mean-squared error are of squares.
+// Means over examples: "loss", then the metrics in the job's order. Empty if no example was counted.
+// A root mean squared error is summed as squares.
 using Figures = std::vector<std::pair<std::string, double>>;
 Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums);
 

@@ -1,5 +1,5 @@
-// Messages as JSON for scripts: names as in the protos, numbers as numbers (a seed above 2^53 as text: JavaScript and
-// other readers would round it), enums by name, sums as means with the metrics' names.
+// Messages as JSON for scripts: names as in the protos, numbers as numbers (a seed above 2^53 as a string, since
+// JavaScript and other readers would round it), enums by name, sums as means with the metrics' names.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// One line each, without the line's end. Figures are those of figures.h; a JobSpec shows the fields that are set, the
-// rest all of theirs.
+// One line each, without the newline. Figures are those of figures.h; a JobSpec shows only fields that are set, other
+// messages all fields.
 std::string JobJson(const v1::JobStatus& job);
 std::string JobsJson(const v1::ListJobsResponse& jobs);           // {"jobs": [...]}
 std::string NodesJson(const std::vector<v1::NodeStatus>& nodes);  // {"nodes": [...]}

@@ -1,9 +1,9 @@
-// MetricFamilies: figures of this moment, gathered for a scrape; prometheus-cpp writes them in Prometheus' text format,
+// MetricFamilies: collects current values for a scrape; prometheus-cpp writes them in Prometheus' text format,
 // https://prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4.
 //
-// Not thread-safe. Invariants: 1. Values of one name are together, below its help and type, in the order in which
-// names were first used.
-// 2. Whatever labels hold, a line stays one line: they are escaped.
+// Not thread-safe. Invariants: 1. Values of one name are grouped under its help and type; names are in the order of
+// their first use.
+// 2. Labels are escaped, so that each value is one line.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -20,7 +20,7 @@ using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
 
 class MetricFamilies {
  public:
-  // A gauge. The same name and labels twice make a reader refuse the whole text: the caller's to avoid.
+  // A gauge. The caller must not add the same name and labels twice: readers would refuse the whole text.
   void Add(const char* name, const char* help, const MetricLabels& labels, double value);
   // A counter: it only grows. The name ends in "_total".
   void AddCounter(const char* name, const char* help, const MetricLabels& labels, double value);
@@ -34,7 +34,7 @@ class MetricFamilies {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-// Of this process, under the names that Prometheus' own libraries use (process_cpu_seconds_total, ...), and
+// Metrics of this process, under the names of Prometheus' own libraries (process_cpu_seconds_total, ...), and
 // cairn_build_info.
 void AddProcessMetrics(MetricFamilies& out);
 

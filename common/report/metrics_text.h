@@ -1,7 +1,7 @@
-// The state of a cluster as Prometheus reads it: https://prometheus.io/docs/instrumenting/exposition_formats, version
-// 0.0.4.
+// The state of a cluster in Prometheus' text format: https://prometheus.io/docs/instrumenting/exposition_formats,
+// version 0.0.4.
 //
-// Pure functions; any thread. Names and labels are an interface: dashboards and alerts are made of them.
+// Pure functions; any thread. Names and labels are a stable interface: dashboards and alerts depend on them.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace cairn {
 void AddClusterMetrics(MetricFamilies& out, const std::vector<v1::NodeStatus>& nodes,
                        const std::vector<v1::JobStatus>& jobs);
 std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs);
-// Where no coordinator answers: `cairn_coordinator_up 0`, nothing else.
+// For when no coordinator answers: `cairn_coordinator_up 0`, nothing else.
 void AddClusterIsDown(MetricFamilies& out);
 std::string MetricsTextWithoutCluster();
 

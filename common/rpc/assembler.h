@@ -1,9 +1,9 @@
-// FrameSplitter and FrameAssembler: whole frames to chunks of at most kFramePayloadBytesMax and back.
+// FrameSplitter and FrameAssembler: split whole frames into chunks of at most kFramePayloadBytesMax, and rejoin them.
 //
 // Not thread-safe: one of each belongs to one direction of one stream. Invariants of the assembler:
-//   1. The tensors being joined take at most bytes_max together, and are at most kAssemblerJoinsMax.
+//   1. The tensors in progress take at most bytes_max together, and are at most kAssemblerJoinsMax.
 //   2. It returns only frames whose payload is complete: payload_offset == 0 and payload_total == payload.size().
-//   3. Chunks of one request must agree in every field that says what they are, and come in order, without gaps.
+//   3. Chunks of one request must agree in every identifying field, and arrive in order, without gaps.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace cairn {
 
-// Cuts one whole frame. Every frame gives at least one chunk.
+// Splits one whole frame into one or more chunks.
 class FrameSplitter {
  public:
   explicit FrameSplitter(Frame whole, size_t chunk_bytes_max = kFramePayloadBytesMax);
@@ -34,7 +34,7 @@ class FrameSplitter {
   bool done_ = false;
 };
 
-// Bytes that many streams may hold together. Thread-safe. Invariant: the bytes taken never exceed the bound.
+// A limit on the bytes that many streams hold together. Thread-safe. Invariant: the bytes taken never exceed it.
 class ByteBudget {
  public:
   explicit ByteBudget(size_t bytes_max) : bytes_max_(bytes_max) {}
@@ -56,16 +56,16 @@ class ByteBudget {
 
 class FrameAssembler {
  public:
-  // `shared`: what is being joined is taken from there as well; it outlives the assembler.
+  // `shared`: tensors in progress are charged to it as well; it must outlive the assembler.
   explicit FrameAssembler(size_t bytes_max, size_t tensor_bytes_max = kPartitionBytesMax, ByteBudget* shared = nullptr)
       : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max), shared_(shared) {}
   ~FrameAssembler();
 
-  // The whole frame that this chunk completes, or nothing yet. Its payload is a Buffer of its own (the
-  // chunk's bytes are copied there, once): cores keep it and write into it, and gRPC's read buffers are let go at once.
-  // A request for which `shared` has no room comes out without its payload, its status RESOURCE_EXHAUSTED.
-  // Errors: INVALID_ARGUMENT a chunk that does not fit; RESOURCE_EXHAUSTED too much begun and not finished. After an
-  // error the stream is to be ended.
+  // Returns the whole frame that this chunk completes, or nothing yet. The payload is a Buffer of its own (the chunk's
+  // bytes are copied once): cores keep it and write to it, and gRPC's read buffers are released at once.
+  // A request that exceeds `shared` is returned without its payload, with the status RESOURCE_EXHAUSTED.
+  // Errors: INVALID_ARGUMENT: the chunk does not fit; RESOURCE_EXHAUSTED: too many unfinished requests. After an
+  // error the caller must end the stream.
   absl::StatusOr<std::optional<Frame>> Add(DecodedFrame chunk);
 
   size_t bytes_joining() const { return bytes_joining_; }
@@ -74,7 +74,7 @@ class FrameAssembler {
   struct Join {
     Frame frame;  // payload: the whole tensor, filled up to `received`
     size_t received = 0;
-    bool dropped = false;  // no room: its bytes are read and not kept
+    bool dropped = false;  // over the limit: its bytes are read and discarded
   };
 
   absl::Status CheckChunk(const DecodedFrame& chunk) const;

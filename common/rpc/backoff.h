@@ -1,5 +1,5 @@
-// Backoff: how long to wait before the next try: doubling, with jitter, so that many clients of one server do not
-// return together.
+// Backoff: the delay before the next retry: exponential, with jitter, so that many clients of one server do not
+// retry in unison.
 //
 // Not thread-safe. Invariant: every delay is in [base / 2, base), where base doubles from `initial` to `max`.
 #pragma once

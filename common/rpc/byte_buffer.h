@@ -1,7 +1,7 @@
-// grpc::ByteBuffer <-> Frame, without a copy on the way out and with one on the way in (from gRPC's read slices into
-// the tensor).
+// Converts between grpc::ByteBuffer and Frame: without a copy when sending, with one when receiving (from gRPC's read
+// slices into the tensor).
 //
-// Thread rule: pure functions, but for the assembler handed in.
+// Thread rule: stateless functions; the assembler is the caller's.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -17,11 +17,11 @@ namespace cairn {
 // A header slice and a slice that holds a reference to chunk.payload until the transport has sent it.
 grpc::ByteBuffer ToByteBuffer(const Frame& chunk);
 
-// Decodes one message and adds it: the whole frame that it completes, or nothing yet.
-// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED; end the stream with them.
+// Decodes one message and adds it to the assembler. Returns the whole frame that it completes, or nothing yet.
+// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED; the caller ends the stream with them.
 absl::StatusOr<std::optional<Frame>> ReceiveFrame(const grpc::ByteBuffer& message, FrameAssembler* assembler);
 
-// Between the two kinds of status, which share their codes.
+// Conversions between the two status types, which share their codes.
 inline absl::Status FromGrpcStatus(const grpc::Status& s) {
   return absl::Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());
 }

@@ -1,4 +1,4 @@
-// Addresses and channels. An address is "host:port", or "host:port,unix:/path" for those on the same host.
+// Addresses and channels. An address is "host:port", or "host:port,unix:/path" with a socket for peers on its host.
 #pragma once
 
 #include <memory>
@@ -21,24 +21,24 @@ struct Address {
 };
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<Address> ParseAddress(const std::string& address);
-// Of "host:port"; with its brackets, if it has them.
+// The host of "host:port", including the brackets of an IPv6 address.
 inline std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
-// "host:port,host:port": where coordinators listen, at most kCoordinatorsMax. Errors: INVALID_ARGUMENT.
+// Splits "host:port,host:port", at most kCoordinatorsMax addresses of coordinators. Errors: INVALID_ARGUMENT.
 absl::StatusOr<std::vector<std::string>> ParseCoordinators(const std::string& addresses);
-// Trailing metadata of a coordinator's UNAVAILABLE: the leader's "host:port".
+// The key of trailing metadata in a coordinator's UNAVAILABLE: the leader's "host:port".
 inline constexpr char kLeaderMetadata[] = "cairn-leader";
 
 struct ChannelOptions {
-  // Pings while calls are open, and how long an answer may take; then the connection counts as dead.
+  // Interval of pings while calls are open; without an answer within the timeout the connection counts as dead.
   absl::Duration keepalive_interval = absl::Seconds(1);
   absl::Duration keepalive_timeout = absl::Seconds(2);
-  absl::Duration connect_timeout = absl::Seconds(2);  // of one attempt
-  int receive_bytes_max = 4 << 20;                    // of one message
+  absl::Duration connect_timeout = absl::Seconds(2);  // per attempt
+  int receive_bytes_max = 4 << 20;                    // per message
 };
 
-// A channel of its own (no connection is shared with another channel). Takes the socket where the file is there and
-// something accepts on it (with TLS: of this user or root), else TCP, with the process' credentials (credentials.h).
+// A channel with a connection of its own. Uses the Unix socket if the file exists and something accepts on it (with
+// TLS: if it belongs to this user or root), else TCP, with the process' credentials (credentials.h).
 // Does not wait for the connection.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& address, const ChannelOptions& options);
 

@@ -1,20 +1,20 @@
-// What this process shows and asks of others when it listens and dials: nothing (plain gRPC), or mutual TLS with the
-// files of one directory, named as cert-manager and Kubernetes' secrets name them:
+// The process' credentials for listening and dialing: none (plain gRPC), or mutual TLS with the files of one
+// directory, named as cert-manager and Kubernetes secrets name them:
 //
-//   ca.crt    PEM: the authorities whose certificates are taken
-//   tls.crt   PEM: this machine's certificate, first, and those between it and ca.crt. Its names (subjectAltName) are
-//             those that others dial
+//   ca.crt    PEM: the trusted certificate authorities
+//   tls.crt   PEM: this machine's certificate first, then intermediate ones up to ca.crt. Its names (subjectAltName)
+//             must be those that others dial
 //   tls.key   PEM: its private key
 //
 // Thread rule: UseTls once, by a main, before anything listens or dials; the rest from any thread. Invariants:
-//   1. With TLS a server answers nobody without a certificate of ca.crt, and a client speaks to no server without one
-//      that has the dialled name.
-//   2. Files that are replaced are taken up within `refresh`, for connections made from then on, all three or none: a
-//      certificate always with its key, ca.crt in the same moment (gRPC, which reads them one by one, may have the one
-//      without the other until it looks again). While they cannot work (a new certificate beside the old key, say)
-//      those before stay in use, and that is said.
-//   3. Unix sockets stay plain: only this machine's user opens them (RpcServer), and with TLS only those of this user
-//      or root are dialled (channel.cc).
+//   1. With TLS a server refuses clients without a certificate signed by ca.crt, and a client refuses servers without
+//      such a certificate for the dialed name.
+//   2. Replaced files take effect within `refresh`, for new connections, all three or none: a certificate always with
+//      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the
+//      new certificate, or the reverse, until it looks again). Unusable files (a new certificate beside the old key,
+//      say) leave the old ones in use, with a notice.
+//   3. Unix sockets stay plain: only this user can open them (RpcServer), and with TLS only those of this user
+//      or root are dialed (channel.cc).
 #pragma once
 
 #include <memory>
@@ -31,21 +31,21 @@ class ServerCredentials;
 
 namespace cairn {
 
-// How soon a renewed certificate is shown. Reading three small files costs nothing; certificates are renewed days
-// ahead.
+// How soon a renewed certificate takes effect. Reading three small files is cheap; certificates are renewed days before
+// they expire.
 inline constexpr absl::Duration kTlsRefresh = absl::Seconds(30);
 
 void LogTlsNotice(bool warning, const std::string& text);
 
 // Empty: plain gRPC. `refresh`: at least 2 s. notice: from any thread.
-// Errors: INVALID_ARGUMENT names the file and says what is wrong with it: missing, no PEM, expired, key of another
-// certificate; a node's: not signed by ca.crt.
+// Errors: INVALID_ARGUMENT names the file and the problem: missing, not PEM, expired, key of another
+// certificate; for a node also: not signed by ca.crt.
 absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice,
                     TlsOwner owner = TlsOwner::kNode);
 bool UsesTls();
 
-// To go behind gRPC's `error` of a connection that did not come about: what may be wrong with TLS on either side; empty
-// where nobody listened.
+// A hint to append to gRPC's `error` for a failed connection: what may be wrong with TLS on either side. Empty
+// if nobody listened.
 std::string TlsHint(const std::string& error);
 
 std::shared_ptr<grpc::ServerCredentials> TcpServerCredentials();

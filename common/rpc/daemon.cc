@@ -71,9 +71,9 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
   app->add_option("--log-level", options->log_level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
-  app->add_option("--log-file", options->log_file, "Log to this file too");
+  app->add_option("--log-file", options->log_file, "Also log to this file");
   app->add_option("--tls-dir", options->tls_dir,
-                  "Directory with ca.crt, tls.crt and tls.key: mutual TLS with everybody [plain gRPC]")
+                  "Directory with ca.crt, tls.crt and tls.key: mutual TLS on all connections [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
   app->allow_config_extras(
@@ -82,7 +82,7 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
 }
 
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator) {
-  app->add_option("--coordinator", *coordinator, "host:port of the coordinator; several: with commas")
+  app->add_option("--coordinator", *coordinator, "host:port of the coordinator; several separated by commas")
       ->required()
       ->envname("CAIRN_COORDINATOR");
 }

@@ -1,4 +1,4 @@
-// What the mains of the daemons share: allocator, signals, the common flags.
+// Code shared by the mains of the daemons: allocator, signals, common flags.
 //
 //   int main(int argc, char** argv) {
 //     TuneAllocator();
@@ -27,42 +27,42 @@ namespace cairn {
 
 struct DaemonOptions {
   std::string log_level = "info";  // debug, info, warning, error
-  std::string log_file;            // also there; empty: stderr only
+  std::string log_file;            // written in addition to stderr; empty: stderr only
   std::string tls_dir;             // credentials.h; empty: plain gRPC
 };
 
-// First thing in main, before any thread: keeps freed memory in the process. With the defaults large messages are bound
-// by page faults (1.6 to 2.5 times the throughput).
+// First thing in main, before any thread: keeps freed memory in the process. This gives large messages 1.6 to 2.5 times
+// the throughput; with the defaults they are bound by page faults.
 void TuneAllocator();
 
-// Before any thread is started (threads inherit it): SIGTERM and SIGINT are left to WaitForStopSignal; SIGPIPE and
-// SIGXFSZ are ignored: the call that meant them fails.
+// Call before any thread is started (threads inherit it). Blocks SIGTERM and SIGINT for WaitForStopSignal; ignores
+// SIGPIPE and SIGXFSZ, so that the system call fails instead.
 void BlockStopSignals();
-// Waits for SIGTERM or SIGINT and returns its number. A second one then ends the process at once.
+// Waits for SIGTERM or SIGINT and returns its number. A second signal then ends the process at once.
 int WaitForStopSignal();
 
 // --log-level, --log-file, --tls-dir, --version, and --config FILE (TOML or INI; the flags' long names are the keys).
 void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
 // --coordinator of a node; also $CAIRN_COORDINATOR.
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
-// Reads the flags. Its value: exit with it (0 after --help and --version, 2 where a flag is wrong, which was said);
-// none: go on.
+// Parses the flags. A value is the exit code to end with (0 after --help and --version, 2 after an error, which was
+// printed); nullopt: continue.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
-// After the flags are read: the log, each line with the daemon's name, its credentials, its limit of open files. What
-// is wrong is on stderr. False: exit with 2.
+// After the flags are parsed: sets up the log (each line with the daemon's name), the credentials, and the limit of
+// open files. Prints errors to stderr. False: exit with 2.
 bool InitDaemon(const DaemonOptions& options, const std::string& name);
 
-// The end of a main: writes out what is buffered and ends the process without taking down what is static. Threads of
-// gRPC and OpenSSL may be running still, and use it.
+// The end of a main: flushes buffers and ends the process without destroying static objects, since threads of
+// gRPC and OpenSSL may still be running and use them.
 [[noreturn]] void EndProcess(int code);
 
-// Where the program was started with standard input, output or error closed, they lead nowhere: the next file to be
-// opened, a store's log say, would have the number that messages are written to. Before anything is opened; InitDaemon
-// does it.
+// Opens /dev/null for standard input, output or error if the program was started with it closed. Otherwise the next
+// opened file, such as a store's log, would get the descriptor that messages are written to. Call before any file is
+// opened; InitDaemon does.
 void KeepStandardStreams();
 
-// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user
-// have, 2^20 at most. How many that are; why they are no more is in the log.
+// Raises the limit of open files as far as the system allows this user, at most to 2^20: a server needs a descriptor
+// for each connection as well as for its files. Returns the limit; logs why it is not higher.
 uint64_t RaiseOpenFilesLimit();
 
 // The `--host-label` default.

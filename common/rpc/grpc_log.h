@@ -1,5 +1,5 @@
-// gRPC's own messages in this program's log. A peer that never gets through a handshake makes one at every attempt, ten
-// a second: of each place in gRPC that speaks, one line in kGrpcLogEvery is written, with the number of those between.
+// Routes gRPC's own messages to this program's log. A peer whose handshake keeps failing causes ten messages a second,
+// so each place in gRPC's code may write one line per kGrpcLogEvery, with the number of suppressed messages.
 //
 // Thread rule: LogOfGrpc once, by a main, before gRPC is used; a GrpcLogGate from one thread at a time.
 #pragma once
@@ -18,16 +18,16 @@ inline constexpr absl::Duration kGrpcLogEvery = absl::Seconds(30);
 
 void LogOfGrpc();
 
-// Which messages are written. Knows as many places as gRPC's library has that speak: some hundred at most.
+// Limits the rate of messages. Holds an entry for each place in gRPC that logs: a few hundred at most.
 class GrpcLogGate {
  public:
-  // What is to be written of a message of `place` (file:line), if anything is: the message, with the place behind it.
+  // The line to write for a message from `place` (file:line): the message, then the place; nullopt: suppressed.
   std::optional<std::string> Pass(std::string_view place, std::string_view message, absl::Time now);
 
  private:
   struct Place {
     absl::Time written;
-    int64_t held = 0;  // since then
+    int64_t held = 0;  // suppressed since then
   };
   absl::flat_hash_map<std::string, Place> places_;
 };

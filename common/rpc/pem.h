@@ -1,4 +1,4 @@
-// Certificates and keys in PEM, read by OpenSSL.
+// Reads certificates and keys in PEM, with OpenSSL.
 //
 // Pure functions; any thread.
 #pragma once
@@ -21,10 +21,10 @@ struct Freer {
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using PrivateKey = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
-// All of them, in order; PEM of other kinds is passed over.
+// All certificates, in order; other kinds of PEM blocks are skipped.
 std::vector<Certificate> ReadCertificates(const std::string& pem);
 
-// Null: there is none, or it has a pass phrase, which nobody is there to type.
+// Null: there is no key, or it has a pass phrase, which a daemon cannot ask for.
 PrivateKey ReadPrivateKey(const std::string& pem);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// RpcServer: a gRPC server as every daemon wants it: TCP (with TLS where the process uses it, credentials.h) and
-// (optionally) a Unix socket, health checking, reflection, keepalive.
+// RpcServer: a gRPC server with what every daemon needs: TCP (with TLS if the process uses it, credentials.h),
+// an optional Unix socket, health checking, reflection, keepalive.
 //
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
 // call runs.
@@ -23,10 +23,10 @@ namespace cairn {
 struct RpcServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
   std::string unix_socket;             // path, or empty; at most kUnixSocketPathBytesMax
-  int receive_bytes_max = 4 << 20;     // of one message
+  int receive_bytes_max = 4 << 20;     // per message
 };
 
-// The name under which a node's health service says whether it may be counted on: a ps' copies are in sync.
+// The service name under which a node's health service reports its readiness: a ps' copies are in sync.
 inline constexpr char kReadyService[] = "ready";
 
 class RpcServer {
@@ -38,13 +38,13 @@ class RpcServer {
   ~RpcServer();  // Stop with no grace
 
   int port() const { return port_; }
-  // "host:port[,unix:/path]". advertise: the host (or host:port) that others use; empty: the one listened on.
+  // "host:port[,unix:/path]". advertise: the host (or host:port) that others dial; empty: the listen address.
   std::string Address(const std::string& advertise) const;
   // What the health service answers for "" (the whole server); SERVING after Start.
   void SetServing(bool serving);
-  // The same for one service name, which need not be a gRPC service; unknown to clients before.
+  // The same for a service name, which need not be a gRPC service; until the first call clients get "unknown".
   void SetServing(const std::string& service, bool serving);
-  // Takes no new calls, gives open ones `grace`, then cancels them. Idempotent.
+  // Accepts no new calls, lets open ones finish for `grace`, then cancels them. Idempotent.
   void Stop(absl::Duration grace);
 
  private:

@@ -1,5 +1,5 @@
-// The files of a --tls-dir (credentials.h): read and checked by one rule for gRPC and for HTTP's pages, looked at
-// again, and shown to gRPC.
+// The files of a --tls-dir (credentials.h): reads and checks them by the same rules for gRPC and for HTTP, reloads
+// them, and presents them to gRPC.
 //
 // Thread rule: ReadTlsFiles from any thread; TlsRenewal and ReplaceAll from one thread at a time.
 #pragma once
@@ -16,27 +16,27 @@ namespace cairn {
 
 struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
-  std::string identity;     // PEM, of tls.crt with tls.key behind it: a certificate is never seen without its own key
+  std::string identity;     // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key
 
   bool operator==(const TlsFiles&) const = default;
 };
 
-// Whose certificate tls.crt is: a node's is asked for by nodes that have its ca.crt, so that this has to accept it. A
-// user's is asked for by nodes alone: they may know him by an authority, or by one between, that his own ca.crt lacks.
+// The owner of tls.crt. A node's certificate is verified by nodes with the same ca.crt, so ca.crt must accept it. A
+// user's is verified by nodes only, which may know an authority or intermediate that the user's own ca.crt lacks.
 enum class TlsOwner { kNode, kUser };
 
-// Errors: INVALID_ARGUMENT names the file that every handshake would fail of, and says what is wrong with it.
+// Errors: INVALID_ARGUMENT names the file that would make every handshake fail, and the problem.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner owner);
 
-// What there is to say of the files: that renewed ones are in use, or (a warning) that they cannot be, that others can
+// Receives notices about the files: renewed ones are in use, or (warnings) they are unusable, or other users can
 // read the key.
 using TlsNotice = std::function<void(bool warning, const std::string& text)>;
 
-// Reads the files again and again, and hands on those that can work. Invariant: what is wrong is said once, and only
-// where it was so twice: files may be read while they are being replaced.
+// Reloads the files and passes on usable ones. Invariant: a problem is reported once, and only if two looks in a row
+// found it: files may be read while they are being replaced.
 class TlsRenewal {
  public:
-  // in_use: what ReadTlsFiles said. take: puts renewed files to use, all or none of them.
+  // in_use: the result of ReadTlsFiles. take: puts renewed files to use, all or none of them.
   TlsRenewal(std::string directory, TlsOwner owner, TlsFiles in_use, std::function<absl::Status(const TlsFiles&)> take,
              TlsNotice notice)
       : directory_(std::move(directory)),
@@ -58,15 +58,15 @@ class TlsRenewal {
   absl::Status wrong_, said_;
 };
 
-// What is to be said of the mode of `directory`/tls.key; empty where it or the directory is closed to users other than
+// A warning about the mode of `directory`/tls.key; empty if it or the directory is closed to users other than
 // its owner and group.
 std::string KeyIsOpenToOthers(const std::string& directory);
 
-// A path for readers of this process that opens to the whole of one text, in memory: it is replaced at once, never in
+// An in-memory file with a path that this process can open. Its text is replaced atomically: readers never see a
 // part.
 class ShownFile {
  public:
-  // Errors: RESOURCE_EXHAUSTED and others of the system: no memory, no file descriptor.
+  // Errors: RESOURCE_EXHAUSTED and other system errors: no memory, no file descriptor.
   static absl::StatusOr<std::unique_ptr<ShownFile>> Create(const std::string& text);
   ~ShownFile();
   ShownFile(const ShownFile&) = delete;
@@ -74,8 +74,8 @@ class ShownFile {
 
   std::string path() const;
 
-  // Each file's new text: of all or, with an error as Create's, of none. One after the other: a reader of several may
-  // come between.
+  // Replaces the text of all files or, with an error as in Create, of none. One by one: a reader of several files may
+  // see old and new ones.
   static absl::Status ReplaceAll(const std::vector<std::pair<ShownFile*, const std::string*>>& texts);
 
  private:

@@ -1,4 +1,4 @@
-// Messages whose texts came from somewhere else (names of files, errors of a system): see common/base/text.h.
+// Makes messages with texts from outside (file names, system errors) valid UTF-8: see common/base/text.h.
 //
 // Pure functions of their argument; any thread.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// Every `string` field, at any depth, becomes UTF-8. A message that is UTF-8 already is only read.
+// Repairs every `string` field, at any depth. A message that is valid already is only read.
 void MakeUtf8(google::protobuf::Message* message);
 
 }  // namespace cairn

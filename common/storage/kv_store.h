@@ -1,7 +1,7 @@
-// KvStore: ordered keys to bytes, atomic batches. RocksDB in daemons, memory in tests and the simulator.
+// KvStore: an ordered key-value store with atomic batches. RocksDB in daemons, memory in tests and the simulator.
 //
-// Thread-safe. Invariants: 1. A batch is applied whole or not at all, also across a crash. 2. What Write(sync = true)
-// confirmed survives power loss; sync = false survives the process being killed.
+// Thread-safe. Invariants: 1. A batch is applied whole or not at all, also across a crash. 2. A batch confirmed by
+// Write(sync = true) survives power loss; with sync = false it survives a kill of the process.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace cairn {
 
 class KvBatch {
  public:
-  // The value is the parts one after another; buffers are kept alive, not copied.
+  // The value is `head` followed by `body`; buffers are kept alive, not copied.
   struct PutOp {
     std::string key;
     std::string head;
@@ -40,11 +40,11 @@ class KvBatch {
   void DeleteRange(std::string begin, std::string end) {
     ops_.push_back(DeleteRangeOp{std::move(begin), std::move(end)});
   }
-  // Nobody waits for this batch: its large values delay no other batch, and it may take longer.
+  // Nobody waits for this batch: it may take longer, so that its large values do not delay other batches.
   void set_background() { background_ = true; }
   bool background() const { return background_; }
-  // The same, and its values stay: they are kept apart from those that are soon replaced, which would leave room
-  // between them.
+  // Also, its values live long: they are stored apart from short-lived ones, which would leave holes between
+  // them.
   void set_lasting() { background_ = lasting_ = true; }
   bool lasting() const { return lasting_; }
   const std::vector<Op>& ops() const { return ops_; }
@@ -60,16 +60,16 @@ class KvStore {
   virtual ~KvStore() = default;
   virtual absl::StatusOr<std::optional<std::string>> Get(std::string_view key) = 0;
   virtual absl::Status Write(const KvBatch& batch, bool sync) = 0;
-  // Keys with the prefix in order, until fn returns false. The views live as long as the call of fn.
+  // Calls fn for the keys with the prefix, in order, until it returns false. The views are valid during the call.
   virtual absl::Status Scan(std::string_view prefix,
                             const std::function<bool(std::string_view key, std::string_view value)>& fn) = 0;
-  // Keys with the prefix that were deleted or replaced may take up room until the store gets to them: it does so now.
-  // Others may read and write meanwhile.
+  // Reclaims the space of deleted or replaced values under the prefix now; otherwise the store does so some time later.
+  // Reads and writes may go on meanwhile.
   virtual absl::Status GiveBackSpace(std::string_view) { return absl::OkStatus(); }
 };
 
 std::unique_ptr<KvStore> NewMemoryKvStore();
-// Creates the directory where it is missing. Errors name it: FAILED_PRECONDITION (another process has it open),
+// Creates the directory if it is missing. Errors name it: FAILED_PRECONDITION (another process has it open),
 // PERMISSION_DENIED, DATA_LOSS (corrupt).
 absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory);
 

@@ -1,20 +1,20 @@
-// ValueLog: where RocksDbKvStore keeps the bodies of large values, in files of its own beside RocksDB.
+// ValueLog: stores the bodies of large values for RocksDbKvStore, in files of its own beside RocksDB.
 //
 // RocksDB copies a value into its batch, its write-ahead log, its memtable and again into a file; a ps that logs every
-// gradient spent most of its time there. Here a body is written once, straight from its buffer, and RocksDB keeps its
-// place.
+// gradient spent most of its time there. Here a body is written once, straight from its buffer, and RocksDB stores only
+// its place.
 //
 // Thread-safe. Files: DIRECTORY/N.values, at most kSegmentBytes each (one body more at the end). Invariants:
-//   1. A body is whole in its file before Append returns; the store writes
-//      its place to RocksDB only then. Bytes that no place names are
-//      garbage, so that a crash between the two leaves nothing to mend.
-//   2. A file is used again or deleted only when all bodies in it
-//      were released, and the caller releases a body only after the
-//      batch that forgets its place is confirmed.
-//   3. Bodies of each urgency fill files of their own: who appends an urgent one never waits for a file that a large
-//      body of another kind is being written to (the system lets one thread at a time write to a file); and bodies that
-//      stay do not hold the files of those that go.
-//   4. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
+//   1. A body is completely written before Append returns; the store writes
+//      its place to RocksDB only then. Bytes that no place refers to are
+//      garbage, so that a crash between the two needs no repair.
+//   2. A file is reused or deleted only when all bodies in it have
+//      been released, and the caller releases a body only after the
+//      batch that deletes its place is confirmed.
+//   3. Bodies of each urgency have files of their own: an urgent append never waits for a large, less urgent body that
+//      is being written to the same file (the system lets one thread at a time write to a file), and long-lived bodies
+//      do not pin the files of short-lived ones.
+//   4. The bytes carry no checksum: the caller keeps one with the place (Persistence does).
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ namespace cairn {
 
 class ValueLog {
  public:
-  // Large enough that rotation costs nothing, small enough that few live bytes do not hold much dead space.
+  // Large enough that rotation is cheap, small enough that a few live bytes do not pin much dead space.
   static constexpr uint64_t kSegmentBytes = uint64_t{32} << 20;
 
-  // kLater: what nobody waits for, and what lives longer. kLasting: the same, and what stays.
+  // kLater: nobody waits for the body, and it lives longer. kLasting: also, it is kept for good.
   enum class Urgency { kNow, kLater, kLasting };
 
   struct Place {
@@ -45,20 +45,20 @@ class ValueLog {
     uint64_t size = 0;
   };
 
-  // Creates the directory where it is missing. Follow up with Retain for every place that the store names, then Sweep.
+  // Creates the directory if it is missing. The caller then calls Retain for every place in the store, then Sweep.
   static absl::StatusOr<std::unique_ptr<ValueLog>> Open(const std::string& directory);
 
-  // Errors: DATA_LOSS where no value log ever wrote such a place.
+  // Errors: DATA_LOSS: no value log can have written such a place.
   absl::Status Retain(const Place& place);
-  void Sweep();  // drops the files that nothing was retained in
+  void Sweep();  // drops files without retained bodies
 
-  // Retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
+  // The new body is retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
   absl::StatusOr<Place> Append(const void* data, size_t size, Urgency urgency = Urgency::kNow);
   absl::Status Sync(uint64_t segment);  // to the disk
-  // Appends the bytes to *out. Errors: DATA_LOSS where the file is missing or too short.
+  // Appends the bytes to *out. Errors: DATA_LOSS: the file is missing or too short.
   absl::Status Read(const Place& place, std::string* out) const;
   void Release(const Place& place);
-  void DropSpares();  // deletes the dead files that are kept to be written over
+  void DropSpares();  // deletes the dead files that are kept for reuse
 
  private:
   class File;
@@ -68,7 +68,7 @@ class ValueLog {
 
   explicit ValueLog(std::string directory) : directory_(std::move(directory)) {}
   std::string PathOf(uint64_t segment) const;
-  // What is being filled.
+  // The file being filled.
   struct Active {
     std::shared_ptr<File> file;
     uint64_t segment = 0;  // 0: none yet
@@ -84,7 +84,7 @@ class ValueLog {
   std::vector<uint64_t> spares_ ABSL_GUARDED_BY(mutex_);
   std::array<Active, 3> active_ ABSL_GUARDED_BY(mutex_);  // by urgency
   uint64_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // files up to it have their names on the disk
+  uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // the directory entries of files up to this one are synced
 };
 
 }  // namespace cairn

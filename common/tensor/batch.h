@@ -1,4 +1,4 @@
-// Batch: examples on their way from a data set to a program.
+// Batch: examples that a data set passes to a program.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-// What the numbers of examples are: float32, or bytes, which stand for 0 .. 255. A byte and the float32 of its number
-// train the same bits.
+// The type of the inputs' numbers: float32, or bytes, which stand for 0 .. 255. Training on a byte and on the float32
+// of the same value gives the same bits.
 enum class Element : uint8_t { kFloat, kByte };
 inline int64_t SizeOf(Element element) { return element == Element::kByte ? 1 : 4; }
 

@@ -1,26 +1,26 @@
-// Gradients in 8 bits (DataType INT8): blocks of 16 numbers with one power of two and 16 signed mantissas, 1.0625 bytes
-// a number.
+// Gradients in 8 bits (DataType INT8): blocks of 16 numbers with one shared exponent and 16 signed mantissas, 1.0625
+// bytes per number.
 //
 // The format is MXINT8 of the OCP Microscaling Formats (MX) Specification v1.0 with blocks of 16 instead of 32: a
-// number is m / 64 * 2^(e - 127), with the block's e in a byte (255: nothing in the block is a number) and m in -127 ..
-// 127. 16 numbers are the grain on which the parameter space is cut (kSpaceAlignment): a block lies in one partition,
-// and the bits do not depend on the cut. On the wire come all mantissas of the tensor, then all exponents.
+// number is m / 64 * 2^(e - 127), with the block's e in a byte (255: all numbers of the block are NaN) and m in -127 ..
+// 127. The parameter space is partitioned at multiples of 16 numbers (kSpaceAlignment), so a block lies in one
+// partition, and the bits do not depend on the partitioning. The wire has all mantissas, then all exponents.
 //
-// Rounding. The block's exponent is the least with which its largest number fits. Then a number becomes one of its two
-// neighbours m, m + 1, the upper one with the probability of its place between them: unbiased, to within 2^-16 of their
-// distance. The random number is a function of (seed, update, node of the summation tree, place in the parameter
-// space), so that the rounding is a function of the JobSpec as everything else is. Stochastic rounding is that of QSGD
-// (Alistarh et al. 2017). The other way to train with few bits, error feedback (1-bit SGD, Seide et al. 2014), adds
-// what rounding left out to the next gradient: a residual per replica, which would have to move with its replica from
-// worker to worker and to survive both, or the bits (and the sums) would depend on who died. With 7 bits of mantissa
-// the noise is small beside that of the batch, and there is nothing to keep.
+// Rounding. The block's exponent is the smallest at which its largest number fits. Then a number becomes one of its two
+// neighbours m, m + 1, the upper one with probability equal to its relative position between them: unbiased, to within
+// 2^-16 of their distance. The random number is a function of (seed, update, node of the summation tree, position in
+// the parameter space), so that the rounding is a function of the JobSpec. Stochastic rounding is that of QSGD
+// (Alistarh et al. 2017). The alternative, error feedback (1-bit SGD, Seide et al. 2014), adds the rounding error to
+// the next gradient: a residual per replica, which would have to move with its replica from worker to worker and to
+// survive their failures, or else the bits (and the sums) would depend on which worker died. With 7 bits of mantissa
+// the noise is small compared to that of the batch, and there is no such state.
 //
 // Pure functions; any thread; the same bits on every processor. Invariants:
-//   1. What is representable stays as it is, whatever the key; in particular a number that was rounded. Zeros lose
+//   1. Representable numbers, and so numbers that were rounded before, are unchanged, whatever the key. Zeros lose
 //      their sign.
-//   2. A block with an infinity, a NaN, or a number above 127 * 2^121 (0.99 of the largest float) becomes 16 NaN: a
-//      gradient that is not finite is found wherever it is looked for.
-//   3. Steps are never finer than 2^-126: a block of subnormal numbers becomes zeros and multiples of that, unbiased.
+//   2. A block with an infinity, a NaN, or a number above 127 * 2^121 (0.99 of the largest float) becomes 16 NaN, so
+//      that a non-finite gradient stays detectable.
+//   3. The step is at least 2^-126: a block of subnormal numbers becomes zeros and multiples of that, unbiased.
 #pragma once
 
 #include <cstddef>
@@ -34,26 +34,26 @@ namespace cairn {
 inline constexpr size_t kInt8Block = 16;
 static_assert(kInt8Block == kSpaceAlignment, "a block must not lie in two partitions");
 
-// Spans here are of whole blocks. `begin`: the first number's place in the parameter space, a multiple of 16.
+// All spans hold whole blocks. `begin`: the first number's index in the parameter space, a multiple of 16.
 constexpr size_t Int8BytesOf(size_t numbers) { return numbers + numbers / kInt8Block; }
 
-// With what the node [first, first + count) is rounded in an update of a job.
+// The key with which the node [first, first + count) is rounded in an update of a job.
 struct Int8Key {
   uint64_t bits = 0;
   static Int8Key Of(uint64_t seed, uint64_t sequence, uint32_t first, uint32_t count);
 };
 
 void RoundInt8(Int8Key key, int64_t begin, absl::Span<float> io);
-// into + from, rounded, in one pass. They do not overlap.
+// into = into + from, rounded, in one pass. The spans do not overlap.
 void SumRoundedInt8(Int8Key key, int64_t begin, absl::Span<float> into, absl::Span<const float> from);
-// Rounded and packed; out.size() == Int8BytesOf(in.size()), at any address.
+// Rounds and packs; out.size() == Int8BytesOf(in.size()), at any address.
 void PackInt8(Int8Key key, int64_t begin, absl::Span<const float> in, absl::Span<uint8_t> out);
-// The same to the nearest, ties up: exact for what has been rounded.
+// The same, rounding to nearest, ties up: exact for numbers that are already rounded.
 void PackInt8(absl::Span<const float> in, absl::Span<uint8_t> out);
-// Any bytes have a meaning: an exponent of 255 is 16 NaN, -128 is a number as the others are (or infinity).
+// All bytes are valid: an exponent of 255 gives 16 NaN, a mantissa of -128 is a number like the others (or infinity).
 void UnpackInt8(absl::Span<const uint8_t> in, absl::Span<float> out);
-// Whether the bytes hold numbers that PackInt8 gives back as they are: no -128, no exponent below 7. Others are to be
-// rounded.
+// Whether unpacking and PackInt8 reproduce the bytes: no mantissa of -128, no exponent below 7. Otherwise the numbers
+// must be rounded.
 bool IsPackedInt8(absl::Span<const uint8_t> in);
 
 }  // namespace cairn

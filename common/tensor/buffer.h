@@ -1,7 +1,7 @@
-// Buffer: reference-counted bytes, aligned to 64, and Shape.
+// Buffer: reference-counted bytes, aligned to 64 bytes; and Shape.
 //
-// Copies share the bytes. Thread rule: the count is thread-safe; the bytes follow the owner's rule (written by one,
-// before it is shared).
+// Copies share the bytes. Thread rule: the reference count is thread-safe; the bytes are written by one owner, before
+// they are shared.
 #pragma once
 
 #include <atomic>
@@ -29,11 +29,11 @@ class Buffer {
   uint8_t* mutable_data() { return data_.get(); }  // only while the bytes are not shared with a reader
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // True: what others did with the bytes before they released them happened before this, so that they may be written
-  // to.
+  // True: this is the only reference, and all accesses through released ones happened before, so that the bytes may be
+  // written.
   bool unique() const {
     if (data_.use_count() != 1) return false;
-#ifdef __SANITIZE_THREAD__  // it knows of no fences, but of what changes the count
+#ifdef __SANITIZE_THREAD__  // it does not model fences, but does model changes of the count
     const std::shared_ptr<uint8_t> acquired = data_;
 #else
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -45,8 +45,8 @@ class Buffer {
   absl::Span<const float> floats() const { return {reinterpret_cast<const float*>(data()), size_ / 4}; }
   absl::Span<float> mutable_floats() { return {reinterpret_cast<float*>(mutable_data()), size_ / 4}; }
 
-  // The memory of the whole pages of this range goes back to the system; the bytes are 0, or as they were, when they
-  // are read again. Of a buffer that Allocate gave, not of a slice of one.
+  // Returns the memory of whole pages in this range to the system; the bytes then read as 0 or as before. Only for
+  // buffers from Allocate, not for slices.
   void Discard(size_t offset, size_t bytes);
 
   // offset + bytes <= size(). Shares the bytes.

@@ -1,7 +1,7 @@
 // Element types on the wire and conversions between them and float32. Conversions to 16 bits round to nearest, ties to
-// even; NaN stays NaN, overflow becomes infinity. INT8 is of blocks (block_int8.h): spans of it are of whole blocks,
-// and conversions are exact for what has been rounded. FLOAT16 ends at 65504: numbers may be kept in it times 2^-shift
-// (sums over many examples; gradient_rounding.h). Other types know no shift.
+// even; NaN stays NaN, overflow becomes infinity. INT8 is a block format (block_int8.h): its spans hold whole blocks,
+// and conversions are exact for rounded numbers. The largest FLOAT16 is 65504, so it may hold numbers times 2^-shift
+// (sums over many examples; gradient_rounding.h). Other types ignore the shift.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace cairn {
 
-// Bytes of one element; 0 for a type that is not known, and for INT8, whose elements have no size of their own.
+// Bytes of one element; 0 for an unknown type and for INT8, whose elements have no size of their own.
 size_t SizeOf(v1::DataType type);
 
-// Bytes of so many numbers; 0 for a type that is not known.
+// Bytes of this many numbers; 0 for an unknown type.
 size_t BytesOf(v1::DataType type, size_t numbers);
 
-// In which type a job with this wire_dtype sends values: its own, but BFLOAT16 where gradients are INT8.
+// The type in which a job with this wire_dtype sends values: the same, but BFLOAT16 where gradients are INT8.
 inline v1::DataType ValuesTypeOf(v1::DataType wire) { return wire == v1::INT8 ? v1::BFLOAT16 : wire; }
 
 // out.size() == BytesOf(type, in.size()).
@@ -27,10 +27,10 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
 // in.size() == BytesOf(type, out.size()).
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out, int shift = 0);
 
-// Each number becomes the nearest one that the type has: ToFloat(FromFloat(numbers)), bit for bit. Of the types that
-// SizeOf knows.
+// Rounds each number to the nearest of the type: ToFloat(FromFloat(numbers)), bit for bit. Only for types with a
+// SizeOf.
 void RoundTo(v1::DataType type, absl::Span<float> numbers, int shift = 0);
-// into = RoundTo(into + from), in one pass. Of one size; they do not overlap.
+// into = RoundTo(into + from), in one pass. The spans have the same size and do not overlap.
 void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from, int shift = 0);
 
 }  // namespace cairn

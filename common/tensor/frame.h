@@ -1,6 +1,6 @@
-// Frame: one message of the Exchange stream (proto/cairn/v1/parameter.proto, ExchangeFrame) as the C++ side holds it.
+// Frame: the C++ form of a message of the Exchange stream (proto/cairn/v1/parameter.proto, ExchangeFrame).
 //
-// The cores speak whole frames (payload_offset 0, the whole tensor in `payload`); the stream splits and joins them.
+// The cores exchange whole frames (payload_offset 0, the whole tensor in `payload`); the stream splits and joins them.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ struct Frame {
   uint32_t tensor = 0;  // IMAGE
   uint32_t tensors = 0;
   std::string image;    // IMAGE, tensor 0: a serialized PartitionImage
-  std::string scalars;  // NORMS, CLIP, and VALUES and REPLICATE of an update that was clipped by them
+  std::string scalars;  // NORMS, CLIP; VALUES and REPLICATE of a clipped update
   bool ema_overwrite = false;
-  uint64_t norms_xxh3 = 0;  // CLIP: of the NORMS that the factors are of
+  uint64_t norms_xxh3 = 0;  // CLIP: checksum of the NORMS that the factors were computed from
   float loss_scale = 0;     // jobs that have one: of the gradient (PUSH, REPLICATE), for the next one (VALUES)
-  bool not_finite = false;  // PUSH, REPLICATE: the gradient was not, and is left out
+  bool not_finite = false;  // PUSH, REPLICATE: the gradient was not finite, and is left out
   std::string figures;      // PUSH, REPLICATE of the first partition: a serialized EpochFigures
   Buffer payload;
 };

@@ -4,12 +4,12 @@
 // Thread rule: pure functions. Invariants:
 //   1. EncodeFrameHeader(f) followed by f.payload is, byte for byte,
 //      what protobuf's own encoder writes for the same message.
-//   2. DecodeFrame takes whatever a protobuf encoder may write: any order of fields,
+//   2. DecodeFrame accepts whatever a protobuf encoder may write: any order of fields,
 //      repeated fields (the last one counts), unknown fields (skipped), fields of
 //      another wire type (skipped); it refuses groups, which proto3 does not have.
-//   3. No input crashes it or makes it allocate: it reads in place and bounds every length by what is there.
+//   3. No input crashes it or makes it allocate: it reads in place and checks every length against the input.
 //
-// Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is left out,
+// Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is omitted,
 // except (J)):
 //
 //   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)?
@@ -23,7 +23,7 @@
 //   (G) 0x38      varint   replica_count       (Q) 0x8a 0x01 varint n, then n bytes: status_message
 //   (H) 0x40      varint   sequence            (R) 0x90 0x01 varint   reply_dtype
 //   (I) 0x48      varint   version             (S) 0x98 0x01 varint   tensor
-//   (J) 0x50      varint   want_version (there if set, 0 too)
+//   (J) 0x50      varint   want_version (present if set, even to 0)
 //   (T) 0xa0 0x01 varint   tensors             (W) 0xb8 0x01 varint   ema_overwrite
 //   (U) 0xaa 0x01 varint n, then n bytes: image
 //   (V) 0xb2 0x01 varint n, then n bytes: scalars
@@ -32,7 +32,7 @@
 //   (AA) 0xda 0x01 varint n, then n bytes: figures
 //   (AB) 0xa2 0x06 varint n, then n bytes: payload
 //
-// The header is everything up to and with the length of (AB); the payload follows as a slice of its own.
+// The header is everything up to and including the length of (AB); the payload follows as a separate slice.
 #pragma once
 
 #include <cstddef>
@@ -49,22 +49,22 @@ namespace cairn {
 
 using ByteSpan = absl::Span<const uint8_t>;
 
-// The bytes before frame.payload. frame.status is written where it is not OK; its message is cut at
+// The bytes before frame.payload. frame.status is written if it is not OK; its message is cut at
 // kStatusMessageBytesMax.
 std::string EncodeFrameHeader(const Frame& frame);
 
 struct DecodedFrame {
   Frame frame;  // payload is empty
-  // Where the payload lies in the decoder's input, in order; no span is empty.
+  // The payload's pieces in the decoder's input, in order; no span is empty.
   absl::InlinedVector<ByteSpan, 4> payload;
   size_t payload_size = 0;
 };
 
-// `slices` laid end to end are one message. The result points into them.
-// Errors: INVALID_ARGUMENT says which field at which byte is wrong.
+// The concatenation of `slices` is one message. The result points into them.
+// Errors: INVALID_ARGUMENT names the bad field and its byte offset.
 absl::StatusOr<DecodedFrame> DecodeFrame(absl::Span<const ByteSpan> slices);
 
-// Lays the payload's pieces end to end. out.size() >= decoded.payload_size.
+// Copies the payload's pieces to `out`, end to end. out.size() >= decoded.payload_size.
 void CopyPayload(const DecodedFrame& decoded, absl::Span<uint8_t> out);
 
 }  // namespace cairn

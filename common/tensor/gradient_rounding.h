@@ -1,15 +1,15 @@
-// How the gradients of a job travel: which number in which type, how sums of them are rounded, and what their bytes
-// are.
+// The wire format of a job's gradients: the type of each number, how sums are rounded, and the layout of the
+// bytes.
 //
-// Pure functions; any thread. A function of the JobSpec and its model alone, known to workers, ps and devices alike
-// (common/model/gradient_layout.h).
+// Pure functions; any thread. The format depends on the JobSpec and its model alone; workers, ps and devices use the
+// same (common/model/gradient_layout.h).
 // Invariants:
-//   1. What is rounded stays as it is when it is rounded again, packed and unpacked, whatever the node.
-//   2. FLOAT16 holds numbers times 2^-shift, so that the sum over all examples of a step has the size of the mean
-//      gradient: 65504 is the largest FLOAT16. In memory numbers are float32 and not shifted.
-//   3. Moving averages travel as BFLOAT16 where the rest is FLOAT16 or INT8: a variance may be above 65504, and is not
-//      to be rounded in the steps of a larger one beside it. FLOAT32 and BFLOAT16 have one type for all.
-//   4. Bytes are the runs of one type, one after the other. Runs are of whole 16 numbers.
+//   1. Rounded numbers do not change when they are rounded again, packed or unpacked, whatever the node.
+//   2. FLOAT16 holds numbers times 2^-shift, so that the sum over all examples of a step is of the size of the mean
+//      gradient: the largest FLOAT16 is 65504. In memory numbers are float32 and not shifted.
+//   3. Moving averages are sent as BFLOAT16 where the rest is FLOAT16 or INT8: a variance may exceed 65504, and must
+//      not be rounded at the step of a larger one beside it. With FLOAT32 and BFLOAT16 all numbers have one type.
+//   4. The bytes are a sequence of runs of one type each. A run is a multiple of 16 numbers.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ struct TreeNode;  // summation_tree.h
 
 struct GradientLayout {
   int shift = 0;                                      // of FLOAT16; 0 to kFloat16ShiftMax
-  std::vector<std::pair<int64_t, int64_t>> averages;  // [begin, end) of the space, in order, of whole 16 numbers
+  std::vector<std::pair<int64_t, int64_t>> averages;  // [begin, end) of the space, in order, multiples of 16
 };
 
-// Of the numbers of the parameter space from `begin` on, in one update.
+// The rounding of numbers of the parameter space from `begin` on, in one update.
 struct GradientRounding {
   v1::DataType type = v1::FLOAT32;  // JobSpec.wire_dtype; FLOAT32: nothing is rounded
-  // INT8 rounds at random: which update of which job it is.
+  // INT8 rounds stochastically; these identify the update.
   uint64_t seed = 0;                       // JobSpec.seed
   uint64_t sequence = 0;                   // of the update: its step + 1
   int64_t begin = 0;                       // a multiple of 16
@@ -45,7 +45,7 @@ struct GradientRounding {
   GradientRounding As(v1::DataType other) const { return {other, seed, sequence, begin, layout}; }
 };
 
-// each(type, first, last) of the numbers [0, numbers) from rounding.begin on, in order: those that travel in one type.
+// Calls each(type, first, last) for the runs of one type in [0, numbers) (relative to rounding.begin), in order.
 template <typename Each>
 void EachRun(const GradientRounding& rounding, int64_t numbers, const Each& each) {
   int64_t from = 0;
@@ -64,20 +64,20 @@ void EachRun(const GradientRounding& rounding, int64_t numbers, const Each& each
   if (from < numbers) each(rounding.type, from, numbers);
 }
 
-// Bytes of so many numbers as they travel; 0 for a type that is not known.
+// Bytes of this many numbers on the wire; 0 for an unknown type.
 size_t PackedBytes(const GradientRounding& rounding, size_t numbers);
-// The numbers of the node become such as travel.
+// Rounds the node's numbers to what the wire can represent.
 void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers);
-// Rounded, as bytes; out.size() == PackedBytes(rounding, numbers.size()), at any address.
+// Rounds and packs; out.size() == PackedBytes(rounding, numbers.size()), at any address.
 void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers,
                  absl::Span<uint8_t> out);
 void UnpackRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes, absl::Span<float> numbers);
-// Whether bytes that came hold numbers that are rounded: not all of INT8 do.
+// Whether received bytes hold rounded numbers: not all INT8 bytes do.
 bool IsRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes, size_t numbers);
 
-// into[i] += from[i]. Of one size; they do not overlap.
+// into[i] += from[i]. The spans have the same size and do not overlap.
 void SumInto(absl::Span<float> into, absl::Span<const float> from);
-// The sum of the node's children, which are rounded, and rounded as the node's: in one pass.
+// into = the sum of the node's two rounded children, rounded for the node, in one pass.
 void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into,
              absl::Span<const float> from);
 

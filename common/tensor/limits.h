@@ -1,14 +1,14 @@
-// Limits of what travels with tensors in a frame, beside those of the whole system (common/base/limits.h).
+// Limits of the data beside the tensor in a frame, in addition to the system's limits (common/base/limits.h).
 #pragma once
 
 #include <cstddef>
 
 namespace cairn {
 
-// Sums that a job's metrics are made of: a figure of two numbers each, and two epochs of them in a partition's image
+// Sums of a job's metrics, of two numbers each; a partition's image holds two epochs of them
 // (kFiguresBytesMax in common/model/limits.h).
 inline constexpr int kMetricSumsMax = 496;
-// An update's training figures: of one epoch, with kMetricSumsMax sums.
+// The training figures of an update: one epoch, with kMetricSumsMax sums.
 inline constexpr size_t kFrameSumsBytesMax = 8192;
 static_assert(112 + 16 * kMetricSumsMax <= kFrameSumsBytesMax);
 

@@ -1,15 +1,15 @@
-// The summation tree of a job with R replicas: in which order their gradients are added, whoever holds them
-// (docs/architecture.md#summation-tree).
+// The summation tree of a job with R replicas: the order in which their gradients are added, whichever worker holds
+// them (docs/architecture.md#summation-tree).
 //
 // Pure functions; any thread. A node is an aligned subtree [i * 2^k, min((i + 1) * 2^k, R)) of the replicas, named by
-// its first replica and their number. Invariants:
+// its first replica and its count. Invariants:
 //   1. Two nodes are disjoint, or one contains the other.
 //   2. A node of more than one replica is the sum left + right of its
-//      two children; a child that would lie wholly beyond R does not
+//      two children; a child that would lie entirely beyond R does not
 //      exist, so that [4, 5) of R = 5 is one node, not three.
-//   3. A part without examples adds nothing: the other side is taken as it is, bit for bit.
-//   4. Every node, leaves and root too, is rounded to the type in which the job's gradients travel (GradientRounding).
-//      So whatever is sent is exact, and it does not matter which nodes were sent and which added up before.
+//   3. A child without examples adds nothing: the sum is the other child, bit for bit.
+//   4. Every node, including leaves and root, is rounded to the job's wire type for gradients (GradientRounding).
+//      So sending is exact, and it does not matter which nodes are sent and which are summed beforehand.
 // Hence the sum of a node is a function of its replicas' gradients alone.
 #pragma once
 
@@ -35,26 +35,26 @@ std::string ToString(const TreeNode& node);  // "[4,8)"
 std::ostream& operator<<(std::ostream& out, const TreeNode& node);
 
 inline TreeNode RootOf(uint32_t replicas) { return {0, replicas}; }
-// Whether [first, first + count) is a node; false for an empty range and for one that passes R.
+// Whether [first, first + count) is a node; false for an empty range and for one that extends beyond R.
 bool IsNode(const TreeNode& node, uint32_t replicas);
-// node is a node other than the root.
+// `node` is not the root.
 TreeNode Parent(const TreeNode& node, uint32_t replicas);
 TreeNode Sibling(const TreeNode& node, uint32_t replicas);
-// node is a node with count > 1.
+// node.count > 1.
 TreeNode LeftChild(const TreeNode& node);
 TreeNode RightChild(const TreeNode& node);
 
-// The fewest nodes that make up the set: what a worker that computes these replicas pushes. `held` is sorted, without
+// The minimal set of nodes that covers `held`: what a worker with these replicas pushes. `held` is sorted, without
 // duplicates, all below R. The result is in order of `first`.
 std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t replicas);
 
-// A sum of gradients over `examples` examples. With examples == 0 the gradient counts for nothing and may be empty.
+// A sum of gradients over `examples` examples. With examples == 0 the gradient is ignored and may be empty.
 struct GradientSum {
   absl::Span<float> gradient;
   uint64_t examples = 0;
 };
-// The sum of a node, in place: leaves[i] is of replica node.first + i, and leaves.size() == node.count. The result's
-// gradient is the memory of one of the leaves (empty where no leaf has examples); the others hold partial sums
+// Sums a node in place: leaves[i] is of replica node.first + i, and leaves.size() == node.count. The result's
+// gradient is the memory of one of the leaves (empty if no leaf has examples); the others hold partial sums
 // afterwards. The leaves need not be rounded.
 GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves,
                        const GradientRounding& rounding = {});

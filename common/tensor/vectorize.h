@@ -1,10 +1,10 @@
-// CAIRN_VECTORIZED: a function whose loops are compiled for several instruction sets, chosen when the program starts.
+// CAIRN_VECTORIZED: compiles a function's loops for several instruction sets, one of which is chosen at program start.
 //
-// The clones give the same bits: element i depends on element i alone, and -ffp-contract=off keeps the compiler from
-// fusing a multiplication with an addition on those processors that could.
+// All clones give the same bits: element i depends on element i alone, and -ffp-contract=off keeps the compiler from
+// fusing multiplications with additions on processors that could.
 #pragma once
 
-// The resolvers run before a sanitizer's run-time library is ready.
+// Off under sanitizers: the resolvers run before a sanitizer's run-time library is ready.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define CAIRN_VECTORIZED __attribute__((noinline, target_clones("avx512f", "avx2", "default")))
 #else

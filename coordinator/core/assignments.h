@@ -1,11 +1,11 @@
-// Assignments: which worker computes which replica, and what workers are told of it. Who computes a replica changes no
-// bit.
+// Assignments: decides which worker computes which replica, and tells the workers. The choice of worker does not
+// change a bit of the result.
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. The assignment number of a job is raised, and stored, whenever a replica changes its worker.
-//   2. A worker is told what it computes where that, as far as is known, is news to it; nobody is told before all
+//   2. A worker is sent its assignment only where it differs from the one that it is known to run, and only once all
 //      primaries are ready in the present generation.
-//   3. The replicas of a job are on one kind of device at a time.
+//   3. All replicas of a job run on one kind of device at a time.
 #pragma once
 
 #include <map>
@@ -21,15 +21,15 @@ class Assignments : Component {
  public:
   explicit Assignments(const Ground& ground) : Component(ground) {}
 
-  // The replicas of a job that starts.
+  // Places the replicas of a job that starts.
   void Place(Job& job, std::vector<WorkerCapacity> workers);
-  // Replicas of workers that are gone go to others. may_grow: they may be spread over more workers.
+  // Moves replicas of dead workers to others. may_grow: replicas may also be spread over more workers.
   void Rebalance(Job& job, bool may_grow);
-  // One replica of the worst straggler goes to a worker that has it done sooner.
+  // Moves one replica of the worst straggler to a worker that would finish it sooner.
   void RelieveStragglers(Job& job);
-  // The worker is gone; the next process of that name starts over.
+  // The worker is dead: the next process of that name is measured from scratch.
   void ForgetSpeedOf(const NodeName& worker);
-  // To every worker that, as far as is known, runs something else than it should.
+  // Sends assignments to all workers that are not known to run what they should.
   void Send(Job& job);
 
  private:

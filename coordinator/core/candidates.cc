@@ -119,9 +119,8 @@ std::string Candidates::NobodyFitsText(const Job& job) const {
 std::string Candidates::BitsText(const Job& job) const {
   if (!BitsMatter(job)) return "";
   if (job.status.devices_size() > 1) {
-    return "warning: it was computed on CPUs and on GPUs, one after the other: the bits are not those of a run on one "
-           "kind; `device` of the job "
-           "holds it on one";
+    return "warning: it was computed on CPUs and on GPUs in turn: its bits differ from those of a run on one kind of "
+           "device; set `device` in the job to keep it on one";
   }
   std::map<std::string, NodeName> first;  // by fingerprint
   for (const v1::ReplicaPlacement& r : job.status.replicas()) {

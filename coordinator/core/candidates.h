@@ -1,6 +1,6 @@
-// Candidates: which nodes may work for a job, and how much room they have. Questions only; nothing is changed.
+// Candidates: which nodes may work for a job, and how much room they have. Read-only.
 //
-// Not thread-safe; as what it reads.
+// Not thread-safe; one core owns it.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ class Candidates {
       : options_(options), step_(step), jobs_(jobs), nodes_(nodes) {}
 
   // ---- ps ----
-  // Alive, and fit to work for the job; else null.
+  // The ps if it is alive and may work for the job; else null.
   const ClusterNode* UsablePs(const Job& job, const NodeName& name) const;
-  // The job continues without the node's present process.
+  // Whether the job continues without the node's present process.
   bool LeftOut(const Job& job, const ClusterNode& node) const;
-  // It must hold no partitions: a user drained it, or its store failed.
+  // Whether the ps must hold no partitions: a user drained it, or its store failed.
   bool Draining(const NodeName& name) const;
-  // How many ps can be given copies of the job.
+  // The number of ps that can be given copies of the job's partitions.
   size_t PsThere(const Job& job) const;
   // Those ps, with the bytes that they hold for all jobs, or for all jobs but this one.
   std::vector<PsLoad> PsLoads(const Job& job, bool with_own = true) const;
-  // A ps without which some partition is not served; empty: all are.
+  // A ps whose absence leaves some partition unserved; empty: all partitions are served.
   NodeName MissingPs(const Job& job) const;
-  // Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected:
-  // after a change of the leader it may not be yet.
+  // Whether every partition that this ps serves has another copy that can be promoted. The ps of that copy may still be
+  // unconnected, as after a change of the leader.
   bool OthersServe(const Job& job, const NodeName& ps) const;
-  // Those that hold partitions of the job although they must hold none.
+  // Ps that hold partitions of the job although they must hold none.
   std::set<NodeName> LeavingHolders(const Job& job) const;
 
   // ---- workers ----
@@ -47,23 +47,23 @@ class Candidates {
   bool MayWork(const Job& job, const ClusterNode& worker) const;
   // Whether the job can continue without this worker.
   bool OthersMayWork(const Job& job, const NodeName& worker) const;
-  // Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are
-  // not asked while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its
+  // Nodes for requests that any node can answer; drained, silent or far slower nodes only where there are no others.
+  // `job`: the job whose measured speeds count; null: speeds do not count. computes: only nodes that support its
   // compute_dtype.
   std::vector<ClusterNode*> Askable(v1::Role role, const Job* job, bool computes = false) const;
-  // For files of the job; null: there is no worker.
+  // The worker to write files of the job; null: there is no worker.
   const ClusterNode* ChiefOrAnother(const Job& job) const;
-  // Workers that may work for it and have the same kind of device; free: with a slot that nobody uses.
+  // The most workers of one kind of device that may work for the job; free: only workers with a free slot count.
   size_t MostOfOneDevice(const Job& job, bool free) const;
 
   // ---- for the user ----
-  // Why work is taken from a node; empty: it is there, and nothing is wrong with it.
+  // Why work is taken from a node; empty: the node is there and healthy.
   std::string TroubleText(const Job& job, const NodeName& name) const;
-  // Set where nodes of that role are connected, but none of them supports the job's compute_dtype.
+  // Not empty where nodes of that role are connected, but none of them supports the job's compute_dtype.
   std::string NobodyComputesText(const Job& job, v1::Role role) const;
-  // Likewise of workers, with the kind of device that the job asks for.
+  // Likewise for workers, with the kind of device that the job asks for.
   std::string NobodyFitsText(const Job& job) const;
-  // Why another run of the running job may end with other bits.
+  // Why another run of this job may not end with the same bits.
   std::string BitsText(const Job& job) const;
 
  private:

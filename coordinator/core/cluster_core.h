@@ -2,18 +2,18 @@
 // (docs/architecture.md#processes-cores-and-nodes). It hands events to its parts (component.h), and their domain events
 // to the parts above them.
 //
-// Not thread-safe: one executor drives it. Step takes one event and returns what is to be done, in order; a Store is
-// durable before the effects after it are carried out, so a crash between any two effects leaves a state from which the
-// constructor goes on. Invariants:
+// Not thread-safe: one executor drives it. Step takes one event and returns the effects to carry out, in order. A Store
+// is durable before the effects after it are carried out, so a crash between any two effects leaves a state from which
+// the constructor can resume. Invariants:
 //   1. A command that depends on stored state comes after its Store.
-//   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
+//   2. A job's generation is raised, and stored, whenever its routes change or one of its ps restarts; its assignment
 //      number whenever a replica changes its worker.
-//   3. Partitions of a job that has run are never placed again: a copy in sync replaces one that is lost, else one is
-//      waited for (copies.h). If none can come back the job fails.
+//   3. Partitions of a job that has run are never placed anew: a copy in sync takes over for a lost primary; without
+//      one, the core waits for a copy to come back (copies.h). If none can come back the job fails.
 //   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
 //      retry by themselves.
-//   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
-//   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
+//   5. Nodes, jobs, requests in flight and their callers are bounded (limits.h, CoordinatorOptions).
+//   6. Nothing that a node or a user sends crashes it: bad input is refused, or ignored with a log line.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ class ClusterCore {
 
  private:
   void Dispatch(const Event& event);
-  void DeliverRaised();  // domain events to the parts that want them, until none is left
+  void DeliverRaised();  // hands domain events to the parts that handle them, until none is left
   void Dispatch(const DomainEvent& event);
   void OnTick();
   void OnNodeUp(const NodeUp& event);

@@ -7,14 +7,14 @@
 //   Candidates    which nodes may work for a job         Checkpoints   what the chief wrote, the best one
 //   Hosting       generations, what each ps holds        Epochs        figures, decisions at the end of epochs
 //   Endings       how a job ends, how long it is kept    Evaluations   evaluate, predict, evaluators
-//   Restores      partitions filled from a checkpoint    Reasons       what a user is told of a job that waits
+//   Restores      partitions filled from a checkpoint    Reasons       why a job waits, as shown to users
 //   Rollback      back to a common version               Submissions   jobs that come in
 //   Copies        which copy serves; repair, moves       JobRuns       from ready partitions to the digest
-//   CopyWatch     what copies lack; readiness            Reconciler    what a node has, what it should have
+//   CopyWatch     missing copies; readiness              Reconciler    what a node has, what it should have
 //   CrashLoops    workers that die again and again       ClusterCore   dispatches events
-//   Drains        nodes that are to have no work
+//   Drains        nodes that must have no work
 //
-// A part calls parts below it alone, and raises domain events for those above (StepContext): calls form no cycle
+// A part calls only parts below it, and raises domain events for those above (StepContext): calls form no cycle
 // (tests/lint/component_graph.py).
 //
 // Not thread-safe; one core owns all parts.
@@ -29,7 +29,7 @@
 
 namespace cairn {
 
-// All outlive what is given them.
+// All of these outlive the parts that use them.
 struct Ground {
   const CoordinatorOptions& options;
   StepContext& step;

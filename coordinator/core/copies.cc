@@ -57,7 +57,7 @@ bool Copies::Settle(Job& job) {
   }
   if (!changed) return false;
   for (const NodeName& name : back)
-    jobs_.Tell(job, "ps \"%s\" is back: its partitions are taken up from its disk", name);
+    jobs_.Tell(job, "ps \"%s\" is back: its partitions are recovered from its disk", name);
   TellPromotions(job, before);
   Recruit(job);
   hosting_.NewGeneration(job);

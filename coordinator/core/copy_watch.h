@@ -1,9 +1,9 @@
-// CopyWatch: what partitions lack of copies: what a user is told of it (JobStatus.degraded), and which ps may be
-// counted on (Readiness).
+// CopyWatch: which partitions lack copies. It reports this to users (JobStatus.degraded) and tells each ps whether it
+// is ready (Readiness).
 //
-// Looked at where copies or nodes have changed, once a Tick: a job at most once, and readiness by what was seen of each
-// job. A lack that is mended within a second is not worth a word: copies of a new job, moves for balance. Readiness
-// knows no such time.
+// Jobs whose copies or nodes have changed are examined at each Tick, once each; readiness follows from the results. A
+// shortage that is repaired within a second is not reported: copies of a new job, moves for balance. Readiness has no
+// such delay.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -22,7 +22,7 @@ class CopyWatch : Component {
 
   void Note(CopiesChanged event) { due_.insert(event.job); }
   void Note(ReadinessDue) { readiness_due_ = true; }
-  // After what is due was done for the copies (Copies::Repair).
+  // Call after Copies::Repair.
   void Tick();
 
  private:

@@ -1,7 +1,7 @@
-// CrashLoops: workers whose process ends again and again while a job makes no progress: it may need more memory than
-// their machine has. The system kills such a worker before it can report anything, and its supervisor starts it again.
+// CrashLoops: workers whose process ends again and again while a job makes no progress. The job may need more memory
+// than the machine has: the system kills the worker before it can report, and its supervisor starts it again.
 //
-// What is counted is stored: the coordinator may share the machine, and end with it.
+// The counts are stored, since the coordinator may share the machine and be killed with the worker.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -17,13 +17,13 @@ class CrashLoops : Component {
   CrashLoops(const Ground& ground, Endings& endings, const Copies& copies)
       : Component(ground), endings_(endings), copies_(copies) {}
 
-  // `gone`: it was declared dead, and is not counted again when it comes back.
+  // `gone`: the worker was declared dead; it is not counted again when it comes back.
   void NoteEnd(const NodeName& worker, bool gone);
-  // The worker is there again. The job continues without it where others can work; where nobody else can, it gets its
-  // replicas once more.
+  // The worker is back. Jobs continue without it where others can compute them; a job that no other worker can compute
+  // gives it its replicas once more.
   void QuarantineCrashLoopingWorker(const ClusterNode& worker);
-  // It has lost its device and ends its process; its supervisor is to start it again soon. Jobs continue without it;
-  // one that nobody else can compute waits for it, unless that was too often at one step.
+  // The worker lost its device and is about to end; its supervisor should restart it. Jobs continue without it; a job
+  // that no other worker can compute waits for it, unless this happened too often at one step.
   void LeaveOutWorkerWithLostDevice(const ClusterNode& worker);
 
  private:

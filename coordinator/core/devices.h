@@ -1,4 +1,4 @@
-// What a job asks of the nodes that compute it: pure functions. GPUs come before CPUs, never both at a time.
+// What a job requires of the nodes that compute it: pure functions. GPUs are preferred to CPUs; a job never uses both.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace cairn {
 
-// Its compute_dtype: what no node without it can do for the job.
+// Whether the node supports the job's compute_dtype. A node without it can compute nothing for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node);
-// Also the kind of device that the user asks for, for training.
+// For training: whether it also has the kind of device that the user asks for.
 bool Fits(const v1::JobSpec& spec, const ClusterNode& worker);
-// The bits of its weights are promised to be the same from run to run.
+// Whether the job's weights are promised to be bit-identical from run to run.
 bool BitsMatter(const Job& job);
 std::vector<v1::Device> PreferredDevices(const Job& job);
 size_t WorkersNeeded(const Job& job);
 
-// What decides whether a queued job can start, and why it does not: the same for many jobs.
+// What decides whether a queued job can start, and why it cannot. Many jobs share the same needs.
 using Needs = std::tuple<v1::DataType, v1::Device, size_t, int32_t>;  // compute_dtype, device, workers, backups
 Needs NeedsOf(const Job& job);
 

@@ -1,7 +1,7 @@
-// Drains: nodes that must have no work and whose work moves elsewhere: drained by a user, or reported broken by
-// themselves.
+// Drains: nodes that must have no work and whose work moves elsewhere, because a user drained them or because they
+// reported a fault.
 //
-// Not thread-safe; one core owns it. Invariant: a ps that holds partitions is drained only where another one can take
+// Not thread-safe; one core owns it. Invariant: a ps that holds partitions is drained only where another ps can take
 // them.
 #pragma once
 
@@ -17,8 +17,8 @@ class Drains : Component {
   Drains(const Ground& ground, CrashLoops& crash_loops) : Component(ground), crash_loops_(crash_loops) {}
 
   void OnDrain(const DrainNode& event);
-  // A ps says that its store is useless, a worker that its device is lost: it gets nothing more, and what it has
-  // moves elsewhere as if it were drained. Empty: nothing is wrong with it.
+  // A ps reports that its store failed, or a worker that its device is lost: it gets no new work, and its present work
+  // moves elsewhere as if it were drained. Empty: the node is healthy.
   void NoteFault(ClusterNode& node, const std::string& fault);
 
  private:

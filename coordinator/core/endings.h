@@ -1,11 +1,11 @@
-// Endings: how a job ends, what it lacks then, and how long it is kept.
+// Endings: how a job ends, what it failed to deliver, and how long it is kept.
 //
 // Users name a job by its number or by its name. A name stands for the one job of that name to which the action can
 // apply; where several qualify, the action is refused.
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. A job ends once; what it ends with is stored before anyone is told.
-//   2. Weights of a job that succeeded are never dropped unasked (retention.h).
+//   1. A job ends once; its final state is stored before anyone is told.
+//   2. Weights of a job that succeeded are never dropped unless the user asks for it (retention.h).
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ class Endings : Component {
   void OnDelete(const DeleteJob& event);
 
   void End(Job& job, v1::JobState state, std::string reason);
-  // All steps are done and the digest is taken. variable_not_finite: of its weights; empty: none.
+  // All steps are done and the digest is taken. variable_not_finite: a variable with a non-finite weight; empty: none.
   void EndComplete(Job& job, const std::string& variable_not_finite);
-  // By the newest figures.
+  // Updates whether the job's loss is finite, from the newest figures.
   void NoteFinite(Job& job);
-  // What a user should know of a job that has run, for good.
+  // What a user should know permanently about a job that has run.
   std::string LastingText(const Job& job) const;
 
   void ForgetEnded();
-  // Whether there is room for one more job when it will have ended. RESOURCE_EXHAUSTED says what to do.
+  // Whether one more job could be kept after its end. RESOURCE_EXHAUSTED says what to do.
   absl::Status CheckRoomForEnded() const;
 
  private:

@@ -1,9 +1,9 @@
 // Epochs: the figures of the training, and what callbacks decide at the end of epochs. Their files: model_files.h.
 //
 // A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later
-// epoch. When all figures of an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide
-// (callbacks.h). The decision is stored, then sent. It holds whatever happens to the partitions later: an epoch is
-// decided once, though its steps may be done again.
+// epoch. When all figures of an epoch are in, and its final checkpoint where one is needed, the callbacks decide
+// (callbacks.h). The decision is stored, then sent. It stands whatever happens to the partitions later: an epoch is
+// decided once, even if its steps are repeated.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -26,12 +26,12 @@ class Epochs : Component {
   // A job's first partition keeps the figures (server/core/training_figures.h) until the results of their epochs
   // are stored here.
   void OnFigures(const ClusterNode& node, const v1::FiguresReport& report);
-  // The primary drops what is stored, and reports the rest at once.
+  // Tells the primary which figures are stored: it drops them, and reports the rest at once.
   void SendFiguresStored(Job& job);
 
   void DecideEpochs(Job& job);
-  // A chief may be at the last checkpoint though all replicas are reported as done: it was named, or left with some of
-  // its replicas, when these had been done already.
+  // Whether a chief may still be writing the last checkpoint although all replicas are reported as done: it became the
+  // chief, or kept only some of its replicas, after those were done.
   bool LastCheckpointMayCome(const Job& job) const;
 
  private:

@@ -1,9 +1,9 @@
-// Evaluation: what the coordinator knows of one Evaluate or Predict that is under way. Data only.
+// Evaluation: the coordinator's state of one Evaluate or Predict in progress. Data only.
 //
 // Invariants, beside those of ShardTable and PredictionBlocks:
 //   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max.
 //   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax, and only shards below
-//      delivered() + kEvaluationWindowMax are handed out, so that no more blocks than these are ever held for a slow
+//      delivered() + kEvaluationWindowMax are handed out, which bounds the number of blocks that are held for a slow
 //      reader.
 #pragma once
 
@@ -22,16 +22,16 @@
 
 namespace cairn {
 
-// What was asked.
+// What the caller asked for.
 struct EvaluationRequest {
   ReplyToken reply;  // 0: nobody waits (an evaluator's)
   uint64_t job = 0;
   v1::Split split = v1::TEST;
-  std::string weights;           // empty: the job's present ones
-  std::optional<v1::Data> data;  // none: the job's
+  std::string weights;           // empty: the job's present weights
+  std::optional<v1::Data> data;  // nullopt: the job's own
   bool predict = false;
   absl::Time deadline;
-  // An evaluator's: which checkpoint, of which step.
+  // For an evaluator: the checkpoint's step.
   bool by_evaluator = false;
   int64_t step = 0;
 
@@ -41,7 +41,7 @@ struct EvaluationRequest {
 struct Evaluation {
   EvaluationRequest asked;
 
-  // Other data is looked at by a worker first.
+  // Data that is not the job's own is inspected by a worker first.
   struct Inspection {
     NodeName worker;  // empty: none is asked
     std::set<NodeName> tried;

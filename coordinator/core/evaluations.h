@@ -1,12 +1,12 @@
 // Evaluations: Evaluate, Predict, and checkpoints that evaluators follow.
 //
 // Evaluate: the split is cut into shards, one for each worker; a shard whose worker is lost or fails goes to another
-// one. While a ps is away the evaluation waits a while. Predict does the same with other shards
+// worker. While a ps is away the evaluation waits, up to kPsAwayMax. Predict does the same with other shards
 // (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated beside the training,
-// one after the other, by nodes of that role (evaluators.cc); the training waits for none of it.
+// one after the other, by nodes of that role (evaluators.cc); the training does not wait for them.
 //
 // Not thread-safe; one core owns it. Invariants: those of an Evaluation (evaluation.h), and
-//   1. At most evaluations_max are under way.
+//   1. At most evaluations_max are in progress.
 //   2. Each ends: with its result, an error, or at its deadline.
 #pragma once
 
@@ -31,11 +31,11 @@ class Evaluations : Component {
   void OnPredictionTaken(ReplyToken reply);
   void OnPredictionGone(ReplyToken reply);
 
-  // False: the reply belongs to none of its questions.
+  // False: the reply answers none of this part's requests.
   bool OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
   void OnPredicted(const ClusterNode& node, const v1::PredictBlock& block);
-  // What the node was to compute goes to another one. Also after a mere broken session: the answer may be lost with it.
+  // Gives the node's shards to other nodes. Also called when only its session broke: its answer may be lost with it.
   void ReleaseWorker(const NodeName& worker);
   void Tick();
 

@@ -19,7 +19,7 @@ namespace cairn {
 
 // One Session stream; never used again. 0 is none.
 using SessionToken = Id<struct SessionTokenTag, uint64_t>;
-// One call of a user that waits for its reply.
+// One user call that waits for its reply.
 using ReplyToken = Id<struct ReplyTokenTag, uint64_t>;
 
 // ---- events ----
@@ -32,10 +32,10 @@ struct NodeSays {  // any later one
   SessionToken session;
   v1::NodeMessage message;
 };
-struct SessionClosed {  // the stream ended, for whatever reason
+struct SessionClosed {  // the stream ended, for any reason
   SessionToken session;
 };
-struct Tick {};  // time passes; at least every heartbeat interval / 2
+struct Tick {};  // time has passed; at least one every heartbeat interval / 2
 struct SubmitJob {
   ReplyToken reply;
   std::shared_ptr<const CheckedJob> job;
@@ -59,7 +59,7 @@ struct PredictJob {  // answered by SendPrediction, ..., Reply
   v1::EvaluateRequest request;  // PredictRequest has the same fields
   absl::Time deadline;
 };
-struct PredictionTaken {  // the caller has the last SendPrediction: the next one may come
+struct PredictionTaken {  // the caller has taken the last SendPrediction: the next one may be sent
   ReplyToken reply;
 };
 struct PredictionGone {  // the caller has hung up
@@ -76,7 +76,7 @@ using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, Can
 
 // ---- effects, carried out in order ----
 
-// Durable before any later effect of the list is begun.
+// Durable before any later effect of the list is carried out.
 struct Store {
   std::string key;
   std::optional<std::string> value;  // none: delete the key
@@ -92,7 +92,7 @@ struct Reply {
   absl::Status status;
   ReplyBody body;  // with an OK status
 };
-// A part of the answer to PredictJob; the next one comes after PredictionTaken.
+// A part of the answer to PredictJob; the next part is sent after PredictionTaken.
 struct SendPrediction {
   ReplyToken token;
   v1::PredictResponse part;
@@ -117,7 +117,7 @@ using Effects = std::vector<Effect>;
 struct StoredState {
   v1::StoredCluster cluster;
   std::vector<v1::StoredJob> jobs;
-  std::vector<std::string> orphans;  // keys that nothing names: to be deleted
+  std::vector<std::string> orphans;  // keys that nothing refers to: to be deleted
 };
 
 inline constexpr char kClusterKey[] = "cluster";

@@ -1,10 +1,10 @@
 // Hosting: generations, and what each ps is told to hold in them.
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. A generation is raised here alone, and stored before any ps is told of it.
-//   2. A ps is told what it holds when that differs from what it was told last; one that was restarted serves nothing
-//      before it is settled which of its copies are used (JobCopies::returned).
-//   3. Partitions of a job that has run are never placed again.
+//   1. Generations are raised only here, and stored before any ps is told.
+//   2. A ps is told what to hold when that differs from what it was told last; a restarted ps serves nothing until the
+//      core has decided which of its copies are used (JobCopies::returned).
+//   3. Partitions of a job that has run are never placed anew.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ class Hosting {
   Hosting(StepContext& step, JobTable& jobs, Nodes& nodes, const Candidates& candidates)
       : step_(step), jobs_(jobs), nodes_(nodes), candidates_(candidates) {}
 
-  // Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
+  // Places all partitions on the present ps. Only for a job that has not run, so that no update is lost.
   void PlaceAnew(Job& job);
   void NewGeneration(Job& job, uint64_t at_least = 0);
-  // Tells every ps what it has to hold, unless it was told already; anew: in a generation that it does not know.
+  // Tells every ps what to hold, unless it was told already. anew: in a generation that the ps does not know yet.
   void HostAll(Job& job, bool anew);
   void Host(const Job& job, ClusterNode& ps, bool anew);
-  // Whether this ps is to serve the partition.
+  // Records that the partition is ready. False: another ps is its primary, and nothing is recorded.
   bool MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held);
-  // The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there
-  // cannot.
+  // The primary's weights are replaced: its backups start again from its image, and backups on ps that are not usable
+  // are removed.
   void BeginCopiesAnew(Job& job);
-  // A node that is away says what it holds when it comes back, and is told then.
+  // Sends DropJob to all connected nodes of that role. A node that is away reports what it holds when it comes back.
   void DropFromNodes(uint64_t job_id, v1::Role role);
 
  private:

@@ -1,6 +1,6 @@
-// Job: everything that the coordinator knows of one job: what is shown of it (JobStatus) and what each part of the core
-// keeps for itself (job_parts.h). The part that must survive a restart is what ToStored has; the rest is learned again
-// from the nodes.
+// Job: everything that the coordinator knows about one job: what users see (JobStatus) and what each part of the core
+// keeps for itself (job_parts.h). ToStored holds what must survive a restart; the rest is learned again from the
+// nodes.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ struct Job {
   v1::JobStatus status;                 // stored
   uint64_t assignment = 0;              // of replicas to workers; raised with every change; stored
   std::optional<JobProgress> progress;  // STARTING, RUNNING, FINALIZING
-  // What the parts keep of it (job_parts.h).
+  // What each part of the core keeps (job_parts.h).
   JobReason reason;
   JobQueueing queueing;
   JobHosting hosting;
@@ -59,7 +59,7 @@ struct Job {
   bool finished() const { return IsFinal(state()); }
   bool unfinished() const { return !finished(); }
   bool has_weights() const { return ran() && status.partitions_size() > 0; }
-  // Its partitions may hold updates: from now on they exist nowhere else.
+  // Its partitions may hold updates, which exist nowhere else.
   bool ran() const { return status.started_unix_ms() != 0 && restoring.from.empty(); }
   bool has_data() const { return status.has_data(); }
   bool mirrored() const { return status.spec().strategy() == v1::MIRRORED; }
@@ -77,19 +77,19 @@ struct Job {
   v1::StoredJob ToStored() const;
 };
 
-// As a restarted coordinator knows it: the inverse of ToStored. `checked` is the caller's to fill in.
+// The inverse of ToStored, for a restarted coordinator. The caller fills in `checked`.
 Job LoadJob(const v1::StoredJob& stored, absl::Time now);
 
 // For the user: what a callback did, or could not do. The newest kNotesKept are kept.
 void AddNote(Job& job, v1::CallbackNote note);
 void AddNote(Job& job, int epoch, const char* callback, std::string text);
-// Something that the job asked for is given up, such as a file: it does not end in plain success.
+// The job gives up something that it asked for, such as a file: it will end as ENDED_WITH_ERRORS.
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text);
-// Its chief is to be another one.
+// The job is about to get another chief.
 void NoteFormerChief(Job& job);
-// What the new chief said, while it was not the chief, that it cannot write is not waited for.
+// The job does not wait for checkpoints that the new chief reported, while it was not the chief, as unwritable.
 void TakeUnwritten(Job& job, const NodeName& chief);
-std::string SavedNote(const std::string& path);  // of a model file that is written
+std::string SavedNote(const std::string& path);  // for a model file that was written
 
 // For the user: what happened to the job. The newest kEventsKept are kept.
 void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text);

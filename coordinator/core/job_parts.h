@@ -1,9 +1,9 @@
-// What the parts of the core keep of one job (component.h). Job holds one of each.
+// The state that each part of the core keeps for one job (component.h). Job holds one of each.
 //
-// Each struct has one owner, the part that its comment names first: it alone writes the fields. Where the decision of
-// another part makes something void (a new generation, a fall back), that part says so by a function of the struct.
-// LoadJob fills all of them. What is marked "stored" survives a restart of the coordinator (StoredJob); the rest is
-// learned again from the nodes, or starts over.
+// Each struct has one owner, the part that its comment names first: only the owner writes the fields. Where a decision
+// of another part invalidates state (a new generation, a fall back), that part calls a function of the struct. LoadJob
+// fills all of them. Fields marked "stored" survive a restart of the coordinator (StoredJob); the rest is learned again
+// from the nodes, or starts over.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@
 
 namespace cairn {
 
-// A worker that was asked for something.
+// A request to a worker.
 struct Asked {
   NodeName worker;  // empty: nobody
   absl::Time until = absl::InfinitePast();
-  absl::Time not_before = absl::InfinitePast();  // not asked again before
+  absl::Time not_before = absl::InfinitePast();  // no new request before this time
 };
 
 // Reasons: JobStatus.reason.
@@ -48,47 +48,47 @@ struct JobQueueing {
   bool inspecting = false;  // a worker is looking at the data
   absl::Time inspect_after = absl::InfinitePast();
 
-  // The job starts, or ended.
+  // The job starts, or has ended.
   void Leave() { checked.reset(); }
 };
 
-// Hosting: what each ps was told, and has answered, of the present generation.
+// Hosting: what the ps have answered in the present generation.
 struct JobHosting {
-  bool awaiting_ready = false;          // HostPartitions of this generation is not answered by every ps yet
+  bool awaiting_ready = false;          // some ps has not answered the HostPartitions of this generation yet
   std::vector<bool> ready;              // by partition, in this generation
-  std::vector<uint64_t> versions;       // by partition: the highest that its ps has named
+  std::vector<uint64_t> versions;       // by partition: the highest that its ps has reported
   std::vector<v1::HeldPartition> held;  // by partition, with `ready`: what its primary said
 
-  // Every ps has answered, or nobody waits for the answers any longer.
+  // Every ps has answered, or the answers are no longer awaited.
   void EndWait() { awaiting_ready = false; }
-  // All partitions go on from there; versions that were named before mean nothing.
+  // All partitions go on from `version`; versions reported before are void.
   void SetVersions(uint64_t version) { versions.assign(versions.size(), version); }
-  // Another copy serves the partition: what the one before it has named means nothing.
+  // Another copy serves the partition: the version reported by the previous one is void.
   void SetVersion(uint32_t partition, uint64_t version) { versions[partition] = version; }
 };
 
-// Rollback: whether its partitions go back to an earlier version. Stored (StoredJob.rollback_generation and so on).
+// Rollback: whether the partitions go back to an earlier version. Stored (StoredJob.rollback_generation and so on).
 struct JobRollback {
-  uint64_t generation = 0;  // the last one that took them back: what is said of earlier ones does not count
+  uint64_t generation = 0;  // the last one that rolled them back: reports of earlier generations are ignored
   uint64_t to = 0;
   bool under_way = false;
-  bool recovered = false;  // a partition was taken up from its disk: to be checked
+  bool recovered = false;  // a partition was recovered from a disk: the versions have to be checked
 
-  // It is to be checked, when all are there, to which version they go back.
+  // When all partitions are ready, the version to which they go back has to be determined.
   void NeedsCheck() { recovered = true; }
-  // It was checked, or is void.
+  // The check was made, or is void.
   void EndCheck() { recovered = false; }
-  // Every ps has said that its partitions are there. False: none was under way.
+  // Every ps has reported its partitions ready. False: no rollback was under way.
   bool End() { return std::exchange(under_way, false); }
-  // What was said in generations before this one does not count any more.
+  // Reports of generations before this one are ignored from now on.
   void RefuseBefore(uint64_t present) { generation = present; }
   void Forget() { recovered = under_way = false; }
 };
 
-// Reconciler: what ps said in Hello.
+// Reconciler: what ps reported in Hello.
 struct JobReconciling {
-  // Ps whose process was restarted and has not answered a HostPartitions of the present generation: what it names in
-  // Hello is its disk's.
+  // Ps whose process was restarted and has not answered a HostPartitions of the present generation: the partitions in
+  // its Hello are those on its disk.
   std::set<NodeName> untold;
 };
 
@@ -96,21 +96,21 @@ struct JobReconciling {
 struct JobCopies {
   struct Returned {
     absl::Time since;
-    std::optional<v1::HeldPartition> held;  // none: its disk does not have it
+    std::optional<v1::HeldPartition> held;  // nullopt: not on its disk
   };
-  // Copies whose process was restarted and that were given no role since: what their disk holds.
+  // Copies whose process was restarted and that have had no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
-  std::set<std::pair<uint32_t, NodeName>> caught_up;       // backups, as reported in this generation, not stored yet
-  std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;  // backups over to which their primary gets nothing, likewise
-  std::map<uint32_t, NodeName> moves;                      // partitions whose primary is to be elsewhere, for balance
-  std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // backups that are to be elsewhere, likewise: from, to
-  bool repair_due = true;                                    // something changed since they were looked at
-  // Of an ended job, until its turn (TendEnded): ps came or went; ps have to be told of their part anew, by a new
-  // generation.
+  std::set<std::pair<uint32_t, NodeName>> caught_up;         // backups, as reported in this generation, not stored yet
+  std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;    // backups that their primary cannot reach, likewise
+  std::map<uint32_t, NodeName> moves;                        // by partition: where its primary is to move, for balance
+  std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // by partition: the move of a backup, likewise: from, to
+  bool repair_due = true;                                    // something changed since the last Repair
+  // For an ended job, pending until its turn (TendEnded): ps came or went; the ps have to be told their roles again, in
+  // a new generation.
   bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
 
-  // What was reported in the generation before is void.
+  // Reports of the previous generation are void.
   void BeginGeneration() {
     caught_up.clear();
     lost.clear();
@@ -121,7 +121,7 @@ struct JobCopies {
     settle_due = true;
     renew_due = renew_due || renew;
   }
-  // Where copies are is decided again; disks that came back do not matter.
+  // The copies are placed again; disks that came back no longer matter.
   void ForgetReturned() { returned.clear(); }
   void BeginAnew() {
     returned.clear();
@@ -130,12 +130,12 @@ struct JobCopies {
   }
 };
 
-// CopyWatch: what its copies lacked when they were looked at last.
+// CopyWatch: which copies were missing at the last look.
 struct JobCopyWatch {
   struct Lack {
     int partitions = 0;              // with fewer backups in sync than the job asks for
-    int mendable = 0;                // with fewer than there can be, while their primary serves
-    std::map<NodeName, int> behind;  // by ps: partitions that it is to hold and has not in full, or not loaded
+    int mendable = 0;                // with fewer than the present ps allow, while their primary serves
+    std::map<NodeName, int> behind;  // by ps: partitions that it should hold, but has incomplete or not loaded
   };
   Lack lack;
   absl::Time lacking_since = absl::InfiniteFuture();
@@ -145,7 +145,7 @@ struct JobCopyWatch {
 struct JobStragglers {
   StragglerWatch watch;
   absl::Time looked_at = absl::InfinitePast();
-  absl::Time relieve_at = absl::InfinitePast();  // not relieved before
+  absl::Time relieve_at = absl::InfinitePast();  // no relief before this time
 };
 
 // CrashLoops: how often a worker's process ended at the present step. Stored.
@@ -153,12 +153,12 @@ struct JobCrashLoops {
   struct Ends {
     int64_t step = 0;
     int times = 0;
-    bool gone = false;  // not back since the last time
+    bool gone = false;  // has not come back since the last end
   };
   std::map<NodeName, Ends> ends;
 };
 
-// Candidates: nodes that cannot work for it. Stored.
+// Candidates: nodes that cannot work for the job. Stored.
 struct JobLeftOut {
   struct Node {
     uint64_t incarnation = 0;  // a restart may have mended it
@@ -169,10 +169,10 @@ struct JobLeftOut {
   void Add(const NodeName& node, uint64_t incarnation, std::string why) { nodes[node] = {incarnation, std::move(why)}; }
 };
 
-// Restores: STARTING with partitions to be filled.
+// Restores: STARTING with partitions to fill.
 struct JobRestoring {
   std::vector<std::string> from;  // stored: checkpoints, tried in turn; empty: nothing to fill, or done
-  NodeName worker;                // that was asked; empty: none
+  NodeName worker;                // the one that was asked; empty: none
   uint64_t request = 0;
   absl::Time until = absl::InfinitePast();
   absl::Time not_before = absl::InfinitePast();
@@ -180,59 +180,59 @@ struct JobRestoring {
   uint64_t filled_in = 0;  // the generation in which all partitions are filled
 
   void FillFrom(std::string checkpoint) { from = {std::move(checkpoint)}; }
-  // Another worker is asked; an answer of the one that was counts for nothing.
+  // Another worker is to be asked; an answer of the present one is ignored.
   void AskAnew() { worker.clear(); }
   void End() { from.clear(); }
 };
 
-// Restores: the weights of the best epoch in place of the last one's, at the end. Stored but for the last.
+// Restores: at the end of the job, replaces the last weights by those of the best epoch. All but given_up are stored.
 struct JobBest {
-  bool restoring = false;  // all steps are done; JobRestoring.from names the weights that it ends with
-  bool restored = false;   // the weights are not those of its last step
-  bool given_up = false;   // they could not be read: they are not tried again
+  bool restoring = false;  // all steps are done; JobRestoring.from names the weights that the job ends with
+  bool restored = false;   // the weights are those of the best epoch, not of the last step
+  bool given_up = false;   // the best weights could not be read, and are not tried again
 
-  // All partitions are filled. False: they were not filled for that.
+  // All partitions are filled. False: they were filled for another reason.
   bool End() {
     restored = restored || restoring;
     return std::exchange(restoring, false);
   }
 };
 
-// A checkpoint that a worker says it cannot write.
+// A checkpoint that a worker reported it cannot write.
 struct UnwrittenCheckpoint {
   int64_t step = 0;
   std::string error;
 };
 
-// Checkpoints: what the chief was asked, and said.
+// Checkpoints: requests to the chief, and its reports.
 struct JobCheckpoints {
-  std::vector<NodeName> former_chiefs;  // stored; the newest: they may still say that they wrote one
-  // By former chief, the newest: it does not try that step again, should it become the chief once more.
+  std::vector<NodeName> former_chiefs;  // stored; only the newest: they may still report that they wrote a checkpoint
+  // By former chief, its newest: it does not retry that step if it becomes the chief again.
   std::map<NodeName, UnwrittenCheckpoint> unwritten;
   Asked best_asked;
   int64_t best_asked_step = 0;  // of the last MarkBest
   double best_asked_monitored = 0;
-  absl::Time heard = absl::InfinitePast();  // the chief's last word of one, since the last decision
-  int64_t failed_step = -1;                 // that could not be written, of the epoch to be decided
-  int64_t error_step = 0;  // JobStatus.checkpoint_error is of this step, which is given up; 0: it may still be written
-  // Since then its chief has that role, or fewer replicas, after all their steps, and it said of no checkpoint yet.
+  absl::Time heard = absl::InfinitePast();  // the chief's last checkpoint report since the last decision
+  int64_t failed_step = -1;                 // a step of the epoch to decide whose checkpoint could not be written
+  int64_t error_step = 0;  // the step of JobStatus.checkpoint_error, which is given up; 0: it may still be written
+  // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
-  bool chief_told_end = false;  // of a replica, since it has that role: it owes no checkpoint then
+  bool chief_told_end = false;  // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
-  // An epoch was decided, or is done once more: what the chief said before does not count for the next one.
+  // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
   void ForgetWord() { heard = absl::InfinitePast(); }
-  // The job has another chief. all_done: which has done all its steps.
+  // The job has another chief. all_done: its replicas have done all steps.
   void NameChief(bool all_done, absl::Time now) {
     late_chief_since = all_done ? now : absl::InfiniteFuture();
     chief_told_end = false;
   }
-  // Of the chief's replicas those stay with it that are done, perhaps by others before: what it holds back is not seen.
+  // The chief keeps only replicas that are done, perhaps computed by others: a checkpoint that it owes does not show.
   void LeaveChiefDone(absl::Time now) {
     if (!chief_told_end) late_chief_since = now;
   }
-  // The chief says that one of its replicas is done.
+  // The chief reports that one of its replicas is done.
   void ChiefToldEnd() { chief_told_end = true; }
-  // Steps are done once more, and then the last checkpoint.
+  // Steps are repeated, and then the last checkpoint.
   void RollBack() {
     chief_told_end = false;
     unwritten.clear();
@@ -243,7 +243,7 @@ struct JobCheckpoints {
     });
     if (step >= unwritten[worker].step) unwritten[worker] = {step, std::move(error)};
   }
-  // The worker is gone, which may have been asked.
+  // The worker is dead; a request to it is void.
   void ReleaseWorker(const NodeName& worker) {
     if (best_asked.worker == worker) best_asked = {};
   }
@@ -251,33 +251,33 @@ struct JobCheckpoints {
 
 // Evaluations (evaluators.cc): checkpoints that evaluators evaluate.
 struct JobEvaluations {
-  std::map<int64_t, int> failures;  // by step: how often one could not be
+  std::map<int64_t, int> failures;  // by step: how often its evaluation failed
 };
 
-// Epochs, OpenEpochs (job_facts.h): what callbacks decided. Stored but for the last two.
+// Epochs, OpenEpochs (job_facts.h): decisions of callbacks. All but the last two are stored.
 struct JobDecisions {
   google::protobuf::RepeatedPtrField<v1::StoredCallback> callbacks;
   std::vector<float> learning_rates;
   bool stopped_early = false;
-  absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that the next decision waits for
-  int files_of_epoch = -1;                                      // whose model files were asked for last
+  absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // the next decision has waited for a checkpoint
+  int files_of_epoch = -1;                                      // the last epoch whose model files were requested
 
-  // Epochs are done once more, and their checkpoints written again.
+  // Epochs are repeated, and their checkpoints written again.
   void WaitAnew() { checkpoint_wanted_since = absl::InfiniteFuture(); }
 };
 
 // ModelFiles: the files of model_checkpoint.
 struct JobFiles {
   std::vector<v1::SaveModel> saves;  // stored, as are the next two
-  int32_t missing = 0;               // that it asked for and that were given up
-  std::string first_missing;         // and why
+  int32_t missing = 0;               // things the job asked for that were given up
+  std::string first_missing;         // the first of these, and why
   Asked asked;
   int failures = 0;                                  // of the first of `saves`
-  std::string error;                                 // the last of these
-  absl::Time waited_since = absl::InfiniteFuture();  // by the next epoch (SavesHoldUp)
-  absl::Time until = absl::InfiniteFuture();         // all steps are done: its files are waited for
+  std::string error;                                 // the last of these failures
+  absl::Time waited_since = absl::InfiniteFuture();  // when the next epoch began to wait (SavesHoldUp)
+  absl::Time until = absl::InfiniteFuture();         // all steps are done: the deadline of its files
 
-  // Steps are to be done again: the end is not waited for any more.
+  // Steps are to be repeated: the deadline of the end is void.
   void WaitAnew() { until = absl::InfiniteFuture(); }
   void NoteMissing(std::string why) {
     if (missing++ == 0) first_missing = std::move(why);
@@ -286,12 +286,12 @@ struct JobFiles {
 
 // ModelFiles: TensorBoard and csv_logger.
 struct JobSummaries {
-  int32_t written = 0;  // epochs; stored
+  int32_t written = 0;  // epochs whose summaries are written; stored
   Asked asked;
-  std::string error;                                      // the last one of a worker that could not write them
+  std::string error;                                      // the last error of a worker that could not write them
   int64_t validations_sent = 0, validations_written = 0;  // up to these steps
   std::vector<v1::StepValidation> step_figures;           // not written yet
-  size_t step_figures_sent = 0;                           // the first so many of them, to whom was asked
+  size_t step_figures_sent = 0;                           // how many of them were sent to asked.worker
   int64_t step_figures_until = 0;
   absl::Time step_figures_at = absl::InfinitePast();
 };
@@ -299,17 +299,17 @@ struct JobSummaries {
 // JobRuns: FINALIZING.
 struct JobEnd {
   std::vector<uint64_t> versions;        // stored
-  NodeName worker;                       // that was asked for the digest; empty: none
-  absl::Time at = absl::InfinitePast();  // with a worker: its deadline; without: not before
+  NodeName worker;                       // the one asked for the digest; empty: none
+  absl::Time at = absl::InfinitePast();  // with a worker: its deadline; without: no request before this time
   int attempts = 0;
 
-  // An answer of the worker that was asked counts for nothing; one is asked now. Nothing where none was asked.
+  // Ignores the answer of the worker that was asked, and asks one now. No effect where none was asked.
   void AskAnew(absl::Time now) {
     if (worker.empty()) return;
     worker.clear();
     at = now;
   }
-  // Steps are to be done again.
+  // Steps are to be repeated.
   void BeginAnew(absl::Time now) {
     versions.clear();
     worker.clear();

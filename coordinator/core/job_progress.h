@@ -1,16 +1,16 @@
-// JobProgress: how far one job is: its replicas, the figures of its epochs, and when an epoch is closed.
+// JobProgress: the progress of one job: its replicas' steps, the figures of its epochs, and when an epoch is closed.
 //
-// It puts together what four classes know, of which each changes by itself: ReplicaSteps, ReportedFigures,
+// It combines four independent classes: ReplicaSteps, ReportedFigures,
 // ValidationShares, EpochTimes.
 //
 // Not thread-safe; used by ClusterCore. Invariants:
-//   1. An epoch is closed when every replica is past it, its figures hold all its steps, and its validation is whole.
-//      Of a job that waits at the end of an epoch (epochs_open) the validation's figures are always waited for; else
-//      for no longer than a grace time.
+//   1. An epoch is closed when every replica is past it, its figures hold all its steps, and its validation is
+//      complete. A job that waits at the end of epochs (epochs_open) always waits for the validation; others wait no
+//      longer than a grace time.
 //   2. Epoch results are appended in order, once.
-//   3. Memory is bounded: what is kept is of epochs that some replica has reached and that are not closed, but for the
-//      last of these, whose late validation figures are still taken.
-//   4. Figures do not depend on who reported what in which grouping (common/base/exact_sum.h).
+//   3. Memory is bounded: only epochs that some replica has reached and that are not closed are kept, and the last
+//      closed one, whose late validation figures are still taken.
+//   4. Figures do not depend on how the reports were grouped (common/base/exact_sum.h).
 #pragma once
 
 #include <cstdint>
@@ -33,38 +33,38 @@ class JobProgress {
   // status: resolved (replicas, steps_per_epoch, total_steps, data). replica_step and finished: as stored, or empty.
   JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
               absl::Time now);
-  // Of a job that runs since before our own start. Its steps are behind what replicas have done meanwhile: what a
-  // replica says first is where it is, and nothing that it did now. epoch_start: of the running epoch; nullopt: not
+  // The job was running before this coordinator started. The stored steps lag behind the replicas: a replica's first
+  // report only tells where it is, and does not count as progress. epoch_start: of the running epoch; nullopt: not
   // known.
   void GoesOn(absl::Time now, std::optional<absl::Time> epoch_start);
 
   // ---- reports ----
-  // Whether anything was counted. Errors: INVALID_ARGUMENT, the report does not fit the job.
+  // Returns whether anything was counted. Errors: INVALID_ARGUMENT, the report does not fit the job.
   absl::StatusOr<bool> Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now);
-  // Of this job and at least the generation that it was taken back in. Whether it is news. Errors as Count.
+  // report: of this job, and of no generation before its last rollback. Returns whether it is new. Errors as Count.
   absl::StatusOr<bool> TakeFigures(const v1::FiguresReport& report, const v1::JobStatus& status, absl::Time now) {
     return figures_.Take(report, status, now);
   }
-  // All steps of an epoch are done, and its figures are not here: whether the first partition's primary is to be asked
-  // now.
+  // Whether to ask the first partition's primary for figures now: all steps of an epoch are done, and its figures are
+  // missing.
   bool WantsFigures(absl::Time now, const v1::JobStatus& status) const;
-  // It was asked; question: as ReportedFigures::Asked.
+  // The primary was asked; question: as ReportedFigures::Asked.
   void AskedForFigures(uint64_t question, absl::Time now) { figures_.Asked(question, now); }
-  // A worker says that its replicas have reached `step`.
+  // A worker reports that its replicas have reached `step`.
   void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
     replicas_.Reached(replicas, step, now);
   }
-  void Restart(absl::Time now) { replicas_.RestartWait(now); }  // of the wait for the next advance
+  void Restart(absl::Time now) { replicas_.RestartWait(now); }  // restarts the wait for the next advance
 
   // ---- epochs ----
   // Appends the epochs that can be closed to status.epochs; returns how many.
   int CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status);
-  // Every replica has finished, the training's figures are complete, and the validation's are or were waited for long
-  // enough. Call CloseEpochs before.
+  // Every replica has finished, the training's figures are complete, and the validation's are complete or their grace
+  // time is over. Call CloseEpochs before.
   bool Done(absl::Time now, const v1::JobStatus& status) const;
-  // After Done: closes what is left.
+  // After Done: closes the remaining epochs.
   void CloseAll(absl::Time now, v1::JobStatus& status);
-  // The job falls back: all replicas go on from `step` at most. Epochs that are closed stay so.
+  // The job falls back: all replicas go on from `step` at most. Closed epochs stay closed.
   void RollBack(int64_t step, absl::Time now);
   // The job ends with this epoch.
   void EndAfter(int32_t epochs);
@@ -74,12 +74,12 @@ class JobProgress {
   int64_t step() const { return replicas_.step(); }  // that all replicas have reached
   int32_t epochs() const { return epochs_; }
   std::optional<absl::Time> epoch_start() const { return times_.start(); }
-  // The training's sums of the last epoch that there are any of, and which that is; null: there are none since this was
-  // made.
+  // The training's sums of the newest epoch that has any, and that epoch's number; null: none were reported to this
+  // object.
   const v1::MetricSums* NewestTrain(int* epoch) const { return figures_.Newest(epoch); }
-  // Validation figures of the epoch may still come; closed or not.
+  // Whether validation figures of the epoch, closed or not, may still come.
   bool AwaitsValidation(int epoch, const v1::JobStatus& status) const;
-  // step, epoch, epoch_sums, images_per_second where it is known
+  // Fills step, epoch, epoch_sums, and images_per_second where known.
   void Fill(absl::Time now, v1::JobStatus& status) const;
 
  private:
@@ -88,7 +88,7 @@ class JobProgress {
 
   int32_t epochs_;  // fewer where the job was stopped
   int64_t steps_per_epoch_;
-  bool gated_;  // it waits at the end of epochs
+  bool gated_;  // the job waits at the end of epochs
   ReplicaSteps replicas_;
   ReportedFigures figures_;
   ValidationShares validations_;

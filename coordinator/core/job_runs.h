@@ -1,15 +1,15 @@
 // JobRuns: the life of a job from ready partitions to the digest: RUNNING -> FINALIZING -> SUCCEEDED or
 // ENDED_WITH_ERRORS. How it starts: schedule.h; how it ends: endings.h.
 //
-// A job is complete when what it ends with is on the disk of every primary, and the digest is of exactly that:
-//   1. A new generation, stored with the state FINALIZING, tells the ps that the job trains no more
-//      (HostPartitions.keep): nothing of before moves a partition any more, and those whose version is in memory alone
-//      write an image. That is once the values and slots of a SNAPSHOT job, on each ps one partition after the other;
-//      the others have it in their log.
-//   2. When every primary has said that its partitions are there, their versions are stored (StoredJob.final_versions).
-//   3. A worker takes the digest, of those versions.
-// A ps that is lost before it has written takes the job back to where its disk is (rollback.h), and the steps are done
-// again; one that is lost later comes back with all, and the digest is taken then.
+// A job is complete when its final weights are on the disk of every primary and the digest is of exactly those:
+//   1. A new generation, stored with the state FINALIZING, tells the ps that training has ended (HostPartitions.keep):
+//      frames of earlier generations no longer change a partition, and partitions whose version is only in memory
+//      write an image. This costs a SNAPSHOT job one write of all values and slots, one partition at a time on each ps;
+//      other jobs have them in their log.
+//   2. When every primary has reported its partitions ready, their versions are stored (StoredJob.final_versions).
+//   3. A worker takes the digest of those versions.
+// If a ps is lost before it has written, the job falls back to what its disk holds (rollback.h) and repeats the steps.
+// A ps that is lost later comes back with everything, and the digest is taken then.
 //
 // Not thread-safe; one core owns it. Invariant: while its primaries are not all ready in the present generation, a
 // job's replicas get no new commands; they retry by themselves.
@@ -51,7 +51,7 @@ class JobRuns : Component {
   void OnProgress(const ClusterNode& node, const google::protobuf::RepeatedPtrField<v1::JobProgress>& reported);
   void OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report);
   void OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply);
-  // Another one takes the digest.
+  // Another worker takes the digest.
   void ReleaseWorker(const NodeName& worker);
 
  private:

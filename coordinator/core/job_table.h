@@ -1,10 +1,10 @@
-// JobTable: all jobs that the cluster knows, as they are stored and shown, and what they take of the nodes.
+// JobTable: all jobs of the cluster, as stored and shown, and the resources that they use on the nodes.
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. A job's state changes in Transition alone (job_state.h).
-//   2. Usage counts a job as it was stored last.
-//   3. What a user was told of a job is stored by the end of the Step.
-//   4. Job numbers are never used again.
+//   1. A job's state changes only in Transition (job_state.h).
+//   2. Usage counts a job as it was last stored.
+//   3. Events of a job are stored by the end of the Step.
+//   4. Job numbers are never reused.
 #pragma once
 
 #include <cstdint>
@@ -32,28 +32,28 @@ class JobTable {
   JobTable(const CoordinatorOptions& options, const StoredState& stored, StepContext& step);
 
   Job* Find(uint64_t job_id);  // null: there is none
-  // By number, else the newest of that name (with_weights: that has weights).
+  // By number, else the newest job of that name (with_weights: the newest that has weights).
   const Job* Find(const v1::GetJobRequest& request) const;
   Job& At(uint64_t job_id) { return jobs_.at(job_id); }
   const std::map<uint64_t, Job>& all() const { return jobs_; }  // by number, so by age
   std::map<uint64_t, Job>& all() { return jobs_; }
-  // The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND says which there are;
-  // FAILED_PRECONDITION names those that fit.
+  // The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND lists the jobs of that
+  // name; FAILED_PRECONDITION lists those that fit.
   absl::StatusOr<Job*> FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const);
   // Jobs that run, then those that start, those that wait, and those that have ended.
   std::vector<uint64_t> ByUrgency() const;
 
-  Job& Add();  // a new one, in no state yet
+  Job& Add();  // a new job, in no state yet
   uint64_t next_id() const { return next_job_id_; }
-  // False: job_state.h does not allow it, and nothing is changed; a warning says so.
+  // False: job_state.h does not allow it; nothing is changed, and a warning is logged.
   bool Transition(Job& job, v1::JobState to);
   void Save(const Job& job);
-  void Changed(const Job& job) { changed_.insert(job.id()); }  // who watches it is told at the end of the Step
+  void Changed(const Job& job) { changed_.insert(job.id()); }  // its watchers are told at the end of the Step
   void Forget(uint64_t job_id);
 
-  // What happened to the job: a log line, and one of its events.
+  // Tells what happened to the job: a log line, and one of its events.
   void TellText(Job& job, bool warning, const std::string& text);
-  // The event alone: of what happens to hundreds of ended jobs at once.
+  // The event only, without a log line: for what happens to hundreds of ended jobs at once.
   void NoteEvent(Job& job, bool warning, const std::string& text);
   template <typename... Args>
   void Tell(Job& job, const absl::FormatSpec<Args...>& format, const Args&... args) {
@@ -64,15 +64,15 @@ class JobTable {
     TellText(job, true, absl::StrFormat(format, args...));
   }
 
-  // A Step begins: keys that no job names are deleted, before an event can store something under one of them.
+  // A Step begins: orphaned keys are deleted before an event can store something under one of them.
   void Begin();
-  // It ends: jobs that were told something are stored, then those who watch are told of what changed.
+  // A Step ends: first jobs with new events are stored, then watchers are told of the changes.
   void SaveTold();
   void EmitChanged();
 
   const Usage& usage() const { return usage_; }
 
-  // With what is not in Job::status while it runs.
+  // Job::status, with the fields that are computed while the job runs.
   v1::JobStatus StatusOf(const Job& job) const { return StatusOf(job, step_.now()); }
   v1::JobStatus StatusOf(const Job& job, absl::Time now) const;
   absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const;  // errors: NOT_FOUND
@@ -91,7 +91,7 @@ class JobTable {
   StoredEpochs stored_epochs_;
   std::vector<std::string> orphans_;
   std::set<uint64_t> changed_;
-  std::set<uint64_t> events_unstored_;  // jobs that were told something since their last Store
+  std::set<uint64_t> events_unstored_;  // jobs with events that are newer than their last Store
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Every limit of the coordinator, its reason, and how the limits depend on one another.
+// All limits of the coordinator, their reasons, and how they depend on one another.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace cairn {
 
 // ---- nodes ----
 
-// As a label of Kubernetes has it.
+// The limit of a Kubernetes label.
 inline constexpr size_t kNodeNameBytesMax = 63;
 // Address, host, device, fingerprint.
 inline constexpr size_t kNodeTextBytesMax = 1024;
 inline constexpr int32_t kNodeSlotsMax = 1024;
 inline constexpr int kComputeTypesMax = 16;
-// Of what a ps says of its store.
+// The fault that a ps reports of its store.
 inline constexpr size_t kFaultTextMax = 500;
 
 // ---- jobs ----
@@ -55,16 +55,16 @@ inline constexpr uint32_t kEvaluationWindowMax = 64;
 inline constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
 inline constexpr size_t kOpenValidationsMax = 64;
 inline constexpr absl::Duration kFiguresWaitMax = absl::Seconds(3);
-// Of a job, unanswered: older ones are forgotten.
+// Unanswered questions of one job; older ones are forgotten.
 inline constexpr size_t kFiguresQuestionsMax = 64;
-// Of a model file.
+// Attempts to write one model file.
 inline constexpr int kSaveTriesMax = 4;
 inline constexpr size_t kSavesMax = 64;
 inline constexpr size_t kStepFiguresMax = 1000;
 
 // ---- texts: bytes, and things named ----
 
-// What a node says of a failure.
+// A node's report of a failure.
 inline constexpr size_t kErrorTextMax = 4000;
 inline constexpr size_t kNoteTextMax = 1000;
 inline constexpr size_t kEventTextMax = 500;
@@ -88,12 +88,12 @@ inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;
 inline constexpr size_t kEtcdEndpointsMax = 16;
 inline constexpr int kEtcdAnswerBytesMax = 64 << 20;
 inline constexpr absl::Duration kEtcdLeaseTtlMax = absl::Hours(1);
-// Of all values of a transaction.
+// All values of one transaction.
 inline constexpr size_t kEtcdInlineBytesMax = size_t{1} << 20;
-// Of a batch; each is at most two operations.
+// Changes of one batch; each takes at most two operations.
 inline constexpr size_t kEtcdChangesMax = 50;
 inline constexpr size_t kEtcdValueBytesMax = size_t{64} << 20;
-// Of a row.
+// Figures of one row.
 inline constexpr size_t kOverviewFiguresMax = 6;
 inline constexpr size_t kDashboardRowsMax = 200;
 

@@ -36,7 +36,7 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
   status.set_draining(node.draining);
   status.set_fault(node.fault);
-  if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just come"));
+  if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just joined"));
   if (node.role != v1::PS) status.set_device_kind(node.device_kind);
   status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
   return status;

@@ -25,15 +25,15 @@
 
 namespace cairn {
 
-// What a worker computes of one job, as far as we know.
+// What a worker computes for one job, as far as the coordinator knows.
 struct RunningReplicas {
   uint64_t generation = 0;
   std::vector<int32_t> replicas;  // ascending
   std::optional<bool> chief;      // unknown after Hello
-  int64_t epochs = 0;             // EpochsCode; 0: of no job that waits at the end of epochs, or unknown
-  uint64_t assignment = 0;        // that it was told of last; 0: none since its Hello
+  int64_t epochs = 0;             // EpochsCode; 0: the job does not wait at the end of epochs, or unknown
+  uint64_t assignment = 0;        // the last that it was sent; 0: none since its Hello
 
-  // Whether what it says of this assignment is of these replicas. 0: a worker that does not say of which it is.
+  // Whether a report that names assignment `said` concerns these replicas. 0: the worker named no assignment.
   bool Covers(uint64_t said) const { return said == 0 || said >= assignment; }
 };
 
@@ -45,31 +45,31 @@ struct ClusterNode {
   std::string device;
   std::string fingerprint;
   v1::Device device_kind = v1::CPU;          // worker, evaluator
-  std::vector<v1::DataType> compute_dtypes;  // likewise: that it computes; empty: not known
+  std::vector<v1::DataType> compute_dtypes;  // likewise: the ones it supports; empty: not known
   int32_t slots = 0;
   uint64_t incarnation = 0;              // 0: not known
-  bool expected = false;                 // was alive in our earlier life and is not back yet
-  std::optional<uint64_t> memory_bytes;  // nullopt: it has not said yet
+  bool expected = false;                 // was alive before this coordinator started, and is not back yet
+  std::optional<uint64_t> memory_bytes;  // nullopt: not reported yet
   absl::Time joined;
   absl::Time last_heard;
 
-  bool draining = false;  // a user wants it without work
-  std::string fault;      // ps: why its store is useless, as it says itself; empty: nothing is wrong
-  // It is to have no work, and what it has is to go elsewhere.
+  bool draining = false;  // a user drains it
+  std::string fault;      // the fault that it reported (ps: store, worker: device); empty: it is healthy
+  // It must get no new work, and its present work is to move elsewhere.
   bool leaving() const { return draining || !fault.empty(); }
 
   bool alive = false;
   SessionToken session;                         // 0: none open
   absl::Time dead_at = absl::InfiniteFuture();  // without a session
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
-  std::optional<std::string>
-      not_ready;                       // ps: Readiness.why, as this process was told; nullopt: it was told nothing yet
+  // ps: the last Readiness.why sent to this process; nullopt: none was sent.
+  std::optional<std::string> not_ready;
   std::map<uint64_t, size_t> hosting;  // ps: by job, the hash of the last command; 0: not known
 
   bool connected() const { return session.value != 0; }
 };
 
-// slots_used, partitions and primaries are the caller's to fill in.
+// The caller fills in slots_used, partitions and primaries.
 v1::NodeStatus StatusOfNode(const ClusterNode& node);
 
 class Membership {
@@ -79,14 +79,14 @@ class Membership {
   struct Admission {
     ClusterNode* node = nullptr;
     SessionToken superseded;    // an older session of the same process, to be closed; 0: none
-    bool was_alive = false;     // false: new, or back from the dead
-    bool same_process = false;  // was known, and the incarnation is unchanged
+    bool was_alive = false;     // false: new, or it had been declared dead
+    bool same_process = false;  // the node was known, and its incarnation is unchanged
     bool address_changed = false;
   };
   // Errors: INVALID_ARGUMENT (names the field), ALREADY_EXISTS, RESOURCE_EXHAUSTED.
   absl::StatusOr<Admission> Admit(SessionToken session, const v1::Hello& hello, absl::Time now);
 
-  // Also renews the lease. nullptr: the session belongs to nobody (superseded, or its node was declared dead).
+  // Also renews the lease. nullptr: the session has no node (it was superseded, or its node was declared dead).
   ClusterNode* Heard(SessionToken session, absl::Time now);
   // nullptr as above.
   ClusterNode* Closed(SessionToken session, absl::Time now);
@@ -95,7 +95,7 @@ class Membership {
     ClusterNode* node = nullptr;
     SessionToken session;  // still open, to be closed; 0: none
   };
-  // Nodes that died by `now`; each is returned once.
+  // Nodes whose lease or grace ended by `now`; each death is returned once.
   std::vector<Death> Expire(absl::Time now);
 
   ClusterNode* Find(const NodeName& name);
@@ -103,7 +103,7 @@ class Membership {
   const std::map<NodeName, ClusterNode>& nodes() const { return nodes_; }
   // With an open session, by name.
   std::vector<ClusterNode*> Connected(v1::Role role);
-  // Nodes of the stored state that may still come back.
+  // Whether nodes of the stored state may still come back.
   bool Settling(absl::Time now) const;
   std::vector<v1::NodeStatus> List() const;  // of StatusOfNode
   void Save(v1::StoredCluster& stored) const;

@@ -126,7 +126,7 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
     job->files.error = std::string(CutUtf8(saved.error(), kFileErrorTextMax));
     const absl::Duration pause = kAskAgainAfter * (1 << (job->files.failures - 1));
     job->files.asked = {NodeName(), absl::InfinitePast(), step_.now() + pause};
-    return step_.Warn("job %d: worker \"%s\" did not write %s, it is tried again in %s: %s", job->id(), node.name, path,
+    return step_.Warn("job %d: worker \"%s\" did not write %s, retrying in %s: %s", job->id(), node.name, path,
                       absl::FormatDuration(pause), job->files.error);
   }
   job->files.failures = 0;

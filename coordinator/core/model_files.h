@@ -1,8 +1,8 @@
-// ModelFiles: files of callbacks: model files and summaries.
+// ModelFiles: the files of callbacks: model files and summaries.
 //
-// They are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before
-// they are written, or kEndTimeout has passed, or ten seconds after a worker said that it cannot write them: others may
-// wait for the job's slots.
+// One worker at a time is asked to write them, the chief if it is there, until one has answered. A job does not end
+// before they are written, but waits no longer than kEndTimeout, or ten seconds after a worker reported that it cannot
+// write them: other jobs may wait for its slots.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -20,7 +20,7 @@ class ModelFiles : Component {
 
   // ---- model files ----
   void AddSave(Job& job, int64_t step, std::string path);
-  // A checkpoint was written: files of its step are due.
+  // A checkpoint was written: requests the model files of its step.
   void SaveAtStep(Job& job, int64_t step);
   // Whether the next epoch has to wait for a model file.
   bool SavesHoldUp(Job& job) const;
@@ -28,16 +28,16 @@ class ModelFiles : Component {
   void OnModelSaved(const ClusterNode& node, const v1::ModelSaved& saved);
 
   // ---- summaries ----
-  // Figures of the running epoch, now and then, for TensorBoard's update_freq.
+  // Takes figures of the running epoch from time to time, for TensorBoard's update_freq.
   void NoteStepFigures(Job& job);
   void SendSummaries(Job& job);
   void OnSummariesWritten(const ClusterNode& node, const v1::SummariesWritten& written);
 
   // ---- both ----
   void Tick(Job& job);
-  // A worker is gone, or its session broke: what it was asked may be lost with it.
+  // A worker is dead, or its session broke: requests to it may be lost.
   void ReleaseWorker(const NodeName& worker);
-  // All steps are done: whether the files are written too, or were waited for long enough.
+  // All steps are done. Returns whether all files are written too, or their deadline has passed.
   bool AllWritten(Job& job);
 };
 

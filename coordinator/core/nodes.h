@@ -1,8 +1,8 @@
-// Nodes: who is in the cluster, and what of it is stored.
+// Nodes: the nodes of the cluster, and their stored state.
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A ps of another cluster is refused.
-//   2. The incarnation of a ps is not stored while copies that it came back with wait for others (Unsettled).
+//   2. The incarnation of a ps is not stored while the role of its copies after a restart is undecided (Unsettled).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Nodes {
   Nodes(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored, StepContext& step,
         JobTable& jobs);
 
-  // One that is refused has its session closed, and a log line says why, once. Errors: as Membership::Admit.
+  // Closes the session of a node that is refused, and logs the reason once. Errors: as Membership::Admit.
   absl::StatusOr<Membership::Admission> Admit(SessionToken session, const v1::Hello& hello);
   void Welcome(const ClusterNode& node);
   ClusterNode* Heard(SessionToken session) { return members_.Heard(session, step_.now()); }
@@ -38,15 +38,15 @@ class Nodes {
   const ClusterNode* Find(const NodeName& name) const { return members_.Find(name); }
   const std::map<NodeName, ClusterNode>& all() const { return members_.nodes(); }
   std::vector<ClusterNode*> Connected(v1::Role role) { return members_.Connected(role); }  // by name
-  // Nodes of the coordinator's earlier life may still come back.
+  // Whether nodes known before the coordinator's start may still come back.
   bool Settling() const { return members_.Settling(step_.now()); }
-  std::string FaultsText() const;  // of ps whose store failed
+  std::string FaultsText() const;  // names ps whose store failed
 
   void Save();
   // At the end of a Step that may have settled copies.
   void SaveIfSettled();
 
-  v1::NodeStatus StatusOf(const NodeName& name) const;  // it is there
+  v1::NodeStatus StatusOf(const NodeName& name) const;  // of a known node
   v1::ListNodesResponse List() const;
 
  private:
@@ -63,7 +63,7 @@ class Nodes {
   bool cluster_id_stored_;
   Membership members_;
   std::set<NodeName> unsettled_stored_;      // as the stored state of the cluster has it
-  std::map<NodeName, std::string> refused_;  // and why: what is logged once
+  std::map<NodeName, std::string> refused_;  // by node: the reason that was logged
 };
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
-// Small questions about the copies of one partition, for the parts of the core that deal with them.
+// Helpers for the copies of one partition, shared by the parts of the core that deal with them.
 //
-// Any thread; nothing is kept.
+// Stateless; any thread.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline v1::BackupPlacement* FindBackup(v1::PartitionPlacement& p, const NodeName
   return nullptr;
 }
 
-// Whether any was there.
+// Returns whether any was removed.
 template <typename Predicate>
 bool RemoveBackups(v1::PartitionPlacement& p, Predicate gone) {
   auto& backups = *p.mutable_backups();
@@ -29,7 +29,7 @@ bool RemoveBackups(v1::PartitionPlacement& p, Predicate gone) {
   return true;
 }
 
-// It has every acknowledged update.
+// Whether the copy has every acknowledged update.
 inline bool Complete(const v1::BackupPlacement& b) { return b.in_sync() || b.former(); }
 
 inline uint64_t BytesOf(const v1::PartitionPlacement& p) { return (p.end() - p.begin()) * sizeof(float); }

@@ -1,7 +1,7 @@
 // RateMeter: how fast a total has grown over the last seconds.
 //
-// Not thread-safe; used by JobProgress. Invariants: 1. The rate is of what was seen between two moments, both after the
-// last Restart: what a total had grown by before that is nobody's speed. 2. Memory is bounded by window / bucket.
+// Not thread-safe; used by JobProgress. Invariants: 1. The rate is measured between two samples, both after the last
+// Restart: growth before that does not count. 2. Memory is bounded by window / bucket.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ class RateMeter {
  public:
   static constexpr absl::Duration kWindow = absl::Seconds(5);
   static constexpr absl::Duration kBucket = absl::Milliseconds(100);
-  // Less time than this gives no rate yet.
+  // A shorter time gives no rate.
   static constexpr absl::Duration kWindowMin = absl::Milliseconds(500);
 
   // Measures from here on.
   void Restart(absl::Time now, double total) { seen_ = {{now, total}}; }
-  // The total at `now`; it does not fall, and time does not go back: what does is left out.
+  // Adds the total at `now`. A sample with a lower total or an earlier time than the last is ignored.
   void Note(absl::Time now, double total) {
     if (seen_.empty()) return Restart(now, total);
     if (now < seen_.back().first || total < seen_.back().second) return;
@@ -33,7 +33,7 @@ class RateMeter {
     }
     while (seen_.size() > 1 && now - seen_[1].first >= kWindow) seen_.pop_front();
   }
-  // A second; nullopt: not known yet.
+  // Growth per second; nullopt: not known yet.
   std::optional<double> PerSecond(absl::Time now) const {
     if (seen_.empty() || now - seen_.front().first < kWindowMin) return std::nullopt;
     const auto begin =

@@ -1,9 +1,9 @@
-// Reasons: what a user is told of a job that waits, or that runs although something is wrong (JobStatus.reason).
+// Reasons: tells users why a job waits, or what is wrong with a job that runs (JobStatus.reason).
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. The reason of a job that has started is of the job as it was at the last ReasonDue, or at the last Tick.
-//   2. Jobs that wait for the same thing have the same reason; it is computed once a second, and after the queue was
-//      looked at.
+//   1. The reason of a job that has started dates from its last ReasonDue, or the last Tick.
+//   2. Queued jobs that wait for the same thing have the same reason; reasons are computed once a second, and after
+//      each look at the queue.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ class Reasons : Component {
 
   void Note(QueueLookedAt) { queue_due_ = true; }
   std::string Reason(const Job& job) const;
-  // Of one that has not ended.
+  // For a job that has not ended.
   void Update(Job& job);
-  // Of all that wait, where the queue was looked at since.
+  // Updates all queued jobs, if the queue was looked at since the last time.
   void UpdateQueuedIfDue();
 
  private:
@@ -38,7 +38,7 @@ class Reasons : Component {
   const Copies& copies_;
   const Evaluations& evaluations_;
   bool queue_due_ = false;
-  absl::Time queue_at_ = absl::InfinitePast();  // when they are looked at in any case
+  absl::Time queue_at_ = absl::InfinitePast();  // when queued jobs are updated in any case
 };
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Reconciler: what a node says it has, in its Hello, when its partitions are ready or in an error, compared with what
-// it should have.
+// Reconciler: compares what a node reports that it has (in Hello, PartitionsReady or JobError) with what it should
+// have.
 //
 // Not thread-safe; one core owns it.
 #pragma once

@@ -1,10 +1,10 @@
 // ReportedFigures: the figures of one job's training, as the primary of its first partition reports them.
 //
 // Not thread-safe; part of JobProgress. Invariants:
-//   1. The newest report replaces those before, by generation and version.
-//   2. The figures of an epoch are complete when they hold all its steps. The wait for them ends where the ps was asked
-//      kFiguresWaitMax after the epoch's end, or later, and answered without them: they were pushed or kept by a
-//      process that knew of none, or were lost with all copies. A report that was delayed is no such answer.
+//   1. The newest report, by generation and version, replaces the earlier ones.
+//   2. The figures of an epoch are complete when they hold all its steps. The wait for them ends when the ps is asked
+//      kFiguresWaitMax or more after the epoch's end and answers without them: then the pushing worker or the ps did
+//      not support figures, or all copies were lost. A delayed report is no such answer.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ class ReportedFigures {
  public:
   explicit ReportedFigures(const v1::JobStatus& status);
 
-  // Whether it is news. Errors: INVALID_ARGUMENT, the report does not fit the job.
+  // Returns whether it is new. Errors: INVALID_ARGUMENT, the report does not fit the job.
   absl::StatusOr<bool> Take(const v1::FiguresReport& report, const v1::JobStatus& status, absl::Time now);
   void Forget();
 
   const v1::EpochFigures* Of(int epoch) const;  // null: none yet
   // passed_at: when all replicas were past the epoch's steps.
   bool WaitsFor(int epoch, absl::Time passed_at) const;
-  // Questions are not asked all the time.
+  // Whether the ps may be asked now: the rate of questions is limited.
   bool MayAsk(absl::Time now) const;
-  // question: of this coordinator alone, and higher than those before.
+  // question: unique to this coordinator, and higher than all before.
   void Asked(uint64_t question, absl::Time now);
-  // The training's sums of the last epoch that there are any of, and which that is; null: there are none.
+  // The training's sums of the newest epoch that has any, and that epoch's number; null: there are none.
   const v1::MetricSums* Newest(int* epoch) const;
 
  private:
@@ -45,9 +45,9 @@ class ReportedFigures {
   bool synchronous_;
   int metrics_;
   int64_t steps_per_epoch_;
-  int64_t epoch_replica_steps_;  // of all replicas
+  int64_t epoch_replica_steps_;  // steps of all replicas in one epoch
   std::optional<v1::FiguresReport> newest_;
-  std::deque<std::pair<uint64_t, absl::Time>> asked_;  // the last question that was answered, and those after it
+  std::deque<std::pair<uint64_t, absl::Time>> asked_;  // the last answered question, and those after it
   absl::Time answered_ = absl::InfinitePast();         // when that one was asked
 };
 

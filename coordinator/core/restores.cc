@@ -146,7 +146,7 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
   if (!fits)
     return RestoreFailed(*job, absl::StrFormat("worker \"%s\": steps that the job does not have", node.name), false);
   for (const std::string& skipped : reply.skipped()) {
-    jobs_.TellWarning(*job, "passed over: %s", CutUtf8(skipped, kErrorTextMax));
+    jobs_.TellWarning(*job, "skipped: %s", CutUtf8(skipped, kErrorTextMax));
   }
   const std::string path(CutUtf8(reply.path(), kCheckpointPathBytesMax));
   const int64_t step = *std::min_element(steps.begin(), steps.end());

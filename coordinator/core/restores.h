@@ -1,9 +1,9 @@
-// Restores: jobs whose partitions are filled from a checkpoint before they run: at their start (resume_from,
-// initial_weights), at their end (the best epoch's weights), or again when every copy of a partition is lost.
+// Restores: fills the partitions of a job from a checkpoint: at its start (resume_from, initial_weights), at its end
+// (the best epoch's weights), or again when every copy of a partition is lost.
 //
-// A restore is an attempt of one worker in one generation. When it is done the generation is raised, and with it every
-// frame of earlier attempts is fenced; the job runs when all partitions are ready in that one. Anything that raises the
-// generation in between starts over.
+// A restore is an attempt of one worker in one generation. When it is done the generation is raised, which fences all
+// frames of earlier attempts; the job runs when all partitions are ready in the new one. If anything else raises the
+// generation in between, the restore starts over.
 //
 // Not thread-safe; one core owns it.
 #pragma once
@@ -22,17 +22,17 @@ class Restores : Component {
  public:
   Restores(const Ground& ground, Endings& endings) : Component(ground), endings_(endings) {}
 
-  // Where all partitions of a job that starts are ready to be filled.
+  // Begins the restore if all partitions of the starting job are ready to be filled.
   void TryRestore(Job& job);
   void OnRestored(const ClusterNode& node, const v1::RestoreReply& reply);
-  // The worker that restores is gone: another one does it.
+  // If the worker was restoring, another worker takes over.
   void ReleaseWorker(const NodeName& worker);
 
-  // The weights are lost: the job goes on from a checkpoint; one that had those of its best epoch gets these again.
+  // The weights are lost: the job resumes from a checkpoint, or from its best epoch's if it had those weights restored.
   // False: there is no checkpoint.
   bool RestoreInstead(Job& job, const std::string& why);
-  // early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
-  // weights are those that the job ends with.
+  // early_stopping with restore_best_weights: fills the partitions from the best epoch's checkpoint. False: nothing to
+  // restore, the job ends with its present weights.
   bool RestoreBest(Job& job);
 
  private:

@@ -95,7 +95,7 @@ bool Rollback::FallBack(Job& job) {
   // After our own start it may not be known yet how far the job was.
   const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
                                                             : absl::StrFormat("to step %d", *to);
-  jobs_.TellWarning(job, "falls back %s: what came after was in the memory of ps that died", from);
+  jobs_.TellWarning(job, "falls back %s: later updates were only in the memory of ps that died", from);
   job.rollback.to = *to;
   job.rollback.generation = job.status.generation() + 1;
   job.rollback.under_way = true;

@@ -1,9 +1,9 @@
 // Schedule: the queue, and how jobs start.
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. A job starts only where it has the workers and ps that it asks for; later jobs do not overtake one that waits
-//      for slots that others use.
-//   2. The queue and the replicas of all jobs are looked at once a Step at most.
+//   1. A job starts only when the workers and ps that it asks for are there; later jobs do not overtake a job that
+//      waits for slots in use.
+//   2. The queue and the replicas of all jobs are examined at most once a Step.
 #pragma once
 
 #include <vector>
@@ -25,10 +25,10 @@ class Schedule : Component {
   void Note(QueueChanged) { queue_due_ = true; }
   void Note(SlotsChanged) { all_due_ = true; }
   void Tick();
-  // Where something was noted since.
+  // Runs if anything was noted since the last run.
   void RunIfDue();
 
-  // Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.
+  // Sets fields whose default depends on the cluster or on a checkpoint; they stay 0 while there is none.
   void ResolveDefaults(Job& job);
 
  private:
@@ -40,11 +40,11 @@ class Schedule : Component {
 
   Endings& endings_;
   Assignments& assignments_;
-  bool all_due_ = false;                        // the queue, and who computes what of all jobs
-  bool queue_due_ = false;                      // the queue alone
-  bool someone_waits_ = false;                  // for slots that others use, or for nodes that are to come back
-  bool settling_ = true;                        // at the last Tick
-  absl::Time queue_at_ = absl::InfinitePast();  // when the queue is looked at in any case
+  bool all_due_ = false;                        // the queue, and the assignments of all jobs
+  bool queue_due_ = false;                      // the queue only
+  bool someone_waits_ = false;                  // for slots in use, or for nodes that may come back
+  bool settling_ = true;                        // Nodes::Settling at the last Tick
+  absl::Time queue_at_ = absl::InfinitePast();  // when the queue is examined in any case
 };
 
 }  // namespace cairn

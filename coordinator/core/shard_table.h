@@ -1,12 +1,12 @@
-// ShardTable: the shards of one Evaluate or Predict, and which workers were asked for each.
+// ShardTable: the shards of one Evaluate or Predict, and the workers that were asked for each.
 //
-// One whose worker is lost, or fails at it, goes to another. One whose worker does not answer is asked of another, too:
-// each worker once, the next one after twice the time.
+// A shard whose worker is lost or fails goes to another worker. A shard whose worker does not answer is also given to
+// another: to each worker once, with a timeout that doubles each time.
 //
 // Not thread-safe; part of an Evaluation. Invariants:
-//   1. A shard counts once: with its first answer (Finish).
+//   1. A shard counts once, with its first answer (Finish).
 //   2. A shard is open from Open to Finish; only open ones are handed out or answered.
-//   3. A worker that failed at a shard, or has it already, is not asked for it while there is another.
+//   3. A worker that failed at a shard, or has it already, is not asked for it while there is another worker.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ class ShardTable {
  public:
   struct Shard {
     NodeName worker;   // empty: none yet
-    absl::Time until;  // then another one is asked, too
+    absl::Time until;  // when another worker is asked too
     int asked = 0;
     int failures = 0;
     std::set<NodeName> slow;  // asked before, and may still answer
     std::set<NodeName> failed_on;
-    std::set<std::string> addresses;           // of the ps, as the worker was told
-    std::optional<v1::PredictResponse> block;  // Predict: it came, its shard's reply did not
+    std::set<std::string> addresses;           // of the ps, as sent to the worker
+    std::optional<v1::PredictResponse> block;  // Predict: the block arrived, the shard's reply did not yet
 
     bool IsAskedOf(const NodeName& node) const { return worker == node || slow.contains(node); }
   };
@@ -49,17 +49,17 @@ class ShardTable {
 
   // Opens the shards below `end`, or below count().
   void Open(uint32_t end);
-  // Gives open shards that have no worker, or one that was asked too long ago, to the workers with the fewest. What the
-  // workers are to be told.
+  // Gives open shards without a worker, or whose worker has timed out, to the workers with the fewest shards. Returns
+  // what to send to the workers.
   std::vector<Handout> HandOut(const std::vector<NodeName>& workers, absl::Time now);
   // Null: the shard is not open, or the worker was not asked for it.
   Shard* AskedOf(uint32_t number, const NodeName& worker);
   Shard& At(uint32_t number) { return open_.at(number); }
-  // The worker is gone. Whether a shard has none now.
+  // The worker is dead. Returns whether a shard has no present worker now.
   bool Release(const NodeName& worker);
-  // What the worker was asked for failed. False: another one is at it.
+  // The worker failed at the shard. False: another worker still has it.
   static bool Fail(Shard& shard, const NodeName& worker);
-  // Counts it, with what came before its reply.
+  // Counts the shard as done and returns it, with the block that came before its reply.
   Shard Finish(uint32_t number);
 
  private:

@@ -1,7 +1,7 @@
-// StepContext: the time of the Step that runs, its effects, and the domain events that its parts raise.
+// StepContext: the time of the running Step, its effects, and the domain events that the core's parts raise.
 //
-// A part of the core may call the parts below it (component.h). What concerns a part above it, it raises as a domain
-// event; ClusterCore takes them out, in the order in which they were raised, when the part has returned.
+// A part of the core may call the parts below it (component.h). To notify a part above it, it raises a domain event;
+// ClusterCore delivers the events, in the order in which they were raised, when the part has returned.
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. Time never goes back.
@@ -24,34 +24,34 @@
 
 namespace cairn {
 
-// ---- domain events; one of a job that no longer exists means nothing ----
+// ---- domain events; an event of a job that no longer exists is ignored ----
 
-struct ReasonDue {  // the reason why it waits may have changed
+struct ReasonDue {  // the reason why the job waits may have changed
   uint64_t job = 0;
 };
-struct JobAdvanced {  // a figure, a checkpoint or a file is there that its next epoch or its end may have waited for
+struct JobAdvanced {  // a figure, checkpoint or file has arrived, for which the next epoch or the end may have waited
   uint64_t job = 0;
 };
-struct AssignmentsSent {  // its workers were told what they compute; the chief may have changed
+struct AssignmentsSent {  // the job's workers were sent their assignments; the chief may have changed
   uint64_t job = 0;
 };
-struct CopiesChanged {  // its copies, or the nodes that hold them
+struct CopiesChanged {  // the job's copies, or the nodes that hold them, have changed
   uint64_t job = 0;
 };
-struct ReadinessDue {};   // a ps is to be told whether it is ready
+struct ReadinessDue {};   // a ps has to be told whether it is ready
 struct QueueChanged {};   // a job was queued
-struct SlotsChanged {};   // nodes or slots came or went: the queue, and who computes what of all jobs
-struct QueueLookedAt {};  // what queued jobs wait for may have changed
+struct SlotsChanged {};   // nodes or slots came or went: examine the queue, and the assignments of all jobs
+struct QueueLookedAt {};  // the queue was examined: the reasons of queued jobs may have changed
 
 using DomainEvent = std::variant<ReasonDue, JobAdvanced, AssignmentsSent, CopiesChanged, ReadinessDue, QueueChanged,
                                  SlotsChanged, QueueLookedAt>;
 
 class StepContext {
  public:
-  // last_request_id: random, so that answers to requests of an earlier life match nothing.
+  // last_request_id: random, so that replies to requests of an earlier process match nothing.
   StepContext(uint64_t last_request_id, absl::Time now) : last_request_id_(last_request_id), now_(now) {}
 
-  // A Step begins; what the one before it left is gone.
+  // A Step begins; effects and events left by the previous one are dropped.
   void Begin(absl::Time now);
   Effects TakeEffects() { return std::exchange(effects_, {}); }
 
@@ -59,14 +59,14 @@ class StepContext {
   uint64_t NextRequestId() { return ++last_request_id_; }
 
   void Raise(DomainEvent event) { raised_.push_back(event); }
-  // The oldest one; nullopt: none is left.
+  // The oldest event; nullopt: none is left.
   std::optional<DomainEvent> TakeRaised();
 
   template <typename T>
   void Emit(T effect) {
     effects_.emplace_back(std::in_place_type<T>, std::move(effect));
   }
-  // To a node without a session nothing is sent: it says what it has when it comes back.
+  // Sends nothing to a node without a session: it reports what it has when it comes back.
   void Send(const ClusterNode& node, v1::CoordinatorMessage message);
   void ReplyError(ReplyToken token, absl::Status status);
   template <typename... Args>

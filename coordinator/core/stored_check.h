@@ -1,5 +1,5 @@
-// What the coordinator reads back at its start is believed only after this: fields are in their ranges and fit one
-// another, so that the core never meets a number that it could not have stored.
+// Validates the state that the coordinator reads at its start: fields are in range and consistent with one another, so
+// that the core never sees a value that it could not have stored.
 //
 // Pure functions; any thread.
 #pragma once

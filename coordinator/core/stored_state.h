@@ -1,14 +1,14 @@
-// The coordinator's keys: how what is stored is read again, and the results of epochs, which have keys of their own.
+// The coordinator's keys: how the stored state is read, and the results of epochs, which have keys of their own.
 //
 //   cluster              StoredCluster
 //   job/<id>             StoredJob
 //   epoch/<id>/<epoch>   EpochResult, the epoch in eight digits
 //
-// A job is stored often, and its epochs only grow: in one value each of them would be written again with every later
-// one. Invariants:
-//   1. An epoch is stored before the job that counts it (StoredJob.epochs_apart), and again only where it has changed.
-//   2. A key of an epoch that no job counts means nothing: JobTable deletes it.
-//   3. A job whose epochs are in StoredJob.status, where older coordinators stored them, is read as well.
+// A job is stored often, and its list of epochs only grows: in one value, every epoch would be written again with each
+// later one. Invariants:
+//   1. An epoch is stored before the job that counts it (StoredJob.epochs_apart), and again only when it has changed.
+//   2. The key of an epoch that no job counts is an orphan: JobTable deletes it.
+//   3. A job whose epochs are in StoredJob.status, where older coordinators stored them, can be read too.
 // Not thread-safe.
 #pragma once
 
@@ -24,18 +24,18 @@ namespace cairn {
 
 inline constexpr char kEpochKeyPrefix[] = "epoch/";
 
-// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read. An epoch that is missing is
+// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read. A missing epoch is read as
 // empty, with a warning.
 absl::StatusOr<StoredState> ReadStored(const std::map<std::string, std::string>& entries);
 
 class StoredEpochs {
  public:
-  // As they were read.
+  // stored: as it was read.
   explicit StoredEpochs(const StoredState& stored);
 
-  // Moves the epochs out of `job`; returns what is to be stored before it.
+  // Moves the epochs out of `job`; returns what to store before it.
   std::vector<Store> TakeOut(v1::StoredJob& job);
-  // The job is forgotten: its keys, to be deleted after the job's.
+  // The job is forgotten. Returns the deletions of its epochs, to be made after the job's own.
   std::vector<Store> Forget(uint64_t job_id);
 
  private:

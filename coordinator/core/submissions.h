@@ -1,7 +1,7 @@
 // Submissions: a job is queued once a worker has looked at its data, or at once where there is no worker.
 //
 // Not thread-safe; one core owns it. Invariants:
-//   1. A submission is answered once, and one that is sent again (request_key) gets the same job.
+//   1. A submission is answered once; a repeated one (same request_key) gets the same job.
 //   2. Submissions and queued jobs are bounded (kJobsQueuedMax).
 #pragma once
 
@@ -27,12 +27,12 @@ class Submissions : Component {
 
   void OnSubmit(const SubmitJob& event);
   void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
-  // What the worker was looking at another one looks at.
+  // Gives the worker's inspections to another worker.
   void ReleaseWorker(const NodeName& worker);
   void Tick();
 
  private:
-  // A Submit whose data is being looked at; not a job yet.
+  // A Submit whose data is being inspected; not a job yet.
   struct Submission {
     std::vector<ReplyToken> replies;
     std::shared_ptr<const CheckedJob> checked;
@@ -45,17 +45,17 @@ class Submissions : Component {
     NodeName worker;
     std::set<NodeName> tried;
     absl::Time deadline;
-    std::map<NodeName, std::string> failed;  // that do not see the data, for a reason of their own
+    std::map<NodeName, std::string> failed;  // workers that cannot read the data, and why
     NodeName first_failed;
   };
 
   void StartInspection(Inspection inspection);
-  // Those that it holds for start over with another worker.
+  // Restarts the inspections for which `due` holds with another worker.
   template <typename Predicate>
   void StartAnew(Predicate due);
   void NoWorkerForInspection(const Inspection& inspection);
   void LeaveOutBlind(Job& job, const Inspection& inspection);
-  // reply: a worker's; null: there is none.
+  // reply: of a worker; null: there is none.
   void Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection = nullptr);
 
   Endings& endings_;

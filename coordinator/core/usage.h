@@ -1,9 +1,9 @@
-// Usage: what all jobs together take of each node: slots of workers, bytes of ps.
+// Usage: the resources that all jobs together use on each node: slots of workers, bytes of ps.
 //
 // Not thread-safe; used by JobTable. Invariants:
-//   1. A job counts with what it had when it was noted last. JobTable notes it
+//   1. A job counts as it was at its last Note. JobTable notes a job
 //      whenever it stores it, and nothing that is counted changes without being stored.
-//   2. A question costs the same for one job and for thousands; noting one costs its replicas and partitions.
+//   2. A query costs the same for one job and for thousands; Note takes time in the job's replicas and partitions.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class Usage {
   void Note(const Job& job);
   void Forget(uint64_t job_id);
 
-  // Replicas that it computes, of jobs that start or run: they may be more than its slots.
+  // Replicas that the worker computes for starting and running jobs; there may be more than its slots.
   int32_t ReplicasOn(const NodeName& worker) const;
-  // Of all copies, also of jobs that have ended and keep their weights.
+  // Bytes of all copies, including those of ended jobs that keep their weights.
   uint64_t BytesOn(const NodeName& ps) const;
-  // Copies of ended jobs that are to catch up: all, and those with an end here.
+  // Copies of ended jobs that have to catch up: all, and those to or from this ps.
   int EndedSyncing() const { return all_.ended_copies; }
   int EndedSyncingOn(const NodeName& ps) const;
-  // What of it is this job's.
+  // This job's part of them.
   uint64_t BytesOn(const NodeName& ps, uint64_t job_id) const;
 
  private:
@@ -38,7 +38,7 @@ class Usage {
     int ended_copies = 0;
   };
   absl::flat_hash_map<uint64_t, OfJob> jobs_;
-  OfJob all_;  // only what is not zero
+  OfJob all_;  // only non-zero entries
 };
 
 }  // namespace cairn

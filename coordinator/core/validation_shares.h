@@ -1,9 +1,9 @@
-// ValidationShares: the validations of one running job, which its replicas compute a share each of: at the end of
-// epochs, and within them (validation_freq_steps).
+// ValidationShares: the validations of one running job, at the end of epochs and within them (validation_freq_steps).
+// Each replica computes a share.
 //
 // Not thread-safe; part of JobProgress. Invariants:
-//   1. A replica's share of a validation is counted once: a report that is repeated adds nothing.
-//   2. Memory is bounded: by ForgetBefore, and of validations within epochs by a limit, where the oldest is given up.
+//   1. A replica's share of a validation is counted once: a repeated report adds nothing.
+//   2. Memory is bounded: by ForgetBefore, and within epochs by a limit, beyond which the oldest validation is dropped.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ class ValidationShares {
  public:
   explicit ValidationShares(const v1::JobStatus& status);
 
-  // A share of the epoch's. Null: it is here already; else the sums with it.
+  // A share of the epoch's validation. Returns the sums with it; null: the share was counted already.
   const v1::MetricSums* Add(const v1::ReplicaReport& report, absl::Time now);
-  // A share of that after a step. Whole ones go into status.validations, each step once. False: it is here already.
+  // A share of the validation after a step. Complete ones go into status.validations. False: it was counted already.
   bool AddOfStep(const v1::ReplicaReport& report, v1::JobStatus& status);
   void ForgetBefore(int epoch) { epochs_.erase(epochs_.begin(), epochs_.lower_bound(epoch)); }
 
   bool Expected(int epoch) const { return examples_ > 0 && (epoch + 1) % freq_ == 0; }
   bool Complete(int epoch) const;              // all shares are there, or none is expected
-  absl::Time complete_since(int epoch) const;  // InfiniteFuture: they are not
+  absl::Time complete_since(int epoch) const;  // InfiniteFuture: not complete
   v1::MetricSums sums(int epoch) const;
-  int64_t examples() const { return examples_; }  // of a whole validation
+  int64_t examples() const { return examples_; }  // of a complete validation
 
  private:
   struct Sums {
     v1::MetricSums sums;
     std::vector<bool> validated;                         // by replica
-    absl::Time complete_since = absl::InfiniteFuture();  // of an epoch's
+    absl::Time complete_since = absl::InfiniteFuture();  // for an epoch's validation
   };
   // False: the replica's share is in the sums already.
   bool AddTo(Sums& sums, const v1::ReplicaReport& report) const;
@@ -47,7 +47,7 @@ class ValidationShares {
   int32_t freq_;
   int64_t examples_;
   std::map<int, Sums> epochs_;
-  std::map<int64_t, Sums> steps_;  // that not every replica has reported its share of; at most kOpenValidationsMax
+  std::map<int64_t, Sums> steps_;  // by step: incomplete validations, at most kOpenValidationsMax
 };
 
 }  // namespace cairn

@@ -1,22 +1,22 @@
-// Dashboard: what the coordinator answers over HTTP (--http): pages for people, JSON for scripts, figures for
-// Prometheus, probes for Kubernetes.
+// Dashboard: the coordinator's HTTP interface (--http): pages for people, JSON for scripts, metrics for Prometheus,
+// probes for Kubernetes.
 //
 //   /                      the dashboard, with /dashboard.css and /dashboard.js
 //   /api/v1/nodes          as `cairn nodes --json` prints them
 //   /api/v1/jobs           as `cairn jobs --json` prints them
-//   /api/v1/jobs/ID        as `cairn job ID --json` prints it; or a name
+//   /api/v1/jobs/ID        as `cairn job ID --json` prints it; ID: a number or a name
 //   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
-//   /metrics               what `cairn metrics` prints, and figures of this process
+//   /metrics               what `cairn metrics` prints, and metrics of this process
 //   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes
-//   /readyz                200 where it leads, or stands by and knows who leads: calls are answered or sent on. Else
-//                          503, and why
+//   /readyz                200 if it leads, or stands by and knows the leader: calls are answered or redirected. Else
+//                          503 with the reason
 //
-// A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503).
-// Its /metrics are its own.
+// A standby redirects / and /api to the leader (307) if the leader has HTTP too, else it names the leader (503). Its
+// /metrics are its own.
 //
-// Thread-safe. Invariants: 1. The core is asked for all nodes and jobs at most once in kFresh, however many ask, and
-// copies no more of a job than a row shows; for all of all jobs (/api/v1/jobs), and for the job that was asked for
-// last, at most once in kFresh too. 2. An answer is there within CoreQuestions::kPatience and the time to write it.
+// Thread-safe. Invariants: 1. However many clients there are, the core is asked for all nodes and jobs at most once in
+// kFresh, and copies no more of a job than a row shows; likewise at most once in kFresh for all jobs in full
+// (/api/v1/jobs), and for the job last asked for. 2. An answer takes at most CoreQuestions::kPatience, and its writing.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class Dashboard {
   static constexpr absl::Duration kFresh = absl::Milliseconds(500);
   static constexpr absl::Duration kStuckAfter = absl::Seconds(30);
 
-  // name: of this coordinator, for people: its address. Driver and clock (thread-safe) outlive it.
+  // name: this coordinator's address, as shown to people. Driver and clock (thread-safe) outlive it.
   Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience = CoreQuestions::kPatience);
 
   HttpAnswer Answer(const HttpRequest& request);
@@ -48,7 +48,7 @@ class Dashboard {
     std::vector<v1::JobStatus> jobs;  // newest first; JobTable::JobRows
     absl::Time now;
   };
-  // What was last answered, for kFresh.
+  // The last answer, reused for kFresh.
   template <typename T>
   struct Kept {
     absl::StatusOr<std::shared_ptr<const T>> answer = absl::UnavailableError("");
@@ -70,10 +70,10 @@ class Dashboard {
   Clock* const clock_;
   const absl::Time started_ = clock_->Now();
   CoreQuestions questions_;
-  absl::Mutex looking_, listing_;  // held by the one who asks; the others wait for that answer
+  absl::Mutex looking_, listing_;  // held by the caller that asks the core; the others wait for its answer
   Kept<View> view_ ABSL_GUARDED_BY(looking_);
   Kept<v1::ListJobsResponse> jobs_ ABSL_GUARDED_BY(listing_);
-  absl::Mutex mutex_;  // not held while the core is asked: who asks for another job does not wait
+  absl::Mutex mutex_;  // not held while the core is asked, so that a request for another job does not wait
   std::string which_ ABSL_GUARDED_BY(mutex_);
   Kept<v1::JobStatus> job_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,5 +1,5 @@
-// The dashboard's first page as JSON: a row for each node, rows for some jobs, sums over all. Small where `cairn jobs
-// --json` would be large.
+// The dashboard's first page as JSON: a row for each node, rows for some jobs, sums over all. Stays small where `cairn
+// jobs --json` would be large.
 //
 // Pure; any thread.
 #pragma once

@@ -47,7 +47,7 @@ void ClusterDriver::TickAgain() {
   if (!reads_first_) {
     Step(Tick{});
   } else if (reign_ != nullptr) {
-    LogWarning("the coordinator stood still for %s: what its nodes said meanwhile is read first",
+    LogWarning("the coordinator was suspended for %s: it reads waiting messages of its nodes before it checks leases",
                absl::FormatDuration(gap));
   }
   executor_->PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });

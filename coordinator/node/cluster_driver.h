@@ -1,16 +1,16 @@
-// ClusterDriver: runs ClusterCore on one executor, keeps the clock ticking and carries effects out in order: a Store is
-// durable before what follows it. Knows no gRPC and no threads: sessions, calls and watchers are handed in as sinks,
-// the executor and the clock with the environment.
+// ClusterDriver: runs ClusterCore on one executor, sends it ticks and carries out its effects in order: a Store is
+// durable before the effects after it. It knows no gRPC and no threads: sessions, calls and watchers are passed in as
+// sinks, the executor and the clock with the environment.
 //
-// It leads or stands by. Leading, it has a core and a store. Standing by, as at its start, it has neither, and answers
-// everything with the status that it was given, which names the leader where one is known.
+// It leads or stands by. When leading it has a core and a store. When standing by, as at its start, it has neither, and
+// answers everything with the status that it was given, which names the leader if known.
 //
 // Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
 // Invariants:
 //   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
-//   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time; beyond, RESOURCE_EXHAUSTED.
-//   3. When the store fails, or Leadership.valid says no, nothing more is carried out: the core is dropped, sessions,
-//   calls and watchers end, and on_failed is called once. Only another Lead makes it lead again, from the stored state.
+//   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time; more get RESOURCE_EXHAUSTED.
+//   3. When the store fails, or Leadership.valid returns false, no more effects are carried out: the core is dropped,
+//   sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
 #pragma once
 
 #include <functional>
@@ -44,29 +44,29 @@ class WatchSink {
 class PredictionSink {
  public:
   virtual ~PredictionSink() = default;
-  virtual void Write(v1::PredictResponse part) = 0;  // answered by ClusterDriver::PredictionTaken; none before it
+  virtual void Write(v1::PredictResponse part) = 0;  // no other Write before ClusterDriver::PredictionTaken
   virtual void Finish(const absl::Status& status) = 0;
 };
 
-// What it takes to lead.
+// What a coordinator needs in order to lead.
 struct Leadership {
   StateStore store;
   StoredState stored;        // what the store holds
-  uint64_t incarnation = 0;  // random, new for each time of leading
-  // Asked before anything is carried out: may this process still act? Must not block. Null: always.
+  uint64_t incarnation = 0;  // random, new for each term
+  // May this process still act? Asked before every event and query, and after every write. Must not block. Null: yes.
   std::function<bool()> valid;
   std::function<void(const absl::Status&)> on_failed;  // must not block
 };
 
-// The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not
+// The payload of a status that says that this coordinator does not lead: the leader's "host:port", empty if it is not
 // known.
 inline constexpr char kLeaderPayload[] = "cairn-leader";
-// Beside it, where the leader has pages (--http): "http://host:port".
+// A second payload, if the leader serves pages (--http): "http://host:port".
 inline constexpr char kLeaderHttpPayload[] = "cairn-leader-http";
 
 class ClusterDriver {
  public:
-  // Of one watched job.
+  // The minimum time between two updates of a watched job.
   static constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 
   using ReplyFn = std::function<void(const absl::Status&, const ReplyBody&)>;
@@ -75,13 +75,13 @@ class ClusterDriver {
   ~ClusterDriver();
 
   // ---- who leads ----
-  // begin runs on the executor and may block, to read the store. On an error it goes on standing by, with that status.
+  // begin runs on the executor and may block, to read the store. On an error the driver stands by, with that status.
   void Lead(std::function<absl::StatusOr<Leadership>()> begin);
   // why: UNAVAILABLE, with kLeaderPayload.
   void StandBy(const absl::Status& why);
 
   // ---- sessions ----
-  // `then` runs after the event was carried out: the session's next message may be read.
+  // `then` runs after the event's effects were carried out: the session's next message may be read.
   void SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello, std::function<void(SessionToken)> then);
   void SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then);
   void SessionEnded(SessionToken session);
@@ -100,7 +100,7 @@ class ClusterDriver {
   void PredictionTaken(ReplyToken token);
   void PredictionGone(ReplyToken token);
 
-  // Ends sessions, calls and watchers with UNAVAILABLE; later ones end so at once. Idempotent.
+  // Ends sessions, calls and watchers with UNAVAILABLE; later ones end at once likewise. Idempotent.
   void Stop();
 
  private:
@@ -144,10 +144,10 @@ class ClusterDriver {
     std::function<void(const absl::Status&)> on_failed;
   };
   std::unique_ptr<Reign> reign_;  // null: standing by
-  absl::Status standing_by_;      // why, as callers are told
+  absl::Status standing_by_;      // the status that callers get meanwhile
   bool stopped_ = false;
   absl::Time ticked_at_;
-  bool reads_first_ = false;  // the last tick was put off
+  bool reads_first_ = false;  // the last tick was deferred, to read waiting messages first
   uint64_t last_token_ = 0;
   std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;
   std::map<ReplyToken, ReplyFn> calls_;

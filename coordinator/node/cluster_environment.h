@@ -1,5 +1,5 @@
-// ClusterEnvironment: the world around ClusterDriver: time, its thread, and who looks on. A coordinator's process makes
-// one; the simulator makes its own.
+// ClusterEnvironment: what ClusterDriver runs on: its clock, executor and observers. A coordinator process makes one;
+// the simulator makes its own.
 #pragma once
 
 #include <functional>
@@ -11,22 +11,22 @@
 
 namespace cairn {
 
-// Looks on while ClusterDriver drives the core. A coordinator has none; the simulator's checkers do.
+// Observes ClusterDriver as it drives the core. A coordinator has none; the simulator's checkers use it.
 //
 // Thread rule: called on the driver's executor.
 class ClusterObserver {
  public:
   virtual ~ClusterObserver() = default;
-  // It leads, and core is there until the next call; null: it leads no more.
+  // The driver leads, and core lives until the next call; null: it no longer leads.
   virtual void OnLeads(const ClusterCore* core) = 0;
-  // The effect is carried out next. What had to be stored before it is stored.
+  // The effect is about to be carried out. All Stores before it are durable.
   virtual void OnEffect(const Effect& effect) = 0;
 };
 
 struct ClusterEnvironment {
   Clock* clock = nullptr;              // REQUIRED; outlives the driver
   std::unique_ptr<Executor> executor;  // REQUIRED
-  // Whenever it begins to lead (true) or ceases to; on the executor, must not block. May be null.
+  // Called whenever the driver begins (true) or ceases to lead; on the executor, must not block. May be null.
   std::function<void(bool leading)> on_leading;
   ClusterObserver* observer = nullptr;  // outlives the driver
 };

@@ -177,7 +177,7 @@ class CoordinatorNode::Impl {
   }
 
   void OnLost(const absl::Status& why) {
-    LogWarning("leads no more: %s", why.message());
+    LogWarning("no longer leads: %s", why.message());
     driver_.StandBy(
         StandsBy("", absl::StrCat("this coordinator does not lead (", why.message(), "); try again in some seconds")));
   }

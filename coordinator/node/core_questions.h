@@ -1,10 +1,10 @@
-// CoreQuestions: reading the cluster's state from a thread that waits for the answer, as HTTP's do. JobService's calls
-// go the same way, but need no thread meanwhile.
+// CoreQuestions: blocking queries of the cluster's state, for threads that can wait, as HTTP's do. JobService queries
+// the core in the same way, but without blocking a thread.
 //
-// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kQuestionsWaitingMax questions wait
-// for the core:
-// it is never blocked, and what is asked of it has a bound however many ask. 2. A question that nobody waits for any
-// more is still carried out, and its answer dropped.
+// Thread-safe. Invariants:
+//   1. No caller waits longer than `patience`. At most kQuestionsWaitingMax questions wait for the core, so that it is
+//      never blocked and its load is bounded, however many callers there are.
+//   2. A question whose caller has given up is still carried out, and its answer dropped.
 #pragma once
 
 #include <functional>
@@ -57,13 +57,13 @@ class CoreQuestions {
     return absl::DeadlineExceededError("the coordinator is busy: its core did not answer in time; try again later");
   }
 
-  // Whether it leads, or why not.
+  // OK if this coordinator leads, else why not.
   absl::Status Leads() {
     return Ask<bool>([](const ClusterCore&, absl::Time) { return true; }).status();
   }
 
-  // How long the question that has waited longest has waited for the core. Asks one where none waits, for the next
-  // call.
+  // How long the oldest waiting question has waited for the core. If none waits, posts one, so that the next call has
+  // something to measure.
   absl::Duration Silence() {
     absl::Duration silence;
     bool idle = false;
@@ -82,7 +82,7 @@ class CoreQuestions {
     std::multiset<absl::Time> since ABSL_GUARDED_BY(mutex);
   };
 
-  // One of the two is called. False: too many wait.
+  // One of the two is called. False: too many questions wait, and neither is called.
   bool Post(std::function<void(const ClusterCore&, absl::Time)> query,
             std::function<void(const absl::Status&)> otherwise) {
     const absl::Time now = clock_->Now();
@@ -111,7 +111,7 @@ class CoreQuestions {
   Clock* const clock_;
   const absl::Duration patience_;
   const std::shared_ptr<Waiting> waiting_ =
-      std::make_shared<Waiting>();  // outlives us in questions that are still to be carried out
+      std::make_shared<Waiting>();  // questions in flight keep it alive after this object
 };
 
 }  // namespace cairn

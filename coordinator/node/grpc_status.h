@@ -1,4 +1,4 @@
-// What the driver says of a call, as gRPC carries it: code and message, and the leader's address as trailing metadata.
+// Translates the driver's status of a call to gRPC: code and message, and the leader's address as trailing metadata.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// Once for each call, before its Finish.
+// Call once for each RPC, before its Finish.
 inline grpc::Status ToGrpc(const absl::Status& status, grpc::CallbackServerContext* context) {
   if (const auto leader = status.GetPayload(kLeaderPayload)) {
     context->AddTrailingMetadata(kLeaderMetadata, std::string(*leader));

@@ -1,9 +1,9 @@
 // SessionService: nodes' Session streams, each a reactor that hands one message at a time to the driver and writes what
 // the driver sends.
 //
-// Thread-safe. Invariants: 1. Per stream at most one message is being handled (the next is read after it): a node that
-// talks too fast is slowed down by flow control. 2. At most kSessionQueueBytesMax bytes wait to be sent to a node;
-// beyond, its session ends.
+// Thread-safe. Invariants: 1. Each stream handles at most one message at a time and reads the next one after it: flow
+// control slows down a node that sends too fast. 2. At most kSessionQueueBytesMax bytes wait to be sent to a node;
+// beyond that its session ends.
 #pragma once
 
 #include "cairn/v1/cluster.grpc.pb.h"

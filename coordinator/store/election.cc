@@ -99,7 +99,8 @@ void LeaderElection::Loop() {
     callbacks_.on_lost(*term, why);
     // The key goes with the lease: others need not wait for its end.
     const absl::Status revoked = etcd_->RevokeLease(term->lease, kRevokeTimeout);
-    if (!revoked.ok() && !absl::IsNotFound(revoked)) LogWarning("the lead was not given back: %s", revoked.message());
+    if (!revoked.ok() && !absl::IsNotFound(revoked))
+      LogWarning("the leader key was not released, it expires with its lease: %s", revoked.message());
     absl::Duration pause;
     {
       absl::MutexLock lock(&mutex_);
@@ -184,7 +185,7 @@ std::shared_ptr<LeaderTerm> LeaderElection::TryToLead() {
   }
   if (!done.ok()) Standby(std::nullopt, done.status());
   if (const absl::Status revoked = etcd_->RevokeLease(lease->id, kRevokeTimeout); !revoked.ok()) {
-    LogDebug("an unused lease ends by itself: %s", revoked.message());
+    LogDebug("an unused lease was not revoked, it will expire: %s", revoked.message());
   }
   return nullptr;
 }

@@ -1,15 +1,15 @@
-// LeaderElection: which of several coordinators leads (docs/architecture.md#coordinators): the one to whose lease
-// <prefix>/leader is bound. <prefix>/leader-http, bound to the same lease, says where the leader's pages are.
+// LeaderElection: which of several coordinators leads (docs/architecture.md#coordinators): the one whose lease owns the
+// key <prefix>/leader. <prefix>/leader-http, bound to the same lease, holds the URL of the leader's pages.
 //
 // Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
 // renewed on that thread. Invariants:
-//   1. Between on_elected(term) and on_lost(term) this process believes to lead; by etcd's order of writes the terms of
-//      two processes never overlap: a write that compares the leader key's create revision with its term's own is
-//      refused from the moment on at which another could be elected.
-//   2. term.Valid() turns false by this process' own clock before etcd lets the lease lapse: it is counted from before
-//      each renewal was sent, less kMargin. So also a process that stood still does nothing more, whether it is told or
-//      not.
-//   3. on_lost comes after every on_elected, also when Stop ends the term; a term never becomes valid again.
+//   1. Between on_elected(term) and on_lost(term) this process believes that it leads. In etcd's order of writes the
+//      terms of two processes never overlap: a write that compares the leader key's create revision with its term's own
+//      is refused as soon as another process can be elected.
+//   2. term.Valid() turns false by this process' own clock before etcd lets the lease expire: time counts from before
+//      each renewal was sent, less kMargin. So a process that was suspended stops acting, even before it is told that
+//      it lost the lease.
+//   3. Every on_elected is followed by on_lost, also when Stop ends the term; a term never becomes valid again.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@
 
 namespace cairn {
 
-// One time of leading. Shared by the election (which renews it), the store and the driver (which ask it). Thread-safe.
+// One term of leadership, shared by the election (renews it), the store and the driver (check it). Thread-safe.
 class LeaderTerm {
  public:
   LeaderTerm(std::string leader_key, int64_t create_revision, int64_t lease, Clock* clock)
       : leader_key(std::move(leader_key)), create_revision(create_revision), lease(lease), clock_(clock) {}
 
-  // How long this process may act as the leader without renewing; zero or less: no more.
+  // How long this process may act as the leader without a renewal; zero or less: it may not.
   absl::Duration Left() const { return absl::FromUnixNanos(until_.load()) - clock_->Now(); }
   bool Valid() const { return Left() > absl::ZeroDuration(); }
 
@@ -54,11 +54,11 @@ class LeaderTerm {
 
 struct ElectionOptions {
   std::string prefix;                       // of the keys in etcd
-  v1::LeaderRecord self;                    // what the leader key says when we lead
-  std::string http;                         // and the key beside it: "http://host:port" of our pages; empty: none
-  absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: a takeover comes later; shorter: a hiccup
-                                            // of etcd costs the lead
-  absl::Duration poll_interval = absl::Milliseconds(250);  // a standby looks for the leader key this often
+  v1::LeaderRecord self;                    // the leader key's value when this process leads
+  std::string http;                         // that of leader-http: "http://host:port" of its pages; empty: none
+  absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: later takeover; shorter: a brief outage
+                                            // of etcd costs the leadership
+  absl::Duration poll_interval = absl::Milliseconds(250);  // how often a standby polls the leader key
 
   absl::Status Validate() const;
 };
@@ -69,8 +69,8 @@ struct SeenLeader {
 };
 
 struct ElectionCallbacks {
-  // Standing by: who leads (none: nobody, or not known), and why it is not known where etcd does not answer. Called
-  // with every change.
+  // This process stands by. leader: nullopt: nobody leads, or not known. etcd: the error if etcd does not answer.
+  // Called with every change.
   std::function<void(const std::optional<SeenLeader>& leader, const absl::Status& etcd)> on_standby;
   std::function<void(std::shared_ptr<LeaderTerm>)> on_elected;
   std::function<void(const LeaderTerm&, const absl::Status& why)> on_lost;
@@ -82,9 +82,9 @@ class LeaderElection {
   LeaderElection(const ElectionOptions& options, EtcdClient* etcd, Clock* clock, ElectionCallbacks callbacks);
   ~LeaderElection();  // Stop
 
-  // Gives the lead of this term back; stands again for election after `pause`. Ignored where the term is over.
+  // Gives up the leadership of this term, and campaigns again after `pause`. Ignored if the term is over.
   void Resign(const LeaderTerm& term, const absl::Status& why, absl::Duration pause);
-  // Gives the lead back so that another coordinator takes it at once, and ends. Idempotent.
+  // Gives up the leadership, so that another coordinator can take it at once, and ends. Idempotent.
   void Stop();
 
  private:
@@ -97,7 +97,7 @@ class LeaderElection {
   void Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd);
   // False: Stop was called.
   bool Wait(absl::Duration time);
-  // As Wait; also ended by Resign.
+  // As Wait; Resign ends it too.
   bool WaitInTerm(absl::Duration time);
 
   const ElectionOptions options_;
@@ -105,7 +105,7 @@ class LeaderElection {
   EtcdClient* const etcd_;
   Clock* const clock_;
   const ElectionCallbacks callbacks_;
-  // Of the thread: what on_standby was told last.
+  // Used by the thread only: the last state that on_standby was told.
   std::optional<std::string> told_;
 
   absl::Mutex mutex_;

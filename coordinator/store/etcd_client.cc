@@ -59,7 +59,7 @@ absl::Status Explain(const char* what, const grpc::Status& status) {
 absl::StatusOr<EtcdAddress> EtcdAddress::Parse(const std::string& text) {
   const auto wrong = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\": ", why, "; expected is etcd://HOST:PORT,HOST:PORT/PREFIX"));
+        absl::StrCat("\"", text, "\": ", why, "; expected etcd://HOST:PORT,HOST:PORT/PREFIX"));
   };
   absl::string_view rest = text;
   if (!absl::ConsumePrefix(&rest, "etcd://")) return wrong("it does not begin with etcd://");
@@ -179,7 +179,7 @@ absl::StatusOr<EtcdClient::Grant> EtcdClient::GrantLease(absl::Duration ttl, abs
     return member.lease->LeaseGrant(context, request, &response);
   }));
   if (response.id() == 0 || response.ttl() <= 0 || absl::Seconds(response.ttl()) > kEtcdLeaseTtlMax) {
-    return absl::InternalError(absl::StrFormat("etcd granted lease %d for %d s%s%s, which is none", response.id(),
+    return absl::InternalError(absl::StrFormat("etcd granted an invalid lease: id %d for %d s%s%s", response.id(),
                                                response.ttl(), response.error().empty() ? "" : ": ", response.error()));
   }
   return Grant{response.id(), absl::Seconds(response.ttl())};

@@ -1,10 +1,10 @@
-// EtcdClient: blocking calls to an etcd cluster: deadlines, fail-over between its members, back-off.
+// EtcdClient: blocking calls to an etcd cluster, with deadlines, failover between its members, and backoff.
 //
-// Thread-safe: the election's thread and the store's use one client. Invariants:
+// Thread-safe: the election's thread and the store's share one client. Invariants:
 //   1. No call outlives its deadline by more than the transport's own few milliseconds.
-//   2. A call is sent again, to the next member, after UNAVAILABLE and after its attempt's time is up; so every caller
-//      must be able to tell a second execution from the first (see election.h and etcd_store.h).
-//   3. Answers are data from a peer: what callers take out of them is checked there.
+//   2. A call is retried on the next member after UNAVAILABLE or an attempt's timeout; so every caller must be able to
+//      tell a second execution from the first (see election.h and etcd_store.h).
+//   3. Answers are untrusted data from a peer: callers check the fields that they use.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct EtcdAddress {
   static constexpr char kPrefixDefault[] = "cairn";
 
   std::vector<std::string> endpoints;   // "host:port" each, at least one
-  std::string prefix = kPrefixDefault;  // of all keys; without slashes at its ends
+  std::string prefix = kPrefixDefault;  // of all keys; no leading or trailing slash
 
   // INVALID_ARGUMENT says what is expected.
   static absl::StatusOr<EtcdAddress> Parse(const std::string& text);
@@ -41,13 +41,13 @@ struct EtcdAddress {
 
 class EtcdClient {
  public:
-  // attempt_timeout: one try of one member. Longer: fewer calls are sent twice; shorter: a member that hangs costs
-  // less.
+  // attempt_timeout: for one attempt on one member. Longer: fewer calls are sent twice; shorter: a member that hangs
+  // costs less time.
   explicit EtcdClient(std::vector<std::string> endpoints, absl::Duration attempt_timeout = absl::Seconds(1));
   ~EtcdClient();
 
-  // Errors of all: DEADLINE_EXCEEDED or UNAVAILABLE, no member answered (the text names them and the last reason); what
-  // etcd says.
+  // Errors of all calls: DEADLINE_EXCEEDED or UNAVAILABLE, no member answered (the text names the members and the last
+  // reason); errors of etcd itself.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request, absl::Duration timeout);
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request, absl::Duration timeout);
 
@@ -56,13 +56,13 @@ class EtcdClient {
     absl::Duration ttl;
   };
   absl::StatusOr<Grant> GrantLease(absl::Duration ttl, absl::Duration timeout);
-  // The time to live from now on. Errors: NOT_FOUND the lease is gone.
+  // Returns the new time to live. Errors: NOT_FOUND, the lease is gone.
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease, absl::Duration timeout);
   absl::Status RevokeLease(int64_t lease, absl::Duration timeout);
 
  private:
   struct Member;
-  // One try of a call on a member.
+  // One attempt of a call on a member.
   using Attempt = std::function<grpc::Status(Member& member, grpc::ClientContext* context)>;
   absl::Status Call(const char* what, absl::Duration timeout, const Attempt& attempt);
   std::shared_ptr<Member> Current();
@@ -70,10 +70,10 @@ class EtcdClient {
 
   const std::vector<std::string> endpoints_;
   const absl::Duration attempt_timeout_;
-  RealClock clock_;  // steady: a jump of the wall clock prolongs nothing
+  RealClock clock_;  // steady: a jump of the wall clock extends no deadline
   absl::Mutex mutex_;
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;                 // of endpoints_
-  std::shared_ptr<Member> member_ ABSL_GUARDED_BY(mutex_);  // the one that calls go to; null: to be connected
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;                 // index into endpoints_
+  std::shared_ptr<Member> member_ ABSL_GUARDED_BY(mutex_);  // the one that calls go to; null: not connected
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -189,7 +189,7 @@ absl::Status EtcdStore::Fenced(Ops ops) {
     return absl::OkStatus();
   }
   return absl::AbortedError(
-      absl::StrFormat("somebody else writes below \"%s\" in etcd: key \"%s\" has changed", prefix_, guard));
+      absl::StrFormat("another process writes below \"%s\" in etcd: key \"%s\" has changed", prefix_, guard));
 }
 
 absl::StatusOr<std::string> EtcdStore::WriteChunks(std::string_view value) {

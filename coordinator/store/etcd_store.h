@@ -1,16 +1,16 @@
-// EtcdStore: the coordinator's KvStore in etcd, for one term of leading: nothing is written by a coordinator that no
-// longer leads.
+// EtcdStore: the coordinator's KvStore in etcd, for one term of leadership. A coordinator that no longer leads cannot
+// write.
 //
 // Not thread-safe: the driver's executor owns it. Keys and values: proto/cairn/v1/etcd.proto. Invariants:
 //   1. Every write is a transaction that compares the leader key's create revision with the term's own.
-//   2. It also compares the guard key's revision with what the write before it left, and puts the guard. So a copy of a
-//      write that a slow member carries out late changes nothing, and a write whose answer was lost can be sent again:
-//      the guard's value, a number used once, says whether it was carried out.
-//   3. A batch is one transaction. Values that do not fit it (etcd takes 1.5 MiB a request) are written before it as
-//      chunks under an id of their own, which the transaction then names; chunks that nothing names are deleted when
-//      the next term begins.
-//   4. After an error the state of the write is not known: the store is to be thrown away; a later term reads it all
-//      again.
+//   2. It also compares the guard key's revision with the one that the previous write left, and puts the guard. So a
+//      duplicate that a slow member executes late changes nothing, and a write whose answer was lost can be retried:
+//      the guard's value, a number used once, tells whether it was executed.
+//   3. A batch is one transaction. Values that do not fit (etcd takes 1.5 MiB a request) are written before it as
+//      chunks under an id of their own, to which the transaction then refers; chunks without a reference are deleted
+//      when the next term begins.
+//   4. After an error it is unknown whether the write happened: the store must be discarded, and a later term reads
+//      everything again.
 #pragma once
 
 #include <map>
@@ -39,20 +39,20 @@ class EtcdStore : public KvStore {
   // etcd outlives the store.
   EtcdStore(EtcdClient* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term);
 
-  // Errors: DATA_LOSS names the key; what EtcdClient says.
+  // Errors: DATA_LOSS names the key; errors of EtcdClient.
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override;
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view key, std::string_view value)>& fn) override;
-  // Errors: ABORTED another coordinator leads, or the lease lapsed. INVALID_ARGUMENT the batch is too large, or deletes
-  // a range.
+  // Errors: ABORTED, another coordinator leads, or the lease expired; INVALID_ARGUMENT, the batch is too large, or
+  // deletes a range.
   absl::Status Write(const KvBatch& batch, bool sync) override;
 
-  // Deletes chunks that nothing names any more. After a Scan of everything.
+  // Deletes chunks without a reference. Call after a Scan of everything.
   absl::Status DropOrphans();
 
  private:
   using Ops = std::vector<etcdserverpb::RequestOp>;
-  // By key the last value, nullopt where it is deleted: etcd takes no key twice.
+  // By key its last value, nullopt: deleted. etcd accepts each key only once in a transaction.
   using Changes = std::map<std::string, std::optional<std::string>>;
 
   static absl::StatusOr<Changes> ChangesOf(const KvBatch& batch);

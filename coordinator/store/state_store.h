@@ -1,8 +1,8 @@
-// StateStore: what the coordinator must not forget, in a KvStore: keys and values as ClusterCore's Store effects give
-// them.
+// StateStore: the coordinator's durable state in a KvStore, with the keys and values of ClusterCore's Store
+// effects.
 //
-// Not thread-safe. Invariants: 1. What Write confirmed is there after a restart, a crash or a power failure. 2. After
-// an error of Write it is not known how much was written: the state is to be loaded again.
+// Not thread-safe. Invariants: 1. A confirmed Write survives a restart, a crash or a power failure. 2. After a Write
+// fails it is unknown how much was written: the state must be loaded again.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ namespace cairn {
 
 class StateStore {
  public:
-  static constexpr size_t kChangesPerWrite = 50;  // what a store in etcd takes at once
+  static constexpr size_t kChangesPerWrite = 50;  // the most that a store in etcd takes at once
 
   explicit StateStore(std::unique_ptr<KvStore> store) : store_(std::move(store)) {}
 
   // Errors: DATA_LOSS names the key whose value cannot be read.
   absl::StatusOr<StoredState> Load();
-  // In order, kChangesPerWrite at a time, each time atomically: what a crash leaves is a beginning of them.
+  // Writes in order, in atomic batches of kChangesPerWrite: a crash leaves a prefix of the changes.
   absl::Status Write(const std::vector<Store>& changes);
 
  private:

@@ -1,4 +1,4 @@
-// BackupAck: tells the primary that an update or an image is kept here.
+// BackupAck: tells the primary that this copy has kept an update or an image.
 #pragma once
 
 #include <cstdint>

@@ -1,24 +1,24 @@
-// BackupLink: what a primary knows of one backup: how far it is, and whether anything may be acknowledged without it.
+// BackupLink: a primary's view of one backup: what it has confirmed, and whether it is required for acknowledgements.
 //
-// Not thread-safe; part of PartitionCore. A stream to the backup is FIFO; `epoch` names it, so that what an earlier
-// stream brings is not taken for the present one's. Stages:
+// Not thread-safe; part of PartitionCore. A stream to the backup is FIFO. `epoch` identifies it, so that answers on an
+// earlier stream are not attributed to the present one. Stages:
 //
 //   kDown        no stream
 //   kNeedsImage  a stream, on which the backup has nothing yet (or fell out of step): it starts with an image
-//   kImage       the image is sent, and every update after it; the backup has not confirmed the image
-//   kFollowing   it has: its updates are confirmed one by one
-//   kRefused     it was following and refused an update for a reason that passes (it has not heard of the generation,
-//                or this side has not): what is not confirmed is sent again later, without an image
+//   kImage       the image and every update after it are sent; the backup has not confirmed the image
+//   kFollowing   the image is confirmed: updates are confirmed one by one
+//   kRefused     it was following, and refused an update for a temporary reason (one side does not know of the other's
+//                generation yet): unconfirmed updates are sent again later, without an image
 //
 // Invariants:
-//   1. acked() counts confirmations of the present attempt alone; an attempt begins with each image and each resend.
-//   2. required(): the primary acknowledges nothing that the link has not confirmed. So is every backup that the
-//      coordinator may promote: one named in sync, and one reported as caught up in this generation.
+//   1. acked() counts only confirmations of the present attempt; an attempt begins with each image and each resend.
+//   2. required(): the primary acknowledges nothing that the link has not confirmed. Every backup that the coordinator
+//      may promote is required: those named in sync, and those reported as caught up in this generation.
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
-//   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
-//      starts again with an image, or is waited for if it has confirmed that.
-//   5. A link over which nothing gets through is lost after a bounded time (LinkWatch). Losing it changes nothing here:
-//      a backup that is required stays so until the coordinator has taken it away.
+//   4. A link that is not required holds at most kLinkBytesMax(image) of unconfirmed updates; beyond that it starts
+//      again with an image, or becomes required if it has confirmed its image.
+//   5. A link over which nothing gets through is lost after a bounded time (LinkWatch). The loss changes nothing here:
+//      a required backup stays required until the coordinator has removed it.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class BackupLink {
   bool reported() const { return reported_; }
   bool required() const { return in_sync_ || reported_ || joined_; }
   bool has_confirmed(uint64_t version) const { return confirmed_image_ && acked_ >= version; }
-  // Updates are sent to it as they are accepted.
+  // Whether updates are sent to the backup as they are accepted.
   bool streaming() const { return stage_ == Stage::kImage || stage_ == Stage::kFollowing; }
   bool wants_image(absl::Time now) const {
     return stage_ == Stage::kNeedsImage && unanswered_ == 0 && now >= retry_at_;
@@ -60,16 +60,16 @@ class BackupLink {
   bool wants_resend(absl::Time now) const { return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_; }
   using Loss = LinkWatch::Loss;
   std::optional<Loss> Lost(absl::Time now, const PeerState& peer) const;
-  // After every event: the clock does not run while there is nothing to confirm.
+  // Call after every event: the clock does not run while there is nothing to confirm.
   void Watch(absl::Time now);
   // This process was suspended for this long.
   void Paused(absl::Duration gap) { watch_.Paused(gap); }
 
-  // When something is to be tried again; InfiniteFuture: nothing is.
+  // When the next retry is due; InfiniteFuture: none.
   absl::Time wake_at() const;
 
-  // The coordinator's word. `newer`: of a higher generation than the one before. `dropped`: a copy that is not in sync
-  // may have been dropped since then, so it begins with an image, whatever is still confirmed of the one before.
+  // The coordinator's assignment. `newer`: of a higher generation than the previous one. `dropped`: a copy that is not
+  // in sync may have been dropped since, so it begins with an image, whatever it has confirmed before.
   void Assign(const v1::BackupRoute& route, bool newer, bool dropped);
   void Up(uint64_t epoch);
   void Down();
@@ -85,23 +85,23 @@ class BackupLink {
     kConfirmed,
     kFenced,  // the backup is in a higher generation
   };
-  // An answer on the present stream. `next_request_id`: answers to smaller ones belong to this attempt or earlier ones.
+  // An answer on the present stream. `next_request_id`: answers to lower ids belong to this attempt or earlier ones.
   Verdict Answer(const Frame& answer, Generation mine, uint64_t next_request_id, absl::Time now);
-  // `applied`: the primary's version. True: it has just caught up and is to be reported.
+  // `applied`: the primary's version. True: the backup has just caught up and is to be reported.
   bool CatchUp(uint64_t applied, absl::Time now);
-  // Its updates take up too much memory.
+  // Handles unconfirmed updates that take up too much memory (invariant 4).
   void Overflow(absl::Time now);
 
  private:
   void Retry(absl::Time now);
 
   v1::BackupRoute route_;
-  bool in_sync_ = false;   // as the coordinator says
-  bool reported_ = false;  // in this generation: the coordinator may say so any moment
-  bool joined_ = false;    // close enough to be waited for
+  bool in_sync_ = false;   // according to the coordinator
+  bool reported_ = false;  // in this generation: the coordinator may name it in sync at any moment
+  bool joined_ = false;    // close enough that the primary waits for it
   Stage stage_ = Stage::kDown;
   uint64_t epoch_ = 0;
-  bool confirmed_image_ = false;  // in this attempt, or the one that it resends
+  bool confirmed_image_ = false;  // in this attempt, or in the one that it resends
   absl::Time following_since_ = absl::InfiniteFuture();
   uint64_t acked_ = 0;
   UnconfirmedUpdates unconfirmed_;

@@ -34,8 +34,7 @@ absl::Status CopyContext::CheckGeneration(Generation generation) const {
 
 absl::Status CopyContext::CheckTrains() const {
   if (!config.ended) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(config.Name(), ": the job has ended; of its state the values alone are kept"));
+  return absl::FailedPreconditionError(absl::StrCat(config.Name(), ": the job has ended; only its values are kept"));
 }
 
 }  // namespace cairn

@@ -1,7 +1,7 @@
 // CopyContext: what the parts of PartitionCore share: the configuration and state of the copy, and the time and effects
-// of the Step that runs.
+// of the running Step.
 //
-// Not thread-safe; one core owns it. Invariant: effects are of one Step; Begin drops what the one before it left.
+// Not thread-safe; one core owns it. Invariant: effects belong to one Step; Begin drops those of the previous one.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct CopyContext {
   CopyContext(const CopyContext&) = delete;
   CopyContext& operator=(const CopyContext&) = delete;
 
-  PartitionConfig config;  // changed by PartitionCore alone
+  PartitionConfig config;  // changed only by PartitionCore
   PartitionState state;
   absl::Time now = absl::InfinitePast();
   PartitionEffects effects;
@@ -40,7 +40,7 @@ struct CopyContext {
     effects.replies.push_back(MakeError(client, request_id, status));
   }
 
-  // ---- what every request is checked for ----
+  // ---- checks for every request ----
   absl::Status CheckGeneration(Generation generation) const;
   absl::Status CheckTrains() const;  // the job has not ended
 };

@@ -1,14 +1,14 @@
-// The dense kind of partition: a range of the parameter space as float32 numbers, with as many of each optimizer slot.
+// The dense kind of partition: a range of the parameter space as float32 numbers, and optimizer slots of the same size.
 //
 // Gradients are summed as float32 numbers of the range, rounded at each node of the summation tree as the job's wire
 // type says (common/tensor/gradient_rounding.h).
 //
 // DenseKind: any thread. DenseContents: not thread-safe. Invariants, beside those of partition_kind.h:
 //   1. The bytes of values() and previous() are never written to. An update writes the new values over the gradient's
-//      buffer (where no one else holds it) and keeps the old ones as previous(), so that a partition owns values +
-//      slots + max(previous, the gradients of the open step), and an update allocates nothing.
+//      buffer (if it is not shared) and keeps the old ones as previous(), so that a partition owns values + slots +
+//      max(previous, the gradients of the open step), and an update allocates nothing.
 //   2. Slots that an image shares are copied before they are written to.
-//   3. Values in another type are converted once for all who ask between two updates.
+//   3. Values in another type are converted once between two updates, for all requests.
 #pragma once
 
 #include <functional>
@@ -28,9 +28,9 @@ namespace cairn {
 struct DenseConfig {
   std::vector<Segment> segments;
   OptimizerRule optimizer;
-  v1::DataType wire = v1::FLOAT32;  // what gradients are rounded to, at every node of the summation tree
+  v1::DataType wire = v1::FLOAT32;  // gradients are rounded to it at every node of the summation tree
   GradientLayout layout;
-  // Whose gradient is added to each sum (synchronous) or push, before it is clipped.
+  // The gradients of these penalties are added to each sum (synchronous) or push, before it is clipped.
   std::vector<PenaltyRange> penalties;
   std::vector<ConstraintRange> constraints;           // of the values that an update leaves
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
@@ -43,13 +43,13 @@ class DenseKind : public PartitionKind {
   // The dense configuration of a dense partition.
   static const DenseConfig& Of(const PartitionConfig& config);
 
-  // Refers to this.
+  // The result refers to this object.
   GradientRounding RoundingOf(const PartitionSettings& settings, uint64_t sequence) const;
   size_t GradientBytes(const PartitionSettings& settings, v1::DataType dtype) const;
 
   absl::Status CheckPayload(const PartitionSettings& settings, const Frame& push) const override;
-  // The payload itself where it is float32 and rounded, converted or (where it lies askew) copied where not. A client
-  // may send another type than the job's, and INT8 that nobody packed.
+  // The payload itself if it is float32 and rounded; else it is converted, or copied if it is misaligned. A client may
+  // send another type than the job's, and INT8 that is not packed.
   Buffer TakeGradient(const PartitionSettings& settings, Frame& push) const override;
   Buffer Merge(const PartitionSettings& settings, uint64_t sequence, const TreeNode& node, Buffer left,
                Buffer right) const override;
@@ -57,7 +57,7 @@ class DenseKind : public PartitionKind {
   void Scale(const ClipScope& scope, double factor, Buffer& gradient) const override;
   bool keeps_average() const override { return dense_->optimizer.ema; }
 
-  // In which type an update's gradient is exact: as it was summed up, where nothing is done to the sum.
+  // The type in which an update's gradient is exact: that of the sum, if nothing is done to the sum afterwards.
   v1::DataType LogDtype(const PartitionSettings& settings) const override;
   absl::Status CheckPacked(const PartitionSettings& settings, v1::DataType dtype, size_t bytes) const override;
   Buffer Pack(const PartitionSettings& settings, const v1::LogEntry& entry, const Buffer& gradient) const override;
@@ -94,14 +94,14 @@ class DenseContents : public PartitionContents {
 
   const Buffer& values() const { return values_; }
   const std::vector<Buffer>& slots() const { return slots_; }
-  const Buffer& previous() const { return previous_; }  // empty where they are not kept
+  const Buffer& previous() const { return previous_; }  // empty if not kept
 
   Buffer AddPenalties(const PartitionSettings& settings, uint64_t examples, Buffer gradient) const override;
   void Apply(const PartitionSettings& settings, const v1::LogEntry& entry, uint64_t step, Buffer gradient) override;
   bool trainable(const PartitionSettings& settings) const override;
   Buffer Read(const ValuesQuery& query) override;
   bool has_previous() const override { return !previous_.empty(); }
-  // The converted values go, too: a push for the next update was accepted.
+  // Drops the converted values too: a push for the next update was accepted.
   void ForgetPrevious() override;
   // Tensors: values, each slot, and the values of version - 1.
   void AddTo(const ImageParts& parts, Image& image) const override;
@@ -119,7 +119,7 @@ class DenseContents : public PartitionContents {
   Buffer converted_[2];  // values_ as BFLOAT16, FLOAT16
 };
 
-// The gradient of a node from those of its sides, in float32, rounded: the same bits for either order of the sides.
+// The gradient of a node from those of its two sides, in float32, rounded: the same bits for either order of the sides.
 Buffer MergeGradients(const GradientRounding& rounding, const TreeNode& node, Buffer left, Buffer right);
 
 }  // namespace cairn

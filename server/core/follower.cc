@@ -57,7 +57,7 @@ absl::Status Follower::CheckUpdate(const Frame& frame, const v1::LogEntry& entry
       (frame.examples > 0 && BytesOf(frame.dtype, kSpaceAlignment) == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         copy_.config.Name(), ": update ", frame.version,
-        ": replica_first, learning_rate or dtype is not that of an update; all cairn-ps are to be of one version"));
+        ": replica_first, learning_rate or dtype is not that of an update; all cairn-ps must have the same version"));
   }
   const absl::Status fits =
       CheckEntry(copy_.config, updates_.accepted_version(), updates_.sequences(), entry, frame.payload.size());

@@ -1,11 +1,11 @@
-// Follower: a backup's side of one partition: from whom it takes updates and images, and which it has yet to confirm.
+// Follower: the backup side of one partition: the stream that feeds it, and the updates yet to be acknowledged.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Updates are taken from one stream alone: the one that brought the image that this copy started from. Any copy
-//      that is new, was demoted or restarted has none, and asks for an image.
-//   2. In one generation an image is taken from no stream older than that one: what a broken stream still brings never
-//      takes the copy back.
-//   3. Each request gets one answer; an update's when it is kept, as the job's durability asks.
+//   1. Updates are taken from one stream only: the one that brought the image from which this copy started. A copy that
+//      is new, demoted or restarted has no such stream, and asks for an image.
+//   2. In one generation no image is taken from a stream older than that one: late frames of a broken stream never take
+//      the copy back.
+//   3. Each request gets one answer; an update is answered when it is kept as the job's durability requires.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ class Follower {
   Follower(CopyContext& copy, const StoredImages& images, Updates& updates)
       : copy_(copy), images_(images), updates_(updates) {}
 
-  // A REPLICATE of the present generation. Errors are to be answered.
+  // A REPLICATE of the present generation. The caller answers with the error, if any.
   absl::Status TakeUpdate(uint64_t client, Frame& frame);
-  // The image with its last tensor, to take the place of the copy's state; it is acknowledged when it is in the store.
-  // Errors are to be answered.
+  // Returns the image with its last tensor, to replace the copy's state; it is acknowledged when it is in the store.
+  // The caller answers with the error, if any.
   absl::StatusOr<std::optional<Image>> TakeImageTensor(uint64_t client, Frame frame);
   bool receiving() const { return receiver_.receiving(); }
 
-  // Images of the former generation are refused for that: its primary's streams say nothing about those of the present
-  // one, which may be older (a stream serves many partitions).
+  // Images of earlier generations are refused as such, so their streams do not restrict those of the present primary,
+  // which may be older (a stream serves many partitions).
   void OnNewGeneration() { newest_ = 0; }
-  // Everything up to `version` is kept.
+  // Everything up to `version` is kept: acknowledges it.
   void GiveAcks(uint64_t version);
   void OnClientGone(uint64_t client);
   // The copy is no longer a backup, or becomes one again.

@@ -1,4 +1,4 @@
-// From a job and the coordinator's cut of its parameter space to the configuration of one partition.
+// Makes the configuration of one partition from a job and the coordinator's partitioning of its parameter space.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// `spec` is resolved (JobCheck), `graph` is its model's. Errors: INVALID_ARGUMENT where the range does not fit the
-// space, or the spec lacks what a resolved one has.
+// `spec` is resolved (JobCheck), `graph` is its model's. Errors: INVALID_ARGUMENT, the range does not fit the space, or
+// the spec is not resolved.
 absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std::shared_ptr<const Graph> graph,
                                                     const v1::PartitionRange& range, JobId job, Generation generation);
 

@@ -1,44 +1,44 @@
-// PartitionCore: one copy of one partition of one job: ordering, barrier, staleness, exactly-once, apply; as a primary,
-// what backups get; as a backup, what it takes. docs/architecture.md#the-walk-of-one-gradient
+// PartitionCore: one copy of one partition of one job: ordering, barrier, staleness, exactly-once, apply; replication,
+// as a primary or as a backup. docs/architecture.md#the-walk-of-one-gradient
 //
-// Not thread-safe: one strand drives it. No I/O, no threads, no clock. It dispatches events to its parts, from the
+// Not thread-safe: one executor drives it. No I/O, no threads, no clock. It dispatches events to its parts, from the
 // ground up, the left column first:
 //
 //   CopyContext      configuration, state, effects      WaitingRequests     requests without an answer
 //   StoredImages     images in the store                Primary             the requests of clients
-//   Updates          accepted, persisted, applied       Follower            what a backup takes
-//   Replication      what backups get                   RestoredCheckpoint  the state that a worker restores
-//   TrainingFigures  figures of the training            RestingValues       values that are on the disk alone
+//   Updates          accepted, persisted, applied       Follower            the backup's side of replication
+//   Replication      the primary's side of replication  RestoredCheckpoint  the state that a worker restores
+//   TrainingFigures  figures of the training            RestingValues       values that are only on the disk
 //   OpenStep         the barrier of the next update,
 //                    its clipping
 //
-// A part calls parts before it alone (tests/lint/component_graph.py). What follows from an event for several of them is
-// done here.
+// A part calls only parts before it (tests/lint/component_graph.py). Consequences of an event for several parts are
+// handled here.
 //
 // An accepted update goes through three stages:
 //
-//   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it
-//               leaves as REPLICATE to every backup and as Persist
-//   kept        the driver says PersistedEvent{version}: the log entry is in the store (SNAPSHOT: needs no log); and
-//               every backup that is waited for (BackupLink::required) has confirmed it
-//   applied     at that moment, in order of version: the optimizer runs, and whoever waits is answered
+//   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it is
+//               sent as REPLICATE to every backup, and as Persist to the store
+//   kept        the driver sends PersistedEvent{version}: the log entry is in the store (SNAPSHOT: needs no log); and
+//               every required backup (BackupLink::required) has confirmed it
+//   applied     at that moment, in order of version: the optimizer runs, and waiting requests are answered
 //
-// A backup confirms an update when its log has it, too (LOGGED_AND_REPLICATED), or before (REPLICATED).
+// A backup confirms an update when it is in its log too (LOGGED_AND_REPLICATED), or before that (REPLICATED).
 //
 // Invariants:
-//   1. What a reply or an image shows is kept: nothing is applied before it is.
+//   1. Replies and images show only kept updates: no update is applied before it is kept.
 //   2. Each (replica, sequence) is applied exactly once, in order of sequence; a repeated one is answered with the
 //      present values.
-//   3. Several updates may be on their way to the store (asynchronous modes); Persist effects come in order of version
+//   3. Several updates may be in flight to the store (asynchronous modes); Persist effects come in order of version
 //      without gaps.
-//   4. Waiting requests, open sums and updates under way are bounded (limits.h).
+//   4. Waiting requests, open sums and updates in flight are bounded (limits.h).
 //   5. The values of version - 1 are kept until a push for the next update is accepted: its sender has seen the present
-//      version of every partition, so that nobody can need the older one to make up a consistent cut.
+//      version of every partition, so no consistent cut can need the older one.
 //   6. Buffers: a frame's payload belongs to the core, which writes into it if it is unique(); a reply's payload is
 //      shared and must not be written to.
-//   7. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes. So
-//      only the primary of the newest generation acknowledges.
-//   8. A partition of an ended job takes no pushes. Once its values are on the disk, alone, it is at rest.
+//   7. A backup refuses updates of a lower generation; a primary that is refused serves no requests until it gets a
+//      newer assignment. So only the primary of the newest generation acknowledges.
+//   8. A partition of an ended job takes no pushes. Once the disk holds its values and nothing else, it is at rest.
 #pragma once
 
 #include <cstdint>
@@ -66,20 +66,20 @@ class PartitionCore {
 
   PartitionEffects Step(PartitionEvent event, absl::Time now);
 
-  // This copy ends here (it is moved away, or its store failed): the answers to all that wait for one. Nothing is to be
-  // called after it but the destructor.
+  // This copy ends (it is moved away, or its store failed). Returns the answers to all waiting requests. After it only
+  // the destructor may be called.
   std::vector<PartitionReply> End(const absl::Status& why);
 
   const PartitionConfig& config() const { return copy_.config; }
   const PartitionState& state() const { return copy_.state; }
   Generation generation() const { return config().generation; }
-  // Applied, hence persisted (SNAPSHOT: where it is not in_memory).
+  // The applied version, hence persisted (SNAPSHOT: unless in_memory).
   uint64_t version() const { return state().version; }
   bool image_due() const { return images_.Due(activity()); }
   bool in_memory() const { return images_.in_memory(); }
   size_t waiting() const { return waiting_.size(); }
   bool at_rest() const { return state().at_rest(); }
-  // An image is wanted by a backup; one is on its way to a backup.
+  // Whether a backup wants an image; whether one is in flight to a backup.
   bool image_to_send(absl::Time now) const { return !resting_.image_waits() && replication_.WantsImage(now); }
   bool sending_image() const { return resting_.image_waits() || replication_.sending_image(); }
   const std::vector<BackupLink>& links() const { return replication_.links(); }
@@ -96,9 +96,9 @@ class PartitionCore {
   void OnTick(const TickEvent& event);
   void BecomeBackup();
   void EndTraining();
-  // The image takes the place of all that this copy has.
+  // The image replaces all state of this copy.
   void Adopt(Image image);
-  // Applies, in order, what is kept.
+  // Applies kept updates, in order.
   void Advance();
   void LetValuesRest();
   CopyActivity activity() const { return {!updates_.empty(), follower_.receiving(), restored_.receiving()}; }

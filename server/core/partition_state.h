@@ -1,7 +1,7 @@
-// PartitionState: what one copy has of a partition (how far it is, and its contents) and the one function that moves it
-// on. PartitionConfig: what does not change of it within a generation.
+// PartitionState: the state of one copy of a partition (its version and contents), and the one function that advances
+// it. PartitionConfig: its configuration, which is fixed within a generation.
 //
-// The core applies updates with ApplyEntry as they become durable, recovery replays the log with it: the same code,
+// The core applies updates with ApplyEntry as they become durable, and recovery replays the log with it: the same code,
 // hence the same bits. Not thread-safe. Invariants:
 //   1. sequences.size() == replicas. Synchronous: every entry equals version.
 //   2. contents is never null, and of config.kind.
@@ -23,34 +23,34 @@
 namespace cairn {
 
 struct PartitionConfig : PartitionSettings {
-  std::shared_ptr<const PartitionKind> kind;  // what it is made of
+  std::shared_ptr<const PartitionKind> kind;  // the form of its contents
 };
 
 struct PartitionState {
   uint64_t version = 0;
   std::vector<uint64_t> sequences;  // last applied, by replica
   std::unique_ptr<PartitionContents> contents;
-  uint64_t image_version = 0;     // of the newest base image on disk; 0: none, the initial values stand for it
+  uint64_t image_version = 0;     // of the newest base image on disk; 0: none, recovery starts from the initial values
   uint64_t log_bytes = 0;         // logged since that image
   std::string norms;              // LogEntry.norms of the last update
   LossScale loss_scale;           // of jobs that have one
   float previous_loss_scale = 0;  // of version - 1
-  EpochList figures;  // of all updates up to `version`, but of epochs that are stored; of the first partition
+  EpochList figures;              // first partition: of all updates up to `version`, without epochs that are stored
 
-  // Of an ended job: the values are on the disk alone, what an update needs nowhere.
+  // The job has ended: the values are only on the disk, and the slots are gone.
   bool at_rest() const { return contents->empty(); }
   static PartitionState Initial(const PartitionConfig& config);
 };
 
 // Checks an entry against a partition that is at `version` with these sequence numbers: version, replica range,
-// sequence, gradient size, loss scale, figures. DATA_LOSS: the entry is not of this partition.
+// sequence, gradient size, loss scale, figures. DATA_LOSS: the entry does not fit this partition.
 absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::Span<const uint64_t> sequences,
                         const v1::LogEntry& entry, size_t gradient_bytes);
 inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
                                size_t gradient_bytes) {
   return CheckEntry(config, state.version, state.sequences, entry, gradient_bytes);
 }
-// The bytes of an entry's gradient and its type: where the gradient is empty, the entry has none.
+// The type of an entry's gradient. An entry with an empty gradient names none.
 inline v1::DataType DtypeOf(const v1::LogEntry& entry) {
   return entry.dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : entry.dtype();
 }

@@ -1,10 +1,10 @@
-// Primary: the requests of clients at the copy that serves them: PUSH, CLIP, PULL, SNAPSHOT.
+// Primary: handles the requests of clients at the copy that serves them: PUSH, CLIP, PULL, SNAPSHOT.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Each (replica, sequence) counts in one update; a repeated one is answered with the present values.
+//   1. Each (replica, sequence) counts in one update; a duplicate is answered with the present values.
 //   2. A request of another generation changes nothing.
-//   3. Errors are returned, and answered by the caller. A push may count although its answer is RESOURCE_EXHAUSTED (too
-//      many requests wait for an answer): it is sent again, and recognized then.
+//   3. Errors are returned, and the caller answers with them. A push may count although its answer is
+//      RESOURCE_EXHAUSTED (too many requests wait): the retry is recognized as a duplicate.
 #pragma once
 
 #include <cstdint>

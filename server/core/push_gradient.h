@@ -1,4 +1,4 @@
-// What a push brings: its fields checked, its gradient taken out.
+// Checks the fields of a push and takes out its gradient.
 //
 // Pure functions of a partition's configuration; any thread.
 #pragma once
@@ -9,9 +9,9 @@
 
 namespace cairn {
 
-// Errors: INVALID_ARGUMENT, which names the field.
+// Errors: INVALID_ARGUMENT names the field.
 absl::Status CheckPush(const PartitionConfig& config, const Frame& push);
-// The gradient of a checked push, as the partition's kind sums it; empty where the push has no examples. Takes the
+// The gradient of a checked push, in the kind's form of sums; empty if the push has no examples. Takes the
 // payload.
 Buffer TakeGradient(const PartitionConfig& config, Frame& push);
 

@@ -1,13 +1,13 @@
-// Replication: a primary and its backups: what they get, who is waited for, and whether this copy may answer anybody.
+// Replication: the primary's side: what backups are sent, which of them are required, and whether this copy may serve.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. What was accepted is kept when this store and every backup that is waited for (BackupLink::required) have it.
-//   2. A new primary, and one that was restarted, answers nobody before the state that it began with is kept (Settled):
-//      that may hold updates that were never acknowledged, and if it were shown earlier they could be lost with this
+//   1. An accepted update is kept when the store and every required backup (BackupLink::required) have it.
+//   2. A new or restarted primary answers no request before the state that it began with is kept (Settled). That state
+//      may hold updates that were never acknowledged; if they were shown earlier, they could still be lost with this
 //      copy. Which backups must have it is known from the first assignment on.
-//   3. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only
-//      the coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
-//   4. A primary that a backup of a higher generation refused answers nobody until a newer assignment comes (fenced).
+//   3. An unreachable backup is reported as lost after a bounded time, but stays required: only the coordinator removes
+//      it, by an assignment of a higher generation if the backup was in sync.
+//   4. A primary refused by a backup of a higher generation is fenced: it serves no request until a newer assignment.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,23 @@ class Replication {
  public:
   Replication(CopyContext& copy, Updates& updates) : copy_(copy), updates_(updates) {}
 
-  // `newer`: of a higher generation than the one before; `dropped`: a backup may have dropped its copy
-  // since then.
+  // `newer`: of a higher generation than the previous one; `dropped`: a backup may have dropped its copy
+  // since.
   void Assign(const AssignEvent& event, bool newer, bool dropped);
   void BecomePrimary() { settled_ = false; }
   void OnLinkUp(const LinkUpEvent& event);
   void OnLinkDown(const LinkDownEvent& event);
   void OnAnswer(const PeerFrameEvent& event);
 
-  // To all that follow.
+  // To all backups that are streaming.
   void Send(Updates::Update& update);
-  // To all that want one.
+  // To all backups that want an image.
   void SendImages();
-  // The state was replaced: all start over.
+  // The state was replaced: all backups start over.
   void SendAnew();
-  // After every event: who has caught up, who fell too far behind, what is to be tried again.
+  // Call after every event: handles backups that have caught up or fallen too far behind, and retries.
   void Tend();
-  // Who has caught up and is not named in sync yet, again; and who is lost.
+  // Reports again backups that have caught up and are not named in sync yet, and reports lost ones.
   void OnTick(const TickEvent& event);
 
   bool Kept(uint64_t version) const;
@@ -60,8 +60,8 @@ class Replication {
   CopyContext& copy_;
   Updates& updates_;
   std::vector<BackupLink> links_;
-  uint64_t next_request_id_ = 1;  // over all links
-  bool assigned_ = false;         // in this life
+  uint64_t next_request_id_ = 1;  // across all links
+  bool assigned_ = false;         // since this core was made
   bool settled_ = false;
   bool fenced_ = false;
   absl::Time ticked_ = absl::InfiniteFuture();  // when links were last looked at

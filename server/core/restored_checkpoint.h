@@ -1,8 +1,8 @@
-// RestoredCheckpoint: the state that a worker restores at a primary (IMAGE), in place of all that the copy has.
+// RestoredCheckpoint: the state that a worker restores at a primary (IMAGE); it replaces the copy's whole state.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. It is taken in the present generation alone: the coordinator, which raises that around it, asked for it. Which
-//      state it replaces does not matter.
+//   1. It is accepted only in the present generation: the coordinator asked for it, and raises the generation before
+//      and after it. Which state it replaces does not matter.
 //   2. It is acknowledged when it is in the store.
 #pragma once
 
@@ -25,9 +25,9 @@ class RestoredCheckpoint {
                      const Replication& replication)
       : copy_(copy), images_(images), updates_(updates), replication_(replication) {}
 
-  // The image with its last tensor. Errors are to be answered.
+  // Returns the image with its last tensor. The caller answers with the error, if any.
   absl::StatusOr<std::optional<Image>> TakeTensor(uint64_t client, Frame frame);
-  // It is in the store.
+  // The restored state is in the store.
   void OnReset();
   bool receiving() const { return receiver_.receiving(); }
   void OnClientGone(uint64_t client);
@@ -39,7 +39,7 @@ class RestoredCheckpoint {
   const Updates& updates_;
   const Replication& replication_;
   ImageReceiver receiver_;
-  std::optional<BackupAck> owed_;  // to be given when it is in the store
+  std::optional<BackupAck> owed_;  // sent when the state is in the store
 };
 
 }  // namespace cairn

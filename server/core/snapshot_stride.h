@@ -1,10 +1,10 @@
 // SnapshotStride: at which versions a partition of a SNAPSHOT job takes an image.
 //
-// All partitions of a synchronous job have to have images of one version, or nothing is left to go back to but the
-// initial values; and each one decides by itself, on disks of any speed. So an image is never taken late: it is taken
-// at a multiple of (every * stride) or not at all. Where one falls due while the last is still being written, the
-// stride doubles; after kQuickInARow that took less than a quarter of the time between two it halves (each time that is
-// too early costs an image). Strides are powers of two: the multiples of the largest one are those of all.
+// All partitions of a synchronous job need images of a common version, else only the initial values are left to go back
+// to; and each partition decides on its own, on a disk of any speed. So an image is never taken late: it is taken at a
+// multiple of (every * stride) or not at all. If one falls due while the last is still being written, the stride
+// doubles; after kQuickInARow images that each took less than a quarter of the interval it halves (halving too early
+// costs an image). Strides are powers of two, so that multiples of the largest one are multiples of all.
 //
 // One caller at a time.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-// Of `versions`, which images there are, newest first: those that are among the newest kSnapshotsKept of no stride.
+// Of `versions`, the existing images, newest first: those that are not among the newest kSnapshotsKept of any stride.
 inline std::vector<uint64_t> SuperfluousSnapshots(absl::Span<const uint64_t> versions, uint64_t every) {
   std::set<uint64_t> kept;
   for (uint64_t stride = 1; stride <= kSnapshotStrideMax; stride *= 2) {
@@ -40,7 +40,7 @@ class SnapshotStride {
  public:
   explicit SnapshotStride(uint64_t every) : every_(every) {}
 
-  // Once for each version. writing: an image is on its way to the disk.
+  // Call once for each version. writing: an image is being written.
   bool Due(uint64_t version, bool writing) {
     if (version % (every_ * stride_) != 0) return false;
     if (writing) stride_ = std::min(2 * stride_, kSnapshotStrideMax);
@@ -59,7 +59,7 @@ class SnapshotStride {
 
   uint64_t every_;
   uint64_t stride_ = 1;
-  int quick_ = 0;  // images in a row
+  int quick_ = 0;  // quick images in a row
 };
 
 }  // namespace cairn

@@ -20,7 +20,8 @@ absl::StatusOr<v1::EpochFigures> TrainingFigures::Of(const Frame& push) const {
     return absl::InvalidArgumentError(
         absl::StrCat("figures: ", config.Name(), " keeps none; push them to the job's first partition"));
   }
-  if (!figures.ParseFromString(push.figures)) return absl::InvalidArgumentError("figures: they are no EpochFigures");
+  if (!figures.ParseFromString(push.figures))
+    return absl::InvalidArgumentError("figures: not a valid EpochFigures message");
   CAIRN_RETURN_IF_ERROR(CheckFigures(figures, config.metrics));
   int32_t first = copy_.state.figures.empty() ? figures.epoch() : copy_.state.figures[0].epoch();
   for (const Updates::Update& update : updates_.under_way()) {

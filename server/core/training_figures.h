@@ -1,10 +1,10 @@
-// TrainingFigures: the figures of the training's steps, which come with pushes, are counted with updates
-// (PartitionState::figures), and of whose sums the coordinator is told.
+// TrainingFigures: the figures of training steps. They come with pushes, are counted with updates
+// (PartitionState::figures), and their sums are reported to the coordinator.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Figures are counted with their update and with nothing else, at the job's first partition alone.
-//   2. The coordinator is told only of what nothing can take back (Replication::Settled).
-//   3. Pushes of an epoch for which the list has no room are refused until older ones are stored.
+//   1. Figures are counted exactly when their update is, and only at the job's first partition.
+//   2. Only figures that cannot be lost any more are reported to the coordinator (Replication::Settled).
+//   3. Pushes of an epoch for which the list has no room are refused until older epochs are stored.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ class TrainingFigures {
   TrainingFigures(CopyContext& copy, const Updates& updates, Replication& replication)
       : copy_(copy), updates_(updates), replication_(replication) {}
 
-  // None where the push has none. Errors are to be answered.
+  // The figures of the push, or none. The caller answers with the error, if any.
   absl::StatusOr<v1::EpochFigures> Of(const Frame& push) const;
   void OnStored(const FiguresStoredEvent& event);
   void TellAgain() { wanted_ = true; }
-  // After every event.
+  // Call after every event.
   void Tell();
 
  private:
   CopyContext& copy_;
   const Updates& updates_;
   Replication& replication_;
-  uint64_t told_ = 0;      // of which version the coordinator was told
-  bool wanted_ = true;     // it is to be told, whatever the version is
-  uint64_t question_ = 0;  // the newest that was asked
+  uint64_t told_ = 0;      // the last version reported to the coordinator
+  bool wanted_ = true;     // a report is due, whatever the version is
+  uint64_t question_ = 0;  // the newest question
   absl::Time told_at_ = absl::InfinitePast();
 };
 

@@ -1,7 +1,7 @@
-// UnconfirmedUpdates: what a primary has sent to one backup in the present attempt and heard nothing of.
+// UnconfirmedUpdates: what a primary has sent to one backup in the present attempt and is not confirmed yet.
 //
 // Not thread-safe; part of BackupLink. Invariants:
-//   1. In the order in which it was sent; what a backup confirms confirms all before it.
+//   1. Requests are in the order in which they were sent; a confirmation covers all requests before it.
 //   2. Answers to requests of earlier attempts are not found.
 #pragma once
 
@@ -30,7 +30,7 @@ class UnconfirmedUpdates {
     bytes_ = 0;
     first_request_id_ = first_request_id;
   }
-  // As Begin, but no request of the present attempt is found again either.
+  // As Begin, and requests of the present attempt are no longer found either.
   void End() { Begin(sent_.empty() ? first_request_id_ : sent_.back().request_id + 1); }
   void Add(const Sent& sent) {
     sent_.push_back(sent);
@@ -43,7 +43,7 @@ class UnconfirmedUpdates {
     return sent == sent_.end() ? std::nullopt : std::optional<Sent>(*sent);
   }
   bool IsFirst(uint64_t request_id) const { return !sent_.empty() && sent_.front().request_id == request_id; }
-  // It, and all before it.
+  // Confirms the request and all before it.
   void Confirm(uint64_t request_id) {
     const auto end = Place(request_id);
     if (end == sent_.end()) return;

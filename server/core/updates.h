@@ -1,9 +1,9 @@
-// Updates: the way of an update through one copy, from its acceptance to its application.
+// Updates: the path of an update through one copy, from acceptance to application.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Versions have no gaps: those under way follow that of the state, in order.
-//   2. Updates are applied in order. When one may be is not decided here (PartitionCore::Advance, Replication::Kept).
-//   3. Each (replica, sequence) is accepted once; what is accepted stays, whatever role the copy has next.
+//   1. Versions have no gaps: updates in flight follow the version of the state, in order.
+//   2. Updates are applied in order. The caller decides when (PartitionCore::Advance, Replication::Kept).
+//   3. Each (replica, sequence) is accepted once; an accepted update stays, whatever role the copy gets next.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class Updates {
  public:
   struct Update {
     v1::LogEntry entry;
-    Buffer gradient;  // as the partition's kind sums it
-    Buffer packed;    // Packed; empty until then
+    Buffer gradient;  // in the kind's form of sums
+    Buffer packed;    // the result of Packed; empty until then
     // The gradient as it is logged and replicated.
     const Buffer& Packed(const PartitionConfig& config);
   };
@@ -38,17 +38,17 @@ class Updates {
   const std::deque<Update>& under_way() const { return under_way_; }
   const std::vector<uint64_t>& sequences() const { return sequences_; }  // last accepted, by replica
 
-  // The entry lacks generation, version and type. Not persisted yet.
+  // Fills in the entry's generation, version and type. The update is not persisted yet.
   Update& Accept(v1::LogEntry entry, Buffer gradient);
-  // As its primary accepted it; packed: as it came.
+  // entry: as the primary accepted it; packed: the gradient as received.
   Update& AcceptReplicated(v1::LogEntry entry, Buffer gradient, Buffer packed) {
     return Add(std::move(entry), std::move(gradient), std::move(packed));
   }
   void Persist(Update& update);
   void OnPersisted(uint64_t version);
-  // The oldest one, which is persisted.
+  // Applies the oldest update, which is persisted.
   void ApplyNext();
-  // Another state took the place of the copy's.
+  // The copy's state was replaced.
   void StateReplaced();
 
  private:

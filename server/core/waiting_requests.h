@@ -1,10 +1,10 @@
-// WaitingRequests: the requests of clients that have no answer yet, of each kind what it waits for, and the answers.
+// WaitingRequests: client requests without an answer yet, the condition for which each kind waits, and the answers.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Each request of a client that stays gets one answer (a snapshot's has several frames). One that waits is
-//      answered by Release as soon as it is ready.
-//   2. What an answer shows is kept (Replication::Settled), and its payload is shared: nobody writes to it.
-//   3. Their number is bounded, and a request that changes nothing waits for a bounded time.
+//   1. Each request of a client that stays connected gets one answer (a snapshot's has several frames). A waiting
+//      request is answered by Release as soon as it is ready.
+//   2. An answer shows only kept updates (Replication::Settled); its payload is shared and never written to.
+//   3. The number of requests is bounded, and a request that changes nothing waits for a bounded time.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@
 namespace cairn {
 
 struct WaitingPull {
-  std::optional<ReplicaId> replica;  // whose sequence the answer shows
-  uint64_t clock_min = 0;            // bounded staleness: until the slowest replica is there
+  std::optional<ReplicaId> replica;  // the answer shows its sequence
+  uint64_t clock_min = 0;            // bounded staleness: waits until the slowest replica has reached it
   std::optional<uint64_t> want_version;
   v1::DataType reply_dtype = v1::FLOAT32;
   Buffer asked;  // ValuesQuery::asked
 };
 struct WaitingPush {
   ReplicaId replica;
-  uint64_t sequence = 0;  // until it is applied
+  uint64_t sequence = 0;  // waits until it is applied
   uint64_t clock_min = 0;
-  std::optional<v1::DataType> reply_dtype;  // nullopt: of a client that keeps no values; it gets the version alone
+  std::optional<v1::DataType> reply_dtype;  // nullopt: the client keeps no values, and gets only the version
 };
 struct WaitingClip {
   uint64_t sequence = 0;
@@ -52,16 +52,16 @@ class WaitingRequests {
   WaitingRequests(CopyContext& copy, const Updates& updates, Replication& replication, const OpenStep& step)
       : copy_(copy), updates_(updates), replication_(replication), step_(step) {}
 
-  // Errors: it cannot wait.
+  // Errors: the request would have to wait, and cannot.
   absl::Status AnswerOrWait(WaitingRequest request);
-  // Those that are ready.
+  // Answers all requests that are ready.
   void Release();
   void FailAll(const absl::Status& why);
-  // Fails pushes, snapshots, and pulls that wait for updates that are not made any more.
+  // Fails pushes, snapshots, and pulls that wait for updates which will not be made.
   void EndTraining();
   void OnTick();
   void OnClientGone(uint64_t client);
-  // FailAll, outside of a Step.
+  // As FailAll, outside of a Step.
   std::vector<PartitionReply> End(const absl::Status& why);
 
   size_t size() const { return waiting_.size(); }
@@ -80,9 +80,9 @@ class WaitingRequests {
 
   bool Ready(const WaitingRequest& request);
   bool ClockReached(uint64_t clock_min) const;
-  // A push or snapshot; or a pull for updates beyond those that are under way.
+  // Whether it is a push or snapshot, or a pull for updates beyond those in flight.
   bool WaitsForTraining(const WaitingRequest& request) const;
-  // A push, when all that is under way is kept: it is applied at the end of this Step (SNAPSHOT).
+  // Whether it is a push or CLIP and all updates in flight are kept: it is applied at the end of this Step (SNAPSHOT).
   bool AnsweredAtOnce(const WaitingRequest& request) const;
   void Answer(const WaitingRequest& request);
   Frame MakeValues(uint64_t request_id, const Shown& shown);

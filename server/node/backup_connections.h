@@ -1,7 +1,7 @@
-// BackupConnections: a primary's way to the ps that hold its backups: one connection to each, shared by all partitions.
+// BackupConnections: connects primaries to the ps of their backups: one connection to each, shared by all partitions.
 //
-// Thread rule and invariants: as BackupTransport says; Keep and Close wait for callbacks. `done` runs on another
-// thread, but where the address is not kept. Times of Peers() are by `clock`.
+// Thread rule and invariants: those of BackupTransport; Keep and Close wait for callbacks. `done` runs on another
+// thread, unless the address is not kept. Times of Peers() are read from `clock`.
 #pragma once
 
 #include <map>

@@ -1,12 +1,12 @@
-// BackupTransport: a primary's way to the ps that hold its backups. BackupConnections in a ps; the simulator has its
+// BackupTransport: connects primaries to the ps of their backups. A ps uses BackupConnections; the simulator has its
 // own.
 //
 // Thread rule: Send and Peers from any thread; Keep and Close from one control thread. Invariants:
 //   1. A request's `done` runs once: with the backup's ACK or ERROR frame, or with the status that ended the stream.
 //      It may run within Send.
-//   2. Requests for one partition arrive in order; after one that the stream lost, none of the same stream arrives.
+//   2. Requests for one partition arrive in order; after a lost request, no later one of the same stream arrives.
 //   3. A request to an address that is not kept ends at once with CANCELLED.
-//   4. Peers() has every address that is kept.
+//   4. Peers() lists every kept address.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ class BackupTransport {
   using Done = std::function<void(absl::StatusOr<Frame>)>;
 
   virtual ~BackupTransport() = default;
-  // Connections to exactly these; those to others are closed.
+  // Keeps connections to exactly these addresses; closes all others.
   virtual void Keep(const std::set<std::string>& addresses) = 0;
   void Close() { Keep({}); }
   virtual void Send(const std::string& address, std::vector<Frame> request, Done done) = 0;

@@ -1,4 +1,4 @@
-// ExchangeHandler: whom the frames of Exchange streams go to (PartitionHost).
+// ExchangeHandler: the receiver of the frames of Exchange streams (PartitionHost).
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace cairn {
 
-// Bytes of a frame that is being handled; given back when it is destroyed.
+// Flow-control credit for the bytes of a frame that is being handled; released when it is destroyed.
 using Credit = std::shared_ptr<void>;
 
 class ExchangeHandler {
  public:
   virtual ~ExchangeHandler() = default;
-  // Keep `credit` as long as the frame waits in a queue. Must not block.
+  // Hold `credit` as long as the frame waits in a queue. Must not block.
   virtual void OnFrame(uint64_t client, Frame frame, Credit credit) = 0;
   virtual void OnClientGone(uint64_t client) = 0;
 };

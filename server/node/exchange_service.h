@@ -1,15 +1,15 @@
 // ExchangeService: the Exchange RPC as whole frames in and whole frames out.
 //
 // Thread rule: Send and Shutdown from any thread. The handler is called on gRPC threads: frames of one client one after
-// another, frames of different clients at the same time. Invariants:
-//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used
-//      again.
-//   2. Bytes that a client has under way here are bounded (stream_flow.h). All streams together hold at most
-//      `received_bytes_max` of received requests, whole or in part: what comes beyond is answered with
+// another, frames of different clients concurrently. Invariants:
+//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never
+//      reused.
+//   2. The bytes that a client has in flight here are bounded (stream_flow.h). All streams together hold at most
+//      `received_bytes_max` of received requests, complete or partial: further requests are answered with
 //      RESOURCE_EXHAUSTED.
-//   3. What is no frame ends the stream with INVALID_ARGUMENT; the other streams go on.
-//   4. Snapshots (IMAGE frames) go out after all else that a stream has to send, and while there is training as a share
-//      of its bytes (snapshot_pacer.h): what a checkpoint costs is spread over steps.
+//   3. A malformed frame ends its stream with INVALID_ARGUMENT; the other streams go on.
+//   4. Snapshots (IMAGE frames) are sent after everything else on a stream, and during training limited to a share of
+//      its bytes (snapshot_pacer.h), so that the cost of a checkpoint is spread over steps.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ class ExchangeService {
  public:
   explicit ExchangeService(ExchangeHandler* handler, size_t received_bytes_max = kReceivedBytesMax,
                            const SnapshotPace& pace = {});
-  ~ExchangeService();  // after the server that it was registered with
+  ~ExchangeService();  // destroy it after the server with which it was registered
 
   grpc::Service* service();
-  // Queues a frame for the client; dropped where the client is gone.
+  // Queues a frame for the client; drops it if the client is gone.
   void Send(uint64_t client, Frame frame);
-  // Takes no more frames and streams, sends what is queued, then ends every stream with UNAVAILABLE. Returns when
+  // Accepts no more frames and streams, sends queued frames, then ends every stream with UNAVAILABLE. Returns when
   // all are gone, or after `grace` (the server's own stop then cancels the rest).
   void Shutdown(absl::Duration grace);
   size_t clients() const;

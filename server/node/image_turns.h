@@ -1,9 +1,9 @@
-// ImageTurns: whose image is written next (one at a time), and whose image goes to its backups.
+// ImageTurns: which partition's image is written to the store next, and which ones are sent to backups.
 //
 // Thread-safe. Invariants:
-//   1. One image is copied and written at a time, but for those that SNAPSHOT jobs take while they train.
-//   2. Images for backups are on their way for at most kBackupImagesMax partitions at a time. Those of ended jobs come
-//      after all others, one at a time, and take up at most about a quarter of the time.
+//   1. One image is copied and written at a time, except those that SNAPSHOT jobs take while they train.
+//   2. At most kBackupImagesMax partitions send images to their backups at a time. Partitions of ended jobs come after
+//      all others, one at a time, and use at most about a quarter of the time.
 #pragma once
 
 #include <deque>
@@ -20,9 +20,9 @@ namespace cairn {
 
 class StoreImageTurns {
  public:
-  // True: nobody has the turn; the caller is to call Next.
+  // True: no slot has the turn; the caller must call Next.
   bool Queue(PartitionSlotPtr slot);
-  // Who has the turn now; called by the holder, or after Queue said so. nullopt: nobody.
+  // The slot that has the turn now. Called by the holder when it is done, or after Queue returned true. nullopt: none.
   std::optional<PartitionSlotPtr> Next();
 
  private:
@@ -34,14 +34,14 @@ class StoreImageTurns {
 class BackupImageTurns {
  public:
   struct Change {
-    bool any = false;      // Grant may have somebody
-    absl::Duration pause;  // Grant may have somebody after so long, too
+    bool any = false;      // Grant may return slots now
+    absl::Duration pause;  // Grant may return slots after this time too
   };
 
-  // After anything happened to the slot: it asks for its turn, or gives it back.
-  // wants: a backup wants its image; sending: an image is on its way; ended: it is of a job that has ended.
+  // Call after every event of the slot: it asks for its turn, or gives it back.
+  // wants: a backup wants its image; sending: an image is in flight; ended: its job has ended.
   Change Tend(const PartitionSlotPtr& slot, bool wants, bool sending, bool ended, absl::Time now);
-  // Who may send now. Each is to call Begin when it does.
+  // The slots that may send now. Call Begin for each when it does.
   std::vector<PartitionSlotPtr> Grant(absl::Time now);
   void Begin(const PartitionSlotPtr& slot);
 
@@ -49,7 +49,7 @@ class BackupImageTurns {
   enum class State { kQueued, kGranted, kSending };
   struct Turn {
     State state = State::kQueued;
-    bool ended = false;  // it sends as one of an ended job
+    bool ended = false;  // granted as a slot of an ended job
   };
 
   void GrantFirst(std::deque<PartitionSlotPtr>& due, bool ended, std::vector<PartitionSlotPtr>& granted)
@@ -59,9 +59,9 @@ class BackupImageTurns {
   std::map<PartitionSlotPtr, Turn> turns_ ABSL_GUARDED_BY(mutex_);
   std::deque<PartitionSlotPtr> due_ ABSL_GUARDED_BY(mutex_);
   std::deque<PartitionSlotPtr> ended_due_ ABSL_GUARDED_BY(mutex_);
-  int granted_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
+  int granted_ ABSL_GUARDED_BY(mutex_) = 0;  // sending, or about to send
   bool ended_granted_ ABSL_GUARDED_BY(mutex_) = false;
-  // Since then one of an ended job is on its way; or, while there is none: not before.
+  // With ended_granted_: when that was granted. Without: the earliest time of the next grant.
   absl::Time ended_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 

@@ -1,4 +1,4 @@
-// JobFailures: what is wrong with the store of a ps, and which jobs it cannot serve for that.
+// JobFailures: the fault of a ps' store, and the jobs that it cannot serve because of failures.
 //
 // Thread-safe.
 #pragma once
@@ -21,7 +21,7 @@ class JobFailures {
     absl::Status status;
   };
 
-  // An error of the store; the first one stays. Returns it.
+  // Records an error of the store; the first one is kept. Returns the status.
   absl::Status NoteFault(absl::Status status) {
     if (!status.ok()) {
       absl::MutexLock lock(&mutex_);

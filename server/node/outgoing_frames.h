@@ -1,7 +1,7 @@
-// OutgoingFrames: what one Exchange stream has to send, in chunks: answers first, snapshots after all of them.
+// OutgoingFrames: the send queue of one Exchange stream, in chunks: answers first, snapshots after all of them.
 //
-// Not thread-safe; ExchangeStream guards it. A snapshot shares its bytes with the partition, and waits while there is
-// anything else to send: it delays a step by one chunk at most.
+// Not thread-safe; ExchangeStream guards it. A snapshot shares its bytes with the partition, and waits while anything
+// else is queued: it delays a step by at most one chunk.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class OutgoingFrames {
   struct Chunk {
     Frame frame;
     bool snapshot = false;
-    size_t bytes = 0;  // that it gives back to StreamFlow
+    size_t bytes = 0;  // to return to StreamFlow when it is sent
   };
 
   static bool IsSnapshot(const Frame& frame) { return frame.kind == v1::ExchangeFrame::IMAGE; }
@@ -28,7 +28,7 @@ class OutgoingFrames {
   void Add(Frame frame) { (IsSnapshot(frame) ? snapshots_ : answers_).emplace_back(std::move(frame)); }
   bool empty() const { return answers_.empty() && snapshots_.empty(); }
   bool next_is_snapshot() const { return answers_.empty(); }
-  // Of the next chunk, with its overhead.
+  // The size of the next chunk, with its overhead.
   size_t NextBytes() const {
     return StreamFlow::kFrameOverheadBytes + std::min(queue().front().bytes_left(), kFramePayloadBytesMax);
   }

@@ -1,5 +1,5 @@
-// PartitionEnvironment: the world around PartitionHost and PartitionRunner: time, threads, other ps. ProcessEnvironment
-// makes that of a ps process; the simulator makes its own.
+// PartitionEnvironment: what PartitionHost and PartitionRunner run on: clock, executors, connections to other ps.
+// ProcessEnvironment makes that of a ps process; the simulator makes its own.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ namespace cairn {
 struct PartitionEnvironment {
   Clock* clock = nullptr;                        // REQUIRED; outlives the host
   std::vector<std::unique_ptr<Executor>> lanes;  // REQUIRED, at least one: partitions are spread over them
-  std::unique_ptr<Executor> disk;                // REQUIRED: writes images and reads values, beside the lanes
+  std::unique_ptr<Executor> disk;                // REQUIRED: writes images and reads values, apart from the lanes
   std::unique_ptr<BackupTransport> backups;      // REQUIRED
-  // Gives memory that is free in this process back to the system; may take its time.
+  // Returns free memory of this process to the system; may be slow.
   std::function<void()> give_back_memory = [] {};
   PartitionObserver* observer = nullptr;
 };
 
-// threads: how many lanes, at least one.
+// threads: the number of lanes, at least one.
 PartitionEnvironment ProcessEnvironment(Clock& clock, int threads);
 
 }  // namespace cairn

@@ -124,7 +124,7 @@ void PartitionHost::Tidy(uint64_t job_id) {
   runner_.PostToDisk([this, job_id] {
     const absl::Status status = persistence_.GiveBackSpace(JobId(job_id));
     if (!status.ok())
-      LogWarning("job %d: the room of what it needs no more is not given back: %s", job_id, status.ToString());
+      LogWarning("job %d: the disk space of its deleted data was not freed: %s", job_id, status.ToString());
   });
 }
 

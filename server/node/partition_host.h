@@ -1,14 +1,14 @@
-// PartitionHost: every partition that a ps holds: what its data directory has, what the coordinator assigns, what is
-// dropped. PartitionRunner drives them.
+// PartitionHost: all partitions that a ps holds: those in its data directory, those that the coordinator assigns, and
+// those that it drops. PartitionRunner drives them.
 //
 // Thread rule: OnFrame, OnClientGone and Held from any thread; LoadHeld, Host, Drop, Drain and Stop from one control
 // thread (they block). Callbacks run on the runner's executors. Invariants:
-//   1. A partition found on disk serves nobody until Host has named it in a generation: UNAVAILABLE until then.
-//   2. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
-//   3. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
+//   1. A partition found on disk does not serve until Host has assigned it in a generation: UNAVAILABLE until then.
+//   2. rollback_to is applied once: if the assignment's generation is newer than the stored one.
+//   3. A storage failure of one job's partition takes it out of service and is reported by job_error; other jobs go
 //      on.
-//   4. Of a job that trains no more `kept` is told once for each assignment and each ReportAgain, when all that this ps
-//      serves of it is on the disk.
+//   4. For a job whose training is over, `kept` is called once for each assignment and each ReportAgain, when all
+//      partitions of it that this ps serves are on the disk.
 #pragma once
 
 #include <atomic>
@@ -42,43 +42,43 @@ struct PartitionHostCallbacks {
   std::function<void(JobId, Generation, const absl::Status&)> job_error;
   std::function<void(v1::BackupReport)> backup_report = [](v1::BackupReport) {};
   std::function<void(v1::FiguresReport)> figures = [](v1::FiguresReport) {};
-  // HostPartitions.keep: all that this ps is the primary of is on the disk now.
+  // HostPartitions.keep: all partitions of which this ps is the primary are on the disk now.
   std::function<void(v1::PartitionsReady)> kept = [](v1::PartitionsReady) {};
 };
 
 class PartitionHost : public ExchangeHandler {
  public:
-  // image: when the store gets images; of all partitions.
+  // image: when images are written to the store, for all partitions.
   PartitionHost(KvStore& store, PartitionEnvironment environment, PartitionHostCallbacks callbacks,
                 const ImageOptions& image = {});
   ~PartitionHost() override;
 
-  // Recovers what the store holds, without serving it. A job that cannot be recovered is logged and left out: Host will
-  // say what is wrong with it. Errors: the list of jobs itself is damaged.
+  // Recovers the stored partitions, without serving them. A job that cannot be recovered is logged and skipped: Host
+  // will return its error. Errors: the list of jobs itself is damaged.
   absl::Status LoadHeld();
   std::vector<v1::HeldPartitions> Held() const;
 
-  // Makes this the job's assignment: takes the partitions back where it says so, stores it, recovers or initializes
-  // what is not there, gives the copies their roles, forgets what is not named. Idempotent. Errors: ABORTED a lower
-  // generation than the present one; INVALID_ARGUMENT the job's spec or ranges; DATA_LOSS and others from the store.
+  // Makes this the job's assignment: rolls partitions back if it says so, stores it, recovers or initializes missing
+  // partitions, gives the copies their roles, drops partitions that it does not name. Idempotent. Errors: ABORTED, a
+  // lower generation than the present one; INVALID_ARGUMENT, the job's spec or ranges; DATA_LOSS and others, the store.
   absl::StatusOr<v1::PartitionsReady> Host(const v1::HostPartitions& host);
-  // Forgets everything of the job, on disk too. A job that is not here is no error.
+  // Deletes everything of the job, on disk too. An unknown job is no error.
   absl::Status Drop(JobId job);
 
-  // The coordinator's word; the figures of the other epochs are reported again.
+  // The coordinator has stored the figures of the epochs below `epochs`; those of the others are reported again.
   void FiguresStored(JobId job, int32_t epochs, uint64_t question);
 
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
-  // Says again what `kept` and `figures` said, and what job_error said of jobs that still cannot be served here: the
-  // session may have been away.
+  // Repeats the calls of `kept` and `figures`, and of job_error for jobs that still cannot be served here: the session
+  // may have been down.
   void ReportAgain();
-  // Why the store cannot be used any more, the first error of it; empty: nothing is wrong. It stays until the process
-  // ends: what failed is not in memory any more.
+  // The first error of the store, which makes it unusable; empty: it is healthy. It stays until the process ends,
+  // since the failed state is no longer in memory.
   std::string fault() const { return failures_.fault(); }
 
-  // Answers new frames with UNAVAILABLE, returns when those before have been handled.
+  // Answers new frames with UNAVAILABLE; returns when all earlier ones have been handled.
   void Drain();
   void Stop();  // after it nothing runs; idempotent
 
@@ -90,17 +90,17 @@ class PartitionHost : public ExchangeHandler {
     bool assigned = false;  // since this process started
     Slots slots;
     std::set<std::string> backups;  // addresses
-    bool keep = false;              // HostPartitions.keep: `kept` is to be told
+    bool keep = false;              // HostPartitions.keep: `kept` has to be called
     bool kept_told = false;
     bool ended = false;   // HostPartitions.ended
-    bool tidied = false;  // likewise, and the store was told to give back what its partitions need no more
+    bool tidied = false;  // likewise, and the store was told to free the space that its partitions no longer need
   };
 
   PartitionRunnerCallbacks RunnerCallbacks();
   absl::StatusOr<PartitionSlotPtr> FindSlot(const Frame& frame) const;
 
   // ---- assignments: partition_host_jobs.cc ----
-  // `assigned`: the copies take up their roles; else they wait for Host.
+  // `assigned`: the copies take their roles now; else they wait for Host.
   absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present, bool assigned);
   absl::StatusOr<Slots> MakeSlots(const v1::HostPartitions& host, const Slots& present);
   absl::StatusOr<PartitionConfig> ConfigOf(const v1::HostPartitions& host, const std::shared_ptr<const Graph>& graph,
@@ -123,7 +123,7 @@ class PartitionHost : public ExchangeHandler {
   std::atomic<bool> draining_{false};
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
-  bool memory_due_ ABSL_GUARDED_BY(mutex_) = false;  // GiveBackMemory waits for its time
+  bool memory_due_ ABSL_GUARDED_BY(mutex_) = false;  // a GiveBackMemory is scheduled
   PartitionRunner runner_;                           // last: ends before what its callbacks use
 };
 

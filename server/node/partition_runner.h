@@ -1,14 +1,14 @@
-// PartitionRunner: drives the cores of a ps' partitions, spread over a few executors (lanes): their events, their
-// persistence, their images and their links to backups. Which partitions there are is PartitionHost's; threads, time
-// and the way to other ps are of the PartitionEnvironment that it is given.
+// PartitionRunner: drives the cores of a ps' partitions, spread over a few executors (lanes): events, persistence,
+// images and links to backups. PartitionHost decides which partitions there are; the PartitionEnvironment provides
+// executors, clock and connections to other ps.
 //
 // Thread rule: Deliver, Refuse, OnClientGone, Post and PostToDisk from any thread; NewSlot, WaitForLanes, Remove,
 // KeepBackups, Drain and Stop from one control thread (all but the first block); Open and Run on the lane of the slot.
 // Callbacks run on the runner's executors, `reply` on the thread of Refuse's caller too. Invariants:
-//   1. A core is touched by its one lane alone. Frames of one client for one partition are handled in order.
-//   2. A reply leaves after what it speaks of was persisted (RunEvent).
-//   3. Whose image is written or sent is decided by ImageTurns. Values of ended jobs are loaded for one partition after
-//      the other, by the executor that writes images.
+//   1. A core is touched only by its own lane. Frames of one client for one partition are handled in order.
+//   2. A reply is sent after the updates that it shows were persisted (RunEvent).
+//   3. ImageTurns decides which images are written or sent. Values of ended jobs are loaded one partition at a time, by
+//      the executor that writes images.
 //   4. A failure of the store takes that partition out of service; others go on.
 #pragma once
 
@@ -35,11 +35,11 @@ struct PartitionRunnerCallbacks {
   std::function<void(uint64_t client, Frame)> reply;
   std::function<void(v1::BackupReport)> backup_report;
   std::function<void(v1::FiguresReport)> figures;
-  // The slot has no core any more; slot.status is what clients are told.
+  // The slot has lost its core; slot.status is the answer to its clients.
   std::function<void(const PartitionSlot&, Generation, const absl::Status&)> storage_failed;
   std::function<void(const absl::Status&)> image_failed;
   std::function<void(const PartitionSlot&)> at_rest;
-  // PartitionConfig::keep: its version is on the disk now.
+  // PartitionConfig::keep: the slot's version is on the disk now.
   std::function<void(const PartitionSlot&)> kept;
 };
 
@@ -50,7 +50,7 @@ class PartitionRunner {
 
   PartitionSlotPtr NewSlot(PartitionConfig config);
   void Post(const PartitionSlotPtr& slot, std::function<void()> task);
-  // Returns when all that was posted to slots has run.
+  // Returns when all tasks posted to slots have run.
   void WaitForLanes();
   // On the executor that writes images.
   void PostToDisk(std::function<void()> task) { disk_->Post(std::move(task)); }
@@ -60,15 +60,15 @@ class PartitionRunner {
   void OnClientGone(uint64_t client);
   void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
 
-  // Recovers or initializes its core, where it has none.
+  // Recovers or initializes the slot's core, if it has none.
   absl::Status Open(const PartitionSlotPtr& slot, Generation generation);
   void Run(const PartitionSlotPtr& slot, PartitionEvent event);
 
-  // Ends the slots' cores. After it nothing of theirs is written any more.
+  // Ends the slots' cores. After it nothing of these slots is written.
   void Remove(const std::vector<PartitionSlotPtr>& slots);
-  // Connections to exactly these.
+  // Keeps connections to exactly these addresses.
   void KeepBackups(const std::set<std::string>& addresses) { backups_->Keep(addresses); }
-  // Opens no more links, and returns when all that was posted has run.
+  // Opens no more links, and returns when all posted tasks have run.
   void Drain();
   void Stop();  // after it nothing runs; idempotent
 

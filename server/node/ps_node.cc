@@ -199,8 +199,8 @@ std::string PsNode::Fault() const {
   const std::string fault = host_->fault();
   if (fault.empty()) return fault;
   return absl::StrFormat(
-      "its data directory %s failed: %s; make room there or mend it, then start the ps again (on an empty directory "
-      "where it is damaged)",
+      "its data directory %s failed: %s; make room there or repair it, then restart the ps (on an empty directory if "
+      "it is damaged)",
       options_.data_dir, fault);
 }
 
@@ -245,7 +245,7 @@ void PsNode::JoinCluster(uint64_t id) {
   if (status.ok()) {
     cluster_id_ = id;
   } else {
-    LogError("data directory %s: it cannot be noted which cluster's it is: %s", options_.data_dir, status.ToString());
+    LogError("data directory %s: the id of its cluster cannot be stored: %s", options_.data_dir, status.ToString());
   }
 }
 

@@ -1,9 +1,9 @@
 // PsNode: one ps process: data directory, Exchange server, membership.
 //
 // Thread rule: Start and Stop from one thread. Invariants:
-//   1. One process has the data directory at a time (RocksDB's lock); the node's name lives there.
-//   2. It is ready as the coordinator says, and never without a session: then nobody would take its place.
-//   3. The session with the coordinator begins when the server listens and what was on disk is recovered.
+//   1. One process uses the data directory at a time (RocksDB's lock); the node's name is stored there.
+//   2. The coordinator decides whether it is ready. Without a session it never is, since no backup would replace it.
+//   3. The session with the coordinator begins when the server listens and the data on disk is recovered.
 #pragma once
 
 #include <atomic>
@@ -31,13 +31,13 @@ struct PsNodeOptions {
   std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
   std::string advertise;               // host or host:port under which workers reach it; default: as in `listen`
   std::string coordinator;             // REQUIRED: host:port
-  std::string data_dir;                // REQUIRED; created where it is missing
-  std::string name;        // unique in the cluster; default: kept in the data directory, made up at the first start
+  std::string data_dir;                // REQUIRED; created if missing
+  std::string name;        // unique in the cluster; default: stored in the data directory, generated at the first start
   std::string host_label;  // default: the host's name
-  // For workers on this host. Default (empty): a file in the data directory, none where its path is too long. "none":
+  // For workers on this host. Default (empty): a file in the data directory, or none if its path is too long. "none":
   // none.
   std::string unix_socket;
-  int threads = 0;  // that partitions are spread over, 1..256; 0: one a core, at most 4
+  int threads = 0;  // over which partitions are spread, 1..256; 0: one per core, at most 4
 
   absl::Status Validate() const;
 };
@@ -49,9 +49,9 @@ class PsNode {
 
   const std::string& address() const { return address_; }  // "host:port[,unix:/path]"
   const std::string& name() const { return options_.name; }
-  // Why the ps may not be counted on (Readiness), else OK. Any thread.
+  // OK if the ps is ready (Readiness), else why it is not. Any thread.
   absl::Status Ready() const;
-  // Leaves the cluster, answers what was received, sends what is queued; at most about `grace`. Idempotent.
+  // Leaves the cluster, answers received requests, sends queued frames; takes at most about `grace`. Idempotent.
   void Stop(absl::Duration grace);
 
  private:

@@ -1,11 +1,11 @@
-// StreamFlow: the flow control of one Exchange stream: what it has under way, whether it reads on, and when it may end.
+// StreamFlow: flow control of one Exchange stream: the bytes in flight, whether it may read, and when it may end.
 //
 // Not thread-safe; ExchangeStream guards it. Invariants:
-//   1. Reads pause while more than kStreamHandlingBytesMax of requests wait for partitions, more than
-//      kStreamQueueBytesMax of answers, or more than kStreamBulkBytesMax of snapshots, wait to be sent. They
-//      resume below these limits; for answers, below half of theirs. Answers are still sent meanwhile, so that a client
-//      that reads them always makes progress.
-//   2. A client that has closed its side gets the answers to all that it asked before the stream ends.
+//   1. Reads pause while more than kStreamHandlingBytesMax of requests wait for partitions, or while more than
+//      kStreamQueueBytesMax of answers or kStreamBulkBytesMax of snapshots wait to be sent. They resume below these
+//      limits; for answers, below half of theirs. Answers are still sent meanwhile, so that a client that reads them
+//      always makes progress.
+//   2. A client that has closed its side gets the answers to all its requests before the stream ends.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace cairn {
 
 class StreamFlow {
  public:
-  static constexpr size_t kFrameOverheadBytes = 512;  // what a frame without payload counts for
+  static constexpr size_t kFrameOverheadBytes = 512;  // counted for each frame beside its payload
 
   // ---- requests ----
   void Received(size_t bytes) { handling_bytes_ += bytes; }
@@ -27,7 +27,7 @@ class StreamFlow {
   // ---- answers ----
   void Queued(bool snapshot, size_t bytes) { (snapshot ? snapshot_bytes_ : answer_bytes_) += bytes; }
   void Sent(bool snapshot, size_t bytes) { (snapshot ? snapshot_bytes_ : answer_bytes_) -= bytes; }
-  // Every frame sent is the one answer to a request, or a part of it.
+  // A request was answered completely.
   void Answered() {
     if (unanswered_ > 0) --unanswered_;
   }
@@ -35,13 +35,13 @@ class StreamFlow {
   void HalfClose() { half_closed_ = true; }
   bool all_answered() const { return half_closed_ && unanswered_ == 0; }
 
-  // After a read: whether the next one may begin. False: MayResume says when.
+  // After a read: whether the next one may begin. False: MayResume tells when.
   bool MayRead() {
     paused_ = handling_bytes_ > kStreamHandlingBytesMax || answer_bytes_ > kStreamQueueBytesMax ||
               snapshot_bytes_ > kStreamBulkBytesMax;
     return !paused_;
   }
-  // True once, where reads had paused.
+  // True once, if reads were paused and may go on.
   bool MayResume() {
     if (!paused_ || handling_bytes_ > kStreamHandlingBytesMax || answer_bytes_ > kStreamQueueBytesMax / 2 ||
         snapshot_bytes_ > kStreamBulkBytesMax) {

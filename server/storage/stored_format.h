@@ -68,7 +68,7 @@ std::string Seal(const Message& message) {
   return out + bytes;
 }
 
-// Takes a sealed message from the front of `in`. False where it is damaged.
+// Takes a sealed message from the front of `in`. False: it is damaged.
 template <typename Message>
 bool Unseal(std::string_view& in, Message& message) {
   if (in.size() < kSealBytes) return false;

@@ -175,7 +175,7 @@ class FetchDataset(unittest.TestCase):
         (self.served / "mnist" / MNIST[1]).write_bytes(b"something else")
         result = self.run_script("mnist", self.target)
         self.assertEqual(result.returncode, 3)
-        self.assertIn("wrong sum", result.stderr)
+        self.assertIn("wrong checksum", result.stderr)
         self.assertIn(MNIST[1], result.stderr)
         self.assertEqual(self.names(), [MNIST[0]])
 

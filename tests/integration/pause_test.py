@@ -52,7 +52,7 @@ def check_nobody_is_blamed(epochs):
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs))
         c.wait_for_step(job, 30)
         paused(c, "coordinator", seconds=5)
-        c.until(lambda: "stood still for" in c.log("coordinator"), "the coordinator says that it stood still")
+        c.until(lambda: "was suspended for" in c.log("coordinator"), "the coordinator says that it was suspended")
         c.running(job, "the end of the pause")
         c.wait(job)
         check("is lost" not in c.log("coordinator"), "the coordinator took nodes for lost that were there all the time")

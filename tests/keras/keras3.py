@@ -138,7 +138,8 @@ class Layer(Recorded):
         self.class_name, self.config = class_name, config
 
     def description(self):
-        dtype = obj("DTypePolicy", {"name": "float32"}, "keras")
+        indices = self.config.get("output_mode") == "int"  # of layers of categories
+        dtype = obj("DTypePolicy", {"name": "int64" if indices else "float32"}, "keras")
         config = {"name": self.name, "trainable": True, "dtype": dtype, **self.config}
         return obj(self.class_name, config, "keras.layers")
 

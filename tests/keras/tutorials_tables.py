@@ -185,6 +185,54 @@ def weights_used_twice():
 # ---- forms of one idea ----
 
 
+# ---- categories ----
+
+
+@tutorial(BINARY)
+def structured_data_from_scratch():
+    """Columns of numbers and of codes, each with the layer that its kind wants."""
+    age, sex, thal = Input((1,), name="age"), ids(1, "sex"), ids(1, "thal")
+    vocabulary = [1, 2, 3, 5, 8]
+    parts = [
+        Discretization([0.2, 0.4, 0.6, 0.8], output_mode="one_hot")(age),
+        Normalization(mean=0.5, variance=0.1)(age),
+        CategoryEncoding(num_tokens=12, output_mode="one_hot")(sex),
+        IntegerLookup(vocabulary=vocabulary, output_mode="multi_hot", num_oov_indices=2)(thal),
+    ]
+    x = Dropout(0.5)(Dense(8, "relu")(concatenate_of(parts)))
+    return Model([age, sex, thal], Dense(1, "sigmoid")(x))
+
+
+@tutorial()
+def categories_with_embeddings():
+    user = ids(1, "user")
+    index = IntegerLookup(vocabulary=[2, 3, 5, 7, 11], mask_token=0)(user)
+    return Model(user, Dense(3, "softmax")(Flatten()(Embedding(7, 4)(index))))
+
+
+@tutorial(BINARY)
+def hashing_trick():
+    """Two columns and both together, by hashes."""
+    a, b = ids(1, "a"), ids(1, "b")
+    crossed = HashedCrossing(16, output_mode="one_hot")([a, b])
+    salted = CategoryEncoding(8, "one_hot")(Hashing(8, salt=[133, 137])(b))
+    parts = [crossed, Hashing(6, mask_value=3, output_mode="one_hot")(a), salted]
+    return Model([a, b], Dense(1, "sigmoid")(concatenate_of(parts)))
+
+
+@tutorial()
+def bag_of_tokens():
+    tokens = ids(12)
+    counts = IntegerLookup(vocabulary=[1, 2, 3, 4], output_mode="tf_idf", idf_weights=[0.5, 0.75, 1.5, 2.0])(tokens)
+    return Model(tokens, Dense(3, "softmax")(Dense(8, "relu")(counts)))
+
+
+@tutorial(NUMBERS)
+def buckets_in_embeddings():
+    layers = [Input((5,)), Discretization([0.25, 0.5, 0.75]), Embedding(4, 3), GlobalAveragePooling1D(), Dense(1)]
+    return Sequential(layers)
+
+
 def activated(name):
     def build():
         return Sequential([Input((6,)), Dense(8, name), Dense(3, "softmax")])

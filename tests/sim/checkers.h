@@ -1,8 +1,8 @@
-// What must hold in every run, whatever happens in it: one class a promise. Each watches from outside of the cores.
+// The promises that must hold in every run, whatever happens: one checker each, which observes the cores from outside.
 //
-// A *copy* is one process' state of one partition: a primary's or a backup's. The cluster tells every checker what it
-// is concerned with, in the order in which it happens. Where a durability allows it, acknowledged updates may be lost
-// (Forgive); the checkers then go on from what is left.
+// A *copy* is one process' state of one partition: a primary's or a backup's. The cluster notifies every checker of the
+// events that concern it, in order. Where the durability allows it, acknowledged updates may be lost
+// (Forgive); the checkers then continue from the remaining state.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@
 
 namespace cairn::sim {
 
-// What a run is about; the same for all checkers.
+// The job of a run; shared by all checkers.
 struct JobFacts {
   v1::JobSpec spec;
   StepPlan plan;
   std::vector<v1::PartitionRange> ranges;
   int64_t partition_bytes = 0;
   const Reference* reference = nullptr;
-  SubsetReference* subsets = nullptr;  // not null: with backup_replicas, and this is the reference
+  SubsetReference* subsets = nullptr;  // not null: the job has backup_replicas, and this is the reference
   bool synchronous = true;
-  int32_t group = 1;  // so many replicas are one to the ps (local_sync)
+  int32_t group = 1;  // this many replicas are one to the ps (local_sync)
   ExpectedEnd end;
   bool lacks_best = false;  // the best epoch's checkpoint could not be written: the job ends with its last weights
 
@@ -63,13 +63,13 @@ class ExactlyOnceChecker {
   const JobFacts& facts_;
 };
 
-// Promise 3: every copy, at every moment, and every answer has the numbers that the sequential reference has.
+// Promise 3: every copy, at every moment, and every answer equals the sequential reference.
 class ReferenceChecker {
  public:
   ReferenceChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
   void Changed(const Copy& copy);
   void Answered(const std::string& ps, uint32_t partition, uint64_t version, v1::DataType type, const Buffer& payload);
-  // What a user is given.
+  // The values that a user gets.
   void AtEnd(uint32_t partition, uint64_t version, const Buffer& values);
 
  private:
@@ -80,14 +80,14 @@ class ReferenceChecker {
   const JobFacts& facts_;
 };
 
-// Promise 1: what a worker was told is applied, whoever serves the partition has.
+// Promise 1: a ps that serves a partition has every update that was acknowledged to a worker.
 class AcknowledgedChecker {
  public:
   AcknowledgedChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), told_(facts.ranges.size()) {}
-  // A worker was told in `generation`: the partition is at `version`, this replica's updates up to `sequence` are in
-  // it.
+  // A worker was told in `generation` that the partition is at `version` and has this replica's updates up to
+  // `sequence`.
   void Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica, uint64_t sequence);
-  // From now on this copy answers. False: it lacks something, and nothing forgives it.
+  // From now on this copy serves. may_lose: missing updates are forgiven, not a violation.
   void Serves(const Copy& copy, bool may_lose);
   void AtEnd(const Copy& primary) { Serves(primary, false); }
   bool Lacks(const Copy& copy) const { return !Missing(copy).empty(); }
@@ -97,7 +97,7 @@ class AcknowledgedChecker {
   struct Partition {
     uint64_t version = 0;
     std::map<uint32_t, uint64_t> sequence;  // asynchronous, by replica
-    uint64_t forgiven = 0;                  // a late word of an older generation is of what was lost
+    uint64_t forgiven = 0;                  // late answers of older generations belong to the lost history
   };
   std::string Missing(const Copy& copy) const;
   World& world_;
@@ -105,19 +105,19 @@ class AcknowledgedChecker {
   std::vector<Partition> told_;
 };
 
-// Never two serving primaries: all that was ever answered about a partition is one history, and one ps at a time makes
-// it longer.
+// Never two serving primaries: all answers about a partition form one history, and one ps at a time extends
+// it.
 class HistoryChecker {
  public:
   HistoryChecker(World& world, const JobFacts& facts)
       : world_(world), facts_(facts), partitions_(facts.ranges.size()) {}
-  // The copy answers with its present version.
+  // The copy answers with its current version.
   void Answers(const Copy& copy);
-  // Something was lost, as the durability allows: what comes after this is another history.
+  // Updates were lost, as the durability allows: a new history starts after `version`.
   void Forgive(uint32_t partition, uint64_t version, uint64_t generation);
-  // Later versions than the copy's were shown to someone.
+  // Whether later versions than the copy's were seen by anyone.
   bool Behind(const Copy& copy) const;
-  // The partition goes on from a checkpoint.
+  // The partition resumes from a checkpoint.
   void Restored(uint32_t partition, uint64_t generation) { partitions_[partition] = {{}, generation}; }
   void Restart() { partitions_.assign(facts_.ranges.size(), {}); }  // another job
 
@@ -129,24 +129,24 @@ class HistoryChecker {
   };
   struct Partition {
     std::map<uint64_t, Moment> moments;  // by version
-    uint64_t forgiven = 0;               // what copies of older generations say is of the lost history
+    uint64_t forgiven = 0;               // copies of older generations belong to the lost history
   };
   World& world_;
   const JobFacts& facts_;
   std::vector<Partition> partitions_;
 };
 
-// Promise 4: every epoch visits each example once, by the steps that counted.
+// Promise 4: every epoch visits each example once, counting the steps that were applied.
 class EpochChecker {
  public:
   EpochChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
-  // A worker hands in a gradient of these places for (replica, step).
+  // A worker delivers a gradient of these places for (replica, step).
   void Computed(int64_t step, ReplicaId replica, PlaceRange places);
   void AtEnd(const Copy& primary);
-  // What the job's status says of its epochs: each step of each replica once, whatever was killed. Of those before the
-  // step that the job was restored at nothing may be known.
+  // Checks the epochs in the job's status: each step of each replica is counted once, whatever was killed. Steps before
+  // the one that the job was restored at may be unknown.
   void Reported(const v1::JobStatus& status);
-  // A job with other replicas goes on from this step.
+  // A job with other replicas resumes from this step.
   void Resumed(int64_t step);
 
  private:
@@ -155,12 +155,12 @@ class EpochChecker {
   std::map<std::pair<int64_t, int32_t>, PlaceRange> computed_;
 };
 
-// Promise 5: a checkpoint is a consistent cut, and what is restored from it is what it holds.
+// Promise 5: a checkpoint is a consistent cut, and restoring it gives exactly its contents.
 class CheckpointChecker {
  public:
   CheckpointChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
   void Written(const std::string& path, const CheckpointContents& contents);
-  // This copy was filled from it.
+  // The copy was restored from the checkpoint.
   void Restored(const Copy& copy, const std::string& path, const CheckpointContents& contents);
   void Removed(const std::string& path, const CheckpointDirectory& left);
   void AtEnd(const v1::JobStatus& status, const CheckpointDirectory& directory);
@@ -173,7 +173,7 @@ class CheckpointChecker {
   const JobFacts& facts_;
 };
 
-// Promise 6: queues and what waits are bounded.
+// Promise 6: queues and waiting requests are bounded.
 class BoundsChecker {
  public:
   explicit BoundsChecker(World& world) : world_(world) {}
@@ -186,14 +186,14 @@ class BoundsChecker {
   size_t longest_ = 0;
 };
 
-// Once the faults stop, the job gets on: never longer than `patience` without a step, and it ends.
+// Once the faults stop, the job makes progress: at most `patience` without a step, until it ends.
 class ProgressChecker {
  public:
   ProgressChecker(World& world, absl::Duration patience) : world_(world), patience_(patience) {}
   void FaultsStopped() { stopped_at_ = world_.now(); }
-  // What counts as progress: any number that has grown.
+  // Any increase of `updates` counts as progress.
   void Reached(uint64_t updates);
-  // True: it has stood still for too long.
+  // True: there was no progress for too long.
   bool Stalled() const;
   absl::Duration longest() const { return longest_; }
   absl::Duration patience() const { return patience_; }

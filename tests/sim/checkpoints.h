@@ -1,5 +1,5 @@
-// The directory of checkpoints that all simulated workers share: whole directories that appear and vanish at once, as
-// worker/checkpoint/checkpoint_writer.h promises. A damaged one is found by its checksums.
+// The checkpoint directory shared by all simulated workers: complete checkpoints that appear and vanish atomically, as
+// worker/checkpoint/checkpoint_writer.h promises. A damaged one is detected, as by checksums.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,27 @@ inline constexpr char kCheckpointDir[] = "/checkpoints";
 struct StoredCheckpoint {
   CheckpointContents contents;
   int64_t written_unix_ms = 0;
-  uint64_t number = 0;  // in the order in which they were written, whatever the clocks say
+  uint64_t number = 0;  // order of writing, independent of clocks
   bool damaged = false;
 };
 
 class CheckpointDirectory {
  public:
-  // dir/step-<n>, in place of one that is there. Errors: full().
+  // Writes dir/step-<n>, replacing an existing one. Errors: full().
   absl::StatusOr<std::string> Write(CheckpointContents contents, int64_t now_unix_ms);
   absl::StatusOr<std::string> KeepAsBest(const std::string& path);
   void Remove(const std::string& path) { stored_.erase(path); }
 
-  // As OpenCheckpoint: `path` is one or the directory, whose newest whole one is meant; then each of `fallbacks`.
+  // As OpenCheckpoint: `path` is a checkpoint, or the directory, for its newest complete one; then each of `fallbacks`.
   struct Found {
     std::string path;
     std::shared_ptr<const StoredCheckpoint> checkpoint;
     std::vector<std::string> skipped;
   };
   absl::StatusOr<Found> Open(const std::string& path, absl::Span<const std::string> fallbacks = {}) const;
-  int64_t NewestWrittenUnixMs() const;  // as that of checkpoint_reader.h
+  int64_t NewestWrittenUnixMs() const;  // as in checkpoint_reader.h
   bool IsWhole(const std::string& path) const;
-  // No whole one was written later; the best is not one of them.
+  // Whether no complete one was written later, except the copy kept as the best.
   bool IsNewest(const Found& found) const;
   size_t whole() const;
 

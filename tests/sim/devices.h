@@ -1,4 +1,4 @@
-// Clusters of CPUs and GPUs: which workers have which, and what must hold of where a job goes.
+// Clusters of CPUs and GPUs: the device of each worker, and a checker of job placement.
 #pragma once
 
 #include <map>
@@ -13,24 +13,24 @@
 
 namespace cairn::sim {
 
-// Of some seeds; the others have CPUs alone, and jobs without a wish. A worker at least can compute the job.
+// Some seeds mix devices; others have only CPUs and jobs without a preference. At least one worker can compute the job.
 struct DevicePlan {
   static DevicePlan Random(uint64_t seed, int workers, v1::JobSpec& spec);
   bool mixed = false;
   std::vector<v1::Device> kinds;  // by worker
 };
 
-// What a worker with this device says of itself.
+// Fills in what a worker with this device reports of itself.
 void FillDevice(v1::Device kind, v1::Hello& hello);
 bool CanCompute(const v1::JobSpec& spec, v1::Device kind);
 
-// Replicas are never on both kinds at a time, and only where the job can be computed. A job whose bits matter is on the
-// kind that it began on, as long as a worker with that one is there; its status names each kind that it was on.
+// Replicas are never on both kinds at a time, and only on workers that can compute the job. A deterministic synchronous
+// job stays on the kind that it began on while a worker of that kind is there; its status names every kind used.
 class DeviceChecker {
  public:
   explicit DeviceChecker(World& world) : world_(world) {}
   void Know(const std::string& worker, v1::Device kind) { kinds_[worker] = kind; }
-  // As a coordinator has placed it. steady: workers that are up, and had no trouble lately.
+  // Checks a coordinator's placement. steady: workers that are up and had no trouble recently.
   void Placed(const v1::JobStatus& status, const std::set<std::string>& steady);
 
  private:

@@ -1,8 +1,8 @@
-// A simulated disk: a KvStore that survives its process, and loses what was not synced when the power fails.
+// A simulated disk: a KvStore that survives its process, and loses unsynced batches when the power fails.
 //
-// Invariants: 1. The process' end loses nothing that Write returned for. 2. Power loss leaves a prefix of the batches
-// written since the last synced one (an empty one, all of them, or anything between): RocksDB's log is one file. 3.
-// Full or failing: Write changes nothing.
+// Invariants: 1. When the process ends, no batch is lost for which Write had returned. 2. Power loss leaves a prefix of
+// the batches written since the last synced one (none, all, or any number between): RocksDB's log is one file. 3.
+// While full or failing, Write changes nothing.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace cairn::sim {
 
 class SimDisk : public KvStore {
  public:
-  // keep_history: without it PowerLoss may not be called, and a write costs half.
+  // keep_history: required for PowerLoss; without it a write costs half.
   explicit SimDisk(bool keep_history) : keep_history_(keep_history), present_(NewMemoryKvStore()) {
     if (keep_history_) synced_ = NewMemoryKvStore();
   }
@@ -33,7 +33,7 @@ class SimDisk : public KvStore {
     return sync ? Flush(unsynced_.size()) : absl::OkStatus();
   }
 
-  // The number of batches that were lost.
+  // Returns the number of lost batches.
   size_t PowerLoss(Rng& rng) {
     const size_t written = unsynced_.size();
     const size_t kept = static_cast<size_t>(rng.Between(0, static_cast<int64_t>(written)));
@@ -50,7 +50,7 @@ class SimDisk : public KvStore {
   }
   void SetFailing(bool failing) { failing_ = failing; }
   bool failing() const { return failing_; }
-  // Bytes of its own: a buffer may be written to once the batch is on the disk.
+  // A deep copy: the caller may reuse its buffers once the batch is on the disk.
   static KvBatch Copy(const KvBatch& batch) {
     KvBatch copy;
     for (const KvBatch::Op& op : batch.ops()) {
@@ -65,7 +65,7 @@ class SimDisk : public KvStore {
     }
     return copy;
   }
-  // Another disk, empty.
+  // Replaces the disk by an empty one.
   void Replace() {
     failing_ = false;
     present_ = NewMemoryKvStore();

@@ -1,4 +1,4 @@
-// An Exchange stream of the data plane: from a worker or a primary (the dialer) to a ps, with whole frames.
+// An Exchange stream of the data plane, from a worker or a primary (the dialer) to a ps, with whole frames.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace cairn::sim {
 
 class SimPs;
 
-// What a message looks like after it crossed the wire: bytes of its own.
+// A frame as received from the wire: with a copy of the bytes.
 inline Frame CopyOverWire(const Frame& frame) {
   Frame copy = frame;
   copy.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
@@ -25,29 +25,29 @@ inline Frame CopyOverWire(const Frame& frame) {
 // For traces: "PUSH 3 generation 2 replica 0+2 sequence 7".
 std::string Describe(const Frame& frame);
 
-// The dialer's end: requests and their answers, as client/parameter_client gives them. Belongs to one process.
+// The dialer's end: requests and their answers, as in client/parameter_client.h. Belongs to one process.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   using Done = std::function<void(absl::StatusOr<Frame>)>;
-  // ps: the process that listens at the address; null where it is gone.
+  // ps: the process that listens at the address; null if it is gone.
   Exchange(World& world, Network& network, Host& dialer, SimPs* ps)
       : world_(world), network_(network), dialer_(dialer), ps_(ps) {}
 
-  // At the latest with the first Send.
+  // Called by the first Send if not before.
   void Open();
-  // done runs once, in the dialer's process: with the answer, or with UNAVAILABLE when the stream is broken. An IMAGE
-  // of several tensors is given tensor by tensor.
+  // done runs once, in the dialer's process: with the answer, or with UNAVAILABLE when the stream breaks. An IMAGE of
+  // several tensors is delivered tensor by tensor.
   void Send(Frame frame, Done done);
   // One request of several frames.
   void SendAll(std::vector<Frame> frames, Done done);
-  void Close();   // outstanding requests are forgotten
-  void Cancel();  // they end with CANCELLED
-  // There is a stream to a process that listened.
+  void Close();   // drops outstanding requests
+  void Cancel();  // ends them with CANCELLED
+  // Whether there is a stream to a listening process.
   bool connected() const { return stream_ != nullptr && reached_ && !broken_; }
   uint64_t stream_id() const { return stream_ == nullptr ? 0 : stream_->id(); }
   bool broken() const { return broken_; }
   size_t outstanding() const { return outstanding_.size(); }
-  // ERROR frames are given as they are, not as their status.
+  // Deliver ERROR frames as frames, not as their status.
   void GiveErrorFrames() { error_frames_ = true; }
   void LeakRequests() { leaks_ = true; }  // PlantedBug::kLeakRequests
   void OnBroken(std::function<void()> fn) { on_broken_ = std::move(fn); }

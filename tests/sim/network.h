@@ -1,11 +1,11 @@
 // The network between simulated hosts: links that are cut in one direction or both, and streams that break.
 //
-// A Stream is what a gRPC stream over TCP gives: each direction delivers in order, or stops for ever. Invariants:
-//   1. What is sent arrives in order, each message once; after the stream broke for the receiver, nothing arrives.
-//   2. On a cut link messages wait; they go on when it heals, however old, unless the receiver has given the stream up
+// A Stream behaves like a gRPC stream over TCP: each direction delivers in order, or stops for ever. Invariants:
+//   1. Messages arrive in order, each once; after the stream broke for the receiver, nothing arrives.
+//   2. On a cut link messages wait; they arrive when it heals, however old, unless the receiver has closed the stream
 //      meanwhile.
-//   3. An end learns of a break at its own time: by the other end's notice, which a cut link holds back, or by its
-//      missed keepalive. What was on its way may still arrive before: the frames of an old stream come late.
+//   3. Each end learns of a break at a time of its own: by the other end's notice, which a cut link delays, or by a
+//      missed keepalive. Messages in flight may still arrive before that: frames of an old stream come late.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@
 
 namespace cairn::sim {
 
-// How bad the network is everywhere.
+// The quality of the whole network. Probabilities per message.
 struct NetworkFaults {
-  double broken = 0;    // for one message: the stream that carries it breaks
-  double repeated = 0;  // for one request of a worker: it arrives once more, later (a proxy, a retry)
+  double broken = 0;    // the stream that carries the message breaks
+  double repeated = 0;  // a worker's request arrives once more, later (a proxy, a retry)
   absl::Duration delay_min = absl::Microseconds(50);
   absl::Duration delay_max = absl::Milliseconds(2);
 };
@@ -37,9 +37,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
  public:
   enum End { kDialer = 0, kListener = 1 };
 
-  // `deliver` runs in the receiver's process when the message arrives. Of an end that is closed nothing is sent.
+  // `deliver` runs in the receiver's process when the message arrives. A closed end sends nothing.
   void Send(End from, std::function<void()> deliver);
-  // This end is given up; the other one learns of it.
+  // Closes this end and notifies the other one.
   void Close(End end);
   bool open(End end) const { return ends_[end].open; }
   // Runs in the end's process when it learns that the stream is broken; not after its own Close.
@@ -52,16 +52,16 @@ class Stream : public std::enable_shared_from_this<Stream> {
  private:
   friend class Network;
   struct Message {
-    std::function<void()> deliver;  // empty: the sender's notice that it is over
+    std::function<void()> deliver;  // empty: the sender's notice that the stream has ended
   };
   struct Endpoint {
     Host* host = nullptr;
     uint64_t process = 0;
     bool open = true;
     std::function<void()> on_broken;
-    std::deque<Message> incoming;  // on the way to this end
+    std::deque<Message> incoming;  // in flight to this end
     absl::Time last_arrival;
-    size_t scheduled = 0;  // arrivals of the first so many of `incoming`
+    size_t scheduled = 0;  // how many of the first `incoming` have a scheduled arrival
   };
 
   void Schedule(End to);
@@ -79,7 +79,7 @@ class Network {
   explicit Network(World& world) : world_(world) {}
   ~Network();
 
-  // From the dialer's present process to the listener's. Refused (OnBroken soon) where nothing listens; lost where the
+  // From the dialer's current process to the listener's. Refused (OnBroken soon) if nothing listens; lost if the
   // link is cut.
   std::shared_ptr<Stream> Dial(Host& dialer, Host& listener);
 
@@ -90,11 +90,11 @@ class Network {
   bool Cuts(const Host& from, const Host& to) const { return cuts_.contains({&from, &to}); }
   bool Reaches(const Host& from, const Host& to) const { return !Cuts(from, to) && !Cuts(to, from); }
 
-  // Its process is stopped, or its machine busy: it goes on as if nothing had been, its peers may have given it up.
+  // The host's process is paused until then, or its machine busy. It does not notice; its peers may have given it up.
   void StandStill(Host& host, absl::Time until);
-  // The process on the host ended: its ends are gone, the others learn of it.
+  // The process on the host ended: its ends are closed, and the others are notified.
   void ProcessEnded(Host& host);
-  // The stream breaks on its way: both ends learn of it, each at its time.
+  // The stream breaks in the network: both ends learn of it, each at its own time.
   void BreakStream(const std::shared_ptr<Stream>& stream);
   // Streams between two hosts that both ends still use.
   std::vector<std::shared_ptr<Stream>> Between(const Host& a, const Host& b) const;
@@ -114,7 +114,7 @@ class Network {
 
   World& world_;
   uint64_t next_id_ = 0;
-  std::map<uint64_t, std::shared_ptr<Stream>> streams_;  // with an end that is open, or something on the way
+  std::map<uint64_t, std::shared_ptr<Stream>> streams_;  // those with an open end or messages in flight
   std::set<Link> cuts_;
 };
 

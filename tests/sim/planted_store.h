@@ -15,7 +15,7 @@ class PlantedStore : public KvStore {
  public:
   struct Hooks {
     std::function<bool()> loses;  // kReplyBeforePersist: this write is lost
-    std::function<void()> dies;   // the process ends soon, and what it did not store goes with it
+    std::function<void()> dies;   // the process ends soon, and loses what it did not store
   };
   PlantedStore(KvStore& disk, World& world, Host& host, PlantedBug bug, Hooks hooks)
       : disk_(disk), world_(world), host_(host), bug_(bug), hooks_(std::move(hooks)) {}
@@ -24,7 +24,7 @@ class PlantedStore : public KvStore {
   absl::Status Write(const KvBatch& batch, bool sync) override;
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view, std::string_view)>& fn) override;
-  // True: it was told of writes that are lost with it.
+  // True: writes that were confirmed to the process are lost with it.
   bool ProcessEnded() { return !std::exchange(late_, {}).empty(); }
 
  private:
@@ -40,7 +40,7 @@ class PlantedStore : public KvStore {
   Host& host_;
   const PlantedBug bug_;
   const Hooks hooks_;
-  std::vector<Late> late_;  // kPersistLate: the process takes them for written
+  std::vector<Late> late_;  // kPersistLate: writes that the process believes to be done
 };
 
 }  // namespace cairn::sim

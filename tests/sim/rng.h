@@ -1,4 +1,4 @@
-// The simulator's only source of chance: everything in a run is a function of its seed.
+// The simulator's only source of randomness: everything in a run is a function of its seed.
 #pragma once
 
 #include <cstdint>

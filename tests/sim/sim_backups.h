@@ -1,5 +1,5 @@
-// The streams of a simulated ps to the backups of its partitions, as server/node/backup_connections has them in
-// production: one to each ps, opened by the first request on it, and again after a pause.
+// The streams of a simulated ps to the backups of its partitions, as server/node/backup_connections in production: one
+// to each ps, opened by the first request, and reopened after a back-off.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class SimCluster;
 
 class SimBackups : public BackupTransport {
  public:
-  // Of the host's present process. on_broken: a stream broke; may be null.
+  // For the host's current process. on_broken: a stream broke; may be null.
   SimBackups(SimCluster& cluster, Host& host, std::function<void()> on_broken);
 
   void Keep(const std::set<std::string>& addresses) override;
@@ -31,11 +31,11 @@ class SimBackups : public BackupTransport {
     Done done;
   };
   struct Peer {
-    std::shared_ptr<Exchange> exchange;  // null: no stream at present
-    std::vector<Request> waiting;        // for the next one
+    std::shared_ptr<Exchange> exchange;  // null: no stream now
+    std::vector<Request> waiting;        // for the next stream
     bool opening = false;
-    absl::Time open_at = absl::InfinitePast();  // not before
-    absl::Time heard = absl::InfinitePast();    // by the host's clock
+    absl::Time open_at = absl::InfinitePast();  // earliest time to open it
+    absl::Time heard = absl::InfinitePast();    // last answer, by the host's clock
   };
 
   void Open(const std::string& address);

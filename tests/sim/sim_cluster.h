@@ -1,4 +1,4 @@
-// SimCluster: the nodes of one run, the network between them, the coordinators, the user and the faults.
+// SimCluster: the nodes, network, coordinators, user and faults of one run.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class SimCluster {
   uint64_t job_id() const { return job_id_; }
   CheckpointDirectory& directory() { return directory_; }
   void NotePlantedActed() { planted_acted_ = true; }
-  // Of the threads of a ps.
+  // Load of a ps' threads.
   const SimExecutor::Load& thread_load() const { return thread_load_; }
 
   // ---- nodes ----
@@ -44,16 +44,16 @@ class SimCluster {
   SimPs* FindPs(const std::string& address);  // null: no such process
   const std::vector<std::unique_ptr<SimPs>>& ps() const { return ps_; }
 
-  // ---- what the nodes tell ----
+  // ---- notifications from the nodes ----
   void OnJobChanged(const v1::JobStatus& status);
-  void Updated(uint32_t partition, uint64_t version);  // a primary's
-  // From now on this ps answers for the partition. rolled_back: to a version that the coordinator chose.
+  void Updated(uint32_t partition, uint64_t version);  // by a primary
+  // From now on this ps serves the partition. rolled_back: to a version that the coordinator chose.
   void OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back);
-  // It did before, and goes on in this generation: who comes late with an older one answers nobody.
+  // The ps served it before, and continues in this generation: older generations no longer serve.
   void OnStillServes(uint32_t partition, uint64_t generation) {
     served_in_[partition] = std::max(served_in_[partition], generation);
   }
-  // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
+  // A digest was computed; a worker restores this checkpoint in this generation; a primary was restored.
   void DigestTaken(std::vector<uint64_t> versions) { digest_versions_ = std::move(versions); }
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
@@ -66,7 +66,7 @@ class SimCluster {
  private:
   void SetJob(const v1::JobSpec& spec, int64_t examples, const CheckpointContents* resumed = nullptr);
   SimCoordinator* Leader();
-  bool Starting();  // the job's partitions serve nobody yet
+  bool Starting();  // the job's partitions do not serve yet
   void SubmitUntilAccepted();
   void OnSubmitted(const absl::Status& status, const ReplyBody& body);
   void Watch();
@@ -97,7 +97,7 @@ class SimCluster {
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<const Reference> reference_;
   std::unique_ptr<SubsetReference> subsets_;
-  bool mixed_replicas_ = false;  // the reference took over steps of a job with others
+  bool mixed_replicas_ = false;  // the reference inherited steps of a job with other replicas
   std::shared_ptr<const CheckedJob> checked_;
   std::unique_ptr<Checkers> checkers_;
 
@@ -113,18 +113,18 @@ class SimCluster {
   SimExecutor::Load thread_load_;
   FaultPlan plan_;
   int ps_at_start_ = 0;
-  bool power_losses_ = false;  // the job survives them
+  bool power_losses_ = false;  // whether the job survives them
   absl::Time faults_end_;
   bool planted_acted_ = false;  // Result::idle
   int faults_ = 0, submissions_ = 1, restored_ = 0;
-  bool disks_lost_ = false;                 // that had the only copies
+  bool disks_lost_ = false;                 // disks with the only copies were lost
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
-  std::set<std::string> full_disks_;        // of ps that no other could replace
+  std::set<std::string> full_disks_;        // of ps that no other ps could replace
   uint64_t job_id_ = 0;
   std::map<uint32_t, uint64_t> versions_;
   uint64_t updates_ = 0;
-  SimPs* gone_ = nullptr;                          // for good
-  absl::Time quiet_until_ = absl::InfinitePast();  // no other fault while its copies are replaced
+  SimPs* gone_ = nullptr;                          // died for good
+  absl::Time quiet_until_ = absl::InfinitePast();  // no further fault until its copies are replaced
   std::optional<v1::JobStatus> final_;
 };
 

@@ -1,7 +1,7 @@
-// A simulated coordinator: the production ClusterDriver over a disk of its own, or one of several that an etcd elects.
+// A simulated coordinator: the production ClusterDriver over its own disk, or one of several among which etcd elects.
 //
-// Elected, it leads while its term is valid by its own clock; a write is refused by etcd from the moment on at which
-// another one could lead. A leader that is cut off, or stood still, goes on until it finds out, and its nodes with it.
+// Once elected, it leads while its term is valid by its own clock; etcd refuses its writes as soon as another one could
+// lead. A leader that was cut off or paused continues, with its nodes, until it notices.
 #pragma once
 
 #include <functional>
@@ -20,14 +20,14 @@ namespace cairn::sim {
 
 class SimCluster;
 
-// The store that all coordinators of a run share.
+// The store shared by all coordinators of a run.
 struct Etcd {
   Etcd() : host("etcd"), store(NewMemoryKvStore()) { host.up = true; }
   Host host;
   std::unique_ptr<KvStore> store;
   uint64_t term = 0;
   absl::Time lease_until = absl::InfinitePast();
-  // All its members' disks are lost.
+  // The disks of all its members are lost.
   void Replace() {
     store = NewMemoryKvStore();
     lease_until = absl::InfinitePast();
@@ -36,7 +36,7 @@ struct Etcd {
 
 class SimCoordinator : private ClusterObserver {
  public:
-  SimCoordinator(SimCluster& cluster, int index, Etcd* etcd);  // etcd: null where it is the only one
+  SimCoordinator(SimCluster& cluster, int index, Etcd* etcd);  // etcd: null if it is the only coordinator
   ~SimCoordinator() override;
 
   void Start();
@@ -52,11 +52,11 @@ class SimCoordinator : private ClusterObserver {
   using ToNode = std::function<void(const v1::CoordinatorMessage&)>;
   void OnHello(const std::shared_ptr<Stream>& stream, const v1::Hello& hello, ToNode to_node);
   void OnMessage(const std::shared_ptr<Stream>& stream, v1::NodeMessage message);
-  // A user's; nothing happens where it stands still, or is not there. Its answer is dropped where it ends before.
+  // A user's call; has no effect if the coordinator is paused or down. If it ends first, the answer is dropped.
   void Call(std::function<Event(ReplyToken)> make_event, ClusterDriver::ReplyFn reply);
 
  private:
-  class Session;  // as SessionReactor, which has gRPC's stream
+  class Session;  // corresponds to SessionReactor, which has gRPC's stream
 
   void OnLeads(const ClusterCore* core) override;
   void OnEffect(const Effect& effect) override;
@@ -73,13 +73,13 @@ class SimCoordinator : private ClusterObserver {
   Host host_;
   SimClock clock_;
   Etcd* const etcd_;
-  std::unique_ptr<SimDisk> disk_;                          // where there is no etcd
+  std::unique_ptr<SimDisk> disk_;                          // set if there is no etcd
   std::unique_ptr<PlantedStore> late_;                     // PlantedBug::kStoreLate
-  uint64_t term_ = 0;                                      // the last that it was elected for
-  absl::Time valid_until_ = absl::InfinitePast();          // term_, by this host's clock; InfinitePast: it is given up
+  uint64_t term_ = 0;                                      // the last one that it was elected for
+  absl::Time valid_until_ = absl::InfinitePast();          // end of term_ by this host's clock; InfinitePast: given up
   const ClusterCore* core_ = nullptr;                      // while it leads
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // by stream
-  std::unique_ptr<ClusterDriver> driver_;                  // of the present process
+  std::unique_ptr<ClusterDriver> driver_;                  // of the current process
 };
 
 }  // namespace cairn::sim

@@ -1,4 +1,4 @@
-// A thread and the clock of a simulated process, as its drivers are given them.
+// The thread and the clock of a simulated process, passed to its drivers.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace cairn::sim {
 
-// What the host's own clock shows.
+// The host's own clock.
 class SimClock : public Clock {
  public:
   SimClock(const World& world, const Host& host) : world_(world), host_(host) {}
@@ -21,33 +21,33 @@ class SimClock : public Clock {
   const Host& host_;
 };
 
-// Runs a closure where it is posted, for that costs no event of the world; but one that is posted while another runs
-// after it, as on a thread. Where the thread is busy the first closure that waits does so for a while, and all others
-// behind it: what two threads do then comes in another order.
+// Runs a closure directly where it is posted, which costs no event of the world; one that is posted while another runs
+// is run after it, as on a thread. If the thread is busy, the first waiting closure is delayed, and all others behind
+// it, which reorders the work of different threads.
 //
-// Invariants: those of Executor; what waits when the process ends never runs. RunAndWait runs at once what waits: who
-// blocks has no time of its own.
+// Invariants: those of Executor; closures that wait when the process ends never run. RunAndWait runs waiting closures
+// at once: blocking takes no virtual time.
 class SimExecutor : public Executor {
  public:
   struct Load {
-    double busy = 0;  // the chance that a closure has to wait; 1: each takes so long
+    double busy = 0;  // the probability that a closure is delayed; 1: every closure is
     absl::Duration busy_min, busy_max;
   };
 
-  // Of the host's present process. loses_wakeups: PlantedBug::kLoseWakeup.
+  // For the host's current process. loses_wakeups: PlantedBug::kLoseWakeup.
   SimExecutor(World& world, Host& host, const Load& load, bool loses_wakeups = false)
       : world_(world), host_(host), load_(load), loses_wakeups_(loses_wakeups) {}
 
   void Post(std::function<void()> fn) override;
   void PostAfter(absl::Duration delay, std::function<void()> fn) override;
   void RunAndWait(std::function<void()> fn) override;
-  void Stop() override { waiting_.clear(); }  // processes are killed: nothing is run to its end
+  void Stop() override { waiting_.clear(); }  // processes are killed: waiting closures do not run
 
  private:
   void Run(const std::function<void()>& fn);
   void RunFirst();
   void RunWaiting();
-  // True: the first that waits has to wait on.
+  // True: the first waiting closure is delayed further.
   bool IsBusy();
 
   World& world_;

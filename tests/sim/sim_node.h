@@ -1,5 +1,5 @@
-// What a simulated ps and a simulated worker share: a host, a process that starts and ends, and a Session with
-// whichever coordinator leads.
+// SimNode: the base of a simulated ps or worker: a host, a process that starts and ends, and a Session with
+// the leading coordinator.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,11 @@ class SimNode {
   Host& host() { return host_; }
   const std::string& name() const { return host_.name; }
   void BreakSession();
-  // It has had this session with a coordinator for so long.
+  // Whether its current session has lasted this long.
   bool ConnectedFor(absl::Duration time) const {
     return session_ != nullptr && welcome_ && world_.now() - welcomed_at_ > time;
   }
-  // The last word of a coordinator, on this host's clock.
+  // The time of the last message from a coordinator, by this host's clock.
   absl::Time last_welcome() const { return last_welcome_; }
 
  protected:
@@ -39,7 +39,7 @@ class SimNode {
 
   void Say(v1::NodeMessage message);
   absl::Time Now() const;
-  // In this process, by this host's clock.
+  // Runs fn in this process after the delay, by this host's clock.
   void Later(absl::Duration delay, std::function<void()> fn);
 
   SimCluster& cluster_;
@@ -58,10 +58,10 @@ class SimNode {
   absl::Duration back_off_;
   absl::Duration heartbeat_interval_;
   absl::Time last_welcome_;
-  absl::Time welcomed_at_;  // of the session, the world's
+  absl::Time welcomed_at_;  // of the session, in world time
 };
 
-// For traces: what a message says, in a few words.
+// A short description of a message, for traces.
 std::string Describe(const v1::CoordinatorMessage& message);
 std::string Describe(const v1::NodeMessage& message);
 

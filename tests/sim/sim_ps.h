@@ -1,7 +1,7 @@
-// A simulated ps: a PartitionHost, as cairn-ps has it, on threads, streams and a disk of the simulator.
+// A simulated ps: the PartitionHost of cairn-ps, on the simulator's threads, streams and disk.
 //
-// sim_ps.cc is what server/node/ps_node and exchange_service are in production: the session's commands, whom an answer
-// goes to. sim_ps_watch.cc looks on for the checkers.
+// sim_ps.cc replaces server/node/ps_node and exchange_service: it handles the session's commands and routes
+// answers. sim_ps_watch.cc observes for the checkers.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@
 
 namespace cairn::sim {
 
-// Who sent a frame, and how to answer.
+// The sender of a frame, and the way to answer it.
 struct PsClient {
   std::shared_ptr<Stream> stream;  // as its listener
   std::function<void(Frame)> to_dialer;
@@ -34,11 +34,11 @@ class SimPs : public SimNode, private PartitionObserver {
   SimPs(SimCluster& cluster, int index, bool power_losses);
   ~SimPs() override;
 
-  std::string address() const;  // of the present process
+  std::string address() const;  // of the current process
   SimDisk& disk() { return *disk_; }
-  // client: null for a frame that nobody waits for.
+  // client: null if nobody waits for the answer.
   void OnFrame(const std::shared_ptr<PsClient>& client, Frame frame);
-  // Of the newest job that it knows.
+  // The cores of the newest job that it knows.
   const std::map<uint32_t, const PartitionCore*>& cores() const { return cores_; }
   Copy CopyOf(uint32_t partition) const;
   uint64_t VersionOnDisk(uint32_t partition) const;
@@ -84,20 +84,20 @@ class SimPs : public SimNode, private PartitionObserver {
   KvStore& store_;  // one of the two
   Persistence persistence_;
   SimClock clock_;
-  // Of the present process:
+  // Of the current process:
   std::unique_ptr<SimExecutor> control_;
   std::unique_ptr<PartitionHost> partitions_;
   std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by token
   std::map<const Host*, uint64_t> tokens_;                 // PlantedBug::kMixStreams
   v1::HostPartitions hosted_;                              // PlantedBug::kGoOnAlone: the newest assignment
-  uint64_t alone_in_ = 0;                                  // the generation in which it goes on alone
+  uint64_t alone_in_ = 0;                                  // the generation in which it continues alone
 
   uint64_t job_ = 0;  // the newest
   std::map<uint32_t, const PartitionCore*> cores_;
-  std::set<uint32_t> serving_;                          // as primaries, since their cores began
-  bool goes_back_ = false;                              // an assignment that takes the job back is being carried out
-  mutable std::map<uint32_t, PartitionState> on_disk_;  // of partitions at rest: what CopyOf last gave
-  // The last tensor of a checkpoint that is just being restored.
+  std::set<uint32_t> serving_;                          // partitions that serve as primaries since their cores began
+  bool goes_back_ = false;                              // an assignment with a rollback is being carried out
+  mutable std::map<uint32_t, PartitionState> on_disk_;  // partitions at rest: the last result of CopyOf
+  // The last tensor of a restore in progress.
   struct Restoring {
     uint32_t partition = 0;
     uint64_t client = 0, request_id = 0;

@@ -30,8 +30,8 @@ class SimWorker : public SimNode, private ReplicaEnvironment {
   void OnEnd() override;
 
  private:
-  struct Digest;       // a Finalize that runs
-  struct CutUnderWay;  // a TakeCheckpoint
+  struct Digest;       // a Finalize in progress
+  struct CutUnderWay;  // a TakeCheckpoint in progress
   struct RestoreUnderWay;
 
   // ---- ReplicaEnvironment: as Trainer ----
@@ -52,10 +52,10 @@ class SimWorker : public SimNode, private ReplicaEnvironment {
   void Post(replica::Event event);
   void ComputeWhole(replica::Compute work);
   void EndCompute(replica::Compute work);
-  // A work that computes by layer: it wants all values, one partition after the other.
+  // A work that computes by layer: it requests all values, one partition after the other.
   struct ByLayer {
     replica::Compute compute;
-    uint32_t wanted = 0;  // partitions, from the first on
+    uint32_t wanted = 0;  // number of partitions requested, from the first on
     uint32_t here = 0;
   };
   void ComputeByLayer(replica::Compute work);
@@ -76,16 +76,16 @@ class SimWorker : public SimNode, private ReplicaEnvironment {
   void EndRestore(const std::shared_ptr<RestoreUnderWay>& restore, const absl::Status& status);
 
   std::shared_ptr<Exchange> ExchangeTo(const std::string& address);
-  // As Later; not if the job was dropped by then.
+  // As Later, but not if the job is dropped by then.
   void LaterInJob(absl::Duration delay, std::function<void()> fn);
 
   const int slots_;
-  std::optional<v1::Device> device_;               // none: it says nothing of it
-  std::unique_ptr<ReplicaDriver> driver_;          // of the one job; null: it has none
+  std::optional<v1::Device> device_;               // nullopt: its Hello does not say
+  std::unique_ptr<ReplicaDriver> driver_;          // of its job; null: it has none
   std::shared_ptr<CheckpointBook> book_;           // of the driver's job
-  std::optional<v1::CheckpointInfo> not_written_;  // the last checkpoint, where the disk refused it
+  std::optional<v1::CheckpointInfo> not_written_;  // the last checkpoint, if the disk refused it
   std::set<std::shared_ptr<RestoreUnderWay>> restores_;
-  uint64_t drivers_ = 0;  // counts them
+  uint64_t drivers_ = 0;  // number of drivers so far
   std::map<uint64_t, ByLayer> by_layer_;
   Buffer values_before_;                                      // for PlantedBug::kStaleValues
   std::map<std::string, std::shared_ptr<Exchange>> streams_;  // by ps address

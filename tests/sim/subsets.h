@@ -1,12 +1,12 @@
-// What a partition of a job with backup_replicas may hold: each version follows from the one before by the gradients of
-// at least R - b replicas, each once. Which ones is a matter of time, and another matter in each partition.
+// SubsetReference: the possible states of a partition of a job with backup_replicas: each version follows from the
+// previous one by the gradients of at least R - b replicas, each once. Which ones depends on timing, per partition.
 //
-// Where gradients are clipped by norms that span partitions, any of them may have been of any such set of replicas: all
-// are tried, so that RandomJob keeps their number small. Also for each norm by itself: after a failover a partition has
-// another sum, and a factor that was applied elsewhere before it stands for the one norm, while another is taken of the
-// new sum.
+// If gradients are clipped by norms that span partitions, the norm of each partition may come from any such set of
+// replicas: all combinations are tried, which is why RandomJob keeps their number small. Each norm is also tried
+// independently: after a failover a partition has another sum; one norm may then use a factor that was already applied
+// elsewhere, and another norm one of the new sum.
 //
-// It remembers every state that it has seen: an update that nobody was told of may be made once more, of others.
+// It remembers every state seen: an update that was not acknowledged may be made again from other replicas.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class SubsetReference {
   SubsetReference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan,
                   const std::vector<v1::PartitionRange>& ranges);
 
-  // Whether a copy may be like this. A state that follows from a known one is known from then on.
+  // Whether a copy may have these values. A state that follows from a known one becomes known.
   bool Allows(uint32_t partition, uint64_t version, absl::Span<const float> values, absl::Span<const float> moments);
-  // Whether somebody has been seen to be like this.
+  // Whether a copy was seen with these values.
   bool Knows(uint32_t partition, uint64_t version, absl::Span<const float> values) const;
-  // Whether a step can have counted so many examples.
+  // Whether a step can have counted this many examples.
   bool MayCount(int64_t step, int64_t examples) const;
 
  private:
@@ -47,7 +47,7 @@ class SubsetReference {
   std::optional<Sum> SumOf(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
   std::vector<NormRecord> NormsOf(uint32_t partition, const Sum& sum) const;
   bool AnyClipped(uint64_t version, uint32_t other, NormBook& book, const std::function<bool(NormBook&)>& test) const;
-  // What a copy was found to be.
+  // The observed state of a copy.
   struct Found {
     absl::Span<const float> values, moments;  // moments: may be empty
   };
@@ -60,7 +60,7 @@ class SubsetReference {
   const std::vector<v1::PartitionRange> ranges_;
   std::vector<bool> is_variable_;
   std::vector<std::vector<ClipScope>> clip_scopes_;            // by partition; empty: gradients are not clipped by norm
-  std::vector<uint32_t> subsets_;                              // as bits, of R - b replicas and more
+  std::vector<uint32_t> subsets_;                              // bit sets of at least R - b replicas
   std::vector<std::map<uint64_t, std::vector<State>>> known_;  // by partition and version
 };
 

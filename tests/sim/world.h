@@ -1,8 +1,8 @@
-// World: virtual time, the queue of what happens next, and the hosts on which processes live.
+// World: virtual time, the queue of future events, and the hosts on which processes run.
 //
-// Single-threaded. Time passes only from one event to the next, so a run takes as long as its computation. Events at
-// the same time run in the order in which they were scheduled. Invariant: nothing happens in a process that ended, or
-// on a host that stands still.
+// Single-threaded. Time advances only from one event to the next, so a run takes as long as its computation. Events at
+// the same time run in the order in which they were scheduled. Invariant: nothing runs in a process that has ended, or
+// on a host that is paused.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@
 
 namespace cairn::sim {
 
-// A machine with at most one process of ours. Its clock has its own zero and its own speed; while it stands still (a
-// stopped process, a busy machine) whatever reaches it waits.
+// A machine with at most one simulated process. Its clock has its own zero and rate; while it is paused (a stopped
+// process, a busy machine), its events wait.
 struct Host {
   explicit Host(std::string host_name) : name(std::move(host_name)) {}
 
   const std::string name;
   bool up = false;
-  uint64_t process = 0;  // counts starts
-  absl::Time started;    // the present process
+  uint64_t process = 0;  // number of starts
+  absl::Time started;    // of the current process
   absl::Time still_until = absl::InfinitePast();
-  double clock_rate = 1;                           // its seconds in one of the world's
+  double clock_rate = 1;                           // its seconds per second of the world
   absl::Duration clock_offset;                     // its clock at the world's zero
-  absl::Time last_trouble = absl::InfinitePast();  // when it may have been taken for dead
+  absl::Time last_trouble = absl::InfinitePast();  // when it last may have been taken for dead
   double cpu = 1;                                  // computation takes this many times as long
-  absl::Duration network_delay;                    // on top of every message from and to it
+  absl::Duration network_delay;                    // added to every message from and to it
 };
 
 class World {
@@ -56,15 +56,15 @@ class World {
     std::push_heap(queue_.begin(), queue_.end(), ComesLater);
   }
 
-  // What the host's own clock shows.
+  // The time on the host's own clock.
   absl::Time ClockOf(const Host& host) const {
     return absl::UnixEpoch() + host.clock_offset + (now_ - absl::UnixEpoch()) * host.clock_rate;
   }
-  // In the host's present process, after `delay` on its own clock; not at all if the process ends before.
+  // Runs fn in the host's current process after `delay` on its own clock; not at all if the process ends first.
   void AfterOn(Host& host, absl::Duration delay, std::function<void()> fn) {
     RunOn(host, host.process, now_ + delay / host.clock_rate, std::move(fn));
   }
-  // At the world's time `when`, in that process.
+  // Runs fn in that process at the world's time `when`.
   void RunOn(Host& host, uint64_t process, absl::Time when, std::function<void()> fn) {
     At(when, [this, &host, process, fn = std::move(fn)]() mutable {
       if (!host.up || host.process != process) return;
@@ -73,7 +73,7 @@ class World {
     });
   }
 
-  // Runs events until `done` (asked after each) or until `end`. False: it was not done by then.
+  // Runs events until `done` (called after each) or until `end`. False: it was not done by then.
   bool RunUntil(absl::Time end, const std::function<bool()>& done) {
     while (!queue_.empty() && !failed()) {
       if (queue_.front().when > end) return false;
@@ -92,7 +92,7 @@ class World {
 
   // A violated promise ends the run.
   void Fail(const std::string& what) {
-    if (what.compare(0, checker_.size(), checker_) != 0) return;  // not of the checker that is listened to
+    if (what.compare(0, checker_.size(), checker_) != 0) return;  // from a checker that is ignored
     if (violation_.empty()) violation_ = absl::StrFormat("at %.6f s: %s", seconds(), what);
     Trace("VIOLATION: %s", what);
   }

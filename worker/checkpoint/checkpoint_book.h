@@ -1,10 +1,10 @@
-// CheckpointBook: which checkpoints of a job a worker knows of, and which of them are too many.
+// CheckpointBook: the checkpoints of a job that a worker knows of, and which of them to remove.
 //
-// No I/O, not thread-safe. A checkpoint is known by its step, the best one by being that. Invariants:
-//   1. It names for removal only steps that it was told of.
-//   2. The newest keep_max stay, the best one, and with save_best those at the end of an epoch that still wait to be
-//      compared: the newest kComparedLaterMax of them.
-//   3. What was removed does not come back with an older list of the coordinator's.
+// No I/O, not thread-safe. A checkpoint is identified by its step; the best one is an entry of its own. Invariants:
+//   1. It removes only steps that it was told of.
+//   2. It keeps the newest keep_max, the best one, and with save_best those at the end of an epoch that still wait to
+//      be compared: at most the newest kComparedLaterMax of them.
+//   3. A removed checkpoint does not come back with an outdated list from the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ namespace cairn {
 class CheckpointBook {
  public:
   struct Pruned {
-    std::vector<int64_t> steps;         // whose checkpoints are to be removed
-    std::vector<int64_t> not_compared;  // those of them that waited
+    std::vector<int64_t> steps;         // checkpoints of these steps are to be removed
+    std::vector<int64_t> not_compared;  // those of `steps` that were never compared with the best one
   };
 
-  // Those that the coordinator knows of. Returns whether one was compared since.
+  // Adds the coordinator's list. Returns whether a checkpoint was compared since the last call.
   bool Know(const google::protobuf::RepeatedPtrField<v1::CheckpointInfo>& checkpoints);
-  // It was written just now, perhaps in place of one.
+  // The checkpoint was just written, perhaps in place of an older one of its step.
   void Written(const v1::CheckpointInfo& info);
-  // The best one; the former one's name is this one's now.
+  // `info` is now the best one; it has taken over the name of the former best.
   void Best(const v1::CheckpointInfo& info);
-  // Forgets what is beyond keep_max.
+  // Forgets checkpoints beyond keep_max and returns them.
   Pruned Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch);
-  // It is not there, whoever said so.
+  // The checkpoint does not exist, even if it is listed.
   void Forget(int64_t step);
 
-  std::optional<v1::CheckpointInfo> Find(int64_t step) const;              // not as the best one
+  std::optional<v1::CheckpointInfo> Find(int64_t step) const;              // without the entry of the best one
   const std::vector<v1::CheckpointInfo>& known() const { return known_; }  // oldest first
-  const std::deque<int64_t>& deleted() const { return deleted_; }          // steps, lately
+  const std::deque<int64_t>& deleted() const { return deleted_; }          // steps removed recently
 
  private:
   std::vector<v1::CheckpointInfo> known_;

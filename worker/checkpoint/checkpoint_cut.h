@@ -1,10 +1,10 @@
-// CheckpointCut: the state of all partitions of a job at one moment, gathered from the answers to the chief's
-// TakeCheckpoint, and what a checkpoint says of it.
+// CheckpointCut: a consistent cut of all partitions of a job, assembled from the answers to the chief's TakeCheckpoint,
+// and the contents of a checkpoint made from it.
 //
-// No I/O. Thread rule: Add and End of different partitions may come from different threads, those of one partition come
-// one at a time; Contents when all have ended. Invariants:
+// No I/O. Thread rule: Add and End may be called from different threads for different partitions, but one at a time for
+// each partition; Contents only after all have ended. Invariants:
 //   1. Its memory is (1 + slots) x the parameter space; each partition's answer writes into its own range.
-//   2. Contents exist only where every partition answered whole, with the version that was wanted.
+//   2. Contents succeeds only if every partition answered completely, with the wanted version.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@ namespace cairn {
 
 class CheckpointCut {
  public:
-  // step, want_version: as in TakeCheckpoint. It takes as many answers as the assignment has routes.
+  // step, want_version: as in TakeCheckpoint. One answer is expected for each route of the assignment.
   CheckpointCut(int64_t step, std::optional<uint64_t> want_version,
                 std::shared_ptr<const v1::AssignReplicas> assignment);
 
   const v1::AssignReplicas& assignment() const { return *assignment_; }
   int64_t step() const { return step_; }
 
-  // One tensor of the answer of a partition.
+  // Adds one tensor of a partition's answer.
   void Add(size_t partition, const Frame& tensor);
-  // Its answer is over. Errors: `end`, or what did not fit; with the ps' name.
+  // The partition's answer is complete. Errors: `end`, or what did not fit; both name the ps.
   absl::Status End(size_t partition, absl::Status end);
-  // Asynchronous: manifest.step is the slowest replica's. Errors: the model cannot be built, or is not the routes'.
+  // Asynchronous: manifest.step is the slowest replica's. Errors: the model cannot be built or does not fit the routes.
   absl::StatusOr<CheckpointContents> Contents(JobId job) const;
 
  private:
   struct Part {
     v1::PartitionRange range;
     std::string ps;
-    bool header = false;  // tensor 0 has come
+    bool header = false;  // tensor 0 has arrived
     v1::PartitionImage image;
     absl::Status status;  // of a tensor that does not fit
   };

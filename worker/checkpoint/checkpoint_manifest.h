@@ -1,9 +1,9 @@
-// manifest.json of a checkpoint: what the two safetensors files beside it belong to, and their checksums.
+// manifest.json of a checkpoint: the job and state that its two safetensors files belong to, and their checksums.
 //
 // Pure functions; any thread. Invariants:
 //   1. Encode is canonical: the same manifest gives the same bytes, and
 //      Parse refuses any other bytes, so that every altered byte is seen.
-//   2. Nothing of a manifest is believed: Parse checks every field, and that they fit one another.
+//   2. A manifest is not trusted: Parse checks every field, and that the fields are consistent.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
 
-// The state of a partition of the parameter space when it was cut.
+// The state of a partition at the cut.
 struct CheckpointPartition {
   uint64_t begin = 0, end = 0;  // numbers
   uint64_t version = 0;
@@ -41,23 +41,23 @@ struct CheckpointManifest {
   std::string library_version;
   uint64_t job_id = 0;
   int64_t submitted_unix_ms =
-      0;             // of the job: tells it from another cluster's with that number. 0: written before this field
+      0;             // of the job: distinguishes it from another cluster's job of that id. 0: an older manifest
   v1::JobSpec spec;  // resolved: model, optimizer, seed, batch_size, replicas
   bool synchronous = true;
-  int64_t step = 0;                   // the next one; asynchronous: the slowest replica's
+  int64_t step = 0;                   // the next step to compute; asynchronous: the slowest replica's
   std::vector<int64_t> replica_step;  // asynchronous: by replica; synchronous: empty
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 0;
   uint64_t train_examples = 0;
   int64_t written_unix_ms = 0;
   v1::LossScaleState loss_scale;  // of jobs that have one; asynchronous: the first partition's
-  EpochList figures;  // of the training's steps that the coordinator had not stored yet; the first partition's
+  EpochList figures;  // training figures that the coordinator had not stored yet, taken from the first partition
   std::vector<CheckpointPartition> partitions;  // in order, without gaps
   std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
 };
 
 std::string EncodeManifest(const CheckpointManifest& manifest);
-// Errors: DATA_LOSS says what is wrong; UNIMPLEMENTED a format version that this library does not know.
+// Errors: DATA_LOSS: torn or altered, the message says where; UNIMPLEMENTED: an unknown format version.
 absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text);
 
 }  // namespace cairn

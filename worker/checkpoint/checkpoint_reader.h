@@ -1,4 +1,4 @@
-// Checkpoints on disk, the reading half: finds one, and believes nothing of it before every byte was checked.
+// Reads checkpoints from disk: finds one, and uses nothing of it before every byte has been checked.
 //
 // Free functions, blocking; any thread. Errors name the directory or file and what is wrong.
 #pragma once
@@ -19,26 +19,26 @@ struct Checkpoint {
   std::string path;
   CheckpointManifest manifest;
   SafetensorsFile model;      // a tensor for each variable of the manifest's model, with its shape, FLOAT32
-  SafetensorsFile optimizer;  // one for each slot of each trainable variable
+  SafetensorsFile optimizer;  // a tensor for each slot of each trainable variable
 };
 
-// The checkpoint in this directory, whole. Errors: NOT_FOUND no checkpoint; DATA_LOSS torn or altered.
+// The complete checkpoint in this directory. Errors: NOT_FOUND no checkpoint; DATA_LOSS torn or altered.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory);
 
-// When the newest checkpoint in this directory was written, as its manifest says; 0: there is none that can be read.
+// When the newest checkpoint in this directory was written, by its manifest; 0: there is no readable one.
 int64_t NewestWrittenUnixMs(const std::string& directory);
 
 struct FoundCheckpoint {
   Checkpoint checkpoint;
-  std::vector<std::string> skipped;  // newer ones that are torn, altered or refused: what is wrong with each
+  std::vector<std::string> skipped;  // one reason for each newer checkpoint that is torn, altered or refused
 };
 
-// FAILED_PRECONDITION: the job wrote no such checkpoint: another one's has taken its name.
+// FAILED_PRECONDITION: another job wrote the checkpoint, in place of one of this job's.
 absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint);
 
-// `path`: a checkpoint's directory, or one that holds several: then the newest whole one is taken. `fallbacks`: other
-// paths, tried in turn where `path` gives none. `accepts`: what it refuses is passed over as a torn one is. Errors:
-// those of `path`.
+// `path`: a checkpoint's directory, or a directory of several, of which the newest complete one is used. `fallbacks`:
+// other paths, tried in order if `path` has no usable checkpoint. `accepts`: a checkpoint that it refuses is skipped
+// like a torn one. Errors: those of `path`.
 using AcceptsCheckpoint = std::function<absl::Status(const Checkpoint&)>;
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {},
                                                const AcceptsCheckpoint& accepts = nullptr);

@@ -1,13 +1,13 @@
-// Checkpoints on disk, the writing half: a directory `step-<n>` with model.safetensors, optimizer.safetensors and
+// Writes checkpoints to disk: a directory `step-<n>` with model.safetensors, optimizer.safetensors and
 // manifest.json.
 //
-// Free functions, blocking: of a thread that may wait for the disk. Several processes may use one directory.
-// Invariants:
-//   1. A directory with a final name is whole and on the disk: it is written
-//      beside its place, its files and itself are fsynced, then it is
-//      renamed; a reader or a crash sees the former state or the new one.
-//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer, but not what another
-//      process writes at that time: it holds a lock on it. What else may be touched: own_checkpoints.h.
+// Free functions, blocking: call them from a thread that may wait for the disk. Several processes may use one
+// directory. Invariants:
+//   1. A directory with a final name is complete and durable: it is written
+//      under a temporary name, its files and itself are fsynced, then it is
+//      renamed; a reader or a crash sees the old state or the new one.
+//   2. The next writer of a job removes the leftovers of its killed writers (`.partial-<job>-*`), but not a directory
+//      that a live process is writing, which holds a lock on it. For other files see own_checkpoints.h.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +31,16 @@ struct CheckpointContents {
   std::vector<Buffer> slots;  // the same for each of SlotNames(optimizer)
 };
 
-// Writes dir/step-<n>, in place of one that is there, as OwnCheckpoints::Put; makes `dir` where it is missing. Returns
+// Writes dir/step-<n>, replacing an existing one as OwnCheckpoints::Put does; creates `dir` if it is missing. Returns
 // its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION
 // names what is in its place; nothing is left behind.
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
 
-// Makes dir/best another name of the files of the owner's checkpoint of this step (a copy where the file system has no
-// hard links). Returns its path.
+// Makes dir/best a copy of the owner's checkpoint of this step, by hard links where the file system has them. Returns
+// its path.
 absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner);
 
-// When dir/best came there, by the file system's clock; InfinitePast: there is none.
+// When dir/best was created, by the file system's clock; InfinitePast: it does not exist.
 absl::Time BestKeptAt(const std::string& dir);
 
 }  // namespace cairn

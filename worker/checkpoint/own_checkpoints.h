@@ -1,13 +1,13 @@
-// OwnCheckpoints: what a job may replace and remove in its directory of checkpoints: its own, as their manifests say.
+// OwnCheckpoints: the checkpoints in a directory that a job may replace and remove: its own, by their manifests.
 //
 // Blocking; any thread. Several processes may use one directory. Invariants:
-//   1. Names are those of common/model/checkpoint_name.h, directly in the directory: no peer says what is removed.
-//   2. No symbolic link in the directory is followed, and what is removed is what was looked at, whatever has taken its
-//      name meanwhile: files are removed from open directories, not by their paths.
-//   3. Of a directory only a checkpoint's files are removed, and itself where nothing else is in it. What a user has
-//      put beside them stays.
-//   4. A checkpoint of another job is set aside where this job writes one of that name; what is no checkpoint is left
-//      alone.
+//   1. Only names of common/model/checkpoint_name.h directly in the directory are touched: no peer chooses a path.
+//   2. Symbolic links in the directory are not followed, and the directory that was checked is the one that is removed,
+//      even if another has taken its name: files are removed through open directories, not by path.
+//   3. Only a checkpoint's files are removed, and their directory if nothing else is in it. Files that a user has
+//      added stay.
+//   4. A checkpoint of another job is set aside where this job writes one of that name; anything that is not a
+//      checkpoint is left alone.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace cairn {
 
-// Which job a checkpoint belongs to: its number and the time of its submission, for another cluster begins to count
-// anew. One with backup_and_restore owns those that earlier submissions of it have left in the backup directory, too:
-// they are the same training.
+// The job that a checkpoint belongs to: its id and submission time, since every cluster counts ids from the start. A
+// job with backup_and_restore also owns the checkpoints that earlier submissions of it left in the backup directory,
+// since they are the same training.
 struct CheckpointOwner {
   uint64_t job_id = 0;
   int64_t submitted_unix_ms = 0;
@@ -36,17 +36,17 @@ struct CheckpointOwner {
 
 class OwnCheckpoints {
  public:
-  // Errors: NOT_FOUND, and the system's.
+  // Errors: NOT_FOUND, and those of the system.
   static absl::StatusOr<OwnCheckpoints> Open(const std::string& directory, CheckpointOwner owner);
 
-  // OK: this name has a checkpoint of the job. Its data may be torn: it is for the manifest to say whose it is. Errors:
+  // OK: `name` is a checkpoint of this job. Only the manifest is checked; the data may be torn. Errors:
   // NOT_FOUND; FAILED_PRECONDITION says what is there instead.
   absl::Status Check(const std::string& name) const;
-  // The directory `partial`, beside it, takes this name, at once where the file system can do that.
+  // Renames the sibling directory `partial` to `name`, atomically where the file system can.
   absl::Status Put(const std::string& partial, const std::string& name) const;
-  // The name goes first, so that half of it is never taken for a whole one. Fine where there is none.
+  // Renames it first, so that a half-removed checkpoint is never taken for a complete one. OK if there is none.
   absl::Status Remove(const std::string& name) const;
-  // All of the job, and the directory where nothing is left in it.
+  // Removes all checkpoints of the job, and the directory if it is then empty.
   absl::Status RemoveAll() const;
 
  private:
@@ -60,7 +60,7 @@ class OwnCheckpoints {
   std::string PathOf(absl::string_view name) const;
   absl::StatusOr<Found> Look(const std::string& name) const;
   absl::StatusOr<Found> LookForOwn(const std::string& name) const;
-  // Renames what was found; another directory that has its name now gets it back.
+  // Renames the directory that was found. If another one has taken its name meanwhile, that one is renamed back.
   absl::Status Rename(const Found& found, const std::string& name, const std::string& to, unsigned flags) const;
   absl::Status Replace(const Found& found, const std::string& partial, const std::string& name) const;
 
@@ -69,12 +69,12 @@ class OwnCheckpoints {
   FileDescriptor directory_;
 };
 
-// A name for what is being written or removed: of this process and moment, so that two chiefs do not meet.
+// A temporary name for a directory that is being written or removed; unique, so that two chiefs do not collide.
 std::string PartialName(absl::string_view owner, absl::string_view name);
 inline constexpr char kPartialPrefix[] = ".partial-";
-inline constexpr char kRemoved[] = ",removed";  // as the owner: no job has a comma in its name
+inline constexpr char kRemoved[] = ",removed";  // used as the owner: no job has a comma in its name
 
-// A directory that a checkpoint was written in, or was to be: its files, and itself where nothing else is in it.
+// Removes the checkpoint's files from a directory that was being written, and the directory if it is then empty.
 void RemoveUnfinished(const std::string& path);
 
 }  // namespace cairn

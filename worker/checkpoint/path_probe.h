@@ -1,5 +1,5 @@
-// Whether this machine can write where a job wants to: tried before the job is accepted, rather than found out after
-// hours. Any thread.
+// Checks that this machine can write to a job's output paths before the job is accepted, rather than failing after
+// hours of training. Any thread.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,9 +7,9 @@
 
 namespace cairn {
 
-// Makes a file in the nearest directory that exists and removes it: nothing is left, and no directory is made. A file
-// that exists is opened for writing and left as it is. Errors: PERMISSION_DENIED names the field, what is wrong and
-// what to do; another machine may be able to.
+// Creates a file in the nearest existing directory and removes it again; creates no directory. An existing file is
+// opened for writing and left unchanged. Errors: PERMISSION_DENIED names the field, the problem and
+// what to do; another machine may be able to write.
 absl::Status TryToWrite(const WrittenPath& written);
 
 }  // namespace cairn

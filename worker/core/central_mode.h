@@ -1,14 +1,14 @@
-// Synchronous training without the variables (CENTRAL_STORAGE): the values of a layer come just before it computes and
-// go when it is done; a gradient goes to its ps as soon as it is ready, and its memory with it.
+// CentralMode: synchronous training that keeps no variables on the worker (CENTRAL_STORAGE). A layer's values are
+// pulled just before it computes and dropped afterwards; a gradient is pushed once ready, and its memory freed.
 //
-// Part of ReplicaCore: its thread rule. Invariants:
-//   1. All values of step s are of version s: pulls ask for exactly it, which a partition that has made its update
-//      already still has.
-//   2. A partition's values are in memory while some work has asked for them more often than it has let go of them.
-//   3. Own replicas are pushed one by one, whatever subtrees they make up: the first one's gradient does not wait in
-//      memory for the last one's. The ps add up in the same tree, so that the bits are those of MirroredMode.
-//      It asks for no values in the answers to pushes: nothing would keep them.
-//   4. A gradient that is lost on its way is computed again; the values of its step are still to be had (1).
+// Part of ReplicaCore, whose thread rule applies. Invariants:
+//   1. All values of step s are of version s. A pull asks for exactly that version; a partition that has already made
+//      its next update still has it.
+//   2. A partition's values are in memory while some work has more WeightsWanted than WeightsDone events for it.
+//   3. Each own replica is pushed by itself, even where several form a subtree, so that the first gradient does not
+//      stay in memory until the last is ready. The ps sum in the same tree: the bits are those of MirroredMode.
+//      Pushes ask for no values in their answers, since the worker would not keep them.
+//   4. A gradient lost in flight is computed again; the values of its step are still available (1).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class CentralMode : public SynchronousMode {
  private:
   // A partition's values, of version step_.
   struct Held {
-    int users = 0;  // works that want it
+    int users = 0;  // works that use it
     bool here = false;
     Request pull;
   };
@@ -45,7 +45,7 @@ class CentralMode : public SynchronousMode {
   void LetGo(uint32_t partition);
 
   // ---- gradients ----
-  // Of one replica each; its joint is its gradient rounded, or summed over its pieces, where it was computed.
+  // One node per replica; its joint holds the gradient, rounded or summed over its pieces where it was computed.
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
   Frame MakePush(StepPush& push, uint32_t partition) override;
   void OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t partition_end) override;
@@ -57,10 +57,10 @@ class CentralMode : public SynchronousMode {
   void Release(OwnReplica& own) override;
   void ComputeAgain(OwnReplica& own);
 
-  std::vector<Held> held_;  // by partition; step_.values is the whole space, of which only what is held takes memory
-  // By work, from its first wish on, and partition: how often it was asked for.
+  std::vector<Held> held_;  // by partition; step_.values spans the whole space, but only held partitions take memory
+  // By work (from its first WeightsWanted) and partition: the requests that are not released yet.
   std::map<uint64_t, std::vector<uint16_t>> uses_;
-  std::map<ReplicaId, Request> again_;  // kWaiting: gradients of it were lost; to be computed again
+  std::map<ReplicaId, Request> again_;  // kWaiting: gradients of the replica were lost and must be recomputed
 };
 
 }  // namespace cairn::replica

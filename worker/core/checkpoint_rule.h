@@ -1,7 +1,7 @@
 // CheckpointRule: after which steps a checkpoint is due (JobSpec.checkpoints).
 //
-// Part of ReplicaCore: one caller at a time. A rule that was missed (the chief was lost, a disk was full) is made up
-// for at the next step.
+// Part of ReplicaCore: one caller at a time. A checkpoint that was missed (the chief was lost, the disk was full) is
+// due again at the next step.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace cairn {
 
 class CheckpointRule {
  public:
-  // Without spec.checkpoints nothing is ever due. `begun_at`: the step that the job began with, and when.
+  // Without spec.checkpoints nothing is ever due. `begun_at`: the step that the job began with, at time `now`.
   CheckpointRule(const v1::JobSpec& spec, int64_t steps_per_epoch, int64_t total_steps, int64_t begun_at,
                  absl::Time now);
 
-  // Whether one is due after `step` updates: an every_steps or every_epochs boundary, or the job's last step, was
-  // reached since the last one; or every_minutes are over.
+  // Whether a checkpoint is due after `step` updates: since the last one, an every_steps or every_epochs boundary or
+  // the job's last step was reached, or every_minutes have passed.
   bool Due(int64_t step, absl::Time now) const;
-  // The job ends earlier than it was to.
+  // The job ends earlier than planned.
   void EndAt(int64_t total_steps) { total_steps_ = total_steps; }
-  // There is one of this step, written at that time.
+  // A checkpoint of this step exists, written at `at`.
   void Taken(int64_t step, absl::Time at);
 
  private:

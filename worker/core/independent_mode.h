@@ -1,9 +1,9 @@
-// Asynchronous training: each unit goes through its steps by itself (PARAMETER_SERVER; with staleness_bound s the ps
-// holds back the answers for those that are more than s steps ahead). A unit is a replica, or with local_sync: g a
-// group of g replicas in step with each other: to the ps it is one replica, whose gradient is the sum of theirs.
+// IndependentMode: asynchronous training, in which each unit goes through its steps by itself (PARAMETER_SERVER; with
+// staleness_bound s the ps delays answers to units more than s steps ahead). A unit is a replica, or with local_sync: g
+// a group of g replicas in lockstep. To the ps a group is one replica, whose gradient is the sum of its members'.
 //
-// Part of ReplicaCore: its thread rule and its invariants 3, 4, of units. Clipping by norm is of each push by itself: a
-// gradient goes out when all of it is there.
+// Part of ReplicaCore, whose thread rule and invariants 3 and 4 apply to units. Clipping by norm applies to each push
+// alone, so a gradient is sent only once it is complete.
 //
 //   pulling ──all partitions──▶ [evaluating] ──▶ computing ──every partition answered──▶ next step
 #pragma once
@@ -20,11 +20,11 @@ namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  // clipping: what is of the whole parameter space; nothing where gradients are not clipped by norm, and the job has no
-  // loss scale.
+  // Scopes of the whole parameter space. Empty where gradients are not clipped by norm and the job has no loss
+  // scale.
   struct Clipping {
     std::vector<ClipScope> scopes;
-    std::vector<PenaltyRange> penalties;  // whose gradient is added before the norms are taken
+    std::vector<PenaltyRange> penalties;  // their gradients are added before the norms are computed
   };
   IndependentMode(Context& context, Clipping clipping) : context_(context), clipping_(std::move(clipping)) {}
 
@@ -43,32 +43,32 @@ class IndependentMode : public Mode {
   // A replica of a unit.
   struct Member {
     ReplicaId id;
-    uint64_t work = 0;  // of the present Compute or Evaluate; 0: it is done
+    uint64_t work = 0;  // the current Compute or Evaluate; 0: none
     uint64_t examples = 0;
-    Buffer gradient;          // empty without examples, and of all but the first of a joint
+    Buffer gradient;          // empty without examples, and for all but the first member of a joint
     std::vector<char> ready;  // by partition: its gradient is final
     BatchSums sums;
   };
   struct Own {
-    enum class State { kPulling, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: for the epoch
+    enum class State { kPulling, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: epoch not open
     uint32_t unit = 0;
     State state = State::kPulling;
-    int64_t step = -1;  // next to finish; -1: not known yet
+    int64_t step = -1;  // the next one to finish; -1: not known yet
     std::vector<Member> members;
     uint64_t examples = 0;               // of all members
-    std::shared_ptr<const Joint> joint;  // of the step's members; its sum is the first one's gradient
+    std::shared_ptr<const Joint> joint;  // of the step's members; its sum is the first member's gradient
     Buffer values, next;
     std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`
-    std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not added up yet
+    std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not summed yet
     std::vector<char> filled;        // by partition: answered
     size_t filled_count = 0;
-    std::vector<uint64_t> sequences;         // by partition, as pulled last
-    std::vector<uint64_t> sequences_before;  // as pulled the time before
-    std::vector<uint64_t> versions;          // by partition, of `values`, and of `next` where it is filled
-    uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica of this clock has to
+    std::vector<uint64_t> sequences;         // by partition, from the last pull
+    std::vector<uint64_t> sequences_before;  // by partition, from the pull before that
+    std::vector<uint64_t> versions;          // by partition: of `next` where filled, else of `values`
+    uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica at this clock would
     int pull_attempts = 0;
-    float loss_scale = 0, next_loss_scale = 0;  // of the step, of the next one: what partition 0 says of it
-    bool not_finite = false;                    // the step's gradient is not: every partition leaves it out
+    float loss_scale = 0, next_loss_scale = 0;  // of this step and the next one, as partition 0 says
+    bool not_finite = false;                    // the step's gradient is not finite: every partition skips it
   };
 
   // ---- independent_mode_pulls.cc ----
@@ -88,7 +88,7 @@ class IndependentMode : public Mode {
   void FinishStep(Own& own);
   void Release(Own& own);
   void SetUnits();
-  // Both null: none has this work.
+  // Both null: no member has this work.
   std::pair<Own*, Member*> FindWork(uint64_t work);
 
   Context& context_;

@@ -1,7 +1,7 @@
 // Synchronous training with the values in memory (MIRRORED, MULTI_WORKER_MIRRORED, PARAMETER_SERVER with staleness 0).
 //
-// Part of ReplicaCore: its thread rule and its invariants 2 and 4. The answers to the pushes of a step are the values
-// of the next one, which gather in a second buffer.
+// Part of ReplicaCore, whose thread rule and invariants 2 and 4 apply. The answers to a step's pushes carry the values
+// of the next step, which are collected in a second buffer.
 #pragma once
 
 #include <vector>
@@ -30,7 +30,7 @@ class MirroredMode : public SynchronousMode {
 
   Buffer& SumOf(StepPush& push, uint32_t partition);
 
-  Buffer next_;  // empty until its first partition is there
+  Buffer next_;  // empty until its first partition arrives
 };
 
 }  // namespace cairn::replica

@@ -1,10 +1,10 @@
-// OwnReplicas: the replicas that this worker computes for a synchronous job, and how far each is in the running step.
+// OwnReplicas: the replicas that this worker computes for a synchronous job, and the state of each in the current step.
 //
 // Part of SynchronousMode. Invariants:
-//   1. One for each replica of the assignment, in ascending order of their ids.
-//   2. A replica goes through the states in their order; Release takes it back to the first one from any of them.
-//   3. A gradient buffer is in one replica's hands, or in the pool; it is taken when the replica begins to compute.
-//   4. What belongs to an earlier Compute or Evaluate of a replica is not found by its number any more (Find).
+//   1. There is one entry for each replica of the assignment, in ascending order of ids.
+//   2. A replica goes through the states in order; Release returns it to the first one from any state.
+//   3. A gradient buffer belongs to one replica or to the pool; a replica takes one when it begins to compute.
+//   4. Find does not find the number of an earlier Compute or Evaluate of a replica.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,22 @@ namespace cairn::replica {
 struct OwnReplica {
   enum class State {
     kIdle,
-    kEvaluating,  // the values before the step
-    kWaiting,     // for the epoch to be opened
+    kEvaluating,  // of the values before the step
+    kWaiting,     // the epoch is not open yet
     kComputing,
     kComputed,
-    kFinished,  // there is no further step
+    kFinished,  // all steps are done
   };
   ReplicaId id;
   State state = State::kIdle;
-  uint64_t work = 0;  // of the present Compute or Evaluate
+  uint64_t work = 0;  // the current Compute or Evaluate
   uint64_t examples = 0;
-  std::shared_ptr<const Joint> joint;  // its gradient goes there; the sum of all is the gradient of the first of them
-  Buffer gradient;          // kComputing, kComputed; empty without examples, and of all but the first of a joint
-  std::vector<char> ready;  // by partition: the gradient there is final, and here
-  // It was added to another's, or may be on its way, or is rounded: the gradient cannot be the start of another sum.
+  std::shared_ptr<const Joint> joint;  // set: the gradient is added there; the first replica of the joint holds the sum
+  Buffer gradient;          // kComputing, kComputed; empty without examples, and for all but the first of a joint
+  std::vector<char> ready;  // by partition: its gradient is final and in `gradient`
+  // The gradient was added to another one, may be in flight, or is rounded: it cannot become the start of another sum.
   bool touched = false;
-  bool again = false;  // kComputing: to be computed again when that ends
+  bool again = false;  // kComputing: compute once more when the current Compute ends
   BatchSums sums;
 
   bool at_work() const { return state == State::kEvaluating || state == State::kComputing; }
@@ -43,30 +43,30 @@ struct OwnReplica {
 
 class OwnReplicas {
  public:
-  // by_layer: as Compute.
+  // by_layer: as in Compute.
   OwnReplicas(Context& context, const RunningStep& step, bool by_layer)
       : context_(context), step_(step), by_layer_(by_layer) {}
 
-  // Takes over the replicas of the assignment; those that stay go on with what they do. Returns those that left, which
-  // the caller releases.
+  // Takes over the replicas of the assignment; those that stay keep their state. Returns the removed ones, which the
+  // caller must release.
   std::vector<OwnReplica> Assign();
-  // For the next step, or for good.
+  // Before the next step, or when the replica is removed.
   void Release(OwnReplica& own);
 
-  // Begins the running step: the validation before it, where one is due, else Compute.
+  // Begins the current step: with the validation before it where one is due, else with Compute.
   void Begin(OwnReplica& own);
-  // Begins its computation, if there is one and the epoch is open. The caller pushes what is ready then: without
-  // examples there is nothing to compute.
+  // Starts the computation if the step has one and the epoch is open. The caller then pushes what is ready: a replica
+  // without examples has nothing to compute.
   void Compute(OwnReplica& own);
-  // Joins the gradients of each node's replicas, where the node makes sums (Context::MakeJoint). Only for a step that
-  // all own replicas begin together: who comes later, or computes again, brings a gradient of its own. nodes cover the
-  // own replicas in order.
+  // Joins the gradients of each node's replicas where the worker sums them (Context::MakeJoint). Only for a step that
+  // all own replicas begin together: a replica that starts later or is recomputed gets a gradient of its own. `nodes`
+  // cover the own replicas in order.
   void Join(const std::vector<TreeNode>& nodes);
 
-  // Null: no present Compute or Evaluate has this number.
+  // Null: no current Compute or Evaluate has this number.
   OwnReplica* Find(uint64_t work);
   const OwnReplica* Find(uint64_t work) const;
-  // The first of those whose gradients go to the joint; null: it is not wanted any more.
+  // The first replica of the joint; null: the joint is not needed any more.
   const OwnReplica* FindJoined(uint64_t joint) const;
   bool AnyAtWork() const;
   bool AnyWaiting() const;

@@ -1,24 +1,24 @@
 // ReplicaCore: what one worker does for one job, as a state machine without I/O, threads or a clock.
 //
 // It decides which step each own replica computes next, which gradients go where, what is sent again after a failure,
-// and what is reported. The node (worker_node.cc) and the simulator carry its effects out, in order. Thread rule: one
-// caller at a time. Invariants:
+// and what is reported. ReplicaDriver carries its effects out in order, in a worker and in the simulator. Thread rule:
+// one caller at a time. Invariants:
 //   1. Synchronous: one version s of the values at a time ("current"); the
-//      values of s + 1 gather in a second buffer, and become current when
-//      every partition is there. All own replicas compute step s from current.
+//      values of s + 1 are collected in a second buffer, and become current once
+//      all partitions have arrived. All own replicas compute step s from current.
 //   2. Own replicas are pushed as whole aligned subtrees of the
-//      summation tree, added in the tree's own order: the bits that a
-//      ps arrives at do not depend on who holds which replica.
-//   3. Asynchronous: each own replica is on its own. It pushes step n + 1 only
+//      summation tree, added in the tree's own order: the bits at
+//      a ps do not depend on which worker holds which replica.
+//   3. Asynchronous: own replicas are independent. A replica pushes step n + 1 only
 //      after every partition has answered step n, so that its last sequence numbers
 //      differ by at most one between partitions, and the lowest is its next step.
 //   4. A request is sent again until it is answered, refused as invalid, or not
 //      needed any more. A gradient's bytes do not change while one of its pushes
 //      may still be sent: buffers are written only while nobody else holds them.
-//   5. A step counts (reports) when every partition acknowledged it.
-//   6. The chief: one checkpoint is under way at a time; while one is, no replica is
-//      reported as finished, so that the job does not end before its last checkpoint.
-//   7. An event of work or a request that is not the present one (its number differs) changes nothing.
+//   5. A step counts (is reported) once every partition has acknowledged it.
+//   6. The chief takes one checkpoint at a time; meanwhile no replica is reported
+//      as finished, so that the job does not end before its last checkpoint.
+//   7. An event of a stale work or request (its number is not the current one) changes nothing.
 // Bounds: two buffers of values and one gradient for each replica (synchronous: two buffers of values in all, and one
 // sum for each subtree of several replicas); one request for each partition and subtree (or replica).
 #pragma once
@@ -50,7 +50,7 @@ namespace replica {
 struct Assign {
   v1::AssignReplicas message;
 };
-// The answer to Send `request`: VALUES, or the error (of an ERROR frame, or of the connection).
+// The answer to the Send with this `request`: VALUES, or the error (of an ERROR frame, or of the connection).
 struct Reply {
   uint64_t request = 0;
   absl::StatusOr<Frame> frame;
@@ -61,13 +61,13 @@ struct GradientReady {
   uint64_t work = 0;
   uint32_t partition_begin = 0, partition_end = 0;
 };
-// The sum of Joint `joint` is final in these partitions. Each is announced before the last Computed of the joint's
-// replicas.
+// The sum of Joint `joint` is final in these partitions. Every partition is announced before the last Computed of the
+// joint's replicas.
 struct GradientSummed {
   uint64_t joint = 0;
   uint32_t partition_begin = 0, partition_end = 0;
 };
-// The node holds neither values nor gradient of the work any more.
+// The work has ended: the worker no longer holds its values or its gradient.
 struct Computed {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
@@ -76,8 +76,8 @@ struct Evaluated {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
 };
-// The layers that a work with by_layer comes to need the values of these partitions: one WeightsHere follows for each,
-// or StopWork. WeightsDone: they do not any more; as often as WeightsWanted.
+// WeightsWanted: the next layers of a by_layer work need the values of these partitions; one WeightsHere follows for
+// each, or StopWork. WeightsDone: they are no longer needed; sent once for each WeightsWanted.
 struct WeightsWanted {
   uint64_t work = 0;
   uint32_t partition_begin = 0, partition_end = 0;
@@ -90,16 +90,16 @@ struct WeightsDone {
 struct CheckpointDone {
   enum class Outcome {
     kWritten,
-    kNoCut,       // a ps was lost or had gone on meanwhile: worth another try
-    kNotWritten,  // the disk: told to the user, and tried again when the next one is due
+    kNoCut,       // a ps was lost or has moved past the version: worth a retry
+    kNotWritten,  // disk error: reported to the user, retried when the next checkpoint is due
   };
   uint64_t number = 0;
   Outcome outcome = Outcome::kWritten;
 };
 struct Timer {};
-// The coordinator may have lost what was reported: the figures of the newest epochs are reported again.
+// The coordinator may have lost reports: those of the newest epochs are sent again.
 struct ReportAgain {};
-// Stop everything and forget the job. The only event that has an effect after Fail.
+// Stops all work and forgets the job. The only event that has an effect after Fail.
 struct Drop {};
 
 using Event = std::variant<Assign, Reply, GradientReady, GradientSummed, Computed, Evaluated, WeightsWanted,
@@ -108,14 +108,14 @@ using Event = std::variant<Assign, Reply, GradientReady, GradientSummed, Compute
 // ---- effects ----
 
 struct Send {
-  uint64_t request = 0;  // of the core; frame.request_id is the connection's business
+  uint64_t request = 0;  // the core's own id; frame.request_id belongs to the connection
   std::string address;
   Frame frame;
 };
-// Replicas of one step whose gradients are wanted as their sum only, rounded to a type (the wire's, or FLOAT32): number
-// i of the space at byte i * its size of `gradient`. It is the node's to write until the last of them is Computed. All
-// of them start with their step; those that are not wanted any more, as the replicas are others, end like any stale
-// work.
+// Replicas of one step whose gradients are needed only as a sum, rounded to a type (the wire type, or FLOAT32): number
+// i of the parameter space is at byte i * its size in `gradient`. The worker may write `gradient` until the last of the
+// replicas is Computed. All of them start together at the beginning of the step. A joint that is no longer needed,
+// since the assignment changed, ends like any stale work.
 struct Joint {
   uint64_t number = 0;
   TreeNode node;
@@ -124,56 +124,56 @@ struct Joint {
   GradientLayout layout;
   Buffer gradient;
 };
-// TrainStep of (step, replica). values and gradient span the parameter space; gradient is the node's to write until
-// Computed.
+// Runs TrainStep of (step, replica). `values` and `gradient` span the parameter space; the worker may write `gradient`
+// until Computed.
 struct Compute {
   uint64_t work = 0;
   ReplicaId replica;
   int64_t step = 0;
   Buffer values, gradient;
-  bool by_layer = false;               // `values` holds what WeightsWanted asked for, and nothing else
-  float loss_scale = 0;                // of jobs that have one: the loss is multiplied by it, the gradient divided
-  std::shared_ptr<const Joint> joint;  // set: the gradient goes there, `gradient` is empty
+  bool by_layer = false;               // `values` holds only what WeightsWanted asked for
+  float loss_scale = 0;                // of jobs that have one: multiplies the loss and divides the gradient
+  std::shared_ptr<const Joint> joint;  // set: the gradient is added there, `gradient` is empty
 };
-// Evaluate the places of the validation split. Never empty.
+// Evaluates these places of the validation split, of which there is at least one.
 struct Evaluate {
   uint64_t work = 0;
   ReplicaId replica;
-  int64_t step = 0;  // the values are those before it
+  int64_t step = 0;  // the values are those before this step
   PlaceRange places;
   Buffer values;
-  bool by_layer = false;  // as Compute
+  bool by_layer = false;  // as in Compute
 };
-// The values of the partition are in the work's `values`, until WeightsDone. Sent as often as WeightsWanted.
+// The values of the partition are in the work's `values` until WeightsDone. Sent once for each WeightsWanted.
 struct WeightsHere {
   uint64_t work = 0;
   uint32_t partition = 0;
 };
-// Nobody wants the result any more: what waits for values ends with an error, which is not told to anyone.
+// The result is no longer needed: a wait for values ends with an error, which is not reported.
 struct StopWork {
   uint64_t work = 0;
 };
-// The chief: ask every partition for its state (SNAPSHOT; on the connections of Send, before any later effect: no push
-// of ours that leads beyond the wanted version may overtake it), and write a checkpoint. One at a time.
+// Chief only, one at a time: asks every partition for its state (SNAPSHOT) and writes a checkpoint. The requests use
+// the connections of Send and precede all later effects, so that no own push beyond the wanted version overtakes them.
 struct TakeCheckpoint {
   struct Request {
     std::string address;
     Frame frame;
   };
   uint64_t number = 0;
-  int64_t step = 0;               // synchronous: the version of the cut; asynchronous: our slowest replica's
+  int64_t step = 0;               // synchronous: the version of the cut; asynchronous: the slowest own replica's step
   std::vector<Request> requests;  // by partition
   bool last_try =
-      false;  // where the cut fails no other follows: the coordinator has to hear that this step's does not come
+      false;  // a failed cut is not retried any more: the coordinator must hear that this step gets no checkpoint
 };
 struct Report {
   v1::ReplicaReport report;
 };
-// A Timer event is wanted at this time (earlier ones still come; one that comes too early does no harm).
+// Asks for a Timer event at this time. Earlier SetTimers stay armed; a Timer that comes too early is harmless.
 struct SetTimer {
   absl::Time at;
 };
-// The job cannot go on here; nothing more is sent until it is dropped. Once.
+// The job cannot go on here; nothing more is sent until it is dropped. Emitted once.
 struct Fail {
   std::string message;
 };
@@ -188,18 +188,18 @@ struct Part;
 }  // namespace replica
 
 struct ReplicaCoreOptions {
-  // Sums of several steps go in one report. Shorter: fresher figures, more messages to the coordinator.
+  // Several steps share one report. Shorter: fresher progress, more messages to the coordinator.
   absl::Duration report_interval = absl::Milliseconds(200);
-  // `finished` is reported again and again until the job is dropped.
+  // Interval at which `finished` is repeated until the job is dropped.
   absl::Duration finished_interval = absl::Milliseconds(500);
-  // Requests that failed are sent again after a pause that doubles between these, with jitter.
+  // Failed requests are retried with exponential back-off between these, with jitter.
   absl::Duration retry_min = absl::Milliseconds(20);
   absl::Duration retry_max = absl::Seconds(1);
   uint64_t jitter_seed = 1;
-  // The node adds up own replicas' gradients, and rounds them to the wire's type: Compute.joint.
+  // The worker sums own replicas' gradients and rounds them to the wire type: Compute.joint.
   bool joins = false;
-  // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being
-  // replaced, must not cost the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
+  // How long the cut after the last step is retried: a failover at that moment, or the replacement of the coordinator,
+  // must not cost the job its last checkpoint. Longer: a job whose ps stay away ends that much later.
   absl::Duration last_cut_max = absl::Minutes(2);
 };
 
@@ -212,14 +212,14 @@ class ReplicaCore {
 
   replica::Effects Step(replica::Event event, absl::Time now);
 
-  // For Hello and heartbeats. The lowest step that an own replica has not finished (the last one is not over before its
-  // validation, however long it takes, and its checkpoint); -1: not known yet, or no replicas.
+  // For Hello and heartbeats. The lowest step that an own replica has not finished (the last step includes its
+  // validation, however long that takes, and its checkpoint); -1: not known yet, or no replicas.
   int64_t step() const;
   Generation generation() const;
-  // What step() is of; without a step there is none.
+  // step() with its job, generation and assignment; nullopt while the step is not known.
   std::optional<v1::JobProgress> progress() const;
   const std::vector<int32_t>& replicas() const;
-  // Numbers of the parameter space in each partition's range; empty before the first assignment.
+  // Each partition's range of the parameter space; empty before the first assignment.
   const std::vector<v1::PartitionRange>& ranges() const;
 
  private:

@@ -1,4 +1,4 @@
-// RunningStep: the step that all own replicas of a synchronous job are at. SynchronousMode writes it; OwnReplicas and
+// RunningStep: the current step of all own replicas of a synchronous job. SynchronousMode writes it; OwnReplicas and
 // StepPushes read it.
 #pragma once
 

@@ -1,9 +1,9 @@
-// StepClips: the clipping of one step's gradients by norms that span partitions: the shares that partitions told of
-// their norms (common/model/clip_norm.h), and the CLIPs that take the factors to them.
+// StepClips: clips one step's gradients by norms that span partitions. It collects each partition's shares of the norms
+// (common/model/clip_norm.h) and sends the resulting factors back in CLIP requests.
 //
 // Part of SynchronousMode. Invariants:
-//   1. A partition is sent a CLIP only when all shares of its norms are here.
-//   2. One CLIP to a partition is under way at a time.
+//   1. A partition is sent a CLIP only once all shares of its norms have arrived.
+//   2. At most one CLIP to a partition is in flight.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace cairn::replica {
 
 class StepClips {
  public:
-  // owner: of the requests, in their names. by_layer: the answers are wanted without values.
+  // owner: identifies the requests in their names. by_layer: the answers carry no values.
   StepClips(Context& context, uint32_t owner, bool by_layer) : context_(context), owner_(owner), by_layer_(by_layer) {}
 
-  // Another step begins; everything about the one before is forgotten.
+  // A new step begins; all state of the previous one is cleared.
   void Begin(int64_t step);
   void Stop();
 
-  // What an answer to a push or a CLIP says about norms. The partitions whose factors are known by it. Errors:
+  // Takes the norms from an answer to a push or a CLIP. Returns the partitions whose factors became known. Errors:
   // INVALID_ARGUMENT.
   absl::StatusOr<std::vector<uint32_t>> Take(const Frame& frame, uint32_t partition);
-  // To those of the partitions that are not done and wait for one.
+  // Sends a CLIP to those of the partitions that are not done and need one.
   void Send(const std::vector<uint32_t>& partitions, const std::vector<char>& done);
   // The partition has made its update.
   void End(uint32_t partition) { requests_[partition] = Request(); }
-  // The partition has lost its sum, and with it its share.
+  // The partition has lost its sum, and with it its share of the norms.
   void Forget(uint32_t partition);
-  // After an assignment; and when a time has come.
+  // Retries: after a new assignment (Resend), and by time (ResendDue).
   void Resend(uint32_t partition, bool moved, bool raised);
   void ResendDue();
 
-  bool Has(uint32_t partition) const { return norms_.Has(partition); }  // its share
+  bool Has(uint32_t partition) const { return norms_.Has(partition); }  // its share of the norms
   uint32_t partitions() const { return static_cast<uint32_t>(requests_.size()); }
   Request& request(uint32_t partition) { return requests_[partition]; }
 

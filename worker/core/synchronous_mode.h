@@ -1,8 +1,8 @@
-// What the synchronous modes share: finding the step, and the step of all own replicas together, from their validations
-// to their figures.
+// SynchronousMode: the base of the synchronous modes. It finds the job's step, and takes all own replicas through each
+// step together, from their validations to their figures.
 //
-// Part of ReplicaCore: its thread rule and its invariants 1, 2, 5, 6, 7. A mode says where values come from, which
-// subtrees are pushed (PushRules), and what is done about a gradient that did not arrive.
+// Part of ReplicaCore, whose thread rule and invariants 1, 2, 5, 6 and 7 apply. A derived mode decides where values
+// come from, which subtrees are pushed (PushRules), and how a lost gradient is replaced.
 //
 //   idle ──replicas──▶ finding the step ──────▶ running ──┐ every partition has made the update of our pushes: step + 1
 //     ◀──none left──     ◀──── somebody is beyond step + 1 ────    ◀┘
@@ -35,7 +35,7 @@ class SynchronousMode : public Mode, protected PushRules {
  protected:
   enum class Phase { kIdle, kFinding, kRunning };
 
-  // by_layer: as Compute. spares: buffers that are kept beside a gradient for each own replica.
+  // by_layer: as in Compute. spares: pooled buffers in addition to one gradient per own replica.
   SynchronousMode(Context& context, bool by_layer, size_t spares)
       : context_(context),
         finder_(context, kValuesOwner),
@@ -44,23 +44,23 @@ class SynchronousMode : public Mode, protected PushRules {
         spares_(spares) {}
 
   // ---- what a mode decides ----
-  // Values of another step, or none, are wanted: step_.values is to be written to.
+  // The values of the step are no longer needed: step_.values is about to be overwritten.
   virtual void ForgetValues() = 0;
-  virtual void DropValues() = 0;                                      // idle
-  virtual void OnFound(const Frame& /*frame*/) {}                     // the answer to a find
-  virtual void OnAllFound() = 0;                                      // finder_ tells: Run, or ask again
+  virtual void DropValues() = 0;                                      // the mode goes idle
+  virtual void OnFound(const Frame& /*frame*/) {}                     // an answer to finder_
+  virtual void OnAllFound() = 0;                                      // by the versions in finder_: Run, or ask again
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
-  virtual void TakeValues(const Frame& /*frame*/) {}                  // of an answer that shows the step's update
+  virtual void TakeValues(const Frame& /*frame*/) {}                  // from an answer that shows the step's update
   virtual void OnStepDone() {}
-  // After an assignment, and when a time has come: what is sent again.
+  // Retries: after a new assignment (Resend), and by time (ResendMore).
   virtual void Resend(const std::vector<char>& moved, bool raised) = 0;
   virtual void ResendMore() {}
   virtual void Release(OwnReplica& own) { replicas_.Release(own); }
 
-  void FindAgain();  // after a pause that grows
+  void FindAgain();  // after a growing back-off
   void Run(uint64_t version);
 
-  static constexpr uint32_t kValuesOwner = 0;  // of requests for values
+  static constexpr uint32_t kValuesOwner = 0;  // the owner of requests for values
 
   Context& context_;
   Phase phase_ = Phase::kIdle;

@@ -1,5 +1,5 @@
-// Which backend a worker computes with: the place where backends that are found at start (a GPU's) join those linked
-// in.
+// Selects the backend that a worker computes with: one that is linked in, or a plugin that is loaded at start (a
+// GPU's).
 #pragma once
 
 #include <memory>
@@ -13,19 +13,19 @@
 namespace cairn {
 
 // device: "auto" (the GPUs if this machine has any, else the CPU), "cpu", "gpu" (all GPUs of the first one's model) or
-// "gpu:N". options: what a GPU's plugin is told besides the device. fallback: if "auto" chose the CPU, why it could not
-// be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none such: no plugin, no driver,
-// no device, or another build's plugin.
+// "gpu:N". options: passed to the GPU plugin besides the device. fallback: set if "auto" chose the CPU: why no GPU was
+// usable. Errors: INVALID_ARGUMENT: unknown device name; UNAVAILABLE: no such device: no plugin, no driver,
+// no device, or the plugin of another build.
 absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback = nullptr,
                                                        PluginOptions options = {});
 
-// Where a plugin is looked for, in this order: the folders of CAIRN_PLUGINS (with colons), the program's own, ../lib
-// beside it.
+// Where plugins are searched, in this order: the folders in CAIRN_PLUGINS (separated by colons), the program's own, and
+// ../lib beside it.
 std::vector<std::string> PluginFolders();
 
-// Opens the first `file` found in one of the folders; it stays open for ever. driver: a library without which the file,
-// which takes most of a second to open, is useless; or "". Errors: UNAVAILABLE names the folders, or what is
-// wrong.
+// Loads the first `file` found in one of the folders and never unloads it. driver: a library that the plugin needs, or
+// "": if it is missing, the plugin, which takes most of a second to load, is not tried. Errors: UNAVAILABLE names the
+// folders, or the problem.
 absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file,
                                                     const PluginOptions& options, const char* driver = "");
 

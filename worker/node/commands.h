@@ -1,10 +1,10 @@
-// Commands: what the coordinator asks of a worker beside training: look at data, evaluate, predict, take the digest,
-// restore a checkpoint.
+// Commands: carries out the coordinator's commands to a worker other than training: inspect data, evaluate, predict,
+// compute the digest, restore a checkpoint.
 //
-// Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no
-// data set that takes its time; evaluations), one after the other; the blocks of an evaluation are computed on the
-// slots, after training. At most kWorkerCommandsMax wait; beyond, the answer is an error. The model, data and values
-// of the last evaluation are kept for kValuesKept: the shards of one prediction come one after the other.
+// Thread rule: any thread. Commands run one at a time on a thread for each kind: data; digests and restores, which must
+// not wait for a slow data set; evaluations. The blocks of an evaluation are computed on the
+// slots, after training. At most kWorkerCommandsMax are pending; beyond that the answer is an error. The model, data
+// and values of the last evaluation are kept for kValuesKept, since the shards of one prediction arrive in sequence.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace cairn {
 
-// After the last shard of an evaluation.
+// How long an evaluation's values are kept after its last shard.
 inline constexpr absl::Duration kValuesKept = absl::Seconds(10);
 
 class Commands {
@@ -31,7 +31,7 @@ class Commands {
     ComputePool* pool = nullptr;
     DatasetCache* datasets = nullptr;
     std::function<void(v1::NodeMessage)> send;  // thread-safe
-    // The model of a job that trains here, so that its programs are used again; null if none does.
+    // The model of a job that trains here, so that its compiled programs are reused; null if it does not.
     std::function<std::shared_ptr<const JobModel>(uint64_t job_id)> model_of;
   };
   explicit Commands(Services services);
@@ -41,13 +41,13 @@ class Commands {
   void Evaluate(const v1::EvaluateShard& command);
   void Finalize(const v1::Finalize& command);
   void Restore(const v1::Restore& command);
-  // Ends what runs as soon as it comes to its next block or answer from a ps.
+  // Running commands end at their next block or answer from a ps.
   void Stop();
 
  private:
-  bool Enter();  // false: too many wait
+  bool Enter();  // false: too many commands are pending
   void Leave() { --waiting_; }
-  // What all shards of one evaluation share.
+  // The state that all shards of one evaluation share.
   struct Subject;
   absl::StatusOr<std::shared_ptr<const Subject>> SubjectOf(const v1::EvaluateShard& command);
   void ForgetSubject(uint64_t serial);
@@ -59,7 +59,7 @@ class Commands {
   const Services services_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> waiting_{0};
-  // Of the thread of evaluations_.
+  // Used on the thread of evaluations_ only.
   std::shared_ptr<const Subject> subject_;
   uint64_t subject_serial_ = 0;  // of its last use
   SerialExecutor data_, jobs_, evaluations_;

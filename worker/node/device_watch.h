@@ -1,10 +1,10 @@
-// DeviceWatch: when a worker that has lost its device ends itself. A fresh process gets a fresh context of the device,
-// or finds at its trial that there is none; until then its jobs go on elsewhere.
+// DeviceWatch: decides when a worker that has lost its device exits. A new process gets a new context on the device, or
+// finds at start that there is none; meanwhile the worker's jobs continue on other workers.
 //
-// Of one thread. Invariants:
-//   1. It ends at the earliest kTellFor after the loss: the coordinator was told, and takes the replicas away.
-//   2. It ends when no replica is left, and kLeaveWithin after the loss whatever is left: nobody may be there to take
-//      them, or to say so.
+// Not thread-safe. Invariants:
+//   1. The worker exits no earlier than kTellFor after the loss: the coordinator hears of it and moves the replicas.
+//   2. It exits once it has no replicas, and at the latest kLeaveWithin after the loss, since there may be no other
+//      worker to take them, or no coordinator.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// What a worker ends with then: EX_TEMPFAIL, "try again". What started it should start it again.
+// The exit code in that case: EX_TEMPFAIL, "try again". The supervisor should restart the worker.
 inline constexpr int kExitDeviceLost = 75;
 
 class DeviceWatch {
@@ -22,7 +22,7 @@ class DeviceWatch {
   static constexpr absl::Duration kLookEvery = absl::Seconds(1), kTellFor = absl::Seconds(2),
                                   kLeaveWithin = absl::Seconds(20);
 
-  // Every kLookEvery. replicas: whether the worker has some still. True: it is to end now.
+  // Call every kLookEvery. replicas: whether the worker still has any. True: exit now.
   bool Look(const absl::Status& health, bool replicas, absl::Time now) {
     if (health.ok()) return false;
     if (!lost_) lost_ = now;
@@ -31,7 +31,7 @@ class DeviceWatch {
   bool lost() const { return lost_.has_value(); }
 
  private:
-  std::optional<absl::Time> lost_;  // seen
+  std::optional<absl::Time> lost_;  // when the loss was noticed
 };
 
 }  // namespace cairn

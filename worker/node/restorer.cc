@@ -138,7 +138,7 @@ class Sender {
 
 absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const std::atomic<bool>& stop) {
   CAIRN_ASSIGN_OR_RETURN(const RestoredState state, Read(command));
-  for (const std::string& skipped : state.skipped) LogWarning("job %d: passed over: %s", command.job_id(), skipped);
+  for (const std::string& skipped : state.skipped) LogWarning("job %d: skipped: %s", command.job_id(), skipped);
   CAIRN_RETURN_IF_ERROR(Sender(command, state).Run(stop));
   LogInfo("job %d: restored from %s, step %d", command.job_id(), state.path, state.step);
   v1::RestoreReply reply;

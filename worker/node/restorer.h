@@ -1,7 +1,7 @@
-// Restorer: the coordinator's Restore command: reads a checkpoint and fills a job's partitions, all at version 0, from
-// it.
+// Restorer: carries out the coordinator's Restore command: reads a checkpoint and fills a job's partitions, all at
+// version 0, from it.
 //
-// Blocking; of a thread of its own kind. Repeating it does no harm: a partition that has the image already says so.
+// Blocking: runs on a thread of its own. Idempotent: a partition that already has the image acknowledges it.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace cairn {
 
-// Errors: what the checkpoint lacks (checkpoint_restore.h); FAILED_PRECONDITION a ps has been told of a newer
-// generation, so that this command is superseded; UNAVAILABLE a ps does not answer; CANCELLED *stop was set.
+// Errors: those of the checkpoint (checkpoint_restore.h); FAILED_PRECONDITION: a ps has a newer generation, which
+// supersedes this command; UNAVAILABLE: a ps does not answer; CANCELLED: *stop was set.
 absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const std::atomic<bool>& stop);
 
-// What a job that is being checked takes from its checkpoint (InspectData.spec). steps_per_epoch: of the job's data.
+// The fields that a job under check takes from its checkpoint (InspectData.spec). steps_per_epoch: of the job's data.
 absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, int64_t steps_per_epoch);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// A model's values out of a checkpoint or a file: for evaluations and predictions with other weights than a job's
-// present ones.
+// Reads a model's values from a checkpoint or a file, for evaluations and predictions with weights other than a job's
+// current ones.
 //
 // A free function, blocking; any thread.
 #pragma once
@@ -14,12 +14,12 @@ namespace cairn {
 
 struct ReadWeights {
   Buffer values;     // the whole parameter space
-  std::string path;  // what was read: of a directory with several checkpoints the newest whole one
-  int64_t step = 0;  // of the checkpoint; a file: 0
+  std::string path;  // the file or checkpoint that was read; in a directory of several, the newest complete one
+  int64_t step = 0;  // of the checkpoint; 0 for a file
 };
 
-// path: a checkpoint's directory, one that holds several, or a file of LoadWeights. Every variable of the graph has to
-// be there with its shape; what else the file holds is left. Errors: those of the reader; FAILED_PRECONDITION names a
+// path: a checkpoint's directory, a directory of several, or a file that LoadWeights reads. It must hold every variable
+// of the graph with its shape; other tensors are ignored. Errors: those of the reader; FAILED_PRECONDITION names a
 // variable that is missing or has another shape.
 absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string& path);
 

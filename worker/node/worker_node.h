@@ -1,7 +1,7 @@
-// WorkerNode: a worker process's parts put together: its session with the coordinator, its slots, one Trainer for each
-// job.
+// WorkerNode: assembles the parts of a worker process: its session with the coordinator, its slots, and one Trainer for
+// each job.
 //
-// Thread rule: constructor and destructor on one thread. The session's callbacks come on the session's thread.
+// Thread rule: constructor and destructor on one thread. The session's callbacks run on the session's thread.
 #pragma once
 
 #include <functional>
@@ -29,12 +29,12 @@ namespace cairn {
 struct WorkerOptions {
   std::string coordinator;  // REQUIRED, "host:port"
   std::string name;         // REQUIRED, unique in the cluster
-  int slots = 1;            // replicas computed at the same time, 1 to kWorkerSlotsMax; more than cores slows all down
-  std::string host;         // which machine this is
+  int slots = 1;            // replicas computed at the same time, 1 to kWorkerSlotsMax; more than cores slows them down
+  std::string host;         // the machine's name
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
-  int decode_threads = 1;      // of each job, 1 to 256; more where decoding pictures is slower than computing
+  int decode_threads = 1;      // per job, 1 to 256; more where decoding images is slower than computing
   std::function<void()>
-      device_lost;  // called once, when the worker cannot be used any more (device_watch.h); null: nobody asks
+      device_lost;  // called once, when the worker has lost its device and must exit (device_watch.h); may be null
 
   absl::Status Validate() const;
 };
@@ -43,12 +43,12 @@ class WorkerNode {
  public:
   // options.Validate() is OK.
   WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend);
-  // Waits for the blocks that are being computed, not for their steps.
+  // Waits for the blocks in progress, not for whole steps.
   ~WorkerNode();
   absl::Status health() const { return backend_->health(); }
 
  private:
-  // Tells the coordinator at once, before what failed for that reason: it makes another of it.
+  // Reports the device's fault before the failures that it causes, so that the coordinator can attribute them to it.
   void SayDeviceTrouble();
   void LookAtDevice();
   std::string Fault() const;
@@ -76,10 +76,10 @@ class WorkerNode {
   ComputePool pool_;
   mutable absl::Mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Trainer>> trainers_ ABSL_GUARDED_BY(mutex_);
-  // Shared: Send may come while the session is being taken down.
+  // Shared: Send may run while the session is being torn down.
   std::shared_ptr<SessionClient> session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Commands> commands_;
-  DeviceWatch device_watch_;  // of the thread of timers_
+  DeviceWatch device_watch_;  // used on the thread of timers_ only
 };
 
 }  // namespace cairn

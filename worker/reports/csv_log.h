@@ -1,8 +1,8 @@
-// CsvLog: the file of Keras' CSVLogger: a line an epoch, "epoch" and then the figures in the order of their names.
+// CsvLog: writes the file of Keras' CSVLogger: one line per epoch, "epoch" and then the figures in order of name.
 //
-// One caller at a time; blocks no longer than a disk does: anything but a regular file is refused. Each epoch is in
-// the file once, even if another worker wrote the ones before and was killed, or a write failed: the last line tells
-// which epoch was the last; half a line is cut off.
+// One caller at a time. Blocks on the disk only: anything but a regular file is refused. Each epoch is in the file
+// once, even if another worker wrote the earlier ones and was killed, or a write failed: the last line tells which
+// epoch was written last; a partial line is truncated.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ class CsvLog {
  public:
   CsvLog(v1::JobSpec spec, v1::CsvLogger options) : spec_(std::move(spec)), options_(std::move(options)) {}
 
-  // `epochs`: in order, from the first one that may not be in the file; epoch 0 truncates the file where `append` is
-  // not set. Those without figures (before the checkpoint that the job goes on from) are skipped. Errors: name the
+  // `epochs`: in order, from the first one that may be missing in the file; epoch 0 truncates the file unless `append`
+  // is set. Epochs without figures (before the checkpoint that the job resumed from) are skipped. Errors name the
   // file and the system's reason.
   absl::Status Write(absl::Span<const v1::EpochResult> epochs);
 
@@ -33,9 +33,9 @@ class CsvLog {
 
   const v1::JobSpec spec_;
   const v1::CsvLogger options_;
-  std::vector<std::string> columns_;  // behind "epoch"
+  std::vector<std::string> columns_;  // after "epoch"
   bool begun_ = false;
-  int32_t next_ = 0;  // epochs before it are in the file
+  int32_t next_ = 0;  // epochs before this one are in the file
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Model files of JobSpec.callbacks (model_checkpoint), made by the chief from the checkpoint of the same step.
+// Writes the model files of JobSpec.callbacks (model_checkpoint); the chief makes them from the step's checkpoint.
 //
 // Free functions, blocking (they read and write files); any thread.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Takes the place of a file that is there, whole. Errors: those of ReadCheckpoint; what the file system says, with the
+// Replaces an existing file atomically. Errors: those of ReadCheckpoint, and of the file system, with the
 // path.
 absl::Status SaveModelFile(const v1::SaveModel& command);
 

@@ -1,7 +1,7 @@
-// SummaryWriter: the chief's files of JobSpec.callbacks: TensorBoard's events and the CSV logger's lines, on a thread
-// of their own, so that neither the training nor the session waits for a disk.
+// SummaryWriter: writes the chief's files for JobSpec.callbacks (TensorBoard events, CSV lines) on a thread of its own,
+// so that neither training nor the session waits for the disk.
 //
-// Thread rule: any thread. Commands of a job are carried out in order.
+// Thread rule: any thread. A job's commands are carried out in order.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ namespace cairn {
 
 class SummaryWriter {
  public:
-  // host: names this machine in the files' names. send: thread-safe.
+  // host: this machine's name, part of the file names. send: thread-safe.
   SummaryWriter(std::string host, Clock* clock, std::function<void(v1::NodeMessage)> send);
   ~SummaryWriter();
 
   // Answered by SummariesWritten.
   void Write(const v1::WriteSummaries& command);
-  // The job is over here: its files are closed.
+  // The job has ended here: closes its files.
   void Forget(uint64_t job_id);
-  void Stop();  // what is being written is finished
+  void Stop();  // finishes the write in progress
 
  private:
   struct Job;
@@ -35,8 +35,8 @@ class SummaryWriter {
   const std::string host_;
   Clock* const clock_;
   const std::function<void(v1::NodeMessage)> send_;
-  std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // of the executor's thread
-  SerialExecutor executor_;                        // last: ends before what it uses
+  std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // used on the executor's thread only
+  SerialExecutor executor_;                        // last: destroyed before the members that it uses
 };
 
 }  // namespace cairn

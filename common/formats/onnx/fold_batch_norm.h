@@ -1,8 +1,8 @@
-// A model without those batch normalizations that the layer before them can do as well: what it computes at inference
-// stays, but for rounding.
+// Folds batch normalizations into the layers before them where possible: the model's outputs at inference stay the
+// same, except for rounding.
 //
-// A pure function. A BatchNormalization goes where it alone takes the output of a Conv1D, Conv2D, DepthwiseConv2D,
-// SeparableConv2D, Conv2DTranspose or Dense without activation; that layer keeps its name and has a bias from then on.
+// A pure function. A BatchNormalization is folded if it alone uses the output of a Conv1D, Conv2D, DepthwiseConv2D,
+// SeparableConv2D, Conv2DTranspose or Dense without activation; that layer keeps its name and gets a bias.
 #pragma once
 
 #include <vector>

@@ -8,6 +8,7 @@
 #include "common/base/lacks.h"
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
+#include "common/model/layers/categories.h"
 #include "common/model/layers/recurrent.h"
 #include "common/model/recurrent.h"
 
@@ -31,6 +32,7 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
     return status.ok() ? status : Annotate(status, absl::StrCat("layer \"", node.name, "\""));
   };
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
+  CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
   const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||
                      node.kind == LayerKind::kMultiHeadAttention;
   for (const int input : node.inputs) {

@@ -1,8 +1,8 @@
-// A model with its weights as ONNX (opset 13): what onnxruntime and other runtimes load.
+// Exports a model with its weights as ONNX (opset 13), for onnxruntime and other runtimes.
 //
-// Input and output have Cairn's shapes (channels last) behind a dynamic batch and are called as their layers;
-// initializers as their variables. Dropout is gone. The model's own description lies beside the graph as metadata
-// "cairn.model" (a Model in protobuf text), which onnx_import.h holds against the graph.
+// Input and output have Cairn's shapes (channels last) after a dynamic batch and the names of their layers;
+// initializers have the names of their variables. Dropout is removed. The model's description is stored with the graph
+// as metadata "cairn.model" (a Model in protobuf text), which onnx_import.h compares with the graph.
 //
 // Pure functions.
 #pragma once
@@ -24,16 +24,16 @@ inline constexpr int64_t kOnnxOpset = 13;
 
 struct OnnxExportOptions {
   std::string model_name;
-  // Batch normalizations become part of the layer before them where that can be (fold_batch_norm.h): smaller and
-  // faster where a runtime does not do it by itself, but no longer the model that was trained.
+  // Fold batch normalizations into the layers before them where possible (fold_batch_norm.h): smaller and faster with
+  // a runtime that does not do it by itself, but no longer the model that was trained.
   bool fold_batch_norm = false;
 };
 
-// Errors: UNIMPLEMENTED a model of more than kOnnxBytesMax.
+// Errors: UNIMPLEMENTED: the model is larger than kOnnxBytesMax.
 absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& graph, absl::Span<const float> space,
                                             const OnnxExportOptions& options);
 
-// The graph alone, its variables without numbers, and where they belong.
+// Writes only the graph, with variables without numbers, and returns where the numbers belong.
 std::vector<OnnxPlace> OnnxSkeleton(const Graph& graph, onnx::GraphProto* out);
 
 }  // namespace cairn

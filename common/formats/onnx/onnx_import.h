@@ -1,13 +1,13 @@
-// ONNX models as Cairn's: layers with Keras' meaning, channels last, and their variables.
+// Converts ONNX models to Cairn's: layers with Keras' semantics, channels last, and their variables.
 //
-//   A graph that Cairn wrote and nobody changed comes back as it was, dropout and all: its metadata hold the model, and
-//   what that model would be written as is the graph. Any other graph is read operator by operator (onnx_importer.h).
+//   A graph that Cairn wrote and that is unchanged is restored exactly, including dropout: its metadata hold the model,
+//   and exporting that model gives the same graph. Any other graph is read operator by operator (onnx_importer.h).
 //
-// A model whose input is [batch, channels, height, width], as PyTorch's are, takes [height, width, channels]; where its
-// output is a picture, that too. Pure functions. Invariants:
-//   1. Nothing is ignored that changes what the model computes: an operator or attribute that Cairn does not have is an
-//      error that names the node.
-//   2. Nothing of a file is believed.
+// A model with input [batch, channels, height, width], such as PyTorch's, takes [height, width, channels], and so does
+// an output that is an image. Pure functions. Invariants:
+//   1. Nothing that changes what the model computes is ignored: an operator or attribute that Cairn does not support is
+//      an error that names the node.
+//   2. Files are not trusted.
 #pragma once
 
 #include <string>

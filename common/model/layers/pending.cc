@@ -20,11 +20,6 @@ void WriteOnnx(const Node&, OnnxWriter&) {}
 
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")
-CAIRN_PENDING(Discretization, kDiscretization, "discretization")
-CAIRN_PENDING(CategoryEncoding, kCategoryEncoding, "category_encoding")
-CAIRN_PENDING(Hashing, kHashing, "hashing")
-CAIRN_PENDING(HashedCrossing, kHashedCrossing, "hashed_crossing")
 CAIRN_PENDING(StringLookup, kStringLookup, "string_lookup")
-CAIRN_PENDING(IntegerLookup, kIntegerLookup, "integer_lookup")
 CAIRN_PENDING(TextVectorization, kTextVectorization, "text_vectorization")
 }  // namespace cairn::layers

@@ -48,6 +48,7 @@ std::vector<LayerCase> AllCases() {
   for (const LayerCase& c : InferenceCases()) cases.push_back(c);
   for (const LayerCase& c : RecurrentCases()) cases.push_back(c);
   for (const LayerCase& c : MaskCases()) cases.push_back(c);
+  for (const LayerCase& c : HashingCases()) cases.push_back(c);
   return cases;
 }
 

@@ -35,7 +35,8 @@ TEST(LayerTable, EveryBackendHasEveryLayerButThese) {
               UnorderedElementsAre("subtract", "minimum", "rms_normalization", "unit_normalization", "normalization",
                                    "gaussian_noise", "gaussian_dropout", "alpha_dropout", "spatial_dropout1d",
                                    "spatial_dropout3d", "repeat_vector", "einsum_dense", "attention",
-                                   "additive_attention", "operation", "reduce", "slice"))
+                                   "additive_attention", "operation", "reduce", "slice", "discretization",
+                                   "category_encoding", "hashing", "hashed_crossing", "integer_lookup"))
       << "cudnn";
 }
 

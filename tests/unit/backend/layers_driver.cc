@@ -145,4 +145,5 @@ int main() {
   for (const cairn::LayerCase& c : cairn::MaskCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::HashingCases()) cairn::Print(c);
 }

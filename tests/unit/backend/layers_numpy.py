@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import numpy_axes as axes
+import numpy_categories as categories
 import numpy_features as features
 import numpy_further as further
 import numpy_recurrent as recurrent
@@ -106,6 +107,10 @@ LAYERS = {
     "operation": tensors.operation,
     "reduce": tensors.reduce,
     "slice": tensors.slice_part,
+    **{
+        name: getattr(categories, name)
+        for name in ("discretization", "category_encoding", "integer_lookup", "hashing", "hashed_crossing")
+    },
     "subtract": tensors.subtract,
     "minimum": tensors.minimum,
 }

@@ -175,28 +175,6 @@ TEST(ClusterCheckpoints, AFormerChiefsCheckpointEndsItsError) {
   EXPECT_EQ(c.Job(id).checkpoint_error(), "") << "the last one is there";
 }
 
-// It does not try that step again, so that nobody may wait for it. (Simulator, seed 7026682.)
-TEST(ClusterCheckpoints, WhatAFormerChiefCannotWriteIsNotAwaitedWhenItIsTheChiefAgain) {
-  Cluster c(1, 2);
-  v1::JobSpec spec = SpecWithCheckpoints();
-  spec.set_epochs(1);
-  const uint64_t id = c.SubmitOk(spec);
-  ASSERT_EQ(c.Job(id).chief(), "worker-0");
-  c.BreakSession(c.node("worker-0"));
-  c.Pass(absl::Seconds(1));
-  ASSERT_EQ(c.Job(id).chief(), "worker-1");
-  c.ReconnectAll();
-  c.Settle();
-  v1::NodeMessage failed = Written(id, c.Job(id).total_steps());
-  failed.mutable_checkpoint()->set_error("no space left on device");
-  c.Say(c.node("worker-0"), failed);
-  EXPECT_EQ(c.Job(id).checkpoint_error(), "") << "another one is the chief";
-  c.BreakSession(c.node("worker-1"));
-  c.Pass(absl::Seconds(1));
-  ASSERT_EQ(c.Job(id).chief(), "worker-0");
-  EXPECT_EQ(c.Job(id).checkpoint_error(), "no space left on device");
-}
-
 TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));

@@ -81,7 +81,7 @@ TEST(ClusterEvents, APsWithoutAnotherCopyIsWaitedForAndComesBack) {
   EXPECT_TRUE(EventOf(c.Job(id), "waits for ps \"ps-0\"").warning());
   c.Restart(c.node("ps-0"));
   c.Pass(absl::Seconds(1));
-  EXPECT_FALSE(EventOf(c.Job(id), "ps \"ps-0\" is back: its partitions are taken up from its disk").warning());
+  EXPECT_FALSE(EventOf(c.Job(id), "ps \"ps-0\" is back: its partitions are recovered from its disk").warning());
 }
 
 // Within the time that a broken session may take: nobody had missed it.

@@ -123,7 +123,7 @@ TEST(ClusterLosses, AfterALossOfEverythingAFallBackIsNoStepForward) {
   for (const char* name : {"ps-0", "ps-1"}) SetVersions(c, name, id, 3);
   for (const char* name : {"ps-0", "ps-1", "worker-0"}) c.Restart(c.node(name));
   c.Pass(absl::Seconds(1));
-  EXPECT_TRUE(c.Logged("falls back to step 3: what came after was in the memory of ps that died"));
+  EXPECT_TRUE(c.Logged("falls back to step 3: later updates were only in the memory of ps that died"));
 }
 
 // The generation that takes all back does not reach one of them; the next one does.

@@ -16,6 +16,7 @@
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/model/job_number_tables.h"
+#include "tests/unit/model/job_numbers_categories.h"
 #include "tests/unit/model/job_numbers_features.h"
 #include "tests/unit/model/job_numbers_recurrent.h"
 #include "tests/unit/model/job_numbers_windows.h"
@@ -246,9 +247,10 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
         << "it is taken for another number";
   }
   const std::string name = NameOf(field);
-  const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name);
-  const bool negative =
-      kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) || kRecurrentNegatives.contains(name);
+  const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name) ||
+                    kCategoryZeros.contains(name);
+  const bool negative = kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) ||
+                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name);
   const bool known = which == 0 ? zero : which == 1 ? negative : which > 3 ? kInfinityIsTaken.contains(name) : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
@@ -287,7 +289,8 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob)};
+                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob),
+                                   FromText<v1::JobSpec>(kCategoryJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

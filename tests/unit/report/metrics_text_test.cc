@@ -135,7 +135,7 @@ TEST(Metrics, WhatIsNotKnownYetIsNotThere) {
   v1::NodeStatus waited_for = Node("ps-0", v1::PS), fresh = Node("ps-1", v1::PS);
   waited_for.set_alive(false);
   waited_for.set_expected(true);
-  fresh.set_not_ready("it has only just come");
+  fresh.set_not_ready("it has only just joined");
   v1::JobStatus job, ended;
   job.set_state(v1::RUNNING);
   ended.set_job_id(7);

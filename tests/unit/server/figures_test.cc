@@ -205,7 +205,7 @@ TEST(Figures, NonsenseIsRefused) {
   };
   Frame frame = Push(config, 0, 1, 1, Figures(0, 2, 1));
   frame.figures = "nonsense";
-  refused(frame, "they are no EpochFigures");
+  refused(frame, "not a valid EpochFigures message");
   refused(Push(config, 0, 1, 1, Figures(-1, 2, 1)), "epoch -1");
   refused(Push(config, 0, 1, 1, Figures(0, UINT64_MAX, 1)), "examples");
   refused(Push(config, 0, 1, 1, Figures(0, 1, 1, UINT64_MAX)), "steps of replicas");

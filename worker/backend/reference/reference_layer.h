@@ -118,6 +118,7 @@ absl::Span<const Layer> FeatureLayers();
 absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> TensorLayers();
+absl::Span<const Layer> CategoryLayers();
 
 // Null: the reference has none.
 const Layer* FindLayer(LayerKind kind);

@@ -290,6 +290,8 @@ OPERATORS = {
     "GreaterOrEqual": lambda a, x, y: x >= y,
     "Less": lambda a, x, y: x < y,
     "LessOrEqual": lambda a, x, y: x <= y,
+    "Mod": lambda a, x, y: np.mod(x, y),
+    "OneHot": lambda a, i, n, off_on: np.where(i[..., None] == np.arange(int(np.ravel(n)[0])), off_on[1], off_on[0]),
     "Abs": lambda a, x: np.abs(x),
     "Neg": lambda a, x: -x,
     "Exp": lambda a, x: np.exp(x),
