@@ -1,5 +1,6 @@
 #include "common/formats/keras_class.h"
 
+#include "common/model/keras/keras_common.h"
 #include "common/model/layer_type.h"
 
 namespace cairn {
@@ -13,6 +14,7 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
   KerasWriter config(node);
   const LayerType& type = TypeOf(node.kind);
   if (type.write_keras != nullptr) type.write_keras(node, config);
+  WriteKerasCommon(node.layer, config);
   return config.Take();
 }
 

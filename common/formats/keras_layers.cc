@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/formats/keras_augmentation.h"
+#include "common/model/keras/keras_common.h"
 #include "common/model/layer_type.h"
 
 namespace cairn {
@@ -96,6 +97,7 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
         absl::StrCat("layer \"", ShownText(name), "\": ", ShownText(type), " is not supported; ", SupportedClasses()));
   }
   found.keras->read(c, &layer);
+  ReadKerasCommon(c, &layer);
   CAIRN_RETURN_IF_ERROR(c.Finish());
   result.value = std::move(layer);
   result.axis = c.axis();

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/model/activity.h"
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
@@ -52,6 +53,7 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
   }
   CAIRN_RETURN_IF_ERROR(NameOutputs());
   CAIRN_RETURN_IF_ERROR(CheckAllUsed());
+  CAIRN_RETURN_IF_ERROR(CheckActivityCount(graph_));
   CAIRN_RETURN_IF_ERROR(LayOutVariables());
   return std::move(graph_);
 }

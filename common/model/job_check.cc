@@ -21,6 +21,7 @@
 #include "common/model/model_inputs.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/outputs_check.h"
+#include "common/model/partition_cut.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
@@ -157,6 +158,7 @@ absl::Status CheckCounts(v1::JobSpec* spec) {
 }
 
 absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
+  CAIRN_RETURN_IF_ERROR(CheckWholeVariables(graph));
   if (!spec.has_partition_bytes()) return absl::OkStatus();
   const int64_t bytes = spec.partition_bytes();
   if (bytes % (kSpaceAlignment * 4) != 0 || bytes < kPartitionBytesMin || bytes > kPartitionBytesMax) {

@@ -44,6 +44,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
       }
       return before;
     case LayerKind::kActivation:
+    case LayerKind::kActivityRegularization:
     case LayerKind::kPReLU:
     case LayerKind::kDense:
     case LayerKind::kRescaling:

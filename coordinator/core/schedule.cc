@@ -13,6 +13,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
+#include "common/model/partition_cut.h"
 #include "common/model/step_plan.h"
 #include "common/model/strategy_check.h"
 #include "common/model/written_paths.h"
@@ -76,12 +77,13 @@ absl::Status Schedule::LayOut(Job& job) {
       spec.partition_bytes(), partitions);
   if (partitions > kPartitionsMax) return absl::InvalidArgumentError(advice);
   job.status.clear_partitions();
-  for (const v1::PartitionRange& range : CutPartitions(space, spec.partition_bytes())) {
+  for (const v1::PartitionRange& range : CutPartitions(job.queueing.checked->graph, spec.partition_bytes())) {
     v1::PartitionPlacement& p = *job.status.add_partitions();
     p.set_partition(range.partition());
     p.set_begin(range.begin());
     p.set_end(range.end());
   }
+  if (static_cast<uint32_t>(job.status.partitions_size()) > kPartitionsMax) return absl::InvalidArgumentError(advice);
   job.status.clear_replicas();
   for (int32_t r = 0; r < spec.replicas(); ++r) job.status.add_replicas()->set_replica(r);
   size_t longest = 0;  // of a route's name and address

@@ -174,7 +174,8 @@ void DenseContents::Apply(const PartitionSettings&, const v1::LogEntry& entry, u
     previous_ = values_;
     if (!entry.ema_overwrite()) return;
     values_ = Buffer::CopyOf(values_.data(), values_.size());
-    return OverwriteWithAverage(dense_->segments, slots_.back().floats(), values_.mutable_floats());
+    OverwriteWithAverage(dense_->segments, slots_.back().floats(), values_.mutable_floats());
+    return ApplyConstraints(dense_->constraints, values_.mutable_floats());
   }
   if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
   Update update;
@@ -192,6 +193,7 @@ void DenseContents::Apply(const PartitionSettings&, const v1::LogEntry& entry, u
     update.copied_from.push_back(shared[i].floats());
   }
   ApplyUpdate(dense_->optimizer, dense_->segments, update);
+  ApplyConstraints(dense_->constraints, gradient.mutable_floats());
   previous_ = std::exchange(values_, std::move(gradient));
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/model/constraint.h"
 #include "common/model/penalty.h"
 #include "common/tensor/gradient_rounding.h"
 #include "server/core/optimizer.h"
@@ -31,6 +32,7 @@ struct DenseConfig {
   GradientLayout layout;
   // The gradients of these penalties are added to each sum (synchronous) or push, before it is clipped.
   std::vector<PenaltyRange> penalties;
+  std::vector<ConstraintRange> constraints;           // of the values that an update leaves
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 };
 

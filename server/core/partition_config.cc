@@ -8,6 +8,7 @@
 #include "common/model/initializer.h"
 #include "common/model/metric_sums.h"
 #include "common/model/optimizer_check.h"
+#include "common/model/partition_cut.h"
 #include "common/model/strategy_check.h"
 #include "server/core/dense_partition.h"
 
@@ -36,6 +37,7 @@ DenseConfig DenseConfigOf(const v1::JobSpec& spec, std::shared_ptr<const Graph> 
   // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
   if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
     dense.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
+  dense.constraints = ConstraintRangesOf(*graph, c.begin, c.end);
   dense.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
     InitializeRange(*graph, seed, begin, out);
   };
@@ -102,6 +104,7 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   }
   c.begin = static_cast<int64_t>(range.begin());
   c.end = static_cast<int64_t>(range.end());
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckWholeVariables(*graph, c.begin, c.end), c.Name()));
   c.seed = spec.seed();
   c.metrics = MetricSumCount(spec);
   c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();

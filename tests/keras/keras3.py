@@ -10,7 +10,7 @@ serialization, written down here a second time. Nothing of Cairn is used.
 import json
 import re
 
-from keras3_layers import CLASSES, initializer, l2, max_norm, obj  # noqa: F401
+from keras3_layers import CLASSES, constraint, initializer, l1, l2, max_norm, obj, orthogonal_regularizer  # noqa: F401
 
 COUNTS = {}
 

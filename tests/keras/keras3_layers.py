@@ -29,6 +29,18 @@ def max_norm(value):
     return obj("MaxNorm", {"max_value": value, "axis": 0}, "keras.constraints")
 
 
+def orthogonal_regularizer(factor=0.01, mode="rows"):
+    return obj("OrthogonalRegularizer", {"factor": factor, "mode": mode}, "keras.regularizers")
+
+
+def l1(value):
+    return obj("L1", {"l1": value}, "keras.regularizers")
+
+
+def constraint(class_name, **config):
+    return obj(class_name, config, "keras.constraints")
+
+
 KERNEL = {
     "use_bias": True,
     "kernel_initializer": "glorot_uniform",

@@ -33,7 +33,6 @@ EXAMPLES = 16
 REFUSED = {
     "text_gru_of_keras_1": "recurrent_activation HARD_SIGMOID is not one that a recurrent layer has",
     "video_of_frames": "a conv2d is not supported there",
-    "weight_constraints": "kernel_constraint: MaxNorm is not supported",
 }
 NOT_TRAINED = {"named_entities": "a loss that leaves masked steps out is not supported"}
 

@@ -282,3 +282,37 @@ def merged(kind):
 
 for kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
     MODELS[f"merge_{kind.lower()}"] = (merged(kind), *CLASSES)
+
+
+# ---- what is asked of weights and activities ----
+
+
+@tutorial()
+def sparse_autoencoder_features():
+    """keras.io's autoencoders: a code that is mostly zero."""
+    x = Input((8,))
+    code = Dense(16, "relu", activity_regularizer=l1(1e-4))(x)
+    return Model(x, Dense(3, "softmax")(ActivityRegularization(l2=1e-3)(Dense(8, "tanh")(code))))
+
+
+@tutorial()
+def weights_without_a_sign():
+    x = Input((8,))
+    kwargs = {"kernel_constraint": constraint("NonNeg"), "bias_constraint": constraint("NonNeg")}
+    return Model(x, Dense(3, "softmax", **kwargs)(Dense(8, "relu", **kwargs)(x)))
+
+
+@tutorial()
+def weights_of_norms():
+    x = Input((8,))
+    between = constraint("MinMaxNorm", min_value=0.5, max_value=2.0, rate=0.9, axis=0)
+    y = Dense(8, "relu", kernel_constraint=between)(x)
+    y = BatchNormalization(gamma_constraint=constraint("NonNeg"))(y)
+    return Model(x, Dense(3, "softmax", kernel_constraint=constraint("UnitNorm", axis=[0, 1]))(y))
+
+
+@tutorial()
+def orthogonal_features():
+    x = Input((8,))
+    y = Dense(6, "relu", kernel_regularizer=orthogonal_regularizer(0.01, "columns"))(x)
+    return Model(x, Dense(3, "softmax", kernel_regularizer=orthogonal_regularizer())(y))

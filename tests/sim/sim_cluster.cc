@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/model/fault_check.h"
 #include "common/model/job_check.h"
+#include "common/model/partition_cut.h"
 #include "common/model/state_text.h"
 #include "common/model/strategy_check.h"
 
@@ -161,7 +162,7 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
   const int64_t partition_bytes =
       facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
-  facts_.ranges = CutPartitions(graph_->space_size(), partition_bytes);
+  facts_.ranges = CutPartitions(*graph_, partition_bytes);
   // With the same replicas all along: as if it had never been interrupted.
   mixed_replicas_ =
       resumed != nullptr && (mixed_replicas_ || resumed->manifest.spec.replicas() != facts_.spec.replicas());

@@ -314,29 +314,6 @@ void KerasConfig::Initializer(const char* key, v1::Initializer* out) {
   *out = *initializer;
 }
 
-void KerasConfig::Regularizer(const char* key, v1::Regularizer* out) {
-  const Json* value = Take(key);
-  if (value == nullptr) return;
-  const auto wrong = [&] {
-    RefuseKey(key, *value, "is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out");
-  };
-  if (!value->is_object() || !value->contains("class_name") || !(*value)["class_name"].is_string()) return wrong();
-  const std::string name = (*value)["class_name"].get<std::string>();
-  if (name != "L1" && name != "L2" && name != "L1L2") return wrong();
-  const Json config = value->contains("config") ? (*value)["config"] : Json::object();
-  if (!config.is_object()) return wrong();
-  float factors[2] = {name == "L1" ? 0.01f : 0.0f, name == "L2" ? 0.01f : 0.0f};  // Keras' defaults
-  for (const auto& [argument, factor] : config.items()) {
-    const bool known = (argument == "l1" && name != "L2") || (argument == "l2" && name != "L1");
-    if (!known || !factor.is_number()) return wrong();
-    float& place = factors[argument == "l1" ? 0 : 1];
-    place = static_cast<float>(factor.get<double>());
-    if (!(place >= 0 && std::isfinite(place))) return wrong();
-  }
-  out->set_l1(factors[0]);
-  out->set_l2(factors[1]);
-}
-
 void KerasConfig::InitializerOnly(const char* key, v1::Initializer::Kind kind) {
   const Json* value = Take(key);
   if (value == nullptr) return;

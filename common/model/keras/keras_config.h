@@ -42,7 +42,7 @@ class KerasConfig {
   void Ints(const char* key, Int32Field* out);  // one number or a list
   void Activation(const char* key, v1::Activation* out);
   void Initializer(const char* key, v1::Initializer* out);
-  // L1, L2, L1L2; null or all zero: the field is left alone, as it does nothing.
+  // L1, L2, L1L2, OrthogonalRegularizer; null or all zero: the field is left alone, as it does nothing.
   void Regularizer(const char* key, v1::Regularizer* out);
   void Padding(v1::Padding* out);  // "valid" or "same"
   void Axis(const char* key);      // -1, or one number from 0, batch included: see axis()

@@ -11,19 +11,12 @@ namespace cairn::keras {
 
 inline constexpr char kLeaveAway[] = "leave it out";
 
-inline void NoConstraints(KerasConfig& c) {
-  for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",
-                          "beta_constraint", "gamma_constraint", "embeddings_constraint"}) {
-    c.Only(key, nullptr, kLeaveAway);
-  }
-}
-
 // get: the layer's mutable field; called where the key holds a regularizer that does something.
 template <typename Get>
 void Regularizer(KerasConfig& c, const char* key, Get get) {
   v1::Regularizer regularizer;
   c.Regularizer(key, &regularizer);
-  if (regularizer.l1() != 0 || regularizer.l2() != 0) *get() = regularizer;
+  if (regularizer.l1() != 0 || regularizer.l2() != 0 || regularizer.orthogonal_factor() != 0) *get() = regularizer;
 }
 
 template <typename Layer>
@@ -55,7 +48,6 @@ void BiasAndActivation(KerasConfig& c, Layer* layer) {
   c.Activation("activation", &activation);
   layer->set_activation(activation);
   Bias(c, layer);
-  NoConstraints(c);
 }
 
 }  // namespace cairn::keras

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/keras/keras_common.h"
 #include "common/model/layer_type.h"
 
 namespace cairn {
@@ -31,6 +32,7 @@ absl::Status Read(const std::string& type, const std::string& name, const Json& 
   const Json* const dtype = c.Take("dtype");
   if (dtype != nullptr && !IsFloat32(*dtype)) c.Refuse(absl::StrCat("dtype: ", ShownJson(*dtype), "; use float32"));
   found.keras->read(c, layer);
+  ReadKerasCommon(c, layer);
   CAIRN_RETURN_IF_ERROR(c.Finish());
   if (c.axis() >= 0) return absl::InvalidArgumentError("axis: only the last axis is supported there, as -1");
   return absl::OkStatus();
@@ -68,6 +70,7 @@ absl::StatusOr<OrderedJson> InnerLayerJson(const Node& node, const v1::Layer& la
   inner.trainable = node.trainable;
   KerasWriter writer(inner);
   if (type->write_keras != nullptr) type->write_keras(inner, writer);
+  WriteKerasCommon(inner.layer, writer);
   CAIRN_ASSIGN_OR_RETURN(OrderedJson config, writer.Take());
   const char* const name = type->keras_class != nullptr ? type->keras_class(inner) : type->keras[0].name;
   return KerasObject("keras.layers", name, std::move(config));

@@ -91,6 +91,12 @@ void KerasWriter::Regularizer(const char* key, bool given, const v1::Regularizer
   json_[key] = nullptr;
   if (!given) return;
   OrderedJson config = OrderedJson::object();
+  if (regularizer.orthogonal_factor() != 0) {
+    config["factor"] = Decimal(regularizer.orthogonal_factor());
+    config["mode"] = regularizer.orthogonal_columns() ? "columns" : "rows";
+    json_[key] = KerasObject("keras.regularizers", "OrthogonalRegularizer", std::move(config));
+    return;
+  }
   const bool both = regularizer.l1() != 0 && regularizer.l2() != 0;
   if (regularizer.l1() != 0) config["l1"] = Decimal(regularizer.l1());
   if (regularizer.l2() != 0) config["l2"] = Decimal(regularizer.l2());

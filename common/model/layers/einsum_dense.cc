@@ -97,7 +97,6 @@ void ReadEinsumDense(KerasConfig& c, v1::Layer* layer) {
   dense->set_activation(activation);
   c.Only("lora_rank", nullptr, keras::kLeaveAway);
   c.Only("lora_alpha", nullptr, keras::kLeaveAway);
-  keras::NoConstraints(c);
 }
 
 void WriteEinsumDense(const Node& node, KerasWriter& c) {

@@ -53,7 +53,6 @@ void ReadEmbedding(KerasConfig& c, v1::Layer* layer) {
   embedding->set_mask_zero(mask_zero);
   c.Only("sparse", false, keras::kLeaveAway);
   c.Ignore("input_length");
-  keras::NoConstraints(c);
 }
 
 void WriteEmbedding(const Node& node, KerasWriter& c) {

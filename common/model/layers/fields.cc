@@ -118,6 +118,9 @@ absl::Status ResolveActivation(v1::Activation* activation) {
   if (*activation == v1::THRESHOLD) {
     return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold behind it");
   }
+  if (*activation == v1::SPARSEMAX || *activation == v1::GLU) {
+    return Bad("activation ", v1::Activation_Name(*activation), " is not supported; use SOFTMAX or SILU, say");
+  }
   if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
   return absl::OkStatus();
 }
@@ -167,16 +170,49 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
   }
 }
 
+namespace {
+
+// It is computed from the layer's field (common/model/penalty.h).
+absl::Status CheckOrthogonal(const char* field, const v1::Regularizer& regularizer, const Variable& variable) {
+  const float factor = regularizer.orthogonal_factor();
+  if (!(factor > 0 && std::isfinite(factor))) {
+    return Bad(field, ".orthogonal_factor ", factor, " is not a number above 0; use one such as 0.01");
+  }
+  if (regularizer.l1() != 0 || regularizer.l2() != 0) {
+    return Bad(field, ": orthogonal_factor does not go with l1 and l2; leave one of them out");
+  }
+  const Shape& shape = variable.shape;
+  if (shape.size() != 2) {
+    return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " is no matrix; use l1 or l2");
+  }
+  const int64_t vectors = shape[regularizer.orthogonal_columns() ? 1 : 0];
+  if (vectors < 2) {
+    return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " has one ",
+               regularizer.orthogonal_columns() ? "column" : "row", ", and it is about pairs; leave it out");
+  }
+  const int64_t work = SaturatingMultiply(SaturatingMultiply(shape[0], shape[1]), vectors);
+  const int64_t most = kOrthogonalWorkMax / 64;  // it is computed in every step, not once
+  if (work <= most) return absl::OkStatus();
+  return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " is too large: ", work,
+             " multiplications a step, at most ", most, "; use l2, say");
+}
+
+}  // namespace
+
 absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer,
                         std::vector<Variable>* variables) {
   if (!given) return absl::OkStatus();
+  if (regularizer.orthogonal_factor() != 0 || regularizer.orthogonal_columns()) {
+    return CheckOrthogonal(field, regularizer, variables->back());
+  }
   for (const auto& [name, factor] : {std::pair("l1", regularizer.l1()), std::pair("l2", regularizer.l2())}) {
     if (!(factor >= 0 && std::isfinite(factor))) {
       return Bad(field, ".", name, " ", factor, " is not a number from 0; use one such as 0.0001");
     }
   }
   if (regularizer.l1() == 0 && regularizer.l2() == 0) {
-    return Bad(field, ": neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it out");
+    return Bad(field,
+               ": none of l1, l2 and orthogonal_factor is above 0; give one, as { l2: 0.0001 }, or leave it out");
   }
   variables->back().l1 = regularizer.l1();
   variables->back().l2 = regularizer.l2();

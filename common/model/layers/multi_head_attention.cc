@@ -87,7 +87,6 @@ void ReadMultiHeadAttention(KerasConfig& c, v1::Layer* layer) {
   for (const char* key : {"query_shape", "key_shape", "value_shape"}) c.Ignore(key);
   keras::Kernel(c, attention);
   keras::Bias(c, attention);
-  keras::NoConstraints(c);
 }
 
 void WriteMultiHeadAttention(const Node& node, KerasWriter& c) {

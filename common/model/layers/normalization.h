@@ -74,7 +74,6 @@ void Scaled(KerasConfig& c, Layer* layer) {
   if (center) keras::Regularizer(c, "beta_regularizer", [&] { return layer->mutable_beta_regularizer(); });
   if (!scale) c.Ignore("gamma_regularizer");
   if (!center) c.Ignore("beta_regularizer");
-  keras::NoConstraints(c);
 }
 
 }  // namespace cairn::layers

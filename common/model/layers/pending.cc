@@ -19,7 +19,6 @@ void WriteOnnx(const Node&, OnnxWriter&) {}
                                                    .write_onnx = WriteOnnx};
 
 CAIRN_PENDING(SpectralNormalization, kSpectralNormalization, "spectral_normalization")
-CAIRN_PENDING(ActivityRegularization, kActivityRegularization, "activity_regularization")
 CAIRN_PENDING(GroupQueryAttention, kGroupQueryAttention, "group_query_attention")
 CAIRN_PENDING(StringLookup, kStringLookup, "string_lookup")
 CAIRN_PENDING(TextVectorization, kTextVectorization, "text_vectorization")

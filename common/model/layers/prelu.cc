@@ -41,7 +41,6 @@ void ReadPReLU(KerasConfig& c, v1::Layer* layer) {
   v1::PReLU* prelu = layer->mutable_prelu();
   if (c.Has("alpha_initializer")) c.Initializer("alpha_initializer", prelu->mutable_alpha_initializer());
   keras::Regularizer(c, "alpha_regularizer", [&] { return prelu->mutable_alpha_regularizer(); });
-  c.Only("alpha_constraint", nullptr, keras::kLeaveAway);
   c.Ints("shared_axes", prelu->mutable_shared_axes());
 }
 

@@ -126,8 +126,6 @@ void Read(KerasConfig& c, Message* m) {
   keras::Bias(c, m);
   if (c.Has("recurrent_initializer")) c.Initializer("recurrent_initializer", m->mutable_recurrent_initializer());
   keras::Regularizer(c, "recurrent_regularizer", [&] { return m->mutable_recurrent_regularizer(); });
-  keras::NoConstraints(c);
-  c.Only("recurrent_constraint", nullptr, keras::kLeaveAway);
   float dropout = 0, recurrent_dropout = 0;
   c.Float("dropout", &dropout);
   c.Float("recurrent_dropout", &recurrent_dropout);

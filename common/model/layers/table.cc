@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/activity.h"
+#include "common/model/constraint.h"
 #include "common/model/layer_type.h"
 
 namespace cairn {
@@ -60,6 +62,8 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
 absl::Status InferLayer(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   if (!inputs.empty()) node->output = inputs[0];  // most layers keep it, or most of it
   CAIRN_RETURN_IF_ERROR(TypeOf(node->kind).infer(inputs, node, variables));
+  CAIRN_RETURN_IF_ERROR(CheckActivityRegularizer(&node->layer));
+  CAIRN_RETURN_IF_ERROR(ResolveConstraints(&node->layer, *variables));
   int64_t size = 1;
   for (int64_t dim : node->output) size = SaturatingMultiply(size, dim);
   if (size <= kLayerOutputMax) return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/model/graph.h"
 #include "common/model/model_inputs.h"
+#include "tests/unit/backend/activity_cases.h"
 #include "tests/unit/backend/category_cases.h"
 #include "tests/unit/backend/feature_cases.h"
 #include "tests/unit/backend/further_cases.h"
@@ -122,6 +123,7 @@ inline std::vector<LayerCase> LayerCases() {
   };
   for (const LayerCase& c : FeatureCases()) cases.push_back(c);
   for (const LayerCase& c : GraphCases()) cases.push_back(c);
+  for (const LayerCase& c : ActivityCases()) cases.push_back(c);
   for (const LayerCase& c : CategoryCases()) cases.push_back(c);
   for (const LayerCase& c : FurtherCases()) cases.push_back(c);
   for (const LayerCase& c : LossCases()) cases.push_back(c);

@@ -33,6 +33,7 @@ LAYERS = {
     "depthwise_conv2d": windows.depthwise_conv2d,
     "batch_normalization": features.batch_normalization,
     "activation": features.activation,
+    "activity_regularization": features.reshaped(lambda spec, x: x.shape),
     "max_pooling2d": windows.max_pooling2d,
     "average_pooling2d": windows.average_pooling2d,
     "global_average_pooling1d": recurrent.masked_average(axes.global_average),
@@ -166,6 +167,15 @@ def mean_squared_error(outputs, labels, _):
 LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_ERROR": mean_squared_error}
 
 
+def activity_penalty(node, y):
+    """Of a layer's outputs, summed over the examples, with its gradient."""
+    spec = node["layer"][node["type"]]
+    spec = spec if node["type"] == "activity_regularization" else spec.get("activity_regularizer")
+    if spec is None:
+        return 0, 0
+    return spec["l1"] * np.abs(y).sum() + spec["l2"] * (y**2).sum(), spec["l1"] * np.sign(y) + 2 * spec["l2"] * y
+
+
 def run(case, training):
     """Output, loss and, of a training step, the gradient of the whole parameter space."""
     nodes = case["model"]
@@ -198,10 +208,13 @@ def run(case, training):
         backwards.append(backward)
         step_masks[i] = recurrent.made_mask(node["type"], node["layer"][node["type"]], outputs[node["inputs"][0]])
     loss, gradient = LOSSES[case["loss"]](outputs[-1], np.array(case["labels"]), case["from_logits"])
+    penalties = [activity_penalty(node, y) for node, y in zip(nodes, outputs)]
+    loss += sum(penalty for penalty, _ in penalties)
     if not training:
         return outputs[-1], loss, None
     gradients = [np.zeros_like(y) for y in outputs]
     gradients[-1] = gradient
+    gradients = [g + own for g, (_, own) in zip(gradients, penalties)]
     for i in range(len(nodes) - 1, 0, -1):
         if nodes[i]["type"] == "input":
             continue

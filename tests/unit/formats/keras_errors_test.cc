@@ -32,24 +32,49 @@ constexpr BadLayer kBadLayers[] = {
     {"Conv2D", R"("filters": 4, "kernel_size": 3, "padding": "causal")",
      "padding: \"causal\" is not supported; use valid or same"},
     {"Conv2D",
-     R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.01}})",
-     "kernel_regularizer: OrthogonalRegularizer is not supported; use L1, L2 or L1L2 with finite numbers from 0, or "
-     "leave it out"},
+     R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.01, "mode": "both"}})",
+     "kernel_regularizer: OrthogonalRegularizer is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with "
+     "finite numbers from 0, or leave it out"},
     {"Conv2D", R"("filters": 4, "kernel_size": 3, "bias_regularizer": {"class_name": "L2", "config": {"l2": -0.01}})",
-     "bias_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
+     "bias_regularizer: L2 is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from 0, or "
+     "leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L1", "config": {"l2": 0.01}})",
-     "kernel_regularizer: L1 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
+     "kernel_regularizer: L1 is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from 0, "
+     "or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L1L2", "config": {"l1": "x"}})",
-     "kernel_regularizer: L1L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
+     "kernel_regularizer: L1L2 is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from 0, "
+     "or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": "l2")",
-     "kernel_regularizer: \"l2\" is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
+     "kernel_regularizer: \"l2\" is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from "
+     "0, or leave it out"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L2", "config": {"l2": 1e300}})",
-     "kernel_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it out"},
-    {"Dense",
-     R"("units": 4, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
+     "kernel_regularizer: L2 is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from 0, "
+     "or leave it out"},
+    {"Embedding",
+     R"("input_dim": 4, "output_dim": 2, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
      "activity_regularizer: L1 is not supported; leave it out, or regularize the kernel"},
-    {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
+    {"MultiHeadAttention",
+     R"("num_heads": 1, "key_dim": 2, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
      "kernel_constraint: MaxNorm is not supported; leave it out"},
+    {"Conv2D",
+     R"("filters": 4, "kernel_size": 3, "kernel_constraint": {"class_name": "RadialConstraint", "config": {}})",
+     "kernel_constraint: RadialConstraint is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers "
+     "and "
+     "axes, or leave it out"},
+    {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": "two"}})",
+     "kernel_constraint: MaxNorm is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, "
+     "or "
+     "leave it out"},
+    {"Dense", R"("units": 4, "bias_constraint": {"class_name": "UnitNorm", "config": {"axis": [0, "x"]}})",
+     "bias_constraint: UnitNorm is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, "
+     "or "
+     "leave it out"},
+    {"Dense", R"("units": 4, "activity_regularizer": {"class_name": "OrthogonalRegularizer", "config": {}})",
+     "activity_regularizer: OrthogonalRegularizer is for kernels; use L1 or L2 there"},
+    {"Dense", R"("units": 4, "activity_regularizer": {"class_name": "L1", "config": {"l1": -1}})",
+     "activity_regularizer: L1 is not supported; use L1, L2, L1L2 or OrthogonalRegularizer with finite numbers from 0, "
+     "or "
+     "leave it out"},
     {"Dense", R"("units": 4, "trainable": "no")", "trainable: \"no\" is neither true nor false"},
     {"Dense", R"("units": 4, "dtype": "float16")",
      "dtype: \"float16\" is not supported; use float32 or a mixed policy, whose variables are float32"},

@@ -85,9 +85,9 @@ TEST(KerasRecurrent, OptionsThatAreNotThereAreRefusedByName) {
   const std::pair<std::pair<const char*, const char*>, const char*> cases[] = {
       {{"\"stateful\": false", "\"stateful\": true"}, "stateful: true is not supported"},
       {{"\"return_state\": false", "\"return_state\": true"}, "return_state: true is not supported"},
-      {{"\"recurrent_constraint\": null", "\"recurrent_constraint\": {\"class_name\": \"MaxNorm\"}"},
-       "recurrent_constraint: MaxNorm is not supported"},
-      {{"\"activity_regularizer\": null", "\"activity_regularizer\": {\"class_name\": \"L2\"}"},
+      {{"\"recurrent_constraint\": null", "\"recurrent_constraint\": {\"class_name\": \"RadialConstraint\"}"},
+       "recurrent_constraint: RadialConstraint is not supported"},
+      {{"\"activity_regularizer\": null", "\"activity_regularizer\": {\"class_name\": \"OrthogonalRegularizer\"}"},
        "activity_regularizer"},
       {{"\"zero_output_for_mask\": false", "\"zero_output_for_mask\": true"}, "zero_output_for_mask: true"},
   };

@@ -95,7 +95,8 @@ TEST(GraphErrors, Structure) {
       {kImage + "layers { dense { units: 1 bias_regularizer { l1: nan } } }",
        "layer \"dense\": bias_regularizer.l1 nan is not a number from 0; use one such as 0.0001"},
       {kImage + "layers { batch_normalization { gamma_regularizer { } } }",
-       "layer \"batch_normalization\": gamma_regularizer: neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, "
+       "layer \"batch_normalization\": gamma_regularizer: none of l1, l2 and orthogonal_factor is above 0; give one, "
+       "as { l2: 0.0001 }, "
        "or leave it out"},
   });
 }

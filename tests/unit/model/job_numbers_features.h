@@ -21,7 +21,10 @@ inline constexpr char kFeatureJob[] = R"(
     layers { name: "y" attention { dropout: 0.1 seed: 1 } inputs: ["x", "x"] }
     layers { name: "z" additive_attention { dropout: 0.1 seed: 1 } inputs: ["y", "x"] }
     layers { multi_head_attention { num_heads: 2 key_dim: 2 output_shape: 4 seed: 1 attention_axes: 1 } inputs: ["z", "x"] }
+    layers { activity_regularization { l1: 0.1 l2: 0.1 } }
     layers { flatten {} } layers { repeat_vector { n: 3 } } layers { flatten {} }
+    layers { dense { units: 8 kernel_constraint { kind: MIN_MAX_NORM min_value: 1 max_value: 1 rate: 1 axis: 1 }
+                     kernel_regularizer { orthogonal_factor: 0.1 } } }
     layers { dense { units: 4 activation: SOFTMAX } }
   }
   data { path: "/data" }
@@ -30,25 +33,44 @@ inline constexpr char kFeatureJob[] = R"(
   batch_size: 8 )";
 
 // 0 is a number like any other, or the default.
-inline const std::set<std::string> kFeatureZeros = {
-    "Normalization.mean",        "Normalization.variance", "Rescaling.scale",
-    "Rescaling.offsets",         "Dropout.seed",           "SpatialDropout1D.rate",
-    "SpatialDropout1D.seed",     "SpatialDropout2D.seed",  "GaussianNoise.stddev",
-    "GaussianNoise.seed",        "GaussianDropout.rate",   "GaussianDropout.seed",
-    "AlphaDropout.rate",         "AlphaDropout.seed",      "ActivationLayer.threshold",
-    "ActivationLayer.value",     "Attention.dropout",      "Attention.seed",
-    "AdditiveAttention.dropout", "AdditiveAttention.seed", "MultiHeadAttention.seed",
-    "SpatialDropout3D.rate",     "SpatialDropout3D.seed"};
+inline const std::set<std::string> kFeatureZeros = {"ActivityRegularization.l1",
+                                                    "ActivityRegularization.l2",
+                                                    "Constraint.min_value",
+                                                    "Constraint.rate",
+                                                    "Constraint.axis",
+                                                    "Normalization.mean",
+                                                    "Normalization.variance",
+                                                    "Rescaling.scale",
+                                                    "Rescaling.offsets",
+                                                    "Dropout.seed",
+                                                    "SpatialDropout1D.rate",
+                                                    "SpatialDropout1D.seed",
+                                                    "SpatialDropout2D.seed",
+                                                    "GaussianNoise.stddev",
+                                                    "GaussianNoise.seed",
+                                                    "GaussianDropout.rate",
+                                                    "GaussianDropout.seed",
+                                                    "AlphaDropout.rate",
+                                                    "AlphaDropout.seed",
+                                                    "ActivationLayer.threshold",
+                                                    "ActivationLayer.value",
+                                                    "Attention.dropout",
+                                                    "Attention.seed",
+                                                    "AdditiveAttention.dropout",
+                                                    "AdditiveAttention.seed",
+                                                    "MultiHeadAttention.seed",
+                                                    "SpatialDropout3D.rate",
+                                                    "SpatialDropout3D.seed"};
 
 // -1 too; an axis counts from the end.
 inline const std::set<std::string> kFeatureNegatives = {
-    "Normalization.mean",      "Rescaling.scales",        "Rescaling.offsets",      "ActivationLayer.threshold",
-    "BatchNormalization.axis", "GroupNormalization.axis", "RMSNormalization.axis",  "EinsumDense.output_shape",
-    "LayerNormalization.axis", "Normalization.axis",      "UnitNormalization.axis", "ActivationLayer.axis",
-    "Dropout.noise_shape",     "AlphaDropout.noise_shape"};
+    "Constraint.axis",           "Normalization.mean",      "Rescaling.scales",        "Rescaling.offsets",
+    "ActivationLayer.threshold", "BatchNormalization.axis", "GroupNormalization.axis", "RMSNormalization.axis",
+    "EinsumDense.output_shape",  "LayerNormalization.axis", "Normalization.axis",      "UnitNormalization.axis",
+    "ActivationLayer.axis",      "Dropout.noise_shape",     "AlphaDropout.noise_shape"};
 
 inline const std::set<std::string> kFeatureNegativesStandForAnother = {
-    "LayerNormalization.axis", "Normalization.axis",  "UnitNormalization.axis",
-    "ActivationLayer.axis",    "Dropout.noise_shape", "AlphaDropout.noise_shape"};
+    "Constraint.axis",      "LayerNormalization.axis", "Normalization.axis",      "UnitNormalization.axis",
+    "ActivationLayer.axis", "Dropout.noise_shape",     "AlphaDropout.noise_shape"};
 
 }  // namespace cairn

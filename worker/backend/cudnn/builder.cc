@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/model/activity.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
@@ -52,6 +53,7 @@ absl::Status CheckOptions(const Graph& graph) {
     if (l.dropout().seed() != 0 || l.spatial_dropout2d().seed() != 0 || l.multi_head_attention().seed() != 0)
       lacks = "seed";
     if (l.layer_normalization().axis_size() > 1) lacks = "axis";
+    if (!ActivityRegularizerOf(node).none()) lacks = "activity_regularizer";
     if (lacks == nullptr) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
                                                  " is not computed by the backend cudnn; leave it out, or use "

@@ -78,6 +78,8 @@ class PlanBuilder {
   Tensor* New(const Desc& desc);
   Tensor* NewBytes(int64_t bytes);
   void InputsAreCopied() { plan_->copies_inputs_ = true; }
+  // The operation writes it on the way forward; it is part of the loss.
+  void AddPenalty(const double* penalty) { plan_->penalties_.push_back(penalty); }
   Tensor* NewInputs(const Desc& desc);  // the batch's inputs: read only, outside the arena
   dnnl::memory Use(Tensor* tensor);
   dnnl::memory Use(Tensor* tensor, const Desc& view);

@@ -13,6 +13,7 @@ std::unique_ptr<Op> MakeAffine(PlanBuilder& b, const Node& node, Value* in, Valu
 // further_activations.cc: the node's own, one of IsFurtherActivation.
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
+absl::Span<const Layer> ActivityLayers();
 absl::Span<const Layer> AffineLayers();
 absl::Span<const Layer> EinsumLayers();
 absl::Span<const Layer> RepeatLayers();

@@ -19,6 +19,12 @@ void Call::operator()(const Run& run) const {
                           "could not execute a primitive");
 }
 
+double Plan::penalty() const {
+  double sum = 0;
+  for (const double* const penalty : penalties_) sum += *penalty;
+  return sum;
+}
+
 void Plan::Bind(uint8_t* arena) {
   for (const auto& tensor : tensors_) {
     if (tensor->offset < 0) continue;  // outside the arena

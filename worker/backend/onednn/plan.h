@@ -110,6 +110,8 @@ class Plan {
   // Of the last op, plain: [examples, outputs], channels last.
   absl::Span<const float> outputs() const { return {output_.data->data(), static_cast<size_t>(outputs_)}; }
   absl::Span<float> output_gradients() const { return {output_.gradient->data(), static_cast<size_t>(outputs_)}; }
+  // What layers have added to the loss in the last Forward, a sum over its examples.
+  double penalty() const;
   // After Forward and the filling of output_gradients. gradients: the whole space.
   absl::Status Backward(const Run& run, float* gradients, const GradientReady& ready, WeightSource* source);
 
@@ -155,6 +157,7 @@ class Plan {
   const float* bound_values_ = nullptr;
   float* bound_gradients_ = nullptr;
   Value output_;
+  std::vector<const double*> penalties_;  // of operations
 };
 
 }  // namespace cairn::onednn

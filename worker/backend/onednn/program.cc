@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/model/activity.h"
 #include "common/model/model_inputs.h"
 #include "dnnl.hpp"
 #include "worker/backend/limits.h"
@@ -44,7 +45,7 @@ class ThreadCount {
 class OnednnProgram : public Program {
  public:
   OnednnProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options)
-      : graph_(std::move(graph)),
+      : graph_(WithActivityLayers(std::move(graph))),
         options_(options),
         loss_plan_(options.outputs.empty() ? PlanLoss(*graph_, options.loss, options.class_weights) : LossPlan()),
         outputs_loss_(options.outputs),
@@ -66,6 +67,7 @@ class OnednnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kTrain, batch, info, values));
     BatchSums sums;
     CAIRN_RETURN_IF_ERROR(Loss(batch, plan->outputs(), plan->output_gradients(), &sums));
+    sums.loss += plan->penalty();
     return Guarded("", [&]() -> absl::StatusOr<BatchSums> {
       CAIRN_RETURN_IF_ERROR(plan->Backward({stream_, info}, gradients.data(), ready, source_));
       return sums;
@@ -77,6 +79,7 @@ class OnednnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kEvaluate, batch, {}, values));
     BatchSums sums;
     CAIRN_RETURN_IF_ERROR(Loss(batch, plan->outputs(), {}, &sums));
+    sums.loss += plan->penalty();
     return sums;
   }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/model/activity.h"
 #include "common/model/inner_node.h"
 #include "worker/backend/affine.h"
 #include "worker/backend/noise.h"
@@ -72,6 +73,14 @@ absl::Status Disturb(const Pass& p) {
 
 void DisturbBackward(const Pass& p) {
   for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i] * p.here().mask[i];
+}
+
+void ActivityBackward(const Pass& p) {
+  const ActivityFactors f = ActivityFactorsOf(p.node());
+  for (size_t i = 0; i < p.dy().size(); ++i) {
+    const double x = p.x()[i], sign = static_cast<double>(x > 0) - static_cast<double>(x < 0);
+    p.dx()[i] += p.dy()[i] + f.l1 * sign + 2 * f.l2 * x;
+  }
 }
 
 absl::Status Repeat(const Pass& p) {
@@ -153,6 +162,7 @@ constexpr Layer kLayers[] = {
     {LayerKind::kAlphaDropout, Disturb, DisturbBackward},
     {LayerKind::kGaussianNoise, Disturb, DisturbBackward},
     {LayerKind::kGaussianDropout, Disturb, DisturbBackward},
+    {LayerKind::kActivityRegularization, Keep, ActivityBackward},
     {LayerKind::kRepeatVector, Repeat, RepeatBackward},
     {LayerKind::kPReLU, BendByAlpha, BendByAlphaBackward},
     {LayerKind::kPermute, Permute, PermuteBackward},

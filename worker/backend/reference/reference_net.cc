@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/activity.h"
 #include "common/model/call_mode.h"
 #include "common/model/model_inputs.h"
 #include "worker/backend/fusion.h"
@@ -12,7 +14,7 @@ namespace cairn {
 
 ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
                            absl::Span<const v1::ClassWeight> class_weights, std::vector<JoinedOutput> outputs)
-    : graph_(std::move(graph)),
+    : graph_(WithActivityLayers(std::move(graph))),
       loss_(loss),
       metrics_(std::move(metrics)),
       plan_(outputs.empty() ? PlanLoss(*graph_, loss_, class_weights) : LossPlan()),
@@ -74,6 +76,11 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
   CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
                                                plan_.fused ? last.before : last.output, batch.labels.floats(),
                                                batch.label_size, gradient, &sums));
+  for (const Node& node : graph_->nodes()) {
+    if (node.kind != LayerKind::kActivityRegularization) continue;
+    const ActivityFactors f = ActivityFactorsOf(node);
+    for (const double x : nodes_[node.id].output) sums.loss += f.l1 * std::abs(x) + f.l2 * x * x;
+  }
   return sums;
 }
 
