@@ -102,13 +102,6 @@ absl::Status CheckOutputs(const Graph& graph) {
     return Bad("model.outputs: the model has ", graph.outputs().size(),
                " outputs, but a job trains one; name the one to train and leave out the layers that do not lead to it");
   }
-  // In Keras such steps count neither in the loss nor in the metrics.
-  if (const Node& output = graph.output(); output.mask >= 0) {
-    return Bad("layer \"", output.name, "\": it gives an output for every step, and \"",
-               graph.nodes()[static_cast<size_t>(output.mask)].name,
-               "\" masks steps of it; a loss that leaves masked steps out is not supported: set return_sequences: "
-               "false in the last recurrent layer, add a global_average_pooling1d, or remove the mask");
-  }
   return absl::OkStatus();
 }
 

@@ -13,6 +13,10 @@ std::unique_ptr<Op> MakeAffine(PlanBuilder& b, const Node& node, Value* in, Valu
 // further_activations.cc: the node's own, one of IsFurtherActivation.
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
+// The same on one thread, as recurrent layers need it: y = f(x), g = g * f'(x); both in place.
+void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count);
+void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count);
+
 absl::Span<const Layer> AffineLayers();
 absl::Span<const Layer> EinsumLayers();
 absl::Span<const Layer> RepeatLayers();

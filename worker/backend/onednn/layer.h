@@ -31,6 +31,7 @@ void CompileAll(PlanBuilder& b, const Node& node, const std::vector<Value*>& in,
 // The families.
 absl::Span<const Layer> ActivationLayers();
 absl::Span<const Layer> AttentionLayers();
+absl::Span<const Layer> DistributedLayers();
 absl::Span<const Layer> DotLayers();
 absl::Span<const Layer> ElementwiseLayers();
 absl::Span<const Layer> EmbeddingLayers();

@@ -61,10 +61,12 @@ uint64_t ReferenceNet::memory_bytes() const {
 
 absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<double> gradient) {
   const Activations& last = nodes_.back();
+  const absl::Span<const float> step_mask =
+      plan_.mask < 0 ? absl::Span<const float>() : absl::MakeConstSpan(nodes_[plan_.mask].steps);
   BatchSums sums;
   CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
                                                plan_.fused ? last.before : last.output, batch.labels.floats(),
-                                               batch.label_size, gradient, &sums));
+                                               batch.label_size, gradient, &sums, step_mask));
   return sums;
 }
 
