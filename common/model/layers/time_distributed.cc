@@ -10,12 +10,11 @@
 #include "common/model/keras/keras_inner.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
 namespace {
-
-constexpr size_t kAxesMax = 4;  // of a layer's output: [depth, height, width, channels]
 
 // Functions of one step, of one input.
 bool WorksOnAStep(v1::Layer::KindCase kind) {
@@ -100,9 +99,9 @@ absl::Status InferFolded(const Shape& input, Node* inner, Node* node, std::vecto
   CAIRN_RETURN_IF_ERROR(InferLayer({&step, 1}, inner, variables));
   node->output = inner->output;
   node->output.insert(node->output.begin(), input[0]);
-  if (node->output.size() > kAxesMax) {
-    return Bad("layer: each step gives ", ToString(inner->output), ", which has more axes than ", kAxesMax - 1,
-               "; put a flatten into another time_distributed behind it");
+  if (node->output.size() > kLayerDimensionsMax) {
+    return Bad("layer: each step gives ", ToString(inner->output), ", which has more axes than ",
+               kLayerDimensionsMax - 1, "; put a flatten into another time_distributed behind it");
   }
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@ std::unique_ptr<Op> MakeAffine(PlanBuilder& b, const Node& node, Value* in, Valu
 // further_activations.cc: the node's own, one of IsFurtherActivation.
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
-// The same on one thread, as recurrent layers need it: y = f(x), g = g * f'(x); both in place.
+// The same for the rows of recurrent layers: y = f(x), g = g * f'(x); both may be in place.
 void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count);
 void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count);
 

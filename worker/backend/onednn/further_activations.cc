@@ -127,21 +127,14 @@ class LogSoftmaxOp : public LoopOp {
   const int64_t columns_, rows_;
 };
 
-// Rows that are computed on one thread are this short at most.
-constexpr int64_t kRowNumbersMax = kParallelNumbersMin - 1;
-
 }  // namespace
 
 void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count) {
-  for (int64_t at = 0; at < count; at += kRowNumbersMax) {
-    Activate(f.kind, f.alpha, x + at, y + at, std::min(kRowNumbersMax, count - at));
-  }
+  Activate(f.kind, f.alpha, x, y, count);
 }
 
 void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count) {
-  for (int64_t at = 0; at < count; at += kRowNumbersMax) {
-    Derive(f.kind, f.alpha, x + at, g + at, g + at, std::min(kRowNumbersMax, count - at));
-  }
+  Derive(f.kind, f.alpha, x, g, g, count);
 }
 
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out) {
