@@ -31,14 +31,11 @@ STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_
 EXAMPLES = 16
 # Name of the model -> a part of what Cairn says of it, when it is read or when it is to be trained.
 REFUSED = {
-    "text_gru_of_keras_1": "recurrent_activation HARD_SIGMOID is not one that a recurrent layer has",
-    "video_of_frames": "a conv2d is not supported there",
     "weight_constraints": "kernel_constraint: MaxNorm is not supported",
 }
 NOT_TRAINED = {
     "two_outputs": "the model has 2 outputs, but a job trains one",
     "auxiliary_output": "the model has 2 outputs, but a job trains one",
-    "named_entities": "a loss that leaves masked steps out is not supported",
 }
 
 
