@@ -161,8 +161,10 @@ def mean_squared_error(outputs, labels, _):
 
 def masked(loss, mask, outputs, labels, from_logits):
     """Masked steps count for nothing, the others for all of the batch: Keras' sum_over_batch_size."""
+    if not mask.any():
+        return 0.0, np.zeros_like(outputs)
     labels = labels.reshape(*mask.shape, -1)[mask].ravel()
-    share = len(outputs) / max(mask.sum(), 1)
+    share = len(outputs) / mask.sum()
     value, d = loss(outputs[mask], labels, from_logits)
     gradient = np.zeros_like(outputs)
     gradient[mask] = d * share

@@ -72,7 +72,9 @@ TEST(MaskedLoss, IsTheMeanOverTheStepsThatCount) {
       return Compute(moved, kLabels, kMask).sums.loss;
     };
     EXPECT_NEAR(got.gradients[i], (at(1e-6) - at(-1e-6)) / 2e-6, 1e-5) << i;
-    if (kMask[i / kClasses] == 0) EXPECT_EQ(got.gradients[i], 0) << i;
+    if (kMask[i / kClasses] == 0) {
+      EXPECT_EQ(got.gradients[i], 0) << i;
+    }
   }
 }
 

@@ -122,7 +122,6 @@ inline std::vector<LayerCase> DistributedBatchCases() {
   return {
       {"DistributedBatchNormalization", on(first, "")},
       {"DistributedBatchNormalizationPlain", on("", "center: false scale: false")},
-      {"DistributedBatchNormalizationAxis", on(first, "axis: 1")},
   };
 }
 
@@ -133,6 +132,9 @@ inline std::vector<LayerCase> MaskCases() {
       "masking {} } ";
   const std::string ids =
       "layers { input { shape: 6 } } layers { name: 'ids' embedding { input_dim: 3 output_dim: 4 mask_zero: true } } ";
+  const std::string some =
+      "layers { input { shape: [6, 2] } } layers { conv1d { filters: 2 kernel_size: 1 activation: RELU } } layers { "
+      "masking {} } ";
   const std::string end = " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
   return {
       {"MaskedSimpleRnn", Padded(Cell("simple_rnn", "return_sequences: true"))},
@@ -170,7 +172,7 @@ inline std::vector<LayerCase> MaskCases() {
       {"MaskedLossLogits", ids + Cell("gru", "return_sequences: true") + " layers { name: 'last' dense { units: 4 } }",
        "kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true"},
       {"MaskedLossNumbers",
-       gaps + Cell("lstm", "return_sequences: true") + " layers { name: 'last' dense { units: 2 } }",
+       some + Cell("lstm", "return_sequences: true") + " layers { name: 'last' dense { units: 2 } }",
        "kind: MEAN_SQUARED_ERROR"},
   };
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/vector.h"
 
 namespace cairn::onednn {
