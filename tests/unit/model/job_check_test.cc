@@ -236,7 +236,7 @@ TEST(JobCheck, MaskedStepsOfTheOutput) {
   EXPECT_TRUE(CheckJob(all->spec).ok());  // what was filled in is accepted again
   ExpectRefused(job(steps, targets + "metrics { kind: ACCURACY average: MACRO }"),
                 "metrics[0].average: of layer \"dense\", which has masked steps, it is MICRO; leave it out");
-  ExpectRefused(job(steps, targets + "loss { kind: DICE }"),
+  ExpectRefused(job(steps, targets + "loss { kind: DICE axis: [1, 2] }"),
                 "loss.kind: DICE takes an example as a whole, but layer \"dense\" has masked steps; use a loss of each "
                 "step, or remove the mask");
 }
