@@ -120,6 +120,11 @@ class Within:
     def __getitem__(self, name):
         return self.outer[f"{self.name}/{name}"]
 
+    @property
+    def values(self):
+        head = self.name + "/"
+        return {name[len(head) :]: value for name, value in self.outer.values.items() if name.startswith(head)}
+
     def add(self, name, gradient):
         self.outer.add(f"{self.name}/{name}", gradient)
 
