@@ -11,6 +11,7 @@
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"
 #include "common/formats/model_report.h"
+#include "common/formats/open_shape.h"
 #include "common/model/graph.h"
 #include "common/model/ready_made/ready_made.h"
 #include "common/report/figures.h"
@@ -31,8 +32,17 @@ absl::StatusOr<v1::Model> ModelOf(const ModelsOptions& options) {
   if (IsFile(options.name)) {
     v1::JobSpec spec;
     CAIRN_RETURN_IF_ERROR(TakeModelFile(options.name, &spec));
+    const Shape shape(options.input_shape.begin(), options.input_shape.end());
+    if (shape.empty()) {
+      CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
+      return spec.model();
+    }
+    CAIRN_RETURN_IF_ERROR(CloseShape(shape, spec.mutable_model()));
     CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-    return spec.model();
+    const auto& given = spec.model().layers(0).input().shape();
+    if (Shape(given.begin(), given.end()) == shape) return spec.model();
+    return absl::InvalidArgumentError(absl::StrCat("--input-shape: the model's input is ",
+                                                   ToString(Shape(given.begin(), given.end())), "; leave it out"));
   }
   v1::ReadyMade wanted;
   wanted.set_name(options.name);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/child_process.h"
+#include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_end.h"
 #include "client/cli/job_file.h"
@@ -70,6 +71,7 @@ absl::StatusOr<std::string> NameOf(const SubmitOptions& job) {
   if (!job.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(job.model, &*spec));
   for (const std::string& setting : job.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &*spec));
   if (spec->name().empty()) return absl::InvalidArgumentError("name: missing; the tasks know the job by it");
+  CAIRN_RETURN_IF_ERROR(CloseShapeByData(&*spec));
   CAIRN_RETURN_IF_ERROR(CheckWithoutCluster(*spec));
   return spec->name();
 }

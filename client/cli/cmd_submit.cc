@@ -1,5 +1,6 @@
 // cairn submit FILE: a job from a text-protobuf file, --model and --set.
 #include "absl/strings/str_format.h"
+#include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_file.h"
 #include "client/cli/set_field.h"
@@ -16,6 +17,7 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
   MakeFilePathsAbsolute(&spec);
+  CAIRN_RETURN_IF_ERROR(CloseShapeByData(&spec));
   return spec;
 }
 

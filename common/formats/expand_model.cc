@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/open_shape.h"
 #include "common/model/ready_made/ready_made.h"
 
 namespace cairn {
@@ -43,6 +44,9 @@ absl::Status ExpandModel(v1::Model* model, v1::Data* data) {
 }
 
 absl::Status ExpandJob(v1::JobSpec* spec) {
+  if (const Shape fields = ShapeOfFields(spec->data()); !fields.empty() && HasOpenShape(spec->model())) {
+    CAIRN_RETURN_IF_ERROR(CloseShape(fields, spec->mutable_model()));
+  }
   v1::Data head;
   CAIRN_RETURN_IF_ERROR(ExpandModel(spec->mutable_model(), &head));
   if (head.augmentation().empty()) return absl::OkStatus();

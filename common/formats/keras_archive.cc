@@ -17,6 +17,7 @@
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
+#include "common/formats/open_shape.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
 #include "common/model/keras/keras_config.h"
@@ -176,8 +177,14 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
   return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const std::string config, ReadKerasArchiveConfig(path));
+absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Shape& input_shape) {
+  CAIRN_ASSIGN_OR_RETURN(std::string config, ReadKerasArchiveConfig(path));
+  if (!input_shape.empty()) {
+    // Of a model that has another input the weights are compared below.
+    if (absl::StatusOr<std::string> closed = CloseKerasShape(input_shape, config); closed.ok()) {
+      config = *std::move(closed);
+    }
+  }
   const absl::StatusOr<KerasModel> model = ReadKerasModel(config);
   const std::string where = absl::StrCat(path, ": config.json");
   if (!model.ok()) return Annotate(model.status(), where);

@@ -26,7 +26,8 @@ absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph
   if (absl::EndsWithIgnoreCase(path, ".safetensors")) return LoadSafetensors(path, graph);
   if (absl::EndsWithIgnoreCase(path, ".keras")) {
     const absl::StatusOr<bool> legacy = IsHdf5File(path);
-    return legacy.ok() && *legacy ? ReadKerasWeightsFile(path, graph) : ReadKerasArchiveWeights(path);
+    if (legacy.ok() && *legacy) return ReadKerasWeightsFile(path, graph);
+    return ReadKerasArchiveWeights(path, graph.input_shape());
   }
   for (const char* ending : {".h5", ".hdf5"}) {
     if (absl::EndsWithIgnoreCase(path, ending)) return ReadKerasWeightsFile(path, graph);

@@ -108,13 +108,6 @@ absl::Status CheckOutputs(const Graph& graph) {
                graph.nodes()[static_cast<size_t>(graph.outputs()[0])].name,
                "\" loss { ... } }, instead of `loss` and `metrics`");
   }
-  // In Keras such steps count neither in the loss nor in the metrics.
-  if (const Node& output = graph.output(); output.mask >= 0) {
-    return Bad("layer \"", output.name, "\": it gives an output for every step, and \"",
-               graph.nodes()[static_cast<size_t>(output.mask)].name,
-               "\" masks steps of it; a loss that leaves masked steps out is not supported: set return_sequences: "
-               "false in the last recurrent layer, add a global_average_pooling1d, or remove the mask");
-  }
   return absl::OkStatus();
 }
 

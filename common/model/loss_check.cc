@@ -175,6 +175,10 @@ absl::Status CheckLossOf(v1::Loss* loss, const Node& output) {
     return Bad("loss.apply_class_balancing: only for BINARY_FOCAL_CROSSENTROPY, not ",
                v1::Loss::Kind_Name(loss->kind()), "; leave it out");
   }
+  if (output.mask >= 0 && (loss->kind() == Kind::DICE || loss->kind() == Kind::TVERSKY)) {
+    return Bad("loss.kind: ", v1::Loss::Kind_Name(loss->kind()), " takes an example as a whole, but layer \"",
+               output.name, "\" has masked steps; use a loss of each step, or remove the mask");
+  }
   if (loss->has_ignore_class() && loss->kind() != Kind::SPARSE_CATEGORICAL_CROSSENTROPY) {
     return Bad("loss.ignore_class: only for SPARSE_CATEGORICAL_CROSSENTROPY, not ", v1::Loss::Kind_Name(loss->kind()),
                "; leave it out");

@@ -24,6 +24,10 @@ absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node)
   return mask;
 }
 
+bool NormalizesBatch(const Node& node) {
+  return node.kind == LayerKind::kBatchNormalization || node.layer.time_distributed().layer().has_batch_normalization();
+}
+
 }  // namespace
 
 absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node) {
@@ -37,7 +41,8 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kGRU:
     case LayerKind::kBidirectional: return node.output.size() == 2 ? before : -1;
     case LayerKind::kBatchNormalization:
-      if (before >= 0 && node.trainable && !InfersAlways(node)) {
+    case LayerKind::kTimeDistributed:
+      if (before >= 0 && NormalizesBatch(node) && node.trainable && !InfersAlways(node)) {
         return Bad("steps that \"", nodes[static_cast<size_t>(before)].name,
                    "\" masks are left out of its statistics in Keras, which is not supported; normalize before the "
                    "mask, or by a layer_normalization");
@@ -52,7 +57,6 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kLayerNormalization:
     case LayerKind::kGroupNormalization:
     case LayerKind::kUnitNormalization:
-    case LayerKind::kTimeDistributed:
     case LayerKind::kDropout:
     case LayerKind::kSpatialDropout1D:
     case LayerKind::kSpatialDropout2D:

@@ -24,6 +24,7 @@ class MetricCheck {
       : where_(absl::StrCat("metrics[", index, "].")),
         layer_(output.name),
         outputs_(output.output.back()),
+        masked_(output.mask >= 0),
         metric_(*metric) {}
 
   absl::Status Check() {
@@ -55,6 +56,9 @@ class MetricCheck {
     return std::find(kinds.begin(), kinds.end(), metric_.kind()) != kinds.end();
   }
 
+  // Of an output with masked steps the mean is taken over all steps that count, whosever they are.
+  bool OverPositions() const { return masked_ && family_ == MetricFamily::kMean; }
+
   // Each field with the kinds that have it: no other takes it in silence.
   absl::Status CheckFields() const {
     using M = v1::Metric;
@@ -77,7 +81,7 @@ class MetricCheck {
         {"num_thresholds", metric_.has_num_thresholds(), family_ == MetricFamily::kThresholds, "AUC and ..._AT_..."},
         {"curve", metric_.curve() != M::CURVE_UNSPECIFIED, Is({M::AUC}), "AUC"},
         {"summation_method", metric_.summation_method() != M::SUMMATION_UNSPECIFIED, Is({M::AUC}), "AUC"},
-        {"average", metric_.average() != M::AVERAGE_UNSPECIFIED, scores, "F1_SCORE and FBETA_SCORE"},
+        {"average", metric_.average() != M::AVERAGE_UNSPECIFIED, scores || OverPositions(), "F1_SCORE and FBETA_SCORE"},
         {"beta", metric_.has_beta(), Is({M::FBETA_SCORE}), "FBETA_SCORE"},
         {"value", metric_.has_value(), family_ == MetricFamily::kThresholds && !Is({M::AUC}), "..._AT_..."},
         {"from_logits", metric_.from_logits(), entropy || Is({M::AUC}), "cross-entropies and AUC"},
@@ -178,7 +182,13 @@ class MetricCheck {
     return absl::OkStatus();
   }
 
-  absl::Status CheckMean() const {
+  absl::Status CheckMean() {
+    if (OverPositions()) {
+      if (metric_.average() != v1::Metric::AVERAGE_UNSPECIFIED && metric_.average() != v1::Metric::MICRO) {
+        return Bad(where_, "average: of layer \"", layer_, "\", which has masked steps, it is MICRO; leave it out");
+      }
+      metric_.set_average(v1::Metric::MICRO);
+    }
     const bool classes = Is({v1::Metric::CATEGORICAL_ACCURACY, v1::Metric::SPARSE_CATEGORICAL_ACCURACY,
                              v1::Metric::CATEGORICAL_CROSSENTROPY, v1::Metric::SPARSE_CATEGORICAL_CROSSENTROPY});
     if (!classes || outputs_ > 1) return absl::OkStatus();
@@ -188,6 +198,7 @@ class MetricCheck {
 
   const std::string where_, layer_;
   const int64_t outputs_;
+  const bool masked_;
   v1::Metric& metric_;
   MetricFamily family_ = MetricFamily::kMean;
 };

@@ -178,7 +178,7 @@ int MetricSumCount(const v1::Metric& metric) {
     case MetricFamily::kScores: return 3 * metric.num_classes();
     case MetricFamily::kIntersections: return metric.kind() == v1::Metric::BINARY_IOU ? 6 : 3 * metric.num_classes();
     case MetricFamily::kR2: return 3 * metric.num_classes() + 1;
-    case MetricFamily::kMean:
+    case MetricFamily::kMean: return metric.average() == v1::Metric::MICRO ? 2 : 1;
     case MetricFamily::kCount: break;
   }
   return 1;
@@ -213,7 +213,8 @@ double MetricFigure(const v1::Metric& metric, absl::Span<const double> sums, uin
     case MetricFamily::kR2: return FigureOfR2(sums);
     case MetricFamily::kMean: break;
   }
-  const double mean = sums[0] / static_cast<double>(examples);
+  const double mean =
+      metric.average() == v1::Metric::MICRO ? DivideOrZero(sums[0], sums[1]) : sums[0] / static_cast<double>(examples);
   return metric.kind() == v1::Metric::ROOT_MEAN_SQUARED_ERROR ? std::sqrt(mean) : mean;
 }
 

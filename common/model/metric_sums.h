@@ -2,7 +2,8 @@
 // every node gets the same number of them.
 //
 // Pure functions; any thread. Formulas as keras.metrics (Keras 3). A metric has MetricSumCount sums:
-//   means (accuracies, errors, losses): 1, over the examples the mean over their positions
+//   means (accuracies, errors, losses): 1, over the examples the mean over their positions; of an output with masked
+//     steps, where average is MICRO: 2, over the positions that count, and the count of these
 //   TRUE_POSITIVES, ...: 1, a count; PRECISION: true and false positives; RECALL: true positives, false negatives
 //   AUC, ..._AT_...: by threshold the true, then the false positives that lie between it and the next one
 //   F1_SCORE, FBETA_SCORE: by class true positives, then false positives, then false negatives
@@ -20,7 +21,7 @@
 namespace cairn {
 
 enum class MetricFamily {
-  kMean,           // 1 sum
+  kMean,           // 1 sum, or 2
   kCount,          // 1 sum, not divided by the examples
   kPositives,      // precision and recall
   kThresholds,     // AUC and ..._AT_...

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "common/base/check.h"
+#include "common/model/activation_numbers.h"
 
 namespace cairn {
 namespace {
@@ -88,24 +89,17 @@ RecurrentLayer RecurrentLayerOf(const Graph& graph, const Node& node) {
 
 bool IsElementwise(v1::Activation activation) {
   switch (activation) {
-    case v1::LINEAR:
-    case v1::RELU:
-    case v1::LEAKY_RELU:
-    case v1::SIGMOID:
-    case v1::TANH:
-    case v1::ELU:
-    case v1::GELU:
-    case v1::GELU_TANH:
-    case v1::SILU:
-    case v1::SOFTPLUS:
-    case v1::RELU6: return true;
-    default: return false;
+    case v1::ACTIVATION_UNSPECIFIED:
+    case v1::SOFTMAX:
+    case v1::LOG_SOFTMAX:
+    case v1::SPARSEMAX:
+    case v1::GLU: return false;
+    default: return v1::Activation_IsValid(activation);
   }
 }
 
 float RecurrentAlpha(v1::Activation activation) {
-  // As keras.activations has them: of leaky_relu and elu.
-  return activation == v1::LEAKY_RELU ? 0.2f : activation == v1::ELU ? 1.0f : 0.0f;
+  return DefaultAlpha(activation);  // as keras.activations has them
 }
 
 int64_t RecurrentMaskBegin(const Recurrence& r, bool of_state, int64_t examples, int64_t features) {

@@ -62,7 +62,7 @@ RecurrentLayer RecurrentLayerOf(const Graph& graph, const Node& node);
 
 // Whether a recurrent layer can have it: one number makes one number.
 bool IsElementwise(v1::Activation activation);
-float RecurrentAlpha(v1::Activation activation);  // LEAKY_RELU's slope, ELU's alpha; else 0
+float RecurrentAlpha(v1::Activation activation);  // as DefaultAlpha (activation_numbers.h)
 
 // Where the numbers of a recurrence's masks begin in the layer's stream of dropout (worker/backend/dropout.h): of the
 // input, [examples, features], or of the state, [examples, units]. Multiples of 4.

@@ -30,10 +30,7 @@ MODELS = {**tutorials_vision.MODELS, **tutorials_images.MODELS, **tutorials_sequ
 STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_STORAGE")
 EXAMPLES = 16
 # Name of the model -> a part of what Cairn says of it, when it is read or when it is to be trained.
-REFUSED = {
-    "text_gru_of_keras_1": "recurrent_activation HARD_SIGMOID is not one that a recurrent layer has",
-    "video_of_frames": "a conv2d is not supported there",
-}
+REFUSED = {"weight_constraints": "kernel_constraint: MaxNorm is not supported"}
 NOT_TRAINED = {"named_entities": "a loss that leaves masked steps out is not supported"}
 
 

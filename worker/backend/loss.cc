@@ -209,6 +209,42 @@ absl::Span<const float> SampleWeights(absl::Span<const float> labels, int64_t ex
   return labels.subspan(numbers);
 }
 
+// Which rows of a batch have masked steps.
+class StepMask {
+ public:
+  // steps: [examples, steps] of 1 and 0; empty: every step counts.
+  StepMask(absl::Span<const float> steps, int64_t rows) : steps_(steps) {
+    if (steps.empty()) return;
+    rows_of_step_ = rows / static_cast<int64_t>(steps.size());
+    CAIRN_CHECK(rows_of_step_ * static_cast<int64_t>(steps.size()) == rows, "a masked output has rows in every step");
+  }
+  bool Counts(int64_t row) const { return steps_.empty() || steps_[row / rows_of_step_] != 0; }
+
+ private:
+  const absl::Span<const float> steps_;
+  int64_t rows_of_step_ = 1;
+};
+
+// RowWeights of a masked output: the rows that count share the weight of the whole batch.
+std::vector<float> MaskedRowWeights(const v1::Loss& loss, const LossPlan& plan, int64_t examples,
+                                    absl::Span<const float> labels, absl::Span<const float> weights,
+                                    absl::Span<const float> step_mask) {
+  const int64_t rows = examples * plan.positions;
+  const StepMask mask(step_mask, rows);
+  // A class number stands for each row where there is a class to ignore.
+  const auto counts = [&](int64_t r) {
+    return mask.Counts(r) && !(loss.has_ignore_class() && labels[r] == static_cast<float>(loss.ignore_class()));
+  };
+  int64_t counted = 0;
+  for (int64_t r = 0; r < rows; ++r) counted += counts(r) ? 1 : 0;
+  const float each = static_cast<float>(examples) / static_cast<float>(std::max<int64_t>(counted, 1));
+  std::vector<float> result(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r) {
+    if (counts(r)) result[r] = (weights.empty() ? 1.0f : weights[r / plan.positions]) * each;
+  }
+  return result;
+}
+
 }  // namespace
 
 LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights) {
@@ -224,6 +260,7 @@ LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1:
     plan.class_weights[w.class_id()] = w.weight();
   }
   plan.softmax = IsCategorical(loss.kind());
+  plan.mask = output.mask;
   const v1::Loss::Kind kind = loss.kind();
   if (kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY) {
     plan.fused = !loss.from_logits() && output.activation == v1::SOFTMAX;
@@ -249,8 +286,9 @@ RowLossSettings SettingsOf(const v1::Loss& loss) {
 }
 
 std::vector<float> RowWeights(const v1::Loss& loss, const LossPlan& plan, int64_t examples,
-                              absl::Span<const float> labels, int64_t label_size) {
+                              absl::Span<const float> labels, int64_t label_size, absl::Span<const float> step_mask) {
   const absl::Span<const float> weights = SampleWeights(labels, examples, label_size);
+  if (!step_mask.empty()) return MaskedRowWeights(loss, plan, examples, labels, weights, step_mask);
   if (weights.empty() && !loss.has_ignore_class()) return {};
   std::vector<float> rows(static_cast<size_t>(examples * plan.positions));
   for (int64_t e = 0; e < examples; ++e) {
@@ -280,7 +318,8 @@ absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t exa
 template <typename Real>
 absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
                             int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
-                            int64_t label_size, absl::Span<Real> gradients, BatchSums* sums) {
+                            int64_t label_size, absl::Span<Real> gradients, BatchSums* sums,
+                            absl::Span<const float> step_mask) {
   sums->examples = static_cast<uint64_t>(examples);
   sums->loss = 0;
   const int64_t size = examples == 0 ? plan.positions : static_cast<int64_t>(outputs.size()) / examples;
@@ -289,14 +328,19 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
   if (examples == 0) return absl::OkStatus();
   CAIRN_CHECK(size > 0 && (gradients.empty() || gradients.size() == outputs.size()), "the backend's buffers");
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, size, labels, label_size));
-  const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size);
+  const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size, step_mask);
+  const StepMask mask(step_mask, examples * rows.of_example);
   LossOfRow<Real> row(loss, plan, rows.size, rows.class_numbers);
   const Real share = Real(1) / static_cast<Real>(rows.of_example);
   for (int64_t r = 0; r < examples * rows.of_example; ++r) {
     const absl::Span<const Real> x = outputs.subspan(r * rows.size, rows.size);
-    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
     const absl::Span<Real> gradient =
         gradients.empty() ? absl::Span<Real>() : gradients.subspan(r * rows.size, rows.size);
+    if (!mask.Counts(r)) {
+      std::fill(gradient.begin(), gradient.end(), Real(0));
+      continue;
+    }
+    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
     Real weight = gradients.empty() ? Real(1) : row.ClassWeight();
     if (!weights.empty()) {
       weight *= Real(weights[r]);
@@ -329,9 +373,9 @@ absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<co
 
 template absl::Status LossAndMetrics<float>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>, int64_t,
                                             absl::Span<const float>, absl::Span<const float>, int64_t,
-                                            absl::Span<float>, BatchSums*);
+                                            absl::Span<float>, BatchSums*, absl::Span<const float>);
 template absl::Status LossAndMetrics<double>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>, int64_t,
                                              absl::Span<const double>, absl::Span<const float>, int64_t,
-                                             absl::Span<double>, BatchSums*);
+                                             absl::Span<double>, BatchSums*, absl::Span<const float>);
 
 }  // namespace cairn

@@ -48,6 +48,11 @@ void RowMetrics<Real>::AddOne(const Place& place, absl::Span<const Real> x, absl
   switch (FamilyOf(place.metric->kind())) {
     case MetricFamily::kMean: {
       const double value = Mean(*place.metric, x, t, known);
+      if (place.metric->average() == v1::Metric::MICRO) {
+        place.sums[0] += value;
+        place.sums[1] += 1;
+        return;
+      }
       place.sums[0] += plan_.metric_rows == 1 ? value : value * share_;
       return;
     }

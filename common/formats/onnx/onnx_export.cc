@@ -9,6 +9,8 @@
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
 #include "common/model/layers/categories.h"
+#include "common/model/inner_node.h"
+#include "common/model/layer_type.h"
 #include "common/model/layers/recurrent.h"
 #include "common/model/recurrent.h"
 
@@ -33,6 +35,10 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
   };
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
   CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
+  if (FoldsSteps(node)) {
+    return named(Lacks("a ", FindLayerType(node.layer.time_distributed().layer().kind_case())->name,
+                       " on every step is not written as ONNX; write safetensors or Keras' format"));
+  }
   const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||
                      node.kind == LayerKind::kMultiHeadAttention;
   for (const int input : node.inputs) {

@@ -20,6 +20,10 @@ absl::Status InferInput(absl::Span<const Shape>, Node* node, std::vector<Variabl
   }
   node->output.assign(shape.begin(), shape.end());
   for (int64_t dim : node->output) {
+    if (dim == -1) {
+      return Bad("shape ", ToString(node->output), " is open, and nothing closes it; say data.image_height and ",
+                 "data.image_width, or data.tfrecord.shape, or submit the job where its data is");
+    }
     if (dim <= 0) return Bad("shape ", ToString(node->output), " has a dimension that is not positive");
   }
   return absl::OkStatus();

@@ -25,6 +25,8 @@ const char* OnnxActivation(v1::Activation activation) {
     case v1::TANH: return "Tanh";
     case v1::ELU: return "Elu";
     case v1::SOFTPLUS: return "Softplus";
+    case v1::SOFTSIGN: return "Softsign";
+    case v1::HARD_SIGMOID: return "HardSigmoid";
     default: return nullptr;
   }
 }
@@ -102,8 +104,9 @@ class Operator {
       if (activation == v1::LINEAR) {
         alphas.push_back(1);
         betas.push_back(0);
-      } else if (activation == v1::LEAKY_RELU || activation == v1::ELU) {
+      } else if (activation == v1::LEAKY_RELU || activation == v1::ELU || activation == v1::HARD_SIGMOID) {
         alphas.push_back(RecurrentAlpha(activation));
+        if (activation == v1::HARD_SIGMOID) betas.push_back(0.5f);
       }
     }
     const auto write = [&](const char* name, const std::vector<float>& values) {

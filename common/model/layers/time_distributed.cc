@@ -1,5 +1,8 @@
 // TimeDistributed: a layer on every step alone, with the same variables. Of layers that work on the last axis, or
-// number by number, that is the layer itself (common/model/inner_node.h).
+// number by number, that is the layer itself; for others the steps are part of the batch (common/model/inner_node.h).
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/inner_node.h"
@@ -7,20 +10,100 @@
 #include "common/model/keras/keras_inner.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
 namespace {
 
-bool WorksOnTheLastAxis(v1::Layer::KindCase kind) {
+// Functions of one step, of one input.
+bool WorksOnAStep(v1::Layer::KindCase kind) {
   switch (kind) {
     case v1::Layer::kDense:
     case v1::Layer::kActivation:
     case v1::Layer::kDropout:
     case v1::Layer::kLayerNormalization:
-    case v1::Layer::kRescaling: return true;
+    case v1::Layer::kRescaling:
+    case v1::Layer::kEinsumDense:
+    case v1::Layer::kEmbedding:
+    case v1::Layer::kConv1D:
+    case v1::Layer::kConv2D:
+    case v1::Layer::kDepthwiseConv1D:
+    case v1::Layer::kDepthwiseConv2D:
+    case v1::Layer::kSeparableConv1D:
+    case v1::Layer::kSeparableConv2D:
+    case v1::Layer::kConv1DTranspose:
+    case v1::Layer::kConv2DTranspose:
+    case v1::Layer::kMaxPooling1D:
+    case v1::Layer::kMaxPooling2D:
+    case v1::Layer::kAveragePooling1D:
+    case v1::Layer::kAveragePooling2D:
+    case v1::Layer::kGlobalAveragePooling1D:
+    case v1::Layer::kGlobalAveragePooling2D:
+    case v1::Layer::kGlobalMaxPooling1D:
+    case v1::Layer::kGlobalMaxPooling2D:
+    case v1::Layer::kUpSampling1D:
+    case v1::Layer::kUpSampling2D:
+    case v1::Layer::kCropping1D:
+    case v1::Layer::kCropping2D:
+    case v1::Layer::kZeroPadding1D:
+    case v1::Layer::kZeroPadding2D:
+    case v1::Layer::kFlatten:
+    case v1::Layer::kReshape:
+    case v1::Layer::kPermute:
+    case v1::Layer::kRepeatVector:
+    case v1::Layer::kBatchNormalization:
+    case v1::Layer::kGroupNormalization:
+    case v1::Layer::kRmsNormalization:
+    case v1::Layer::kUnitNormalization:
+    case v1::Layer::kNormalization:
+    case v1::Layer::kPrelu:
+    case v1::Layer::kSimpleRnn:
+    case v1::Layer::kLstm:
+    case v1::Layer::kGru:
+    case v1::Layer::kBidirectional:
+    case v1::Layer::kTimeDistributed: return true;
     default: return false;
   }
+}
+
+absl::Status CheckInner(const v1::Layer& layer) {
+  if (layer.inputs_size() > 0 || layer.has_trainable() || layer.has_training() || !layer.shares().empty()) {
+    return Bad("layer: it has inputs, trainable, training or shares; give them to the time_distributed itself");
+  }
+  if (!WorksOnAStep(layer.kind_case())) {
+    const LayerType* const type = FindLayerType(layer.kind_case());
+    return Bad("layer: ", type == nullptr ? "it is missing" : absl::StrCat("a ", type->name, " is not supported there"),
+               "; use dense, conv2d or another layer of one input that draws nothing");
+  }
+  if (layer.embedding().mask_zero()) {
+    return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");
+  }
+  // What a layer adds to the loss is of its own outputs, not of a step's.
+  const google::protobuf::FieldDescriptor* const kind =
+      v1::Layer::descriptor()->FindFieldByNumber(static_cast<int>(layer.kind_case()));
+  const google::protobuf::Message& message = layer.GetReflection()->GetMessage(layer, kind);
+  const google::protobuf::FieldDescriptor* const activity =
+      message.GetDescriptor()->FindFieldByName("activity_regularizer");
+  if (activity != nullptr && message.GetReflection()->HasField(message, activity)) {
+    return Bad("layer: its activity_regularizer is not supported there; leave it out");
+  }
+  if (absl::StrContains(layer.name(), '/')) return Bad("layer: its name has a '/'; use letters, digits and '_'");
+  return absl::OkStatus();
+}
+
+// The steps are part of the batch for the layer within, which applies its activation itself.
+absl::Status InferFolded(const Shape& input, Node* inner, Node* node, std::vector<Variable>* variables) {
+  const Shape step(input.begin() + 1, input.end());
+  inner->output = step;
+  CAIRN_RETURN_IF_ERROR(InferLayer({&step, 1}, inner, variables));
+  node->output = inner->output;
+  node->output.insert(node->output.begin(), input[0]);
+  if (node->output.size() > kLayerDimensionsMax) {
+    return Bad("layer: each step gives ", ToString(inner->output), ", which has more axes than ",
+               kLayerDimensionsMax - 1, "; put a flatten into another time_distributed behind it");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status InferTimeDistributed(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
@@ -28,26 +111,15 @@ absl::Status InferTimeDistributed(absl::Span<const Shape> inputs, Node* node, st
   if (inputs[0].size() < 2) {
     return Bad("its input is ", ToString(inputs[0]), "; it needs [steps, ...], so leave the time_distributed out");
   }
-  if (layer->inputs_size() > 0 || layer->has_trainable() || layer->has_training() || !layer->shares().empty()) {
-    return Bad("layer: it has inputs, trainable, training or shares; give them to the time_distributed itself");
-  }
-  if (!WorksOnTheLastAxis(layer->kind_case())) {
-    const LayerType* const type = FindLayerType(layer->kind_case());
-    return Bad("layer: ", type == nullptr ? "it is missing" : absl::StrCat("a ", type->name, " is not supported there"),
-               "; use dense, activation, dropout, layer_normalization or rescaling");
-  }
-  if (layer->dropout().noise_shape_size() > 0) {
-    return Bad("layer: its noise_shape is not supported there; leave it out, or use the dropout without this");
-  }
-  if (layer->layer_normalization().axis_size() > 1) {
-    return Bad("layer: it normalizes several axes, which is not supported there; leave the axis out");
-  }
-  if (absl::StrContains(layer->name(), '/')) return Bad("layer: its name has a '/'; use letters, digits and '_'");
+  CAIRN_RETURN_IF_ERROR(CheckInner(*layer));
   if (layer->name().empty()) layer->set_name(FindLayerType(layer->kind_case())->name);
   Node inner = InnerNode(*node);
-  CAIRN_RETURN_IF_ERROR(TypeOf(inner.kind).infer(inputs, &inner, variables));
+  const bool folds = FoldsSteps(*layer);
+  CAIRN_RETURN_IF_ERROR(folds ? InferFolded(inputs[0], &inner, node, variables)
+                              : TypeOf(inner.kind).infer(inputs, &inner, variables));
   *layer = inner.layer;
   for (auto clear : {&v1::Layer::clear_trainable, &v1::Layer::clear_training}) (layer->*clear)();
+  if (folds) return absl::OkStatus();
   node->output = inner.output;
   node->activation = inner.activation;
   node->negative_slope = inner.negative_slope;
@@ -71,7 +143,9 @@ void WriteTimeDistributed(const Node& node, KerasWriter& c) {
   c.Without("layer_activation");
 }
 
+// Of a folded one there is no way to write it (ExportOnnx has said so): the value stays what it is.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
+  if (FoldsSteps(node)) return w.SetOutput(node, w.In(node, 0, Channels::kLast), Channels::kLast);
   const Node inner = InnerNode(node);
   TypeOf(inner.kind).write_onnx(inner, w);
 }

@@ -49,6 +49,8 @@ std::vector<LayerCase> AllCases() {
   for (const LayerCase& c : RecurrentCases()) cases.push_back(c);
   for (const LayerCase& c : MaskCases()) cases.push_back(c);
   for (const LayerCase& c : HashingCases()) cases.push_back(c);
+  for (const LayerCase& c : DistributedCases()) cases.push_back(c);
+  for (const LayerCase& c : DistributedBatchCases()) cases.push_back(c);
   return cases;
 }
 

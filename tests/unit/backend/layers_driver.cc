@@ -143,6 +143,7 @@ int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::RecurrentCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::MaskCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::DistributedCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::HashingCases()) cairn::Print(c);

@@ -7,6 +7,7 @@ and what the backends make of them; this compares loss, prediction, evaluation a
 usage: layers_numpy.py PATH/TO/layers_driver
 """
 
+import functools
 import json
 import subprocess
 import sys
@@ -125,6 +126,11 @@ class Within:
     def __getitem__(self, name):
         return self.outer[f"{self.name}/{name}"]
 
+    @property
+    def values(self):
+        head = self.name + "/"
+        return {name[len(head) :]: value for name, value in self.outer.values.items() if name.startswith(head)}
+
     def add(self, name, gradient):
         self.outer.add(f"{self.name}/{name}", gradient)
 
@@ -162,6 +168,18 @@ def mean_squared_error(outputs, labels, _):
     difference = outputs - labels.reshape(outputs.shape)
     each = outputs.size / len(outputs)
     return (difference**2).sum() / each, 2 * difference / each
+
+
+def masked(loss, mask, outputs, labels, from_logits):
+    """Masked steps count for nothing, the others for all of the batch: Keras' sum_over_batch_size."""
+    if not mask.any():
+        return 0.0, np.zeros_like(outputs)
+    labels = labels.reshape(*mask.shape, -1)[mask].ravel()
+    share = len(outputs) / mask.sum()
+    value, d = loss(outputs[mask], labels, from_logits)
+    gradient = np.zeros_like(outputs)
+    gradient[mask] = d * share
+    return value * share, gradient
 
 
 LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_ERROR": mean_squared_error}
@@ -207,7 +225,10 @@ def run(case, training):
         outputs.append(y)
         backwards.append(backward)
         step_masks[i] = recurrent.made_mask(node["type"], node["layer"][node["type"]], outputs[node["inputs"][0]])
-    loss, gradient = LOSSES[case["loss"]](outputs[-1], np.array(case["labels"]), case["from_logits"])
+    of_loss, mask = LOSSES[case["loss"]], step_masks[nodes[-1]["mask"]]
+    if mask is not None:
+        of_loss = functools.partial(masked, of_loss, mask)
+    loss, gradient = of_loss(outputs[-1], np.array(case["labels"]), case["from_logits"])
     penalties = [activity_penalty(node, y) for node, y in zip(nodes, outputs)]
     loss += sum(penalty for penalty, _ in penalties)
     if not training:

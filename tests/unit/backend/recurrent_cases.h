@@ -68,6 +68,12 @@ inline std::vector<LayerCase> RecurrentCases() {
       {"TimeDistributedDropout", Recurring("layers { time_distributed { layer { dropout { rate: 0.4 } } } }")},
       {"TimeDistributedActivation",
        Recurring("layers { time_distributed { layer { activation { activation: ELU } } } }")},
+      {"SimpleRnnSelu", Recurring(Cell("simple_rnn", "activation: SELU"))},
+      {"LstmHardSigmoid", Recurring(Cell("lstm", "recurrent_activation: HARD_SIGMOID"))},
+      {"LstmFurther", Recurring(Cell("lstm", "activation: SOFTSIGN recurrent_activation: SPARSE_SIGMOID"))},
+      {"GruHardSigmoid", Recurring(Cell("gru", "reset_after: false recurrent_activation: HARD_SIGMOID"))},
+      {"GruFurther", Recurring(Cell("gru", "activation: MISH recurrent_activation: HARD_SILU"))},
+      {"BidirectionalFurther", both("gru { units: 3 activation: TANH_SHRINK recurrent_activation: LOG_SIGMOID }")},
       {"BidirectionalState",
        Recurring(states +
                  "layers { inputs: ['first', 'h', 'c'] bidirectional { layer { simple_rnn { units: 3 } } } }")},
@@ -81,10 +87,53 @@ inline std::string Padded(const std::string& layers) {
          layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
 }
 
+// Layers that TimeDistributed folds the steps into the batch for. shape: of [steps, ...].
+inline std::vector<LayerCase> DistributedCases() {
+  const auto on = [](const std::string& shape, const std::string& layer) {
+    return "layers { input { shape: " + shape + " } } layers { name: 'first' dense { units: 4 } } " +
+           "layers { time_distributed { layer { " + layer +
+           " } } } layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+  };
+  const std::string pictures = "[3, 4, 5, 2]", rows = "[3, 5, 2]";
+  return {
+      {"DistributedConv2D", on(pictures, "conv2d { filters: 3 kernel_size: 3 activation: GELU }")},
+      {"DistributedConv2DSame", on(pictures, "conv2d { filters: 20 kernel_size: 3 strides: 2 padding: SAME }")},
+      {"DistributedConv1D", on(rows, "conv1d { filters: 3 kernel_size: 2 activation: RELU }")},
+      {"DistributedMaxPooling", on(pictures, "max_pooling2d { pool_size: 2 }")},
+      {"DistributedAveragePooling", on(pictures, "average_pooling2d { pool_size: 2 }")},
+      {"DistributedGlobalPooling", on(pictures, "global_average_pooling2d {}")},
+      {"DistributedFlatten", on(pictures, "flatten {}")},
+      {"DistributedReshape", on(rows, "reshape { target_shape: 20 }")},
+      {"DistributedPadding", on(pictures, "zero_padding2d { padding: [1, 1] }")},
+      {"DistributedLstm", on(rows, "lstm { units: 3 }")},
+      {"DistributedRepeat", on("[3, 2]", "repeat_vector { n: 2 }")},
+      {"DistributedTwice", on(pictures, "time_distributed { layer { conv1d { filters: 3 kernel_size: 2 } } }")},
+  };
+}
+
+// The same, of which numpy's step by step is another function: the statistics are of all steps.
+inline std::vector<LayerCase> DistributedBatchCases() {
+  const auto on = [](const std::string& before, const std::string& fields) {
+    return "layers { input { shape: [3, 4, 2] } } " + before + " layers { time_distributed { layer { " +
+           "batch_normalization { " + fields + " } } } } " +
+           "layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+  };
+  const std::string first = "layers { name: 'first' dense { units: 3 } }";
+  return {
+      {"DistributedBatchNormalization", on(first, "")},
+      {"DistributedBatchNormalizationPlain", on("", "center: false scale: false")},
+  };
+}
+
 inline std::vector<LayerCase> MaskCases() {
   // Of one filter behind a relu about half of the steps are 0.
   const std::string gaps =
       "layers { input { shape: [6, 2] } } layers { conv1d { filters: 1 kernel_size: 1 activation: RELU } } layers { "
+      "masking {} } ";
+  const std::string ids =
+      "layers { input { shape: 6 } } layers { name: 'ids' embedding { input_dim: 3 output_dim: 4 mask_zero: true } } ";
+  const std::string some =
+      "layers { input { shape: [6, 2] } } layers { conv1d { filters: 2 kernel_size: 1 activation: RELU } } layers { "
       "masking {} } ";
   const std::string end = " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
   return {
@@ -114,6 +163,17 @@ inline std::vector<LayerCase> MaskCases() {
       {"MaskingLstm", gaps + Cell("lstm", "return_sequences: true") + end},
       {"MaskingPooling",
        gaps + "layers { global_average_pooling1d {} } layers { dense { units: 3 activation: SOFTMAX } }"},
+      // Of outputs with masked steps.
+      {"MaskedLoss", ids + Cell("lstm", "return_sequences: true") +
+                         " layers { name: 'last' dense { units: 4 activation: SOFTMAX } }"},
+      {"MaskedLossTagger",
+       ids + "layers { bidirectional { layer { lstm { units: 3 return_sequences: true } } } } layers { name: 'last' "
+             "time_distributed { layer { dense { units: 4 activation: SOFTMAX } } } }"},
+      {"MaskedLossLogits", ids + Cell("gru", "return_sequences: true") + " layers { name: 'last' dense { units: 4 } }",
+       "kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true"},
+      {"MaskedLossNumbers",
+       some + Cell("lstm", "return_sequences: true") + " layers { name: 'last' dense { units: 2 } }",
+       "kind: MEAN_SQUARED_ERROR"},
   };
 }
 

@@ -63,6 +63,10 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, GradientTest, testing::ValuesIn(RecurrentCas
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Masks, GradientTest, testing::ValuesIn(MaskCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Distributed, GradientTest, testing::ValuesIn(DistributedCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(DistributedBatch, GradientTest, testing::ValuesIn(DistributedBatchCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Frozen, GradientTest, testing::ValuesIn(FrozenCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Inference, GradientTest, testing::ValuesIn(InferenceCases()),

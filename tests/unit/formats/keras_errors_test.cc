@@ -193,8 +193,9 @@ std::vector<BadModel> BadModels() {
        "layer \"d\": the model has no input shape; begin it with keras.Input(shape=...)"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" +
            KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null, null, 3])") + "]}}",
-       "layer \"i\" (InputLayer): the input's shape [null,null,3] is open; build the model with a shape such as (28, "
-       "28, 1)"},
+       "layer \"i\" (InputLayer): the input's shape [null,null,3] is open; say data.image_height and "
+       "data.image_width, or data.tfrecord.shape, submit the job where its data is, show the model with --input-shape, "
+       "or build it with a shape such as (28, 28, 1)"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" +
            KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "string")") + "]}}",
        "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},

@@ -3,10 +3,12 @@
 #include "common/model/job_check.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "common/model/metric_sums.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -210,19 +212,33 @@ TEST(JobCheck, WhatIsMissing) {
                 "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
 }
 
-// Keras leaves masked steps out of loss and metrics: such a job is refused, not computed otherwise.
+// Masked steps are left out of loss and metrics: means are taken over the steps that count.
 TEST(JobCheck, MaskedStepsOfTheOutput) {
-  const auto job = [](const std::string& last) {
+  const auto job = [](const std::string& last, const std::string& fields) {
     v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
+    spec.clear_metrics();
+    google::protobuf::TextFormat::MergeFromString(fields, &spec);
     *spec.mutable_model() = FromText<v1::Model>("layers { input { shape: [6, 4] } } layers { masking {} } " + last);
     return spec;
   };
-  const std::string dense = "layers { dense { units: 3 activation: SOFTMAX } }";
-  EXPECT_TRUE(CheckJob(job("layers { lstm { units: 4 } } " + dense)).ok());
-  ExpectRefused(job("layers { lstm { units: 4 return_sequences: true } } " + dense),
-                "layer \"dense\": it gives an output for every step, and \"masking\" masks steps of it; a loss that "
-                "leaves masked steps out is not supported: set return_sequences: false in the last recurrent layer, "
-                "add a global_average_pooling1d, or remove the mask");
+  const std::string dense = "layers { dense { units: 3 activation: SOFTMAX } }",
+                    steps = "layers { lstm { units: 4 return_sequences: true } } " + dense,
+                    targets = "data { targets { feature: 'y' shape: 6 } } ";
+  const std::string accuracy = "metrics { kind: ACCURACY } metrics { kind: AUC }";
+  const auto one = CheckJob(job("layers { lstm { units: 4 } } " + dense, accuracy));
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->spec.metrics(0).average(), v1::Metric::AVERAGE_UNSPECIFIED);
+  const auto all = CheckJob(job(steps, targets + accuracy));
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->spec.metrics(0).average(), v1::Metric::MICRO);
+  EXPECT_EQ(MetricSumCount(all->spec.metrics(0)), 2);
+  EXPECT_EQ(all->spec.metrics(1).average(), v1::Metric::AVERAGE_UNSPECIFIED);
+  EXPECT_TRUE(CheckJob(all->spec).ok());  // what was filled in is accepted again
+  ExpectRefused(job(steps, targets + "metrics { kind: ACCURACY average: MACRO }"),
+                "metrics[0].average: of layer \"dense\", which has masked steps, it is MICRO; leave it out");
+  ExpectRefused(job(steps, targets + "loss { kind: DICE axis: [1, 2] }"),
+                "loss.kind: DICE takes an example as a whole, but layer \"dense\" has masked steps; use a loss of each "
+                "step, or remove the mask");
 }
 
 TEST(JobCheck, UnknownEnumNumbers) {

@@ -111,7 +111,11 @@ TEST(RecurrentLayers, RefusesByName) {
        "units 3 and 4 cannot be merged by AVE"},
       {"bidirectional { layer { inputs: 'x' gru { units: 3 } } }", "give them to the bidirectional itself"},
       {"time_distributed {}", "layer: it is missing; use dense"},
-      {"time_distributed { layer { conv1d { filters: 3 kernel_size: 1 } } }", "a conv1d is not supported there"},
+      {"time_distributed { layer { add {} } }", "layer: a add is not supported there"},
+      {"time_distributed { layer { masking {} } }", "layer: a masking is not supported there"},
+      {"time_distributed { layer { conv1d { filters: 3 kernel_size: 1 } } }", "[steps,"},
+      {"time_distributed { layer { embedding { input_dim: 3 output_dim: 2 mask_zero: true } } }", "mask_zero makes"},
+      {"time_distributed { layer { repeat_vector { n: 0 } } }", "n 0"},
       {"time_distributed { layer { dense { units: 0 } } }", "units 0 is not positive"},
       {"masking { mask_value: inf }", "mask_value inf is not finite"},
   };

@@ -7,6 +7,9 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/model/activity.h"
+#include "common/model/inner_node.h"
+#include "common/model/layer_type.h"
+#include "common/model/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
@@ -34,12 +37,24 @@ absl::Status CheckGraph(const Graph& graph) {
     const char* what = node.shares >= 0                                ? "it shares another layer's variables"
                        : node.id > 0 && node.kind == LayerKind::kInput ? "it is a second input"
                        : node.layer.concatenate().has_axis() ? "axis: it joins along another axis than the last"
-                                                             : nullptr;
+                       : node.id == graph.output().id && node.mask >= 0 ? "its loss leaves masked steps out"
+                                                                        : nullptr;
     if (what == nullptr) continue;
     return absl::UnimplementedError(
         absl::StrCat("layer \"", node.name, "\": ", what, ", which is not computed on a GPU; use --device=cpu"));
   }
   return absl::OkStatus();
+}
+
+// An activation within a recurrent layer that this backend does not compute; LINEAR: none.
+v1::Activation FurtherRecurrentActivation(const Node& node) {
+  if (!IsRecurrent(node.kind)) return v1::LINEAR;
+  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    for (const v1::Activation f : {r.activation, r.recurrent_activation}) {
+      if (f > v1::RELU6) return f;
+    }
+  }
+  return v1::LINEAR;
 }
 
 // Options of layers that this backend computes without them alone.
@@ -48,6 +63,10 @@ absl::Status CheckOptions(const Graph& graph) {
     const v1::Layer& l = node.kind == LayerKind::kTimeDistributed ? node.layer.time_distributed().layer() : node.layer;
     const char* lacks = nullptr;
     if (IsFurtherActivation(node)) lacks = v1::Activation_Name(node.activation).c_str();
+    if (const v1::Activation f = FurtherRecurrentActivation(node); f != v1::LINEAR) {
+      lacks = v1::Activation_Name(f).c_str();
+    }
+    if (FoldsSteps(node)) lacks = LayerTypeName(FindLayerType(l.kind_case())->kind);
     if (!l.rescaling().scales().empty()) lacks = "scales";
     if (!l.dropout().noise_shape().empty()) lacks = "noise_shape";
     if (l.dropout().seed() != 0 || l.spatial_dropout2d().seed() != 0 || l.multi_head_attention().seed() != 0)

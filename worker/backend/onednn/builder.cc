@@ -13,10 +13,11 @@ namespace cairn::onednn {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ActivationLayers(),  ActivityLayers(), AffineLayers(),        AttentionLayers(),      DotLayers(),
-        ElementwiseLayers(), EinsumLayers(),   EmbeddingLayers(),     CategoryLayers(),       KernelLayers(),
-        LayoutLayers(),      MergingLayers(),  NormalizationLayers(), PoolingLayers(),        RecurrentLayers(),
-        RepeatLayers(),      ResampleLayers(), RowLayers(),           ScoreAttentionLayers(), TensorLayers()}) {
+       {ActivationLayers(),  ActivityLayers(), AffineLayers(),        AttentionLayers(),   DistributedLayers(),
+        DotLayers(),         ElementwiseLayers(), EinsumLayers(),     EmbeddingLayers(),   CategoryLayers(),
+        KernelLayers(),      LayoutLayers(),   MergingLayers(),       NormalizationLayers(), PoolingLayers(),
+        RecurrentLayers(),   RepeatLayers(),   ResampleLayers(),      RowLayers(),         ScoreAttentionLayers(),
+        TensorLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -95,6 +96,8 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
     output = plain;
   }
   Use(output->data);
+  plan_->output_mask_ = StepMaskOf(graph_.output().id);
+  if (plan_->output_mask_ != nullptr) Use(plan_->output_mask_);
   if (training()) {
     output->gradient = New(output->data->desc);
     output->gradient_written = true;
@@ -113,6 +116,7 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
     PlanVariables();
   }
   plan_->output_ = *output;
+  if (differentiates_input_) plan_->input_gradient_ = node_values_.front()->gradient;
   PlaceTensors();
   return std::move(plan_);
 }
@@ -134,7 +138,7 @@ void PlanBuilder::MakeValues() {
     const bool attends = node.kind == LayerKind::kMultiHeadAttention || node.kind == LayerKind::kAttention ||
                          node.kind == LayerKind::kAdditiveAttention;
     if (attends) ++node_values_[node.inputs.back()]->readers;
-    node_values_[node.id] = NewValue(trains);
+    node_values_[node.id] = NewValue(trains || (differentiates_input_ && node.kind == LayerKind::kInput));
   }
   ++node_values_.back()->readers;  // the loss
 }
@@ -201,7 +205,8 @@ void PlanBuilder::CompileInput(const Node& node) {
     last = rescaling;
   }
   // oneDNN's first-layer convolutions take few channels one after another.
-  bool channels_first = graph_.inputs().size() == 1 && node.output.size() >= 3 && node.output.back() < 16;
+  bool channels_first =
+      !differentiates_input_ && graph_.inputs().size() == 1 && node.output.size() >= 3 && node.output.back() < 16;
   for (int id : groups_.ReadersOf(*last)) {
     const Node& reader = graph_.nodes()[id];
     channels_first &= reader.kind == LayerKind::kConv2D || reader.kind == LayerKind::kConv3D ||

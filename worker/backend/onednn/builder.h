@@ -57,6 +57,8 @@ class PlanBuilder {
   PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode, const dnnl::engine& engine,
               bool bfloat16 = false);
 
+  // Before Build: the plan finds the gradient of the inputs, too (Plan::input_gradient). Of a model with one input.
+  void DifferentiateInput() { differentiates_input_ = true; }
   std::unique_ptr<Plan> Build();
   const std::string& current_layer() const { return current_layer_; }
 
@@ -131,6 +133,7 @@ class PlanBuilder {
   const Graph& graph_;
   const Mode mode_;
   const bool bfloat16_;
+  bool differentiates_input_ = false;
   const dnnl::engine engine_;
   const NodeGroups groups_;
   std::unique_ptr<Plan> plan_;

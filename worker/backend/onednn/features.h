@@ -14,6 +14,10 @@ std::unique_ptr<Op> MakeAffine(PlanBuilder& b, const Node& node, Value* in, Valu
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
 absl::Span<const Layer> ActivityLayers();
+// The same for the rows of recurrent layers: y = f(x), g = g * f'(x); both may be in place.
+void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count);
+void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count);
+
 absl::Span<const Layer> AffineLayers();
 absl::Span<const Layer> EinsumLayers();
 absl::Span<const Layer> RepeatLayers();

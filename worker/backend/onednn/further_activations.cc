@@ -129,6 +129,14 @@ class LogSoftmaxOp : public LoopOp {
 
 }  // namespace
 
+void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count) {
+  Activate(f.kind, f.alpha, x, y, count);
+}
+
+void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count) {
+  Derive(f.kind, f.alpha, x, g, g, count);
+}
+
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   if (node.activation == v1::LOG_SOFTMAX) return std::make_unique<LogSoftmaxOp>(b, node.output, in, out);
   return std::make_unique<FurtherActivationOp>(b, node, in, out);

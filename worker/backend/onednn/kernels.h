@@ -20,9 +20,10 @@ struct Activation {
   float alpha = 0;
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
   bool elementwise() const { return kind != v1::SOFTMAX; }
+  bool further() const { return kind > v1::RELU6; }  // of IsFurtherActivation: recurrent layers alone have it here
   // Whether the derivative needs x: f(x) does not tell it.
   bool needs_input() const {
-    return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS;
+    return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS || further();
   }
 };
 

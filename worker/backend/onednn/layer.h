@@ -32,6 +32,7 @@ void CompileAll(PlanBuilder& b, const Node& node, const std::vector<Value*>& in,
 absl::Span<const Layer> ActivationLayers();
 absl::Span<const Layer> AttentionLayers();
 absl::Span<const Layer> CategoryLayers();
+absl::Span<const Layer> DistributedLayers();
 absl::Span<const Layer> DotLayers();
 absl::Span<const Layer> ElementwiseLayers();
 absl::Span<const Layer> EmbeddingLayers();

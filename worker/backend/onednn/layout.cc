@@ -1,6 +1,5 @@
 #include <cstring>
 
-#include "common/model/inner_node.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
@@ -356,14 +355,7 @@ void CompileReshape(PlanBuilder& b, const Node& node, const std::vector<Value*>&
   b.AddOp({}, out, MakePlain(b, node.output, in[0], out));
 }
 
-// On every step: what the layer within does with its input as a whole.
-void CompileDistributed(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
-  const Node& inner = b.Keep(InnerNode(node));
-  FindLayer(inner.kind)->compile(b, inner, in, out);
-}
-
 constexpr Layer kLayers[] = {
-    {LayerKind::kTimeDistributed, CompileDistributed},
     {LayerKind::kInput, CompileInput},
     {LayerKind::kFlatten, CompileReshape},
     {LayerKind::kReshape, CompileReshape},

@@ -109,9 +109,16 @@ class Plan {
   absl::Status Forward(const Run& run, const float* inputs, const float* values, WeightSource* source);
   // Of the last op, plain: [examples, outputs], channels last.
   absl::Span<const float> outputs() const { return {output_.data->data(), static_cast<size_t>(outputs_)}; }
+  // Of a masked output: 1 for each step of each example that counts, else 0; empty: every step counts.
+  absl::Span<const float> output_mask() const {
+    if (output_mask_ == nullptr) return {};
+    return {output_mask_->data(), static_cast<size_t>(output_mask_->numbers())};
+  }
   absl::Span<float> output_gradients() const { return {output_.gradient->data(), static_cast<size_t>(outputs_)}; }
   // What layers have added to the loss in the last Forward, a sum over its examples.
   double penalty() const;
+  // After Backward of a plan that finds it (PlanBuilder::DifferentiateInput): of the inputs, in their order.
+  const float* input_gradient() const { return input_gradient_->data(); }
   // After Forward and the filling of output_gradients. gradients: the whole space.
   absl::Status Backward(const Run& run, float* gradients, const GradientReady& ready, WeightSource* source);
 
@@ -158,6 +165,8 @@ class Plan {
   float* bound_gradients_ = nullptr;
   Value output_;
   std::vector<const double*> penalties_;  // of operations
+  Tensor* input_gradient_ = nullptr;
+  Tensor* output_mask_ = nullptr;  // null: every step counts
 };
 
 }  // namespace cairn::onednn

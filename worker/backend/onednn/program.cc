@@ -66,7 +66,7 @@ class OnednnProgram : public Program {
     }
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kTrain, batch, info, values));
     BatchSums sums;
-    CAIRN_RETURN_IF_ERROR(Loss(batch, plan->outputs(), plan->output_gradients(), &sums));
+    CAIRN_RETURN_IF_ERROR(Loss(batch, *plan, plan->output_gradients(), &sums));
     sums.loss += plan->penalty();
     return Guarded("", [&]() -> absl::StatusOr<BatchSums> {
       CAIRN_RETURN_IF_ERROR(plan->Backward({stream_, info}, gradients.data(), ready, source_));
@@ -78,7 +78,7 @@ class OnednnProgram : public Program {
     const ThreadCount threads(options_.threads);
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kEvaluate, batch, {}, values));
     BatchSums sums;
-    CAIRN_RETURN_IF_ERROR(Loss(batch, plan->outputs(), {}, &sums));
+    CAIRN_RETURN_IF_ERROR(Loss(batch, *plan, {}, &sums));
     sums.loss += plan->penalty();
     return sums;
   }
@@ -116,14 +116,13 @@ class OnednnProgram : public Program {
     }
   }
 
-  absl::Status Loss(const Batch& batch, absl::Span<const float> outputs, absl::Span<float> gradients,
-                    BatchSums* sums) const {
+  absl::Status Loss(const Batch& batch, const Plan& plan, absl::Span<float> gradients, BatchSums* sums) const {
     if (!outputs_loss_.empty()) {
       return outputs_loss_.Compute<float>(batch.examples, outputs, batch.labels.floats(), batch.label_size, gradients,
                                           sums);
     }
-    return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, batch.examples, outputs,
-                                 batch.labels.floats(), batch.label_size, gradients, sums);
+    return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, batch.examples, plan.outputs(),
+                                 batch.labels.floats(), batch.label_size, gradients, sums, plan.output_mask());
   }
 
   absl::StatusOr<Plan*> Forward(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) {

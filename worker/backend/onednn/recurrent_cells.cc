@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/vector.h"
 
 namespace cairn::onednn {
@@ -153,6 +154,7 @@ const float* At(const float* raw, int64_t place) { return raw == nullptr ? nullp
 void ActivateRow(const Activation& f, const float* x, float* y, int64_t count) {
   if (f.kind == v1::SIGMOID) return SigmoidRow(x, y, count);
   if (f.kind == v1::TANH) return TanhRow(x, y, count);
+  if (f.further()) return FurtherActivationRow(f, x, y, count);
   for (int64_t i = 0; i < count; ++i) y[i] = ActivateOne(f, x[i]);
 }
 
@@ -160,6 +162,7 @@ void SlopeRow(const Activation& f, const float* x, const float* y, float* g, int
   if (f.kind == v1::SIGMOID) return SigmoidSlopeRow(y, g, count);
   if (f.kind == v1::TANH) return TanhSlopeRow(y, g, count);
   if (f.linear()) return;
+  if (f.further()) return FurtherSlopeRow(f, x, g, count);
   for (int64_t i = 0; i < count; ++i) g[i] = g[i] * SlopeOne(f, f.needs_input() ? x[i] : 0, y[i]);
 }
 

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "common/model/activity.h"
-#include "common/model/inner_node.h"
 #include "worker/backend/affine.h"
 #include "worker/backend/noise.h"
 #include "worker/backend/places.h"
@@ -136,19 +135,7 @@ void BendByAlphaBackward(const Pass& p) {
   }
 }
 
-// On every step: what the layer within does with its input as a whole.
-absl::Status Distribute(const Pass& p) {
-  const Node inner = InnerNode(p.node());
-  return FindLayer(inner.kind)->forward(p.As(inner));
-}
-
-void DistributeBackward(const Pass& p) {
-  const Node inner = InnerNode(p.node());
-  FindLayer(inner.kind)->backward(p.As(inner));
-}
-
 constexpr Layer kLayers[] = {
-    {LayerKind::kTimeDistributed, Distribute, DistributeBackward},
     {LayerKind::kInput, Keep, KeepBackward},
     {LayerKind::kFlatten, Keep, KeepBackward},
     {LayerKind::kReshape, Keep, KeepBackward},

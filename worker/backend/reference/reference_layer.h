@@ -113,6 +113,7 @@ struct Layer {
 
 // The families.
 absl::Span<const Layer> PlainLayers();
+absl::Span<const Layer> DistributedLayers();
 absl::Span<const Layer> WindowLayers();
 absl::Span<const Layer> FeatureLayers();
 absl::Span<const Layer> MergingLayers();

@@ -67,6 +67,8 @@ uint64_t ReferenceNet::memory_bytes() const {
 
 absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<double> gradient) {
   const Activations& last = nodes_.back();
+  const absl::Span<const float> step_mask =
+      plan_.mask < 0 ? absl::Span<const float>() : absl::MakeConstSpan(nodes_[plan_.mask].steps);
   BatchSums sums;
   if (!outputs_loss_.empty()) {
     CAIRN_RETURN_IF_ERROR(outputs_loss_.Compute<double>(batch.examples, last.output, batch.labels.floats(),
@@ -75,7 +77,7 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
   }
   CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
                                                plan_.fused ? last.before : last.output, batch.labels.floats(),
-                                               batch.label_size, gradient, &sums));
+                                               batch.label_size, gradient, &sums, step_mask));
   for (const Node& node : graph_->nodes()) {
     if (node.kind != LayerKind::kActivityRegularization) continue;
     const ActivityFactors f = ActivityFactorsOf(node);

@@ -1,0 +1,26 @@
+#include "client/cli/close_shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
+#include "common/formats/open_shape.h"
+
+namespace cairn {
+
+absl::Status CloseShapeByData(v1::JobSpec* spec) {
+  if (!HasOpenShape(spec->model())) return absl::OkStatus();
+  if (const Shape fields = ShapeOfFields(spec->data()); !fields.empty()) {
+    CAIRN_RETURN_IF_ERROR(CloseShape(fields, spec->mutable_model()));
+  }
+  if (!HasOpenShape(spec->model())) return absl::OkStatus();
+  const auto dataset = OpenDataset(spec->data(), {});
+  if (!dataset.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model: its input has open dimensions, and the data does not close them (", dataset.status().message(),
+        "); set data.image_height and data.image_width, or "
+        "data.tfrecord.shape, or submit the job where its data is"));
+  }
+  const auto& shape = (*dataset)->info().example_shape();
+  return CloseShape(Shape(shape.begin(), shape.end()), spec->mutable_model());
+}
+
+}  // namespace cairn
