@@ -75,7 +75,6 @@ namespace cairn {
   X(Masking) \
   X(RMSNormalization) \
   X(UnitNormalization) \
-  X(SpectralNormalization) \
   X(Normalization) \
   X(GaussianNoise) \
   X(GaussianDropout) \
@@ -87,7 +86,6 @@ namespace cairn {
   X(EinsumDense) \
   X(Attention) \
   X(AdditiveAttention) \
-  X(GroupQueryAttention) \
   X(Operation) \
   X(Reduce) \
   X(Slice) \
@@ -95,9 +93,7 @@ namespace cairn {
   X(CategoryEncoding) \
   X(Hashing) \
   X(HashedCrossing) \
-  X(StringLookup) \
-  X(IntegerLookup) \
-  X(TextVectorization)
+  X(IntegerLookup)
 // clang-format on
 
 enum class LayerKind {

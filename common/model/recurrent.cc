@@ -91,9 +91,7 @@ bool IsElementwise(v1::Activation activation) {
   switch (activation) {
     case v1::ACTIVATION_UNSPECIFIED:
     case v1::SOFTMAX:
-    case v1::LOG_SOFTMAX:
-    case v1::SPARSEMAX:
-    case v1::GLU: return false;
+    case v1::LOG_SOFTMAX: return false;
     default: return v1::Activation_IsValid(activation);
   }
 }

@@ -118,9 +118,6 @@ absl::Status ResolveActivation(v1::Activation* activation) {
   if (*activation == v1::THRESHOLD) {
     return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold behind it");
   }
-  if (*activation == v1::SPARSEMAX || *activation == v1::GLU) {
-    return Bad("activation ", v1::Activation_Name(*activation), " is not supported; use SOFTMAX or SILU, say");
-  }
   if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
   return absl::OkStatus();
 }

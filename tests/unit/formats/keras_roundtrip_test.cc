@@ -238,7 +238,7 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
         const int number = field->enum_type()->value(i)->number();
         const bool activation = field->enum_type() == v1::Activation_descriptor();
         // That with arguments that have no default.
-        if (activation && (number == v1::THRESHOLD || number == v1::SPARSEMAX || number == v1::GLU)) continue;
+        if (activation && number == v1::THRESHOLD) continue;
         const bool recurs = kind == "simple_rnn" || kind == "lstm" || kind == "gru";
         if (activation && recurs && !IsElementwise(static_cast<v1::Activation>(number))) continue;
         const bool along = kind == "conv1d" || kind == "depthwise_conv1d" || kind == "separable_conv1d";
