@@ -13,10 +13,10 @@ namespace cairn::onednn {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ActivationLayers(),  ActivityLayers(), AffineLayers(),        AttentionLayers(),   DistributedLayers(),
-        DotLayers(),         ElementwiseLayers(), EinsumLayers(),     EmbeddingLayers(),   CategoryLayers(),
-        KernelLayers(),      LayoutLayers(),   MergingLayers(),       NormalizationLayers(), PoolingLayers(),
-        RecurrentLayers(),   RepeatLayers(),   ResampleLayers(),      RowLayers(),         ScoreAttentionLayers(),
+       {ActivationLayers(), ActivityLayers(),    AffineLayers(),   AttentionLayers(),     DistributedLayers(),
+        DotLayers(),        ElementwiseLayers(), EinsumLayers(),   EmbeddingLayers(),     CategoryLayers(),
+        KernelLayers(),     LayoutLayers(),      MergingLayers(),  NormalizationLayers(), PoolingLayers(),
+        RecurrentLayers(),  RepeatLayers(),      ResampleLayers(), RowLayers(),           ScoreAttentionLayers(),
         TensorLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;

@@ -5,8 +5,9 @@
 namespace cairn::reference {
 
 const Layer* FindLayer(LayerKind kind) {
-  for (const absl::Span<const Layer> family : {AttentionLayers(), DistributedLayers(), PlainLayers(), WindowLayers(),
-                                               FeatureLayers(), MergingLayers(), RecurrentLayers(), TensorLayers(), CategoryLayers()}) {
+  for (const absl::Span<const Layer> family :
+       {AttentionLayers(), DistributedLayers(), PlainLayers(), WindowLayers(), FeatureLayers(), MergingLayers(),
+        RecurrentLayers(), TensorLayers(), CategoryLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
