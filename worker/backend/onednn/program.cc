@@ -118,8 +118,8 @@ class OnednnProgram : public Program {
 
   absl::Status Loss(const Batch& batch, const Plan& plan, absl::Span<float> gradients, BatchSums* sums) const {
     if (!outputs_loss_.empty()) {
-      return outputs_loss_.Compute<float>(batch.examples, outputs, batch.labels.floats(), batch.label_size, gradients,
-                                          sums);
+      return outputs_loss_.Compute<float>(batch.examples, plan.outputs(), batch.labels.floats(), batch.label_size,
+                                          gradients, sums);
     }
     return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, batch.examples, plan.outputs(),
                                  batch.labels.floats(), batch.label_size, gradients, sums, plan.output_mask());
