@@ -1,5 +1,6 @@
 // RNN, LSTM and GRU, and the operators around them, where the steps stand before the batch (onnx_steps.h).
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "common/model/layer_type.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -18,12 +20,61 @@ bool IsRecurrentOperator(const std::string& type) { return type == "RNN" || type
 
 std::optional<v1::Activation> ActivationOf(const std::string& name) {
   const std::pair<const char*, v1::Activation> names[] = {
-      {"Affine", v1::LINEAR}, {"Relu", v1::RELU}, {"LeakyRelu", v1::LEAKY_RELU}, {"Sigmoid", v1::SIGMOID},
-      {"Tanh", v1::TANH},     {"Elu", v1::ELU},   {"Softplus", v1::SOFTPLUS}};
+      {"Affine", v1::LINEAR},     {"Relu", v1::RELU},         {"LeakyRelu", v1::LEAKY_RELU},
+      {"Sigmoid", v1::SIGMOID},   {"Tanh", v1::TANH},         {"Elu", v1::ELU},
+      {"Softplus", v1::SOFTPLUS}, {"Softsign", v1::SOFTSIGN}, {"HardSigmoid", v1::HARD_SIGMOID}};
   for (const auto& [known, activation] : names) {
     if (name == known) return activation;
   }
   return std::nullopt;
+}
+
+// The value of the activation's argument that is not given, as ONNX has it.
+float DefaultOf(v1::Activation activation) {
+  return activation == v1::LEAKY_RELU ? 0.01f : activation == v1::HARD_SIGMOID ? 0.2f : 1.0f;
+}
+
+// Of a recurrent node, as Keras' layers have them: the recurrent activation, which RNN lacks, and the other one.
+absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto& node, int64_t directions) {
+  const std::string& type = node.op_type();
+  std::vector<v1::Activation> activations;
+  if (type != "RNN") activations.push_back(v1::SIGMOID);
+  activations.push_back(v1::TANH);
+  const onnx::AttributeProto none;
+  const onnx::AttributeProto *names = &none, *alphas = &none, *betas = &none;
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == "activations") names = &attribute;
+    if (attribute.name() == "activation_alpha") alphas = &attribute;
+    if (attribute.name() == "activation_beta") betas = &attribute;
+  }
+  if (names->strings().empty()) return activations;
+  const int each = type == "LSTM" ? 3 : type == "GRU" ? 2 : 1;
+  if (names->strings_size() != each * directions) {
+    return Bad("activations: ", names->strings_size(), " names; ", each, " for each direction are needed");
+  }
+  int alpha = 0, beta = 0;  // the next number of each list, which only some activations take
+  for (int i = 0; i < names->strings_size(); ++i) {
+    const std::string name = absl::CEscape(names->strings(i).substr(0, 64));
+    const std::optional<v1::Activation> activation = ActivationOf(names->strings(i));
+    if (!activation.has_value()) return Lacks("activation ", name, "; use Tanh, say");
+    const bool linear = *activation == v1::LINEAR, hard = *activation == v1::HARD_SIGMOID;
+    if (linear || hard || *activation == v1::LEAKY_RELU || *activation == v1::ELU) {
+      const float given = alpha < alphas->floats_size() ? alphas->floats(alpha) : DefaultOf(*activation);
+      ++alpha;
+      const float wanted = linear ? 1.0f : RecurrentAlpha(*activation);
+      if (std::abs(given - wanted) > 1e-6f) return Lacks("activation ", name, " with alpha ", given, "; use ", wanted);
+    }
+    if (linear || hard) {
+      const float wanted = linear ? 0.0f : 0.5f;
+      const float given = beta < betas->floats_size() ? betas->floats(beta) : wanted;
+      ++beta;
+      if (given != wanted) return Lacks("activation ", name, " with beta ", given, "; use ", wanted);
+    }
+    const size_t place = std::min<size_t>(static_cast<size_t>(i % each), activations.size() - 1);
+    if (i < each && place == static_cast<size_t>(i % each)) activations[place] = *activation;
+    if (activations[place] != *activation) return Lacks("activations that differ where Keras' layers have one");
+  }
+  return activations;
 }
 
 // Which of the parts in ONNX's order is Keras' part i.
@@ -220,24 +271,7 @@ absl::Status OnnxImporter::TakeRecurrent() {
   const std::vector<int64_t> parts = PartsInKerasOrder(type);
   const int64_t width = static_cast<int64_t>(parts.size()) * r->units;
 
-  std::vector<v1::Activation> activations;
-  if (type != "RNN") activations.push_back(v1::SIGMOID);
-  activations.push_back(v1::TANH);
-  for (const onnx::AttributeProto& attribute : node_->attribute()) {
-    if (attribute.name() != "activations" || attribute.strings().empty()) continue;
-    const size_t each = type == "LSTM" ? 3 : type == "GRU" ? 2 : 1;
-    if (static_cast<size_t>(attribute.strings_size()) != each * static_cast<size_t>(r->directions)) {
-      return Bad("activations: ", attribute.strings_size(), " names; ", each, " for each direction are needed");
-    }
-    for (size_t i = 0; i < static_cast<size_t>(attribute.strings_size()); ++i) {
-      const std::string& name = attribute.strings(static_cast<int>(i));
-      const std::optional<v1::Activation> activation = ActivationOf(name);
-      if (!activation.has_value()) return Lacks("activation ", absl::CEscape(name.substr(0, 64)), "; use Tanh, say");
-      const size_t place = std::min(i % each, activations.size() - 1);
-      if (i < each && place == i % each) activations[place] = *activation;
-      if (activations[place] != *activation) return Lacks("activations that differ where Keras' layers have one");
-    }
-  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Activation> activations, ActivationsOf(*node_, r->directions));
 
   const auto sequence = steps_.find(node_->input(0));
   if (sequence == steps_.end() || sequence->second.form != OnnxSteps::kSequence) {

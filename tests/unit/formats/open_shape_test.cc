@@ -32,7 +32,7 @@ v1::Model ModelOf(const std::string& json) {
 TEST(OpenShape, IsFoundAndClosedInKerasJson) {
   v1::Model model = ModelOf(Pictures("null, null, 3"));
   EXPECT_TRUE(HasOpenShape(model));
-  EXPECT_THAT(ExpandModel(&model).message(), HasSubstr("[null,null,3] is open; say data.image_height"));
+  EXPECT_THAT(ExpandModel(&model).message(), HasSubstr("null,null,3] is open; say data.image_height"));
   ASSERT_TRUE(CloseShape({8, 6, 3}, &model).ok());
   EXPECT_FALSE(HasOpenShape(model));
   ASSERT_TRUE(ExpandModel(&model).ok());

@@ -129,8 +129,8 @@ TEST(Constraint, EveryLayersFieldsReachTheirVariables) {
   }
   EXPECT_EQ(seen,
             "conv2d/kernel\nconv2d/bias\ndepthwise_conv2d/kernel\nseparable_conv2d/depthwise_kernel\n"
-            "separable_conv2d/pointwise_kernel\nseparable_conv2d/bias\nconv2d_transpose/bias\n"
-            "batch_normalization/gamma\nlayer_normalization/beta\nprelu/alpha\neinsum_dense/kernel\n"
+            "separable_conv2d/bias\nseparable_conv2d/pointwise_kernel\nconv2d_transpose/bias\n"
+            "batch_normalization/gamma\nlayer_normalization/beta\np_re_lu/alpha\neinsum_dense/kernel\n"
             "time_distributed/d/kernel\nbidirectional/forward_lstm/lstm_cell/recurrent_kernel\n"
             "bidirectional/backward_lstm/lstm_cell/bias\ngru/gru_cell/kernel\n")
       << "frozen ones keep their values";
@@ -177,7 +177,7 @@ TEST(Constraint, WhatIsRefused) {
        "activity_regularizer: neither l1 nor l2 is above 0"},
       {"layers { input { shape: [4, 6] } } layers { time_distributed { layer { dense { units: 5 activity_regularizer { "
        "l2: 1 } } } } }",
-       "layer.activity_regularizer: of a layer within another one it is not supported"},
+       "layer: its activity_regularizer is not supported there"},
       {"layers { input { shape: 6 } } layers { activity_regularization { l2: nan } }", "l2 nan is not a number from 0"},
   };
   for (const auto& [model, error] : cases) {
