@@ -13,6 +13,7 @@
 namespace cairn {
 
 inline const std::vector<std::string>& CudnnLacks() {
+  // CategoryEncoding, Hashing, HashedCrossing and IntegerLookup stand behind a Discretization in the cases.
   static const std::vector<std::string> lacks = {
       "CELU of activation",
       "CELU of conv2d",
@@ -81,7 +82,6 @@ inline const std::vector<std::string>& CudnnLacks() {
       "average_pooling2d of time_distributed",
       "axis of layer_normalization",
       "axis: it joins along another axis than the last",
-      "category_encoding",
       "discretization",
       "batch_normalization of time_distributed",
       "conv1d of time_distributed",
@@ -90,9 +90,6 @@ inline const std::vector<std::string>& CudnnLacks() {
       "flatten of time_distributed",
       "gaussian_dropout",
       "gaussian_noise",
-      "hashed_crossing",
-      "hashing",
-      "integer_lookup",
       "global_average_pooling2d of time_distributed",
       "it is a second input",
       "it shares another layer's variables",
