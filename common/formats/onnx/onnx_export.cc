@@ -8,9 +8,9 @@
 #include "common/base/lacks.h"
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
-#include "common/model/layers/categories.h"
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
+#include "common/model/layers/categories.h"
 #include "common/model/layers/recurrent.h"
 #include "common/model/recurrent.h"
 

@@ -300,8 +300,8 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures), FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob), FromText<v1::JobSpec>(kRecurrentJob),
+  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
+                                   FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
                                    FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;

@@ -1,8 +1,8 @@
 #include "worker/backend/reference/reference_net.h"
 
 #include <algorithm>
-#include <utility>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/activity.h"
