@@ -58,6 +58,14 @@ inline std::vector<LayerCase> OnnxCases() {
   return cases;
 }
 
+// Recurrent layers with activations that no recurrent operator of ONNX takes.
+inline bool IsLackedByOnnx(const LayerCase& c) {
+  for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther"}) {
+    if (c.name == name) return true;
+  }
+  return false;
+}
+
 inline std::vector<float> PredictWith(const std::shared_ptr<const Graph>& graph, const std::vector<float>& values,
                                       const Batch& batch) {
   ProgramOptions options;
