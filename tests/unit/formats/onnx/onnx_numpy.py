@@ -159,8 +159,8 @@ def cell_functions(a, count):
     alphas, betas = list(a.get("activation_alpha", [])), list(a.get("activation_beta", []))
     functions = []
     for name in a.get("activations", [b"Sigmoid", b"Tanh", b"Tanh"][-count:]):
-        alpha = alphas.pop(0) if name in (b"Affine", b"LeakyRelu", b"Elu") and alphas else 1.0
-        beta = betas.pop(0) if name == b"Affine" and betas else 0.0
+        alpha = alphas.pop(0) if name in (b"Affine", b"LeakyRelu", b"Elu", b"HardSigmoid") and alphas else 1.0
+        beta = betas.pop(0) if name in (b"Affine", b"HardSigmoid") and betas else 0.0
         functions.append(
             {
                 b"Affine": lambda x, alpha=alpha, beta=beta: alpha * x + beta,
@@ -170,6 +170,8 @@ def cell_functions(a, count):
                 b"Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
                 b"Tanh": np.tanh,
                 b"Softplus": lambda x: np.logaddexp(0, x),
+                b"Softsign": lambda x: x / (1 + np.abs(x)),
+                b"HardSigmoid": lambda x, alpha=alpha, beta=beta: np.clip(alpha * x + beta, 0, 1),
             }[name]
         )
     return functions
