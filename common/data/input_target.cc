@@ -4,46 +4,34 @@
 #include <utility>
 #include <vector>
 
+#include "common/data/wrapped_dataset.h"
+
 namespace cairn {
 namespace {
 
-class ScaledTargets : public Dataset {
+class ScaledTargets : public DatasetWithTargets {
  public:
   ScaledTargets(std::shared_ptr<const Dataset> examples, const InputScale& scale, bool input_itself)
-      : examples_(std::move(examples)), scale_(scale), input_itself_(input_itself) {}
+      : DatasetWithTargets(std::move(examples)), scale_(scale), input_itself_(input_itself) {}
 
-  const v1::DataInfo& info() const override { return examples_->info(); }
-  int64_t size(v1::Split split) const override { return examples_->size(split); }
-  int64_t example_size() const override { return examples_->example_size(); }
-  int64_t label_size() const override { return input_itself_ ? example_size() : examples_->label_size(); }
-  Element element() const override { return examples_->element(); }
-  bool in_memory() const override { return examples_->in_memory(); }
-  bool weighted() const override { return examples_->weighted(); }
-  float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
-
-  absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
-    return ReadWith(Element::kFloat, split, index, reinterpret_cast<uint8_t*>(example), label);
-  }
-  absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
-    return ReadWith(Element::kByte, split, index, example, label);
-  }
+  int64_t label_size() const override { return input_itself_ ? example_size() : examples().label_size(); }
 
  private:
-  absl::Status ReadWith(Element element, v1::Split split, int64_t index, uint8_t* example, float* label) const {
+  absl::Status ReadWith(Element element, v1::Split split, int64_t index, uint8_t* example,
+                        float* label) const override {
     const absl::Span<float> target(label, static_cast<size_t>(label_size()));
     if (!input_itself_) {
-      CAIRN_RETURN_IF_ERROR(examples_->ReadAs(element, split, index, example, label));
+      CAIRN_RETURN_IF_ERROR(examples().ReadAs(element, split, index, example, label));
       for (float& t : target) t = t * scale_.scale + scale_.offset;
       return absl::OkStatus();
     }
     static thread_local std::vector<float> own;  // which nobody asks for
-    own.resize(static_cast<size_t>(examples_->label_size()));
-    CAIRN_RETURN_IF_ERROR(examples_->ReadAs(element, split, index, example, own.data()));
+    own.resize(static_cast<size_t>(examples().label_size()));
+    CAIRN_RETURN_IF_ERROR(examples().ReadAs(element, split, index, example, own.data()));
     TakeInput(element, example, scale_, target);
     return absl::OkStatus();
   }
 
-  const std::shared_ptr<const Dataset> examples_;
   const InputScale scale_;
   const bool input_itself_;
 };

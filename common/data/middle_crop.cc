@@ -5,37 +5,32 @@
 #include <vector>
 
 #include "common/data/warp.h"
+#include "common/data/wrapped_dataset.h"
 #include "common/model/data_check.h"
 
 namespace cairn {
 namespace {
 
-class MiddleCrop : public Dataset {
+class MiddleCrop : public WrappedDataset {
  public:
   MiddleCrop(std::shared_ptr<const Dataset> examples, const PictureShape3& from, const PictureShape3& to)
-      : examples_(std::move(examples)),
+      : WrappedDataset(std::move(examples)),
         from_(from),
         to_(to),
         height_(std::clamp<int64_t>(from.width * to.height / to.width, 1, from.height)),
         width_(std::clamp<int64_t>(from.height * to.width / to.height, 1, from.width)) {}
 
-  const v1::DataInfo& info() const override { return examples_->info(); }
-  int64_t size(v1::Split split) const override { return examples_->size(split); }
   int64_t example_size() const override { return to_.size(); }
-  int64_t label_size() const override { return examples_->label_size(); }
-  bool weighted() const override { return examples_->weighted(); }
-  float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     static thread_local std::vector<float> picture;
     picture.resize(static_cast<size_t>(from_.size()));
-    CAIRN_RETURN_IF_ERROR(examples_->Read(split, index, picture.data(), label));
+    CAIRN_RETURN_IF_ERROR(examples().Read(split, index, picture.data(), label));
     CropAndResize(from_, {(from_.height - height_) / 2, (from_.width - width_) / 2, height_, width_}, to_,
                   picture.data(), example);
     return absl::OkStatus();
   }
 
  private:
-  const std::shared_ptr<const Dataset> examples_;
   const PictureShape3 from_, to_;
   const int64_t height_, width_;  // of the part
 };

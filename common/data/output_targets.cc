@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/data/input_target.h"
+#include "common/data/wrapped_dataset.h"
 #include "common/model/job_outputs.h"
 #include "common/model/target_check.h"
 
@@ -13,31 +14,16 @@ struct Part {
   int64_t begin = 0, size = 0;
 };
 
-class OutputTargets : public Dataset {
+class OutputTargets : public DatasetWithTargets {
  public:
   // input: the part that is the example itself; pictures: the part whose numbers count as pixels do. size 0: none.
   OutputTargets(std::shared_ptr<const Dataset> examples, const InputScale& scale, Part input, Part pictures)
-      : examples_(std::move(examples)), scale_(scale), input_(input), pictures_(pictures) {}
-
-  const v1::DataInfo& info() const override { return examples_->info(); }
-  int64_t size(v1::Split split) const override { return examples_->size(split); }
-  int64_t example_size() const override { return examples_->example_size(); }
-  int64_t label_size() const override { return examples_->label_size(); }
-  Element element() const override { return examples_->element(); }
-  bool weighted() const override { return examples_->weighted(); }
-  bool in_memory() const override { return examples_->in_memory(); }
-  float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
-
-  absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
-    return ReadWith(Element::kFloat, split, index, reinterpret_cast<uint8_t*>(example), label);
-  }
-  absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
-    return ReadWith(Element::kByte, split, index, example, label);
-  }
+      : DatasetWithTargets(std::move(examples)), scale_(scale), input_(input), pictures_(pictures) {}
 
  private:
-  absl::Status ReadWith(Element element, v1::Split split, int64_t index, uint8_t* example, float* label) const {
-    CAIRN_RETURN_IF_ERROR(examples_->ReadAs(element, split, index, example, label));
+  absl::Status ReadWith(Element element, v1::Split split, int64_t index, uint8_t* example,
+                        float* label) const override {
+    CAIRN_RETURN_IF_ERROR(examples().ReadAs(element, split, index, example, label));
     if (input_.size == example_size()) {
       TakeInput(element, example, scale_, absl::MakeSpan(label + input_.begin, static_cast<size_t>(input_.size)));
     }
@@ -47,7 +33,6 @@ class OutputTargets : public Dataset {
     return absl::OkStatus();
   }
 
-  const std::shared_ptr<const Dataset> examples_;
   const InputScale scale_;
   const Part input_, pictures_;
 };

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 from cluster import Cluster, check
+from keras_files import read_safetensors
 
 SOURCE = os.environ.get("CAIRN_SOURCE", ".")
 HOUSES = os.path.join(SOURCE, "examples", "houses")
@@ -34,18 +35,6 @@ outputs { output: "b" loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } weight: 0.5
 optimizer { sgd { } learning_rate: 0.1 } batch_size: 12 epochs: 4 replicas: %(replicas)d
 checkpoints { dir: "%(run)s" }
 """
-
-
-def read_safetensors(path):
-    with open(path, "rb") as f:
-        size = int.from_bytes(f.read(8), "little")
-        header, body = json.loads(f.read(size)), f.read()
-    tensors = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            tensors[name] = np.frombuffer(body[begin:end], "<f4").reshape(entry["shape"])
-    return tensors
 
 
 def numpy_heads(x, y, k, w):

@@ -4,7 +4,6 @@ The weights of a linear model after some steps are those of the same arithmetic 
 the digest and every figure, AUC and IoU too, do not depend on how many ps and workers there are.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import sys
 import numpy as np
 from cluster import Cluster, check
 from jobs import make_glyphs
+from keras_files import read_safetensors
 
 SOURCE = os.environ.get("CAIRN_SOURCE", ".")
 STEPS, RATE = 5, 0.1
@@ -31,18 +31,6 @@ def numpy_weights(x, y, w, gradient):
         slope = gradient(x @ kernel + bias - y) * w[:, None] / len(x)
         kernel, bias = kernel - RATE * x.T @ slope, bias - RATE * slope.sum(axis=0)
     return kernel, bias
-
-
-def read_safetensors(path):
-    with open(path, "rb") as f:
-        size = int.from_bytes(f.read(8), "little")
-        header, body = json.loads(f.read(size)), f.read()
-    tensors = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            tensors[name] = np.frombuffer(body[begin:end], "<f4").reshape(entry["shape"])
-    return tensors
 
 
 def weighted_targets():

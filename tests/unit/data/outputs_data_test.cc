@@ -17,20 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-struct Read {
-  std::vector<float> example, target;
-};
-Read ReadOne(const Dataset& dataset, int64_t index) {
-  Read r;
-  r.example.resize(static_cast<size_t>(dataset.example_size()));
-  r.target.assign(static_cast<size_t>(dataset.label_size()) + 1, -7);  // one more than is written
-  const absl::Status status = dataset.Read(v1::TRAIN, index, r.example.data(), r.target.data());
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(r.target.back(), -7);
-  r.target.pop_back();
-  return r;
-}
-
 v1::Data DataOf(const std::string& path, const std::string& text) {
   v1::Data data = FromText<v1::Data>(text);
   data.set_path(path);
@@ -46,10 +32,10 @@ TEST(OutputsData, ColumnsByInputAndOutput) {
   const auto dataset = OpenDataset(DataOf(dir / "d.csv", kTwo), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().classes(), 2) << "the label is read beside the targets";
-  EXPECT_THAT(ReadOne(**dataset, 0).example, ElementsAre(5, 1, 3));
-  EXPECT_THAT(ReadOne(**dataset, 1).example, ElementsAre(10, 6, 8));
-  EXPECT_THAT(ReadOne(**dataset, 0).target, ElementsAre(4, 2, 1));
-  EXPECT_THAT(ReadOne(**dataset, 1).target, ElementsAre(9, 7, 0));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 0).example, ElementsAre(5, 1, 3));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 1).example, ElementsAre(10, 6, 8));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 0).target, ElementsAre(4, 2, 1));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 1).target, ElementsAre(9, 7, 0));
 }
 
 TEST(OutputsData, MissingAndDoubleColumnsAreRefused) {
@@ -88,8 +74,8 @@ TEST(OutputsData, FeaturesByInputAndOutput) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_THAT((*dataset)->input_sizes(), ElementsAre(1, 2));
   EXPECT_EQ((*dataset)->info().classes(), 3);
-  EXPECT_THAT(ReadOne(**dataset, 0).example, ElementsAre(3, 1, 2));
-  EXPECT_THAT(ReadOne(**dataset, 0).target, ElementsAre(6, 2, 4, 5));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 0).example, ElementsAre(3, 1, 2));
+  EXPECT_THAT(ReadOne(**dataset, v1::TRAIN, 0).target, ElementsAre(6, 2, 4, 5));
   std::vector<float> example(3), target(4);
   EXPECT_THAT(std::string((*dataset)->Read(v1::TRAIN, 1, example.data(), target.data()).message()),
               ::testing::HasSubstr("its input \"a\" has 1 numbers"));
@@ -119,7 +105,7 @@ TEST(OutputsData, TheInputItselfBesideTheLabel) {
   const auto opened = OpenDataset(data, {2, 2, 1});
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto dataset = WithJobTargets(*opened, data, job->spec, job->graph);
-  EXPECT_THAT(ReadOne(*dataset, 1).target, ElementsAre(21, 26, 31, 36, 1));
+  EXPECT_THAT(ReadOne(*dataset, v1::TRAIN, 1).target, ElementsAre(21, 26, 31, 36, 1));
   BatchSourceOptions options;
   options.input_target = ScaleOfInput(job->graph);
   options.input_target_place = 0;

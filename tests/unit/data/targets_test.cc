@@ -17,20 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-struct Read {
-  std::vector<float> example, target;
-};
-Read ReadOne(const Dataset& dataset, v1::Split split, int64_t index) {
-  Read r;
-  r.example.resize(static_cast<size_t>(dataset.example_size()));
-  r.target.assign(static_cast<size_t>(dataset.label_size()) + 1, -7);  // one more than is written
-  const absl::Status status = dataset.Read(split, index, r.example.data(), r.target.data());
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(r.target.back(), -7);
-  r.target.pop_back();
-  return r;
-}
-
 v1::Data DataOf(const std::string& path, const std::string& text) {
   v1::Data data = FromText<v1::Data>(text);
   data.set_path(path);
