@@ -8,7 +8,7 @@
 set -euo pipefail
 
 build=(
-  g++ cmake ninja-build ccache pkg-config
+  g++ cmake ninja-build ccache pkg-config python3
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev
   librocksdb-dev
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake file asks for OpenCL's headers
@@ -20,7 +20,7 @@ build=(
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev
   clang-format-14 clang-tidy-14 black
-  python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
+  python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
   curl openssl etcd-server
 )
 # npm fetches onnxruntime for the tests of ONNX files; node from another source includes npm.
