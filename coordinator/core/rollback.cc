@@ -121,7 +121,7 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   }
   jobs_.TellWarning(
       job,
-      "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
+      "continues from what its ps have kept; updates that were only in the memory of ps that died are computed again");
   job.rollback.RefuseBefore(job.status.generation());
   if (job.progress) job.progress->RollBack(0, step_.now());
   job.checkpoints.RollBack();

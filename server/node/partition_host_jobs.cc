@@ -86,7 +86,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     if (it != jobs_.end()) {
       if (it->second.ended && !host.ended()) {
         return absl::FailedPreconditionError(
-            absl::StrFormat("job %d has ended, in generation %d, and cannot go on: the coordinator's state is older "
+            absl::StrFormat("job %d has ended, in generation %d, and cannot continue: the coordinator's state is older "
                             "than this ps' data; restore it, or submit the job again",
                             host.job_id(), it->second.generation.value));
       }

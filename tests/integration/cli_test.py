@@ -250,10 +250,13 @@ def check_terminal(up, directory, data):
     check("long" in watch.stdout.readline(), "the watch's first line")
     watch.send_signal(signal.SIGINT)
     _, error = watch.communicate(timeout=60)
-    check(watch.returncode == 130 and "cairn watch" in error and "job goes on" in error, f"{watch.returncode} {error}")
+    check(
+        watch.returncode == 130 and "cairn watch" in error and "job keeps running" in error,
+        f"{watch.returncode} {error}",
+    )
     check(
         json.loads(up.cairn("job", "long", "--json").stdout)["state"] in ("QUEUED", "STARTING", "RUNNING"),
-        "the job goes on",
+        "the job keeps running",
     )
     up.cairn("delete", "long", code=2)
     up.cairn("cancel", "long")

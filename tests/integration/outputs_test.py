@@ -185,7 +185,7 @@ def refusals():
         refused(swap('outputs { output: "kind"', 'outputs { output: "kinds"'), 'outputs[1].output: "kinds" is not')
         refused(swap('outputs { output: "kind"', 'outputs { output: "price"'), 'outputs[1].output: "price" twice')
         refused(lambda t: t + "loss { kind: MEAN_SQUARED_ERROR }", "loss: together with outputs")
-        refused(swap('  targets { output: "price" columns: "price" }\n', ""), 'nothing is said of output "price"')
+        refused(swap('  targets { output: "price" columns: "price" }\n', ""), 'there is no entry for output "price"')
         refused(swap('columns: "price"', 'columns: "prize"'), "data.targets[0].columns[0]: ")
         refused(swap('"distance", "noise"', '"distance", "noises"'), 'has no column "noises"')
         refused(swap('input: "place"', 'input: "places"'), 'data.inputs[1].input: "places"')

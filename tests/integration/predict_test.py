@@ -114,7 +114,12 @@ def main():
             check(abs(accuracy(shape, outputs, labels(other, 50)) - said["accuracy"]) < 1e-9, said)
 
             refused(
-                c, "-o o.txt: the ending tells the format; use .csv, .npy or .jsonl", "predict", first, "-o", "o.txt"
+                c,
+                "-o o.txt: the extension selects the format; use .csv, .npy or .jsonl",
+                "predict",
+                first,
+                "-o",
+                "o.txt",
             )
             refused(c, "--split tset: is not one of train, validation, test", "predict", first, "--split", "tset")
             refused(

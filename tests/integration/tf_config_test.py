@@ -219,7 +219,7 @@ def fails(directory):
     with Tasks(directory, cluster, flags=flags) as tasks:
         ends_all(tasks, 1)
         with open(f"{directory}/worker-1.log") as f:
-            check('job "broken" has ended before, with exit code 1' in f.read(), "it says why it ends at once")
+            check('job "broken" has already ended, with exit code 1' in f.read(), "it says why it ends at once")
 
 
 def idle_workers(directory):
@@ -227,7 +227,7 @@ def idle_workers(directory):
     with Tasks(directory, {"worker": addresses(3)}, flags=["--job", job, "--set", "replicas=2"]) as tasks:
         end = time.monotonic() + 60
         warning = (
-            "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them do nothing; "
+            "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them are idle; "
             "set replicas: 3 in the job"
         )
         while warning not in open(f"{directory}/worker-0.log").read():
@@ -258,13 +258,13 @@ def alone(directory):
         (2, ["--set", "name=refused", "--set", "epochs=-1"]),
     ):
         done = subprocess.run(command + more, env=env, capture_output=True, text=True, timeout=300)
-        said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job has a cluster of its own"
+        said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job runs on its own cluster"
         check(
             done.returncode == code and said in done.stderr,
             f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}",
         )
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0 and "has ended before, with exit code 0" in done.stderr, f"again: {done.stderr}")
+    check(done.returncode == 0 and "has already ended, with exit code 0" in done.stderr, f"again: {done.stderr}")
 
 
 def refused():
@@ -272,8 +272,8 @@ def refused():
     for text, error in (
         (
             None,
-            "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; "
-            "with --job it runs the job without one, too",
+            "TF_CONFIG: is not set; `cairn run` is for containers started by a TFJob, or by anything else that sets "
+            "it; with --job it runs the job without one, too",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',

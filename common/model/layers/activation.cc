@@ -113,7 +113,7 @@ absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::ve
   CAIRN_RETURN_IF_ERROR(ResolveAxes("axis", inputs[0], layer->mutable_axis()));
   if (layer->axis_size() > 1 || layer->axis(0) != static_cast<int32_t>(inputs[0].size())) {
     return Bad("axis: ", v1::Activation_Name(layer->activation()), " over an axis of ", ToString(inputs[0]),
-               " other than the last one is not supported; put a permute before it and one behind it");
+               " other than the last one is not supported; put a permute before it and one after it");
   }
   layer->clear_axis();
   return absl::OkStatus();

@@ -187,7 +187,7 @@ absl::Status OnnxImporter::TakeSteps() {
   OnnxRecurrence* const r = x.recurrence.get();
   const auto lacks = [&] {
     return Lacks(
-        "it rearranges a value with the steps before the batch in a way that is not read; transpose it to "
+        "it rearranges a value with the steps before the batch in a way that is not supported; transpose it to "
         "[batch,steps,features] first");
   };
   if (type == "Identity") return becomes(x.form);
@@ -207,8 +207,8 @@ absl::Status OnnxImporter::TakeSteps() {
     if (!swap || !(turned || rows)) return lacks();
     if (r->reverse != turned && r->directions == 1) {
       return Lacks(
-          "a sequence that is computed backwards stands in its own order there; Cairn's come in the order of "
-          "computing, but of a bidirectional operator's");
+          "a sequence that is computed backwards keeps its own order there; Cairn's are in the order of "
+          "computation, except those of a bidirectional operator");
     }
     CAIRN_ASSIGN_OR_RETURN(OnnxView view, MakeRecurrent(r, true));
     SetView(std::move(view));
