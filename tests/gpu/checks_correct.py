@@ -204,7 +204,7 @@ def lost_device(c, data, variable):
     c.wait(job)
     check("a device of a test" in c.log(name), "the device was not lost in the job")
     check(process.wait(30) == 75, f"the worker ended with {process.returncode}")
-    check("this process ends with code 75" in c.log(name), "the worker does not say why it ends")
+    check("this process exits with code 75" in c.log(name), "the worker does not say why it ends")
     if variable == "CAIRN_HOST_GPU_STUCK":
         check("stopped in the middle of a step" in c.log(name), "the worker did not end with a thread that hangs")
 
