@@ -91,7 +91,7 @@ endfunction()
 function(cairn_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
   if(NOT A_TIMEOUT)
-    # for a test that hangs: the longest one takes a minute on an idle machine, and eight on a busy one
+    # For a test that hangs: the longest one takes a minute on an idle machine, and eight on a busy one.
     set(A_TIMEOUT 1200)
   endif()
   cairn_units(sources ${name} ${A_UNPARSED_ARGUMENTS})

@@ -12,7 +12,7 @@ namespace {
 struct Row {
   v1::Activation activation;
   const char* option = nullptr;  // the function's option
-  // the only supported value of the option; nullopt: it becomes the layer's argument
+  // The only supported value of the option; nullopt: it becomes the layer's argument.
   std::optional<double> only = std::nullopt;
   double keras2 = 1;  // the option's default in TensorFlow
 };

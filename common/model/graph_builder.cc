@@ -111,7 +111,7 @@ void GraphBuilder::NameTheNameless() {
       const int count = counters[node.kind]++;
       std::string name = LayerTypeName(node.kind);
       if (count > 0) absl::StrAppend(&name, "_", count);
-      // otherwise the user gave the name to another layer
+      // Otherwise the user gave the name to another layer.
       if (ids_.emplace(name, node.id).second) node.name = std::move(name);
     }
     node.layer.set_name(node.name);

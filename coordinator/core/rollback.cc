@@ -80,7 +80,7 @@ bool Rollback::FallBack(Job& job) {
       break;
     }
   }
-  // before the first images: the initial values are a function of the seed
+  // Before the first images: the initial values are a function of the seed.
   if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;
   const int64_t step = job.progress ? job.progress->step() : 0;
   if (!to) {

@@ -42,7 +42,7 @@ absl::Status PartitionHost::LoadHeld() {
 
 std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   std::vector<v1::HeldPartitions> out;
-  // one list per job; the store is read after the lock is released
+  // One list per job; the store is read after the lock is released.
   std::vector<std::vector<std::shared_ptr<const PartitionSlot>>> slots;
   {
     absl::MutexLock lock(&mutex_);

@@ -106,7 +106,7 @@ def cnn_rate(batch, steps):
     images = torch.randn(batch, 1, 28, 28, device="cuda")
     labels = torch.randint(0, 10, (batch,), device="cuda")
 
-    # gradients are new tensors each time, so none is zeroed; inside the graph their addresses do not change
+    # Gradients are new tensors each time, so none is zeroed; inside the graph their addresses do not change.
     def step():
         optimizer.zero_grad(set_to_none=True)
         loss(model(images), labels).backward()

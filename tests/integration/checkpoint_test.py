@@ -41,7 +41,7 @@ def resume_elsewhere():
         settings = {"checkpoints.dir": directory, "checkpoints.every_steps": 20, "checkpoints.keep_max": 2}
         job = c.submit(small_job(c.dir, data, 3), {**settings, "partition_bytes": 4096})
         first = c.wait(job)
-        # only one is written at a time, so on a busy machine that of a step may come later
+        # Only one is written at a time, so on a busy machine that of a step may come later.
         names = checkpoints(directory)
         check(len(names) == 2 and names[1] == "step-90", f"keep_max 2 left {names}")
         check(kept(c, job) == names, f"the job names {kept(c, job)}")

@@ -131,7 +131,7 @@ void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   v1::Activation activation = v1::LINEAR;
   c.Activation("activation", &activation);
   layer->set_activation(activation);
-  // the default of the function, not that of the layer
+  // The default of the function, not that of the layer.
   if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);
 }
 

@@ -129,7 +129,7 @@ class OnnxImporter {
   std::map<std::string, OnnxSteps> steps_;
   std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
-  // values that are a layer's own output, into which a factor or a bias may still be folded
+  // Values that are a layer's own output, into which a factor or a bias may still be folded.
   std::map<std::string, int> open_;
   Order order_ = Order::kAsIs;
 };
