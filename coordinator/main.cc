@@ -19,7 +19,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string advertise;
   std::string data_dir = "cairn-coordinator-data";
-  std::string state;  // empty: in data_dir
+  std::string state;  // empty: data_dir holds it
   std::string name;
   std::string http, http_advertise;
   int leader_lease_s = 3;
@@ -65,7 +65,7 @@ int Run(const Flags& flags) {
     fatal = true;
     kill(getpid(), SIGTERM);  // wakes WaitForStopSignal
   };
-  // Before the directory is made: a wrong flag leaves nothing behind.
+  // Checked before the directory is created: a wrong flag leaves nothing behind.
   if (absl::Status status = options.core.Validate(); !status.ok()) {
     LogError("%s", status.message());
     return 2;
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   cairn::TuneAllocator();
   cairn::BlockStopSignals();
   cairn::Flags flags;
-  CLI::App app{"Cairn's coordinator: who is alive, who owns what, which jobs run."};
+  CLI::App app{"Cairn's coordinator: membership, placement and jobs of a cluster."};
   cairn::AddDaemonFlags(&app, &flags.common);
   app.add_option("--listen", flags.listen, "host:port that nodes and clients reach; port 0: chosen by the system")
       ->capture_default_str();

@@ -21,18 +21,18 @@
 namespace cairn {
 namespace {
 
-// Small batches are decoded several at a wake-up: as many as these bytes hold, at most so many.
+// Small batches are decoded several per wake-up: as many as fit in these bytes, up to a limit.
 constexpr int64_t kAheadBytes = int64_t{1} << 20;
-// A batch takes seconds at most; what takes longer hangs in the file system.
+// A batch takes a few seconds at most; anything longer is a hanging file system.
 constexpr absl::Duration kDecodeTimeout = absl::Minutes(5);
 
-// Memory of batches, used again when the last reference to a batch goes: fresh memory of this size would be page faults
-// each time. Thread-safe; blocks outlive the pool's owner.
+// Recycles the memory of batches when their last reference is dropped: fresh memory of this size would cause page
+// faults each time. Thread-safe. Blocks may outlive the pool's owner.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   BlockPool(size_t block_bytes, size_t kept_max) : block_bytes_(block_bytes), kept_max_(kept_max) {}
 
-  // A block whose contents are of no account.
+  // Returns a block with arbitrary contents.
   Buffer Take() {
     Buffer block;
     {
@@ -44,7 +44,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
     }
     if (block.empty()) block = Buffer::Allocate(block_bytes_);
     const uint8_t* data = block.data();
-    // The deleter holds the block and gives it back instead of freeing it.
+    // The deleter owns the block and returns it to the pool instead of freeing it.
     std::shared_ptr<const void> owner(data, [pool = shared_from_this(), block = std::move(block)](const void*) mutable {
       pool->GiveBack(std::move(block));
     });
@@ -66,8 +66,8 @@ size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-// With gradient accumulation a "step" is a piece here, counted through all steps. Invariants:
-//   1. A replica's slots are of steps in (last_step, last_step + ahead_]; no two decoding threads have the same step.
+// With gradient accumulation, a "step" in this class is a piece, numbered across all steps. Invariants:
+//   1. A replica's slots are for steps in (last_step, last_step + ahead_]; no two threads decode the same step.
 //   2. slots_ <= slots_max_.
 //   3. A batch is a pure function of (dataset, plan, options, step, replica): slots only save time.
 class BatchSource::Impl {
@@ -114,7 +114,7 @@ class BatchSource::Impl {
       Replica& r = replicas_[replica.value];
       if (const auto it = r.slots.find(step); it != r.slots.end()) slot = it->second;
       MoveWindow(step, &r);
-      // On busy cores the thread that decodes may not run for milliseconds; a copy from memory takes microseconds.
+      // On busy cores the decoding thread may not run for milliseconds; a copy from memory takes microseconds.
       const bool cheap = dataset_->in_memory() && augmenter_ == nullptr;
       if (slot != nullptr && (slot->ready || !cheap)) {
         if (!mutex_.AwaitWithTimeout(absl::Condition(&slot->ready), kDecodeTimeout)) {
@@ -150,14 +150,14 @@ class BatchSource::Impl {
   }
 
  private:
-  // Filled by the thread that put it into the map, also when it was dropped from there meanwhile.
+  // Filled by the thread that inserted it into the map, even if it has been removed from the map meanwhile.
   struct Slot {
-    bool ready = false;  // guarded by mutex_; then `batch` is final
+    bool ready = false;  // guarded by mutex_; once true, `batch` is final
     absl::StatusOr<Batch> batch = Batch{};
   };
   struct Replica {
     int64_t last_step = -1;  // of the last Get
-    bool hungry = false;     // less than half of what is wanted ahead was there at the last Get
+    bool hungry = false;     // at the last Get, less than half of the batches to be decoded ahead was there
     std::map<int64_t, std::shared_ptr<Slot>> slots;
   };
   struct Task {
@@ -166,7 +166,7 @@ class BatchSource::Impl {
     std::shared_ptr<Slot> slot;
   };
 
-  // The coordinator counted the examples on another machine, perhaps.
+  // The coordinator may have counted the examples on another machine.
   absl::Status Check(int64_t step, ReplicaId replica, int32_t piece) const {
     if (plan_.examples != dataset_->size(v1::TRAIN)) {
       return absl::FailedPreconditionError(
@@ -194,12 +194,12 @@ class BatchSource::Impl {
     }
     const int64_t want = std::min(ahead_, end_ - 1 - step);
     if (static_cast<int64_t>(r->slots.size()) * 2 <= want && want > 0) {
-      r->hungry = true;  // also again: the bound on all slots may have stopped the decoding before
+      r->hungry = true;  // set it even if it is set already: the limit on all slots may have stopped the decoding
       work_.Signal();
     }
   }
 
-  // The step that its replica needs soonest.
+  // The step that is needed soonest by its replica.
   std::optional<Task> NextTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (slots_ >= slots_max_) return std::nullopt;
     Replica* best = nullptr;
@@ -259,7 +259,7 @@ class BatchSource::Impl {
     const Permutation order(key_, pass, plan_.examples);
     const bool alone = input_target_ && input_target_place_ < 0;
     std::vector<float> own_label(static_cast<size_t>(alone ? dataset_->label_size() : 0));
-    std::vector<float> larger;  // an example that augmentation makes smaller
+    std::vector<float> larger;  // used for an example that augmentation makes smaller
     if (dataset_->example_size() > example_size_) larger.resize(static_cast<size_t>(dataset_->example_size()));
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
@@ -286,14 +286,14 @@ class BatchSource::Impl {
   const Element element_;
   const std::array<uint32_t, 2> key_;
   const int64_t examples_max_;  // in one batch of a replica
-  const int64_t end_;           // batches of a replica in all
-  const int64_t example_size_;  // numbers of an example in a batch
+  const int64_t end_;           // number of batches of a replica
+  const int64_t example_size_;  // in a batch, in numbers
   const std::optional<InputScale> input_target_;
   const int64_t input_target_place_;
   const int64_t label_size_;
   const size_t input_bytes_, label_bytes_;
-  int64_t ahead_ = 0;      // steps decoded ahead of each replica
-  int64_t slots_max_ = 0;  // batches decoded ahead in all
+  int64_t ahead_ = 0;      // how many steps are decoded ahead for each replica
+  int64_t slots_max_ = 0;  // how many batches are decoded ahead in total
   std::shared_ptr<BlockPool> pool_;
 
   absl::Mutex mutex_;

@@ -10,7 +10,7 @@ namespace cairn {
 
 CsvParser::CsvParser(absl::string_view text) : text_(text) { absl::ConsumePrefix(&text_, "\xEF\xBB\xBF"); }
 
-// at_ stands behind the opening quote; leaves it behind the closing one.
+// at_ is after the opening quote, and then after the closing one.
 absl::Status CsvParser::Quoted(std::string* field) {
   while (at_ < text_.size()) {
     const char c = text_[at_++];
@@ -46,7 +46,7 @@ absl::StatusOr<bool> CsvParser::Next(std::vector<std::string>* fields) {
       ++at_;
       CAIRN_RETURN_IF_ERROR(Quoted(&field));
       skip_blanks();
-      if (!at_line_end() && text_[at_] != ',') return absl::DataLossError("text behind a closing quote (\")");
+      if (!at_line_end() && text_[at_] != ',') return absl::DataLossError("text after a closing quote (\")");
     } else {
       const size_t begin = at_;
       while (!at_line_end() && text_[at_] != ',') {

@@ -24,7 +24,7 @@ absl::Status DirError(const std::string& dir, const char* what, int error) {
   return absl::UnavailableError(absl::StrFormat("data.cache_dir: %s: %s: %s", dir, what, std::strerror(error)));
 }
 
-// Where the file system has no files without names: made, and its name taken away at once.
+// For file systems without unnamed files: creates a file and unlinks it immediately.
 int OpenUnlinked(const std::string& dir) {
   std::string name = dir + "/cairn-cache-XXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
@@ -163,7 +163,7 @@ bool DecodedTable::KeepInMemory(int64_t index, std::unique_ptr<uint8_t[]>& bytes
                                             std::memory_order_relaxed)) {
     (void)bytes.release();
   } else {
-    room_->ReturnMemory(bytes_);  // another thread was first
+    room_->ReturnMemory(bytes_);  // another thread was faster
   }
   return true;
 }
@@ -191,9 +191,9 @@ bool DecodedTable::ReadFromFile(int64_t index, uint8_t* bytes) const {
   const size_t size = static_cast<size_t>(bytes_);
   const absl::Status read = room_->file()->ReadAt(at - Place::kFirst, bytes, size);
   if (read.ok() && Checksum(bytes, size) == place.checksum) return true;
-  room_->Warn(read.ok() ? absl::DataLossError("data.cache_dir: " + room_->file()->dir() +
-                                              ": what was written did not come back unaltered")
-                        : read);
+  room_->Warn(
+      read.ok() ? absl::DataLossError("data.cache_dir: " + room_->file()->dir() + ": its data was altered on the disk")
+                : read);
   return false;
 }
 

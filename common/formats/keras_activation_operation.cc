@@ -11,9 +11,10 @@ namespace {
 
 struct Row {
   v1::Activation activation;
-  const char* option = nullptr;               // of the function
-  std::optional<double> only = std::nullopt;  // the option's only value; else the layer's argument
-  double keras2 = 1;                          // the option's default in TensorFlow
+  const char* option = nullptr;  // the function's option
+  // The only supported value of the option; nullopt: it becomes the layer's argument.
+  std::optional<double> only = std::nullopt;
+  double keras2 = 1;  // the option's default in TensorFlow
 };
 
 const std::map<std::string, Row>& Rows() {
@@ -57,7 +58,7 @@ absl::Status ReadOption(const Row& row, KerasArguments& arguments, v1::Activatio
   if (row.option == nullptr) return absl::OkStatus();
   const Json* const given = arguments.Take({row.option});
   if (given != nullptr && !given->is_number()) {
-    return arguments.Bad(absl::StrCat(row.option, ": ", ShownJson(*given), " is no number; give one"));
+    return arguments.Bad(absl::StrCat(row.option, ": ", ShownJson(*given), " is not a number; give one"));
   }
   if (given == nullptr && !arguments.keras2()) return absl::OkStatus();
   const double value = given == nullptr ? row.keras2 : given->get<double>();
@@ -73,7 +74,7 @@ absl::Status ReadOption(const Row& row, KerasArguments& arguments, v1::Activatio
   return absl::OkStatus();
 }
 
-// keras.ops.gelu approximates by tanh unless it is told not to, TensorFlow's does not.
+// keras.ops.gelu uses the tanh approximation by default; TensorFlow's does not.
 absl::Status ReadGelu(KerasArguments& arguments) {
   const Json* const approximate = arguments.Take({"approximate"});
   const bool exact = approximate == nullptr ? arguments.keras2() : *approximate == false;

@@ -51,8 +51,8 @@ bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
 
 void PixelRange(KerasConfig& c) { c.Only("value_range", Json::array({0, 255}), "use [0, 255]"); }
 
-// A probability that Keras draws within [low, high], or [0, f], for each picture: of all pictures, the share in its
-// middle is changed.
+// Keras draws a probability within [low, high], or [0, f], for each picture. Here the share of changed pictures is the
+// middle of that range.
 template <typename Step>
 void Share(KerasConfig& c, Step* step) {
   Floats factor;
@@ -61,7 +61,7 @@ void Share(KerasConfig& c, Step* step) {
   if (factor.size() == 2) step->set_factor((factor[0] + factor[1]) / 2);
 }
 
-// Those that recolour, blur, erase and project. False: it is another one.
+// Reads layers that recolour, blur, erase and project. Returns false for other layers.
 bool ReadColors(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
   if (type == "RandomGrayscale") {
     float factor = 0.5f;
@@ -143,8 +143,8 @@ std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1
   keras::ChannelsLast(c);
   if (type == "AutoContrast") {
     c.Refuse(
-        "it changes pictures that are evaluated and predicted too; do it where the data are made, or let "
-        "data.augmentation do it in training alone");
+        "it changes pictures in evaluation and prediction too; do it when the data is made, or let "
+        "data.augmentation do it in training only");
     return false;
   }
   if (ReadColors(type, c, out)) return false;

@@ -102,7 +102,7 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
     return Bad("checkpoints.mode: it says what is best, but checkpoints.save_best names no figure; set both");
   }
   CAIRN_RETURN_IF_ERROR(CheckMonitor(*spec));
-  if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures are of epochs
+  if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures exist per epoch
   if (c.mode() == v1::Checkpoints::MODE_UNSPECIFIED) {
     c.set_mode(MoreIsBetter(*spec, c.save_best()) ? v1::Checkpoints::MAX : v1::Checkpoints::MIN);
   }
@@ -119,7 +119,7 @@ absl::Status CheckStart(const v1::JobSpec& spec) {
         "initial_weights_skip: it says what initial_weights leaves out, but there are none; set both or neither");
   }
   if (spec.resume_from().empty() || spec.initial_weights().empty()) return absl::OkStatus();
-  return Bad("initial_weights: a job that goes on from resume_from has its weights from there; set only one of them");
+  return Bad("initial_weights: a job that resumes from resume_from gets its weights from there; set only one of them");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace cairn {
 namespace {
 
-// A name that was not checked, as a message may hold it.
+// Makes a name that was not checked printable in a message.
 std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kLayerNameBytesMax)); }
 
 absl::Status LayerError(const std::string& name, absl::string_view message) {
@@ -85,7 +85,7 @@ absl::Status GraphBuilder::CreateNodes() {
 }
 
 absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
-  // Names are keys of files and words in messages and tables: text, whatever else is in it.
+  // Names are keys in files and appear in messages and tables, so they must be text.
   const bool text = IsUtf8(name) && std::none_of(name.begin(), name.end(), absl::ascii_iscntrl);
   if (!text || name.size() > kLayerNameBytesMax) {
     return PlaceError(id, absl::StrCat("name has more than ", kLayerNameBytesMax,
@@ -95,7 +95,7 @@ absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
   for (const char* argument : kAttentionArguments) {
     if (!absl::StartsWith(name, absl::StrCat(argument, "="))) continue;
     return PlaceError(id, absl::StrCat("name \"", name, "\" begins with \"", argument,
-                                       "=\", by which a multi_head_attention tells its inputs; use another"));
+                                       "=\", which names an input of a multi_head_attention; use another"));
   }
   const auto [other, inserted] = ids_.emplace(name, id);
   if (inserted) return absl::OkStatus();
@@ -111,13 +111,14 @@ void GraphBuilder::NameTheNameless() {
       const int count = counters[node.kind]++;
       std::string name = LayerTypeName(node.kind);
       if (count > 0) absl::StrAppend(&name, "_", count);
-      if (ids_.emplace(name, node.id).second) node.name = std::move(name);  // else the user gave it to another layer
+      // Otherwise the user gave the name to another layer.
+      if (ids_.emplace(name, node.id).second) node.name = std::move(name);
     }
     node.layer.set_name(node.name);
   }
 }
 
-// Those without a kind take their layer's; then they have a name, too.
+// Layers without a kind get that of the layer whose variables they share; then they can be named, too.
 absl::Status GraphBuilder::ResolveShares() {
   for (Node& node : graph_.nodes_) {
     if (!node.layer.shares().empty()) CAIRN_RETURN_IF_ERROR(ResolveShare(&node));
@@ -297,7 +298,7 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   return absl::OkStatus();
 }
 
-// own: what it would have by itself.
+// own: the variables that it would have without sharing.
 absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<Variable>& own, Node* node) const {
   for (size_t i = 0; i < own.size(); ++i) {
     const Variable& theirs = graph_.variables_[owner.variables[i]];
@@ -310,7 +311,7 @@ absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<
     if (own[i].kind == VariableKind::kMovingAverage && owner.trainable && moves) {
       return LayerError(node->name,
                         absl::StrCat("shares \"", theirs.name,
-                                     "\", a moving average, which two calls would move twice a step; freeze "
+                                     "\", a moving average, which two calls would update twice a step; freeze "
                                      "the layer, call it with training: false, or give each call one of its "
                                      "own"));
     }

@@ -23,7 +23,7 @@ bool SameRequest(const Frame& a, const Frame& b) {
 
 FrameSplitter::FrameSplitter(Frame whole, size_t chunk_bytes_max)
     : whole_(std::move(whole)), chunk_bytes_max_(chunk_bytes_max) {
-  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of nothing");
+  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of an empty payload");
 }
 
 Frame FrameSplitter::Next() {
@@ -31,7 +31,7 @@ Frame FrameSplitter::Next() {
   const size_t total = whole_.payload.size();
   const size_t n = std::min(chunk_bytes_max_, total - offset_);
   Frame chunk = whole_;
-  if (offset_ > 0) {  // once is enough
+  if (offset_ > 0) {  // count it only once
     chunk.image.clear();
     chunk.scalars.clear();
     chunk.figures.clear();

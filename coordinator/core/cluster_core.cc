@@ -54,7 +54,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   DeliverRaised();
   jobs_.SaveTold();
   DeliverRaised();
-  // What nodes say of their progress changes nothing of it; these are the most events by far.
+  // Nodes' progress reports, by far the most frequent events, do not settle anything.
   const auto* says = std::get_if<NodeSays>(&event);
   const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
                                             says->message.has_figures());
@@ -112,7 +112,7 @@ void ClusterCore::OnTick() {
   copies_.ForgetOldLinks();
   for (uint64_t id : jobs_.ByUrgency()) {
     Job* job = jobs_.Find(id);
-    if (job == nullptr || job->finished()) continue;  // it may end and be forgotten on the way
+    if (job == nullptr || job->finished()) continue;  // it may end and be forgotten during the loop
     if (job->copies.returned.empty() || !copies_.Settle(*job)) copies_.Repair(*job);
     assignments_.RelieveStragglers(*job);
     if (job->active()) files_.Tick(*job);
@@ -122,7 +122,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   copies_.TendEnded();
-  DeliverRaised();  // what is watched is known only now
+  DeliverRaised();  // what is watched is complete only now
   copy_watch_.Tick();
   reasons_.UpdateQueuedIfDue();
   schedule_.Tick();
@@ -140,9 +140,9 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   } else {
     reconciler_.ReconcileWorker(*admission, event.hello);
   }
-  if (admission->superseded.value != 0) ReleaseWork(node.name);  // what it answered in the old session is not heard
-  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was restarted, and
-  // reconciles again.
+  if (admission->superseded.value != 0) ReleaseWork(node.name);  // answers from the old session are no longer received
+  // Last: if the coordinator restarts while the new incarnation is not stored, it takes the node for a restarted one
+  // and reconciles again.
   nodes_.Save();
   step_.Raise(SlotsChanged{});
 }
@@ -229,8 +229,8 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
   step_.Raise(SlotsChanged{});
 }
 
-// Requests that the worker was to answer are asked of another one. Also after a mere broken session: the answer may be
-// lost with it.
+// Reassigns requests that the worker was to answer. Needed even if only the session broke, since the answer may be lost
+// with it.
 void ClusterCore::ReleaseWork(const NodeName& worker) {
   restores_.ReleaseWorker(worker);
   files_.ReleaseWorker(worker);

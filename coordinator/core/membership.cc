@@ -100,7 +100,7 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
     node.expected = node.alive;
     if (!node.alive) continue;
-    node.last_heard = now;  // as far as is known it lives
+    node.last_heard = now;  // as far as is known it is alive
     node.dead_at = now + options_.start_grace;
   }
 }

@@ -37,8 +37,9 @@ ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironme
 
 ClusterDriver::~ClusterDriver() { Stop(); }
 
-// A process that was stopped, or that got no processor, has heard nobody meanwhile: what nodes said waits to be read,
-// and is read before their leases are looked at. Once: a machine that is always late is no reason to wait for ever.
+// A process that was stopped, or did not get a CPU, has received nothing in the meantime. Nodes' messages are waiting
+// to be read, and are read before their leases are checked. Only once in a row: a machine that is always late must not
+// postpone the check for ever.
 void ClusterDriver::TickAgain() {
   if (stopped_) return;
   const absl::Time now = clock_->Now();
@@ -53,7 +54,7 @@ void ClusterDriver::TickAgain() {
   executor_->PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });
 }
 
-// ---- who leads ----
+// ---- leadership ----
 
 void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
   executor_->Post([this, begin = std::move(begin)] {
@@ -130,7 +131,7 @@ void ClusterDriver::SessionEnded(SessionToken session) {
   });
 }
 
-// ---- users ----
+// ---- clients ----
 
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
   executor_->Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
@@ -207,7 +208,7 @@ void ClusterDriver::WatcherGone(uint64_t watcher) {
   executor_->Post([this, watcher] { watchers_.erase(watcher); });
 }
 
-// Writes the job's state if it changed, the last write is done and not too fresh.
+// Sends the job's state to the watcher if it changed, the last write is done and the minimum interval has passed.
 void ClusterDriver::Notify(uint64_t watcher_id) {
   auto it = watchers_.find(watcher_id);
   if (it == watchers_.end() || !MayAct()) return;
@@ -244,9 +245,9 @@ void ClusterDriver::Step(const Event& event) {
   if (MayAct()) CarryOut(reign_->core.Step(event, clock_->Now()));
 }
 
-// False: the store failed, or we no longer lead; the rest was not carried out.
+// Returns false if the store failed or this coordinator no longer leads; the remaining effects were not carried out.
 bool ClusterDriver::CarryOut(Effects effects) {
-  std::vector<Store> stores;  // neighbours are written together
+  std::vector<Store> stores;  // consecutive ones are written together
   std::vector<uint64_t> notify;
   for (Effect& effect : effects) {
     const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);

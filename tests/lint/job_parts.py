@@ -1,10 +1,10 @@
-"""Checks that each struct of coordinator/core/job_parts.h is written by its owner alone.
+"""Checks that each struct of coordinator/core/job_parts.h is written only by its owner.
 
-    job_parts.py FOLDER    the folder of job_parts.h; prints what is wrong, one line each; exit 1 if anything is
+    job_parts.py FOLDER    the folder of job_parts.h; prints problems, one per line; exit code 1 if there are any
 
 The comment above a struct begins with its owners: `// Rollback: ...`, `// Epochs, OpenEpochs (job_facts.h): ...`. An
-owner is a part, whose files begin with its name in snake case, or what has its file named. Others change the struct by
-its own functions. job.cc and job_table.cc load and store all of them.
+owner is a part, whose files begin with its name in snake case, or a class or function with its file in parentheses.
+Others change the struct only through its own functions. job.cc and job_table.cc load and store all structs.
 """
 
 import os
@@ -25,7 +25,7 @@ BEFORE = re.compile(r"(?:\+\+|--|std::erase(?:_if)?\(|std::exchange\(|std::move\
 
 
 def stems(owners):
-    """Beginnings of the names of files: `JobRuns` is job_runs, `OpenEpochs (job_facts.h)` job_facts."""
+    """Prefixes of file names: `JobRuns` is job_runs, `OpenEpochs (job_facts.h)` is job_facts."""
     found = []
     for owner in owners.split(", "):
         named = re.search(r"\((\w+)\.(?:h|cc)\)", owner)
@@ -34,7 +34,7 @@ def stems(owners):
 
 
 def check(parts, job, files):
-    """parts, job: job_parts.h and job.h; files: by name, the .cc of the folder."""
+    """parts, job: job_parts.h and job.h. files: the folder's .cc files, by name."""
     problems, owners = [], {}
     for comment, struct in STRUCT.findall(parts):
         first = OWNERS.match(comment)

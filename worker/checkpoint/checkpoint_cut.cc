@@ -24,7 +24,7 @@ CheckpointCut::CheckpointCut(int64_t step, std::optional<uint64_t> want_version,
     part.ps = route.ps();
     space = std::max(space, route.range().end());
   }
-  // The partitions cover it; it is not touched here, on the training's thread.
+  // The partitions will cover it; it is not initialized here, on the training thread.
   values_ = Buffer::Allocate(space * sizeof(float));
   for (size_t i = 0; i < SlotNames(assignment_->spec().optimizer()).size(); ++i) {
     slots_.push_back(Buffer::Allocate(space * sizeof(float)));
@@ -50,7 +50,7 @@ absl::Status CheckpointCut::Keep(Part& part, const Frame& frame) {
     }
     if (want_version_ && part.image.version() != *want_version_) {
       return absl::UnavailableError(
-          absl::StrFormat("version %d came, %d was wanted", part.image.version(), *want_version_));
+          absl::StrFormat("received version %d, expected %d", part.image.version(), *want_version_));
     }
   }
   const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
@@ -101,10 +101,10 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
     }
     if (m.synchronous && part.image.loss_scale().SerializeAsString() != m.loss_scale.SerializeAsString()) {
       return absl::InternalError(
-          absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
+          absl::StrFormat("ps \"%s\": its partition has a different loss scale from the others", part.ps));
     }
     if (m.synchronous) continue;
-    for (uint64_t sequence : part.image.sequences().last_sequence()) {  // of a unit
+    for (uint64_t sequence : part.image.sequences().last_sequence()) {  // one per unit
       p.sequences.insert(p.sequences.end(), static_cast<size_t>(LocalSyncOf(m.spec)), sequence);
     }
     for (size_t r = 0; r < p.sequences.size(); ++r) {

@@ -1,4 +1,4 @@
-// IntegerLookup: the index of a whole number in a vocabulary.
+// IntegerLookup: the index of an integer in a vocabulary.
 #include <numeric>
 
 #include "common/model/layers/categories.h"
@@ -35,7 +35,7 @@ void ReadTokens(KerasConfig& c, v1::IntegerLookup* layer) {
   if (const Json* tokens = c.Take("vocabulary")) {
     if (!tokens->is_array() || tokens->size() > static_cast<size_t>(kEmbeddingIdsMax)) {
       return c.Refuse(
-          absl::StrCat("vocabulary: ", ShownJson(*tokens), " is no list of whole numbers; give the tokens"));
+          absl::StrCat("vocabulary: ", ShownJson(*tokens), " is not a list of whole numbers; give the tokens"));
     }
     for (const Json& token : *tokens) {
       if (!token.is_number_integer()) {
@@ -46,10 +46,10 @@ void ReadTokens(KerasConfig& c, v1::IntegerLookup* layer) {
   }
   if (const Json* weights = c.Take("idf_weights")) {
     if (!weights->is_array() || weights->size() > static_cast<size_t>(kEmbeddingIdsMax)) {
-      return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(*weights), " is no list of numbers"));
+      return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(*weights), " is not a list of numbers"));
     }
     for (const Json& weight : *weights) {
-      if (!weight.is_number()) return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(weight), " is no number"));
+      if (!weight.is_number()) return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(weight), " is not a number"));
       layer->add_idf_weights(static_cast<float>(weight.get<double>()));
     }
   }
@@ -96,8 +96,9 @@ void WriteIntegerLookup(const Node& node, KerasWriter& c) {
   for (const int64_t token : layer.vocabulary()) c["vocabulary"].push_back(token);
 }
 
-// Compared with every token at once. At the place of a token its index, elsewhere that of tokens that are not there;
-// ONNX's OneHot leaves out an index that is its depth, as Mod and Where give it for a masked token.
+// Compares the number with every token at once. Where it equals a token the result is the token's index, otherwise an
+// out-of-vocabulary index. ONNX's OneHot ignores an index equal to its depth; Mod and Where produce that index for a
+// masked token.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const Vocabulary<int64_t> v = *Vocabulary<int64_t>::Make(VocabularyOf(node.layer.integer_lookup()));
   Shape dims = w.ShapeOf(node, 0);

@@ -18,7 +18,7 @@ absl::Status InferPermute(absl::Span<const Shape> inputs, Node* node, std::vecto
   const int rank = static_cast<int>(input.size());
   if (input.size() > kPermutedAxesMax) {
     return Bad("its input ", ToString(input), " has ", rank, " axes; at most ", kPermutedAxesMax,
-               " change places, so join some by a Reshape before it");
+               " can be permuted, so join some by a Reshape before it");
   }
   std::vector<int32_t> sorted(dims.begin(), dims.end());
   std::sort(sorted.begin(), sorted.end());
@@ -43,7 +43,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   std::vector<int64_t> axes = {0};
   for (const int32_t dim : node.layer.permute().dims()) axes.push_back(dim);
   const std::string x = w.In(node, 0, Channels::kLast);
-  // onnxruntime takes a transposition that moves nothing before a Gemm for one that does.
+  // onnxruntime treats an identity Transpose before a Gemm as one that permutes, so it is not written.
   const bool moves = !std::is_sorted(axes.begin(), axes.end());
   w.SetOutput(node, moves ? w.Transpose(x, axes) : x, Channels::kLast);
 }

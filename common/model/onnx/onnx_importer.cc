@@ -81,8 +81,7 @@ absl::StatusOr<Shape> OnnxImporter::InputDims() const {
   return dims;
 }
 
-// Whether the input's axis 1 is channels: told by what takes it, behind operators for which it is all the same; else by
-// the sizes.
+// Whether axis 1 of the input is the channels. The first operators for which it matters decide; otherwise the sizes do.
 OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
   if (dims.size() < 2) return Order::kAsIs;
   const Order first = dims.size() >= 3 ? Order::kPicture : Order::kSequence;
@@ -142,8 +141,8 @@ absl::Status OnnxImporter::TakeOutput() {
       layers_.PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
   if (!placed.ok()) return Annotate(placed.status(), "the output");
   if (*placed == 0) return Bad("its output is its input");
-  // The last layer is the model's output. Whatever came later is something that nobody needed.
-  if (*placed != layers_.count() - 1) return Lacks("layers behind the output \"", layers_.at(*placed).name(), "\"");
+  // The last layer must be the model's output. Any later layer is one that nothing uses.
+  if (*placed != layers_.count() - 1) return Lacks("layers after the output \"", layers_.at(*placed).name(), "\"");
   return absl::OkStatus();
 }
 
@@ -179,7 +178,7 @@ absl::Status OnnxImporter::Identity() {
   return absl::OkStatus();
 }
 
-// To floats; or to whole numbers, which an embedding makes of its ids anyway.
+// A cast to floats, or to integers, which an embedding does with its ids anyway.
 absl::Status OnnxImporter::Cast() {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, ViewOf(0));
   OnnxAttributes attributes(*node_);

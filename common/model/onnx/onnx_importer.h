@@ -1,7 +1,7 @@
-// OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
+// OnnxImporter: imports an ONNX graph, operator by operator, if Cairn has layers for its operators.
 //
-// Each value is a view of a layer's output (onnx_view.h). A product or sum with a constant becomes part of the
-// convolution or dense layer before it where nobody else reads that one's output.
+// Each value is a view of a layer's output (onnx_view.h). A multiplication by a constant, or an addition of one, is
+// folded into the preceding convolution or dense layer if nothing else reads that layer's output.
 //
 // Used once, on one thread.
 #pragma once
@@ -30,20 +30,20 @@ namespace cairn {
 
 class OnnxImporter {
  public:
-  // graph: checked and put together.
+  // graph: must be checked and fused.
   explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph) {}
 
-  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; begin with the node, `node "conv1" (Conv): `, where one is at fault.
+  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; they begin with the node, `node "conv1" (Conv): `, if one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
 
-  // In place of Import: each operator with why it is refused, OK where it is not. One whose inputs are outputs of a
-  // refused one is looked at no further than whether Cairn has it.
+  // An alternative to Import: lists each operator with the reason why it is rejected, or OK. If an operator uses the
+  // output of a rejected one, only its type is checked.
   std::vector<std::pair<const onnx::NodeProto*, absl::Status>> Report();
 
   // ---- for layers: OnnxOperator::read ----
-  const onnx::NodeProto& node() const { return *node_; }  // the operator at hand
+  const onnx::NodeProto& node() const { return *node_; }  // the current operator
   int64_t opset() const { return graph_.opset; }
-  // The value of an input that no constant is. Errors: a constant.
+  // The value of an input that is not a constant. Errors: it is a constant.
   absl::StatusOr<OnnxView> ViewOf(int input) const;
   bool HasInput(int input) const { return input < node_->input_size() && !node_->input(input).empty(); }
   bool IsConstant(int input) const;
@@ -55,12 +55,14 @@ class OnnxImporter {
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
   OnnxLayers& layers() { return layers_; }
   const OnnxLayers& layers() const { return layers_; }
-  // Adds a layer, named after the node (or `weight_input`, the name of its weights). Variables' names lack the layer's.
+  // Adds a layer, named after the node (or after its weights, input `weight_input`). Variables' names do not include
+  // the layer's name.
   absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                std::vector<OnnxVariable> variables = {}, int weight_input = -1);
-  // The operator's output is the layer's own, which may take a factor or a bias that follows into its variables.
+  // The operator's output is the layer's own output, so a following factor or bias may be folded into the layer's
+  // variables.
   void MarkFoldable(int layer) { open_[node_->output(0)] = layer; }
-  // Inputs 1 and 2, gamma and beta of so many channels, each of which may be missing.
+  // Reads inputs 1 and 2, gamma and beta of `channels` numbers. Either may be missing.
   template <typename Norm>
   absl::Status ReadScaleAndBias(int64_t channels, Norm* norm, std::vector<OnnxVariable>* variables) const {
     norm->set_scale(HasInput(1));
@@ -79,15 +81,15 @@ class OnnxImporter {
  private:
   using Node = onnx::NodeProto;
   using Handler = absl::Status (OnnxImporter::*)();
-  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two: channels first
+  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two have channels first
 
   // ---- onnx_importer.cc ----
-  static Handler HandlerOf(const std::string& type);  // of operators that are no layer; null: none
+  static Handler HandlerOf(const std::string& type);  // for operators that are not layers; null: none
   absl::Status TakeInput();
   absl::StatusOr<Shape> InputDims() const;
   Order OrderOfInput(const Shape& dims) const;
   absl::Status TakeNode();
-  absl::Status CheckKnown() const;  // there is something that reads the operator
+  absl::Status CheckKnown() const;  // whether there is code to read the operator
   absl::Status TakeOutput();
   absl::Status Identity();
   absl::Status Cast();
@@ -101,33 +103,34 @@ class OnnxImporter {
   absl::Status ShapeOf();
   absl::Status Expand();
   absl::Status FoldConstants();  // onnx_fold.h
-  // keeps_batch: target[0] is 0 and stands for the batch, whatever zero_copies says.
+  // keeps_batch: target[0] is 0 and means the batch, whatever zero_copies is.
   absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies, bool keeps_batch);
 
   // ---- onnx_importer_steps.cc ----
-  bool TakesSteps() const;   // whether the operator at hand takes or gives values with the steps first
-  absl::Status TakeSteps();  // such an operator
+  bool TakesSteps() const;   // whether the current operator takes or returns values with the steps first
+  absl::Status TakeSteps();  // reads such an operator
   absl::Status TakeRecurrent();
   absl::Status BeginSteps(const OnnxView& x, OnnxSteps::Form form);
   absl::StatusOr<OnnxView> MakeRecurrent(OnnxRecurrence* recurrence, bool sequences);
 
   // ---- onnx_importer_joins.cc ----
   absl::Status Binary();  // Add, Sub, Mul, Div
-  absl::Status Join();    // Sum, Mean, Max too
+  absl::Status Join();    // Sum, Mean and Max too
   absl::Status WithConstant(int constant_input);
-  // x * scale + offset: one number for all, one for each index of `axis`.
+  // x * scale + offset, with one number for all elements, or one for each index of `axis`.
   absl::Status ByOne(const std::string& value, float scale, float offset);
   absl::Status ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset);
   absl::Status JoinLayers(LayerKind kind, const std::vector<OnnxView>& views);
 
   const OnnxGraph& graph_;
-  const Node* node_ = nullptr;  // at hand
+  const Node* node_ = nullptr;  // the current operator
   OnnxLayers layers_;
   std::map<std::string, OnnxView> views_;
   std::map<std::string, OnnxSteps> steps_;
   std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
-  std::map<std::string, int> open_;  // values that are a layer's own, which still may take a factor or a bias
+  // Values that are a layer's own output, into which a factor or a bias may still be folded.
+  std::map<std::string, int> open_;
   Order order_ = Order::kAsIs;
 };
 

@@ -1,4 +1,4 @@
-// Values, layers, and the operators that only move numbers.
+// Values, layers, and operators that only move numbers.
 #include <algorithm>
 #include <utility>
 
@@ -55,8 +55,8 @@ absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char*
   return std::move(tensor.ints);
 }
 
-// "layer1.0.conv1" of weights "layer1.0.conv1.weight", as PyTorch has them; "conv1" of "conv1/kernel"; else the node's
-// name.
+// The layer's name: "layer1.0.conv1" from weights "layer1.0.conv1.weight", as in PyTorch; "conv1" from "conv1/kernel";
+// otherwise that of the node.
 absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                            std::vector<OnnxVariable> variables, int weight_input) {
   std::string name;
@@ -93,7 +93,7 @@ absl::Status OnnxImporter::Transpose() {
   return absl::OkStatus();
 }
 
-// target: batch included; -1 once for what is left, 0 as it was.
+// target: includes the batch. One -1 is inferred; 0 keeps the axis.
 absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies,
                                    bool keeps_batch) {
   const auto misfit = [&] {
@@ -117,7 +117,7 @@ absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64
     if (dim <= 0 || __builtin_mul_overflow(known, dim, &known) || known > numbers) return misfit();
     dims.push_back(dim);
   }
-  // The batch: as it was, or the -1; a number is the size with which the model was exported.
+  // The batch may be kept or be the -1; a number is the batch size with which the model was exported.
   const bool batch_is_free = target[0] == -1;
   if (target[0] < -1 || (target[0] == 0 && !zero_copies && !keeps_batch) || (batch_is_free && free >= 0) ||
       numbers % known != 0)
@@ -139,7 +139,7 @@ absl::Status OnnxImporter::Reshape() {
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor target, ConstantOf(1, "shape"));
   if (!target.whole) return Bad("its shape are not whole numbers");
   const bool batch = target.of_batch && !target.ints.empty() && target.ints[0] == kOnnxBatch;
-  if (batch) target.ints[0] = 0;  // as it is
+  if (batch) target.ints[0] = 0;  // unchanged
   for (const int64_t dim : target.ints) {
     if (target.of_batch && IsOfBatch(dim))
       return Lacks("its shape is computed of the batch's size, which stays where it is here");
@@ -210,7 +210,8 @@ absl::Status OnnxImporter::ShapeOf() {
   return absl::OkStatus();
 }
 
-// To the shape that it has, as PyTorch writes it of what may be broadcast; else the layer's.
+// Allowed if the shape does not change, as PyTorch writes it for values that may be broadcast; otherwise the layer
+// decides.
 absl::Status OnnxImporter::Expand() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());

@@ -1,4 +1,4 @@
-// Sums and products, of layers' outputs and with constants; concatenation.
+// Sums and products of layers' outputs, and with constants; concatenation.
 #include <algorithm>
 #include <utility>
 
@@ -78,7 +78,7 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
     SetView({id, views[0].grid, views[0].axes, views[0].dims});
     return absl::OkStatus();
   }
-  // As the largest one lies.
+  // In the axis order of the largest one.
   const std::vector<int> order = largest->LayerOrder();
   for (const OnnxView& view : views) {
     CAIRN_ASSIGN_OR_RETURN(const int input, layers_.PlaceInOrder(view, order));
@@ -89,7 +89,7 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
   return absl::OkStatus();
 }
 
-// A constant of one number, or of one for each index of one axis, most often the channels.
+// A constant of one number, or with one number for each index of one axis, usually the channels.
 absl::Status OnnxImporter::WithConstant(int constant_input) {
   const int value_input = 1 - constant_input;
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(value_input));
@@ -155,7 +155,7 @@ absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::ve
     SetView(std::move(x));
     return absl::OkStatus();
   }
-  // A 1x1 convolution of each channel by itself, on a picture.
+  // A 1x1 depthwise convolution on an image.
   CAIRN_ASSIGN_OR_RETURN(int from, layers_.PlaceInOrder(x, order));
   const Shape shape = layers_.ShapeOf(from);
   Shape picture = shape;

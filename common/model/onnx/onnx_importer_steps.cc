@@ -1,4 +1,4 @@
-// RNN, LSTM and GRU, and the operators around them, where the steps stand before the batch (onnx_steps.h).
+// RNN, LSTM and GRU, and the operators around them, in which the step axis precedes the batch axis (onnx_steps.h).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -29,12 +29,13 @@ std::optional<v1::Activation> ActivationOf(const std::string& name) {
   return std::nullopt;
 }
 
-// The value of the activation's argument that is not given, as ONNX has it.
+// ONNX's default for the activation's parameter.
 float DefaultOf(v1::Activation activation) {
   return activation == v1::LEAKY_RELU ? 0.01f : activation == v1::HARD_SIGMOID ? 0.2f : 1.0f;
 }
 
-// Of a recurrent node, as Keras' layers have them: the recurrent activation, which RNN lacks, and the other one.
+// A recurrent node's activations in the order of Keras' layers: the recurrent activation, which RNN does not have, then
+// the other one.
 absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto& node, int64_t directions) {
   const std::string& type = node.op_type();
   std::vector<v1::Activation> activations;
@@ -52,7 +53,7 @@ absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto&
   if (names->strings_size() != each * directions) {
     return Bad("activations: ", names->strings_size(), " names; ", each, " for each direction are needed");
   }
-  int alpha = 0, beta = 0;  // the next number of each list, which only some activations take
+  int alpha = 0, beta = 0;  // index of the next number in each list; only some activations consume one
   for (int i = 0; i < names->strings_size(); ++i) {
     const std::string name = absl::CEscape(names->strings(i).substr(0, 64));
     const std::optional<v1::Activation> activation = ActivationOf(names->strings(i));
@@ -77,13 +78,13 @@ absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto&
   return activations;
 }
 
-// Which of the parts in ONNX's order is Keras' part i.
+// Element i is the index in ONNX's order of Keras' gate i.
 std::vector<int64_t> PartsInKerasOrder(const std::string& type) {
   if (type == "LSTM") return {0, 2, 3, 1};
   return type == "GRU" ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{0};
 }
 
-// Of one direction's weights [parts * units, in] Keras' [in, parts * units].
+// Converts one direction's weights [gates * units, in] to Keras' [in, gates * units].
 std::vector<float> KernelOf(const float* from, const std::vector<int64_t>& parts, int64_t units, int64_t in) {
   const int64_t width = static_cast<int64_t>(parts.size()) * units;
   std::vector<float> kernel(static_cast<size_t>(in * width));
@@ -102,7 +103,7 @@ std::vector<float> BiasOf(const float* from, const std::vector<int64_t>& parts, 
   return bias;
 }
 
-// The message of one direction.
+// Fills in the message of one direction.
 void FillLayer(const std::string& type, int64_t units, bool reverse, bool bias, bool reset_after,
                const std::vector<v1::Activation>& activations, v1::Layer* layer) {
   const auto common = [&](auto* m, v1::Activation activation) {
@@ -156,7 +157,7 @@ absl::Status OnnxImporter::BeginSteps(const OnnxView& x, OnnxSteps::Form form) {
   return absl::OkStatus();
 }
 
-// A layer that gives the sequence, or its last state: not both.
+// Creates the layer. It returns either the sequence or the last state, not both.
 absl::StatusOr<OnnxView> OnnxImporter::MakeRecurrent(OnnxRecurrence* r, bool sequences) {
   if (r->made >= 0 && r->sequences != sequences) {
     return Lacks("both its sequence and its last state are used; a layer has one output");
@@ -173,7 +174,7 @@ absl::Status OnnxImporter::TakeSteps() {
   const std::string& type = node_->op_type();
   if (IsRecurrentOperator(type)) return TakeRecurrent();
   const auto found = steps_.find(node_->input(0));
-  if (found == steps_.end()) {  // the beginning
+  if (found == steps_.end()) {  // an operator with batch-first input
     CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
     return BeginSteps(x, type == "Transpose" ? OnnxSteps::kSequence : OnnxSteps::kState);
   }
@@ -186,7 +187,7 @@ absl::Status OnnxImporter::TakeSteps() {
   OnnxRecurrence* const r = x.recurrence.get();
   const auto lacks = [&] {
     return Lacks(
-        "it rearranges a value with the steps before the batch in a way that is not read; transpose it to "
+        "it rearranges a value with the steps before the batch in a way that is not supported; transpose it to "
         "[batch,steps,features] first");
   };
   if (type == "Identity") return becomes(x.form);
@@ -206,8 +207,8 @@ absl::Status OnnxImporter::TakeSteps() {
     if (!swap || !(turned || rows)) return lacks();
     if (r->reverse != turned && r->directions == 1) {
       return Lacks(
-          "a sequence that is computed backwards stands in its own order there; Cairn's come in the order of "
-          "computing, but of a bidirectional operator's");
+          "a sequence that is computed backwards keeps its own order there; Cairn's are in the order of "
+          "computation, except those of a bidirectional operator");
     }
     CAIRN_ASSIGN_OR_RETURN(OnnxView view, MakeRecurrent(r, true));
     SetView(std::move(view));

@@ -1,8 +1,8 @@
-// Values of an ONNX graph whose steps, or directions, stand before the batch: what the operators RNN, LSTM and GRU take
-// and give. They lead from a Transpose to a Transpose, and become layers when it is known which of their outputs is
-// used (onnx_importer_steps.cc).
+// Values of an ONNX graph in which the step or direction axis precedes the batch axis: the inputs and outputs of the
+// operators RNN, LSTM and GRU. They occur between two Transpose operators. The operator becomes a layer once it is
+// known which of its outputs is used (onnx_importer_steps.cc).
 //
-// Values.
+// Value types.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct OnnxRecurrence {
   std::vector<OnnxVariable> variables;
   int64_t steps = 0, units = 0, directions = 1;
   bool reverse = false;
-  int made = -1;  // the layer's number; -1: none yet
+  int made = -1;  // the layer's index; -1: not created yet
   bool sequences = false;
 };
 
 struct OnnxSteps {
   enum Form {
-    kSequence,      // [steps, batch, features]: of `view`
-    kState,         // [1, batch, units]: of `view`
+    kSequence,      // [steps, batch, features], a transposition of `view`
+    kState,         // [1, batch, units], a transposition of `view`
     kOutput,        // Y, [steps, directions, batch, units]
     kOutputBatch,   // [steps, batch, directions, units]
-    kOutputRows,    // [steps, batch, units], of one direction
-    kOutputTurned,  // the same from the last step to the first
+    kOutputRows,    // [steps, batch, units], for one direction
+    kOutputTurned,  // the same with the steps reversed
     kLast,          // Y_h, [directions, batch, units]
     kLastBatch,     // [batch, directions, units]
   };
