@@ -1,14 +1,16 @@
 // OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
 //
-// Each value is a view of a layer's output (onnx_view.h). A product or sum with a constant becomes part of the
-// convolution or dense layer before it where nobody else reads that one's output.
+// It goes through the operators in their order, and knows the values so far: constants, views of layers' outputs
+// (onnx_view.h), and values with the steps first (onnx_steps.h). An operator is read by the row of its layer
+// (OnnxOperator::read), or, if it is no layer, by a function of onnx_arrange.h or onnx_joins.h.
 //
-// Used once, on one thread.
+// Used once, on one thread. Invariants:
+//   1. The output of each operator that was read is a value of exactly one of these kinds.
+//   2. A layer is foldable by a value if the value is the layer's own output: a factor or sum that follows may go into
+//      its variables, where nobody else reads the value.
 #pragma once
 
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/model/onnx/onnx_attributes.h"
+#include "common/model/onnx/onnx_constants.h"
 #include "common/model/onnx/onnx_graph.h"
 #include "common/model/onnx/onnx_layers.h"
 #include "common/model/onnx/onnx_steps.h"
@@ -31,7 +34,9 @@ namespace cairn {
 class OnnxImporter {
  public:
   // graph: checked and put together.
-  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph) {}
+  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph), constants_(graph), steps_(*this) {}
+  OnnxImporter(const OnnxImporter&) = delete;
+  OnnxImporter& operator=(const OnnxImporter&) = delete;
 
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; begin with the node, `node "conv1" (Conv): `, where one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
@@ -40,26 +45,31 @@ class OnnxImporter {
   // refused one is looked at no further than whether Cairn has it.
   std::vector<std::pair<const onnx::NodeProto*, absl::Status>> Report();
 
-  // ---- for layers: OnnxOperator::read ----
-  const onnx::NodeProto& node() const { return *node_; }  // the operator at hand
+  // ---- the operator at hand ----
+  const onnx::NodeProto& node() const { return *node_; }
   int64_t opset() const { return graph_.opset; }
-  // The value of an input that no constant is. Errors: a constant.
+  // The value of an input that is the output of a layer. Errors: a constant.
   absl::StatusOr<OnnxView> ViewOf(int input) const;
   bool HasInput(int input) const { return input < node_->input_size() && !node_->input(input).empty(); }
   bool IsConstant(int input) const;
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
   absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
-  absl::StatusOr<std::vector<int64_t>> AxesGiven()
-      const;  // as an attribute (before opset 13) or as input 1; none: empty
+  // As an attribute (before opset 13) or as input 1; none: empty.
+  absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
+  // Who reads that output; the graph's output counts as a nullptr.
+  absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
+  void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }
   OnnxLayers& layers() { return layers_; }
   const OnnxLayers& layers() const { return layers_; }
   // Adds a layer, named after the node (or `weight_input`, the name of its weights). Variables' names lack the layer's.
   absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                std::vector<OnnxVariable> variables = {}, int weight_input = -1);
   // The operator's output is the layer's own, which may take a factor or a bias that follows into its variables.
-  void MarkFoldable(int layer) { open_[node_->output(0)] = layer; }
+  void MarkFoldable(int layer) { foldable_[node_->output(0)] = layer; }
+  // The layer that may take what the operator does to that input; -1: none, or somebody else reads the input too.
+  int FoldableInput(int input) const;
   // Inputs 1 and 2, gamma and beta of so many channels, each of which may be missing.
   template <typename Norm>
   absl::Status ReadScaleAndBias(int64_t channels, Norm* norm, std::vector<OnnxVariable>* variables) const {
@@ -77,57 +87,21 @@ class OnnxImporter {
   }
 
  private:
-  using Node = onnx::NodeProto;
-  using Handler = absl::Status (OnnxImporter::*)();
   enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two: channels first
 
-  // ---- onnx_importer.cc ----
-  static Handler HandlerOf(const std::string& type);  // of operators that are no layer; null: none
+  static Order OrderOfInput(const OnnxGraph& graph, const Shape& dims);
   absl::Status TakeInput();
-  absl::StatusOr<Shape> InputDims() const;
-  Order OrderOfInput(const Shape& dims) const;
   absl::Status TakeNode();
   absl::Status CheckKnown() const;  // there is something that reads the operator
   absl::Status TakeOutput();
-  absl::Status Identity();
-  absl::Status Cast();
-
-  // ---- onnx_importer_arrange.cc ----
-  absl::Status Transpose();
-  absl::Status Reshape();
-  absl::Status Flatten();
-  absl::Status Squeeze();
-  absl::Status Unsqueeze();
-  absl::Status ShapeOf();
-  absl::Status Expand();
-  absl::Status FoldConstants();  // onnx_fold.h
-  // keeps_batch: target[0] is 0 and stands for the batch, whatever zero_copies says.
-  absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies, bool keeps_batch);
-
-  // ---- onnx_importer_steps.cc ----
-  bool TakesSteps() const;   // whether the operator at hand takes or gives values with the steps first
-  absl::Status TakeSteps();  // such an operator
-  absl::Status TakeRecurrent();
-  absl::Status BeginSteps(const OnnxView& x, OnnxSteps::Form form);
-  absl::StatusOr<OnnxView> MakeRecurrent(OnnxRecurrence* recurrence, bool sequences);
-
-  // ---- onnx_importer_joins.cc ----
-  absl::Status Binary();  // Add, Sub, Mul, Div
-  absl::Status Join();    // Sum, Mean, Max too
-  absl::Status WithConstant(int constant_input);
-  // x * scale + offset: one number for all, one for each index of `axis`.
-  absl::Status ByOne(const std::string& value, float scale, float offset);
-  absl::Status ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset);
-  absl::Status JoinLayers(LayerKind kind, const std::vector<OnnxView>& views);
 
   const OnnxGraph& graph_;
-  const Node* node_ = nullptr;  // at hand
+  const onnx::NodeProto* node_ = nullptr;  // at hand
   OnnxLayers layers_;
+  OnnxConstants constants_;
   std::map<std::string, OnnxView> views_;
-  std::map<std::string, OnnxSteps> steps_;
-  std::map<std::string, OnnxTensor> folded_;  // constants that were computed
-  int64_t folded_numbers_ = 0;
-  std::map<std::string, int> open_;  // values that are a layer's own, which still may take a factor or a bias
+  OnnxStepReader steps_;
+  std::map<std::string, int> foldable_;  // by value: the layer whose own output it is
   Order order_ = Order::kAsIs;
 };
 
