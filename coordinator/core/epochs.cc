@@ -38,7 +38,7 @@ void Epochs::DecideEpochs(Job& job) {
     }
     if (FilesHoldUp(job, epoch)) return;
     job.decisions.checkpoint_wanted_since = absl::InfiniteFuture();
-    job.checkpoints.ForgetWord();
+    job.outputs.checkpoints.ForgetWord();
     Decide(job, epoch);
   }
 }
@@ -51,10 +51,11 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
     return true;
   }
   job.decisions.checkpoint_wanted_since = std::min(job.decisions.checkpoint_wanted_since, step_.now());
-  const int64_t failed = job.checkpoints.failed_step;
+  const int64_t failed = job.outputs.checkpoints.failed_step;
   if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
-  if (!job.synchronous() && job.checkpoints.heard != absl::InfinitePast() &&
-      step_.now() - std::max(job.checkpoints.heard, job.decisions.checkpoint_wanted_since) >= kLastCheckpointWait) {
+  if (!job.synchronous() && job.outputs.checkpoints.heard != absl::InfinitePast() &&
+      step_.now() - std::max(job.outputs.checkpoints.heard, job.decisions.checkpoint_wanted_since) >=
+          kLastCheckpointWait) {
     return false;
   }
   // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
@@ -68,11 +69,11 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
 // lost with its own. The others were reported as done long before. Likewise one that has been left with replicas that
 // others had done: what it holds back of its own moved away.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
-  if (job.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
+  if (job.outputs.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();
   const bool there = std::any_of(known.begin(), known.end(),
                                  [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
-  return !there && step_.now() - job.checkpoints.late_chief_since < kEndTimeout;
+  return !there && step_.now() - job.outputs.checkpoints.late_chief_since < kEndTimeout;
 }
 
 // Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those
@@ -143,8 +144,9 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
   if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
-  if (job->hosting.awaiting_ready) return;  // a ps that came back may be behind; asked again when that is settled
-  if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in))
+  if (job->partitions.hosting.awaiting_ready)
+    return;  // a ps that came back may be behind; asked again when that is settled
+  if (report.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in))
     return;  // of before the job fell back
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {

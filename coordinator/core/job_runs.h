@@ -41,7 +41,7 @@ class JobRuns : Component {
     Checkpoints& checkpoints;
     Epochs& epochs;
   };
-  JobRuns(const Ground& ground, const Parts& parts);
+  JobRuns(Ground& ground, const Parts& parts);
 
   // Where every partition of the generation is ready: what was held up goes on.
   void AllReady(Job& job);

@@ -79,8 +79,11 @@ def order(graph):
     return placed
 
 
-# What every part of a core has, and what else of it is no part alone.
-GROUNDS = {"Component": {"Ground", "Component", "ClusterCore", "StepContext"}, "CopyContext": {"CopyContext"}}
+# What every part of a core has, and what of the core is not itself a part.
+GROUNDS = {
+    "Component": {"Ground", "Component", "PartitionLayer", "WorkerLayer", "OutputLayer", "ClusterCore", "StepContext"},
+    "CopyContext": {"CopyContext"},
+}
 
 
 def parts_of(graph):
