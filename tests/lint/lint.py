@@ -1,5 +1,6 @@
 """Checks what a compiler does not: that includes point down (docs/architecture.md#the-house), that enums of the protos
-have a harmless zero, and that no file names a path of the machine that it was written on.
+have a harmless zero, that no class has too many members (class_sizes.py), and that no file names a path of the machine
+that it was written on.
 
     lint.py ROOT        prints what is wrong, one line each; exit 1 if anything is
 
@@ -9,6 +10,8 @@ Only files that git would carry are looked at: everything but build folders and 
 import os
 import re
 import sys
+
+from class_sizes import check_classes
 
 # What a folder's files may include besides their own folder: folders ("common/*": all below common), single headers,
 # "proto" (generated messages), "grpc" (the services' stubs and gRPC itself). A file belongs to the longest entry that
@@ -248,6 +251,7 @@ def check_tree(root):
         problems += check_paths(path, text)
         problems += check_size(path, text)
         problems += check_states(path, text)
+        problems += check_classes(path, text)
     return problems
 
 
