@@ -26,7 +26,7 @@ namespace cairn {
 namespace {
 
 constexpr BackoffOptions kBackoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(2)};
-// Of several coordinators one is elected within the lease of the one that died, 3 s by default.
+// With several coordinators, one is elected within the lease of the one that died, 3 s by default.
 constexpr absl::Duration kElectionPatience = absl::Seconds(15);
 constexpr int kRedirectsInARow = 2;
 
@@ -38,7 +38,8 @@ ChannelOptions Options() {
   return options;
 }
 
-// The system's reason out of "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection refused".
+// Extracts the system's reason from "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection
+// refused".
 std::string ShortReason(const std::string& message) {
   const size_t colon = message.rfind(": ");
   std::string reason = colon == std::string::npos ? message : message.substr(colon + 2);
@@ -60,18 +61,18 @@ bool IsTransient(const absl::Status& status) { return absl::IsUnavailable(status
 
 }  // namespace
 
-// The way to the coordinator that leads: a channel that is made again after it failed, because gRPC's own back-off is
-// slower than ours.
+// The connection to the leading coordinator. Its channel is recreated after a failure, because gRPC's own back-off is
+// longer than this client's.
 struct JobClient::Connection {
   struct Link {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::JobService::Stub> stub;
   };
-  // What a failed call says of where to ask again.
+  // Where to retry after a failed call.
   struct Hint {
-    bool elsewhere = false;  // the link is gone; the next one may lead
-    bool at_once = false;    // the leader was named
-    bool standby = false;    // a coordinator answered that does not lead
+    bool elsewhere = false;  // the link is broken; another coordinator may lead
+    bool at_once = false;    // the answer named the leader
+    bool standby = false;    // the coordinator that answered does not lead
   };
 
   explicit Connection(const std::string& addresses)
@@ -91,7 +92,7 @@ struct JobClient::Connection {
     return link;
   }
 
-  // What gRPC said of a call on `used`, as a user should read it.
+  // Converts gRPC's status of a call on `used` to one that is readable for users.
   absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context,
                         const std::shared_ptr<Link>& used, absl::Duration timeout, Hint* hint) {
     switch (status.error_code()) {
@@ -103,7 +104,7 @@ struct JobClient::Connection {
           hint->standby = true;
           break;
         }
-        if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself says so
+        if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself returned it
         *hint = MoveOn(used, "");
         return absl::UnavailableError(absl::StrFormat(
             "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator%s",
@@ -123,7 +124,7 @@ struct JobClient::Connection {
     return FromGrpcStatus(status);
   }
 
-  // Every call is safe to repeat (cluster.proto), so that it may be asked of one coordinator after the other.
+  // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                              Response*),
@@ -131,7 +132,7 @@ struct JobClient::Connection {
     RealClock clock;
     const absl::Time begin = clock.Now();
     Backoff backoff(kBackoff, RandomBits());
-    size_t unreached = 0;  // coordinators, since one answered
+    size_t unreached = 0;  // coordinators that could not be reached since one answered
     while (true) {
       CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
       grpc::ClientContext context;
@@ -143,7 +144,7 @@ struct JobClient::Connection {
       if (status.ok()) return response;
       if (!several || !hint.elsewhere) return status;
       unreached = hint.standby ? 0 : unreached + 1;
-      // While one stands by, a leader is being elected; where none is reached there is nothing to wait for.
+      // While one stands by, a leader is being elected. If none can be reached there is nothing to wait for.
       if (unreached >= parsed->size() || clock.Now() - begin > kElectionPatience) return status;
       if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
     }
@@ -153,7 +154,7 @@ struct JobClient::Connection {
     absl::MutexLock lock(&mutex);
     Hint hint;
     hint.elsewhere = true;
-    if (link != used) return hint;  // another thread did
+    if (link != used) return hint;  // another thread has switched already
     link = nullptr;
     hint.at_once = finder.Failed(leader);
     return hint;
@@ -240,14 +241,14 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
   RealClock clock;
   const absl::Time begin = clock.Now();
   Backoff backoff(kBackoff, RandomBits());
-  size_t unreached = 0;  // coordinators, since one answered
+  size_t unreached = 0;  // coordinators that could not be reached since one answered
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + options_.evaluate_timeout));
     const auto reader = link->stub->Predict(&context, request);
     v1::PredictResponse part;
-    uint64_t next = 0;  // example
+    uint64_t next = 0;  // index of the next example
     while (reader->Read(&part)) {
       absl::Status status = part.first_example() == next
                                 ? on_part(part)
@@ -262,7 +263,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
     Connection::Hint hint;
     const absl::Status status =
         connection_->ToStatus(reader->Finish(), context, link, options_.evaluate_timeout, &hint);
-    // What was handed out is not handed out again: the call starts over only where there was nothing yet.
+    // Results are delivered only once: the call is restarted only if none has been delivered.
     if (status.ok() || next > 0 || !connection_->several || !hint.elsewhere) return status;
     unreached = hint.standby ? 0 : unreached + 1;
     if (unreached >= connection_->parsed->size() || clock.Now() - begin > kElectionPatience) return status;
@@ -286,9 +287,9 @@ absl::StatusOr<v1::NodeStatus> JobClient::DrainNode(const std::string& name, boo
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff(kBackoff, RandomBits());
-  RealClock clock;  // one that is set anew ends no watch
+  RealClock clock;  // monotonic: setting the wall clock does not end a watch
   absl::Time last_heard = clock.Now();
-  int redirects = 0;  // in a row
+  int redirects = 0;  // consecutive ones
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
@@ -299,7 +300,7 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
     while (reader->Read(&status)) {
       heard = true;
       final = IsFinal(status.state());
-      // From here on this very job, whatever newer one takes its name.
+      // From here on watch this very job, even if a newer one has the same name.
       request.clear_name();
       request.set_job_id(status.job_id());
       if (!callbacks.on_status(status)) {
@@ -318,7 +319,7 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
     if (heard) {
       last_heard = now;
       backoff.Reset();
-      if (absl::IsDeadlineExceeded(end)) continue;  // our own deadline on a stream that works
+      if (absl::IsDeadlineExceeded(end)) continue;  // our own deadline for a stream that is healthy
     }
     if (!end.ok() && !IsTransient(end)) return end;
     if (now - last_heard > options_.reconnect_max) {
@@ -331,8 +332,9 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
 
 namespace {
 
-// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: the request {service =
-// 1}, empty for the server as a whole; the response {status = 1} is 1 for SERVING. service: less than 128 bytes.
+// The messages of grpc.health.v1 have one field each, so they are encoded and decoded here by hand: the request
+// {service = 1}, empty for the whole server; the response {status = 1} is 1 for SERVING. service: shorter than 128
+// bytes.
 absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout) {
   CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
   grpc::GenericStub stub(channel);
@@ -350,7 +352,7 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
   call->Finish(&response, &status, nullptr);
   void* tag = nullptr;
   bool ok = false;
-  queue.Next(&tag, &ok);  // the call's deadline bounds it
+  queue.Next(&tag, &ok);  // bounded by the call's deadline
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
     return absl::UnavailableError(
         absl::StrFormat("%s answers, but knows nothing of \"%s\": only a ps does", address, service));

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kExchangeMethod[] = "/cairn.v1.ParameterServer/Exchange";
 
-// Without gRPC's own words around it: "failed to connect to all addresses; last error: ...: Connection refused".
+// Strips gRPC's own text: "failed to connect to all addresses; last error: ...: Connection refused".
 std::string ReasonOf(const absl::Status& status) {
   const std::string message(status.message());
   if (status.ok()) return "closed by the ps";
@@ -37,7 +37,7 @@ void RunLater(absl::Duration delay, std::function<void()> fn) {
   grpc::Alarm* raw = alarm.release();
   raw->Set(absl::ToChronoTime(absl::Now() + delay), [raw, fn = std::move(fn)](bool) {
     fn();
-    delete raw;  // gRPC keeps what it still needs of it
+    delete raw;  // gRPC keeps what it still needs
   });
 }
 
@@ -54,7 +54,7 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     StartRead(&incoming_);
     StartCall();
   }
-  // By whoever set `writing`.
+  // Called by the thread that set `writing`.
   void Write(const Frame& chunk) {
     outgoing_ = ToByteBuffer(chunk);
     StartWrite(&outgoing_);
@@ -62,7 +62,7 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   void Cancel() { context_.TryCancel(); }
   bool connected() const { return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY; }
 
-  // Guarded by impl_->mutex_. The hold is released when the stream is broken and nobody writes.
+  // Guarded by impl_->mutex_. The hold is released when the stream is broken and no write is in flight.
   bool writing = false;
   bool broken = false;  // reads have ended
 
@@ -118,7 +118,7 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   grpc::ClientContext context_;
   FrameAssembler assembler_;
   grpc::ByteBuffer incoming_, outgoing_;
-  absl::Status reason_;  // ours for ending it
+  absl::Status reason_;  // why this client ended it
 };
 
 void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
@@ -145,7 +145,7 @@ void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
       }
       stream = stream_;
       if (stream == nullptr) OpenOrWait();
-      // The stream may not end before Pump has looked at it.
+      // The stream must not end before Pump has looked at it.
       if (stream != nullptr) {
         if (stream->writing || stream->broken) {
           stream = nullptr;
@@ -175,8 +175,8 @@ void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
   }
 }
 
-// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes the next chunk, or gives it
-// up.
+// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes the next chunk, or releases
+// it.
 void PsStream::Pump(Call* stream) {
   std::optional<Frame> chunk;
   bool release = false;
@@ -240,13 +240,13 @@ void PsStream::Open() {
     }
     stream_ = stream;
     ++busy_;
-    stream->writing = true;  // ours until Pump
+    stream->writing = true;  // owned by this thread until Pump
   }
   stream->Start();
   Pump(stream);
 }
 
-// Whether the answer is complete with this tensor (or wrong: then it is an ERROR from here on).
+// Returns whether this tensor completes the answer. An invalid answer becomes an ERROR here.
 bool PsStream::OnTensorReply(Frame& reply) {
   OnTensor on_tensor;
   {
@@ -277,7 +277,7 @@ void PsStream::OnReply(Frame reply) {
     backoff_.Reset();
     done = Take(reply.request_id);
   }
-  if (!done.has_value()) return;  // timed out before
+  if (!done.has_value()) return;  // it timed out before
   if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
       reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS) {
     (*done)(std::move(reply));
@@ -350,11 +350,11 @@ void PsStream::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
-    // Under the lock: ForgetStream takes it before the stream is deleted.
+    // Under the lock: ForgetStream takes the lock before the stream is deleted.
     if (stream_ != nullptr) stream_->Cancel();
   }
   FailAll(absl::CancelledError("the connection is closed"));
-  std::shared_ptr<grpc::Channel> retired;  // goes after the lock, on the caller's thread
+  std::shared_ptr<grpc::Channel> retired;  // destroyed after the lock is released, on the caller's thread
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
       +[](int* busy) { return *busy == 0; }, &busy_));

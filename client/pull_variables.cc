@@ -19,10 +19,7 @@
 namespace cairn {
 namespace {
 
-// A ps that refuses for this long without a partition in between is gone, or at another address by now: who asked gets
-// new routes and asks anew. Longer than the coordinator takes to see that a ps is lost.
-
-// One PullVariables. Replies arrive on gRPC threads; each writes its own range of `values`.
+// One PullVariables call. Replies arrive on gRPC threads; each writes its own range of `values`.
 class Puller {
  public:
   Puller(uint64_t job_id, const std::vector<v1::Route>& routes, absl::Duration timeout)
@@ -34,9 +31,9 @@ class Puller {
     CAIRN_RETURN_IF_ERROR(Prepare());
     absl::Status status = PullAll(std::nullopt);
     while (consistent && status.ok() && Lowest() != Highest()) {
-      // One step apart: a job that stands still (cancelled in the middle of a step) never gets to the higher version,
-      // but its ps keep the one before it. Those of a job that moves on have forgotten that one soon, and will get to
-      // the higher.
+      // The partitions are one step apart. A job that stopped in the middle of a step (it was cancelled) never reaches
+      // the higher version, but its ps keep the previous one. The ps of a running job soon forget the previous version,
+      // but reach the higher one.
       status = absl::FailedPreconditionError("further apart");
       if (Lowest() + 1 == Highest()) status = PullAll(Lowest());
       if (!moves_on) {
@@ -49,7 +46,7 @@ class Puller {
       }
       if (absl::IsFailedPrecondition(status)) status = PullAll(Highest());
       if (absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) status = Annotate(status, VersionsText());
-      if (absl::IsFailedPrecondition(status)) status = PullAll(std::nullopt);  // the job has moved on: anew
+      if (absl::IsFailedPrecondition(status)) status = PullAll(std::nullopt);  // the job has advanced: start over
     }
     connections_.clear();  // waits for the callbacks
     CAIRN_RETURN_IF_ERROR(status);
@@ -86,7 +83,7 @@ class Puller {
     return absl::OkStatus();
   }
 
-  // Pulls every partition that is not at `version` yet (unset: all, whatever they are at).
+  // Pulls every partition that is not at `version` yet (unset: all, at their present versions).
   absl::Status PullAll(std::optional<uint64_t> version) {
     for (Part& part : parts_) part.pulled = version.has_value() && part.version == *version;
     absl::Time refused_since = absl::InfiniteFuture();
@@ -156,7 +153,7 @@ class Puller {
     return absl::OkStatus();
   }
 
-  // As they were when they last answered.
+  // The versions in the latest answers.
   std::string VersionsText() const {
     std::map<std::pair<std::string, uint64_t>, std::vector<uint32_t>> partitions;  // by ps and version
     for (const Part& part : parts_)
@@ -179,14 +176,14 @@ class Puller {
   static bool NotPulled(const Part& part) { return !part.pulled; }
   static bool Less(const Part& a, const Part& b) { return a.version < b.version; }
 
-  RealClock clock_;  // a clock that is set anew is no deadline
+  RealClock clock_;  // monotonic: setting the wall clock does not affect deadlines
   const uint64_t job_id_;
   const absl::Time deadline_;
   Backoff backoff_;
   Buffer values_;
   absl::Mutex mutex_;
   int answered_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<Part> parts_;  // its elements are written by callbacks until all have answered
+  std::vector<Part> parts_;  // callbacks write its elements until all have answered
   std::map<std::string, std::unique_ptr<PsConnection>> connections_;  // last: its destructor waits for the callbacks
 };
 

@@ -24,16 +24,16 @@
 namespace cairn {
 namespace {
 
-// From opening the stream to Welcome.
+// How long it may take from opening the stream to Welcome.
 constexpr absl::Duration kWelcomeTimeout = absl::Seconds(5);
-// Of several coordinators one is elected within seconds; nodes should be there soon after.
+// With several coordinators, one is elected within seconds; nodes should connect soon after.
 constexpr absl::Duration kBackoffMaxOfSeveral = absl::Milliseconds(500);
-// What a Welcome may name; beyond, a coordinator that talks nonsense would make us spin or be taken for dead.
+// Bounds of a Welcome's fields. Values beyond them would make this client busy-loop, or be declared dead.
 constexpr int kHeartbeatMsMin = 10;
 
 }  // namespace
 
-// Everything but Send, and the reactor's callbacks, runs on executor_. The reactor's callbacks only post.
+// Everything except Send and the reactor's callbacks runs on executor_. The reactor's callbacks only post.
 class SessionClient::Impl {
  public:
   Impl(const std::string& addresses, SessionCallbacks callbacks)
@@ -51,17 +51,17 @@ class SessionClient::Impl {
     executor_.RunAndWait([this] {
       stopping_ = true;
       if (stream_ == nullptr) {
-        ended_.Notify();  // waiting for the next attempt, which will not be made
+        ended_.Notify();  // there is no stream: it was waiting for its next attempt
       } else {
         stream_->context.TryCancel();
       }
     });
-    ended_.WaitForNotification();  // cancelled: OnDone comes at once
+    ended_.WaitForNotification();  // the call is cancelled, so OnDone follows at once
     executor_.Stop();
   }
 
   void Send(v1::NodeMessage message) {
-    MakeUtf8(&message);  // an error may name a file whose name is not
+    MakeUtf8(&message);  // an error may contain a file name that is not UTF-8
     const size_t bytes = message.ByteSizeLong();
     const bool fits = queued_bytes_.fetch_add(bytes) + bytes <= kSessionClientQueueBytesMax;
     executor_.Post([this, fits, bytes, message = std::move(message)]() mutable {
@@ -75,7 +75,7 @@ class SessionClient::Impl {
   }
 
  private:
-  // One attempt. Owned by Impl until OnDone; a hold keeps the call open while the executor may start reads and writes.
+  // One attempt. Owned by Impl until OnDone. A hold keeps the call open while the executor may start reads and writes.
   struct Stream : grpc::ClientBidiReactor<v1::NodeMessage, v1::CoordinatorMessage> {
     explicit Stream(Impl* owner) : owner(owner) {}
 
@@ -98,15 +98,15 @@ class SessionClient::Impl {
       v1::NodeMessage message;
       size_t bytes = 0;
     };
-    std::deque<Outgoing> outgoing;  // the front one is being written
+    std::deque<Outgoing> outgoing;  // the first is being written
     bool writing = false;
-    bool closed = false;  // the hold is gone: nothing may be started any more
+    bool closed = false;  // the hold is released: nothing may be started any more
     bool up = false;
   };
 
   void Connect() {
     if (stopping_) return;
-    // A channel of its own for each attempt: the back-off is ours, not the channel's.
+    // Uses a new channel for each attempt, so that this class' back-off applies, not the channel's.
     auto channel = addresses_.ok() ? CreateChannel(finder_.current(), {}) : addresses_.status();
     if (!channel.ok()) {
       Rejected(channel.status());
@@ -148,7 +148,7 @@ class SessionClient::Impl {
     s.writing = false;
     queued_bytes_ -= s.outgoing.front().bytes;
     s.outgoing.pop_front();
-    if (ok) WriteNext();  // else the read fails too and ends the stream
+    if (ok) WriteNext();  // otherwise the read fails too and ends the stream
   }
 
   void OnRead(bool ok) {
@@ -189,7 +189,7 @@ class SessionClient::Impl {
     executor_.PostAfter(heartbeat_interval_, [this, epoch] { Beat(epoch); });
   }
 
-  // It is tried again every second: the same word is told once.
+  // The attempt is repeated every second; the same reason is logged once.
   void Rejected(const absl::Status& status) {
     if (std::exchange(rejected_, status) != status && callbacks_.on_rejected) callbacks_.on_rejected(status);
   }
@@ -222,16 +222,16 @@ class SessionClient::Impl {
 
   const absl::StatusOr<std::vector<std::string>> addresses_;
   const SessionCallbacks callbacks_;
-  std::atomic<size_t> queued_bytes_{0};  // given to Send or queued, not yet written
+  std::atomic<size_t> queued_bytes_{0};  // passed to Send or queued, and not yet written
   absl::Notification ended_;
   // On the executor:
   bool stopping_ = false;
-  absl::Status rejected_;  // why, last; OK once there was a session
-  size_t unreached_ = 0;   // attempts since there was one that met nobody
+  absl::Status rejected_;  // the latest reason; OK after a session was established
+  size_t unreached_ = 0;   // consecutive attempts that reached no coordinator
   std::unique_ptr<Stream> stream_;
-  uint64_t epoch_ = 0;  // of stream_: tells a timer that its stream is gone
+  uint64_t epoch_ = 0;  // identifies stream_, so that a timer notices that its stream is gone
   LeaderFinder finder_;
-  Backoff backoff_;  // halved by its jitter
+  Backoff backoff_;  // its jitter at most halves a delay
   absl::Duration heartbeat_interval_ = absl::Milliseconds(500);
   SerialExecutor executor_;  // last: its thread uses all of the above
 };

@@ -19,7 +19,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7070";
   std::string advertise;
   std::string data_dir = "cairn-coordinator-data";
-  std::string state;  // empty: in data_dir
+  std::string state;  // empty: data_dir holds it
   std::string name;
   std::string http, http_advertise;
   int leader_lease_s = 3;
@@ -65,7 +65,7 @@ int Run(const Flags& flags) {
     fatal = true;
     kill(getpid(), SIGTERM);  // wakes WaitForStopSignal
   };
-  // Before the directory is made: a wrong flag leaves nothing behind.
+  // Checked before the directory is created: a wrong flag leaves nothing behind.
   if (absl::Status status = options.core.Validate(); !status.ok()) {
     LogError("%s", status.message());
     return 2;

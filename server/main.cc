@@ -1,4 +1,4 @@
-// cairn-ps: holds variables of jobs.
+// cairn-ps: holds the variables of jobs.
 #include <CLI/CLI.hpp>
 
 #include "absl/time/time.h"
@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr absl::Duration kStopGrace = absl::Seconds(3);  // the whole stop takes less than 5 s
+constexpr absl::Duration kStopGrace = absl::Seconds(3);  // the whole shutdown takes less than 5 s
 
 void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--listen", o->listen, "host:port; port 0: chosen by the system")->capture_default_str();
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   const int signal = cairn::WaitForStopSignal();
   cairn::LogInfo("signal %d: stopping", signal);
   (*node)->Stop(kStopGrace);
-  if (*pages != nullptr) (*pages)->Stop();  // they ask the node
+  if (*pages != nullptr) (*pages)->Stop();  // they query the node
   cairn::LogInfo("stopped");
   node->reset();
   cairn::EndProcess(0);

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-constexpr int kInputs = 255;  // a unit of the layer has this many weights and a bias: 1 KiB
+constexpr int kInputs = 255;  // each unit of the layer has this many weights and a bias: 1 KiB
 
 }  // namespace
 

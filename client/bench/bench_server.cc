@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-// One ps at a time: the last that said Hello.
+// Serves one ps at a time: the last one that sent a Hello.
 class BenchServer::Coordinator : public v1::Coordinator::Service {
  public:
   using NodeStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::NodeMessage>;
@@ -41,7 +41,7 @@ class BenchServer::Coordinator : public v1::Coordinator::Service {
     return grpc::Status::OK;
   }
 
-  // Makes `job` the ps' only one, with numbers of its own. Its address, and job with these numbers.
+  // Makes `job` the ps' only job, with new ids. Returns the ps' address and updates `job`.
   absl::StatusOr<std::string> Host(v1::HostPartitions* job) {
     absl::MutexLock one(&preparing_);
     absl::MutexLock lock(&mutex_);
@@ -83,8 +83,8 @@ class BenchServer::Coordinator : public v1::Coordinator::Service {
     if (message.has_job_error()) error_ = message.job_error().message();
   }
 
-  absl::Mutex preparing_ ABSL_ACQUIRED_BEFORE(mutex_);  // one Host at a time
-  absl::Mutex mutex_;                                   // also of writes to the stream
+  absl::Mutex preparing_ ABSL_ACQUIRED_BEFORE(mutex_);  // one Host call at a time
+  absl::Mutex mutex_;                                   // also guards writes to the stream
   NodeStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_job_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -18,10 +18,10 @@ namespace cairn {
 namespace {
 
 constexpr size_t kMessageBytes = kFramePayloadBytesMax;
-// A walk through this much memory: more than a cache holds, as a parameter space is.
+// Messages cycle through this much memory: more than a cache holds, like a parameter space.
 constexpr size_t kMemoryBytes = size_t{64} << 20;
 
-// Slices of one piece of memory, one behind the other, again and again.
+// Consecutive slices of one piece of memory, cyclically.
 class Messages {
  public:
   grpc::ByteBuffer Next(size_t bytes) {
@@ -84,7 +84,7 @@ class Reactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
     }
     if (finish) Finish(grpc::Status::OK);
   }
-  // By whoever made due_ not empty, or found it so.
+  // Called by the thread that made due_ non-empty, or found it so.
   void Write(size_t bytes) {
     outgoing_ = messages_.Next(bytes);
     StartWrite(&outgoing_);
@@ -93,7 +93,7 @@ class Reactor : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffe
   Messages messages_;
   grpc::ByteBuffer incoming_, outgoing_;
   absl::Mutex mutex_;
-  std::deque<size_t> due_ ABSL_GUARDED_BY(mutex_);  // bounded by what the client has sent and not read: its window
+  std::deque<size_t> due_ ABSL_GUARDED_BY(mutex_);  // bounded by what the client has sent and not yet read: its window
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

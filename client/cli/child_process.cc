@@ -18,10 +18,10 @@
 namespace cairn {
 namespace {
 
-// Between fork and exec: async-signal-safe calls only.
+// Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void BecomeProgram(char* const* argv, int log, int null, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before prctl
+  if (getppid() != parent) _exit(127);  // the parent died before prctl
   setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);

@@ -1,7 +1,7 @@
-// cairn bench exchange: push+pull beside a raw gRPC stream.
+// cairn bench exchange: compares push+pull with a raw gRPC stream.
 //
-// The other side is a process of its own (`--serve`, started here as a child unless --address names one) with a
-// cairn-ps as its child: the raw stream goes to the former, the exchange to the latter.
+// The peer is a separate process (`--serve`, started here as a child unless --address names one) with a cairn-ps as its
+// child. The raw stream goes to the former, the exchange to the latter.
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ constexpr char kSocketName[] = "bench.sock";
 constexpr char kServeLog[] = "/serve.log";
 constexpr char kServing[] = "serving at ";
 
-// Gone with this object.
+// Removed with this object.
 class TemporaryDirectory {
  public:
   ~TemporaryDirectory() {
@@ -67,7 +67,7 @@ absl::Status EndedAtOnce(const char* what, const ChildProcess& process, const st
   return absl::AbortedError(absl::StrFormat("%s ended: %s\n%s", what, process.how(), TailOfFile(log, kLogLinesShown)));
 }
 
-// ---- the other side ----
+// ---- the peer ----
 
 absl::Status Serve(const BenchExchangeOptions& options, StopSignals& signals) {
   TemporaryDirectory temporary;
@@ -96,7 +96,7 @@ absl::Status Serve(const BenchExchangeOptions& options, StopSignals& signals) {
   return status;
 }
 
-// What the other side has said of its address, which it does when it listens; empty before.
+// The peer's address, which it prints once it listens; empty before.
 std::string ServedAt(const std::string& log) {
   const std::string text = TailOfFile(log, kLogLinesShown);
   const size_t begin = text.find(kServing), end = text.find(';', begin);
@@ -104,7 +104,7 @@ std::string ServedAt(const std::string& log) {
   return text.substr(begin + sizeof(kServing) - 1, end - begin - (sizeof(kServing) - 1));
 }
 
-// This program as the other side; its address.
+// Starts this program as the peer; returns its address.
 absl::StatusOr<std::string> StartOtherSide(const BenchExchangeOptions& options, const std::string& dir,
                                            StopSignals& signals, ChildProcess* process) {
   const std::string log = dir + kServeLog, socket = dir + "/" + kSocketName;
@@ -121,7 +121,7 @@ absl::StatusOr<std::string> StartOtherSide(const BenchExchangeOptions& options, 
   return absl::StrCat(address, ",unix:", socket);
 }
 
-// ---- this side ----
+// ---- this process ----
 
 absl::StatusOr<v1::BenchPrepared> Prepare(const std::string& address, const BenchExchangeOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, CreateChannel(address, {}));
@@ -179,7 +179,7 @@ absl::Status MeasureHere(const Globals& globals, const BenchExchangeOptions& opt
   ChildProcess other_side;
   const absl::StatusOr<std::string> address = StartOtherSide(options, dir.path(), signals, &other_side);
   absl::Status status = address.ok() ? Measure(globals, options, *address, signals) : address.status();
-  // Calls that break off say less than the other side, if it is that which ended.
+  // If the peer ended, its error is more useful than those of the broken calls.
   const absl::Time end = absl::Now() + kEndPatience;
   while (absl::IsUnavailable(status) && !other_side.Ended() && absl::Now() < end) absl::SleepFor(kPollEvery);
   if (address.ok() && !status.ok() && other_side.Ended())

@@ -1,4 +1,4 @@
-// cairn data make, cairn data info: data sets on this machine, without a cluster.
+// cairn data make, cairn data info: creates and describes data sets on this machine, without a cluster.
 #include <algorithm>
 #include <iterator>
 
@@ -17,7 +17,7 @@ namespace {
 
 struct Kind {
   const char* name;
-  const char* what;  // is made
+  const char* what;  // what is created
   absl::Status (*write)(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);
 };
 constexpr Kind kKinds[] = {

@@ -1,4 +1,4 @@
-// cairn evaluate ID --split test: loss and metrics of a job's weights.
+// cairn evaluate ID --split test: computes the loss and metrics of a job's weights.
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"

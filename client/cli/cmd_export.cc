@@ -1,4 +1,4 @@
-// cairn export ID -o FILE: a job's variables, pulled from the servers that hold them.
+// cairn export ID -o FILE: exports a job's variables, which it pulls from the ps that hold them.
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
   return routes;
 }
 
-// What to do where a ps is gone.
+// Adds advice for the case that a ps is gone.
 absl::Status Advise(const absl::Status& status, uint64_t job) {
   if (absl::IsFailedPrecondition(status)) {
     return absl::FailedPreconditionError(
@@ -62,7 +62,7 @@ absl::Status Advise(const absl::Status& status, uint64_t job) {
           job, status.message()));
 }
 
-// A random_crop at the head is no layer of the model.
+// A random_crop at the head is not a layer of the model.
 void NoteCrop(const v1::JobSpec& spec, const Graph& graph) {
   const Shape &input = ModelInputShape(graph), examples = ExampleShape(spec.data(), input);
   if (examples == input) return;
@@ -72,7 +72,7 @@ void NoteCrop(const v1::JobSpec& spec, const Graph& graph) {
                 ToString(input), ToString(examples));
 }
 
-// Found out before gigabytes are pulled.
+// Checked before gigabytes are pulled.
 absl::Status CheckOutput(const std::string& output) {
   std::error_code error;
   if (std::filesystem::is_directory(output, error)) {
@@ -136,7 +136,7 @@ absl::Status WriteAsSafetensors(const ExportOptions& options, const v1::JobStatu
                                                  {"digest", job.digest()}};
   std::vector<SafetensorView> tensors;
   if (options.layout == "torch") {
-    metadata["format"] = "pt";  // what PyTorch's readers look for
+    metadata["format"] = "pt";  // PyTorch's readers expect it
     CAIRN_ASSIGN_OR_RETURN(const std::vector<Safetensor> torch, ToTorchLayout(graph, values));
     for (const Safetensor& t : torch) tensors.push_back({t.name, t.shape, t.data.floats()});
     return WriteSafetensors(options.output, tensors, metadata);

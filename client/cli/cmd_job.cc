@@ -1,4 +1,4 @@
-// cairn job ID: everything that the coordinator knows of a job, on a page.
+// cairn job ID: prints everything that the coordinator knows about a job.
 #include <algorithm>
 #include <map>
 
@@ -87,11 +87,11 @@ std::string PlacementText(const v1::JobStatus& job) {
   return absl::StrJoin(parts, "; ");
 }
 
-// Another last column. Rows may be shorter than the header: an epoch without validation.
+// Appends another column. There may be fewer rows than epochs: the first ones have no validation.
 template <typename Cell>
 void AddColumn(const v1::JobStatus& job, const char* name, const Cell& cell, std::vector<std::string>& header,
                std::vector<std::vector<std::string>>& rows) {
-  const int first = job.epochs_size() - static_cast<int>(rows.size());  // those before have no figures
+  const int first = job.epochs_size() - static_cast<int>(rows.size());  // earlier epochs have no figures
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].resize(header.size());
     rows[i].push_back(cell(job.epochs(first + static_cast<int>(i))));
@@ -107,7 +107,8 @@ std::string EpochTable(const v1::JobStatus& job) {
   for (const auto& [name, value] : MeanFigures(job.spec(), last.train())) header.push_back(name);
   const size_t train_columns = header.size();
   for (const v1::EpochResult& epoch : job.epochs()) {
-    if (epoch.train().examples() == 0 && epoch.seconds() == 0) continue;  // before the checkpoint that it goes on from
+    // before the checkpoint from which the job resumed
+    if (epoch.train().examples() == 0 && epoch.seconds() == 0) continue;
     std::vector<std::string> row = {absl::StrFormat("  %d", epoch.epoch() + 1),
                                     absl::StrFormat("%.1f", epoch.seconds())};
     for (const auto& [name, value] : MeanFigures(job.spec(), epoch.train())) row.push_back(FigureText(value));

@@ -1,4 +1,4 @@
-// cairn jobs, cancel, delete, nodes, health: one call, one answer.
+// cairn jobs, cancel, delete, nodes, health: each makes a single call.
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +33,7 @@ std::string LastFigures(const v1::JobStatus& job) {
   return text;
 }
 
-// A line of each job in the colour of its state, on a terminal. rows: the header, then one a job.
+// Each job's line in the colour of its state, on a terminal. rows: the header, then one row per job.
 std::string ColouredTable(const std::vector<std::vector<std::string>>& rows,
                           const google::protobuf::RepeatedPtrField<v1::JobStatus>& jobs) {
   std::vector<std::string> lines = absl::StrSplit(Table(rows), '\n');

@@ -1,4 +1,4 @@
-// cairn metrics: the cluster's figures for Prometheus: printed once, or written again and again to the file of a
+// cairn metrics: prints the cluster's metrics for Prometheus once, or writes them repeatedly to a file for a
 // node_exporter.
 #include <cerrno>
 #include <cstdio>
@@ -19,7 +19,7 @@ absl::StatusOr<std::string> Read(JobClient& client) {
   return MetricsText(nodes, {list.jobs().begin(), list.jobs().end()});
 }
 
-// Whoever reads the file sees a whole one.
+// Replaces the file atomically, so that readers never see a part of it.
 absl::Status Replace(const std::string& path, const std::string& text) {
   const std::string beside = path + ".new";
   {
@@ -43,7 +43,7 @@ int RunMetrics(const Globals& globals, const MetricsOptions& options) {
     std::fputs(text->c_str(), stdout);
     return kExitOk;
   }
-  std::string told;  // of the cluster, once
+  std::string told;  // the last printed error; each is printed once
   do {
     absl::StatusOr<std::string> text = Read(client);
     const std::string trouble(text.ok() ? "" : text.status().message());

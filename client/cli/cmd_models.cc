@@ -1,5 +1,6 @@
-// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file, and
-// with what it can be trained. --report: every layer of a file, supported or refused. No cluster is asked.
+// cairn models [NAME]: lists the ready-made models with their parameters, or the layers of one, or of a model in a
+// file, and with what it can be trained. --report: whether each layer of a file is supported. Does not contact a
+// cluster.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -90,7 +91,7 @@ int64_t ParametersOf(const Graph& graph, const Node& node) {
   return sum;
 }
 
-// "" where it is the layer before: most are.
+// "" if the input is the previous layer, which is the usual case.
 std::string InputsText(const Graph& graph, const Node& node) {
   if (node.inputs.size() == 1 && node.inputs[0] == node.id - 1) return "";
   std::vector<std::string> names;
@@ -119,7 +120,7 @@ void PrintTraining(const TrainingReport& training) {
                absl::StrJoin(training.data, "\n        "));
 }
 
-// A Keras file's description, or an ONNX file.
+// The layers of a Keras file's model, or of an ONNX file.
 absl::StatusOr<KerasReport> LayersOfFile(const std::string& path) {
   KerasReport report;
   if (absl::EndsWithIgnoreCase(path, ".onnx")) {
@@ -133,7 +134,7 @@ absl::StatusOr<KerasReport> LayersOfFile(const std::string& path) {
   return read;
 }
 
-// Every layer; then what is wrong with the model as a whole, or with what it can be trained. OK: the model is
+// Lists every layer, then what is wrong with the model as a whole or with what it can be trained. OK: the model is
 // supported.
 absl::Status ReportModel(const Globals& globals, const ModelsOptions& options) {
   if (!IsFile(options.name)) {

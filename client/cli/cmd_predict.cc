@@ -1,4 +1,4 @@
-// cairn predict ID --split test -o FILE: the model's outputs for the examples of a split, in their order.
+// cairn predict ID --split test -o FILE: writes the model's outputs for the examples of a split, in order.
 #include <utility>
 
 #include "absl/strings/str_format.h"

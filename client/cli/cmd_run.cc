@@ -1,8 +1,8 @@
-// cairn run: the daemons that TF_CONFIG names for this container. Without a job one takes this process' place;
-// otherwise this process is the parent, which ends all when one ends, so that whoever started the container starts it
-// again. With a job, the chief submits it, and every task ends when it has ended, with its exit code: a TFJob is done
-// when its chief is, and what runs on keeps its machine. Without TF_CONFIG, as a TFJob of one replica is started, a
-// whole cluster for the job.
+// cairn run: runs the daemons that TF_CONFIG assigns to this container. Without a job, a single daemon replaces this
+// process. Several daemons are its children; if one ends, it ends all, so that the container is restarted. With a job,
+// the chief submits it, and every task exits with the job's exit code once the job has ended: a TFJob is complete when
+// its chief is, and tasks that keep running would occupy their machines. Without TF_CONFIG, as in a TFJob of one
+// replica, it runs a whole cluster for the job.
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,12 +34,12 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
 // How long the coordinator stays for the other tasks, which ask every kAskEvery whether the job has ended.
 constexpr absl::Duration kOthersPatience = absl::Seconds(30);
-constexpr absl::Duration kRefusedPatience = absl::Seconds(5);  // where it was refused
+constexpr absl::Duration kRefusedPatience = absl::Seconds(5);  // if the job was rejected
 constexpr char kCoordinator[] = "coordinator";                 // the daemon's name
 
 void Say(const std::string& line) { absl::FPrintF(stderr, "cairn run: %s\n", line); }
 
-// What this container does.
+// What this container runs.
 struct Task {
   std::vector<TfDaemon> daemons;
   std::string coordinator;
@@ -57,8 +57,8 @@ absl::StatusOr<Task> TaskOf(const char* tf_config, const TfRunOptions& options) 
   return task;
 }
 
-// Empty: there is no job, or its file is not here; then only the chief ends with it. Errors: the job will be refused,
-// which every task finds by itself: there is no end of it that the coordinator could tell.
+// Empty: there is no job, or its file is not in this container; then only the chief ends with the job. Errors: the job
+// will be rejected. Every task finds this by itself, since the coordinator will know no such job.
 absl::StatusOr<std::string> NameOf(const SubmitOptions& job) {
   if (job.file.empty()) return "";
   absl::StatusOr<v1::JobSpec> spec = LoadJobFile(job.file);
@@ -76,7 +76,7 @@ absl::StatusOr<std::string> NameOf(const SubmitOptions& job) {
   return spec->name();
 }
 
-// `cairn submit --once --watch` of the job.
+// The command `cairn submit --once --watch` for the job.
 std::vector<std::string> SubmitCommand(const std::string& coordinator, const TfRunOptions& options,
                                        const SubmitOptions& job) {
   std::vector<std::string> argv = {
@@ -102,7 +102,7 @@ int Exec(const TfDaemon& daemon) {
       absl::StrFormat("%s: %s; build or install it beside this program", daemon.argv[0], std::strerror(errno))));
 }
 
-// A task's daemons, until one ends, a signal comes, or the job has ended.
+// Runs a task's daemons until one ends, a signal arrives, or the job has ended.
 class TaskRun {
  public:
   TaskRun(Task task, std::vector<std::string> submit, JobEnd end)
@@ -131,7 +131,7 @@ class TaskRun {
     return absl::OkStatus();
   }
 
-  // The exit code, where it is over.
+  // Returns the exit code once the task is over.
   std::optional<int> Look() {
     for (size_t i = 0; i < task_.daemons.size(); ++i) {
       if (!children_[i].Ended()) continue;
@@ -163,7 +163,7 @@ class TaskRun {
     return std::nullopt;
   }
 
-  // What was submitted is over. The other tasks have to learn it, for which they need the coordinator.
+  // The submitted job is over. The other tasks must still learn this from the coordinator.
   std::optional<int> LookAtEnd() {
     const ChildProcess& submit = children_.back();
     const int code = submit.exit_code() >= 0 ? submit.exit_code() : kExitFailed;
@@ -171,7 +171,7 @@ class TaskRun {
     const bool keeps_coordinator =
         std::any_of(task_.daemons.begin(), task_.daemons.end(), [](const auto& d) { return d.name == kCoordinator; });
     const std::optional<int> ended = end_.Ask(client_, absl::Now());
-    // It was refused: there is no job, which the others learn as long as the coordinator is there.
+    // The job was rejected, so it does not exist; the other tasks notice that while the coordinator is running.
     const bool refused = !ended && code == kExitUsage;
     ended_ = code;
     others_until_ =
@@ -180,7 +180,7 @@ class TaskRun {
   }
 
   bool OthersAreGone() {
-    end_.Ask(client_, absl::Now());  // an evaluator may have been at it
+    end_.Ask(client_, absl::Now());  // an evaluator may still have been working
     const auto nodes = client_.ListNodes();
     return nodes.ok() && std::none_of(nodes->begin(), nodes->end(), [&](const v1::NodeStatus& node) {
              return node.alive() && std::none_of(task_.daemons.begin(), task_.daemons.end(),
@@ -205,30 +205,30 @@ class TaskRun {
         workers, job->spec().replicas(), workers - job->spec().replicas(), workers));
   }
 
-  // Workers first, the coordinator last: the reverse of the order of starting.
+  // Stops workers first and the coordinator last, the reverse of the starting order.
   void StopAll() {
     for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
       child->Signal(SIGTERM);
       const absl::Time end = absl::Now() + kStopPatience;
       while (!child->Ended() && absl::Now() < end) {
-        if (signals_.Wait(kPollEvery / 10)) return;  // again: what is left is killed
+        if (signals_.Wait(kPollEvery / 10)) return;  // a second signal: the remaining ones are killed
       }
     }
   }
 
   const Task task_;
-  const std::vector<std::string> submit_;  // empty: no job
+  const std::vector<std::string> submit_;  // empty: there is no job
   StopSignals signals_;
   JobEnd end_;
   JobClient client_;
-  std::vector<ChildProcess> children_;  // the daemons, then what submits the job
+  std::vector<ChildProcess> children_;  // the daemons, then the process that submits the job
   absl::Time ask_at_ = absl::InfinitePast();
-  std::optional<int> ended_;  // the chief: the job's exit code
+  std::optional<int> ended_;  // in the chief: the job's exit code
   absl::Time others_until_ = absl::InfinitePast();
   bool warned_ = false;
 };
 
-// A ps and a worker on this machine, for this job.
+// Runs a ps and a worker on this machine for this job.
 int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) {
   StopSignals signals;
   LocalClusterOptions local;

@@ -1,4 +1,4 @@
-// cairn submit FILE: a job from a text-protobuf file, --model and --set.
+// cairn submit FILE: submits a job from a text-protobuf file, --model and --set.
 #include "absl/strings/str_format.h"
 #include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
@@ -23,7 +23,7 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
 
 bool Failed(const v1::JobStatus& job) { return job.state() == v1::FAILED || job.state() == v1::CANCELLED; }
 
-// The newest job of that name, where it did not fail; else a new one.
+// Returns the newest job of that name unless it failed; otherwise submits a new one.
 absl::StatusOr<v1::SubmitResponse> SubmitOnce(JobClient& client, const v1::JobSpec& spec) {
   if (spec.name().empty())
     return absl::InvalidArgumentError("name: missing; a job that is submitted once is known by it");

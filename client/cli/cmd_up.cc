@@ -1,4 +1,4 @@
-// cairn up: a whole cluster on this machine, until Ctrl-C.
+// cairn up: runs a whole cluster on this machine until Ctrl-C.
 #include <algorithm>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
-// Jobs of before may take longer to have all their copies; the table of nodes says so.
+// Existing jobs may need longer to have all their copies; the table of nodes shows that.
 constexpr absl::Duration kReadyPatience = absl::Seconds(3);
 constexpr absl::Duration kPollEvery = absl::Milliseconds(25);
 constexpr absl::Duration kLookAfterEvery = absl::Milliseconds(100);
@@ -24,7 +24,7 @@ void Say(const std::string& line) {
 
 enum class Start { kHealthy, kInterrupted };
 
-// Until all nodes are alive, and for a moment until every ps is ready.
+// Waits until all nodes are alive, and a little longer for every ps to be ready.
 absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signals,
                                        std::vector<v1::NodeStatus>* nodes) {
   JobClientOptions options;
@@ -32,7 +32,7 @@ absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signa
   options.timeout = absl::Seconds(1);
   JobClient client(options);
   const absl::Time end = cluster.clock().Now() + kStartTimeout;
-  absl::Time all_alive = absl::InfiniteFuture();  // since then
+  absl::Time all_alive = absl::InfiniteFuture();  // the time from which all were alive
   while (cluster.clock().Now() < end) {
     if (signals.Wait(kPollEvery)) return Start::kInterrupted;
     CAIRN_RETURN_IF_ERROR(cluster.AllRunning());

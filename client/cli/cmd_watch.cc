@@ -1,4 +1,4 @@
-// cairn watch ID: progress until the job ends; Ctrl-C leaves it running.
+// cairn watch ID: shows progress until the job ends; Ctrl-C leaves the job running.
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -19,8 +19,8 @@
 namespace cairn {
 namespace {
 
-// What the signal handler prints. Written before the handler is installed; a handler may only call what is
-// async-signal-safe.
+// The text that the signal handler prints. It is written before the handler is installed, since a handler may only make
+// async-signal-safe calls.
 char farewell[256];
 size_t farewell_size = 0;
 

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// ANSI; empty: none of its own.
+// An ANSI colour; empty: the state has none.
 const char* ColourOf(v1::JobState state) {
   switch (state) {
     case v1::SUCCEEDED: return "\x1b[32m";

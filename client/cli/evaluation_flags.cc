@@ -42,8 +42,8 @@ absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, 
   data.set_format(v1::Data::AUTO);
   data.clear_validation_split();
   data.clear_test_split();
-  // A random_crop says how larger pictures become the model's input, in evaluation too (common/data/middle_crop.h); the
-  // other steps do nothing.
+  // A random_crop determines how larger pictures become the model's input, in evaluation too
+  // (common/data/middle_crop.h). The other steps have no effect.
   auto& steps = *data.mutable_augmentation();
   steps.erase(
       std::remove_if(steps.begin(), steps.end(), [](const v1::Augmentation& a) { return !a.has_random_crop(); }),

@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kEvaluatorPatience = absl::Seconds(30);
 
-// It may still be at the job's last checkpoints.
+// Whether an evaluator may still be working on the job's last checkpoints.
 bool AwaitsEvaluator(const v1::JobStatus& job) {
   if (job.spec().validation_by() != v1::BY_EVALUATOR || job.state() == v1::FAILED || job.state() == v1::CANCELLED)
     return false;
@@ -59,7 +59,7 @@ std::optional<int> JobEnd::Consider(const absl::StatusOr<v1::JobStatus>& job, ab
   return code;
 }
 
-// Whole or not at all: it is put in its place by its name.
+// The file is complete or absent: it is renamed into place.
 void JobEnd::Remember(int code) const {
   const std::string partial = absl::StrCat(path_, ".partial");
   std::error_code error;

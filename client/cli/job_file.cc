@@ -32,7 +32,7 @@ class Errors : public google::protobuf::io::ErrorCollector {
   Errors(std::string where, const google::protobuf::Descriptor* type) : where_(std::move(where)), type_(type) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
-    // Line -1: about the whole text.
+    // Line -1: the error is about the whole text.
     const std::string hint = WithHint(message, type_);
     lines_.push_back(line < 0 ? absl::StrCat(where_, ": ", hint)
                               : absl::StrFormat("%s:%d:%d: %s", where_, line + 1, column + 1, hint));
@@ -50,7 +50,7 @@ class Errors : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> lines_;
 };
 
-// What editors of other systems write: UTF-8 with a mark before it is read as it is meant, anything but UTF-8 is said.
+// Editors of other systems write a byte order mark before UTF-8: it is removed. Any other encoding is an error.
 absl::Status TakeUtf8(const std::string& where, std::string* text) {
   if (absl::StartsWith(*text, "\xff\xfe") || absl::StartsWith(*text, "\xfe\xff")) {
     return absl::InvalidArgumentError(absl::StrFormat("%s: is UTF-16; save it as UTF-8", where));
@@ -101,7 +101,7 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path) {
 
 namespace {
 
-// What is known of a model in a file, in the form that a job has it.
+// Reads the model in a file, as a job contains it.
 absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
   v1::Model model;
   if (absl::EndsWithIgnoreCase(path, ".onnx")) {

@@ -14,7 +14,7 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::OneofDescriptor;
 
-// Letters and digits alone, in small letters.
+// Keeps only letters and digits, in lower case.
 std::string Squash(absl::string_view name) {
   std::string squashed;
   for (const char c : name) {

@@ -25,12 +25,12 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(200);
-// A daemon that lived this long starts again at once the next time.
+// A daemon that ran this long is restarted without delay the next time.
 constexpr absl::Duration kHealthyAfter = absl::Seconds(30);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
 constexpr int kLogLinesShown = 12;
 
-// A port of the loopback address that is free now: `wanted`, or any for 0. flag: what it was given by.
+// A port of the loopback address that is free now: `wanted`, or any port for 0. flag: the flag that set it.
 absl::StatusOr<int> FindPort(const char* flag, int wanted) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   std::filesystem::create_directories(resolved.dir + "/logs", error);
   if (error)
     return absl::PermissionDeniedError(absl::StrFormat("--dir %s: cannot make it: %s", resolved.dir, error.message()));
-  if (resolved.slots == 0 && !absl::StartsWith(resolved.device, "gpu")) {  // a GPU's worker knows better
+  if (resolved.slots == 0 && !absl::StartsWith(resolved.device, "gpu")) {  // a GPU worker chooses its own default
     resolved.slots = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / resolved.workers);
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(resolved, std::move(tell)));
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
 }
 
 LocalCluster::~LocalCluster() {
-  daemons_.clear();  // kills
+  daemons_.clear();  // their destructors kill the processes
   if (lock_ >= 0) close(lock_);
 }
 
@@ -191,7 +191,7 @@ void LocalCluster::StopGroup(const std::string& prefix, absl::Duration patience,
   for (Daemon& d : daemons_) {
     if (!in_group(d) || d.process.Ended()) continue;
     tell_(absl::StrFormat("%s did not stop in time; killing it", d.name));
-    d.process = ChildProcess();  // kills, waits
+    d.process = ChildProcess();  // kills the old process and waits for it
   }
 }
 

@@ -1,5 +1,5 @@
-// cairn: submits jobs, watches them, runs a local cluster. Flags are turned into the options of commands.h here, and
-// nowhere else.
+// cairn: submits jobs, watches them, runs a local cluster. Only this file parses flags; it fills in the options of
+// commands.h.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -29,7 +29,7 @@ int Fail(const absl::Status& status) {
 
 namespace {
 
-// Everything that the flags fill in. `run` is the command that was named.
+// Everything that flags fill in. `run` executes the given command.
 struct Invocation {
   Globals globals;
   LocalClusterOptions up;
@@ -61,7 +61,7 @@ void AddJobArgument(CLI::App* command, std::string* job) {
   command->add_option("JOB", *job, "The job's number, or its name (the newest one)")->required();
 }
 
-// What changes the job of a file.
+// Flags that modify the job of a file.
 void AddJobChanges(CLI::App* command, SubmitOptions* options) {
   command
       ->add_option("--set", options->settings, "PATH=VALUE: set a field of the job, such as optimizer.adam.beta_1=0.8")
@@ -262,7 +262,7 @@ std::string FolderOfThisProgram() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-// Daemons that this program starts take it from the environment.
+// Daemons that this program starts inherit it through the environment.
 absl::Status InitTls(const Globals& globals) {
   if (globals.tls_dir.empty()) return absl::OkStatus();
   std::error_code error;
@@ -300,7 +300,7 @@ int Main(int argc, char** argv) {
   AddBench(app, call);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::RequiredError& error) {  // which does not tell what was there instead
+  } catch (const CLI::RequiredError& error) {  // it does not say what was given instead
     const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
     if (unknown.empty() || unknown[0].empty() || unknown[0][0] == '-') return app.exit(error), kExitUsage;
     std::fprintf(stderr, "cairn: there is no command \"%s\"; `cairn --help` lists them\n", unknown[0].c_str());
@@ -312,9 +312,9 @@ int Main(int argc, char** argv) {
   return call.run();
 }
 
-// What was printed may still be in memory, and not fit on the disk that it goes to.
+// Output may still be buffered, and may not fit on its disk.
 int CloseOutput(int code) {
-  const bool lost = std::ferror(stdout) != 0;  // some of it, before
+  const bool lost = std::ferror(stdout) != 0;  // some of it, earlier
   const bool flushed = std::fflush(stdout) == 0;
   if (flushed && !lost) return code;
   std::fprintf(stderr, "cairn: standard output cannot be written%s%s\n", flushed ? "" : ": ",

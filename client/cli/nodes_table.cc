@@ -28,7 +28,7 @@ std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
   return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
 }
 
-// Without the socket for those on the same host, which --json shows.
+// Omits the local socket, which --json shows.
 std::string TcpAddress(const v1::NodeStatus& node) { return node.address().substr(0, node.address().find(',')); }
 
 }  // namespace

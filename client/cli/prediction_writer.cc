@@ -21,9 +21,9 @@
 namespace cairn {
 namespace {
 
-// NumPy's format 1.0: magic, version, length of the header (uint16), the header padded with spaces and a line's end.
+// NumPy's format 1.0: magic, version, length of the header (uint16), the header padded with spaces and a line feed.
 constexpr char kNpyMagic[] = "\x93NUMPY\x01\x00";
-constexpr size_t kNpyHeaderBytes = 192;  // room for the number of examples, which is known at the end
+constexpr size_t kNpyHeaderBytes = 192;  // room for the number of examples, which is not known before the end
 
 // The shortest text that reads back as the same number.
 std::string NumberText(double value) {
@@ -32,7 +32,7 @@ std::string NumberText(double value) {
   return std::string(text, end);
 }
 
-// JSON knows neither nan nor infinity.
+// JSON has neither NaN nor infinity.
 std::string JsonNumber(double value) { return std::isfinite(value) ? NumberText(value) : "null"; }
 
 std::string CsvText(const std::string& text) {
@@ -103,7 +103,7 @@ ClassDecision::Choice ClassDecision::Decide(const float* outputs, size_t count) 
   }
   const size_t best = static_cast<size_t>(std::max_element(outputs, outputs + count) - outputs);
   if (!from_logits) return {best, outputs[best]};
-  double sum = 0;  // softmax
+  double sum = 0;  // of the softmax
   for (size_t i = 0; i < count; ++i) sum += std::exp(static_cast<double>(outputs[i]) - outputs[best]);
   return {best, 1 / sum};
 }

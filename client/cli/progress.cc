@@ -44,7 +44,7 @@ bool ValidationDue(const v1::JobStatus& job, int epoch) {
   return job.data().validation_examples() > 0 && (epoch + 1) % freq == 0;
 }
 
-// An epoch's result is whole when its validation is, or when nothing more will come.
+// An epoch's result is complete once its validation is, or if nothing more will come.
 bool IsWhole(const v1::JobStatus& job, int i) {
   const v1::EpochResult& result = job.epochs(i);
   return IsFinal(job.state()) || i + 1 < job.epochs_size() || !ValidationDue(job, result.epoch()) ||
@@ -55,7 +55,7 @@ int64_t StepsOf(const v1::JobStatus& job, int epoch) {
   return std::clamp<int64_t>(job.step() - epoch * job.steps_per_epoch(), 0, job.steps_per_epoch());
 }
 
-// The index of the first that came after the last one that was told: the coordinator forgets the oldest.
+// The index of the first entry after the last printed one; the coordinator drops the oldest entries.
 template <typename List, typename Told>
 int AfterLast(const List& list, const Told& told) {
   int next = list.size();
@@ -109,7 +109,7 @@ std::string Progress::EpochHead(const v1::JobStatus& job, int epoch) {
   return Line(absl::StrFormat("Epoch %d/%d", epoch + 1, job.spec().epochs()));
 }
 
-// What is new since the last update; at the first one the newest.
+// Checkpoints since the last update; at the first update the newest one.
 std::string Progress::CheckpointLines(const v1::JobStatus& job) {
   std::string text;
   const bool first = checkpoints_until_ == 0;
@@ -134,7 +134,7 @@ std::string Progress::CheckpointLines(const v1::JobStatus& job) {
   return text;
 }
 
-// Those after steps, and those of an evaluator.
+// Validations after a number of steps, and those of an evaluator.
 std::string Progress::ValidationLines(const v1::JobStatus& job) {
   std::string text;
   for (const v1::StepValidation& validation : job.validations()) {
@@ -146,7 +146,7 @@ std::string Progress::ValidationLines(const v1::JobStatus& job) {
   return text;
 }
 
-// What callbacks did, once each; the oldest are forgotten by the coordinator.
+// What callbacks did, each note once; the coordinator drops the oldest.
 std::string Progress::NoteLines(const v1::JobStatus& job) {
   std::string text;
   int next = AfterLast(job.notes(), [&](const v1::CallbackNote& note) {
@@ -160,7 +160,7 @@ std::string Progress::NoteLines(const v1::JobStatus& job) {
   return text;
 }
 
-// What happened, once each; of what was before the first status the newest.
+// What happened, each event once; of events before the first status only the newest.
 std::string Progress::EventLines(const v1::JobStatus& job) {
   std::string text;
   int next = AfterLast(job.events(), [&](const v1::JobEvent& event) {
@@ -174,14 +174,14 @@ std::string Progress::EventLines(const v1::JobStatus& job) {
   return text;
 }
 
-// Of a job that is so when the watch begins; from then on an event says so.
+// For a job that is degraded when the watch begins; later changes are reported by events.
 std::string Progress::DegradedLine(const v1::JobStatus& job) {
   return !began_ && job.has_degraded() ? Line(DegradedText(job.degraded(), options_.zone)) : "";
 }
 
 std::string Progress::EpochResults(const v1::JobStatus& job) {
   std::string text;
-  // A job that goes on from a checkpoint has no figures of the epochs before.
+  // A job that resumed from a checkpoint has no figures of the epochs before it.
   while (epochs_printed_ < job.epochs_size() && job.epochs(epochs_printed_).train().examples() == 0 &&
          job.epochs(epochs_printed_).seconds() == 0) {
     ++epochs_printed_;
@@ -210,7 +210,7 @@ std::string Progress::EpochResults(const v1::JobStatus& job) {
 
 std::string Progress::RunningEpoch(const v1::JobStatus& job) {
   const bool pending = epochs_printed_ < job.epochs_size();  // its validation is still being computed
-  // The steps may be ahead of the results: an epoch's bar stays until its result takes its place.
+  // The steps may be ahead of the results: an epoch's bar stays until its result replaces it.
   const int epoch = pending ? job.epochs(epochs_printed_).epoch() : std::min(job.epoch(), job.epochs_size());
   if (!options_.terminal || job.state() != v1::RUNNING || job.steps_per_epoch() <= 0 || epoch >= job.spec().epochs())
     return "";
@@ -227,7 +227,7 @@ std::string Progress::RunningEpoch(const v1::JobStatus& job) {
   }
   if (job.has_degraded()) rest += " - degraded";
   const std::string head =
-      EpochHead(job, epoch);  // before Bar: each follows on what the one before it left on the line
+      EpochHead(job, epoch);  // before Bar: each call continues the line that the previous one left
   return head + Bar(absl::StrCat(DrawBar(done, steps, CellsBeside(rest)), rest));
 }
 

@@ -56,7 +56,7 @@ absl::StatusOr<Step> ParseStep(const std::string& text) {
 }
 
 absl::StatusOr<std::vector<Step>> ParsePath(const std::string& path) {
-  // The dots of "[..]" are no separators.
+  // The dots of "[..]" are not separators.
   const std::string plain = absl::StrReplaceAll(path, {{"[..]", "[+]"}});
   std::vector<Step> steps;
   for (const auto& part : absl::StrSplit(plain, '.')) {
@@ -78,7 +78,7 @@ absl::StatusOr<const FieldDescriptor*> FindField(const Descriptor* type, const s
                       names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
-// The place that the path leads to.
+// The field to which the path leads.
 struct Target {
   Message* message = nullptr;
   const FieldDescriptor* field = nullptr;
@@ -210,7 +210,7 @@ absl::Status PutScalar(const Target& t, const std::string& text) {
 }
 #undef CAIRN_PUT
 
-// "adam", "mse": a message of that kind, the rest of it left to its defaults.
+// "adam", "mse": sets a message of that kind; its other fields keep their defaults.
 absl::Status PutKind(const FieldDescriptor* field, const std::string& name, Message* message) {
   const KindOfMessage kind = FindKind(field->message_type(), name);
   if (kind.field == nullptr) {
@@ -236,7 +236,7 @@ absl::Status PutKind(const FieldDescriptor* field, const std::string& name, Mess
   return absl::OkStatus();
 }
 
-// "{ ... }" in text format, or the name of a kind, which replaces what was there.
+// "{ ... }" in text format, or the name of a kind, which replaces the present value.
 absl::Status PutMessage(const Target& t, const std::string& text) {
   CAIRN_ASSIGN_OR_RETURN(Message * message, Descend(t.message, t.field, t.index));
   if (!text.empty() && text.front() != '{' && ToldByName(t.field->message_type())) {

@@ -20,7 +20,7 @@ using google::protobuf::EnumDescriptor;
 using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 
-// What is between the first quotes, between the second ones, ...
+// The texts inside the first, the second, ... pair of quotes.
 std::vector<std::string> Quoted(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '"');
   std::vector<std::string> quoted;
@@ -58,7 +58,7 @@ std::string ValueHint(const Descriptor* root, const std::string& field, const st
     }
   }
   if (enums.size() == 1) return absl::StrCat("; use one of ", absl::StrJoin(names, ", "));
-  for (const EnumDescriptor* type : enums) {  // Keras' name of it
+  for (const EnumDescriptor* type : enums) {  // Keras' name for it
     if (const EnumValueDescriptor* value = FindEnumValue(type, name))
       return absl::StrCat("; did you mean ", value->name(), "?");
   }

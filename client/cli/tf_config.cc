@@ -43,7 +43,7 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
   const std::string field = absl::StrCat("cluster.", type);
   std::map<int, std::string>& into = config.cluster[TypeOf(type)];
   if (!into.empty()) return Bad(field, ": cluster.chief is there too; they are the same");
-  if (entries.is_null()) return absl::OkStatus();  // so the operator writes a list that it has not
+  if (entries.is_null()) return absl::OkStatus();  // the operator writes null for an empty list
   if (!entries.is_array() && !entries.is_object()) return Bad(field, ": is not a list of addresses");
   int next = 0;
   for (const auto& [key, value] : entries.items()) {
@@ -62,7 +62,7 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
 
 absl::Status ReadCluster(const Json& json, TfConfig& config) {
   auto cluster = json.find("cluster");
-  if (cluster == json.end()) cluster = json.find("sparseCluster");  // the operator's name of it
+  if (cluster == json.end()) cluster = json.find("sparseCluster");  // the operator's name for it
   if (cluster == json.end()) return Bad("cluster: is missing");
   if (!cluster->is_object()) return Bad("cluster: is not an object of lists of addresses");
   for (const auto& [type, entries] : cluster->items()) {
@@ -81,7 +81,7 @@ absl::Status ReadCluster(const Json& json, TfConfig& config) {
   return absl::OkStatus();
 }
 
-// The sparse form's ps: a list of its own address alone, whatever its index is.
+// In the sparse form a ps sees only its own address, whatever its index is.
 bool KnowsOnlyItself(const TfConfig& config) {
   return config.cluster.size() == 1 && config.cluster.contains("ps") && config.cluster.at("ps").size() == 1;
 }
@@ -119,7 +119,7 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
     return absl::OkStatus();
   }
   if (entries == config.cluster.end()) {
-    if (config.task_type == "evaluator") return absl::OkStatus();  // TFJob leaves it out of the cluster
+    if (config.task_type == "evaluator") return absl::OkStatus();  // TFJob does not list it in the cluster
     return Bad("task.type: \"", config.task_type, "\", but there is no cluster.", config.task_type);
   }
   if (entries->second.contains(config.task_index)) return absl::OkStatus();
@@ -127,8 +127,8 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
              entries->second.size() == 1 ? " entry" : " entries");
 }
 
-// Where a daemon listens that others reach at `address`: there, where it is an address of this machine as given;
-// a name may be that of a service, so that the daemon listens on all interfaces and tells the name.
+// How a daemon listens that others reach at `address`. If it is an IP address of this machine, the daemon listens
+// there. A name may be that of a service, so the daemon listens on all interfaces and advertises the name.
 std::vector<std::string> ListenFlags(const std::string& host, const std::string& port) {
   in_addr ignored;
   if (host == "localhost" || inet_pton(AF_INET, host.c_str(), &ignored) == 1 || host.front() == '[') {
@@ -145,8 +145,8 @@ std::string AddressOf(const TfConfig& config, const std::string& type, int index
   return entries == config.cluster.end() || !entries->second.contains(index) ? "" : entries->second.at(index);
 }
 
-// Where the operator has put worker 0, for a task whose TF_CONFIG does not say it (the sparse form): its services are
-// called JOB-TYPE-INDEX. Empty: the task's own address is no such name.
+// The address of worker 0, for a task whose TF_CONFIG does not have it (the sparse form). The operator names services
+// JOB-TYPE-INDEX. Empty: the task's own address does not have that form.
 std::string FirstWorkerBeside(const TfConfig& config) {
   const std::string own = AddressOf(config, config.task_type, config.task_index);
   const std::string task = absl::StrCat("-", config.task_type, "-", config.task_index);

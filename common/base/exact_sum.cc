@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// In units.
+// As an integer number of units.
 std::optional<absl::int128> Exact(double value, double rest) {
   if (!(std::fabs(value) <= kExactSumMax) || !(std::fabs(rest) <= kExactSumMax)) return std::nullopt;
   return static_cast<absl::int128>(std::nearbyint(value / kExactSumUnit)) +

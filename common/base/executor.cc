@@ -83,7 +83,7 @@ void SerialExecutor::Loop() {
     }
     for (auto& fn : batch) {
       fn();
-      fn = nullptr;  // what it captured is released before the next one runs
+      fn = nullptr;  // releases its captures before the next closure runs
     }
     batch.clear();
   }

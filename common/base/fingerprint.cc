@@ -11,7 +11,7 @@ namespace {
 struct SipState {
   uint64_t v0, v1, v2, v3;
 
-  // The paper's figure 2.1.
+  // Figure 2.1 of the paper.
   void Round() {
     v0 += v1, v2 += v3;
     v1 = std::rotl(v1, 13) ^ v0, v3 = std::rotl(v3, 16) ^ v2;

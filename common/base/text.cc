@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// Bytes of the character that the text begins with; 0: none begins here.
+// Bytes of the character that the text begins with; 0: not a valid character.
 size_t CharacterBytes(std::string_view text) {
   utf8proc_int32_t character = 0;
   const utf8proc_ssize_t bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),

@@ -6,7 +6,7 @@
 namespace cairn {
 
 void LowerThreadPriority() {
-  // Linux: the niceness of one thread, by its id. 10 weighs 110 beside the 1024 of niceness 0 (sched(7)).
+  // On Linux niceness is per thread, by its id. Niceness 10 has weight 110, niceness 0 has 1024 (sched(7)).
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
 }
 

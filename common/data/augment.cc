@@ -15,7 +15,7 @@ struct Range {
   float low = 0, high = 0;
 };
 
-// One number f stands for [-f, f].
+// A single number f means [-f, f].
 Range RangeOf(const google::protobuf::RepeatedField<float>& factor) {
   if (factor.size() == 2) return {factor[0], factor[1]};
   return {-factor[0], factor[0]};
@@ -23,14 +23,14 @@ Range RangeOf(const google::protobuf::RepeatedField<float>& factor) {
 
 float Draw(AugmentDraws& draws, const Range& range) { return draws.Uniform(range.low, range.high); }
 
-// Where a warped picture comes from: one a thread, as large as the largest example.
+// Holds the source of a warp. One buffer per thread, as large as the largest example.
 float* Scratch(int64_t numbers) {
   static thread_local std::vector<float> scratch;
   if (static_cast<int64_t>(scratch.size()) < numbers) scratch.resize(static_cast<size_t>(numbers));
   return scratch.data();
 }
 
-// Each direction with probability 1/2. Both bits are drawn whatever the mode is.
+// Flips in each direction with probability 1/2. Both bits are drawn in every mode.
 void Flip(const v1::RandomFlip& flip, const PictureShape3& shape, AugmentDraws& draws, float* numbers) {
   const bool horizontal = draws.Bits() >> 31 != 0 && flip.mode() != v1::RandomFlip::VERTICAL;
   const bool vertical = draws.Bits() >> 31 != 0 && flip.mode() != v1::RandomFlip::HORIZONTAL;
@@ -56,7 +56,7 @@ void WarpBy(const Affine2& affine, const PictureShape3& shape, v1::FillMode mode
   Warp(shape, affine, mode, fill, before, numbers);
 }
 
-// Both factors to one side or both to the other.
+// Shears in both axes with the same sign.
 void Shear(const v1::RandomShear& shear, const PictureShape3& shape, AugmentDraws& draws, float* numbers) {
   const float side = draws.Uniform(0, 1) > 0.5f ? -1.0f : 1.0f;
   Affine2 affine;
@@ -97,7 +97,7 @@ void Contrast(const v1::RandomContrast& contrast, const PictureShape3& shape, Au
   }
 }
 
-// The square's middle is any pixel, so that a part of it may fall outside.
+// The square's centre may be any pixel, so a part of it may be outside.
 void CutOut(const v1::Cutout& cutout, const PictureShape3& shape, AugmentDraws& draws, float* numbers) {
   const int64_t top = draws.Below(shape.height) - cutout.size() / 2;
   const int64_t left = draws.Below(shape.width) - cutout.size() / 2;
@@ -112,8 +112,8 @@ void CutOut(const v1::Cutout& cutout, const PictureShape3& shape, AugmentDraws& 
 
 AugmentDraws::AugmentDraws(std::array<uint32_t, 2> key, uint64_t pass, uint64_t example, uint32_t step)
     : key_(key),
-      // Passes fit 32 bits; an example's upper bits, which no data set of today has, share a word with the step and the
-      // draw.
+      // Passes fit in 32 bits. The upper bits of the example's index, which no data set uses today, share a word with
+      // the step and the draw.
       counter_{static_cast<uint32_t>(example), static_cast<uint32_t>(pass), step,
                static_cast<uint32_t>(example >> 32) << 8} {}
 

@@ -19,26 +19,26 @@ struct Range {
   float low = 0, high = 0;
 };
 
-// One number f stands for [0, f].
+// A single number f means [0, f].
 Range FromZero(const Factor& factor, const Range& otherwise) {
   if (factor.empty()) return otherwise;
   return factor.size() == 2 ? Range{factor[0], factor[1]} : Range{0, factor[0]};
 }
 
-// One number f stands for [-f, f].
+// A single number f means [-f, f].
 Range Around(const Factor& factor) {
   return factor.size() == 2 ? Range{factor[0], factor[1]} : Range{-factor[0], factor[0]};
 }
 
 float Draw(AugmentDraws& draws, const Range& range) { return draws.Uniform(range.low, range.high); }
 
-// Of this share of the pictures; 1 where it is not given.
+// Whether the step applies, with the probability of its factor (1 if unset).
 template <typename Step>
 bool Happens(AugmentDraws& draws, const Step& step) {
   return draws.Uniform(0, 1) < (step.has_factor() ? step.factor() : 1.0f);
 }
 
-// Box and Muller 1958.
+// The Box-Muller transform (1958).
 float Normal(AugmentDraws& draws) {
   double sine, cosine;
   const double u = 1 - static_cast<double>(ToUniform(draws.Bits()));  // above 0
@@ -119,7 +119,7 @@ void Perspective(const v1::RandomPerspective& step, AugmentDraws& draws, const P
   Project(shape, projection, step.nearest(), step.fill_value(), before.data(), numbers);
 }
 
-// From `low` to 255 times `high`.
+// Draws from `low` to 255 times `high`.
 float Brightness(AugmentDraws& draws, const Factor& factor) {
   const Range range = FromZero(factor, {});
   return draws.Uniform(range.low, range.high * kPixelMax);

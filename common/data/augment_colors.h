@@ -1,5 +1,5 @@
-// The steps of an Augmenter that change colours, blur, erase or project: their draws, in Keras' order, and what is done
-// with them.
+// The steps of an Augmenter that change colours, blur, erase or project: their random draws, in Keras' order, and their
+// effect.
 #pragma once
 
 #include "cairn/v1/data.pb.h"
@@ -7,14 +7,14 @@
 
 namespace cairn {
 
-// False: it is another step.
+// Returns false if `step` is not one of these steps.
 bool ApplyColors(const v1::Augmentation& step, AugmentDraws& draws, const PictureShape3& shape, float* numbers);
 
-// The layer with this number of a RandAugment, 0 .. kRandAugmentLayers - 1, with its factor.
+// Layer `layer` of a RandAugment, 0 .. kRandAugmentLayers - 1, with its factor.
 inline constexpr int kRandAugmentLayers = 11;
 v1::Augmentation RandAugmentLayer(const v1::RandAugment& augment, int layer);
 
-// What a RandomColorJitter does, one after the other.
+// The steps that a RandomColorJitter applies, in order.
 std::vector<v1::Augmentation> ColorJitterSteps(const v1::RandomColorJitter& jitter);
 
 }  // namespace cairn

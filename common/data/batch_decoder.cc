@@ -75,7 +75,7 @@ absl::StatusOr<Batch> BatchDecoder::Decode(int64_t piece, ReplicaId replica, Blo
   const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step));
   const Permutation order(key_, pass, plan_.examples);
   std::vector<float> unused_label(static_cast<size_t>(target_alone() ? dataset_->label_size() : 0));
-  std::vector<float> larger;  // an example that augmentation makes smaller
+  std::vector<float> larger;  // used for an example that augmentation makes smaller
   if (dataset_->example_size() > form_.example_size) larger.resize(static_cast<size_t>(dataset_->example_size()));
   for (int64_t i = 0; i < batch.examples; ++i) {
     const int64_t place = places.begin + i;

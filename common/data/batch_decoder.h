@@ -23,13 +23,13 @@
 
 namespace cairn {
 
-// How the batches of a job lie in memory.
+// The memory layout of a job's batches.
 struct BatchForm {
   Element element = Element::kFloat;
   int64_t example_size = 0;  // numbers of an example, as the model sees it
   int64_t label_size = 0;    // numbers of its label, without its weight
   bool weighted = false;
-  // The most that a batch takes, rounded up to whole cache lines.
+  // The sizes of the largest batch, rounded up to whole cache lines.
   size_t input_bytes = 0, label_bytes = 0;
 
   static BatchForm Of(const Dataset& dataset, const StepPlan& plan, const BatchSourceOptions& options);
@@ -42,18 +42,18 @@ class BatchDecoder {
   const StepPlan& plan() const { return plan_; }
   const BatchForm& form() const { return form_; }
   size_t block_bytes() const { return form_.input_bytes + form_.label_bytes; }
-  // Whether a batch is a mere copy from memory: cheaper than waiting for another thread.
+  // Whether a batch is merely copied from memory, which is cheaper than waiting for another thread.
   bool cheap() const { return dataset_->in_memory() && augmenter_ == nullptr; }
   const std::string& path() const { return dataset_->info().path(); }
 
-  // Errors: FAILED_PRECONDITION: this machine has other data than the job was planned with; OUT_OF_RANGE.
+  // Errors: FAILED_PRECONDITION if this machine's data differs from what the job was planned with; OUT_OF_RANGE.
   absl::Status Check(int64_t step, ReplicaId replica, int32_t piece) const;
-  // piece: counted through all steps (step * plan().pieces + the step's piece). pool: of blocks of block_bytes().
-  // Errors: of Dataset::Read.
+  // piece: numbered across all steps (step * plan().pieces + the step's piece). pool: its blocks have block_bytes().
+  // Errors: those of Dataset::Read.
   absl::StatusOr<Batch> Decode(int64_t piece, ReplicaId replica, BlockPool& pool) const;
 
  private:
-  // The target is the example itself, and no label of the data set goes with it.
+  // Whether the target is the example itself, without a label of the data set.
   bool target_alone() const { return input_target_.has_value() && input_target_place_ < 0; }
 
   const std::shared_ptr<const Dataset> dataset_;

@@ -19,14 +19,14 @@
 namespace cairn {
 namespace {
 
-// Small batches are decoded several at a wake-up: as many as fit into these bytes.
+// Small batches are decoded several per wake-up: as many as fit in these bytes, up to a limit.
 constexpr int64_t kAheadBytes = int64_t{1} << 20;
-// A batch takes seconds at most; what takes longer hangs in the file system.
+// A batch takes a few seconds at most; anything longer is a hanging file system.
 constexpr absl::Duration kDecodeTimeout = absl::Minutes(5);
-// Blocks that the pool keeps beside those that are decoded ahead: batches that replicas compute on.
+// Blocks that the pool keeps in addition to those decoded ahead: for batches in use by replicas.
 constexpr int64_t kBlocksInUse = 4;
 
-// Pieces that are decoded ahead of each replica.
+// How many pieces are decoded ahead for each replica.
 int64_t AheadOf(const BatchSourceOptions& options, int64_t batch_bytes) {
   if (options.prefetch <= 0 || options.decode_threads <= 0) return 0;
   return std::max<int64_t>(options.prefetch, std::min(kAheadSmallMax, kAheadBytes / batch_bytes));
@@ -34,8 +34,8 @@ int64_t AheadOf(const BatchSourceOptions& options, int64_t batch_bytes) {
 
 }  // namespace
 
-// The threads that decode ahead (DecodeWindow says what), and the replicas that wait for them. A batch is the same
-// whether a thread has decoded it ahead or Get does: slots only save time.
+// Runs the threads that decode ahead (DecodeWindow decides what), and lets replicas wait for them. A batch is the same
+// whether a thread decodes it ahead or Get does: slots only save time.
 class BatchSource::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, const StepPlan& plan, const BatchSourceOptions& options)
@@ -64,7 +64,7 @@ class BatchSource::Impl {
       absl::MutexLock lock(&mutex_);
       const auto [slot, hungry] = window_.Ask(replica, piece);
       if (hungry) work_.Signal();
-      // On busy cores the thread that decodes may not run for milliseconds; a copy from memory takes microseconds.
+      // On busy cores the decoding thread may not run for milliseconds; a copy from memory takes microseconds.
       if (slot != nullptr && (slot->ready || !decoder_.cheap())) {
         if (!mutex_.AwaitWithTimeout(absl::Condition(&slot->ready), kDecodeTimeout)) {
           return absl::DeadlineExceededError(

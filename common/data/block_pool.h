@@ -1,8 +1,8 @@
-// BlockPool: memory for batches that is used again. A batch needs large blocks, and fresh memory of that size costs a
-// page fault for each page.
+// BlockPool: recycles the memory of batches when their last reference is dropped. Fresh memory of this size would cause
+// page faults each time.
 //
 // Thread-safe. Invariants:
-//   1. A block goes back to the pool when the last reference to it is gone, also after the pool's owner has gone.
+//   1. A block returns to the pool when its last reference is dropped. Blocks may outlive the pool's owner.
 //   2. The pool keeps at most kept_max free blocks; more are freed.
 #pragma once
 
@@ -18,12 +18,12 @@
 
 namespace cairn {
 
-// Owned by a shared_ptr: the blocks that are in use hold the pool.
+// Must be owned by a shared_ptr: blocks in use hold the pool.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
   BlockPool(size_t block_bytes, size_t kept_max) : block_bytes_(block_bytes), kept_max_(kept_max) {}
 
-  // A block with arbitrary contents.
+  // Returns a block with arbitrary contents.
   Buffer Take() {
     Buffer block;
     {
@@ -35,7 +35,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
     }
     if (block.empty()) block = Buffer::Allocate(block_bytes_);
     const uint8_t* data = block.data();
-    // The deleter holds the block and gives it back instead of freeing it.
+    // The deleter owns the block and returns it to the pool instead of freeing it.
     std::shared_ptr<const void> owner(data, [pool = shared_from_this(), block = std::move(block)](const void*) mutable {
       pool->GiveBack(std::move(block));
     });

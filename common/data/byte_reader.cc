@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// A deflate stream holds at most 1032 times its own size (zlib's technical notes); the rest is for tiny files.
+// A deflate stream expands to at most 1032 times its own size (zlib's technical notes); the slack is for tiny files.
 constexpr uint64_t kDeflateSlack = 1024;
 
 absl::Status OpenError(const std::string& path, int error) {
@@ -45,7 +45,7 @@ const std::string& ByteReader::path() const { return file_->path; }
 uint64_t ByteReader::bytes_max() const { return file_->bytes_max; }
 
 absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // rejects a pipe instead of waiting for it
   if (fd < 0) return OpenError(path, errno);
   struct stat st;
   if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -96,7 +96,7 @@ absl::Status ByteReader::ReadExactly(void* out, size_t bytes) {
 absl::StatusOr<std::string> ByteReader::ReadToEnd(uint64_t bytes_limit) {
   std::string all;
   size_t used = 0;
-  // Plain files are read in one piece; what comes out of gzip is not known before, so the buffer doubles.
+  // Plain files are read in one piece. The decompressed size of a gzip file is not known, so the buffer doubles.
   size_t want = file_->packed ? size_t{1} << 20 : static_cast<size_t>(std::min(file_->bytes_max, bytes_limit)) + 1;
   while (true) {
     all.resize(want);

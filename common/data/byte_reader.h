@@ -1,5 +1,4 @@
-// ByteReader: the bytes of a file from its beginning, gzip unpacked on the way (told from the content, not from the
-// name).
+// ByteReader: reads the bytes of a file sequentially and decompresses gzip (detected by the content, not by the name).
 //
 // One thread at a time. Errors name the file: NOT_FOUND (no such file), DATA_LOSS (cannot be read, broken gzip).
 // Invariant: ReadExactly and ReadToEnd never allocate more than the file can hold.
@@ -22,13 +21,13 @@ class ByteReader {
   ~ByteReader();
 
   const std::string& path() const;
-  // No more bytes than this can come out: the file's size, or what deflate's highest ratio makes of it.
+  // An upper bound of the bytes that can be read: the file's size, or that size times deflate's highest ratio.
   uint64_t bytes_max() const;
-  // Fills `out`. DATA_LOSS where the file ends before.
+  // Fills `out`. DATA_LOSS if the file ends before.
   absl::Status ReadExactly(void* out, size_t bytes);
-  // All that is left. RESOURCE_EXHAUSTED above bytes_limit.
+  // Reads the rest. RESOURCE_EXHAUSTED if it is more than bytes_limit.
   absl::StatusOr<std::string> ReadToEnd(uint64_t bytes_limit);
-  // DATA_LOSS unless everything was read.
+  // DATA_LOSS unless the whole file has been read.
   absl::Status ExpectEnd();
 
  private:

@@ -19,7 +19,7 @@ constexpr size_t kJumpBytes = size_t{4} << 10;
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const FileReader>> FileReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // rejects a pipe instead of waiting for it
   if (fd < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(path + ": no such file");
     return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, std::strerror(errno)));
@@ -52,7 +52,7 @@ absl::StatusOr<absl::string_view> ByteWindow::Move(uint64_t at, size_t n) {
   if (at > size_ || n > size_ - at) return absl::OutOfRangeError("it ends too early");
   CAIRN_CHECK(file_ != nullptr && n <= kBytes, "a window's part");
   buffer_.resize(kBytes);
-  // Whoever jumps wants a few fields of a record; whoever goes on reads on.
+  // A reader that jumps needs only a few fields of a record; a sequential reader will read on.
   const bool goes_on = at >= begin_ && at - begin_ <= view_.size();
   const size_t want = goes_on ? kBytes : std::max(n, kJumpBytes);
   const size_t bytes = static_cast<size_t>(std::min<uint64_t>(want, size_ - at));

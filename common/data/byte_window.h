@@ -1,8 +1,8 @@
-// ByteWindow: bytes by their position, of a file through a window that moves with the reader, or of memory.
+// ByteWindow: random access to the bytes of a file, through a window that moves with the reader, or to bytes in memory.
 //
 // One thread at a time. Invariants:
-//   1. At never gives bytes beyond the end; a file that became shorter since it was opened is DATA_LOSS.
-//   2. What is skipped over by more than a window is not read from the disk.
+//   1. At never returns bytes beyond the end. A file that became shorter after it was opened is DATA_LOSS.
+//   2. Bytes that are skipped are not read from the disk if the skip exceeds a window.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace cairn {
 
-// An open file that many threads read at any place. Errors name the path.
+// An open file that several threads may read at any position. Errors name the path.
 class FileReader {
  public:
   static absl::StatusOr<std::shared_ptr<const FileReader>> Open(const std::string& path);
@@ -24,7 +24,7 @@ class FileReader {
   FileReader& operator=(const FileReader&) = delete;
 
   const std::string& path() const { return path_; }
-  uint64_t size() const { return size_; }  // when it was opened
+  uint64_t size() const { return size_; }  // at the time of opening
   absl::Status ReadAt(uint64_t at, size_t bytes, void* out) const;
 
  private:
@@ -42,7 +42,8 @@ class ByteWindow {
   explicit ByteWindow(std::shared_ptr<const FileReader> file) : file_(std::move(file)), size_(file_->size()) {}
 
   uint64_t size() const { return size_; }
-  // n <= kBytes unless it is memory. Valid until the next call. OUT_OF_RANGE: there are fewer bytes.
+  // n <= kBytes unless the bytes are in memory. The result is valid until the next call. OUT_OF_RANGE: there are fewer
+  // bytes.
   absl::StatusOr<absl::string_view> At(uint64_t at, size_t n) {
     if (at >= begin_ && at - begin_ <= view_.size() && n <= view_.size() - (at - begin_)) {
       return view_.substr(at - begin_, n);

@@ -1,5 +1,5 @@
-// CIFAR-10, binary version (A. Krizhevsky): a file is records of 3073 bytes, a label 0..9 and three 32x32 planes (red,
-// green, blue). Planes are turned into channels-last pixels when they are loaded.
+// CIFAR-10, binary version (A. Krizhevsky): a file consists of records of 3073 bytes, a label 0..9 and three 32x32
+// planes (red, green, blue). Loading converts the planes to channels-last pixels.
 #include <filesystem>
 #include <map>
 
@@ -20,9 +20,9 @@ constexpr int64_t kPlane = 32 * 32;
 constexpr int64_t kPixels = 3 * kPlane;
 constexpr int64_t kRecord = 1 + kPixels;
 constexpr int kClasses = 10;
-constexpr int kTrainFiles = 5;  // of the whole data set
+constexpr int kTrainFiles = 5;  // in the complete data set
 constexpr char kTrainPrefix[] = "data_batch_", kSuffix[] = ".bin";
-constexpr char kUnpacked[] = "cifar-10-batches-bin";  // the folder that the archive unpacks to
+constexpr char kUnpacked[] = "cifar-10-batches-bin";  // the folder in the archive
 
 struct Records {
   std::string pixels;
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<std::string>> ClassNames(const std::string& path) {
   return names;
 }
 
-// data_batch_<n>.bin in the order of their numbers.
+// data_batch_<n>.bin, sorted by number.
 std::vector<std::string> TrainFilesIn(const std::string& dir) {
   std::map<int, std::string> files;
   std::error_code error;
@@ -98,7 +98,7 @@ std::vector<std::string> TrainFilesIn(const std::string& dir) {
   return paths;
 }
 
-// The folder itself, or the one in it that the archive unpacks to.
+// The folder itself, or the archive's folder in it.
 std::string FolderOf(const std::string& path) {
   return TrainFilesIn(path).empty() ? absl::StrCat(path, "/", kUnpacked) : path;
 }

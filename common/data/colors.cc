@@ -16,7 +16,7 @@ float Cut(float x) { return std::clamp(x, 0.0f, kPixelMax); }
 
 using Pixel = std::array<float, 3>;
 
-// Hue in turns 0 .. 1, saturation, value.
+// The hue is in turns, 0 .. 1.
 Pixel HsvOf(const float* rgb) {
   const float r = rgb[0], g = rgb[1], b = rgb[2];
   const float value = std::max(std::max(r, g), b), range = value - std::min(std::min(r, g), b);
@@ -49,7 +49,7 @@ std::vector<float> WeightsOf(const Gaussian& gaussian) {
   float sum = 0;
   for (int64_t i = 0; i < gaussian.pixels; ++i) {
     const float x = (static_cast<float>(i) - static_cast<float>(gaussian.pixels - 1) / 2) / gaussian.sigma;
-    // Far out it is 0, whatever the exponent is.
+    // So far out the weight is 0 whatever the exponent is.
     weights.push_back(static_cast<float>(ExactExp(std::max(-0.5 * static_cast<double>(x) * x, -700.0))));
     sum += weights.back();
   }
@@ -57,7 +57,7 @@ std::vector<float> WeightsOf(const Gaussian& gaussian) {
   return weights;
 }
 
-// out[i] = sum of weights[k] in[i + (k - middle) * step], within a line of `count` numbers `step` apart.
+// out[i] = sum of weights[k] in[i + (k - middle) * step] over a line of `count` numbers with distance `step`.
 void Smooth(const std::vector<float>& weights, int64_t count, int64_t step, const float* in, float* out) {
   const int64_t taps = static_cast<int64_t>(weights.size()), middle = taps / 2;
   for (int64_t i = 0; i < count; ++i) {

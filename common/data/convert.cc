@@ -34,13 +34,13 @@ FeatureValue OfFloats(const char* name, std::vector<float> values) {
   return {.name = name, .kind = FeatureKind::kFloats, .floats = std::move(values)};
 }
 
-// Examples of a data set as tf.train.Examples.
+// Makes tf.train.Examples from a data set's examples.
 class ExampleMaker {
  public:
   static absl::StatusOr<std::unique_ptr<ExampleMaker>> Open(const v1::Data& data) {
     std::unique_ptr<ExampleMaker> maker(new ExampleMaker());
     v1::Data sized = data;
-    if (sized.image_height() == 0 && sized.image_width() == 0) {  // of no account: pictures are written as they are
+    if (sized.image_height() == 0 && sized.image_width() == 0) {  // without effect: pictures are written unchanged
       sized.set_image_height(1);
       sized.set_image_width(1);
     }
@@ -94,7 +94,7 @@ class ExampleMaker {
   std::vector<float> numbers_;
 };
 
-// A file of records, gzip or plain, that gets its name when it is whole.
+// Writes a file of records, gzip or plain. The file gets its name when it is complete.
 class RecordWriter {
  public:
   RecordWriter(const std::string& path, bool gzip)

@@ -1,4 +1,4 @@
-// Any data set as TFRecord files of tf.train.Example, with the names that readers of TFRecords look for.
+// Converts a data set to TFRecord files of tf.train.Example, with the feature names that readers of TFRecords expect.
 //
 //   folders of pictures   "image/encoded" (the file's own bytes), "image/class/label", "image/class/text"
 //   bytes (IDX, CIFAR-10) "image_raw", "label", and of pictures "height", "width", "depth"
@@ -15,12 +15,12 @@
 namespace cairn {
 
 struct ConvertOptions {
-  // A folder (train.tfrecord, validation.tfrecord, test.tfrecord; made if needed), or a file's name with
-  // .tfrecord[s][.gz], for one split.
+  // A folder (train.tfrecord, validation.tfrecord, test.tfrecord; created if needed), or, for one split, a file name
+  // with .tfrecord[s][.gz].
   std::string out;
-  std::string split;  // "train", "validation", "test"; empty: all that there are
-  int shards = 1;     // more: train.tfrecord-00000-of-00004, records dealt out in turn
-  bool gzip = false;  // in a folder; a file's name tells
+  std::string split;  // "train", "validation", "test"; empty: all splits
+  int shards = 1;     // above 1: train.tfrecord-00000-of-00004, records assigned round-robin
+  bool gzip = false;  // for a folder; for a file its name decides
 };
 
 struct Converted {
@@ -28,8 +28,9 @@ struct Converted {
   int files = 0;
 };
 
-// Files come into being whole: written beside their names, then renamed. Errors: as OpenDataset's; INVALID_ARGUMENT
-// (the data is TFRecord already, a file for several splits), UNAVAILABLE (the disk; names the file).
+// Files are complete or absent: they are written under temporary names and renamed. Errors: as OpenDataset;
+// INVALID_ARGUMENT (the data is already TFRecord, or several splits go to one file), UNAVAILABLE (the disk; names the
+// file).
 absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertOptions& options);
 
 }  // namespace cairn

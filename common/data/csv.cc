@@ -1,7 +1,7 @@
 // CSV with numeric features and one label column, or columns of targets; one may hold weights.
 //
-// Labels: all integers >= 0 below kCsvClassesMax: class numbers, as they stand. Other numbers: numbers (regression).
-// Text, beside integers too: classes, numbered in the sorted order of their names in the training split.
+// Labels: if all are integers >= 0 below kCsvClassesMax, they are class indices. Other numbers are regression targets.
+// If some are text, all are class names, numbered in their sorted order in the training split.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -48,10 +48,10 @@ struct CsvFile {
   CsvColumns columns;
   std::vector<float> features, targets, weights;
   std::vector<std::string> labels;
-  std::vector<int64_t> lines;  // where each row stands
+  std::vector<int64_t> lines;  // the line of each row
 };
 
-// What other programs write for a value that is not known.
+// How other programs write a missing value.
 bool IsMissing(const std::string& text) {
   return text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan");
 }
@@ -61,13 +61,14 @@ bool IsNumber(const std::string& text) {
   return ParseNumber(text, &ignored);
 }
 
-// A number, or what stands where one should be: a value that is not known, or none that a float32 can hold.
+// A number, or a text used in place of one: a missing value, or one that is out of range of float32.
 bool IsNumberOrNone(const std::string& text) {
   double ignored;
   return IsMissing(text) || absl::SimpleAtod(text, &ignored);
 }
 
-// A header names a column whose next line holds a number. With one line only: a header is all text.
+// The first line is a header if it has text in a column in which the next line has a number. A file of one line has a
+// header if all of it is text.
 bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (second.empty()) return std::none_of(first.begin(), first.end(), IsNumber);
   for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
@@ -82,7 +83,7 @@ absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const s
   if (ParseNumber(text, &value)) return static_cast<float>(value);
   const std::string place = absl::StrFormat("%s, %s", where, ColumnName(file.columns, column));
   if (IsMissing(text)) {
-    const bool header = file.columns.names.empty() && file.lines.empty();  // it may be one, such as ",0,1,2"
+    const bool header = file.columns.names.empty() && file.lines.empty();  // it may be a header, such as ",0,1,2"
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", place, text,
                         header ? ", or set data.header: true if it names the columns" : ""));
@@ -178,7 +179,7 @@ using Files = std::array<std::optional<CsvFile>, 3>;
 struct LabelKinds {
   bool numbers = true, integers = true, any_number = false;
   double min = 0, max = 0;
-  // Labels, for people: the largest, the first number that is no class number, and the first text.
+  // Labels for messages: the largest, the first number that is not a class index, and the first text.
   std::string largest, first_other, first_text;
 };
 
@@ -210,7 +211,7 @@ LabelKinds InspectLabels(const Files& files) {
   return kinds;
 }
 
-// Names of the classes, sorted, from the training split.
+// The class names of the training split, sorted.
 absl::StatusOr<std::vector<std::string>> TextClasses(const CsvFile& train) {
   const std::set<std::string> names(train.labels.begin(), train.labels.end());
   if (names.size() > kCsvClassesMax) {
@@ -235,8 +236,8 @@ absl::StatusOr<std::vector<float>> ClassNumbers(const CsvFile& file, const std::
   return numbers;
 }
 
-// Text among numbers: names of classes, as "1", "2", "more", where the numbers are integers and none stands for a
-// label that is not known.
+// If labels are text and numbers, they are class names, such as "1", "2", "more". The numbers must then be integers,
+// and no text may denote a missing value.
 absl::Status CheckMixedLabels(const Files& files, bool integers) {
   for (const auto& file : files) {
     if (!file) continue;
@@ -309,7 +310,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   loaded.element = Element::kFloat;
   loaded.target_size = static_cast<int64_t>(train.columns.targets);
   if (!train.columns.has_label) {
-    // no classes
+    // there are no classes
   } else if (!kinds.numbers) {
     if (kinds.any_number) {
       CAIRN_RETURN_IF_ERROR(CheckMixedLabels(files, kinds.integers));

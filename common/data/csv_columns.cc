@@ -47,14 +47,15 @@ absl::Status Take(const std::string& field, CsvUse use, size_t column, const std
   return absl::OkStatus();
 }
 
-// In their order in the file; of data.inputs in the order of these, and what they do not name is unused.
+// Features are in their order in the file. With data.inputs they are in the order of these; columns not named there are
+// unused.
 absl::Status PlaceFeatures(const v1::Data& data, const std::string& path, CsvColumns* columns) {
   std::vector<size_t> order;
   for (int n = 0; n < data.inputs_size(); ++n) {
     for (int i = 0; i < data.inputs(n).columns_size(); ++i) {
       const std::string field = absl::StrCat("data.inputs[", n, "].columns[", i, "]");
       CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.inputs(n).columns(i), path, *columns));
-      CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));  // by nothing else
+      CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));  // not used in any other way
       order.push_back(column);
     }
   }

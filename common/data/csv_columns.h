@@ -1,7 +1,8 @@
-// What each column of a CSV file is: a feature, the label, part of the target (data.targets), the weight; with
+// The use of each column of a CSV file: a feature, the label, part of the target (data.targets), the weight, or, with
 // data.inputs, unused.
 //
-// Pure functions; any thread. Errors: INVALID_ARGUMENT, data.label_column and the like, with the file's columns.
+// Pure functions; any thread. Errors: INVALID_ARGUMENT names data.label_column or the like, and lists the file's
+// columns.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ enum class CsvUse : uint8_t { kFeature, kLabel, kTarget, kWeight, kUnused };
 struct CsvColumns {
   std::vector<std::string> names;  // of all columns; empty without a header line
   std::vector<CsvUse> uses;        // of all columns
-  std::vector<size_t> places;      // of all columns: where a target's number stands in the target, a feature's in the
-                                   // example
-  size_t label = 0;                // column; where there is one
+  std::vector<size_t> places;      // of all columns: the position of a target's number in the target, or of a feature's
+                                   // in the example
+  size_t label = 0;                // the label's column, if there is one
   size_t targets = 0, features = 0;
   bool has_label = true, has_weight = false;
 
@@ -30,11 +31,11 @@ struct CsvColumns {
 std::string ShortText(const std::string& text);
 std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 ("age")`
 
-// names: of the header line, empty without one. count: of the file at `path`.
+// names: those of the header line, empty without one. count: the number of columns of the file at `path`.
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
                                           size_t count);
 
-// Of two splits. Errors: DATA_LOSS.
+// Compares the columns of two splits. Errors: DATA_LOSS.
 absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& train, const std::string& other_path,
                               const CsvColumns& other);
 

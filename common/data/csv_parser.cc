@@ -10,7 +10,7 @@ namespace cairn {
 
 CsvParser::CsvParser(absl::string_view text) : text_(text) { absl::ConsumePrefix(&text_, "\xEF\xBB\xBF"); }
 
-// at_ stands behind the opening quote; leaves it behind the closing one.
+// at_ is after the opening quote, and then after the closing one.
 absl::Status CsvParser::Quoted(std::string* field) {
   while (at_ < text_.size()) {
     const char c = text_[at_++];

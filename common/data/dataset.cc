@@ -26,7 +26,7 @@ int IndexOf(v1::Split split) {
   }
 }
 
-// A split: a whole table, or the examples `chosen` of one, in rising order.
+// A split: a whole table, or the examples `chosen` from one, in ascending order.
 struct SplitView {
   std::shared_ptr<const ExampleTable> table;
   std::shared_ptr<const TargetTable> targets;         // null: the table's labels
@@ -41,13 +41,13 @@ struct SplitView {
   int64_t TableIndex(int64_t index) const { return all ? index : chosen[index]; }
 };
 
-// Of a job with several outputs: where the numbers of a target come from.
+// For a job with several outputs: the source of the numbers of a target.
 struct TargetPiece {
   enum class From { kTable, kLabel, kInput } from;
   int64_t size;
 };
 
-// Empty: an example has its label, or one target.
+// Empty: an example has only its label, or a single target.
 std::vector<TargetPiece> PiecesOf(const v1::Data& data) {
   std::vector<TargetPiece> pieces;
   if (data.targets_size() < 2 && TakesLabel(data) == data.targets().empty()) return pieces;
@@ -135,7 +135,7 @@ class TableDataset : public Dataset {
     for (const TargetPiece& piece : pieces_) {
       switch (piece.from) {
         case TargetPiece::From::kLabel: *label = of_table; break;
-        case TargetPiece::From::kInput: std::fill_n(label, piece.size, 0.0f); break;  // WithJobTargets knows it
+        case TargetPiece::From::kInput: std::fill_n(label, piece.size, 0.0f); break;  // filled in by WithJobTargets
         case TargetPiece::From::kTable:
           std::copy_n(next, piece.size, label);
           next += piece.size;
@@ -165,8 +165,7 @@ int64_t ShareOf(int64_t examples, float share) {
                     : std::max<int64_t>(1, std::llround(static_cast<double>(share) * static_cast<double>(examples)));
 }
 
-// The seeded order of all training examples; its first places become the validation split, the next ones the test
-// split.
+// Shuffles all training examples by the seed; the first ones become the validation split, the next ones the test split.
 absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const LoadedData& loaded) {
   CAIRN_RETURN_IF_ERROR(CheckShare("data.validation_split", data.validation_split()));
   CAIRN_RETURN_IF_ERROR(CheckShare("data.test_split", data.test_split()));
@@ -280,7 +279,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
   info.set_classes(loaded.classes);
   info.set_deciding_label(loaded.deciding_label);
   for (const std::string& name : loaded.class_names) info.add_class_names(name);
-  // The same numbers in the model's shape: rows of 64 features feed an input of [8,8,1].
+  // The same numbers may be reshaped for the model: rows of 64 features for an input of [8,8,1].
   const bool reshape = !input_shape.empty() && NumElements(input_shape) == NumElements(loaded.shape);
   for (int64_t d : reshape&& loaded.format != v1::Data::IMAGE_FOLDER ? input_shape : loaded.shape) {
     info.add_example_shape(static_cast<int32_t>(d));

@@ -19,7 +19,7 @@ DecodeWindow::Asked DecodeWindow::Ask(ReplicaId replica, int64_t piece) {
     }
   }
   const int64_t want = std::min(ahead_, end_ - 1 - piece);
-  // Set again at each Ask: the limit on all slots may have stopped the decoding before.
+  // Set even if it is set already: the limit on all slots may have stopped the decoding.
   result.hungry = want > 0 && static_cast<int64_t>(r.slots.size()) * 2 <= want;
   if (result.hungry) r.hungry = true;
   return result;

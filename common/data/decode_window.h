@@ -1,10 +1,10 @@
-// DecodeWindow: which batches are decoded ahead of the replicas that will ask for them, and which comes next.
+// DecodeWindow: decides which batches are decoded ahead of the replicas that will ask for them, and which is next.
 //
-// Batches are pieces of a replica's steps, counted through all steps. Not thread-safe: BatchSource guards it, with the
+// A batch is a piece of a replica's step, numbered across all steps. Not thread-safe: BatchSource guards it and the
 // slots that it hands out. Invariants:
-//   1. A replica's slots are of pieces in (last, last + ahead], where `last` is the one that it asked for last.
-//   2. No two slots are of the same piece and replica: a batch is decoded ahead once.
-//   3. There are at most slots_max slots in all.
+//   1. A replica's slots are for pieces in (last, last + ahead], where `last` is the piece that it asked for last.
+//   2. No two slots are for the same piece and replica: a batch is decoded ahead once.
+//   3. There are at most slots_max slots in total.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace cairn {
 
 class DecodeWindow {
  public:
-  // Who takes it as a task fills it, also when the window has dropped it meanwhile.
+  // Filled by the thread that took it as a task, even if the window has dropped it meanwhile.
   struct Slot {
-    bool ready = false;  // then `batch` is final
+    bool ready = false;  // once true, `batch` is final
     absl::StatusOr<Batch> batch = Batch{};
   };
   struct Task {
@@ -31,12 +31,12 @@ class DecodeWindow {
     std::shared_ptr<Slot> slot;
   };
 
-  // ahead: pieces decoded ahead of each replica; 0: none. end: pieces of a replica in all.
+  // ahead: how many pieces are decoded ahead for each replica; 0: none. end: the number of pieces of a replica.
   DecodeWindow(int64_t ahead, int64_t slots_max, int64_t end) : ahead_(ahead), slots_max_(slots_max), end_(end) {}
 
   struct Asked {
     std::shared_ptr<Slot> slot;  // of the piece; null: nobody decodes it
-    bool hungry = false;         // half of what the replica needs next, or more, is not decoded yet
+    bool hungry = false;         // at most half of the pieces to be decoded ahead are there
   };
   // The replica asks for `piece`, and its window moves there.
   Asked Ask(ReplicaId replica, int64_t piece);
@@ -49,7 +49,7 @@ class DecodeWindow {
  private:
   struct Replica {
     int64_t last = -1;
-    bool hungry = false;  // since an Ask; until its window is full
+    bool hungry = false;  // set by Ask, until the window is full
     std::map<int64_t, std::shared_ptr<Slot>> slots;
   };
 

@@ -24,7 +24,7 @@ absl::Status DirError(const std::string& dir, const char* what, int error) {
   return absl::UnavailableError(absl::StrFormat("data.cache_dir: %s: %s: %s", dir, what, std::strerror(error)));
 }
 
-// Where the file system has no files without names: made, and its name taken away at once.
+// For file systems without unnamed files: creates a file and unlinks it immediately.
 int OpenUnlinked(const std::string& dir) {
   std::string name = dir + "/cairn-cache-XXXXXX";
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
@@ -163,7 +163,7 @@ bool DecodedTable::KeepInMemory(int64_t index, std::unique_ptr<uint8_t[]>& bytes
                                             std::memory_order_relaxed)) {
     (void)bytes.release();
   } else {
-    room_->ReturnMemory(bytes_);  // another thread was first
+    room_->ReturnMemory(bytes_);  // another thread was faster
   }
   return true;
 }

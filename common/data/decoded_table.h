@@ -1,13 +1,12 @@
-// DecodedTable: decodes examples on demand and keeps what was decoded: in memory while data.cache_mib lasts, then in a
-// file of data.cache_dir, if there is one.
+// DecodedTable: decodes examples on demand and caches them: in memory up to data.cache_mib, then in a file in
+// data.cache_dir, if set.
 //
 // Thread-safe. Invariants:
-//   1. Read gives the same numbers wherever they come from.
-//   2. An example that was kept is not decoded again, unless what came back from the file is not what was written (one
-//      warning).
-//   3. All tables of a room together hold at most its bytes in memory.
-//   4. The file has no name: it is gone when the worker is, however that ends, and nobody takes it for his own.
-//   5. A folder that cannot be written to and a full disk cost a warning, no more: what was written stays, the rest is
+//   1. Read returns the same numbers whether or not they are cached.
+//   2. A cached example is not decoded again, unless its bytes in the file were altered (one warning).
+//   3. All tables that share a CacheRoom together use at most its memory.
+//   4. The file has no name: it disappears with the worker, however the worker ends, and no other process can use it.
+//   5. A folder that is not writable, or a full disk, only causes a warning: what is already written stays, the rest is
 //      decoded again.
 #pragma once
 
@@ -23,7 +22,7 @@
 
 namespace cairn {
 
-// A file without a name that only grows. Thread-safe.
+// An unnamed file that only grows. Thread-safe.
 class SpillFile {
  public:
   static absl::StatusOr<std::unique_ptr<SpillFile>> Create(const std::string& dir);
@@ -31,7 +30,7 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // Where it was written to. After the first error there are only errors.
+  // Returns the offset of the data. After the first error every call fails.
   absl::StatusOr<uint64_t> Append(const void* data, size_t bytes);
   absl::Status ReadAt(uint64_t at, void* out, size_t bytes) const;
   const std::string& dir() const { return dir_; }
@@ -44,19 +43,19 @@ class SpillFile {
   std::atomic<bool> full_{false};
 };
 
-// Room for decoded examples, shared by the splits of a data set.
+// Cache space for decoded examples, shared by the splits of a data set.
 class CacheRoom {
  public:
-  // As data.cache_mib and data.cache_dir say. INVALID_ARGUMENT: cache_mib.
+  // Sized by data.cache_mib and data.cache_dir. INVALID_ARGUMENT: cache_mib.
   static absl::StatusOr<std::shared_ptr<CacheRoom>> Make(const v1::Data& data);
   CacheRoom(int64_t memory_bytes, const std::string& dir);
 
-  // false: there is not so much left.
+  // Returns false if less than `bytes` is left.
   bool TakeMemory(int64_t bytes);
   void ReturnMemory(int64_t bytes) { memory_left_.fetch_add(bytes, std::memory_order_relaxed); }
   int64_t memory_left() const { return memory_left_.load(std::memory_order_relaxed); }
   SpillFile* file() { return file_.get(); }  // null: none
-  // Once for all tables.
+  // Logs one warning for all tables together.
   void Warn(const absl::Status& status);
 
  private:
@@ -79,17 +78,17 @@ class DecodedTable : public ExampleTable {
   absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const override;
 
  private:
-  // Of an example in the file.
+  // The place of an example in the file.
   struct Place {
-    static constexpr uint64_t kNowhere = 0, kBeingWritten = 1, kFirst = 2;  // then: kFirst + where it begins
+    static constexpr uint64_t kNowhere = 0, kBeingWritten = 1, kFirst = 2;  // then: kFirst + its offset
     std::atomic<uint64_t> at{kNowhere};
     uint64_t checksum = 0;  // written before `at`
   };
 
-  // Hands the example's bytes, as the source decodes them, to `use`, wherever they come from.
+  // Passes the example's bytes, as the source decodes them, to `use`, from the cache or decoded.
   template <typename Use>
   absl::Status Visit(int64_t index, Use use) const;
-  // Takes the bytes if there is memory for them.
+  // Takes ownership of the bytes if there is memory for them.
   bool KeepInMemory(int64_t index, std::unique_ptr<uint8_t[]>& bytes) const;
   void KeepInFile(int64_t index, const uint8_t* bytes) const;
   bool ReadFromFile(int64_t index, uint8_t* bytes) const;

@@ -22,7 +22,7 @@ void Widen(T value, T* low, T* high) {
   *high = std::max(*high, value);
 }
 
-// Sizes of a sample of the pictures; the first one's becomes the size to decode to.
+// Reads the sizes of a sample of the pictures. That of the first becomes the size to decode to.
 absl::Status SampleSizes(v1::Data* data, DatasetSummary* summary) {
   CAIRN_ASSIGN_OR_RETURN(const ImageFolderFiles files, ListImageFolder(data->path()));
   const std::vector<PictureFile>& train = files.splits[kTrainSplit];

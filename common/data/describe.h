@@ -1,5 +1,4 @@
-// What a data set is, for people: kind, examples of each split, shape, range of values, classes and how often each
-// occurs.
+// Describes a data set for people: kind, examples of each split, shape, range of values, classes and their frequencies.
 #pragma once
 
 #include <array>
@@ -17,27 +16,28 @@ namespace cairn {
 struct SplitSummary {
   std::string name;  // "train", "validation", "test"
   int64_t examples = 0;
-  std::vector<int64_t> class_examples;  // by class; empty where labels are numbers
+  std::vector<int64_t> class_examples;  // by class; empty if labels are not classes
   double label_min = 0, label_max = 0;
 };
 
 struct DatasetSummary {
   v1::DataInfo info;
-  std::array<SplitSummary, 3> splits;  // examples == 0: the data set has no such split
-  int64_t sampled = 0;                 // training examples that the next two are of, spread evenly
+  std::array<SplitSummary, 3> splits;  // examples == 0: the data set does not have the split
+  // how many training examples, spread evenly, the next two fields are computed from
+  int64_t sampled = 0;
   double value_min = 0, value_max = 0;
-  // IMAGE_FOLDER: sizes of the sampled pictures before they are resized; else 0.
+  // IMAGE_FOLDER: the original sizes of the sampled pictures; else 0.
   int64_t height_min = 0, height_max = 0, width_min = 0, width_max = 0;
 };
 
-// The data set's own splits; shares of data.validation_split and data.test_split are not taken. An image folder needs
-// no size here. Errors as OpenDataset's.
+// Describes the data set's own splits; data.validation_split and data.test_split are ignored. An image folder needs no
+// size here. Errors: as OpenDataset.
 absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data);
 
-// Several lines, the last one with its end.
+// Several lines, each with a line end.
 std::string ToText(const DatasetSummary& summary);
 
-// Both at once.
+// SummarizeDataset and ToText in one call.
 absl::StatusOr<std::string> DescribeDataset(const v1::Data& data);
 
 }  // namespace cairn

@@ -9,7 +9,7 @@ constexpr double kLn2 = 0.693147180559945309417232121458;
 
 }  // namespace
 
-// e^x = 2^n e^r with |r| <= ln 2 / 2; Taylor's series of e^r, whose next term is below 2^-55.
+// e^x = 2^n e^r with |r| <= ln 2 / 2. The Taylor series of e^r, whose next term is below 2^-55.
 double ExactExp(double x) {
   const double n = std::floor(x / kLn2 + 0.5), r = x - n * kLn2;
   double sum = 0;

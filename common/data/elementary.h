@@ -1,7 +1,8 @@
-// Exponential and logarithm with the same bits on every processor: a C library's own differ with the instructions that
-// it finds.
+// Exponential and logarithm with the same bits on every processor. Those of a C library depend on the instructions that
+// the processor has.
 //
-// Pure functions; any thread. Relative error below 2^-48 where they are used: -745 < x, and normal positive numbers.
+// Pure functions; any thread. Relative error below 2^-48 in the supported range: -745 < x for the exponential, positive
+// normal numbers for the logarithm.
 #pragma once
 
 namespace cairn {

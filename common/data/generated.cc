@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kSide = 32, kPlane = kSide * kSide;
 constexpr int kTrainFiles = 5;
-// Splits of the glyphs' stream that are these data sets' own.
+// Splits of the glyphs' random stream that these data sets use.
 constexpr uint32_t kColourTrain = 2, kColourTest = 3, kTextTrain = 4, kTextTest = 5;
-constexpr uint32_t kColours = 1 << 16;  // counters of the draws that are not the glyph's
+constexpr uint32_t kColours = 1 << 16;  // counters of the random numbers that are not the glyph's
 
-constexpr int kTopicWords = 100;  // of each topic's own vocabulary
+constexpr int kTopicWords = 100;  // in each topic's own vocabulary
 constexpr int kTextWordsMin = 10;
 
 absl::Status CheckCount(int64_t count, int64_t least) {
@@ -56,7 +56,7 @@ class OutFile {
 
 // ---- colour glyphs ----
 
-// label, then the red, green and blue plane.
+// The label, then the red, green and blue planes.
 std::string ColourRecord(uint64_t seed, uint32_t split, uint32_t index) {
   std::array<uint8_t, kGlyphPixels> ink;
   const int digit = DrawGlyph(seed, split, index, absl::MakeSpan(ink));
@@ -64,7 +64,7 @@ std::string ColourRecord(uint64_t seed, uint32_t split, uint32_t index) {
   const PhiloxBlock colours[] = {Philox(key, {index, split, kColours, 0}),
                                  Philox(key, {index, split, kColours + 1, 0})};
   const int top = static_cast<int>(colours[1][2] % 5), left = static_cast<int>(colours[1][3] % 5);
-  const bool dark = colours[1][2] >> 31 != 0;  // ink on paper, or the other way round
+  const bool dark = colours[1][2] >> 31 != 0;  // dark ink on light paper, or the reverse
   std::string record(1 + 3 * kPlane, '\0');
   record[0] = static_cast<char>(digit);
   for (int c = 0; c < 3; ++c) {
@@ -94,8 +94,8 @@ absl::Status WriteColourFile(const std::string& path, uint64_t seed, uint32_t sp
 
 // ---- texts ----
 
-// The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common ones, of which the
-// first are the most frequent.
+// The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common words, the most
+// frequent ones first.
 std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
   const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
   const PhiloxBlock head = Philox(key, {index, split, 0, 0});
@@ -107,7 +107,7 @@ std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
     const PhiloxBlock draw = Philox(key, {index, split, 1, static_cast<uint32_t>(w)});
     if (draw[0] % 5 == 0) {
       x.ints.push_back(1 + topic * kTopicWords + static_cast<int>(draw[1] % kTopicWords));
-    } else {  // the smaller of two draws: frequent words come first
+    } else {  // the minimum of two draws makes the first words more frequent
       x.ints.push_back(kCommonBegin + static_cast<int>(std::min(draw[1] % kCommon, draw[2] % kCommon)));
     }
   }

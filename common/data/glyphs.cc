@@ -22,15 +22,15 @@ struct Point {
   float x, y;
 };
 
-// One movement of the pen in the unit square, y downwards: through its points, as a smooth curve (Catmull-Rom) or with
-// corners.
+// One pen stroke in the unit square, y downwards: through its points, as a smooth curve (Catmull-Rom) or as straight
+// lines.
 struct Stroke {
   bool smooth;
   std::vector<Point> points;
 };
 using Outline = std::vector<Stroke>;
 
-// Two ways to write some of the digits.
+// Some digits have two variants.
 const std::array<std::vector<Outline>, kGlyphClasses>& Outlines() {
   static const auto* outlines = new std::array<std::vector<Outline>, kGlyphClasses>{{
       {{{true,
@@ -89,7 +89,7 @@ const std::array<std::vector<Outline>, kGlyphClasses>& Outlines() {
   return *outlines;
 }
 
-// The numbers of one picture, in the order of drawing.
+// The random numbers of one picture, in the order in which they are drawn.
 class Draws {
  public:
   Draws(std::array<uint32_t, 2> key, uint32_t split, uint32_t index) : key_(key), split_(split), index_(index) {}
@@ -110,7 +110,7 @@ class Draws {
   size_t at_ = 4;
 };
 
-// From the unit square's middle to the picture's pixels.
+// Maps the unit square to the picture's pixels.
 struct Affine {
   float xx, xy, yx, yy, x, y;
   Point operator()(Point p) const {
@@ -120,7 +120,8 @@ struct Affine {
 };
 
 Affine RandomAffine(Draws& draws) {
-  // Rotation by 2 atan(t), up to 14 degrees; rational, so that every machine's math library draws the same picture.
+  // Rotates by 2 atan(t), up to 14 degrees. The formula is rational, so that the picture does not depend on a math
+  // library.
   const float t = draws.Uniform(-0.12f, 0.12f);
   const float cos = (1 - t * t) / (1 + t * t), sin = 2 * t / (1 + t * t);
   const float height = draws.Uniform(17.0f, 22.0f), width = height * draws.Uniform(0.65f, 0.95f);
@@ -136,7 +137,7 @@ Affine RandomAffine(Draws& draws) {
   return a;
 }
 
-// Distances from the pixels to the strokes, in pixels; those beyond kReach are not computed.
+// Distances from the pixels to the strokes, in pixels. Distances beyond kReach are not computed.
 class Canvas {
  public:
   static constexpr float kReach = 4.0f;
@@ -159,7 +160,7 @@ class Canvas {
     }
   }
 
-  // Ink of a pen: 1 within the radius, falling to 0 over `soft` pixels.
+  // The ink of a pen: 1 within the radius, decreasing to 0 over `soft` pixels.
   float Ink(int pixel, float radius, float soft) const {
     const float distance = std::sqrt(squares_[pixel]);
     return std::min(std::max((radius - distance) / soft + 0.5f, 0.0f), 1.0f);
@@ -200,14 +201,14 @@ void DrawStroke(const Stroke& stroke, const Affine& affine, float shake, Draws& 
   }
 }
 
-// On every fourth picture a short line that belongs to no digit.
+// Adds a short line that is not part of the digit to one picture in four.
 void DrawClutter(Draws& draws, Canvas* canvas) {
   if (draws.Bits() % 4 != 0) return;
   const Point a = {draws.Uniform(0, kGlyphSide - 1), draws.Uniform(0, kGlyphSide - 1)};
   canvas->Line(a, {a.x + draws.Uniform(-4, 4), a.y + draws.Uniform(-4, 4)});
 }
 
-constexpr int64_t kChunk = 4096;  // pictures drawn at a time
+constexpr int64_t kChunk = 4096;  // pictures drawn per batch
 
 absl::Status WriteHeader(GzipFile* file, std::vector<uint32_t> dims) {
   std::string header = {0, 0, 0x08, static_cast<char>(dims.size())};

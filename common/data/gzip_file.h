@@ -1,4 +1,4 @@
-// GzipFile: a file that is written from its beginning to its end, gzip or plain.
+// GzipFile: writes a file sequentially, as gzip or plain.
 //
 // One thread at a time. Errors name the file: UNAVAILABLE, it cannot be written.
 #pragma once
@@ -14,7 +14,7 @@ namespace cairn {
 
 class GzipFile {
  public:
-  // mode: as zlib's, "wb" and a level from 1 to 9, or "wbT", plain. known_as: what errors call it.
+  // mode: zlib's, "wb" and a level from 1 to 9, or "wbT" for plain. known_as: the name used in errors.
   GzipFile(const std::string& path, const char* mode) : GzipFile(path, mode, path) {}
   GzipFile(const std::string& path, const char* mode, std::string known_as);
   ~GzipFile();

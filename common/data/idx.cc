@@ -61,7 +61,7 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path) {
     }
     if (__builtin_mul_overflow(total, size, &total)) total = UINT64_MAX;
   }
-  // Before anything is allocated: can the file hold this?
+  // Before allocating, check whether the file can hold this.
   if (total > reader.bytes_max()) {
     return absl::DataLossError(absl::StrFormat(
         "%s: its header says %s, more than the file holds; it is cut off or broken", path, ToString(array.dims)));
@@ -75,7 +75,7 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path) {
 struct IdxSplit {
   Shape shape;
   int32_t classes = 0;
-  std::string largest;  // label, for people
+  std::string largest;  // the largest label, as text
   std::shared_ptr<const ExampleTable> table;
 };
 
@@ -110,7 +110,7 @@ absl::StatusOr<IdxSplit> ReadSplit(const std::string& images_path, const std::st
   return split;
 }
 
-// Nothing: neither file is there.
+// nullopt: neither file exists.
 absl::StatusOr<std::optional<IdxSplit>> FindSplit(const std::string& dir, const std::string& prefix) {
   const std::string images = FindPart(dir, prefix, "images"), labels = FindPart(dir, prefix, "labels");
   if (images.empty() && labels.empty()) return std::nullopt;

@@ -22,7 +22,7 @@ struct Entry {
   bool is_dir = false;
 };
 
-// What lies in a folder, sorted by name.
+// The entries of a folder, sorted by name.
 absl::StatusOr<std::vector<Entry>> ListDir(const std::string& path) {
   std::vector<Entry> entries;
   std::error_code error;
@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<std::string>> SubDirs(const std::string& path) {
   return dirs;
 }
 
-// Folder of a split, empty if there is none.
+// The folder of a split; "" if there is none.
 std::string SplitDir(const std::string& path, int split) {
   static constexpr std::array<std::array<const char*, 2>, 3> kNames = {
       {{"train", "training"}, {"validation", "val"}, {"test", "testing"}}};

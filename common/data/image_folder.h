@@ -1,11 +1,10 @@
-// The files of an image folder, before any of them is opened.
+// Lists the files of an image folder without opening them.
 //
-//   PATH/train/CLASS/*.{jpg,jpeg,png}, PATH/validation/..., PATH/test/...     with splits ("val" is taken for
-//   "validation") PATH/CLASS/*.{jpg,jpeg,png}                                               without: all of it is the
-//   training split
+//   PATH/train/CLASS/*.{jpg,jpeg,png}, PATH/validation/..., PATH/test/...     with splits ("val" means "validation")
+//   PATH/CLASS/*.{jpg,jpeg,png}                                               without: all are the training split
 //
-// Classes are numbered in the sorted order of their folders' names, files stand in class order, then by name. Names
-// that begin with a dot are passed over.
+// Classes are numbered in the sorted order of their folders' names. Files are ordered by class, then by name. Names
+// that begin with a dot are ignored.
 #pragma once
 
 #include <array>
@@ -24,11 +23,11 @@ struct PictureFile {
 
 struct ImageFolderFiles {
   std::vector<std::string> class_names;
-  std::array<std::vector<PictureFile>, 3> splits;  // by SplitIndex; empty: no such split
+  std::array<std::vector<PictureFile>, 3> splits;  // by SplitIndex; empty: the split does not exist
 };
 
 // Errors: NOT_FOUND (no such folder, no class folders, a class without pictures), INVALID_ARGUMENT (a class that the
-// training split lacks), DATA_LOSS (a folder that cannot be read).
+// training split does not have), DATA_LOSS (a folder that cannot be read).
 absl::StatusOr<ImageFolderFiles> ListImageFolder(const std::string& path);
 
 }  // namespace cairn

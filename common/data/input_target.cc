@@ -25,7 +25,7 @@ class ScaledTargets : public DatasetWithTargets {
       for (float& t : target) t = t * scale_.scale + scale_.offset;
       return absl::OkStatus();
     }
-    static thread_local std::vector<float> own;  // which nobody asks for
+    static thread_local std::vector<float> own;  // its label is not used
     own.resize(static_cast<size_t>(examples().label_size()));
     CAIRN_RETURN_IF_ERROR(examples().ReadAs(element, split, index, example, own.data()));
     TakeInput(element, example, scale_, target);

@@ -1,5 +1,5 @@
-// A data set whose targets follow from the model: the examples themselves (an autoencoder's), or pictures that count as
-// the model's first layers would see them. Thread-safe.
+// A data set whose targets depend on the model: the examples themselves (for an autoencoder), or pictures scaled as the
+// model's first layers would scale them. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace cairn {
 
-// `examples` itself where the targets are what the data says. examples: as AsModelInput gives them.
+// Returns `examples` itself if the data's own targets are used. examples: the result of AsModelInput.
 std::shared_ptr<const Dataset> WithTargets(std::shared_ptr<const Dataset> examples, const v1::Data& data,
                                            const v1::Loss& loss, const Graph& graph);
 
-// target: an example as the model sees it: scale * number + offset.
+// Sets the target to the example as the model sees it: scale * number + offset.
 void TakeInput(Element element, const uint8_t* example, const InputScale& scale, absl::Span<float> target);
 
 }  // namespace cairn

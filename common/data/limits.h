@@ -1,4 +1,5 @@
-// Every limit of data sets: what is larger is refused by name, its reason, and how the limits depend on one another.
+// The limits of data sets, with the reason for each and the relations between them. What exceeds a limit is rejected by
+// name.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +9,9 @@ namespace cairn {
 
 // ---- files ----
 
-// A deflate stream holds at most so many times its own size (zlib's technical notes).
+// A deflate stream expands to at most this many times its own size (zlib's technical notes).
 inline constexpr uint64_t kDeflateRatioMax = 1032;
-// gzread's length is a 32-bit number.
+// gzread takes a 32-bit length.
 inline constexpr size_t kGzipReadBytesMax = size_t{1} << 30;
 inline constexpr uint64_t kCifar10FileBytesMax = uint64_t{1} << 31;
 inline constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;
@@ -20,7 +21,7 @@ inline constexpr int64_t kIdxExampleBytesMax = int64_t{1} << 28;
 
 // ---- pictures ----
 
-// A header of a few bytes may claim anything.
+// A header of a few bytes may claim any size.
 inline constexpr int64_t kPicturePixelsMax = int64_t{1} << 26;
 inline constexpr uint64_t kPictureFileBytesMax = uint64_t{256} << 20;
 inline constexpr int32_t kImageFolderClassesMax = 100'000;
@@ -31,34 +32,34 @@ inline constexpr float kPixelMax = 255;
 // ---- records ----
 
 inline constexpr uint64_t kRecordBytesMax = uint64_t{256} << 20;
-// Of one file: 2 GiB of places.
+// Records of one file: 2 GiB of offsets.
 inline constexpr int64_t kRecordsMax = int64_t{1} << 28;
-// Of all RecordFiles together: a data set may have thousands of shards, a process a thousand descriptors. The others
-// are opened for each record.
+// Files that all RecordFiles together keep open: a data set may have thousands of shards, a process about a thousand
+// descriptors. Other files are opened for each record.
 inline constexpr int kFilesHeldOpenMax = 256;
 inline constexpr int kShardsMax = 100'000;
 inline constexpr size_t kTfFeatureNameBytesMax = 4096;
 inline constexpr size_t kVarintBytesMax = 10;
 inline constexpr int32_t kTfRecordClassesMax = 100'000;
-// Whole numbers below it in a float_list are class numbers, as in CSV.
+// Integers below it in a float_list are class indices, as in CSV.
 inline constexpr int32_t kTfRecordFloatClassesMax = 1000;
 inline constexpr size_t kTfRecordFeaturesShownMax = 20;
-// Of one example.
+// Numbers in one example.
 inline constexpr int64_t kTfRecordNumbersMax = int64_t{1} << 26;
 
-// ---- what is made, looked at, read ahead ----
+// ---- generated data, samples, read-ahead ----
 
 inline constexpr int kConvertShardsMax = 10'000;
-// Of one split.
+// Pictures of one split.
 inline constexpr int64_t kGlyphsMax = 10'000'000;
 inline constexpr int kTextWordsMax = 64;
 inline constexpr int64_t kSampledExamplesMax = 2000;
-// Each is a file to open and decode.
+// Each one is a file to open and decode.
 inline constexpr int64_t kSampledPicturesMax = 200;
 inline constexpr int64_t kClassesShownMax = 100;
-// Small batches are decoded several at a wake-up, at most so many.
+// Several small batches are decoded per wake-up, at most this many.
 inline constexpr int64_t kAheadSmallMax = 32;
-// All that is decoded ahead, for all replicas. Beyond, Get decodes by itself.
+// Bytes decoded ahead for all replicas together. Beyond this, Get decodes by itself.
 inline constexpr int64_t kAheadBytesMax = int64_t{512} << 20;
 
 static_assert(kSampledPicturesMax <= kSampledExamplesMax);

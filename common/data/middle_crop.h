@@ -1,7 +1,8 @@
-// A data set whose examples a random_crop makes the model's input of, as evaluation and prediction see it.
+// A data set for evaluation and prediction in which a random_crop turns examples into the model's input.
 //
-// What keras.layers.RandomCrop is documented to do outside training (and does up to Keras 3.5): of each picture the
-// largest part that has the input's proportions, in the middle, resized to the input (bilinear). Thread-safe.
+// It does what keras.layers.RandomCrop is documented to do outside training (and does up to Keras 3.5): takes the
+// largest centred part of each picture with the input's aspect ratio, and resizes it to the input (bilinear).
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace cairn {
 
-// `examples` itself where its examples have the input's shape (ExampleShape in common/model/data_check.h).
+// Returns `examples` itself if they have the input's shape (ExampleShape in common/model/data_check.h).
 std::shared_ptr<const Dataset> AsModelInput(std::shared_ptr<const Dataset> examples, const v1::Data& data,
                                             const Shape& input_shape);
 

@@ -16,7 +16,8 @@ struct Part {
 
 class OutputTargets : public DatasetWithTargets {
  public:
-  // input: the part that is the example itself; pictures: the part whose numbers count as pixels do. size 0: none.
+  // input: the part of the target that is the example itself. pictures: the part that is scaled like pixels. size 0:
+  // there is none.
   OutputTargets(std::shared_ptr<const Dataset> examples, const InputScale& scale, Part input, Part pictures)
       : DatasetWithTargets(std::move(examples)), scale_(scale), input_(input), pictures_(pictures) {}
 

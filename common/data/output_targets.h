@@ -1,5 +1,5 @@
-// A data set whose targets are those of the job: of one output (input_target.h) or of several, end to end in the order
-// of JobSpec.outputs. Thread-safe.
+// A data set with the job's targets: those of one output (input_target.h), or those of several outputs, concatenated in
+// the order of JobSpec.outputs. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace cairn {
 
-// `examples` itself where the targets are what the data says. data: the job's, or other data in its place. Examples
-// that are not yet of the model's size (augmentation makes them so) leave the part that is the example itself at 0.
+// Returns `examples` itself if the data's own targets are used. data: the job's, or other data used instead. If
+// examples do not have the model's size yet (augmentation produces it), the part of the target that is the example
+// itself is left 0.
 std::shared_ptr<const Dataset> WithJobTargets(std::shared_ptr<const Dataset> examples, const v1::Data& data,
                                               const v1::JobSpec& spec, const Graph& graph);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kUnknowns = 8;
 
-// Gauss' elimination with the largest pivot; false: the rows depend on one another.
+// Gaussian elimination with pivoting; false: the rows are linearly dependent.
 bool Solve(double (&rows)[kUnknowns][kUnknowns + 1], Projection* solution) {
   for (int i = 0; i < kUnknowns; ++i) {
     int best = i;
@@ -51,7 +51,7 @@ void Project(const PictureShape3& shape, const Projection& a, bool nearest, floa
     const bool inside = x >= 0 && y >= 0 && x < shape.width && y < shape.height;
     return inside ? in[y * shape.row() + x * shape.channels + c] : fill;
   };
-  // Far out there is the fill value alone, and floors stay within integers.
+  // So far outside only the fill value counts. The bound keeps floors within the range of integers.
   const auto kept = [](double place) { return std::isfinite(place) ? std::clamp(place, -1e6, 1e6) : -1e6; };
   for (int64_t y = 0; y < shape.height; ++y) {
     for (int64_t x = 0; x < shape.width; ++x, out += shape.channels) {

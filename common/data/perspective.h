@@ -1,6 +1,6 @@
-// A picture seen from another side: the projective map that takes four corners to four others.
+// Perspective transformations of pictures: the projective map that takes four corners to four others.
 //
-// Pure functions; any thread; the same bits on every processor.
+// Pure functions; any thread. Every processor computes the same bits.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ struct Point2 {
   double x = 0, y = 0;
 };
 
-// Where the output's pixel (x, y) takes its value from: x_in = (a0 x + a1 y + a2) / d, y_in = (a3 x + a4 y + a5) / d,
-// d = a6 x + a7 y + 1.
+// The input position from which the output's pixel (x, y) takes its value: x_in = (a0 x + a1 y + a2) / d, y_in = (a3 x
+// + a4 y + a5) / d, d = a6 x + a7 y + 1.
 using Projection = std::array<double, 8>;
 
-// That which takes each of `to` to its one of `from`. All zeros: there is none.
+// The projection that maps each point of `to` to the corresponding one of `from`. All zeros if there is none.
 Projection ProjectionOf(const std::array<Point2, 4>& from, const std::array<Point2, 4>& to);
 
 // As Warp with FILL_CONSTANT; nearest: the nearest pixel instead of the bilinear value.

@@ -51,7 +51,7 @@ absl::Status JpegError(const std::string& path, void* handle) {
   return absl::DataLossError(absl::StrFormat("%s: broken JPEG: %s", path, tjGetErrorStr2(handle)));
 }
 
-// Oddities that lose no pixel.
+// Warnings that do not affect pixels.
 bool IsHarmless(absl::string_view warning) {
   return absl::StrContains(warning, "extraneous bytes") || absl::StrContains(warning, "unknown JFIF") ||
          absl::StrContains(warning, "nknown Adobe");
@@ -62,7 +62,7 @@ absl::StatusOr<PictureSize> JpegHeader(const std::string& path, absl::string_vie
   const int result = tjDecompressHeader3(handle, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), &width,
                                          &height, &sampling, &colours);
   if (result != 0 && tjGetErrorCode(handle) == TJERR_FATAL) return JpegError(path, handle);
-  // A file that ends before its frame header passes as one that holds tables only.
+  // libjpeg accepts a file that ends before its frame header as one that has only tables.
   if (width <= 0 || height <= 0) return absl::DataLossError(path + ": broken JPEG: it ends within its header");
   if (colours == TJCS_CMYK || colours == TJCS_YCCK) {
     return absl::DataLossError(path + ": a CMYK JPEG; convert it to RGB");
@@ -101,7 +101,7 @@ absl::StatusOr<PictureSize> PngHeader(const std::string& path, absl::string_view
   return PictureSize{image->height, image->width};
 }
 
-// Takes the colours of RGBA, or their luma.
+// Drops the alpha channel: keeps RGB, or computes the luma.
 void DropAlpha(const std::vector<uint8_t>& rgba, int channels, std::vector<uint8_t>* out) {
   const size_t count = rgba.size() / 4;
   out->resize(count * channels);
@@ -122,14 +122,14 @@ absl::StatusOr<Picture> DecodePng(const std::string& path, absl::string_view byt
   image.format = PNG_FORMAT_RGBA;
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   std::vector<uint8_t> rgba(PNG_IMAGE_SIZE(image));
-  // Warnings (an odd colour profile, say) lose no pixel; a wrong check sum or missing data is an error.
+  // Warnings (such as an odd colour profile) do not affect pixels; a wrong checksum or missing data is an error.
   if (!png_image_finish_read(&image, nullptr, rgba.data(), 0, nullptr)) return PngError(path, image);
   Picture picture{size.height, size.width, channels, {}};
   DropAlpha(rgba, channels, &picture.pixels);
   return picture;
 }
 
-// Where an output pixel takes its value from along one axis: in[low] + (in[high] - in[low]) * share.
+// The input of an output pixel along one axis: in[low] + (in[high] - in[low]) * share.
 struct Tap {
   int64_t low, high;
   float share;

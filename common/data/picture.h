@@ -1,7 +1,7 @@
-// Pictures: JPEG and PNG files into pixels, and their resizing.
+// Decodes JPEG and PNG files to pixels, and resizes pictures.
 //
-// Thread-safe. The same file gives the same bytes on every x86-64 processor: the accurate integer DCT, no scaled
-// decoding, no FMA.
+// Thread-safe. A file gives the same bytes on every x86-64 processor: the decoder uses the accurate integer DCT, no
+// scaled decoding and no FMA.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,20 @@ struct PictureSize {
   int64_t height = 0, width = 0;
 };
 
-// A picture above this is refused: a header of a few bytes may claim anything.
+// Larger pictures are rejected: a header of a few bytes may claim any size.
 
-// Whether the name ends as a JPEG's or PNG's does. What it is, is told from its bytes.
+// Whether the name has a JPEG or PNG extension. The actual format is detected from the bytes.
 bool HasPictureName(const std::string& path);
 
 // channels: 1 (grey: luma 0.299 R + 0.587 G + 0.114 B) or 3 (RGB). Transparency is dropped, as tf.io.decode_png does.
 // Errors: DATA_LOSS names the file and what is wrong with it.
 absl::StatusOr<Picture> ReadPicture(const std::string& path, int channels);
-// Of bytes that are in memory; `where` is what errors call them.
+// Decodes bytes in memory; errors call them `where`.
 absl::StatusOr<Picture> DecodePicture(const std::string& where, absl::string_view bytes, int channels);
-// Only the header is looked at.
+// Reads only the header.
 absl::StatusOr<PictureSize> ReadPictureSize(const std::string& path);
 absl::StatusOr<PictureSize> DecodePictureSize(const std::string& where, absl::string_view bytes);
-// Whether they begin as a JPEG's or PNG's bytes do.
+// Whether the bytes begin with a JPEG or PNG signature.
 bool IsPicture(absl::string_view bytes);
 
 // Bilinear with half-pixel centers, as tf.image.resize(antialias=False), rounded to the nearest byte.

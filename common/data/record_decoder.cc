@@ -18,7 +18,7 @@ absl::Status WrongSize(const RecordSpec& spec, int64_t has, const char* unit, in
       spec.input, has, unit, ToString(spec.shape), wants));
 }
 
-// One number that is not finite makes all weights of the model so.
+// A single non-finite number would make all weights of the model non-finite.
 absl::Status CheckFinite(const RecordSpec& spec, const float* numbers) {
   const float* const end = numbers + spec.example_size;
   const float* const bad = std::find_if_not(numbers, end, [](float value) { return std::isfinite(value); });
@@ -62,7 +62,7 @@ absl::Status DecodeBytes(ByteWindow& window, absl::string_view record, const Rec
   const bool floats = spec.encoding == v1::TfRecord::RAW_FLOAT32;
   const int64_t wants = spec.example_size * (floats ? 4 : 1), has = static_cast<int64_t>(bytes.size());
   if (has != wants) return WrongSize(spec, has, "bytes", wants);
-  std::memcpy(out, bytes.data(), bytes.size());  // little-endian, as this machine is
+  std::memcpy(out, bytes.data(), bytes.size());  // this machine is little-endian too
   return floats ? CheckFinite(spec, static_cast<const float*>(out)) : absl::OkStatus();
 }
 

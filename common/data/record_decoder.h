@@ -1,7 +1,7 @@
-// What of a tf.train.Example is the input and what the label, and how one record's are read.
+// Which parts of a tf.train.Example are the input and the label, and how they are read from one record.
 //
-// Pure functions; any thread. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say in which
-// file and record.
+// Pure functions; any thread. They accept arbitrary bytes: errors (DATA_LOSS) say what is wrong; their callers add the
+// file and the record.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,32 @@
 
 namespace cairn {
 
-// A feature of so many numbers.
+// A feature and how many numbers it has.
 struct RecordFeaturePart {
   std::string feature;
   Shape shape;
 };
 
-// What is read of every record.
+// What is read from every record.
 struct RecordSpec {
-  std::string input, label;  // label: empty where the data has targets
-  std::string weight;        // feature; empty: none
+  std::string input, label;  // the label is empty if the data has targets
+  std::string weight;        // a feature; empty: there are no weights
   std::vector<RecordFeaturePart> targets;
-  std::vector<RecordFeaturePart> inputs;                          // of data.inputs: instead of `input`, end to end
-  v1::TfRecord::Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // known once it is resolved
+  // those of data.inputs, concatenated; they replace `input`
+  std::vector<RecordFeaturePart> inputs;
+  v1::TfRecord::Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // set once the spec is resolved
   Shape shape;
   int32_t label_offset = 0;
   int64_t example_size = 0;
 
-  // Its inputs are bytes, else floats.
+  // Whether inputs are decoded to bytes rather than floats.
   bool decodes_to_bytes() const { return encoding == v1::TfRecord::JPEG_OR_PNG || encoding == v1::TfRecord::RAW_UINT8; }
 };
 
-// One number, label_offset taken from it.
+// Reads one number and subtracts label_offset.
 absl::StatusOr<float> ReadLabel(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place);
 
-// The input that lies at `place` of the record, into `out`: example_size bytes or floats. Floats are finite.
+// Decodes the input at `place` of the record to `out`: example_size bytes or floats. Floats are finite.
 absl::Status DecodeInput(absl::string_view record, const RecordSpec& spec, const FeaturePlace& place, void* out);
 
 }  // namespace cairn

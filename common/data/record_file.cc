@@ -101,7 +101,7 @@ absl::Status RecordFile::Scan(Visitor visit) {
     if (window.size() - begin < length + kRecordFooterBytes) return torn;
     places_.push_back(at);
     if (absl::Status status = visit(window, begin, end); !status.ok()) {
-      // Is it that the bytes are not those that were written?
+      // Checks whether the cause is that the bytes were altered.
       std::string scratch;
       places_.push_back(end + kRecordFooterBytes);
       if (const auto whole = Read(record, &scratch); !whole.ok()) return whole.status();

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr int kNoSplit = -1;
 
 struct ShardName {
-  std::string stem;  // what all shards have in common
+  std::string stem;  // the part that all shards of a set share
   int number = 0, of = 0;
 };
 
@@ -81,7 +81,7 @@ std::vector<std::string> RecordFilesIn(const std::string& dir, std::vector<std::
 }
 
 absl::Status CheckShards(const std::vector<std::string>& files) {
-  std::map<std::string, std::pair<int, std::set<int>>> families;  // by stem: how many, which are there
+  std::map<std::string, std::pair<int, std::set<int>>> families;  // by stem: the number of shards, and which exist
   for (const std::string& file : files) {
     ShardName shard;
     if (!ParseShard(BaseName(file), &shard)) continue;
@@ -103,7 +103,7 @@ absl::Status CheckShards(const std::vector<std::string>& files) {
   return absl::OkStatus();
 }
 
-// A file, or with it all shards of its family.
+// Returns the file, or, if it is a shard, all shards of its set.
 std::vector<std::string> Family(const std::string& path) {
   ShardName own, other;
   if (!ParseShard(BaseName(path), &own)) return {path};

@@ -66,7 +66,7 @@ absl::StatusOr<Encoding> ChooseEncoding(const v1::TfRecord& asked, const std::st
   return encoding;
 }
 
-// "image/height" and the like, as many writers put them beside the bytes; 0: not there.
+// Reads "image/height" and similar features, which many writers store next to the bytes; 0: missing.
 int64_t SideFeature(const RecordFeatures& features, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto it = features.find(name);
@@ -76,7 +76,7 @@ int64_t SideFeature(const RecordFeatures& features, const std::vector<std::strin
   return 0;
 }
 
-// Of inputs that do not tell their shape themselves; empty: nobody knows.
+// The shape of inputs that do not contain their shape; empty: unknown.
 Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const RecordFeatures& features) {
   if (asked.shape_size() > 0) return {asked.shape().begin(), asked.shape().end()};
   if (!input_shape.empty()) return input_shape;
@@ -86,7 +86,7 @@ Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const Reco
   return NumElements(beside) > 0 ? beside : Shape();
 }
 
-// 0: none, or more than are read of an example.
+// 0: the shape is empty, or too large for an example.
 int64_t CountNumbers(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t d : shape) {
@@ -96,7 +96,7 @@ int64_t CountNumbers(const Shape& shape) {
   return count;
 }
 
-// data.inputs: lists of as many numbers as the first record has.
+// Resolves data.inputs: lists whose lengths are those in the first record.
 absl::Status ResolveInputs(const v1::Data& data, const RecordFeatures& features, RecordSpec* spec) {
   spec->encoding = v1::TfRecord::NUMBERS;
   for (int i = 0; i < data.inputs_size(); ++i) {
@@ -190,7 +190,7 @@ absl::StatusOr<RecordSpec> ResolveRecordSpec(const v1::Data& data, const Shape& 
     }
     v1::Data sized = data;
     if (input_shape.empty() && data.image_height() == 0 &&
-        data.image_width() == 0) {  // nobody asks for a size: the first one's
+        data.image_width() == 0) {  // no size was requested: that of the first picture
       CAIRN_ASSIGN_OR_RETURN(const PictureSize size,
                              DecodePictureSize(absl::StrFormat("feature \"%s\"", spec.input), input.bytes));
       sized.set_image_height(static_cast<int32_t>(size.height));

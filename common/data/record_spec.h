@@ -1,7 +1,7 @@
-// RecordSpec of a data set, from what its first record holds and the job asks for.
+// Derives the RecordSpec of a data set from the contents of its first record and the job's fields.
 //
-// Pure functions; any thread. Errors: DATA_LOSS (bytes that are no Example), INVALID_ARGUMENT (data.tfrecord...: names
-// what the record has).
+// Pure functions; any thread. Errors: DATA_LOSS (the bytes are not an Example), INVALID_ARGUMENT (data.tfrecord...;
+// lists what the record has).
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct RecordFeature {
 };
 using RecordFeatures = std::map<std::string, RecordFeature>;
 
-// All that the record has. Views of it.
+// All features of the record, as views of it.
 absl::StatusOr<RecordFeatures> ReadRecordFeatures(absl::string_view record);
 
 absl::StatusOr<RecordSpec> ResolveRecordSpec(const v1::Data& data, const Shape& input_shape,

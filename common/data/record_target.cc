@@ -37,7 +37,7 @@ absl::Status FromBytes(absl::string_view bytes, const std::string& feature, cons
   } else if (bytes.size() == target.size()) {
     for (size_t i = 0; i < bytes.size(); ++i) target[i] = static_cast<uint8_t>(bytes[i]);
   } else if (bytes.size() == target.size() * sizeof(float)) {
-    std::memcpy(target.data(), bytes.data(), bytes.size());  // little-endian, as this machine is
+    std::memcpy(target.data(), bytes.data(), bytes.size());  // this machine is little-endian too
   } else {
     return WrongSize(feature, static_cast<int64_t>(bytes.size()), "bytes", shape, role);
   }

@@ -1,7 +1,8 @@
-// What a tf.train.Example holds beside its input and label: a target of several numbers (data.targets), a weight.
+// Reads what a tf.train.Example holds besides its input and label: a target of several numbers (data.targets), a
+// weight.
 //
-// Pure functions; any thread. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say in which
-// file and record.
+// Pure functions; any thread. They accept arbitrary bytes: errors (DATA_LOSS) say what is wrong; their callers add the
+// file and the record.
 #pragma once
 
 #include <string>
@@ -14,18 +15,18 @@
 
 namespace cairn {
 
-// What an error calls it, and the field that names it.
+// How errors name the feature, and the job's field that selects it.
 struct FeatureRole {
   const char *name, *field;
 };
 inline constexpr FeatureRole kTargetRole = {"target", "data.targets"}, kInputRole = {"input", "data.inputs"};
 
-// `feature` of the record: a float_list or int64_list of so many numbers; or bytes: a JPEG or PNG of that size
-// ([height, width] or [height, width, channels]), bytes 0 .. 255 one a number, or little-endian float32.
+// Reads `feature` of the record: a float_list or int64_list with as many numbers as `shape`; or bytes: a JPEG or PNG of
+// that size ([height, width] or [height, width, channels]), one byte 0 .. 255 per number, or little-endian float32.
 absl::Status ReadTarget(absl::string_view record, const std::string& feature, const Shape& shape,
                         absl::Span<float> target, const FeatureRole& role = kTargetRole);
 
-// One number >= 0.
+// Reads one number, which must be at least 0.
 absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place);
 
 }  // namespace cairn

@@ -1,7 +1,7 @@
-// ExampleTable: the examples of one split as one file format holds them. LoadedData: what a format's loader finds at a
-// path.
+// ExampleTable: the examples of one split, in one file format. LoadedData: what a format's loader finds at a path.
 //
-// Tables are immutable and thread-safe. The loaders check every byte that they read; errors name the file and what is
+// Tables are immutable and thread-safe. The loaders validate every byte that they read; errors name the file and what
+// is wrong.
 // wrong.
 #pragma once
 
@@ -23,17 +23,18 @@ class ExampleTable {
  public:
   virtual ~ExampleTable() = default;
   virtual int64_t size() const = 0;
-  // Read is a copy from memory.
+  // Whether Read only copies from memory.
   virtual bool in_memory() const { return true; }
-  virtual Element element() const { return Element::kFloat; }  // what the numbers are before they become float32
-  // index in [0, size()). example: the shape's numbers; label: one number.
+  // the type of the numbers before they are converted to float32
+  virtual Element element() const { return Element::kFloat; }
+  // index: in [0, size()). example: the numbers of the shape. label: one number.
   virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;
-  // The same where element() is kByte: the numbers as bytes.
+  // The same as bytes; only if element() is kByte.
   virtual absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const;
   virtual float Label(int64_t index) const = 0;
 };
 
-// Pixels of all examples in memory, one byte each, channels last.
+// The pixels of all examples in memory, one byte each, channels last.
 class ByteTable : public ExampleTable {
  public:
   // pixels.size() == labels.size() * example_size.
@@ -50,14 +51,13 @@ class ByteTable : public ExampleTable {
   const int64_t example_size_;
 };
 
-// Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them.
-// Thread-safe.
+// Examples that are decoded on demand (pictures, records); DecodedTable turns a source into a table. Thread-safe.
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;
   virtual int64_t size() const = 0;
   virtual float Label(int64_t index) const = 0;
-  // Into `out`: example_size numbers, bytes or floats. Errors as ExampleTable::Read.
+  // Writes example_size numbers to `out`, bytes or floats. Errors: as ExampleTable::Read.
   virtual absl::Status Decode(int64_t index, void* out) const = 0;
 };
 
@@ -66,40 +66,41 @@ enum SplitIndex { kTrainSplit = 0, kValidationSplit = 1, kTestSplit = 2 };
 struct LoadedData {
   v1::Data::Format format = v1::Data::AUTO;  // never AUTO after LoadData
   Shape shape;
-  int32_t classes = 0;  // 0: labels are numbers
+  int32_t classes = 0;  // 0: labels are not classes
   std::vector<std::string> class_names;
   std::string deciding_label;  // as in DataInfo
   Element element = Element::kByte;
-  std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
-  // Of data.targets: instead of the tables' labels, for each split that is there. target_size: numbers; 0: none.
+  std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the split does not exist
+  // The targets of data.targets, which replace the tables' labels, for each existing split. target_size: in numbers; 0:
+  // there are no targets.
   std::array<std::shared_ptr<const TargetTable>, 3> targets;
   int64_t target_size = 0;
-  // Of data.inputs that are features: numbers of each; else empty.
+  // For data.inputs that are features: the number of values of each; else empty.
   std::vector<int64_t> input_sizes;
-  std::array<std::shared_ptr<const std::vector<float>>, 3> weights;  // of data.weight_column; null: none
+  std::array<std::shared_ptr<const std::vector<float>>, 3> weights;  // those of data.weight_column; null: none
 };
 
-// What lies at data.path, in data.format or the one that it looks like. Errors as OpenDataset's.
+// Loads data.path in the format data.format, or in the detected one. Errors: as OpenDataset.
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape);
 
-// Numbers of a target as data.targets says, of all of them; the data's label and the examples themselves count 0.
+// The numbers of all targets of data.targets together; the data's label and the examples themselves count as 0.
 int64_t TargetSize(const v1::Data& data);
 
 absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
-// input_shape as in OpenDataset.
+// input_shape: as in OpenDataset.
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
 
-// The size that pictures are resized to: [height, width, 1 or 3] as `data` or the model's input say.
+// The size to which pictures are resized: [height, width, 1 or 3], from `data` or the model's input.
 absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape);
 
-// Whether a folder looks like the format; for AUTO.
+// Whether a folder looks like the format, for AUTO.
 bool LooksLikeIdx(const std::string& dir);
 bool LooksLikeCifar10(const std::string& dir);
-bool LooksLikeCsv(const std::string& path);  // file or folder
+bool LooksLikeCsv(const std::string& path);  // a file or a folder
 bool LooksLikeImageFolder(const std::string& dir);
-bool LooksLikeTfRecord(const std::string& path);  // file or folder
+bool LooksLikeTfRecord(const std::string& path);  // a file or a folder
 
 }  // namespace cairn

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The pixel whose middle is nearest: tf.image.resize(method="nearest", half_pixel_centers).
+// Takes the pixel with the nearest centre: tf.image.resize(method="nearest", half_pixel_centers).
 void ResizeNearest(const Picture& in, int64_t height, int64_t width, absl::Span<float> out) {
   float* to = out.data();
   for (int64_t y = 0; y < height; ++y) {

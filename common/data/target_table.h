@@ -1,7 +1,6 @@
-// TargetTable: what the model is to give for each example of a split, where that is not one label (data.targets), and
-// the weights of examples (data.weight_column).
+// TargetTable: the target of each example of a split if it is not a single label (data.targets).
 //
-// Immutable and thread-safe, as ExampleTable, whose indices these are.
+// Immutable and thread-safe. The indices are those of ExampleTable.
 #pragma once
 
 #include <array>
@@ -20,11 +19,11 @@ namespace cairn {
 class TargetTable {
  public:
   virtual ~TargetTable() = default;
-  // target: as many numbers as the shape in data.targets has.
+  // target: its size is that of the shape in data.targets.
   virtual absl::Status Read(int64_t index, absl::Span<float> target) const = 0;
 };
 
-// All in memory: [size][width].
+// All targets in memory: [size][width].
 class FloatTargets : public TargetTable {
  public:
   FloatTargets(std::vector<float> numbers, int64_t width) : numbers_(std::move(numbers)), width_(width) {}
@@ -35,8 +34,8 @@ class FloatTargets : public TargetTable {
   const int64_t width_;
 };
 
-// One picture for each example, pixels 0 .. 255. [height, width]: class numbers, of which resizing takes the nearest
-// one. [height, width, 1 or 3]: numbers, resized bilinearly as the examples.
+// One picture per example, pixels 0 .. 255. [height, width]: class indices, resized to the nearest pixel. [height,
+// width, 1 or 3]: numbers, resized bilinearly like the examples.
 class PictureTargets : public TargetTable {
  public:
   PictureTargets(std::vector<std::string> files, const Shape& shape) : files_(std::move(files)), shape_(shape) {}
@@ -47,8 +46,8 @@ class PictureTargets : public TargetTable {
   const Shape shape_;
 };
 
-// The pictures of `dir` that are called as those of `examples` under `root`, whatever they end in. Errors: NOT_FOUND
-// names the first example without one.
+// Finds the pictures in `dir` that have the names of those of `examples` under `root`, except for the extension.
+// Errors: NOT_FOUND names the first example without one.
 absl::StatusOr<std::vector<std::string>> MatchPictures(const std::string& root, const std::string& dir,
                                                        const std::vector<std::string>& examples);
 

@@ -22,7 +22,7 @@ absl::Status Malformed(const char* what) {
   return absl::DataLossError(absl::StrFormat("not a tf.train.Example: %s", what));
 }
 
-// Reads fields of one message, front to back.
+// Reads the fields of one message sequentially.
 class Fields {
  public:
   Fields(ByteWindow& window, uint64_t begin, uint64_t end) : window_(window), at_(begin), end_(end) {}
@@ -30,7 +30,7 @@ class Fields {
   struct Field {
     uint32_t number = 0;
     uint32_t type = 0;
-    uint64_t begin = 0, end = 0;  // of the value's bytes; of a varint: its own
+    uint64_t begin = 0, end = 0;  // range of the value's bytes; for a varint, of the varint itself
   };
 
   bool done() const { return at_ == end_; }
@@ -114,7 +114,7 @@ float ToFloat(const char* bytes) {
   return std::bit_cast<float>(bits);
 }
 
-// false: `take` wants no more.
+// Returns false if `take` returned false.
 absl::StatusOr<bool> PackedFloats(ByteWindow& window, uint64_t begin, uint64_t end,
                                   absl::FunctionRef<bool(double)> take) {
   if ((end - begin) % 4 != 0) return Malformed("a float_list that is not a whole number of floats");

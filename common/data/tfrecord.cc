@@ -1,7 +1,7 @@
-// TFRecord files of tf.train.Example: what of an example is the input and what the label, told from data.tfrecord or
-// from the first record.
+// TFRecord files of tf.train.Example. The input and the label are chosen by data.tfrecord or, by default, from the
+// first record.
 //
-// Opening looks at each record's label and skips the rest; a record's checksum and its input are checked when it is
+// Opening a file reads each record's label and skips the rest. A record's checksum and its input are checked when it is
 // read.
 #include <algorithm>
 #include <cmath>
@@ -55,7 +55,7 @@ class RecordSource : public ExampleSource {
  public:
   explicit RecordSource(RecordSpec spec) : spec_(std::move(spec)) {}
 
-  // room: gzip files take their memory from it.
+  // room: provides the memory for gzip files.
   absl::Status Add(const std::string& path, CacheRoom& room, bool measure, int64_t* numbers_max, LabelKinds* kinds) {
     first_.push_back(size());
     const auto visit = [&](ByteWindow& window, uint64_t begin, uint64_t end) {
@@ -107,7 +107,7 @@ class RecordSource : public ExampleSource {
   }
   const std::vector<float>& weights() const { return weights_; }
 
-  // For people: "train.tfrecord: record 3 has label 12".
+  // For messages: "train.tfrecord: record 3 has label 12".
   std::string DescribeLabel(int64_t index) const {
     const size_t f = FileOf(index);
     const std::string offset =
@@ -120,7 +120,8 @@ class RecordSource : public ExampleSource {
   size_t FileOf(int64_t index) const {
     return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
   }
-  // Of one record, while its file is opened: the label; the length of the input where nobody told the shape.
+  // Called for each record while its file is opened. Reads the label, and the length of the input if the shape is not
+  // given.
   absl::Status Look(ByteWindow& window, uint64_t begin, uint64_t end, bool measure, int64_t* numbers_max,
                     LabelKinds* kinds) {
     FeaturePlace label, input, weight;
@@ -170,7 +171,7 @@ class RecordSource : public ExampleSource {
 
 class RecordTargets : public TargetTable {
  public:
-  // owner: keeps the source.
+  // owner: keeps `source` alive.
   RecordTargets(std::shared_ptr<const ExampleTable> owner, const RecordSource& source)
       : owner_(std::move(owner)), source_(source) {}
   absl::Status Read(int64_t index, absl::Span<float> target) const override {
@@ -182,7 +183,7 @@ class RecordTargets : public TargetTable {
   const RecordSource& source_;
 };
 
-// The label that decides how many classes there are, or that there are none.
+// The label that determines the number of classes, or that labels are not classes.
 std::string DescribeDecidingLabel(const std::array<std::unique_ptr<RecordSource>, 3>& sources, const LabelKinds& kinds,
                                   double classes_max, bool classes) {
   for (const auto& source : sources) {
@@ -195,7 +196,7 @@ std::string DescribeDecidingLabel(const std::array<std::unique_ptr<RecordSource>
   return "";
 }
 
-// The first record's bytes, checked. The others are not looked at.
+// The first record's bytes, checked. Reads no other record.
 absl::StatusOr<std::string> FirstRecord(const std::string& path, const CacheRoom& room) {
   std::string bytes;
   const auto visit = [&](ByteWindow& window, uint64_t begin, uint64_t end) -> absl::Status {
@@ -205,7 +206,7 @@ absl::StatusOr<std::string> FirstRecord(const std::string& path, const CacheRoom
       bytes.append(view.data(), view.size());
       at += part;
     }
-    return absl::CancelledError();  // enough
+    return absl::CancelledError();  // stops after the first record
   };
   const absl::Status opened = RecordFile::Open(path, room.memory_left(), visit).status();
   if (!absl::IsCancelled(opened)) return opened;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586476925286766559;
 
-// Which pixel of a row of `size` stands at `i` beyond its ends; -1: none.
+// Which pixel of a row of `size` is used at `i`, which is outside the row; -1: none.
 int64_t Beyond(v1::FillMode mode, int64_t i, int64_t size) {
   switch (mode) {
     case v1::WRAP: i %= size; return i < 0 ? i + size : i;
@@ -24,12 +24,12 @@ int64_t Beyond(v1::FillMode mode, int64_t i, int64_t size) {
   return i < size ? i : period - 1 - i;
 }
 
-// Coordinates are kept where their floor is a sane integer; so far out only the fill mode counts.
+// Clamps coordinates so that their floor fits an integer; so far outside only the fill mode counts.
 constexpr float kFarOut = 1 << 23;
 
 struct Tap {
-  int64_t low = 0, high = 0;  // pixels, -1: the fill value
-  float share = 0;            // of `high`
+  int64_t low = 0, high = 0;  // pixels; -1: the fill value
+  float share = 0;            // weight of `high`
 };
 
 Tap MakeTap(v1::FillMode mode, float at, int64_t size) {
@@ -39,15 +39,15 @@ Tap MakeTap(v1::FillMode mode, float at, int64_t size) {
   return {Beyond(mode, low, size), Beyond(mode, low + 1, size), at - floor};
 }
 
-// The four pixels around a place, and how far it is from the first of them.
+// The four pixels around a position, and its distance from the first of them.
 struct Corners {
   const float* top;     // row
   const float* bottom;  // the next one
-  int64_t low, high;    // numbers before the left and the right pixel in a row
+  int64_t low, high;    // offsets in a row of the left and the right pixel, in numbers
   float x_share, y_share;
 };
 
-// Bilinear: first along the rows, then between them.
+// Bilinear: first within each row, then between rows.
 template <int kChannels>
 inline void Blend(const Corners& at, int64_t channels, float* out) {
   const int64_t count = kChannels > 0 ? kChannels : channels;
@@ -58,7 +58,7 @@ inline void Blend(const Corners& at, int64_t channels, float* out) {
   }
 }
 
-// Where a tap is outside of everything.
+// For taps that are outside the picture.
 void BlendFilled(const PictureShape3& shape, const Tap& x, const Tap& y, float fill, const float* in, float* out) {
   const auto pixel = [&](int64_t row, int64_t column, int64_t c) {
     return row < 0 || column < 0 ? fill : in[row * shape.row() + column * shape.channels + c];
@@ -79,8 +79,8 @@ void BlendTaps(const PictureShape3& shape, const Tap& x, const Tap& y, float fil
                    shape.channels, out);
 }
 
-// Rows and columns apart: between two rows first, which is one loop over whole rows, then along the row that comes out.
-// What is outside is a row, and behind each row a pixel, of the fill value.
+// Treats rows and columns separately: first interpolates between two rows, in one loop over whole rows, then within the
+// resulting row. Outside the picture are a row, and after each row a pixel, of the fill value.
 template <int kChannels>
 void WarpSeparate(const PictureShape3& shape, const std::vector<Tap>& rows, const std::vector<Tap>& columns, float fill,
                   const float* in, float* out) {
@@ -121,7 +121,7 @@ void WarpAny(const PictureShape3& shape, const Affine2& affine, v1::FillMode mod
     const float x0 = affine.xy * static_cast<float>(y) + affine.x0, y0 = affine.yy * static_cast<float>(y) + affine.y0;
     for (int64_t x = 0; x < shape.width; ++x, out += shape.channels) {
       const float x_in = affine.xx * static_cast<float>(x) + x0, y_in = affine.yx * static_cast<float>(x) + y0;
-      if (x_in >= 0 && x_in < x_end && y_in >= 0 && y_in < y_end) {  // mostly
+      if (x_in >= 0 && x_in < x_end && y_in >= 0 && y_in < y_end) {  // the usual case
         const int32_t column = static_cast<int32_t>(x_in), row = static_cast<int32_t>(y_in);
         const float* top = in + row * shape.row();
         const int64_t low = column * shape.channels;
@@ -148,7 +148,8 @@ void WarpChannels(const PictureShape3& shape, const Affine2& affine, v1::FillMod
 
 }  // namespace
 
-// After taking away whole quarters, Taylor's series about 0 within an eighth of a turn: the next term is below 2^-55.
+// Removes whole quarter turns, then uses the Taylor series about 0 within an eighth of a turn; the next term is below
+// 2^-55.
 void SinCos(double turns, double* sine, double* cosine) {
   const double quarters = std::floor(turns * 4 + 0.5);
   const double x = (turns - quarters / 4) * kTwoPi, xx = x * x;
@@ -165,7 +166,7 @@ void SinCos(double turns, double* sine, double* cosine) {
   }
 }
 
-// x_in - mx = cos (x - mx) - sin (y - my), y_in - my = sin (x - mx) + cos (y - my), with (mx, my) the picture's middle.
+// x_in - mx = cos (x - mx) - sin (y - my), y_in - my = sin (x - mx) + cos (y - my), with (mx, my) the picture's centre.
 Affine2 Rotation(const PictureShape3& shape, double turns) {
   double sine, cosine;
   SinCos(turns, &sine, &cosine);
@@ -212,7 +213,7 @@ void CropAndResize(const PictureShape3& shape, const PicturePart& part, const Pi
     const float scale = static_cast<float>(length) / static_cast<float>(length_out);
     for (int64_t i = 0; i < length_out; ++i) {
       const float at = (static_cast<float>(i) + 0.5f) * scale - 0.5f, floor = std::floor(at);
-      const auto inside = [&](int64_t p) {  // of the part, then of the picture
+      const auto inside = [&](int64_t p) {  // inside the part, and inside the picture
         return Beyond(v1::FILL_CONSTANT, begin + std::clamp<int64_t>(p, 0, length - 1), size);
       };
       const int64_t low = static_cast<int64_t>(floor);

@@ -1,7 +1,7 @@
-// Pictures of floats moved, turned and scaled: the arithmetic below augmentation.
+// Moves, rotates and scales pictures of floats: the arithmetic of augmentation.
 //
-// Pure functions; any thread. The same bits on every processor: float32 in a fixed order (the build keeps the compiler
-// from fusing), sine and cosine of our own.
+// Pure functions; any thread. Every processor computes the same bits: float32 in a fixed order (the build disables
+// fused multiply-add), with our own sine and cosine.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +17,41 @@ struct PictureShape3 {
   int64_t size() const { return height * width * channels; }
 };
 
-// Where the output's pixel (x, y) takes its value from: x_in = xx x + xy y + x0, y_in = yx x + yy y + y0.
+// The input position from which the output's pixel (x, y) takes its value: x_in = xx x + xy y + x0, y_in = yx x + yy y
+// + y0.
 struct Affine2 {
   float xx = 1, xy = 0, x0 = 0;
   float yx = 0, yy = 1, y0 = 0;
 };
 
-// A turn by `turns` of a full one about the picture's middle, counter-clockwise as seen; as
+// Rotates the picture about its centre by `turns` of a full turn, counter-clockwise as seen, as
 // keras.layers.RandomRotation.
 Affine2 Rotation(const PictureShape3& shape, double turns);
-// As keras.layers.RandomZoom: more than 1 shows more of the surroundings, less is a part enlarged.
+// As keras.layers.RandomZoom: a factor above 1 zooms out, below 1 zooms in.
 Affine2 Zoom(const PictureShape3& shape, float height, float width);
 // Moves the picture down by `down` and to the right by `right` pixels.
 Affine2 Translation(float down, float right);
 
-// out[y][x] = the bilinear value of `in` at the affine's place. `in` and `out` do not overlap. Beyond the borders the
-// picture goes on by the fill mode:
+// out[y][x] = the bilinear value of `in` at the position that the affine map gives. `in` and `out` must not overlap.
+// Beyond the borders the fill mode extends the picture:
 //
 //   REFLECT        d c b a | a b c d | d c b a        WRAP             a b c d | a b c d | a b c d
 //   NEAREST_PIXEL  a a a a | a b c d | d d d d        FILL_CONSTANT    k k k k | a b c d | k k k k
 void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_mode, float fill_value, const float* in,
           float* out);
 
-// Where a part of a picture lies; it may be outside.
+// The position of a part of a picture; it may be outside the picture.
 struct PicturePart {
   int64_t top = 0, left = 0;
   int64_t height = 0, width = 0;
 };
 
-// The part of `in` (zeros outside), resized to the size of `to` (bilinear, half-pixel centers) where that is another.
+// Takes the part of `in` (zeros outside), and resizes it to the size of `to` (bilinear, half-pixel centers) if that
+// differs.
 void CropAndResize(const PictureShape3& shape, const PicturePart& part, const PictureShape3& to, const float* in,
                    float* out);
 
-// Of `turns` of a full turn, within 2^-50.
+// The sine and cosine of `turns` full turns, within 2^-50.
 void SinCos(double turns, double* sine, double* cosine);
 
 }  // namespace cairn

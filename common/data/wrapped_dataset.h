@@ -1,7 +1,7 @@
-// WrappedDataset: another data set's examples, of which a subclass changes something.
+// WrappedDataset: another data set, of which a subclass changes something.
 //
-// Thread rule: as Dataset. Everything that a subclass does not override is the other data set's; reading is always the
-// subclass' own.
+// Thread rule: as Dataset. Methods that a subclass does not override forward to the other data set, except for reading,
+// which every subclass implements.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class WrappedDataset : public Dataset {
   const std::shared_ptr<const Dataset> examples_;
 };
 
-// Whose examples are the other data set's, with targets of their own: the numbers of an example are of its element.
+// The other data set's examples with different targets. The numbers of an example have its element type.
 class DatasetWithTargets : public WrappedDataset {
  public:
   using WrappedDataset::WrappedDataset;
@@ -44,7 +44,7 @@ class DatasetWithTargets : public WrappedDataset {
   }
 
  protected:
-  // example: numbers of that element. Errors: as Dataset::Read.
+  // example: numbers of type `element`. Errors: as Dataset::Read.
   virtual absl::Status ReadWith(Element element, v1::Split split, int64_t index, uint8_t* example,
                                 float* label) const = 0;
 };

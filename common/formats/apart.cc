@@ -30,7 +30,7 @@ absl::Status NoRoom(const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat("cannot make ", what, ": ", std::strerror(errno)));
 }
 
-// Of this process, in bytes.
+// The size of this process' address space, in bytes.
 size_t AddressSpace() {
   size_t pages = 0;
   FILE* const file = std::fopen("/proc/self/statm", "re");
@@ -46,16 +46,16 @@ void Limit(int resource, uint64_t value) {
   (void)setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
-// The child: it ends here. What it says is a code of 4 bytes and the message.
+// The child process, which ends in this function. It answers with a code of 4 bytes and a message.
 [[noreturn]] void Child(int out, pid_t parent, const ApartLimits& limits, size_t address_space,
                         absl::FunctionRef<absl::Status()> work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  // Nothing of the parent's is kept open: its peers must see its end when it ends.
+  // Close the parent's descriptors: its peers must notice when the parent ends.
   constexpr int kOut = 3;
   if (out != kOut && dup2(out, kOut) < 0) _exit(1);
   close_range(kOut + 1, ~0u, 0);
-  // A limit ends it: a handler of the parent's that writes would be called for its own writing again and again.
+  // A limit must end this process: an inherited handler that writes memory would be called again for its own fault.
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTERM, SIGINT, SIGXFSZ, SIGXCPU})
     std::signal(signal, SIG_DFL);
   Limit(RLIMIT_CORE, 0);
@@ -64,13 +64,13 @@ void Limit(int resource, uint64_t value) {
   if (address_space > 0) Limit(RLIMIT_AS, address_space + limits.memory_bytes_max);
   const absl::Status status = work();
   const int32_t code = status.raw_code();
-  // Nothing is allocated: the memory may be at its limit.
+  // Allocates nothing, since the memory may be at its limit.
   if (WriteAll(kOut, {reinterpret_cast<const char*>(&code), sizeof(code)}, "the answer").ok())
     WriteAll(kOut, status.message().substr(0, kApartMessageBytesMax), "the answer").IgnoreError();
   _exit(0);
 }
 
-// All that comes until the other end is closed; false: not by then.
+// Reads until the other end is closed; false: not before the deadline.
 bool ReadUntil(int fd, absl::Time deadline, std::string* out) {
   char chunk[4096];
   for (;;) {

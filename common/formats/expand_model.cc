@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// What the expanded model replaces: everything but a name that the user gave, and what is said of the layers to come.
+// Replaces the model, except for a name that the user set and the settings that refer to layers of the expanded model.
 void Replace(v1::Model expanded, v1::Model* model) {
   if (!model->name().empty()) expanded.set_name(model->name());
   *expanded.mutable_trainable_layers() = std::move(*model->mutable_trainable_layers());

@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// Chunks of a small array that may grow are larger than it is.
+// The chunks of a small resizable array are larger than the array.
 constexpr uint64_t kChunkBytesFree = uint64_t{1} << 20;
 
 using Bytes = std::vector<uint8_t>;
@@ -34,7 +34,7 @@ class ChunkReader {
   }
 
  private:
-  // To the next place of a grid of such steps, the last dimension fastest. False: that was the last.
+  // Advances to the next position of a grid with these steps, the last dimension fastest. Returns false after the last.
   static bool Advance(std::vector<hsize_t>& at, const std::vector<hsize_t>& step, const std::vector<hsize_t>& end) {
     for (size_t d = at.size(); d-- > 0;) {
       at[d] += step[d];
@@ -86,7 +86,7 @@ class ChunkReader {
     return absl::OkStatus();
   }
 
-  // Its elements as they were written; empty: it is not stored.
+  // The elements of the chunk in the file's type; empty: it is not stored.
   absl::StatusOr<Bytes> Stored(const std::vector<hsize_t>& at) const {
     hsize_t size = 0;
     haddr_t place = HADDR_UNDEF;
@@ -114,7 +114,7 @@ class ChunkReader {
     return absl::OkStatus();
   }
 
-  // The part of the chunk that lies in the array, row by row.
+  // Copies the part of the chunk that is inside the array, row by row.
   void Place(const std::vector<hsize_t>& at, const Bytes& bytes) {
     const size_t last = shape_.size() - 1;
     std::vector<hsize_t> inside(shape_.size()), row(shape_.size(), 0), step(shape_.size(), 1);

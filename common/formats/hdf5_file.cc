@@ -23,14 +23,14 @@ namespace {
 
 static_assert(sizeof(hid_t) <= sizeof(int64_t));
 
-constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // of a slow processor, inflating
+constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // inflate on a slow processor
 constexpr int kReadSeconds = 10;
-constexpr size_t kGrowBytes = size_t{4} << 20;  // of a file that is made in memory
+constexpr size_t kGrowBytes = size_t{4} << 20;  // steps by which a file in memory grows
 
-// The library's: see the header.
+// The library's lock; see the header.
 ABSL_CONST_INIT absl::Mutex library_mutex(absl::kConstInit);
 
-// Keeps the lock, and the library quiet, for one scope.
+// Holds the lock, and silences the library, for one scope.
 class Library {
  public:
   Library() : lock_(&library_mutex) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
@@ -59,7 +59,7 @@ absl::Status WriteBytes(const std::string& path, const char* data, size_t size) 
   return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot be written"));
 }
 
-// Of a link by link: `a/b/c` is there and is no way out of the file. NOT_FOUND where it is missing.
+// Checks the path `a/b/c` link by link: it must exist and stay within the file. NOT_FOUND if it is missing.
 absl::Status CheckPath(hid_t file, const std::string& path) {
   std::string at;
   for (const absl::string_view part : absl::StrSplit(path, '/')) {
@@ -77,7 +77,7 @@ absl::Status CheckPath(hid_t file, const std::string& path) {
   return absl::OkStatus();
 }
 
-// Its data lies in this file.
+// Checks that the data is in this file.
 absl::Status CheckPlainLayout(hid_t plist) {
   const H5D_layout_t layout = plist < 0 ? H5D_LAYOUT_ERROR : H5Pget_layout(plist);
   if (layout == H5D_LAYOUT_ERROR) return absl::DataLossError("cannot be read");
@@ -98,7 +98,7 @@ absl::StatusOr<Shape> ShapeOf(hid_t dataset) {
   return Shape(dims.begin(), dims.end());
 }
 
-// float16, float32 or float64, whatever the order of their bytes.
+// Whether the type is float16, float32 or float64 in either byte order.
 bool IsFloat(hid_t type) {
   if (type < 0 || H5Tget_class(type) != H5T_FLOAT) return false;
   const size_t size = H5Tget_size(type);
@@ -107,7 +107,7 @@ bool IsFloat(hid_t type) {
 
 absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out) {
   const Hdf5Handle type(H5Dget_type(dataset), H5Tclose);
-  // One whole number: Keras' counts.
+  // A single integer: one of Keras' counters.
   const bool counts = shape.empty() && type.get() >= 0 && H5Tget_class(type.get()) == H5T_INTEGER;
   if (!IsFloat(type.get()) && !counts) {
     return absl::UnimplementedError("holds no float16, float32 or float64 numbers; save the model in float32");
@@ -131,18 +131,18 @@ absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out)
   return absl::OkStatus();
 }
 
-// What a text of a fixed size holds: it ends with zeros.
+// The contents of a fixed-size string, which is padded with zeros.
 std::string WithoutEnd(const char* text, size_t size) {
   while (size > 0 && text[size - 1] == '\0') --size;
   return std::string(text, size);
 }
 
-// Texts of a fixed size, or pointers to texts, whichever the attribute has.
+// Reads fixed-size strings, or pointers to strings, whichever the attribute has.
 absl::StatusOr<std::vector<std::string>> ReadTexts(hid_t attribute, size_t bytes_max) {
   const Hdf5Handle type(H5Aget_type(attribute), H5Tclose), space(H5Aget_space(attribute), H5Sclose);
   const hssize_t count = space.ok() ? H5Sget_simple_extent_npoints(space.get()) : -1;
   if (!type.ok() || count < 0) return absl::DataLossError("cannot be read; the file is damaged");
-  if (count == 0) return std::vector<std::string>();  // an empty list has any type
+  if (count == 0) return std::vector<std::string>();  // an empty list may have any type
   if (H5Tget_class(type.get()) != H5T_STRING) return absl::DataLossError("is not text");
   const size_t size = H5Tget_size(type.get()), texts = static_cast<size_t>(count);
   if (size == 0 || texts > bytes_max / size) {
@@ -224,7 +224,7 @@ absl::Status Hdf5Writer::AddArray(const std::string& group, const std::string& n
 absl::Status Hdf5Writer::Close() {
   const Library library;
   const hid_t file = static_cast<hid_t>(std::exchange(file_, -1));
-  void** memory = nullptr;  // it reaches to the file's end after a flush
+  void** memory = nullptr;  // after a flush it extends to the end of the file
   absl::Status status = WriteError(path_, "its end");
   if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 &&
       H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&memory)) >= 0) {
@@ -284,10 +284,10 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
   limits.memory_bytes_max = kHdf5LibraryBytesMax + 2 * bytes.size() + 4 * size;
   limits.processor_max = absl::Seconds(kReadSeconds + static_cast<int64_t>((bytes.size() + size) / kBytesPerSecondMin));
   const absl::Span<float> out = numbers_read.mutable_floats();
-  const Library library;  // no other thread is inside it while the process is forked
+  const Library library;  // so that no other thread is inside the library at the fork
   const absl::Status status = RunApart(where, limits, [&]() -> absl::Status {
     H5PLset_loading_state(0);
-    // The library may write into an image that it shares; with these flags and no write it does not.
+    // The library may write to an image that it shares; with these flags and no write calls it does not.
     void* const image = const_cast<uint8_t*>(bytes.data());
     const hid_t file = bytes.empty() ? -1
                                      : H5LTopen_file_image(image, bytes.size(),
@@ -301,7 +301,7 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
 
 absl::StatusOr<std::string> ReadHdf5Text(const Buffer& bytes, const std::string& where, size_t bytes_max,
                                          absl::FunctionRef<absl::StatusOr<std::string>(const Hdf5Reader&)> read) {
-  // Through the memory that is shared with the other process: the text's size, then its bytes.
+  // Returned through memory shared with the other process: the text's size, then its bytes.
   uint64_t size = 0;
   const size_t numbers = (sizeof(size) + bytes_max) / sizeof(float) + 1;
   const auto write = [&](const Hdf5Reader& reader, absl::Span<float> out) -> absl::Status {

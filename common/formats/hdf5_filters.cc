@@ -25,7 +25,7 @@ absl::StatusOr<Bytes> Inflate(const Bytes& in, size_t size_max) {
 
 Bytes Unshuffle(const Bytes& in, size_t element_bytes) {
   const size_t count = in.size() / element_bytes;
-  Bytes out = in;  // what is over at the end stays where it is
+  Bytes out = in;  // a remainder at the end is not shuffled
   for (size_t b = 0; b < element_bytes; ++b) {
     for (size_t i = 0; i < count; ++i) out[i * element_bytes + b] = in[b * count + i];
   }

@@ -19,7 +19,7 @@ namespace cairn {
 
 enum class Hdf5Filter { kShuffle, kDeflate, kFletcher32 };
 
-// DATA_LOSS with the problem, and that the file is damaged.
+// DATA_LOSS that names the problem and says that the file is damaged.
 absl::Status DamagedHdf5(absl::string_view what);
 
 // The largest stored size of a chunk of this many bytes: incompressible data grows a little.

@@ -11,9 +11,10 @@ namespace {
 
 struct Row {
   v1::Activation activation;
-  const char* option = nullptr;               // of the function
-  std::optional<double> only = std::nullopt;  // the option's only value; else the layer's argument
-  double keras2 = 1;                          // the option's default in TensorFlow
+  const char* option = nullptr;  // the function's option
+  // the only supported value of the option; nullopt: it becomes the layer's argument
+  std::optional<double> only = std::nullopt;
+  double keras2 = 1;  // the option's default in TensorFlow
 };
 
 const std::map<std::string, Row>& Rows() {
@@ -73,7 +74,7 @@ absl::Status ReadOption(const Row& row, KerasArguments& arguments, v1::Activatio
   return absl::OkStatus();
 }
 
-// keras.ops.gelu approximates by tanh unless it is told not to, TensorFlow's does not.
+// keras.ops.gelu uses the tanh approximation by default; TensorFlow's does not.
 absl::Status ReadGelu(KerasArguments& arguments) {
   const Json* const approximate = arguments.Take({"approximate"});
   const bool exact = approximate == nullptr ? arguments.keras2() : *approximate == false;

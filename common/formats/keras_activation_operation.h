@@ -1,4 +1,4 @@
-// An activation that a description of Keras applies as an operation on tensors: keras.ops.leaky_relu(x).
+// Reads an activation that a Keras model applies as an operation on tensors: keras.ops.leaky_relu(x).
 //
 // A free function; any thread.
 #pragma once
@@ -9,7 +9,8 @@
 
 namespace cairn {
 
-// Whether the operation is one, and then the layer. Errors: INVALID_ARGUMENT names the layer and the option.
+// Returns whether the operation is an activation; if so, sets `layer`. Errors: INVALID_ARGUMENT names the layer and the
+// option.
 absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* layer);
 
 }  // namespace cairn

@@ -1,12 +1,12 @@
-// Classes of their own that the models of keras.applications have: InceptionResNetV2's CustomScaleLayer becomes two
-// layers, ConvNeXt's LayerScale one.
+// Layer classes that models of keras.applications define: InceptionResNetV2's CustomScaleLayer becomes two layers,
+// ConvNeXt's LayerScale becomes one.
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/formats/keras_converter.h"
 
 namespace cairn {
 
-// CustomScaleLayer(scale)([a, b]) is a + b * scale. scaled: the layer of b * scale.
+// CustomScaleLayer(scale)([a, b]) is a + b * scale. scaled: the layer that computes b * scale.
 absl::StatusOr<KerasConverter::Names> KerasConverter::AppendScaledSum(const Entry& entry, const KerasCall& call,
                                                                       v1::Layer scaled) {
   if (call.inputs.size() != 2) {
@@ -27,7 +27,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::AppendScaledSum(const Entr
   return names;
 }
 
-// LayerScale(init_values, projection_dim) has as many numbers as its input has channels.
+// LayerScale(init_values, projection_dim) must have as many numbers as its input has channels.
 absl::Status KerasConverter::CheckLayerScale(const Entry& entry, const KerasCall& call) const {
   const auto input = shapes_.find(call.inputs[0]);
   const Json& config = *entry.config;

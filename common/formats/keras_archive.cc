@@ -32,9 +32,9 @@ constexpr char kConfig[] = "config.json";
 constexpr char kMetadata[] = "metadata.json";
 constexpr char kVersion[] = "keras_version";
 constexpr char kWeights[] = "model.weights.h5";
-constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
+constexpr char kKerasVersion[] = "3.0.0";  // the version of this format
 
-// With what shapes the layer was built.
+// The shapes with which the layer was built.
 OrderedJson BuildConfig(const Graph& graph, const Node& node) {
   OrderedJson config = OrderedJson::object();
   const auto shape = [&](size_t i) {
@@ -64,7 +64,7 @@ absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
   CAIRN_ASSIGN_OR_RETURN(OrderedJson config, KerasLayerConfig(node));
   const char* const module = KerasOperationModule(node);
   OrderedJson layer = KerasObject(module != nullptr ? module : "keras.layers", KerasClassOf(node), std::move(config));
-  if (module != nullptr) layer["registered_name"] = KerasClassOf(node);  // Keras exports only layers by their names
+  if (module != nullptr) layer["registered_name"] = KerasClassOf(node);  // Keras registers only layers by their names
   if (!node.variables.empty()) layer["build_config"] = BuildConfig(graph, node);
   return layer;
 }
@@ -72,7 +72,7 @@ absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
 absl::Status CheckNames(const Graph& graph) {
   std::map<std::string, const Node*> names;
   for (const Node& node : graph.nodes()) {
-    if (node.shares >= 0) continue;  // a call of another, which has no name there
+    if (node.shares >= 0) continue;  // a repeated call of another layer, without a name of its own
     const auto [other, first] = names.emplace(KerasLayerName(node.name), &node);
     if (first) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": Keras' format has no '/' in names, and \"",
@@ -113,7 +113,7 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
     config["input_layers"] = tensors(graph.inputs());
     config["output_layers"] = tensors(graph.outputs());
     model = KerasObject("keras.src.models.functional", "Functional", std::move(config));
-    model["registered_name"] = "Functional";  // Keras does not export the class by its name
+    model["registered_name"] = "Functional";  // Keras does not register the class by its name
   }
   OrderedJson shapes = OrderedJson::array();
   for (const int id : graph.inputs()) shapes.push_back(KerasBatchShape(graph.nodes()[static_cast<size_t>(id)].output));
@@ -124,7 +124,7 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
 
 namespace {
 
-// A file of weights may be of float64 and hold an optimizer's variables too: up to three for each of the model's.
+// A weights file may be float64 and also contain an optimizer's variables: up to three for each of the model's.
 uint64_t WeightsBytesMax(const Graph& graph) {
   constexpr uint64_t kOverhead = uint64_t{64} << 20;  // groups, names
   return static_cast<uint64_t>(graph.space_size()) * sizeof(double) * 4 + kOverhead;
@@ -167,7 +167,7 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
   };
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
   const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax);
-  if (!beside.ok()) return text(bytes);  // it only says more of the model
+  if (!beside.ok()) return text(bytes);  // metadata.json is optional
   const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
   absl::StatusOr<Json> model = ParseBoundedJson(text(bytes), kKerasJsonBytesMax);
   if (!metadata.ok() || !model.ok() || !metadata->is_object() || !model->is_object()) return text(bytes);
@@ -180,7 +180,7 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
 absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Shape& input_shape) {
   CAIRN_ASSIGN_OR_RETURN(std::string config, ReadKerasArchiveConfig(path));
   if (!input_shape.empty()) {
-    // Of a model that has another input the weights are compared below.
+    // If the model has another input, its weights are compared below.
     if (absl::StatusOr<std::string> closed = CloseKerasShape(input_shape, config); closed.ok()) {
       config = *std::move(closed);
     }

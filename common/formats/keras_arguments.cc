@@ -79,7 +79,7 @@ absl::Status KerasArguments::AddTensor(const Json& history) {
   return absl::OkStatus();
 }
 
-// A tensor, a list of tensors, or something else: an operand as it is.
+// Adds a tensor, a list of tensors, or any other value as an operand.
 absl::Status KerasArguments::AddOperand(const Json& value) {
   if (IsTensor3(value)) return AddTensor(value["config"]["keras_history"]);
   if (keras2() && IsTensor2(value)) return AddTensor(value);

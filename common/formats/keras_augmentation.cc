@@ -51,8 +51,8 @@ bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
 
 void PixelRange(KerasConfig& c) { c.Only("value_range", Json::array({0, 255}), "use [0, 255]"); }
 
-// A probability that Keras draws within [low, high], or [0, f], for each picture: of all pictures, the share in its
-// middle is changed.
+// Keras draws a probability within [low, high], or [0, f], for each picture. Here the share of changed pictures is the
+// middle of that range.
 template <typename Step>
 void Share(KerasConfig& c, Step* step) {
   Floats factor;
@@ -61,7 +61,7 @@ void Share(KerasConfig& c, Step* step) {
   if (factor.size() == 2) step->set_factor((factor[0] + factor[1]) / 2);
 }
 
-// Those that recolour, blur, erase and project. False: it is another one.
+// Reads layers that recolour, blur, erase and project. Returns false for other layers.
 bool ReadColors(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
   if (type == "RandomGrayscale") {
     float factor = 0.5f;

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// Whether the class is one of those, judged by its name.
+// Whether the class, by its name, is such a layer.
 bool IsKerasAugmentation(absl::string_view type);
 
 // Returns whether the layer commutes with a Rescaling; nullopt: it is not such a layer.

@@ -13,21 +13,21 @@ namespace {
 
 using Floats = google::protobuf::RepeatedField<float>;
 
-// A layer of Keras without its name.
+// A Keras layer without its name.
 struct KerasStep {
   const char* type;
   OrderedJson config;
-  bool has_range = true;  // takes value_range
+  bool has_range = true;  // it has the option value_range
 };
 
-// As Keras writes a factor: a number, or a pair.
+// Writes a factor as Keras does: a number or a pair.
 OrderedJson FactorJson(const Floats& factor) {
   if (factor.empty()) return nullptr;
   if (factor.size() == 1) return KerasWriter::Rounded(factor[0]);
   return {KerasWriter::Rounded(factor[0]), KerasWriter::Rounded(factor[1])};
 }
 
-// Of pictures of which this share is changed: Keras draws the probability, so that it is fixed here.
+// For a step that changes this share of the pictures. Keras draws the probability from a range; here it is constant.
 template <typename Step>
 OrderedJson ShareJson(const Step& step) {
   const double share = step.has_factor() ? KerasWriter::Rounded(step.factor()) : 1.0;
@@ -97,7 +97,7 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   switch (step.kind_case()) {
     case v1::Augmentation::kRandomBrightness: return by_factor("RandomBrightness", step.random_brightness().factor());
     case v1::Augmentation::kRandomContrast: {
-      const Floats& factor = step.random_contrast().factor();  // one number is [f, f] here
+      const Floats& factor = step.random_contrast().factor();  // here a single number means [f, f]
       const double low = KerasWriter::Rounded(factor[0]);
       config["factor"] = {low, factor.size() == 2 ? KerasWriter::Rounded(factor[1]) : low};
       return KerasStep{"RandomContrast", std::move(config)};
@@ -120,7 +120,7 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
       config["factor"] = ShareJson(step.random_invert());
       return KerasStep{"RandomInvert", std::move(config)};
     case v1::Augmentation::kRandomPosterization: {
-      config["factor"] = OrderedJson::array();  // whole numbers
+      config["factor"] = OrderedJson::array();  // integers
       for (const float bits : step.random_posterization().factor()) config["factor"].push_back(static_cast<int>(bits));
       if (config["factor"].size() == 1) config["factor"] = static_cast<int>(step.random_posterization().factor(0));
       return KerasStep{"RandomPosterization", std::move(config)};
@@ -161,14 +161,14 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   }
 }
 
-// Of a layer, whose config has it, or an operation, whose config need not.
+// The name of a layer, which is in its config, or of an operation, whose config may lack it.
 std::string NameOf(const OrderedJson& layer) {
   const OrderedJson& config = layer["config"];
   const OrderedJson& name = layer.contains("name") ? layer["name"] : config["name"];
   return name.get<std::string>();
 }
 
-// Every tensor of layer `from` becomes one of `to`.
+// Replaces every tensor of layer `from` by one of `to`.
 void Redirect(const std::string& from, const std::string& to, OrderedJson* value) {
   if (value->is_object() && value->contains("keras_history") && (*value)["keras_history"].is_array() &&
       !(*value)["keras_history"].empty() && (*value)["keras_history"][0] == from) {

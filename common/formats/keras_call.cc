@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// The arguments of a class's call() in their order, as far as a position may stand for one of them.
+// The arguments of a class's call() that may be positional, in order.
 std::vector<std::string> PositionalArguments(const std::string& type) {
   if (IsKerasModel(type)) return {"inputs", "training", "mask"};
   if (IsKerasAugmentation(type)) return {"data", "training"};
@@ -44,7 +44,7 @@ class Reader {
   }
 
  private:
-  // An input of a MultiHeadAttention.
+  // One of the inputs of a MultiHeadAttention.
   struct Part {
     const char* argument;
     std::string layer;
@@ -103,13 +103,13 @@ class Reader {
 
   bool IsTensor(const Json& value) const { return IsTensor3(value) || (keras2_ && IsTensor2(value)); }
 
-  // A tensor, or tensors.
+  // Whether the value is a tensor or a list of tensors.
   bool AreTensors(const Json& value) const {
     if (!value.is_array() || IsTensor2(value)) return IsTensor(value);
     return std::all_of(value.begin(), value.end(), [this](const Json& item) { return IsTensor(item); });
   }
 
-  // Of Keras 3: a tensor, or a list of them.
+  // In Keras 3: a tensor, or a list of them.
   absl::Status AddInputs(const std::string& argument, bool keyword, const Json& value) {
     const Json list = value.is_array() && !IsTensor2(value) ? value : Json::array({value});
     for (const Json& item : list) {
@@ -133,7 +133,7 @@ class Reader {
 
   // ---- the dialects ----
 
-  // The tensors of the first argument, each with all the others as keywords.
+  // Reads the tensors of the first argument; each entry has the other arguments as keywords.
   absl::Status ReadKeras2(const Json& node) {
     keras2_ = true;
     if (!node.is_array() || node.empty()) return Bad("its inbound_nodes are neither a list nor an object");
@@ -177,7 +177,7 @@ class Reader {
                                    : argument == "inputs" || (augments && argument == "data") ||
                                          (recurs_ && (argument == "sequences" || argument == "initial_state"));
     const bool may_be_null = argument == "key" || argument == "initial_state";
-    if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were not given
+    if (is_input && may_be_null && value.is_null()) return absl::OkStatus();  // as if it were omitted
     if (is_input && argument == "initial_state" && !AreTensors(value)) {
       return NotSupported(argument, value, "give outputs of layers, or leave it out");
     }
@@ -203,7 +203,7 @@ class Reader {
     return NotSupported(argument, value, "leave it out");
   }
 
-  // Of Keras 3: a mask, or one for each input.
+  // In Keras 3: a mask, or one for each input.
   bool AreTensorsOrNull(const Json& value) const {
     if (IsTensor3(value)) return true;
     return value.is_array() && !value.empty() &&
@@ -244,7 +244,7 @@ class Reader {
 bool IsKerasModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
 
 std::string KerasTensorName(const std::string& layer, int call) {
-  return call == 0 ? layer : absl::StrCat(layer, "\x1f", call);  // names hold no such character
+  return call == 0 ? layer : absl::StrCat(layer, "\x1f", call);  // names do not contain this character
 }
 
 absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,

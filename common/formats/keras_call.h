@@ -21,9 +21,9 @@ namespace cairn {
 // The name of a call's output: the layer's name for its first call, call 0; else a text that cannot be a name.
 std::string KerasTensorName(const std::string& layer, int call);
 
-// A tensor that Keras 3 gives as the mask of an input.
+// A tensor that Keras 3 passes as the mask of an input.
 struct KerasMask {
-  size_t input = 0;    // its place in KerasCall.inputs
+  size_t input = 0;    // index in KerasCall.inputs
   std::string tensor;  // KerasTensorName
   std::string argument;
 };
@@ -33,7 +33,7 @@ struct KerasCall {
   int keyword_inputs = 0;           // MultiHeadAttention: how many of the last inputs are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
-  std::vector<KerasMask> masks;     // for keras_masks.h, or to be refused
+  std::vector<KerasMask> masks;     // for keras_masks.h, or to be rejected
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional

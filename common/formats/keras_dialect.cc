@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// What call() has for `training` where it is not given; null: nothing that would be written.
+// The default of `training` in call(); null: Keras writes nothing.
 Json DefaultTraining(const std::string& type) {
   if (absl::EndsWith(type, "Dropout") || absl::StartsWith(type, "SpatialDropout") || type == "GaussianNoise")
     return false;
@@ -25,14 +25,13 @@ bool TakesMask(const std::string& type) {
   return type == "BatchNormalization" || type == "Softmax" || type == "GlobalAveragePooling1D";
 }
 
-// The arguments that a layer of Keras 3 is called with by name.
+// The keyword arguments with which a layer of Keras 3 is called.
 struct Call {
   std::string type;
   Json* keywords;
 };
 
-// Of the model and those in it. A description as deep as this was parsed, so that it is no deeper than the parser's
-// bound.
+// Collects the calls of the model and of nested ones. The recursion is bounded, since the parser limits the depth.
 void Collect(Json& model, std::vector<Call>& calls, bool& has_quantization) {
   const auto config = model.find("config");
   if (config == model.end() || !config->is_object()) return;
@@ -53,7 +52,7 @@ void Collect(Json& model, std::vector<Call>& calls, bool& has_quantization) {
   }
 }
 
-// -1, 0, 1: before 3.10; not told; 3.10 or later.
+// -1: before 3.10; 0: unknown; 1: 3.10 or later.
 int AgeByVersion(const Json& model) {
   const auto version = model.find("keras_version");
   if (version == model.end() || !version->is_string()) return 0;
@@ -92,7 +91,7 @@ bool IsHardSigmoid(const Json& value) {
   return false;
 }
 
-// Normalization's axis=None is written as null, or as an empty list; without either it is -1.
+// Normalization's axis=None is written as null or as an empty list; if the key is missing, the axis is -1.
 void NameAllAxes(Json& value) {
   if (value.is_object() && value.contains("class_name") && value["class_name"] == "Normalization" &&
       value.contains("config") && value["config"].is_object() && value["config"].contains("axis") &&
@@ -103,7 +102,7 @@ void NameAllAxes(Json& value) {
   for (Json& item : value) NameAllAxes(item);
 }
 
-// As deep as the parser allows.
+// The parser limits the depth of the recursion.
 void RenameHardSigmoid(Json& value) {
   if (value.is_object()) {
     for (const char* key : {"activation", "recurrent_activation"}) {

@@ -1,4 +1,4 @@
-// Functional models: layers that are called by name, any number of times.
+// Functional models: layers are called by name, each any number of times.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -20,13 +20,13 @@ bool IsTensor(const Json& value) {
          value[2].is_number_integer();
 }
 
-// The smallest and the largest number of a layer's calls.
+// The smallest and the largest call index of a layer.
 struct CallNumbers {
   int smallest = std::numeric_limits<int>::max(), largest = 0;
 };
 
-// Of the layers in `numbers`, the calls everywhere in the value. A description as deep as this was parsed, so that it
-// is no deeper than the parser's bound.
+// Finds calls of the layers in `numbers` anywhere in the value. The recursion is bounded, since the parser limits the
+// depth.
 void FindCalls(const Json& value, std::map<std::string, CallNumbers>* numbers) {
   if (IsTensor(value)) {
     const auto found = numbers->find(value[0].get<std::string>());
@@ -102,7 +102,7 @@ absl::StatusOr<KerasConverter::Calls> KerasConverter::ReadCalls(const std::vecto
   return all;
 }
 
-// Operations have no weights, and Keras does not count them among the layers.
+// Operations are skipped: they have no weights, and Keras does not count them among the layers.
 void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, const std::string& path,
                                     std::vector<Entry>& entries) {
   std::map<std::string, int> numbers;
@@ -122,7 +122,7 @@ void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, co
   }
   for (const std::string& output : outputs) {
     const auto found = numbers.find(output);
-    if (found == numbers.end()) return;  // refused later
+    if (found == numbers.end()) return;  // rejected later
     ends.push_back(found->second);
   }
   KerasContainer container(path);
@@ -142,11 +142,11 @@ absl::Status KerasConverter::AppendInputs(const std::vector<Entry>& entries, con
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(*entry, KerasCall(), 0));
     (*names)[name] = made[0];
   }
-  if (input_names.size() > 1) head_used_ = true;  // which of them an augmentation would be of, the data does not say
+  if (input_names.size() > 1) head_used_ = true;  // the data does not say to which input an augmentation would apply
   return absl::OkStatus();
 }
 
-// The masks of a call, whose inputs are named as the layers made of them.
+// Records the masks of a call. Its inputs have the names of the converted layers.
 absl::Status KerasConverter::NoteMasks(const Entry& entry, const KerasCall& call,
                                        const std::map<std::string, std::string>& names, KerasMasks* masks) {
   for (const KerasMask& mask : call.masks) {
@@ -165,8 +165,8 @@ absl::Status KerasConverter::NoteMasks(const Entry& entry, const KerasCall& call
   return absl::OkStatus();
 }
 
-// A model within the model has a call of its own, which Keras 2 counts everywhere, and Keras 3 for a Functional in
-// output_layers alone.
+// A nested model has a call of its own, which Keras 2 counts everywhere, and Keras 3 only for a Functional in
+// output_layers.
 void KerasConverter::FindFirstCalls(const Json& config, const std::vector<Entry>& entries, KerasFirstCalls* in_nodes,
                                     KerasFirstCalls* in_outputs) {
   std::map<std::string, CallNumbers> of_nodes;
@@ -204,7 +204,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   CAIRN_ASSIGN_OR_RETURN(const Names output_names, Tensors(config, "output_layers", of_outputs));
   CAIRN_ASSIGN_OR_RETURN(const Calls calls, ReadCalls(entries, firsts));
   NameContainers(calls, output_names, path, entries);
-  std::map<std::string, std::string> names;  // of a layer's output: another's where the layer itself leaves none
+  std::map<std::string, std::string> names;  // the layer whose output represents that of a layer without an equivalent
   if (!inputs.has_value()) {
     CAIRN_RETURN_IF_ERROR(AppendInputs(entries, input_names, &names));
   } else if (inputs->size() != input_names.size()) {
@@ -221,7 +221,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       return Bad("layer \"", ShownText(entry.name), "\": an InputLayer that config.input_layers does not name");
     }
     if (entry.json->contains("inbound_nodes") && IsKerasOperation(entry.type, entry.module)) {
-      size_t number = 0;  // of the call of this entry
+      size_t number = 0;  // the call index within this entry
       for (size_t k = 0; k < i; ++k) number += calls.entries[k] == calls.entries[i];
       entry.call = &(*entry.json)["inbound_nodes"][number];
     }

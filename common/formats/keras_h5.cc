@@ -30,10 +30,10 @@ struct Weight {
   std::string scoped;  // "/LAYER/dense/kernel"
 };
 
-// Where each variable of a node stands.
+// The arrays of a node's variables, in order.
 using Places = std::vector<const Weight*>;
 
-// A list of names; nullopt: there is none.
+// Reads a list of names; nullopt: there is none.
 absl::StatusOr<std::optional<std::vector<std::string>>> Names(const Hdf5Reader& reader, const std::string& group,
                                                               const std::string& attribute) {
   absl::StatusOr<std::vector<std::string>> names = reader.Texts(group, attribute, kHdf5NamesBytesMax);
@@ -51,20 +51,20 @@ absl::StatusOr<std::optional<std::vector<std::string>>> Names(const Hdf5Reader& 
   }
 }
 
-// The group that the layers' groups stand in.
+// The group that contains the layers' groups.
 absl::StatusOr<std::string> RootOf(const Hdf5Reader& reader) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(kModelWeights));
   return count >= 0 ? kModelWeights : "";
 }
 
-// "kernel" of "dense/kernel:0".
+// Removes the suffix: "dense/kernel:0" becomes "dense/kernel".
 std::string WithoutNumber(const std::string& name) {
   const size_t colon = name.rfind(':');
   const bool numbered = colon != std::string::npos && name.find_first_not_of("0123456789", colon + 1) == name.npos;
   return numbered ? name.substr(0, colon) : name;
 }
 
-// By layer that has weights, in the file's order.
+// The weights of each layer that has some, in the file's order.
 absl::StatusOr<std::vector<std::vector<Weight>>> WeightsOf(const Hdf5Reader& reader, const std::string& where) {
   CAIRN_ASSIGN_OR_RETURN(const std::string root, RootOf(reader));
   CAIRN_ASSIGN_OR_RETURN(const auto layers, Names(reader, root, "layer_names"));
@@ -100,7 +100,8 @@ std::string LocalName(const Graph& graph, const Node& node, int variable) {
   return graph.variables()[static_cast<size_t>(variable)].name.substr(node.name.size() + 1);
 }
 
-// The node's variables among these weights: by name if each is there once, else by order if there are as many.
+// Finds the node's variables among these weights: by name if each occurs once, otherwise by order if there are equally
+// many.
 std::optional<Places> PlacesAmong(const Graph& graph, const Node& node, const Places& weights) {
   Places places;
   for (const int v : node.variables) {
@@ -133,7 +134,7 @@ std::optional<Places> PlacesByName(const Graph& graph, const Node& node,
   return PlacesAmong(graph, node, within);
 }
 
-// By node; those without variables have none.
+// By node; empty for nodes without variables.
 absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::vector<std::vector<Weight>>& layers,
                                                const std::string& where) {
   std::vector<Places> places(graph.nodes().size());

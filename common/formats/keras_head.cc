@@ -1,4 +1,4 @@
-// What stands at a model's input: augmentations of the data.
+// The head of a model: layers at its input that augment the data.
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/formats/keras_converter.h"

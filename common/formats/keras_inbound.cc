@@ -26,7 +26,7 @@ OrderedJson TensorJson(const Graph& graph, int id) {
   return tensor;
 }
 
-// Numbers row by row, as lists in lists.
+// Writes numbers as nested lists, row by row.
 OrderedJson Nested(const v1::Operation& operation, int axis, int* next) {
   if (axis == operation.constant_shape_size()) return KerasWriter::Rounded(operation.constant((*next)++));
   OrderedJson list = OrderedJson::array();
@@ -67,7 +67,8 @@ OrderedJson KeyJson(const v1::Slice& slice) {
   return key;
 }
 
-// A list of tensors for a layer that merges, query, value and key for attention, a constant among an operation's.
+// Writes a list of tensors for a merging layer; query, value and key for attention; an operation's tensors and
+// constant.
 OrderedJson CallJson(const Graph& graph, const Node& node) {
   const bool attends = node.kind == LayerKind::kMultiHeadAttention;
   const int keyword_inputs = attends ? ReadAttentionInputs(node.layer)->keywords : 0;

@@ -25,13 +25,13 @@ std::string SupportedClasses() {
       "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment");
 }
 
-// Layers whose output may be whole numbers; Cairn's are float32, which holds every index.
+// Layers whose output may be integers. Cairn's are float32, which represents every index exactly.
 bool GivesIndices(const std::string& type) {
   return type == "Discretization" || type == "CategoryEncoding" || type == "Hashing" || type == "HashedCrossing" ||
          type == "IntegerLookup";
 }
 
-// What every layer has.
+// Reads the options that every layer has.
 void ReadCommon(const std::string& type, KerasConfig& c, v1::Layer* layer) {
   c.Ignore("name");
   bool trainable = true;
@@ -46,7 +46,7 @@ void ReadCommon(const std::string& type, KerasConfig& c, v1::Layer* layer) {
       (*dtype)["config"].contains("name")) {
     name = &(*dtype)["config"]["name"];
   }
-  // A mixed policy's variables are float32 too; what products are rounded to is the job's compute_dtype.
+  // The variables of a mixed policy are float32 too; the precision of products is the job's compute_dtype.
   if (*name == "float32" || *name == "mixed_float16" || *name == "mixed_bfloat16") return;
   if (GivesIndices(type) && (*name == "int64" || *name == "int32")) return;
   c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),

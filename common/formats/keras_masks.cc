@@ -15,7 +15,7 @@ bool IsMaskArgument(const std::string& name) {
   return name == "mask" || name == "query_mask" || name == "value_mask" || name == "key_mask";
 }
 
-// "": no tensor.
+// Returns "" if it is not a tensor.
 std::string TensorName(const Json& value) {
   if (JsonTextOf(value, "class_name") != "__keras_tensor__" || !value.contains("config")) return "";
   const Json& config = value["config"];
@@ -26,7 +26,7 @@ std::string TensorName(const Json& value) {
   return fits ? KerasTensorName(history[0].get<std::string>(), history[1].get<int>()) : "";
 }
 
-// All tensors in the value, which is no deeper than the parser's bound.
+// Finds all tensors in the value. The recursion is bounded, since the parser limits the depth.
 void Collect(const Json& value, std::vector<std::string>* tensors) {
   const std::string name = TensorName(value);
   if (!name.empty()) tensors->push_back(name);
@@ -34,13 +34,13 @@ void Collect(const Json& value, std::vector<std::string>* tensors) {
   for (const Json& item : value) Collect(item, tensors);
 }
 
-// The operand of a call of Keras 3; null: none such.
+// The operand of a call in Keras 3; null if there is none.
 const Json* Operand(const Json& node, size_t place) {
   if (!node.contains("args") || !node["args"].is_array() || node["args"].size() <= place) return nullptr;
   return &node["args"][place];
 }
 
-// Of a tensor in a description: how many axes it has, batch included.
+// The number of axes of a tensor in a description, batch included.
 size_t RankOf(const Json& tensor) {
   const bool told = tensor.contains("config") && tensor["config"].is_object() && tensor["config"].contains("shape");
   return told ? tensor["config"]["shape"].size() : 0;
@@ -67,10 +67,10 @@ KerasMasks::KerasMasks(const Json& config) {
   FindMaskOnly(config);
 }
 
-// Operations that masks are made of, without those that something else is computed from.
+// Finds the operations that compute masks and whose results nothing else uses.
 void KerasMasks::FindMaskOnly(const Json& config) {
   std::set<std::string> of_values, of_masks;
-  std::vector<std::string> values, masks;  // tensors still to be gone into
+  std::vector<std::string> values, masks;  // tensors still to be visited
   for (const auto& [tensor, call] : calls_) {
     if (call.operation || !call.node->contains("kwargs")) continue;
     for (const auto& [argument, value] : (*call.node)["kwargs"].items()) {
@@ -79,7 +79,7 @@ void KerasMasks::FindMaskOnly(const Json& config) {
     if (call.node->contains("args")) Collect((*call.node)["args"], &values);
   }
   if (masks.empty()) return;
-  std::set<std::string> outputs;  // the names of layers, as ["lstm", 0, 0] has them
+  std::set<std::string> outputs;  // the names of layers, as in ["lstm", 0, 0]
   const auto name_outputs = [&](const Json& value, const auto& self) -> void {
     if (value.is_string()) outputs.insert(value.get<std::string>());
     if (!value.is_structured()) return;
@@ -117,7 +117,7 @@ std::optional<KerasMaskOrigin> KerasMasks::OriginOf(const std::string& tensor, i
   if (call == nullptr || !call->operation || depth > kKerasMaskDepthMax) return std::nullopt;
   const auto known = known_.find(tensor);
   if (known != known_.end()) return known->second;
-  known_[tensor] = std::nullopt;  // a mask of itself is none
+  known_[tensor] = std::nullopt;  // a cycle is not a mask
   return known_[tensor] = Compute(*call, depth + 1);
 }
 
@@ -151,7 +151,7 @@ std::optional<KerasMaskOrigin> KerasMasks::Compute(const Call& call, int depth) 
   return Joined(masks, /*all_needed=*/false, depth);
 }
 
-// NotEqual(x, number), as layers of the class `maker` that take x make their masks.
+// Recognizes NotEqual(x, number) as the mask of layers of class `maker` whose input is x.
 std::optional<KerasMaskOrigin> KerasMasks::Compared(const Call& call, const char* maker) const {
   const Json *const x = Operand(*call.node, 0), *const number = Operand(*call.node, 1);
   if (number == nullptr || !number->is_number()) return std::nullopt;
@@ -169,7 +169,7 @@ std::optional<KerasMaskOrigin> KerasMasks::Compared(const Call& call, const char
   return origin;
 }
 
-// all_needed: a step is taken that all masks take; else one that any of them does.
+// all_needed: a step counts only if it counts in all masks; otherwise if it does in any.
 std::optional<KerasMaskOrigin> KerasMasks::Joined(const std::vector<std::string>& masks, bool all_needed, int depth) {
   std::optional<KerasMaskOrigin> joined;
   for (const std::string& mask : masks) {

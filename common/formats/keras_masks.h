@@ -1,5 +1,5 @@
-// The masks of steps that a Functional model of Keras 3 writes down. Keras computes a mask while the model is built, by
-// operations on tensors, and names the result as the argument `mask` of each call that it goes to:
+// The step masks in a Functional model of Keras 3. While a model is built, Keras computes masks by operations on
+// tensors and records the result as the argument `mask` of each call that receives it:
 //
 //   an Embedding with mask_zero    NotEqual(ids, 0)
 //   a Masking layer                Any(NotEqual(x, mask_value), axis=-1)
@@ -7,10 +7,10 @@
 //                                  ZerosLike(x)), or OnesLike(x) of an input without a mask
 //   a layer that adds, ...         LogicalOr(mask, mask)
 //
-// Cairn carries masks from layer to layer by itself (common/model/masks.h). So those of a file are compared with its
-// own, and the operations that make nothing else are left out.
+// Cairn propagates masks from layer to layer by itself (common/model/masks.h). So the masks of a file are compared with
+// Cairn's, and operations that only compute masks are omitted.
 //
-// Used by one thread; the JSON outlives it.
+// Used by one thread; the JSON must outlive this object.
 #pragma once
 
 #include <map>
@@ -24,21 +24,21 @@
 
 namespace cairn {
 
-// Which steps a mask leaves out.
+// Where a mask comes from.
 struct KerasMaskOrigin {
-  bool none = false;             // it leaves out no step
-  std::set<std::string> makers;  // KerasTensorName: the mask of each of these calls, which are all the same
+  bool none = false;             // it masks no step
+  std::set<std::string> makers;  // KerasTensorName of the calls that make this mask; their masks are equal
 };
 
 class KerasMasks {
  public:
-  // config: a Functional model's.
+  // config: that of a Functional model.
   explicit KerasMasks(const Json& config);
 
-  // Whether the layer is an operation that nothing but masks takes.
+  // Whether the layer is an operation whose output is used only by masks.
   bool IsMaskOnly(const std::string& layer) const { return mask_only_.contains(layer); }
 
-  // tensor: KerasTensorName. nullopt: it is no mask that Keras makes by itself, or of several layers.
+  // tensor: KerasTensorName. nullopt: Keras does not create such a mask by itself, or it combines different masks.
   std::optional<KerasMaskOrigin> OriginOf(const std::string& tensor);
 
  private:

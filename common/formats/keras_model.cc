@@ -24,7 +24,7 @@ std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
-// A Softmax along another axis than the last one is the operation of that name.
+// A Softmax along an axis other than the last becomes the operation of that name.
 void UseOperationAlongAxis(const Shape& input, v1::Layer* layer) {
   const v1::ActivationLayer& activation = layer->activation();
   if (activation.activation() != v1::SOFTMAX || activation.axis_size() != 1) return;
@@ -58,14 +58,14 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertModel(const Json& m
                                                                    const std::optional<Names>& inputs, int nesting) {
   if (nesting > kKerasNestingMax) return Bad("models inside models, more than ", kKerasNestingMax, " deep");
   const Json& config = model["config"];
-  const Json* list = config.is_array() ? &config : nullptr;  // the oldest Sequential
+  const Json* list = config.is_array() ? &config : nullptr;  // the oldest form of a Sequential
   if (config.is_object() && config.contains("layers")) list = &config["layers"];
   if (list == nullptr || !list->is_array() || list->empty()) return Bad("config.layers: missing or empty");
   if (list->size() > static_cast<size_t>(kLayersMax)) return Bad("config.layers: more than ", kLayersMax, " layers");
   const bool sequential = TextOf(model, "class_name") == "Sequential";
   CAIRN_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(*list));
   const bool frozen = config.is_object() && config.value("trainable", Json(true)) == false;
-  frozen_ += frozen;  // the layers of a frozen model are frozen, whatever they say
+  frozen_ += frozen;  // all layers of a frozen model are frozen
   absl::StatusOr<Names> last = sequential ? ConvertSequential(model, entries, path, inputs, nesting)
                                           : ConvertFunctional(config, entries, path, inputs, nesting);
   frozen_ -= frozen;
@@ -124,14 +124,14 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertSequential(const Js
   return Names{current};
 }
 
-// A Sequential model may say its input's shape in its first layer (Keras 2) or in what it was built with (Keras 3).
+// A Sequential model may give the shape of its input in its first layer (Keras 2) or in its build config (Keras 3).
 absl::Status KerasConverter::AppendImpliedInput(const Json& model, const Entry& first) {
   const Json* shape = nullptr;
   const auto look = [&](const Json& in, const char* key) {
     if (shape == nullptr && in.is_object() && in.contains(key) && in[key].is_array()) shape = &in[key];
   };
   const Json* config = first.config;
-  // The first layer of a model that is the first layer.
+  // The first layer of a nested model that is the first layer.
   const Json* nested = first.json;
   for (int depth = 0; depth < kKerasNestingMax && IsKerasModel(TextOf(*nested, "class_name")); ++depth) {
     const Json& layers = (*nested)["config"].is_object() && (*nested)["config"].contains("layers")
@@ -160,7 +160,7 @@ absl::Status KerasConverter::AppendImpliedInput(const Json& model, const Entry& 
 
 absl::StatusOr<KerasConverter::Names> KerasConverter::AppendModel(const Entry& entry, const KerasCall& call,
                                                                   int nesting) {
-  inference_ += call.inference;  // the layers of a model that is called so are, too
+  inference_ += call.inference;  // training=False applies to all layers of a nested model
   absl::StatusOr<Names> last = ConvertModel(*entry.json, entry.path, call.inputs, nesting + 1);
   inference_ -= call.inference;
   if (last.ok() && *last == Names{head_}) head_keras_ = entry.name;
@@ -200,7 +200,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry,
   CAIRN_ASSIGN_OR_RETURN(KerasLayer read, ReadKerasLayer(entry.type, entry.name, *entry.config));
   const bool inference = inference_ > 0 || call.inference;
   if (const auto* augmentation = std::get_if<v1::Augmentation>(&read.value)) {
-    if (inference && !augmentation->has_random_crop()) return Names{call.inputs[0]};  // it does nothing
+    if (inference && !augmentation->has_random_crop()) return Names{call.inputs[0]};  // it has no effect
     CAIRN_ASSIGN_OR_RETURN(std::string head, Augment(entry, call, *augmentation, read.moves_pixels_only, inference));
     return Names{std::move(head)};
   }
@@ -263,7 +263,7 @@ void KerasConverter::PushAt(v1::Layer layer, const std::string& path) {
   result_.weight_paths.push_back(path);
 }
 
-// What is wrong with a layer, Graph::Build says.
+// Errors in the layer are reported by Graph::Build.
 void KerasConverter::NoteShape(const v1::Layer& layer) {
   const LayerType* const type = FindLayerType(layer.kind_case());
   if (type == nullptr) return;
@@ -289,7 +289,7 @@ void KerasConverter::NoteShape(const v1::Layer& layer) {
   if (InferLayer(shapes, &node, &variables).ok()) shapes_[layer.name()] = node.output;
 }
 
-// Cairn's own masks are those of the file.
+// Checks that Cairn's own masks are those of the file.
 absl::Status KerasConverter::CheckMasks(const Graph& graph) const {
   std::map<std::string, const Node*> nodes;
   for (const Node& node : graph.nodes()) nodes.emplace(node.name, &node);
@@ -321,7 +321,7 @@ absl::Status KerasConverter::CheckGraph() const {
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
-  if (root.is_string()) {  // json.dump(model.to_json(), file): JSON in JSON
+  if (root.is_string()) {  // json.dump(model.to_json(), file) writes JSON inside JSON
     CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
   }
   const Json model = WithoutUnaskedArguments(WithOldNamesApart(std::move(root)));

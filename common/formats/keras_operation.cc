@@ -55,7 +55,7 @@ class Reader {
   const Shape& shape() const { return shapes_[0]; }
   int rank() const { return static_cast<int>(shape().size()); }
 
-  // Whole numbers, one or a list.
+  // Reads integers, one or a list.
   absl::StatusOr<std::vector<int64_t>> Whole(const Json* value, const char* what) const {
     std::vector<int64_t> numbers;
     if (value == nullptr) return arguments_.Bad(absl::StrCat(what, " is missing"));
@@ -72,7 +72,7 @@ class Reader {
     return numbers;
   }
 
-  // Axes as Keras counts them, from 1 behind the batch.
+  // Reads axes, which Keras counts from 1 after the batch.
   absl::StatusOr<std::vector<int32_t>> Axes(const Json* value, int of_rank, const char* what = "axis") const {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> given, Whole(value, what));
     std::vector<int32_t> axes;
@@ -118,7 +118,7 @@ class Reader {
       std::optional<KerasConstant> constant = ReadKerasConstant(*operand);
       if (!constant.has_value())
         return arguments_.Bad(absl::StrCat(ShownJson(*operand), " is no number and no tensor"));
-      // One for all examples: the batch's axis is of 1.
+      // One constant for all examples: its batch axis has size 1.
       if (static_cast<int>(constant->shape.size()) == rank() + 1 && constant->shape[0] == 1) {
         constant->shape.erase(constant->shape.begin());
       }
@@ -167,7 +167,7 @@ class Reader {
 
   static bool IsEllipsis(const Json& item) { return JsonTextOf(item, "class_name") == "__ellipsis__"; }
 
-  // One item of a key behind the batch.
+  // Reads one item of an index after the batch.
   absl::Status ReadKey(const Json& item, v1::Slice::Axis* axis) const {
     if (item.is_number_integer()) {
       axis->set_begin(item.get<int32_t>());
@@ -320,7 +320,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // As NumPy's moveaxis: the axes named go to their places, the others keep their order.
+  // As NumPy's moveaxis: the named axes move to their destinations; the others keep their order.
   absl::Status ReadMove(v1::Layer* layer) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> from, Axes(arguments_.Take({"source"}), rank(), "source"));
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> to,

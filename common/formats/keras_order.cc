@@ -22,9 +22,9 @@ std::vector<int> KerasInputOrder(int inputs, int keyword_inputs) {
 std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, const std::vector<int>& owners,
                                  const std::vector<int>& outputs) {
   std::vector<int> depth(calls.size(), 0), of_layer(calls.size(), 0);
-  std::vector<int> order, finished;  // layers as they are met; calls behind all that they take
+  std::vector<int> order, finished;  // layers in the order of their first visit; calls after all their inputs
   std::vector<bool> met(calls.size(), false), listed(calls.size(), false);
-  std::vector<std::pair<int, size_t>> open;  // a stack: a call, and how many of its inputs have been gone into
+  std::vector<std::pair<int, size_t>> open;  // a stack: a call, and how many of its inputs have been visited
   const auto enter = [&](int call) {
     if (met[static_cast<size_t>(call)]) return;
     met[static_cast<size_t>(call)] = true;

@@ -26,7 +26,7 @@ struct Vars {
   std::vector<int> variables;
 };
 
-// The attribute that holds the layer `owner` within the node's; a name that ends with '*' is the beginning of one.
+// The attribute that holds the layer `owner` inside the node's layer. In the table a trailing '*' is a wildcard.
 std::string AttributeOf(const Node& node, const std::string& owner) {
   for (const KerasSublayer& sublayer : TypeOf(node.kind).sublayers) {
     absl::string_view name = sublayer.name;
@@ -53,7 +53,7 @@ std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string
   return groups;
 }
 
-// `group` as the reader finds it: Keras up to 3.3 names private attributes, 2.13 the layers otherwise.
+// The name of `group` in this file: Keras up to 3.3 uses names of private attributes, 2.13 names layers differently.
 absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::string& group) {
   const size_t last = group.rfind('/');
   for (const std::string& candidate : {group, absl::StrCat(group.substr(0, last + 1), "_", group.substr(last + 1)),
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::strin
   return absl::NotFoundError(group);
 }
 
-// The variables of one group, one after the other. How many numbers they are.
+// Reads the variables of one group in order. Returns how many numbers they have.
 absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& where, const Graph& graph,
                                 const Vars& vars, absl::Span<float> out) {
   const std::string& first = graph.variables()[static_cast<size_t>(vars.variables[0])].name;

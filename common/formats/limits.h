@@ -1,5 +1,5 @@
-// All limits of files of models and weights (larger ones are refused), their reasons, and how the limits depend on one
-// another.
+// The limits of model and weight files, with the reason for each and the relations between them. What exceeds a limit
+// is rejected.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace cairn {
 inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;
 // Depth of nested models.
 inline constexpr int kKerasNestingMax = 8;
-// Operations that a mask is made of, one of another.
+// Operations in a chain that computes a mask.
 inline constexpr int kKerasMaskDepthMax = 64;
 // Inputs of one call.
 inline constexpr size_t kKerasInputsMax = 1024;

@@ -30,7 +30,7 @@ absl::Status WriteTensors(const std::string& path, const ModelFileOrigin& origin
 
 absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph,
                             absl::Span<const float> space) {
-  // Beside its place, with the same ending; then renamed.
+  // Written under a temporary name with the same extension, then renamed.
   const size_t slash = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
   const std::string partial = absl::StrCat(path.substr(0, slash), ".partial-", ::getpid(), "-", path.substr(slash));
   absl::Status status;

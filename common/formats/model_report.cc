@@ -24,7 +24,7 @@ std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
-// An error without the layer that it begins with, which stands beside it.
+// The error without the layer that it begins with, since the report names the layer.
 std::string WhyOf(const absl::Status& status, const std::string& name, const std::string& type) {
   absl::string_view why = status.message();
   if (!absl::ConsumePrefix(&why, absl::StrCat("layer \"", ShownText(name), "\" (", ShownText(type), "): "))) {
@@ -103,7 +103,7 @@ class KerasReporter {
   std::set<std::string> policies_;
 };
 
-// Examples that a model's input can hold, by what the loaders of each format give.
+// The data formats whose examples fit the model's input, according to what each loader provides.
 std::vector<std::string> DataFor(const Shape& input) {
   std::vector<std::string> data;
   const std::string shape = ToString(input);
@@ -116,7 +116,7 @@ std::vector<std::string> DataFor(const Shape& input) {
   return data;
 }
 
-// Where an example has more than one label.
+// The data formats that can have more than one label per example.
 std::vector<std::string> DataWithTargets(const Shape& input, const Shape& output) {
   std::vector<std::string> data = {
       absl::StrCat("TFRECORD of ", NumElements(input), " numbers, and data.targets { feature: ... }")};
@@ -130,7 +130,8 @@ std::vector<std::string> DataWithTargets(const Shape& input, const Shape& output
   return data;
 }
 
-// The losses that a job of the model takes, and its data. targets: of the output's shape, or a class for each position.
+// The losses that a job with this model accepts, and its data. targets: of the output's shape, or with one class per
+// position.
 void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
   const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
   if (targets) {
@@ -152,7 +153,7 @@ void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
   }
 }
 
-// Of several outputs: what each one takes by itself.
+// For several outputs: what each one accepts.
 void AddLossesOfOutputs(v1::JobSpec spec, const Graph& graph, TrainingReport* report) {
   const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
   spec.mutable_data()->set_format(v1::Data::TFRECORD);

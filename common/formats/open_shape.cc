@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kOpen = -1;
 
-// "[null,null,3]": as Keras writes it.
+// "[null,null,3]", as Keras writes it.
 std::string Shown(const Shape& shape) {
   std::vector<std::string> sides;
   for (const int64_t side : shape) sides.push_back(side == kOpen ? "null" : absl::StrCat(side));
@@ -54,8 +54,8 @@ absl::StatusOr<Shape> Closed(const Shape& open, const Shape& by) {
 
 // ---- Keras' JSON ----
 
-// Shapes that say what the model takes, with the batch: of its InputLayers, or of the layer that begins a Sequential,
-// or what that was built with.
+// The entries that give the shape of the model's input, with the batch: those of its InputLayers, or of the first layer
+// of a Sequential, or its build shape.
 std::vector<Json*> InputShapes(Json& model) {
   std::vector<Json*> found;
   const auto look = [&](Json& in, const char* key) {
@@ -76,7 +76,7 @@ std::vector<Json*> InputShapes(Json& model) {
   return found;
 }
 
-// Without the batch; empty: not a list of sides.
+// The shape without the batch; empty: the value is not a list of dimensions.
 Shape ShapeOf(const Json& batch_shape) {
   Shape shape;
   for (size_t i = 1; i < batch_shape.size(); ++i) {

@@ -1,5 +1,6 @@
-// Open dimensions of a model's input, beside the batch: null in Keras' JSON, as in [null, null, null, 3], -1 in layers.
-// They are closed before the model is read: layers, and the shapes of their variables, are made for the closed shape.
+// Open dimensions of a model's input, besides the batch: null in Keras' JSON, as in [null, null, null, 3], and -1 in
+// layers. They are closed before the model is read, since layers and the shapes of their variables are made for the
+// closed shape.
 //
 // Free functions; any thread.
 #pragma once
@@ -13,17 +14,18 @@
 
 namespace cairn {
 
-// False also of a description that cannot be read: what is wrong with it is said where it is read.
+// Also false for a description that cannot be read; the error is reported when it is read.
 bool HasOpenShape(const v1::Model& model);
 
-// Closes the input's open dimensions by `shape`, without the batch; a dimension of it that is not positive is not
-// known, and stays open. A shape of another number of axes closes the one open dimension of an input with as many
-// numbers: 60 numbers are [12, 5] to [null, 5]. A model without open dimensions is left alone.
-// Errors: INVALID_ARGUMENT the shape does not fit; the model has several inputs.
+// Closes the input's open dimensions with those of `shape`, which does not include the batch. A dimension of `shape`
+// that is not positive is unknown and stays open. A shape with another number of axes closes the only open dimension of
+// an input with equally many numbers: 60 numbers make [12, 5] of [null, 5]. A model without open dimensions is
+// unchanged. Errors: INVALID_ARGUMENT, the shape does not fit, or the model has several inputs.
 absl::Status CloseShape(const Shape& shape, v1::Model* model);
 absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::string& keras_json);
 
-// What the fields of a job's data say of an example: pictures [height, width, 0], numbers of TFRECORD; empty: nothing.
+// The shape of an example that follows from the fields of a job's data: pictures [height, width, 0], numbers of
+// TFRECORD; empty if nothing follows.
 Shape ShapeOfFields(const v1::Data& data);
 
 }  // namespace cairn

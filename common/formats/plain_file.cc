@@ -29,9 +29,9 @@ FileDescriptor::~FileDescriptor() {
 
 namespace {
 
-// `name` in `directory`; `path` is what errors name.
+// Opens `name` in `directory`; errors name `path`.
 absl::StatusOr<FileDescriptor> OpenPlainFileAt(int directory, const char* name, const std::string& path, int flags) {
-  // O_NONBLOCK: a pipe is refused, not waited for. It means nothing to a regular file.
+  // O_NONBLOCK: a pipe is rejected instead of waited for. It has no effect on a regular file.
   FileDescriptor file(::openat(directory, name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644));
   struct stat info {};
   const bool opened = file.get() >= 0;

@@ -53,14 +53,14 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensor
   std::string text;
   try {
     text = header.dump();
-  } catch (const json::exception&) {  // what dump() throws for text that is not UTF-8
+  } catch (const json::exception&) {  // dump() throws it for text that is not UTF-8
     return absl::InvalidArgumentError("a tensor's name or the metadata is not UTF-8");
   }
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }
 
-// To `beside`, which is to become `path`: what errors name.
+// Writes to `beside`, which will be renamed to `path`; errors name `path`.
 absl::Status WriteFile(const std::string& beside, const std::string& path, const std::string& header,
                        const std::vector<SafetensorView>& tensors, std::string* digest) {
   const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -90,7 +90,7 @@ std::optional<v1::DataType> ParseDtype(absl::string_view text) {
   return std::nullopt;
 }
 
-// Bytes of one whole number; 0: no type of whole numbers.
+// Bytes of one integer; 0: the dtype is not an integer type.
 size_t IntegerBytes(absl::string_view dtype) {
   if (dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "I32" || dtype == "U32") return 4;
@@ -99,7 +99,7 @@ size_t IntegerBytes(absl::string_view dtype) {
   return 0;
 }
 
-// The header with nothing but its JSON checked: one object, no key twice, no deep nesting (its destructor would
+// Parses the header and checks only its JSON: one object, no duplicate keys, no deep nesting (its destructor would
 // recurse).
 absl::StatusOr<json> ParseHeader(absl::string_view text) {
   std::set<std::string> keys;
@@ -121,7 +121,7 @@ absl::StatusOr<json> ParseHeader(absl::string_view text) {
 struct Entry {
   Safetensor tensor;
   uint64_t begin = 0, end = 0;
-  bool left = false;  // whole numbers, which the caller has no use for
+  bool left = false;  // integers that the caller does not need
 };
 
 absl::StatusOr<uint64_t> ReadNumber(const json& value, absl::string_view field) {
@@ -180,7 +180,7 @@ absl::Status ReadMetadata(const json& value, std::map<std::string, std::string>&
   return absl::OkStatus();
 }
 
-// The format demands that the tensors lie end to end.
+// The format demands that the tensors are contiguous.
 absl::Status CheckCover(const std::vector<Entry>& entries, uint64_t data_bytes) {
   uint64_t at = 0;
   for (const Entry& e : entries) {

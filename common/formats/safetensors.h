@@ -49,7 +49,7 @@ struct SafetensorsFile {
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, std::string* digest = nullptr);
 
-// What to do with integer tensors, such as PyTorch's num_batches_tracked: they are not weights of any model here.
+// How to treat integer tensors, such as PyTorch's num_batches_tracked. They are not weights of any model in Cairn.
 enum class SafetensorsIntegers { kRefuse, kLeave };
 
 // Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and the problem; UNIMPLEMENTED: a

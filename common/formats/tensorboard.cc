@@ -15,7 +15,7 @@ namespace {
 constexpr char kFileVersion[] = "brain.Event:2";
 constexpr int kDtFloat = 1, kDtDouble = 2;  // TensorFlow's DataType
 constexpr int kDataClassScalar = 1, kDataClassTensor = 2;
-constexpr int kGraphProducer = 987;  // any of TensorFlow 2; readers want it to be set
+constexpr int kGraphProducer = 987;  // any value of TensorFlow 2; readers require one
 
 }  // namespace
 
@@ -27,7 +27,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& path, double wall
   first.set_file_version(kFileVersion);
   const absl::Status status = file.Add({first});
   if (!status.ok()) {
-    ::unlink(path.c_str());  // who tries again, on a full disk, does so with another name
+    ::unlink(path.c_str());  // a retry, on a full disk, uses another name
     return status;
   }
   return file;

@@ -15,7 +15,8 @@
 namespace cairn {
 namespace {
 
-// "layer2_0_downsample_1" of torchvision's residual networks is "layer2.0.downsample.1"; every other name stays.
+// "layer2_0_downsample_1" of torchvision's residual networks becomes "layer2.0.downsample.1"; other names are
+// unchanged.
 std::string TorchName(const std::string& layer) {
   absl::string_view rest = layer;
   const auto number = [&rest] {
@@ -63,7 +64,7 @@ absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::
 }
 
 bool IsTorchLayout(const SafetensorsFile& file, const Graph& graph) {
-  std::map<std::string, bool> names;  // whether they are PyTorch's
+  std::map<std::string, bool> names;  // value: whether the name is PyTorch's
   for (const Variable& v : graph.variables()) {
     names[v.name] = false;
     if (const absl::StatusOr<TorchPlace> place = PlaceOf(graph, v); place.ok()) names[place->name] = true;

@@ -32,7 +32,7 @@ absl::Status OpenError(const std::string& path, int code) {
   return absl::DataLossError(absl::StrCat(path, ": not a zip archive, or a damaged one: ", text));
 }
 
-// The bytes reach the disk before the name does.
+// The bytes must be on disk before the file is renamed.
 absl::Status Flush(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool flushed = fd >= 0 && ::fchmod(fd, kFileMode) == 0 && ::fsync(fd) == 0;
@@ -79,7 +79,7 @@ absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& mem
 
 absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would wait for a pipe
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would block on a pipe
     return absl::InvalidArgumentError(
         absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, not a file" : ": is not a file"));
   }
@@ -108,7 +108,7 @@ absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string&
           absl::StrCat(path, ": ", name, ": ", n < 0 ? zip_file_strerror(member.get()) : "ends early"));
     at += static_cast<size_t>(n);
   }
-  uint8_t beyond;  // at the end the checksum is compared
+  uint8_t beyond;  // reading to the end compares the checksum
   const zip_int64_t rest = zip_fread(member.get(), &beyond, 1);
   if (rest != 0)
     return absl::DataLossError(

@@ -13,8 +13,8 @@
 namespace cairn {
 namespace {
 
-// What a client sends behind a request that was answered (a refused body) is read so long before the connection ends:
-// else the answer could be lost on its way.
+// How long the server keeps reading after it has answered a request whose body it rejected. Closing at once could lose
+// the response on its way.
 constexpr absl::Duration kLinger = absl::Milliseconds(200);
 constexpr int kLingerReads = 16;
 

@@ -20,7 +20,8 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-// What a browser may do with any of our answers: show it, load what it names from here alone, be framed by nobody.
+// Restricts what a browser may do with our responses: show them, load what they reference from this server only, and
+// not embed them in frames.
 const std::pair<const char*, const char*> kHeaders[] = {
     {"Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri "
@@ -33,7 +34,7 @@ const std::pair<const char*, const char*> kHeaders[] = {
     {"Cache-Control", "no-store"},
 };
 
-// A % that is no escape stays.
+// Decodes escapes; a % that is not part of one is kept.
 std::string Unescape(absl::string_view text, bool plus_is_space) {
   std::string out(text);
   const char* end = uriUnescapeInPlaceExA(out.data(), plus_is_space ? URI_TRUE : URI_FALSE, URI_BR_DONT_TOUCH);
@@ -46,7 +47,8 @@ std::string Unescape(absl::string_view text, bool plus_is_space) {
 absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
   http::request_parser<http::empty_body> parser;
   parser.header_limit(kHttpHeadBytesMax);
-  parser.body_limit(std::numeric_limits<uint64_t>::max());  // it is not read; Beast 1.74 takes none for 0
+  // the body is not read; Beast 1.74 cannot express "no limit" with 0
+  parser.body_limit(std::numeric_limits<uint64_t>::max());
   std::string unread;
   while (!parser.is_header_done()) {
     char part[4096];

@@ -34,10 +34,10 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr int kRelieveEveryMs = 50;
-constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptor is left
+constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptors are left
 
 struct HostPort {
-  std::string host;  // as in the flag
+  std::string host;  // as given in the flag
   int port = 0;
 };
 
@@ -52,10 +52,10 @@ absl::StatusOr<HostPort> Parse(const std::string& flag) {
   return absl::InvalidArgumentError(absl::StrCat("address \"", listen, "\": the port is not a number"));
 }
 
-// gRPC says the same of the same files; this is of the pages.
+// gRPC logs the same about the same files; this message is about the pages.
 void LogTls(bool warning, const std::string& text) { LogTlsNotice(warning, absl::StrCat("http: ", text)); }
 
-// A socket that listens there, on a port that no other process shares; -1: it cannot be.
+// Listens at that address, on a port that no other process shares; -1: error.
 int Listen(const HostPort& at) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_flags = AI_PASSIVE;
@@ -147,7 +147,7 @@ class HttpServer::Impl {
   std::string address() const { return absl::StrCat(address_.host, ":", address_.port); }
 
  private:
-  // ---- the thread that accepts ----
+  // ---- the accepting thread ----
 
   void Accept() {
     while (true) {
@@ -170,7 +170,7 @@ class HttpServer::Impl {
     }
   }
 
-  // Makes room for those that wait, and says how full it is.
+  // Makes room for waiting connections, and returns how full the server is.
   enum class Load { kFree, kWaiting, kFull, kStopping };
   Load Relieve() {
     absl::MutexLock lock(&mutex_);
@@ -183,7 +183,7 @@ class HttpServer::Impl {
     return queue_.size() >= kHttpQueueMax ? Load::kFull : Load::kWaiting;
   }
 
-  // ---- the threads that serve ----
+  // ---- the serving threads ----
 
   void Work(size_t slot) {
     while (true) {
@@ -221,7 +221,7 @@ class HttpServer::Impl {
     if (connection != nullptr && stopping_ && stage != Stage::kHandler) connection->Break();
   }
 
-  // One request and its answer.
+  // Reads one request and writes its response.
   void Converse(size_t slot, Connection& connection) {
     const absl::StatusOr<RequestHead> head = ReadHead(connection);
     if (absl::IsUnavailable(head.status())) return;
@@ -249,7 +249,7 @@ class HttpServer::Impl {
     }
     try {
       return handler_(request);
-    } catch (const std::exception& error) {  // a page does not end a daemon
+    } catch (const std::exception& error) {  // a page must not end the process
       answer.status = 500;
       answer.body = absl::StrCat(error.what(), "\n");
       return answer;
@@ -268,7 +268,7 @@ class HttpServer::Impl {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<int> queue_ ABSL_GUARDED_BY(mutex_);    // accepted
-  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // one a thread
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // one per thread
   std::vector<std::thread> threads_;
 };
 

@@ -25,7 +25,7 @@ bool UseIdentity(SSL_CTX* context, const std::string& pem) {
 bool UseAuthorities(SSL_CTX* context, const std::string& pem) {
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
   X509_STORE_set_flags(store,
-                       X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
+                       X509_V_FLAG_PARTIAL_CHAIN);  // as in gRPC: ca.crt may hold an intermediate authority
   for (const Certificate& authority : ReadCertificates(pem)) {
     if (X509_STORE_add_cert(store, authority.get()) != 1 || SSL_CTX_add_client_CA(context, authority.get()) != 1)
       return false;
@@ -46,7 +46,8 @@ absl::StatusOr<TlsContext::Context> TlsContext::MakeContext(const TlsFiles& file
     return absl::InvalidArgumentError(
         absl::StrCat("--tls-dir: ca.crt, tls.crt and tls.key cannot be used for HTTPS: ", why));
   }
-  SSL_CTX_set_verify(c, SSL_VERIFY_PEER, nullptr);  // asked for; HttpServer decides what is answered without
+  // a certificate is requested; HttpServer decides which requests need one
+  SSL_CTX_set_verify(c, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(c, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
   SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

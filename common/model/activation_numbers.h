@@ -1,4 +1,4 @@
-// The number that an activation has beside its input, for the layer that is one and for those that apply one.
+// The numeric parameter (alpha) of an activation, for Activation layers and for layers that apply an activation.
 //
 // Pure functions; any thread.
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-// Where the layer has no say: LEAKY_RELU's slope, the alpha of ELU and CELU, RELU6's largest value, HARD_SIGMOID's
-// slope, the threshold of SOFT_SHRINK and HARD_SHRINK. Of others 0.
+// The parameter where the layer has no field for it: LEAKY_RELU's slope, the alpha of ELU and CELU, RELU6's maximum,
+// HARD_SIGMOID's slope, the threshold of SOFT_SHRINK and HARD_SHRINK. 0 for all others.
 inline float DefaultAlpha(v1::Activation activation) {
   switch (activation) {
     case v1::LEAKY_RELU: return 0.2f;
@@ -22,7 +22,8 @@ inline float DefaultAlpha(v1::Activation activation) {
   }
 }
 
-// The node's own; of an activation layer also RELU's max_value, as RELU6's, and THRESHOLD's threshold.
+// The node's own parameter. For an activation layer it may also be RELU's max_value (as for RELU6) or THRESHOLD's
+// threshold.
 inline float ActivationAlpha(const Node& node) {
   if (node.activation == v1::LEAKY_RELU) return node.negative_slope;
   const bool within =

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kField[] = "activity_regularizer";
 
-// A layer of the model with its inputs named anew: "x", or "key=x" of an attention.
+// Renames the inputs of a layer: "x", or "key=x" of an attention.
 void RenameInputs(const std::map<std::string, std::string>& names, v1::Layer* layer) {
   for (std::string& input : *layer->mutable_inputs()) {
     if (const auto found = names.find(input); found != names.end()) {
@@ -87,12 +87,12 @@ absl::Status CheckActivityCount(const Graph& graph) {
 std::shared_ptr<const Graph> WithActivityLayers(std::shared_ptr<const Graph> graph) {
   std::set<std::string> taken;
   for (const Node& node : graph->nodes()) taken.insert(node.name);
-  std::map<std::string, std::string> renamed;  // the layer -> its penalty
+  std::map<std::string, std::string> renamed;  // from the layer to its penalty
   v1::Model model;
   for (const Node& node : graph->nodes()) {
     v1::Layer* const layer = model.add_layers();
     *layer = node.layer;
-    if (node.shares >= 0) layer->clear_kind();  // it is the named layer's
+    if (node.shares >= 0) layer->clear_kind();  // it is that of the named layer
     RenameInputs(renamed, layer);
     const ActivityFactors factors = ActivityRegularizerOf(node);
     if (factors.none()) continue;

@@ -1,4 +1,4 @@
-// data.augmentation: each step's numbers, and where the picture's size goes.
+// Checks data.augmentation: the numbers of each step, and how the picture's size changes.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 using Factor = google::protobuf::RepeatedField<float>;
 
-// `field` is the whole name: data.augmentation[0].random_zoom.height_factor.
+// `field`: the full name, data.augmentation[0].random_zoom.height_factor.
 absl::Status CheckFactor(const std::string& field, const Factor& factor, float low, float high, bool rising,
                          const char* example) {
   if (factor.empty()) return Bad(field, ": missing; use ", example);
@@ -67,7 +67,7 @@ absl::Status CheckOptional(const std::string& field, const Factor& factor, float
   return factor.empty() ? absl::OkStatus() : CheckFactor(field, factor, low, high, true, example);
 }
 
-// One that is only worked out for red, green and blue.
+// For steps that are defined only for red, green and blue.
 absl::Status NeedsColors(const std::string& step, const Shape& shape) {
   if (shape[2] == 3) return absl::OkStatus();
   return Bad(step, ": for pictures of 3 channels, but these have ", shape[2], "; leave it out");

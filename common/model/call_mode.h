@@ -1,4 +1,4 @@
-// How Keras' call of a layer bears on what it computes, and on the order of its inputs.
+// How the arguments of a layer's call in Keras affect what the layer computes, and the order of its inputs.
 //
 // Pure functions; any thread.
 #pragma once
@@ -12,22 +12,22 @@
 
 namespace cairn {
 
-// Whether it is computed as in inference, in training too: Layer.training is false (a graph has no layer where it is
-// true). Its moving averages are kFrozen.
+// Whether the layer computes as in inference even in training: Layer.training is false (no graph has a layer where it
+// is true). The layer's moving averages are then kFrozen.
 inline bool InfersAlways(const Node& node) { return node.layer.has_training(); }
 
-// Arguments of MultiHeadAttention's call that are inputs, in the order of Node.inputs.
+// The arguments of MultiHeadAttention's call that are inputs, in the order of Node.inputs.
 inline constexpr const char* kAttentionArguments[] = {"query", "value", "key"};
 
-// v1::Layer.inputs of a multi_head_attention: query, value and, if it is not the value, key, each by its place or,
-// behind those, by its name: ["x", "key=dense_1", "value=dense"].
+// v1::Layer.inputs of a multi_head_attention: query, value and, if it differs from the value, key. Each is given by
+// position or, after the positional ones, by keyword: ["x", "key=dense_1", "value=dense"].
 struct AttentionInputs {
   std::vector<std::string> layers;  // in the order of kAttentionArguments
-  int keywords = 0;                 // so many, the last ones, are given by name
+  int keywords = 0;                 // how many are given by keyword; they come last
 };
 
-// Errors, without the layer's name: INVALID_ARGUMENT an argument is given twice or is missing, or a place follows a
-// name.
+// Errors, without the layer's name: INVALID_ARGUMENT if an argument is given twice or is missing, or if a positional
+// argument follows a keyword.
 absl::StatusOr<AttentionInputs> ReadAttentionInputs(const v1::Layer& layer);
 
 }  // namespace cairn

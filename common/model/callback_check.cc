@@ -34,7 +34,7 @@ bool IsFigure(const v1::JobSpec& spec, absl::string_view name) {
 
 bool OfValidation(absl::string_view figure) { return absl::StartsWith(figure, "val_"); }
 
-// Of one callback; its field stands before every error.
+// Checks one callback; every error begins with its field.
 class Checker {
  public:
   Checker(v1::JobSpec* spec, int index)
@@ -62,14 +62,14 @@ class Checker {
     if (path.size() > kPathBytesMax) return BadField(field, "longer than ", kPathBytesMax, " bytes; use a shorter one");
     return absl::OkStatus();
   }
-  // Fills in "epoch".
+  // "epoch" if unset.
   absl::Status Frequency(const char* field, std::string* frequency) const {
     if (frequency->empty()) *frequency = "epoch";
     if (*frequency == "epoch" || SaveSteps(*frequency) > 0) return absl::OkStatus();
     return BadField(field, "\"", frequency->substr(0, 32),
                     "\" is neither \"epoch\" nor a number of steps; use one of them");
   }
-  // Fills in what is monitored, and what is better.
+  // Fills in the monitored figure and its direction.
   template <typename Monitoring>
   absl::Status Monitor(Monitoring* callback) const {
     if (callback->monitor().empty()) callback->set_monitor("val_loss");
@@ -206,7 +206,7 @@ absl::Status CheckCsv(const Checker& check, v1::CsvLogger* csv) {
                         "\" is not one character; use \",\", \";\" or a tab");
 }
 
-// The directory of checkpoints that a job with model files has where the user named none: beside them.
+// The checkpoint directory of a job with model files if the user named none: next to the model files.
 std::string DirectoryBeside(const PathTemplate& path, const std::string& job) {
   const std::string beginning = path.Beginning();
   const size_t slash = beginning.rfind('/');
@@ -289,7 +289,7 @@ absl::Status CheckOne(v1::JobSpec* spec, int index, std::vector<std::string>* wa
   switch (callback->kind_case()) {
     case v1::Callback::kModelCheckpoint:
       return CheckModelCheckpoint(check, callback->mutable_model_checkpoint(), warnings);
-    case v1::Callback::kBackupAndRestore: return absl::OkStatus();  // was checked first
+    case v1::Callback::kBackupAndRestore: return absl::OkStatus();  // it was checked first
     case v1::Callback::kEarlyStopping: return CheckEarlyStopping(check, callback->mutable_early_stopping());
     case v1::Callback::kReduceLrOnPlateau: return CheckReduceRate(check, callback->mutable_reduce_lr_on_plateau());
     case v1::Callback::kLearningRateScheduler:
@@ -302,7 +302,7 @@ absl::Status CheckOne(v1::JobSpec* spec, int index, std::vector<std::string>* wa
   return Bad("callbacks[", index, "]: it is empty; name one, such as early_stopping { patience: 3 }");
 }
 
-// Callbacks of which a job has one at most, and those that exclude each other.
+// Checks callbacks that a job may have only once, and those that exclude each other.
 absl::Status CheckTogether(const v1::JobSpec& spec) {
   int backup = -1, scheduler = -1, stopping = -1;
   for (int i = 0; i < spec.callbacks_size(); ++i) {
@@ -326,7 +326,7 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// As the user gave them: before callbacks fill in theirs.
+// Checks the user's values, before callbacks fill in theirs.
 absl::Status CheckCheckpointNumbers(const v1::Checkpoints& c) {
   CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.every_steps", c.has_every_steps(), c.every_steps(), "no such rule"));
   CAIRN_RETURN_IF_ERROR(
@@ -358,7 +358,7 @@ absl::Status CheckCallbacks(v1::JobSpec* spec, std::vector<std::string>* warning
   }
   CAIRN_RETURN_IF_ERROR(CheckTogether(*spec));
   CAIRN_RETURN_IF_ERROR(CheckCheckpointNumbers(spec->checkpoints()));
-  // First: its checkpoints serve the others.
+  // Backup first: the other callbacks use its checkpoints.
   for (int i = 0; i < spec->callbacks_size(); ++i) {
     if (!spec->callbacks(i).has_backup_and_restore()) continue;
     CAIRN_RETURN_IF_ERROR(CheckBackup(Checker(spec, i), spec->mutable_callbacks(i)->mutable_backup_and_restore()));

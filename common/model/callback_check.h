@@ -1,4 +1,5 @@
-// The check of JobSpec.callbacks, and what their fields mean: shared by those that submit, decide and write.
+// Checks JobSpec.callbacks, and says what their fields mean. Used by the code that submits jobs, takes decisions and
+// writes files.
 //
 // Pure functions; any thread.
 #pragma once
@@ -15,30 +16,30 @@
 
 namespace cairn {
 
-// Fills in Keras' defaults, and `checkpoints` where a callback needs them. The model, loss, metrics and optimizer are
-// checked before, the checkpoints after. Twice does what once does. Errors: INVALID_ARGUMENT,
+// Fills in Keras' defaults, and `checkpoints` where a callback needs them. The model, loss, metrics and optimizer must
+// be checked before, the checkpoints after. Idempotent. Errors: INVALID_ARGUMENT,
 // `callbacks[0].early_stopping.patience: -1 is negative; use 0 or more`.
 absl::Status CheckCallbacks(v1::JobSpec* spec, std::vector<std::string>* warnings);
-// What needs the data too.
+// Checks what depends on the data too.
 absl::Status CheckCallbacksAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data);
 
-// Whether the replicas wait at the end of each epoch for what the coordinator decides.
+// Whether the replicas wait at the end of each epoch for the coordinator's decision.
 bool WaitsAtEpochs(const v1::JobSpec& spec);
-// Whether the wait is also for the checkpoint of the epoch's end.
+// Whether they also wait for the checkpoint at the epoch's end.
 bool NeedsEpochCheckpoints(const v1::JobSpec& spec);
-// early_stopping with restore_best_weights; null: none.
+// The early_stopping callback with restore_best_weights; null if there is none.
 const v1::EarlyStopping* RestoresBest(const v1::JobSpec& spec);
 const v1::BackupAndRestore* BackupOf(const v1::JobSpec& spec);
 bool WritesSummaries(const v1::JobSpec& spec);  // tensorboard or csv_logger
 
-// Steps between two saves; 0: after epochs.
+// Steps between two saves; 0 means after each epoch.
 int64_t SaveSteps(const std::string& save_freq);
 
-// By the name that the user sees, "loss" or "val_accuracy". None: the epoch has no such figure. A validation's figures
-// are there when they are whole.
+// Looks a figure up by the name that the user sees, "loss" or "val_accuracy". nullopt: the epoch has no such figure.
+// Figures of a validation are available once the validation is complete.
 std::optional<double> FigureOf(const v1::JobStatus& status, const v1::EpochResult& epoch, absl::string_view name);
 
-// The field's name in Callback: "early_stopping".
+// The callback's field name in Callback: "early_stopping".
 std::string CallbackName(const v1::Callback& callback);
 
 }  // namespace cairn

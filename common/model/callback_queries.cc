@@ -1,4 +1,4 @@
-// What a job's callbacks ask for.
+// Queries about what a job's callbacks require.
 #include <algorithm>
 #include <optional>
 

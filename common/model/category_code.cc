@@ -13,7 +13,7 @@ absl::StatusOr<Shape> CategoryCode::Of(const Shape& indices) const {
   if (mode == v1::INT) return indices;
   Shape shape = indices;
   if (mode == v1::ONE_HOT) {
-    if (shape.back() == 1) shape.pop_back();  // as Keras: [.., 1] is one category
+    if (shape.back() == 1) shape.pop_back();  // as in Keras: [.., 1] is one category
     shape.push_back(depth);
     if (shape.size() > kLayerDimensionsMax) {
       return Bad("output_mode ONE_HOT: its input is ", ToString(indices), "; it takes at most ",

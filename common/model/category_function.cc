@@ -12,10 +12,10 @@
 namespace cairn {
 namespace {
 
-// tf.sparse.cross_hashed's.
+// The constant of tf.sparse.cross_hashed.
 constexpr uint64_t kCrossingKey = 0xDECAFCAFFE;
 
-// Numbers become int64 before they are hashed, as in Keras: cut at the point. nullopt: beyond it.
+// Converts a number to int64 before hashing, as Keras does: truncated. nullopt: out of range.
 std::optional<int64_t> Whole(double x) {
   if (!(std::abs(x) < 0x1p63)) return std::nullopt;
   return static_cast<int64_t>(x);
@@ -23,7 +23,7 @@ std::optional<int64_t> Whole(double x) {
 
 std::string NoNumber(double x) { return absl::StrCat(x, " is no number within 64 bits; correct the data"); }
 
-// tf.searchsorted, side "right": boundaries[i - 1] <= x < boundaries[i]; behind all where x is no number.
+// tf.searchsorted with side "right": boundaries[i - 1] <= x < boundaries[i]; NaN is beyond all boundaries.
 class Bucket : public CategoryIndex {
  public:
   explicit Bucket(const v1::Discretization& layer)
@@ -64,7 +64,7 @@ class Hashed : public CategoryIndex {
     const std::optional<int64_t> number = Whole(x[0]);
     if (!number.has_value()) return std::nullopt;
     if (!mask_.has_value()) return Bin(*number, bins_);
-    return static_cast<double>(*mask_) == x[0] ? 0 : 1 + Bin(*number, bins_ - 1);  // bin 0 is the mask's
+    return static_cast<double>(*mask_) == x[0] ? 0 : 1 + Bin(*number, bins_ - 1);  // bin 0 is for the mask
   }
   std::string Refusal(absl::Span<const double> x) const override { return NoNumber(x[0]); }
 

@@ -1,4 +1,5 @@
-// Names of a job's checkpoints below checkpoints.dir: one rule for who writes, removes and asks for them.
+// Names of a job's checkpoints in checkpoints.dir. The code that writes, removes and looks up checkpoints shares this
+// rule.
 //
 // Pure functions; any thread.
 #pragma once
@@ -16,7 +17,7 @@ inline constexpr char kBestCheckpoint[] = "best";
 
 inline std::string CheckpointName(int64_t step) { return absl::StrCat(kStepPrefix, step); }
 
-// "/run/step-12"; `best`: "/run/best".
+// "/run/step-12", or "/run/best" if `best` is true.
 inline std::string CheckpointPath(const v1::JobSpec& spec, int64_t step, bool best = false) {
   return absl::StrCat(spec.checkpoints().dir(), "/", best ? kBestCheckpoint : CheckpointName(step));
 }

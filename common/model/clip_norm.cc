@@ -21,7 +21,7 @@ CAIRN_VECTORIZED void Scale(float* __restrict numbers, int64_t n, double factor)
   for (int64_t i = 0; i < n; ++i) numbers[i] = static_cast<float>(static_cast<double>(numbers[i]) * factor);
 }
 
-// Of float32 bits: an exponent of all ones.
+// Infinity and NaN have an exponent of all ones.
 CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
   uint32_t bad = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -31,8 +31,8 @@ CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
   return bad == 0;
 }
 
-// How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has
-// kClipRecordsMax at most, so that no number of bytes means both.
+// How many records this many bytes hold, with or without a factor for each; 0: not a valid size. A partition has at
+// most kClipRecordsMax records, so that the two kinds have different sizes.
 size_t RecordsIn(size_t bytes) {
   static_assert(kClipRecordsMax * sizeof(double) < kNormRecordBytes);
   for (size_t each : {kNormRecordBytes, kNormRecordBytes + sizeof(double)}) {

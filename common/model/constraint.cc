@@ -16,7 +16,7 @@ constexpr float kEpsilon = 1e-7f;  // keras.backend.epsilon()
 
 bool HasNorm(v1::Constraint::Kind kind) { return kind != v1::Constraint::NON_NEG; }
 
-// Arguments that the kind does not have are refused.
+// Rejects arguments that the kind does not have.
 absl::Status CheckArguments(const std::string& field, const v1::Constraint& c) {
   const bool between = c.kind() == v1::Constraint::MIN_MAX_NORM;
   struct Argument {
@@ -80,7 +80,8 @@ absl::Status Resolve(const std::string& field, const Variable& variable, v1::Con
   return Bad(field, ".rate ", c->rate(), " is outside [0, 1]; use 1, say");
 }
 
-// By axis: how far the number of the norm goes with a step along it; 0 along those of the norm. Then the norms' count.
+// For each axis, how far the index of the norm advances with a step along it; 0 along the axes of the norm. Second: the
+// number of norms.
 std::pair<std::vector<int64_t>, int64_t> StridesOf(const ConstraintRange& range) {
   std::vector<int64_t> strides(range.shape.size(), 0);
   int64_t norms = 1;
@@ -93,7 +94,7 @@ std::pair<std::vector<int64_t>, int64_t> StridesOf(const ConstraintRange& range)
   return {std::move(strides), norms};
 }
 
-// row(the first number of a row of the last axis, its norm).
+// Calls row(first number of a row along the last axis, index of its norm).
 template <typename Row>
 void ForRows(const Shape& shape, const std::vector<int64_t>& strides, Row row) {
   const int64_t width = shape.back(), rows = NumElements(shape) / width;
@@ -110,7 +111,7 @@ void ForRows(const Shape& shape, const std::vector<int64_t>& strides, Row row) {
   }
 }
 
-// What the numbers of a norm are multiplied by; for UNIT_NORM divided by.
+// The factor for the numbers of a norm; for UNIT_NORM the divisor.
 float FactorOf(const v1::Constraint& c, float norm) {
   const float shifted = kEpsilon + norm;
   const auto at_most = [&](float n) { return n > c.max_value() ? c.max_value() : n; };
@@ -181,7 +182,7 @@ void ApplyConstraints(absl::Span<const ConstraintRange> ranges, absl::Span<float
       ApplyNorm(range, w);
       continue;
     }
-    for (int64_t i = 0; i < range.end - range.begin; ++i) w[i] = w[i] < 0 ? 0 : w[i];  // NaN stays
+    for (int64_t i = 0; i < range.end - range.begin; ++i) w[i] = w[i] < 0 ? 0 : w[i];  // keeps NaN
   }
 }
 

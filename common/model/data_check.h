@@ -1,4 +1,4 @@
-// The check of a job's input pipeline at submission: data's format, caches, TFRecord spec and augmentation, class
+// Checks a job's input pipeline at submission: the data's format, caches, TFRecord spec and augmentation, class
 // weights, label smoothing.
 //
 // Pure functions; any thread. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
@@ -12,20 +12,20 @@
 
 namespace cairn {
 
-// Of an example before augmentation. It is that of the model's input, or has the data's image_height and image_width;
-// where these differ from the input's, a random_crop makes the input of the example.
+// The shape of an example before augmentation: that of the model's input, or one with the data's image_height and
+// image_width. If these differ from the input's, a random_crop turns the example into the input.
 Shape ExampleShape(const v1::Data& data, const Shape& input_shape);
 
-// The loss needs labels that are classes: class numbers, or a vector over the classes. (loss_check.cc)
+// Whether the loss needs class labels: class indices, or a vector over the classes. (loss_check.cc)
 bool IsCategorical(v1::Loss::Kind kind);
 
-// data.augmentation alone, which ends in the model's input.
+// Checks data.augmentation alone. Its result must have the shape of the model's input.
 absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape);
 
-// Everything that needs no data. Fills in defaults.
+// Checks everything that does not depend on the data. Fills in defaults.
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph);
 
-// What needs the data too.
+// Checks what depends on the data too.
 absl::Status CheckDataPipelineAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data);
 
 }  // namespace cairn

@@ -37,7 +37,7 @@ absl::StatusOr<EinsumEquation> ParseEinsum(const std::string& equation, size_t r
     }
   }
   EinsumEquation e{std::string(x), std::string(kernel), std::string(y)};
-  if (elided) {  // the batch, and the axes behind it
+  if (elided) {  // the batch, and the axes after it
     if (e.x.size() > rank) return bad("its input has ", rank, " axes behind the batch; name so many at most");
     std::string front;
     for (char c = '1'; front.size() + e.x.size() < rank; ++c) front.push_back(c);

@@ -1,4 +1,4 @@
-// The equation of an EinsumDense: "abc,cd->abd", or with axes that stay as they are in front, "...x,xy->...y".
+// The equation of an EinsumDense: "abc,cd->abd", or with unchanged leading axes, "...x,xy->...y".
 //
 // Pure functions; any thread.
 #pragma once
@@ -10,14 +10,14 @@
 
 namespace cairn {
 
-// Letters of the axes: of the input and of the output without the batch, of the kernel. "..." is made letters.
+// The letters of the axes: x and y of the input and the output without the batch axis. "..." is replaced by letters.
 struct EinsumEquation {
   std::string x, kernel, y;
 };
 
-// rank: of the input, without the batch. Errors: INVALID_ARGUMENT, what is wrong with the equation: a letter stands
-// twice in one operand, in one alone, or in the output and in no operand; the first letter of the input, the batch, is
-// not the output's first, or is in the kernel.
+// rank: that of the input, without the batch axis. Errors: INVALID_ARGUMENT says what is wrong with the equation: a
+// letter occurs twice in one operand, in only one operand, or in the output but in no operand; or the first letter of
+// the input (the batch axis) is not the first of the output, or occurs in the kernel.
 absl::StatusOr<EinsumEquation> ParseEinsum(const std::string& equation, size_t rank);
 
 }  // namespace cairn

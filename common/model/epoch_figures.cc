@@ -12,9 +12,9 @@
 namespace cairn {
 namespace {
 
-// Of one epoch in a list, at most: numbers of ten bytes, sums of twice eight, and what is before each.
+// The maximum bytes of one epoch in a list: varints of ten bytes, sums of twice eight bytes, and their tags.
 constexpr size_t EpochBytes(int metrics) { return 112 + 16 * static_cast<size_t>(metrics); }
-// A list of a version whose sums had no rests may be longer.
+// Lists of a format without rests of sums may be longer.
 int EpochsKnownMax(int metrics) { return static_cast<int>(kFiguresBytesMax / (96 + 8 * static_cast<size_t>(metrics))); }
 static_assert(EpochBytes(kMetricSumsMax) <= kFrameSumsBytesMax);
 static_assert(2 * EpochBytes(kMetricSumsMax) <= kFiguresBytesMax, "an epoch is stored while the next one begins");

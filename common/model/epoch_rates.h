@@ -1,7 +1,8 @@
-// EpochRates: the learning rate of each step of a job, with what its callbacks decided.
+// EpochRates: the learning rate of each step of a job, including the decisions of its callbacks.
 //
-// A value; const calls from any thread. Of a step of epoch e it is, in this order: what callbacks decided for e
-// (reduce_lr_on_plateau), learning_rate_scheduler's schedule at e, the optimizer's schedule at the step.
+// A value; const methods may be called from any thread. For a step of epoch e the first of these applies: what
+// callbacks decided for e (reduce_lr_on_plateau), learning_rate_scheduler's schedule at e, the optimizer's schedule at
+// the step.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace cairn {
 class EpochRates {
  public:
   EpochRates() = default;
-  // spec: with its defaults filled in.
+  // spec: must have its defaults filled in.
   EpochRates(const v1::JobSpec& spec, int64_t steps_per_epoch);
 
-  // By epoch; shorter: the rest is as the schedules say.
+  // Sets the rates that callbacks decided, indexed by epoch. Epochs beyond its end follow the schedules.
   void Decide(std::vector<float> by_epoch) { by_epoch_ = std::move(by_epoch); }
   float At(int64_t step) const;
 

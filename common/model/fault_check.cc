@@ -102,7 +102,7 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
     return Bad("checkpoints.mode: it says what is best, but checkpoints.save_best names no figure; set both");
   }
   CAIRN_RETURN_IF_ERROR(CheckMonitor(*spec));
-  if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures are of epochs
+  if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures exist per epoch
   if (c.mode() == v1::Checkpoints::MODE_UNSPECIFIED) {
     c.set_mode(MoreIsBetter(*spec, c.save_best()) ? v1::Checkpoints::MAX : v1::Checkpoints::MIN);
   }

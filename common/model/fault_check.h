@@ -1,4 +1,4 @@
-// The check of what a job asks for against faults: durability, backups, dropped stragglers, checkpoints.
+// Checks the fault-tolerance settings of a job: durability, backups, dropped stragglers, checkpoints.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace cairn {
 
-// Fills in what the spec alone decides. `backups` and `durability` stay unset where both were: ResolveBackups needs the
-// cluster. strategy and replicas are checked before. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
+// Fills in what follows from the spec alone. `backups` and `durability` stay unset if both were unset: ResolveBackups
+// needs the cluster. The strategy and replicas must be checked before. Errors: INVALID_ARGUMENT, `field: what is wrong;
+// what to do`.
 absl::Status CheckFaultTolerance(v1::JobSpec* spec, std::vector<std::string>* warnings);
 
-// Fills in `backups` and `durability` where both were left to the cluster: one backup where at least two ps are alive.
+// Fills in `backups` and `durability` if both were left to the cluster: one backup if at least two ps are alive.
 void ResolveBackups(int ps_alive, v1::JobSpec* spec);
 
-// Whether an update is in a log before the worker is told of it.
+// Whether an update is in a log before it is acknowledged to the worker.
 bool LogsBeforeReply(v1::Durability durability);
 
-// Whether a step of the job is complete only with every replica's gradient, one version a step.
+// Whether a step of the job needs the gradient of every replica, with one version per step.
 bool IsSynchronous(const v1::JobSpec& spec);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Numbers that have a default other than 0, and are above 0 where they are given: nonsense is refused rather than taken
-// for "not given". Any thread.
+// Checks of numbers that have a default other than 0 and must be positive if set: bad values are rejected, not taken
+// for "unset". Any thread.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// otherwise: what it is where it is left out, as "32". Errors: INVALID_ARGUMENT.
+// otherwise: the default that applies if the field is unset, such as "32". Errors: INVALID_ARGUMENT.
 template <typename Number>
 absl::Status AtLeastOne(absl::string_view field, bool given, Number value, absl::string_view otherwise) {
   if (!given || value >= 1) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The GradientLayout of a job: from its JobSpec and its model.
+// Derives the GradientLayout of a job from its JobSpec and its model.
 //
 // Pure functions; any thread.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// shift: ceil(log2) of the examples that are added up before the sum is divided: those of a step, or of a push of an
-// asynchronous job. `spec` is resolved, `graph` is its model's.
+// The layout's shift is ceil(log2) of the number of examples that are summed before the division: those of a step, or
+// those of a push in an asynchronous job. `spec` must be resolved; `graph` is that of its model.
 GradientLayout GradientLayoutOf(const Graph& graph, const v1::JobSpec& spec);
 
 }  // namespace cairn

@@ -1,11 +1,11 @@
-// Graph: a checked model. Layers in topological order with every default filled in, shapes inferred, variables laid out
-// in the parameter space.
+// Graph: a checked model. Layers in topological order with every default filled in, shapes inferred, and variables laid
+// out in the parameter space.
 //
 // Immutable after Build; any thread may read it. Invariants:
 //   1. nodes()[i].id == i; a node's inputs have smaller ids; node 0 is the input; the last node is the output.
-//   2. Variables stand in layer order, Keras' order within a layer (kernel, bias; gamma, beta, moving_mean,
-//      moving_variance); each offset is a multiple of kSpaceAlignment; ranges do not overlap.
-//   3. space_size() is a multiple of kSpaceAlignment; numbers between variables are zero for ever.
+//   2. Variables are in layer order, and in Keras' order within a layer (kernel, bias; gamma, beta, moving_mean,
+//      moving_variance). Each offset is a multiple of kSpaceAlignment. Ranges do not overlap.
+//   3. space_size() is a multiple of kSpaceAlignment; numbers between variables are always zero.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,11 @@ namespace cairn {
 
 enum class VariableKind {
   kTrainable,
-  // A moving average: a push carries examples * statistic of the batch, the ps applies
+  // A moving average. A push carries examples * the batch's statistic; the ps applies
   // v = momentum * v + (1 - momentum) * (sum / examples).
   kMovingAverage,
-  // Of a layer with `trainable: false`, its moving averages too: keeps its value for ever, and its gradient is zero.
+  // A variable of a layer with `trainable: false`, moving averages included. Its value never changes; its gradient is
+  // zero.
   kFrozen,
 };
 
@@ -41,7 +42,7 @@ struct Variable {
   int node = 0;
   v1::Initializer initializer;      // kind is never INITIALIZER_UNSPECIFIED
   int64_t fan_in = 0, fan_out = 0;  // for the scaled initializers, as Keras computes them
-  float l1 = 0, l2 = 0;             // of its regularizer; counts where it is kTrainable
+  float l1 = 0, l2 = 0;             // of its regularizer; used only if it is kTrainable
 };
 
 // A window's third axis.
@@ -49,16 +50,16 @@ struct WindowAxis {
   int64_t kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
 };
 
-// Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is an
-// image of height 1. Of a Conv2DTranspose: the convolution from its output to its input.
+// Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is
+// treated as an image of height 1. For a Conv2DTranspose: the convolution from its output to its input.
 struct Window {
   int64_t kernel[2] = {1, 1};
   int64_t strides[2] = {1, 1};
   int64_t dilation[2] = {1, 1};
   int64_t pad_begin[2] = {0, 0};  // top, left
   int64_t pad_end[2] = {0, 0};    // bottom, right
-  WindowAxis depth;               // of [depth, height, width, channels]; else one plane
-  int64_t groups = 1;             // of a convolution
+  WindowAxis depth;               // for [depth, height, width, channels]; otherwise one plane
+  int64_t groups = 1;             // of a convolution's channels
 };
 
 struct Node {
@@ -74,9 +75,10 @@ struct Node {
   float negative_slope = 0;                // LEAKY_RELU
   float alpha = 0;                         // ELU
   Window window;                           // convolutions, pooling, ZeroPadding2D (pads only)
-  int shares = -1;                         // node of a smaller id whose variables these are; -1: its own
-  int mask = -1;             // node whose mask of steps the output has (Masking, Embedding with mask_zero); -1: none
-  int64_t input_offset = 0;  // kInput: where its numbers begin in an example
+  int shares = -1;                         // an earlier node whose variables this one uses; -1: it has its own
+  // the node that makes the step mask of the output (Masking, Embedding with mask_zero); -1: none
+  int mask = -1;
+  int64_t input_offset = 0;  // kInput: where its numbers begin within an example
 };
 
 class Graph {
@@ -88,7 +90,7 @@ class Graph {
   const std::vector<Variable>& variables() const { return variables_; }
   const Node& output() const { return nodes_.back(); }
   const Shape& input_shape() const { return nodes_.front().output; }
-  // Ids, in the order of the model's inputs and outputs.
+  // Node ids, in the order of the model's inputs and outputs.
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
   int64_t space_size() const { return space_size_; }  // numbers, padding included

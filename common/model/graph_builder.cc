@@ -20,7 +20,7 @@
 namespace cairn {
 namespace {
 
-// A name that was not checked, as a message may hold it.
+// Makes a name that was not checked printable in a message.
 std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kLayerNameBytesMax)); }
 
 absl::Status LayerError(const std::string& name, absl::string_view message) {
@@ -85,7 +85,7 @@ absl::Status GraphBuilder::CreateNodes() {
 }
 
 absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
-  // Names are keys of files and words in messages and tables: text, whatever else is in it.
+  // Names are keys in files and appear in messages and tables, so they must be text.
   const bool text = IsUtf8(name) && std::none_of(name.begin(), name.end(), absl::ascii_iscntrl);
   if (!text || name.size() > kLayerNameBytesMax) {
     return PlaceError(id, absl::StrCat("name has more than ", kLayerNameBytesMax,
@@ -111,13 +111,14 @@ void GraphBuilder::NameTheNameless() {
       const int count = counters[node.kind]++;
       std::string name = LayerTypeName(node.kind);
       if (count > 0) absl::StrAppend(&name, "_", count);
-      if (ids_.emplace(name, node.id).second) node.name = std::move(name);  // else the user gave it to another layer
+      // otherwise the user gave the name to another layer
+      if (ids_.emplace(name, node.id).second) node.name = std::move(name);
     }
     node.layer.set_name(node.name);
   }
 }
 
-// Those without a kind take their layer's; then they have a name, too.
+// Layers without a kind get that of the layer whose variables they share; then they can be named, too.
 absl::Status GraphBuilder::ResolveShares() {
   for (Node& node : graph_.nodes_) {
     if (!node.layer.shares().empty()) CAIRN_RETURN_IF_ERROR(ResolveShare(&node));
@@ -297,7 +298,7 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   return absl::OkStatus();
 }
 
-// own: what it would have by itself.
+// own: the variables that it would have without sharing.
 absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<Variable>& own, Node* node) const {
   for (size_t i = 0; i < own.size(); ++i) {
     const Variable& theirs = graph_.variables_[owner.variables[i]];

@@ -1,6 +1,6 @@
-// GraphBuilder: the passes of Graph::Build. Names first (an input may be named before its layer is reached), then layer
-// by layer the inputs, shapes and variables, then the layout of the parameter space and the check that every layer has
-// a use. A layer that shares the variables of another one has its kind and fields.
+// GraphBuilder: the passes of Graph::Build. First the names (an input may be named before its layer is reached), then
+// layer by layer the inputs, shapes and variables, then the layout of the parameter space and the check that every
+// layer is used. A layer that shares another layer's variables has the kind and fields of that layer.
 //
 // Used once, on one thread.
 #pragma once
@@ -25,8 +25,8 @@ class GraphBuilder {
   absl::Status ResolveShare(Node* node);
   absl::Status NameOutputs();
   absl::Status CheckName(int id, const std::string& name);
-  void NameTheNameless();       // Keras' scheme; layers whose kind is not known yet wait
-  absl::Status FreezeOthers();  // than model.trainable_layers
+  void NameTheNameless();       // by Keras' scheme; layers whose kind is not known yet are skipped
+  absl::Status FreezeOthers();  // all but model.trainable_layers
   absl::Status ConnectInputs(Node* node);
   absl::StatusOr<int> FindInput(const Node& node, const std::string& name) const;
   absl::Status InferNode(Node* node);

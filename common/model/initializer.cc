@@ -16,15 +16,15 @@
 namespace cairn {
 namespace {
 
-// What the stddev of a standard normal becomes when it is cut at two standard deviations: keras' VarianceScaling
+// The standard deviation of a standard normal distribution truncated at two standard deviations. Keras' VarianceScaling
 // divides by it.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 constexpr double kTruncatedAt = 2.0;
 
 enum class Law { kConstant, kUniform, kNormal, kTruncatedNormal };
 
-// An element is center + scale * (a draw of [-1, 1), or of the standard normal), or the constant `center`. Uniform ones
-// are below `end`, also after they were rounded to float32.
+// An element is center + scale * (a sample of [-1, 1), or of the standard normal distribution), or the constant
+// `center`. Uniform samples stay below `end` even after rounding to float32.
 struct Distribution {
   Law law = Law::kConstant;
   double center = 0, scale = 0;
@@ -76,11 +76,11 @@ Distribution DistributionOf(const Variable& variable) {
 
 using Draws = std::array<double, 4>;
 
-// Box and Muller's transform of two pairs of words.
+// The Box-Muller transform of two pairs of words.
 Draws Normals(const PhiloxBlock& bits) {
   Draws draws;
   for (int pair = 0; pair < 4; pair += 2) {
-    const double radius = std::sqrt(-2.0 * std::log((bits[pair] + 1.0) * 0x1.0p-32));  // of (0, 1]
+    const double radius = std::sqrt(-2.0 * std::log((bits[pair] + 1.0) * 0x1.0p-32));  // in (0, 1]
     const double angle = 2.0 * M_PI * (bits[pair + 1] * 0x1.0p-32);
     draws[pair] = radius * std::cos(angle);
     draws[pair + 1] = radius * std::sin(angle);
@@ -88,8 +88,8 @@ Draws Normals(const PhiloxBlock& bits) {
   return draws;
 }
 
-// The draws of elements 4 * block .. 4 * block + 3 of a variable. Redraws have counters of their own, so that an
-// element's value does not hang on its neighbours'.
+// Samples for the elements 4 * block .. 4 * block + 3 of a variable. Redraws have their own counters, so that an
+// element's value does not depend on its neighbours.
 class Drawer {
  public:
   Drawer(uint64_t seed, uint32_t variable, Law law)
@@ -138,13 +138,13 @@ void InitializeIdentity(const Variable& variable, int64_t begin, absl::Span<floa
   }
 }
 
-// Saxe et al. 2014, as Keras does it: of a matrix of normals with at least as many rows as columns the orthogonal part,
-// turned over where the variable has more columns. Element i of the matrix is draw i.
+// Saxe et al. 2014, as in Keras: the orthogonal factor of a matrix of normal samples with at least as many rows as
+// columns, transposed if the variable has more columns. Element i of the matrix is sample i.
 void InitializeOrthogonal(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin,
                           absl::Span<float> out) {
   const int64_t columns = variable.shape.back(), rows = variable.size / columns;
   const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
-  std::vector<double> vectors(static_cast<size_t>(variable.size));  // the matrix's columns, one after the other
+  std::vector<double> vectors(static_cast<size_t>(variable.size));  // the matrix's columns, concatenated
   const Drawer drawer(seed, index, Law::kNormal);
   for (int64_t block = 0; block * 4 < variable.size; ++block) {
     const Draws draws = drawer.Block(static_cast<uint64_t>(block));
@@ -162,7 +162,7 @@ void InitializeOrthogonal(const Variable& variable, uint32_t index, uint64_t see
   }
 }
 
-// Elements [begin, begin + out.size()) of one variable.
+// Initializes elements [begin, begin + out.size()) of one variable.
 void InitializeElements(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin, absl::Span<float> out) {
   if (variable.initializer.kind() == v1::Initializer::IDENTITY) return InitializeIdentity(variable, begin, out);
   if (variable.initializer.kind() == v1::Initializer::ORTHOGONAL) {

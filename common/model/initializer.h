@@ -1,5 +1,5 @@
 // Initial values as a pure function of (seed, variable, element): a ps computes those of its partitions without
-// anyone's help.
+// contacting another node.
 #pragma once
 
 #include <cstdint>

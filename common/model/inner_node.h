@@ -1,8 +1,8 @@
-// The layer within a TimeDistributed as a node of its own: what computes it, writes it, and finds its variables, is
-// what does so for that kind of layers anywhere.
+// The layer inside a TimeDistributed as a node of its own, so that the code for that kind of layer computes it, writes
+// it and finds its variables.
 //
-// A layer that works on the last axis, or number by number, takes the input as it is. For others the steps are folded
-// into the batch: [examples, steps, ...] is [examples * steps, ...] to the layer within (FoldsSteps, StepGraph).
+// A layer that works on the last axis, or elementwise, takes the input as it is. For others the steps are folded into
+// the batch: the inner layer sees [examples, steps, ...] as [examples * steps, ...] (FoldsSteps, StepGraph).
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace cairn {
 
-// outer: a time_distributed. The same id, inputs, output and variables; the name is "outer/layer".
+// outer: a time_distributed. The result has its id, inputs, output and variables; its name is "outer/layer".
 Node InnerNode(const Node& outer);
 
-// Of the layer within: whether the steps are folded into the batch.
+// Whether this inner layer needs the steps folded into the batch.
 bool FoldsSteps(const v1::Layer& inner);
-// The same of a checked node; false if it is no time_distributed.
+// The same for a checked node; false if it is not a time_distributed.
 bool FoldsSteps(const Node& node);
 
-// The layer within as a model of one step: an input and the layer. Its variables are those of `outer`, in the same
-// order, from offset 0 on; frozen where those are. outer: a checked time_distributed that FoldsSteps.
+// The inner layer as a model of one step: an input and the layer. Its variables are those of `outer`, in the same
+// order, from offset 0 on, and frozen where those are. outer: a checked time_distributed for which FoldsSteps is true.
 Graph StepGraph(const Graph& graph, const Node& outer);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// The check of data.inputs: what of an example each input of the model takes.
+// Checks data.inputs: which part of an example each input of the model takes.
 //
 // Pure functions; any thread. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
 #pragma once
@@ -11,11 +11,12 @@
 
 namespace cairn {
 
-// Puts data.inputs in the order of Graph::inputs(), in which an example's numbers stand, and names each input.
+// Sorts data.inputs in the order of Graph::inputs(), which is the order of the numbers in an example, and names each
+// input.
 absl::Status CheckInputSources(v1::JobSpec* spec, const Graph& graph);
 
-// What only the data tells. sizes: numbers of each of data.inputs as the data set gives them; empty: without
-// data.inputs.
+// Checks what depends on the data. sizes: how many numbers the data set has for each of data.inputs; empty if there are
+// no data.inputs.
 absl::Status CheckInputSizes(const Graph& graph, const v1::Data& data, const std::vector<int64_t>& sizes);
 
 }  // namespace cairn

@@ -40,7 +40,7 @@ absl::Status CheckName(v1::JobSpec* spec) {
     return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
   });
   if (plain && spec->name().size() <= kJobNameBytesMax) {
-    // What the commands take for a job's number, or for a flag.
+    // Commands would parse these as a job's number, or as a flag.
     const bool number =
         std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
     if (!number && spec->name()[0] != '-') return absl::OkStatus();
@@ -125,7 +125,7 @@ absl::Status CheckStrategy(v1::JobSpec* spec) {
   return NotNegative("staleness_bound", spec->staleness_bound(), "use 0 or more, or leave it out for no bound");
 }
 
-// Counts of examples, steps and replicas.
+// Checks the numbers of examples, steps and replicas.
 absl::Status CheckCounts(v1::JobSpec* spec) {
   CAIRN_RETURN_IF_ERROR(AtLeastOne("batch_size", spec->has_batch_size(), spec->batch_size(), "32"));
   if (!spec->has_batch_size()) spec->set_batch_size(32);
@@ -247,7 +247,7 @@ int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
   const int64_t servers = std::max(ps, 1);
   const int64_t bytes = std::max<int64_t>(space_size * 4, unit);
   const int64_t fewest = (bytes + kPartitionBytesDefault - 1) / kPartitionBytesDefault;
-  const int64_t partitions = (fewest + servers - 1) / servers * servers;  // as many for every server
+  const int64_t partitions = (fewest + servers - 1) / servers * servers;  // the same number for every server
   const int64_t each = (bytes + partitions - 1) / partitions;
   return std::min(kPartitionBytesDefault, (each + unit - 1) / unit * unit);
 }

@@ -1,5 +1,4 @@
-// The check of a job at submission: every error is found here, before anything is started, and names its field or
-// layer.
+// Checks a job at submission: every error is found here, before anything is started, and names its field or layer.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +18,20 @@ struct CheckedJob {
   std::vector<std::string> warnings;
 };
 
-// What can be told from the spec alone. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`, as
+// Checks what depends on the spec alone. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`, such as
 // `optimizer.learning_rate: -1 is not positive; use a number such as 0.001`.
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec);
 
-// What needs the data too: the input's shape, classes against the output, batch size against examples.
+// Checks what depends on the data too: the input's shape, classes against the output, batch size against examples.
 absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data);
 
-// Partition size for a space where the user gave none: 4 MiB, less so that every one of `ps` servers has work.
+// The partition size for a space if the user set none: 4 MiB, or less so that each of `ps` servers has work.
 int64_t DefaultPartitionBytes(int64_t space_size, int ps);
 
 std::string MetricName(const v1::JobSpec& spec, int metric);  // "accuracy", "top_5_accuracy"
 
-// The metric's value from sums over examples, NaN where there are none. A root mean squared error takes its root here.
+// The metric's value from sums over examples, NaN if there are none. The root of a root mean squared error is taken
+// here.
 double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums);
 
 }  // namespace cairn

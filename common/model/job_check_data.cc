@@ -1,4 +1,4 @@
-// A job against the data that a worker found: shapes, labels, counts.
+// Checks a job against the data that a worker found: shapes, labels, counts.
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/model/callback_check.h"
@@ -30,7 +30,7 @@ absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
       NumElements(input) == NumElements(example) && example.size() > input.size() ? " and add a flatten layer" : "");
 }
 
-// The label that decides what the labels are, where it is known.
+// The label that decides how labels are interpreted, if it is known.
 std::string Example(const v1::DataInfo& data) {
   return data.deciding_label().empty() ? "" : absl::StrCat(" (", data.deciding_label(), ")");
 }
@@ -77,7 +77,7 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
     const absl::Status fits = CheckLabelsOf(output.loss(), OutputNode(job.graph, output.output()), data);
     if (!fits.ok()) return Bad("output \"", output.output(), "\": ", fits.message());
   }
-  // Targets have the shape that the loss takes; their numbers are checked as they come.
+  // Targets have the shape that the loss takes; their numbers are checked when they are read.
   if (!job.spec.data().targets().empty()) return absl::OkStatus();
   return CheckLabelsOf(job.spec.loss(), job.graph.output(), data);
 }

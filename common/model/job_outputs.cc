@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// The field of the layer's kind that holds its activation; null: there is none.
+// The field of the layer's kind that holds its activation; null if there is none.
 const google::protobuf::FieldDescriptor* ActivationField(const google::protobuf::Message& kind) {
   const google::protobuf::FieldDescriptor* const field = kind.GetDescriptor()->FindFieldByName("activation");
   const bool fits = field != nullptr && field->enum_type() == v1::Activation_descriptor() && !field->is_repeated();
@@ -23,8 +23,8 @@ google::protobuf::Message* KindOf(v1::Layer* layer) {
   return set == nullptr ? nullptr : reflection.MutableMessage(layer, set);
 }
 
-// A softmax or sigmoid whose cross-entropy is computed from what it takes, which is exact for any number: of a layer
-// that nobody else reads or shares.
+// The activation that the joined output omits: a softmax or sigmoid whose cross-entropy is computed from the logits,
+// which is exact for any number. Only for a layer whose output and variables nothing else uses.
 v1::Activation LeftOut(const Graph& graph, const Node& node, const v1::Loss& loss) {
   const v1::Loss::Kind kind = loss.kind();
   const bool categorical =
@@ -43,7 +43,7 @@ v1::Activation LeftOut(const Graph& graph, const Node& node, const v1::Loss& los
   return whole && fields != nullptr && ActivationField(*fields) != nullptr ? wanted : v1::LINEAR;
 }
 
-// A name that no layer of the model has.
+// A name that no layer of the model has yet.
 std::string FreeName(const v1::Model& model, std::string name) {
   const auto taken = [&] {
     return std::any_of(model.layers().begin(), model.layers().end(),

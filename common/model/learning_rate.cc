@@ -31,7 +31,7 @@ double Polynomial(const v1::PolynomialDecay& p, double rate, int64_t step) {
   return (rate - end) * std::pow(left, Decimal(p.power())) + end;
 }
 
-// `done`: 0 .. 1 of the way down to alpha.
+// `done`: how much of the decay to alpha is done, 0 .. 1.
 double Cosine(double amplitude, double alpha, double done) {
   return (1 - alpha) * amplitude * 0.5 * (1 + std::cos(std::numbers::pi * done)) + alpha;
 }
@@ -54,7 +54,7 @@ double Restarts(const v1::CosineDecayRestarts& c, double rate, int64_t step) {
   const double at = static_cast<double>(step) / static_cast<double>(c.first_decay_steps());
   double period = std::floor(at), begin = period, length = 1;
   if (t != 1) {
-    // Rounding may put the first step of a period before it, and the logarithm be off by one.
+    // Rounding may place the first step of a period before it, and make the logarithm off by one.
     const double reached = at * (1 + 1e-12);
     const auto begin_of = [t](double i) { return (std::pow(t, i) - 1) / (t - 1); };
     period = std::max(0.0, std::floor(std::log1p(at * (t - 1)) / std::log(t)));

@@ -1,7 +1,7 @@
-// The learning rate of a step: the schedules of keras.optimizers.schedules with their formulas.
+// The learning rate of a step: the schedules of keras.optimizers.schedules with Keras' formulas.
 //
-// Pure functions; any thread. Computed in float64 from the decimal numbers of the job and rounded to float32 once:
-// Keras computes in float32, so that the last digits may differ from its own.
+// Pure functions; any thread. Computed in float64 from the job's decimal numbers and rounded to float32 once. Keras
+// computes in float32, so the last digits may differ.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace cairn {
 
-// spec: with its defaults filled in (ResolveOptimizer). step: from 0, of the whole job, so that a job that goes on from
-// a checkpoint goes on in its schedule. With r the optimizer's learning_rate and n = decay_steps:
+// spec: must have its defaults filled in (ResolveOptimizer). step: counted from 0 over the whole job, so that a job
+// resumed from a checkpoint continues its schedule. With r the optimizer's learning_rate and n = decay_steps:
 //   none, constant             r
 //   piecewise_constant_decay   values[i], i the number of boundaries < step
 //   exponential_decay          r * decay_rate^p, p = step / n (staircase: rounded down)
-//   polynomial_decay           (r - end) * (1 - s / n)^power + end, s = min(step, n); cycle: s = step and n * ceil(step
-//                              / n) in the place of n
+//   polynomial_decay           (r - end) * (1 - s / n)^power + end, s = min(step, n); cycle: s = step, and
+//                              n * ceil(step / n) instead of n
 //   inverse_time_decay         r / (1 + decay_rate * p), p = step / n (staircase: rounded down)
 //   cosine_decay               r * ((1 - alpha) * (1 + cos(pi * s / n)) / 2 + alpha), s = min(step, n)
 //                              with warm-up: r + (target - r) * step / warmup_steps up to warmup_steps, then the same
@@ -27,8 +27,8 @@ namespace cairn {
 float LearningRateAt(const v1::JobSpec& spec, int64_t step);
 float LearningRateAt(const v1::Optimizer& optimizer, int64_t step);
 
-// Whether the moving average of the weights (optimizer.ema) becomes the weights after this step: the last one of those
-// planned, and as overwrite_frequency says.
+// Whether the moving average of the weights (optimizer.ema) replaces the weights after this step: after the last
+// planned step, and every overwrite_frequency steps.
 bool EmaOverwritesAfter(const v1::Optimizer& optimizer, int64_t step, int64_t total_steps);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Every limit of models and of what a job says, beside those of the whole system (common/base/limits.h), its reason,
-// and how the limits depend on one another.
+// The limits of models and of job specs, in addition to those of the whole system (common/base/limits.h), with the
+// reason for each and the relations between them.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@ namespace cairn {
 
 // ---- a job ----
 
-// As a label of Kubernetes and a host name have it.
+// The limit of Kubernetes labels and of host names.
 inline constexpr size_t kJobNameBytesMax = 63;
 // PATH_MAX of Linux.
 inline constexpr size_t kPathBytesMax = 4096;
 inline constexpr int32_t kCheckpointsKeptMax = 10'000;
 inline constexpr int kCallbacksMax = 32;
 inline constexpr int64_t kSaveStepsMax = int64_t{1} << 40;
-// Sums of two and multiples stay exact.
+// Keeps sums of two values, and multiples, exact.
 inline constexpr int64_t kScheduleStepsMax = int64_t{1} << 40;
-// Of a number in a path such as {epoch:03d}.
+// The width of a number in a path such as {epoch:03d}.
 inline constexpr int kTemplateWidthMax = 64;
-// A double has no more digits.
+// A double has no more significant digits.
 inline constexpr int kTemplatePrecisionMax = 17;
 inline constexpr int kAugmentationsMax = 64;
-// Of an Equalization: as many as a 16-bit picture has shades.
+// Bins of an Equalization: as many as a 16-bit image has levels.
 inline constexpr int kEqualizationBinsMax = 1 << 16;
 inline constexpr int32_t kPrefetchMax = 1024;
 inline constexpr size_t kFeatureNameBytesMax = 4096;
@@ -33,58 +33,58 @@ inline constexpr int kFeatureDimensionsMax = 8;
 
 // ---- training ----
 
-// Figures of all epochs that a partition keeps because the coordinator has not stored them yet: 2 epochs of
-// kMetricSumsMax sums (common/tensor/limits.h), 26 of 32, 128 of one. An image's header has room for them beside the
+// The figures that a partition keeps for all epochs that the coordinator has not stored yet: 2 epochs of kMetricSumsMax
+// sums (common/tensor/limits.h), 26 of 32 sums, 128 of one sum. An image's header has room for them in addition to the
 // table of sequences.
 inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
 inline constexpr uint64_t kEpochExamplesMax = uint64_t{1} << 48;
-// Records of norms of one partition: no number of bytes means both kinds of them.
+// Norm records of one partition. The limit keeps the byte sizes of the two kinds of records distinct.
 inline constexpr size_t kClipRecordsMax = 8;
 inline constexpr float kLossScaleMax = 1 << 24;
-// A redraw is needed with probability 0.0455: after so many the chance is below 1e-80.
+// A redraw is needed with probability 0.0455; the chance of needing more than this many is below 1e-80.
 inline constexpr uint32_t kInitializerRedrawsMax = 64;
 
 // ---- layers ----
 
-// Keras has no limit; names of scopes within scopes are this long at most.
+// Keras has no limit. This leaves room for nested name scopes.
 inline constexpr size_t kLayerNameBytesMax = 512;
 // Kernel sizes, strides, dilations, factors and pads: far beyond any use, and small enough that window arithmetic stays
 // within int64_t.
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
-// Of one example in a layer: [depth, height, width, channels].
+// Axes of one example in a layer: [depth, height, width, channels].
 inline constexpr size_t kLayerDimensionsMax = 4;
-// A window's: depth, height and width.
+// Axes of a window: depth, height and width.
 inline constexpr int kWindowAxesMax = 3;
 static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");
-// Of a tensor whose axes change places: the kernels take so many, and the examples.
+// Axes of a tensor that are permuted: the kernels support this many plus the batch axis.
 inline constexpr size_t kPermutedAxesMax = 3;
-// Ids come as float32, which has every whole number up to this one.
+// Ids are passed as float32, which represents every integer up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
-// A vector that is normalized counts as at least so long: keras.config.epsilon().
+// Vectors shorter than this are normalized as if they had this length: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
-// Means, variances or scales that a layer is given.
+// Means, variances or scales in a layer's fields.
 inline constexpr int kNormalizationNumbersMax = 1 << 20;
 inline constexpr size_t kModelNameShownBytesMax = 64;
 inline constexpr int32_t kReadyMadeClassesMax = 1 << 24;
-// Pixels.
+// In pixels.
 inline constexpr int32_t kReadyMadeSideMax = 1 << 16;
 
 // ---- Keras' configs, ONNX's graphs ----
 
 inline constexpr int kKerasJsonDepthMax = 64;
-// Of a value in an error.
+// Bytes of a value that an error shows.
 inline constexpr size_t kKerasShownBytesMax = 80;
 // Numbers in one option.
 inline constexpr int kKerasListMax = 64;
 inline constexpr int kOnnxNodesMax = 1 << 16;
-// The oldest and the newest opset that are read.
+// The oldest and the newest opset that can be read.
 inline constexpr int64_t kOnnxOpsetMin = 7, kOnnxOpsetMax = 25;
-// Of a value, batch included.
+// Axes of a value, batch included.
 inline constexpr size_t kOnnxAxesMax = 16;
-// Of all constants that are computed.
-// Multiplications that make an ORTHOGONAL variable: of a matrix rows * columns * the smaller one. An LSTM of 2048 units
-// has 2^35; about ten seconds.
+// Multiplications needed to make an ORTHOGONAL variable: rows * columns * min(rows, columns) of its matrix. An LSTM of
+// 2048 units needs 2^35, which takes about ten seconds.
 inline constexpr int64_t kOrthogonalWorkMax = int64_t{1} << 35;
+// Numbers in all constants that are computed.
 inline constexpr int64_t kOnnxFoldedNumbersMax = int64_t{1} << 28;
 
 static_assert(kLayerDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");

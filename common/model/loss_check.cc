@@ -22,7 +22,7 @@ bool TakesLogits(v1::Loss::Kind kind) {
 
 bool IsOverlap(v1::Loss::Kind kind) { return kind == Kind::DICE || kind == Kind::TVERSKY; }
 
-// A number that only some kinds have: refused at others, else its default filled in and its range checked.
+// A parameter that only some kinds have: rejected for others; otherwise its default is filled in and its range checked.
 struct Number {
   const char* field;
   bool has;
@@ -98,7 +98,7 @@ absl::Status CheckSmoothing(const v1::Loss& loss) {
              "; leave it out");
 }
 
-// The axes are counted as in Keras, the batch being 0.
+// Axes are counted as in Keras, where the batch is 0.
 absl::Status CheckAxis(const v1::Loss& loss, const Node& output) {
   const int rank = static_cast<int>(output.output.size()) + 1;
   std::vector<int32_t> axes;

@@ -65,7 +65,7 @@ void LossScale::Update(const LossScaleRule& rule, float used, bool finite) {
   if (!finite) {
     ++skipped;
     const float halved = std::max(used / 2, 1.0f);
-    if (halved >= scale && scale > 1) return;  // it was halved meanwhile
+    if (halved >= scale && scale > 1) return;  // it has been halved meanwhile
     scale = std::min(scale, halved);
     finite_steps = 0;
   } else if (used == scale && ++finite_steps >= rule.growth_steps) {
@@ -81,8 +81,8 @@ std::vector<ClipScope> StepScopesOf(const Graph& graph, const v1::JobSpec& spec,
     all.id = kFiniteScope;
     all.numbers = static_cast<uint64_t>(end - begin);
     all.total = static_cast<uint64_t>(graph.space_size());
-    // Moving averages are not scaled: whatever they are, another scale would not help. All partitions take part, of
-    // whatever they consist.
+    // Moving averages are not scaled: another scale would not make them finite. All partitions take part, whatever they
+    // contain.
     int64_t from = 0;
     for (const Variable& v : graph.variables()) {
       if (v.kind != VariableKind::kMovingAverage) continue;

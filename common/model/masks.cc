@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// Of a layer that joins its inputs: a mask that all of them have. Keras takes a step that one of them has.
+// For a layer that joins its inputs: the mask that all inputs share. Keras combines different masks.
 absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node) {
   int mask = nodes[static_cast<size_t>(node.inputs[0])].mask;
   bool differs = false;

@@ -1,5 +1,6 @@
-// Masks of steps: which steps of a layer's output later layers leave out, by Keras' rules. Masking and Embedding with
-// mask_zero make one; layers that work on each step by itself, or are recurrent, pass it on; others drop it.
+// Step masks: which steps of a layer's output later layers ignore, by Keras' rules. Masking, and Embedding with
+// mask_zero, create a mask. Recurrent layers and layers that treat each step separately propagate it; all others drop
+// it.
 //
 // A pure function; any thread.
 #pragma once
@@ -11,8 +12,8 @@
 
 namespace cairn {
 
-// Node.mask of `node`, whose inputs and output are set. nodes: those before it. Errors: INVALID_ARGUMENT, without the
-// layer's name: what Keras does with the mask is not supported there.
+// Returns Node.mask of `node`, whose inputs and output must be set. nodes: the nodes before it. Errors:
+// INVALID_ARGUMENT, without the layer's name: what Keras does with the mask there is not supported.
 absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node);
 
 }  // namespace cairn

@@ -56,10 +56,10 @@ class MetricCheck {
     return std::find(kinds.begin(), kinds.end(), metric_.kind()) != kinds.end();
   }
 
-  // Of an output with masked steps the mean is taken over all steps that count, whosever they are.
+  // For an output with masked steps the mean is over all steps that count, of all examples together.
   bool OverPositions() const { return masked_ && family_ == MetricFamily::kMean; }
 
-  // Each field with the kinds that have it: no other takes it in silence.
+  // Checks each field against the kinds that have it, so that none is ignored silently.
   absl::Status CheckFields() const {
     using M = v1::Metric;
     const bool counts = family_ == MetricFamily::kCount, positives = family_ == MetricFamily::kPositives;
@@ -146,7 +146,7 @@ class MetricCheck {
     return TakeClasses();
   }
 
-  // One for each output; three sums for each.
+  // One figure for each output; three sums for each.
   absl::Status TakeClasses() {
     if (metric_.has_num_classes() && metric_.num_classes() != outputs_) {
       return Bad(where_, "num_classes: ", metric_.num_classes(), ", but the model has ", outputs_,

@@ -19,7 +19,7 @@ constexpr int32_t kTopKDefault = 5;
 
 double DivideOrZero(double a, double b) { return b == 0 ? 0 : a / b; }
 
-// By threshold, from those of each bucket.
+// The counts for each threshold, from those of the buckets.
 struct Confusion {
   std::vector<double> tp, fp;
   double positives = 0, negatives = 0;
@@ -37,7 +37,7 @@ struct Confusion {
   double Specificity(size_t i) const { return DivideOrZero(negatives - fp[i], negatives); }
 };
 
-// Davis and Goadrich 2006: the true positives between two thresholds lie on a line, not the precision.
+// Davis and Goadrich 2006: between two thresholds the true positives are interpolated linearly, not the precision.
 double InterpolatedPr(const Confusion& c) {
   double area = 0;
   for (size_t i = 0; i + 1 < c.tp.size(); ++i) {
@@ -67,7 +67,7 @@ double Area(const v1::Metric& metric, const Confusion& c) {
   return area;
 }
 
-// The largest `of` where `at` reaches the metric's value; 0: nowhere.
+// The largest `of` among the thresholds where `at` reaches the metric's value; 0 if there are none.
 template <typename Of, typename At>
 double BestAt(const v1::Metric& metric, size_t thresholds, Of of, At at) {
   double best = 0;
@@ -125,14 +125,14 @@ double FigureOfIntersections(const v1::Metric& metric, absl::Span<const double> 
     const auto& wanted = metric.target_class_ids();
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), c) == wanted.end()) continue;
     const double both = sums[c], either = sums[classes + c] + sums[2 * classes + c] - both;
-    if (either <= 0) continue;  // the class occurs nowhere
+    if (either <= 0) continue;  // the class does not occur
     total += both / (either + kEpsilon);
     ++counted;
   }
   return DivideOrZero(total, counted);
 }
 
-// 1 - errors / variance, the mean over the outputs.
+// 1 - errors / variance, averaged over the outputs.
 double FigureOfR2(absl::Span<const double> sums) {
   const size_t outputs = sums.size() / 3;
   const double count = sums.back();
@@ -188,7 +188,7 @@ int MetricSumCount(const v1::JobSpec& spec) {
   int sums = 0;
   for (const v1::Metric& metric : spec.metrics()) sums += MetricSumCount(metric);
   for (const v1::OutputLoss& output : spec.outputs()) {
-    ++sums;  // its loss
+    ++sums;  // for the loss
     for (const v1::Metric& metric : output.metrics()) sums += MetricSumCount(metric);
   }
   return sums;

@@ -1,14 +1,14 @@
-// How a metric is made of sums over examples, and what it is called: figures of any cluster are added up exactly, and
-// every node gets the same number of them.
+// How a metric is computed from sums over examples, and what it is called. The sums of all nodes are added exactly, and
+// every node computes the same number of them.
 //
 // Pure functions; any thread. Formulas as keras.metrics (Keras 3). A metric has MetricSumCount sums:
-//   means (accuracies, errors, losses): 1, over the examples the mean over their positions; of an output with masked
-//     steps, where average is MICRO: 2, over the positions that count, and the count of these
+//   means (accuracies, errors, losses): 1, the sum over the examples of the mean over their positions;
+//     if the output has masked steps and average is MICRO: 2, the sum over the positions that count, and their count
 //   TRUE_POSITIVES, ...: 1, a count; PRECISION: true and false positives; RECALL: true positives, false negatives
-//   AUC, ..._AT_...: by threshold the true, then the false positives that lie between it and the next one
-//   F1_SCORE, FBETA_SCORE: by class true positives, then false positives, then false negatives
-//   ..._IOU: by class how many are both, then in the target, then predicted
-//   R2_SCORE: by output the sum, then the sum of squares, then of squared errors; last the count
+//   AUC, ..._AT_...: for each threshold the true, then the false positives between it and the next threshold
+//   F1_SCORE, FBETA_SCORE: for each class true positives, then false positives, then false negatives
+//   ..._IOU: for each class the intersection, then the count in the target, then the count in the prediction
+//   R2_SCORE: for each output the sum, then the sum of squares, then of squared errors; last the count
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,18 @@ enum class MetricFamily {
 };
 MetricFamily FamilyOf(v1::Metric::Kind kind);
 
-// The metric's defaults are filled in (CheckMetrics).
+// The metric must have its defaults filled in (CheckMetrics).
 int MetricSumCount(const v1::Metric& metric);
-// Of all of a job's, in their order.
+// The sums of all metrics of a job, in order.
 int MetricSumCount(const v1::JobSpec& spec);
 int MetricSumCount(absl::Span<const v1::Metric> metrics);
 
-// The figure of its sums; NaN without examples.
+// The metric's value from its sums; NaN if there are no examples.
 double MetricFigure(const v1::Metric& metric, absl::Span<const double> sums, uint64_t examples);
 
 std::string MetricNameOf(const v1::Metric& metric);  // "accuracy", "top_5_accuracy", "auc", "mean_io_u"
 
-// Whether more is better, of a figure's name, with or without "val_".
+// Whether larger is better for this figure. Its name may begin with "val_".
 bool MoreIsBetter(const v1::JobSpec& spec, const std::string& figure);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Which kind of file a model is written to, by the end of its name.
+// The kind of model file to write, determined by the extension of its name.
 #pragma once
 
 #include "absl/strings/match.h"

@@ -1,5 +1,4 @@
-// What an example is to a model with several inputs: all inputs' numbers laid end to end, in the order of
-// Graph::inputs().
+// An example of a model with several inputs: the numbers of all inputs concatenated, in the order of Graph::inputs().
 //
 // Pure functions; any thread.
 #pragma once
@@ -8,7 +7,7 @@
 
 namespace cairn {
 
-// Of a whole example: the input's shape, or [numbers] of all of them.
+// The shape of a whole example: that of the only input, or [total numbers of all inputs].
 inline Shape ModelInputShape(const Graph& graph) {
   if (graph.inputs().size() == 1) return graph.input_shape();
   const Node& last = graph.nodes()[static_cast<size_t>(graph.inputs().back())];
@@ -17,7 +16,7 @@ inline Shape ModelInputShape(const Graph& graph) {
 
 inline int64_t ModelInputSize(const Graph& graph) { return NumElements(ModelInputShape(graph)); }
 
-// Numbers of all outputs of one example, laid end to end in the order of Graph::outputs().
+// How many numbers all outputs of one example have, concatenated in the order of Graph::outputs().
 inline int64_t ModelOutputSize(const Graph& graph) {
   int64_t size = 0;
   for (const int id : graph.outputs()) size += NumElements(graph.nodes()[static_cast<size_t>(id)].output);

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// Levenshtein's distance, one row at a time.
+// The Levenshtein distance, computed row by row.
 size_t Edits(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);

@@ -1,4 +1,4 @@
-// For "did you mean".
+// Finds the candidate for a "did you mean" hint.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-// The first of the candidates with the fewest edits to `word`, upper and lower case alike, or empty where none is near.
-// A pure function.
+// Returns the first candidate with the smallest edit distance to `word`, ignoring case, or "" if none is close. A pure
+// function.
 std::string Nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Checks of one number of a job. `field` is its whole name, `usual` a number to use instead.
+// Checks one number of a job. `field`: its full name. `usual`: a value to suggest.
 //
 // Pure functions. Errors: INVALID_ARGUMENT.
 #pragma once

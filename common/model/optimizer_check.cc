@@ -75,7 +75,7 @@ absl::Status ResolveFtrl(v1::Ftrl* ftrl) {
   return NotNegative("ftrl.beta", ftrl->beta(), 1);
 }
 
-// Adam and those with its numbers.
+// Adam and the optimizers with the same parameters.
 template <typename AdamLike>
 absl::Status ResolveAdam(const std::string& name, AdamLike* adam) {
   if (!adam->has_beta_1()) adam->set_beta_1(0.9f);

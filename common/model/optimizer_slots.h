@@ -1,4 +1,4 @@
-// The optimizer's slots by name: what the state beside a variable is called in a file.
+// The names of the optimizer's slots: how files name the state that belongs to a variable.
 #pragma once
 
 #include <string>
@@ -18,11 +18,12 @@ namespace cairn {
 //   nadam    momentum, velocity
 //   ftrl     accumulator, linear
 //   lion     momentum
-// and, with the moving average of the weights (optimizer.ema), "ema" as the last.
-// `optimizer` is resolved (ResolveOptimizer).
+// followed by "ema" if there is a moving average of the weights (optimizer.ema). `optimizer` must be resolved
+// (ResolveOptimizer).
 std::vector<std::string> SlotNames(const v1::Optimizer& optimizer);
 
-// What a slot, by its place in SlotNames, holds before the first update, which writes "ema" without reading it.
+// The value of a slot (its index in SlotNames) before the first update. The first update writes "ema" without reading
+// it.
 float InitialSlotValue(const v1::Optimizer& optimizer, int slot);
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kSums = 8;  // side by side, so that the compiler can use vectors
+constexpr int64_t kSums = 8;  // independent sums, so that the compiler can vectorize
 
 double Dot(const double* x, const double* y, int64_t length) {
   double sums[kSums] = {};
@@ -21,7 +21,7 @@ double Dot(const double* x, const double* y, int64_t length) {
 
 }  // namespace
 
-// The modified process (Bjorck 1967): a vector that is done is taken out of all that follow at once.
+// The modified process (Bjorck 1967): each finished vector is immediately projected out of all following ones.
 void Orthonormalize(int64_t count, int64_t length, absl::Span<double> vectors) {
   for (int64_t done = 0; done < count; ++done) {
     double* const q = vectors.data() + done * length;

@@ -1,6 +1,6 @@
-// Gram and Schmidt's process, for the ORTHOGONAL initializer.
+// The Gram-Schmidt process, for the ORTHOGONAL initializer.
 //
-// A pure function: products and sums are in one order, so that every machine gives the same bits.
+// A pure function. The order of its products and sums is fixed, so every machine computes the same bits.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1: Q of their QR with a
-// positive diagonal of R. count <= length; the vectors are not dependent (random ones are not).
+// Makes `count` consecutive vectors of `length` numbers orthonormal: the Q of their QR decomposition with a positive
+// diagonal of R. REQUIRED: count <= length, and the vectors are linearly independent (random ones are).
 void Orthonormalize(int64_t count, int64_t length, absl::Span<double> vectors);
 
 }  // namespace cairn

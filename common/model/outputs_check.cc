@@ -71,7 +71,7 @@ absl::Status CheckOne(const Graph& graph, int place, v1::OutputLoss* output, std
   return absl::OkStatus();
 }
 
-// Instead of `outputs`, of one output alone.
+// Rejects fields that belong to jobs with a single output.
 absl::Status CheckNoOthers(const v1::JobSpec& spec, const Graph& graph) {
   if (graph.outputs().size() == 1) {
     return Bad("outputs: the model has one output, \"", graph.output().name, "\"; use `loss` and `metrics` instead");
@@ -103,7 +103,7 @@ absl::Status CheckFigures(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// Whether the loss takes the one number that a label is.
+// Whether the loss accepts the single number of a label.
 absl::Status CheckLabelFits(const std::string& where, const v1::OutputLoss& output, const Node& node) {
   const int64_t wanted = NumElements(TargetShape(output.loss(), node.output));
   if (wanted == 1 || (IsCategorical(output.loss().kind()) && node.output.size() == 1)) return absl::OkStatus();

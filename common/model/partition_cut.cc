@@ -14,12 +14,12 @@ namespace cairn {
 namespace {
 
 struct Span {
-  int64_t begin = 0, end = 0;  // with the padding behind the variable
+  int64_t begin = 0, end = 0;  // including the padding after the variable
 };
 
 // In order of the space.
 std::vector<Span> WholeSpansOf(const Graph& graph) {
-  std::map<int64_t, int64_t> ends;  // by where they begin
+  std::map<int64_t, int64_t> ends;  // by their beginnings
   const auto add = [&](int64_t begin, int64_t end) {
     ends[begin] = (end + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment;
   };
@@ -63,7 +63,7 @@ absl::Status CheckWholeVariables(const Graph& graph, int64_t begin, int64_t end)
 }
 
 std::vector<v1::PartitionRange> CutPartitions(const Graph& graph, int64_t partition_bytes) {
-  std::set<int64_t> bounds;  // where partitions end
+  std::set<int64_t> bounds;  // ends of partitions
   for (const v1::PartitionRange& range : CutPartitions(graph.space_size(), partition_bytes)) {
     bounds.insert(static_cast<int64_t>(range.end()));
   }

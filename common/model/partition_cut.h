@@ -1,8 +1,8 @@
-// The cutting of a model's parameter space into partitions: as CutPartitions (step_plan.h), but a variable whose update
-// needs all its numbers (the norm of a constraint, the orthogonal regularizer) lies in one partition.
+// Cuts a model's parameter space into partitions: as CutPartitions in step_plan.h, except that a variable whose update
+// needs all its numbers (for the norm of a constraint or the orthogonal regularizer) stays in one partition.
 //
 // Pure functions. Invariants of a cut: ranges cover the space in order; each begins at a multiple of kSpaceAlignment;
-// none is larger than partition_bytes and every such variable.
+// none is larger than both partition_bytes and the largest such variable.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace cairn {
 
-// Errors: INVALID_ARGUMENT, a variable that must be whole is larger than kPartitionBytesMax; it is named.
+// Errors: INVALID_ARGUMENT names a variable that must be whole and is larger than kPartitionBytesMax.
 absl::Status CheckWholeVariables(const Graph& graph);
-// Errors: INVALID_ARGUMENT, a variable that must be whole is cut at an end of [begin, end).
+// Errors: INVALID_ARGUMENT names a variable that must be whole and is cut at an end of [begin, end).
 absl::Status CheckWholeVariables(const Graph& graph, int64_t begin, int64_t end);
 
 std::vector<v1::PartitionRange> CutPartitions(const Graph& graph, int64_t partition_bytes);

@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// Digits at the beginning of `text`, taken away from it; -1: there are none.
+// Consumes the digits at the beginning of `text`; -1 if there are none.
 int TakeNumber(absl::string_view& text) {
   size_t digits = 0;
   while (digits < text.size() && digits < 4 && absl::ascii_isdigit(static_cast<unsigned char>(text[digits]))) ++digits;

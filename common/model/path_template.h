@@ -1,8 +1,8 @@
-// Names of files with figures in them: "model-{epoch:02d}-{val_loss:.2f}.safetensors", as Keras' ModelCheckpoint takes
-// them, which uses Python's str.format. Pure functions and values; any thread.
+// File names that contain figures: "model-{epoch:02d}-{val_loss:.2f}.safetensors", with the syntax of Keras'
+// ModelCheckpoint, which uses Python's str.format. Pure functions and values; any thread.
 //
 //   template := ( literal | "{{" | "}}" | "{" name [":" format] "}" )*
-//   format   := ["0"] [width] ["." precision] ["d" | "f" | "F" | "e" | "E" | "g" | "G"]      "d": epoch and batch alone
+//   format   := ["0"] [width] ["." precision] ["d" | "f" | "F" | "e" | "E" | "g" | "G"]      "d": only epoch and batch
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace cairn {
 
 class PathTemplate {
  public:
-  // Errors: INVALID_ARGUMENT says what is wrong at which place.
+  // Errors: INVALID_ARGUMENT says what is wrong and at which position.
   static absl::StatusOr<PathTemplate> Parse(absl::string_view text);
 
-  // The names that stand in it, each once.
+  // The names in the template, each once.
   std::vector<std::string> Names() const;
-  // `counts` are whole numbers ("epoch", "batch"), `figures` all others. Errors: INVALID_ARGUMENT, a name that is in
-  // neither.
+  // `counts` are the integers ("epoch", "batch"), `figures` all other values. Errors: INVALID_ARGUMENT, a name is in
+  // neither of them.
   absl::StatusOr<std::string> Fill(const std::map<std::string, int64_t>& counts,
                                    const std::map<std::string, double>& figures) const;
-  // What stands before the first name.
+  // The text before the first name.
   std::string Beginning() const;
 
  private:
@@ -42,8 +42,8 @@ class PathTemplate {
   std::vector<Piece> pieces_;
 };
 
-// As Python's repr: the fewest digits that read back as the same number, with a ".0" where it would look like a whole
-// one.
+// Formats as Python's repr: with the fewest digits that read back as the same number, and with a ".0" if the text would
+// otherwise be an integer's.
 std::string ShortestText(double value);
 
 }  // namespace cairn

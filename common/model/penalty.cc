@@ -17,7 +17,7 @@ struct Sums {
   double absolute = 0, squares = 0;
 };
 
-// Lane j adds up the numbers j, j + kLanes, ...; the lanes are added in order.
+// Lane j sums the numbers j, j + kLanes, ...; then the lanes are added in order.
 CAIRN_VECTORIZED Sums Add(const float* __restrict w, int64_t n) {
   double absolute[kLanes] = {}, squares[kLanes] = {};
   const int64_t whole = n - n % kLanes;
@@ -49,7 +49,7 @@ CAIRN_VECTORIZED void AddGradient(const float* __restrict w, float* __restrict g
   }
 }
 
-// The vectors of an orthogonal regularizer in float64, one after the other, of length 1, and their lengths before.
+// The vectors of an orthogonal regularizer in float64, consecutive, normalized to length 1, and their original lengths.
 class UnitVectors {
  public:
   UnitVectors(const PenaltyRange& range, const float* w)
@@ -96,7 +96,7 @@ double OrthogonalPenalty(const PenaltyRange& range, const float* w) {
   return range.orthogonal * sum / vectors.pairs();
 }
 
-// d c_ij / d r_i = (u_j - c_ij * u_i) / |r_i|; u_j / 1e-7 where the vector is shorter than that.
+// d c_ij / d r_i = (u_j - c_ij * u_i) / |r_i|, or u_j / 1e-7 if the vector is shorter than that.
 void AddOrthogonalGradient(const PenaltyRange& range, double examples, const float* w, float* g) {
   const UnitVectors vectors(range, w);
   const double factor = examples * range.orthogonal / vectors.pairs();
@@ -104,7 +104,7 @@ void AddOrthogonalGradient(const PenaltyRange& range, double examples, const flo
   for (int64_t i = 0; i < vectors.count(); ++i) {
     std::fill(own.begin(), own.end(), 0.0);
     const bool is_short = vectors.length(i) < UnitVectors::kNormMin;
-    double along = 0;  // itself
+    double along = 0;  // the component along the vector itself
     for (int64_t j = 0; j < vectors.count(); ++j) {
       if (j == i) continue;
       const double cosine = vectors.Cosine(i, j);
@@ -121,7 +121,7 @@ void AddOrthogonalGradient(const PenaltyRange& range, double examples, const flo
   }
 }
 
-// Of the variables of all layers, by their place in Graph::variables(): those with an orthogonal regularizer.
+// The orthogonal regularizers of all layers' variables, by index in Graph::variables().
 std::map<int, v1::Regularizer> OrthogonalsOf(const Graph& graph) {
   std::map<int, v1::Regularizer> found;
   for (const Node& node : graph.nodes()) {

@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-// What all three messages have.
+// The fields that all three messages have.
 template <typename Message>
 Recurrence ReadCommon(const Message& m, RecurrentCell cell) {
   Recurrence r;
@@ -64,12 +64,12 @@ std::vector<Recurrence> RecurrencesOf(const v1::Layer& layer) {
                                   ReadLayer(layer.bidirectional().backward_layer())};
   both[1].turned = true;
   both[1].units_before = both[0].units;
-  for (Recurrence& r : both) r.zero_masked = r.return_sequences;  // as Keras forces it
+  for (Recurrence& r : both) r.zero_masked = r.return_sequences;  // Keras sets it in this way
   return both;
 }
 
 RecurrentLayer RecurrentLayerOf(const Graph& graph, const Node& node) {
-  // Another call of a layer has its variables.
+  // A repeated call of a layer uses the variables of the first call.
   const Node& owner = node.shares >= 0 ? graph.nodes()[static_cast<size_t>(node.shares)] : node;
   RecurrentLayer result;
   result.recurrences = RecurrencesOf(node.layer);
@@ -97,7 +97,7 @@ bool IsElementwise(v1::Activation activation) {
 }
 
 float RecurrentAlpha(v1::Activation activation) {
-  return DefaultAlpha(activation);  // as keras.activations has them
+  return DefaultAlpha(activation);  // Keras' defaults
 }
 
 int64_t RecurrentMaskBegin(const Recurrence& r, bool of_state, int64_t examples, int64_t features) {

@@ -10,14 +10,14 @@ using Interpolation = v1::Resizing;
 
 using Box = ResampledBox;
 
-// The middle of an axis of `size` places that has the output's proportions; other, target: of the other axis and of the
-// output (keras.src.utils.image_utils.smart_resize).
+// The centred part of an axis of `size` positions that has the output's aspect ratio. other: the other axis; target,
+// other_target: those of the output (keras.src.utils.image_utils.smart_resize).
 Box CropToAspect(int64_t size, int64_t other, int64_t target, int64_t other_target) {
   const int64_t cropped = std::max<int64_t>(std::min(size, other * target / other_target), 1);
   return {(size - cropped) / 2, cropped};
 }
 
-// As much padding on both ends as is needed for the output's proportions, rounded down.
+// Pads both ends equally to reach the output's aspect ratio, rounded down.
 Box PadToAspect(int64_t size, int64_t other, int64_t target, int64_t other_target) {
   const int64_t pad = (std::max(size, other * target / other_target) - size) / 2;
   return {-pad, size + 2 * pad};
@@ -37,7 +37,7 @@ double RadiusOf(Interpolation::Interpolation kind) {
   }
 }
 
-// A number at distance x from where it is asked for. BICUBIC: Keys 1981 with a = -1/2.
+// The weight of a number at distance x from the requested position. BICUBIC: Keys 1981 with a = -1/2.
 double WeightAt(Interpolation::Interpolation kind, double x) {
   const double radius = RadiusOf(kind);
   if (x >= radius) return 0;
@@ -49,8 +49,8 @@ double WeightAt(Interpolation::Interpolation kind, double x) {
   }
 }
 
-// Place `o` of `out` that the box is resized to, by half pixels: weights of the box's places around it, scaled to a sum
-// of 1 where the box ends (tf.image.resize without antialias).
+// The weights for position `o` of an axis resized from the box to `out` positions, with half-pixel centers. At the ends
+// of the box the remaining weights are scaled to a sum of 1 (tf.image.resize without antialias).
 ResampledPlace PlaceOf(Interpolation::Interpolation kind, const Box& box, int64_t o, int64_t out) {
   if (kind == Interpolation::NEAREST) return {box.begin + (2 * o + 1) * box.size / (2 * out), {1}, 0};
   const double at = (static_cast<double>(o) + 0.5) * static_cast<double>(box.size) / static_cast<double>(out);
@@ -67,7 +67,7 @@ ResampledPlace PlaceOf(Interpolation::Interpolation kind, const Box& box, int64_
   return place;
 }
 
-// What lies outside the input becomes a share of the padding; weights of 0 at the ends are left out.
+// Positions outside the input become a share of the padding; weights of 0 at the ends are dropped.
 ResampledPlace WithinInput(ResampledPlace place, int64_t in) {
   while (!place.weights.empty() && (place.first < 0 || place.weights.front() == 0)) {
     place.outside += place.weights.front();

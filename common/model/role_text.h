@@ -1,4 +1,4 @@
-// The name of a node's role, as users see it in tables, logs and metrics. Any thread.
+// The name of a node's role in tables, logs and metrics. Any thread.
 #pragma once
 
 #include "cairn/v1/types.pb.h"

@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// Of one schedule; `kind` is its field's name.
+// Checks one schedule. `kind`: its field's name.
 class Checker {
  public:
   explicit Checker(const char* kind) : prefix_(absl::StrCat("optimizer.schedule.", kind, ".")) {}

@@ -6,10 +6,10 @@
 
 namespace cairn {
 
-// Does nothing where there is no schedule. piecewise_constant_decay fills in learning_rate, its first value.
+// Does nothing if there is no schedule. For piecewise_constant_decay, sets learning_rate to the schedule's first value.
 // Errors: INVALID_ARGUMENT, `optimizer.schedule.cosine_decay.decay_steps: missing; use a number of steps such as 1000`.
 absl::Status ResolveSchedule(v1::Optimizer* optimizer);
-// A schedule whose first learning rate may be 0: one that warms up, or names its own values.
+// Whether the schedule's first learning rate may be 0: it warms up, or lists its values.
 bool MayBeginAtZero(const v1::Optimizer& optimizer);
 
 }  // namespace cairn

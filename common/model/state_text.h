@@ -1,5 +1,4 @@
-// The states of a job: their names, as users see them in tables, logs and errors, and what they have in common. Any
-// thread.
+// The states of a job: their names in tables, logs and errors, and predicates on them. Any thread.
 #pragma once
 
 #include "cairn/v1/job_status.pb.h"
@@ -20,10 +19,10 @@ inline const char* StateText(v1::JobState state) {
   }
 }
 
-// All steps are done, and the weights are on disk at the versions that the digest was taken of.
+// All steps are done, and the weights are on disk at the versions from which the digest was computed.
 inline bool IsComplete(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::ENDED_WITH_ERRORS; }
 
-// The job has ended: nothing of it changes any more.
+// The job has ended: its state does not change any more.
 inline bool IsFinal(v1::JobState state) { return IsComplete(state) || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace cairn

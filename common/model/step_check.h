@@ -1,4 +1,4 @@
-// What a step is made of, as a part of CheckJob: accumulate_steps, compute_dtype and loss_scaling.
+// The part of CheckJob that checks what makes up a step: accumulate_steps, compute_dtype and loss_scaling.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace cairn {
 
-// Fills in defaults. `spec`: batch_size and replicas are checked.
-// Errors: INVALID_ARGUMENT, `accumulate_steps: -1 is negative; use 1 or more`.
+// Fills in defaults. `spec`: its batch_size and replicas must be checked before. Errors: INVALID_ARGUMENT,
+// `accumulate_steps: -1 is negative; use 1 or more`.
 absl::Status ResolveStep(v1::JobSpec* spec);
-// `examples`: of the training split of the data at `path`; batch_size alone does not exceed it.
+// `examples`: the number in the training split of the data at `path`. The caller has checked that batch_size does not
+// exceed it.
 absl::Status CheckStepAgainstData(const v1::JobSpec& spec, int64_t examples, const std::string& path);
 
 }  // namespace cairn

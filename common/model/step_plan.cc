@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// A partition of less is on its way for so short a time that nothing is gained by cutting it.
+// A smaller partition is transferred so fast that cutting it gains nothing.
 constexpr int64_t kCutBytesMin = int64_t{1} << 20;
 constexpr int64_t kFirstPartitionParts = 8;
 
@@ -53,7 +53,7 @@ PlaceRange StepPlan::Piece(int64_t step, ReplicaId replica, int32_t piece) const
 PlaceRange Share(int64_t items, int64_t index, int64_t parts) {
   CAIRN_CHECK(items >= 0 && index >= 0 && index < parts, "no such part");
   const int64_t size = items / parts;
-  const int64_t larger = items % parts;  // this many parts, the first ones, have one item more
+  const int64_t larger = items % parts;  // the first `larger` parts have one item more
   const int64_t begin = index * size + std::min(index, larger);
   return {begin, begin + size + (index < larger ? 1 : 0)};
 }

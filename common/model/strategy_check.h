@@ -1,4 +1,4 @@
-// The check of how the replicas work together and who evaluates: CENTRAL_STORAGE, local_sync, validation_freq_steps,
+// Checks how the replicas cooperate and who evaluates: CENTRAL_STORAGE, local_sync, validation_freq_steps,
 // validation_by.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace cairn {
 
-// strategy, replicas, optimizer and checkpoints are checked, and filled in, before. Errors: INVALID_ARGUMENT,
-// `field: what is wrong; what to do`.
+// strategy, replicas, optimizer and checkpoints must be checked and filled in before. Errors: INVALID_ARGUMENT, `field:
+// what is wrong; what to do`.
 absl::Status CheckStrategyOptions(const v1::JobSpec& spec);
 
-// What needs the data.
+// Checks what depends on the data.
 absl::Status CheckStrategyAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data);
 
-// The replicas of a job in groups that push as one: replicas / this many. 1 where each is on its own.
+// The number of groups of replicas that push as one is replicas / this number. 1 if each replica pushes by itself.
 int32_t LocalSyncOf(const v1::JobSpec& spec);
 
 }  // namespace cairn

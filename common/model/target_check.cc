@@ -14,7 +14,7 @@ namespace {
 
 bool TakesClassNumbers(v1::Loss::Kind kind) { return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY; }
 
-// Steps that leave each pixel where it is: they go with a target of its own for each pixel.
+// Whether the step moves no pixels, and so may be combined with a target per pixel.
 bool KeepsPlaces(const v1::Augmentation& step) {
   switch (step.kind_case()) {
     case v1::Augmentation::kRandomBrightness:
@@ -66,7 +66,7 @@ absl::Status CheckSource(const std::string& where, const v1::Data& data, const v
   return absl::OkStatus();
 }
 
-// Where nothing takes the data's label.
+// For data whose label is not a target.
 absl::Status CheckNoLabel(const v1::Data& data) {
   if (TakesLabel(data)) return absl::OkStatus();
   if (!data.label_column().empty()) {

@@ -13,7 +13,7 @@ class Finder {
  public:
   Finder(absl::string_view suffix, absl::Span<const Variable> variables) : suffix_(suffix), variables_(variables) {}
 
-  // within: what the names of the layer's variables contain.
+  // within: a text that the names of the layer's variables contain.
   void Visit(v1::Layer* layer, const std::string& path, const std::string& within) {
     const auto* const reflection = layer->GetReflection();
     const FieldDescriptor* const kind =
@@ -45,7 +45,7 @@ class Finder {
     }
     return -1;
   }
-  // "kernel", "depthwise_kernel" for "depthwise"; a DepthwiseConv2D's is its "kernel".
+  // Finds "kernel", or "depthwise_kernel" for "depthwise"; a DepthwiseConv2D has only a "kernel".
   int VariableOf(absl::string_view subject, const std::string& within) const {
     int variable = Find(std::string(subject), within);
     if (variable < 0) variable = Find(absl::StrCat(subject, "_kernel"), within);

@@ -1,5 +1,6 @@
-// The fields of a layer that are about one of its variables, found by their names: "kernel_constraint" is about
-// "dense/kernel", "recurrent_regularizer" about "lstm/lstm_cell/recurrent_kernel". Of the layers within a layer, too.
+// The fields of a layer that refer to one of its variables, found by name: "kernel_constraint" refers to
+// "dense/kernel", "recurrent_regularizer" to "lstm/lstm_cell/recurrent_kernel". Includes the fields of layers inside a
+// layer.
 //
 // Pure functions; any thread.
 #pragma once
@@ -14,12 +15,13 @@
 namespace cairn {
 
 struct VariableField {
-  std::string name;                              // "kernel_constraint"; "layer.kernel_constraint" of a layer within
-  google::protobuf::Message* message = nullptr;  // what it holds; part of the layer
-  int variable = -1;                             // the variable's place in `variables`; -1: the layer has none such
+  std::string name;                              // "kernel_constraint"; "layer.kernel_constraint" for an inner layer
+  google::protobuf::Message* message = nullptr;  // the field's value; part of the layer
+  int variable = -1;                             // its index in `variables`; -1: the layer has no such variable
 };
 
-// Those that are set and whose names end with `suffix` ("_constraint"). variables: the layer's own, in their order.
+// Returns the fields that are set and whose names end with `suffix` ("_constraint"). variables: those of this layer, in
+// order.
 std::vector<VariableField> VariableFieldsOf(v1::Layer* layer, absl::string_view suffix,
                                             absl::Span<const Variable> variables);
 

@@ -19,13 +19,14 @@ std::string Shown(const std::string& token) {
   return absl::StrCat("\"", absl::CEscape(token.substr(0, kKerasShownBytesMax)), "\"");
 }
 
-// Which of the indices for tokens that are not there: as Keras' IndexLookup.
+// Selects one of the indices for out-of-vocabulary tokens, as Keras' IndexLookup does.
 int64_t PlaceOfUnknown(int64_t token, int64_t count) { return (token % count + count) % count; }
 int64_t PlaceOfUnknown(const std::string& token, int64_t count) {
   return static_cast<int64_t>(Fingerprint64(token) % static_cast<uint64_t>(count));
 }
 
-// What Keras puts in front of the tokens: mask token, and the one for unknown tokens as often as it has indices.
+// The entries that Keras puts before the tokens: the mask token, and the out-of-vocabulary token once for each of its
+// indices.
 template <typename Token>
 bool BeginsWithSpecial(const VocabularyOptions<Token>& o, size_t masks) {
   const size_t count = masks + static_cast<size_t>(o.num_oov_indices);
@@ -99,7 +100,7 @@ absl::StatusOr<Vocabulary<Token>> Vocabulary<Token>::Make(const VocabularyOption
   if (o.mode != v1::TF_IDF) return v;
   const double sum = std::accumulate(o.idf_weights.begin(), o.idf_weights.end(), 0.0);
   const float mean = static_cast<float>(sum / static_cast<double>(o.idf_weights.size()));
-  v.code_.weights.assign(special ? 0 : static_cast<size_t>(begin), mean);  // of tokens that are not there
+  v.code_.weights.assign(special ? 0 : static_cast<size_t>(begin), mean);  // for out-of-vocabulary tokens
   v.code_.weights.insert(v.code_.weights.end(), o.idf_weights.begin(), o.idf_weights.end());
   v.code_.weights.resize(static_cast<size_t>(v.code_.depth), 0.0f);
   return v;

@@ -1,5 +1,5 @@
-// Vocabulary: the tokens of a lookup layer of Keras and their indices: 0 for the mask token (INT only), then
-// num_oov_indices for tokens that are not there, then the tokens.
+// Vocabulary: the tokens of a Keras lookup layer and their indices: 0 for the mask token (INT only), then
+// num_oov_indices for out-of-vocabulary tokens, then the tokens.
 //
 // Immutable after Make; any thread. Token: int64_t or std::string.
 #pragma once
@@ -17,7 +17,7 @@ namespace cairn {
 
 template <typename Token>
 struct VocabularyOptions {
-  std::vector<Token> tokens;  // may begin with the mask token and the others that Keras puts in front
+  std::vector<Token> tokens;  // may begin with the mask and out-of-vocabulary tokens that Keras puts first
   std::vector<float> idf_weights;
   int64_t num_oov_indices = 1;
   std::optional<Token> mask_token;
@@ -30,17 +30,20 @@ struct VocabularyOptions {
 template <typename Token>
 class Vocabulary {
  public:
-  // Errors (INVALID_ARGUMENT): no token, one twice, too many; weights that do not fit. They begin with the field.
+  // Errors (INVALID_ARGUMENT) begin with the field: no token, a duplicate, too many tokens, or weights whose number
+  // does not match.
   static absl::StatusOr<Vocabulary> Make(const VocabularyOptions<Token>& options);
 
   const CategoryCode& code() const { return code_; }
   int64_t num_oov_indices() const { return oov_indices_; }
-  int64_t oov_begin() const { return oov_begin_; }  // the first index of tokens that are not there
-  // Without those in front, in the order of their indices, the first of which is oov_begin() + num_oov_indices().
+  int64_t oov_begin() const { return oov_begin_; }  // the first index of out-of-vocabulary tokens
+  // The tokens without those that Keras puts first, in the order of their indices, which begin at oov_begin() +
+  // num_oov_indices().
   const std::vector<Token>& tokens() const { return tokens_; }
   const std::optional<Token>& mask_token() const { return mask_token_; }
 
-  // kNoCategory: the mask token of a mode other than INT. nullopt: not there, and no index for such.
+  // kNoCategory: the mask token in a mode other than INT. nullopt: the token is not in the vocabulary and there is no
+  // index for such tokens.
   std::optional<int64_t> Find(const Token& token) const;
 
  private:
@@ -51,7 +54,7 @@ class Vocabulary {
   absl::flat_hash_map<Token, int64_t> indices_;
 };
 
-// Of a layer with Keras' defaults where a field is not given.
+// The options of a layer, with Keras' defaults for unset fields.
 VocabularyOptions<int64_t> VocabularyOf(const v1::IntegerLookup& layer);
 
 }  // namespace cairn

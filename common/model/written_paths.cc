@@ -10,10 +10,10 @@
 namespace cairn {
 namespace {
 
-// "/models/m-{epoch}.keras": the directory "/models"; without names in it the file itself.
+// "/models/m-{epoch}.keras" gives the directory "/models"; a path without names in braces gives the file itself.
 WrittenPath ModelFile(std::string field, const std::string& filepath) {
   const auto path = PathTemplate::Parse(filepath);
-  if (!path.ok()) return {std::move(field), filepath, false};  // it was refused before
+  if (!path.ok()) return {std::move(field), filepath, false};  // it was rejected before
   if (path->Names().empty()) return {std::move(field), path->Beginning(), false};
   const std::string beginning = path->Beginning();
   const size_t slash = beginning.rfind('/');

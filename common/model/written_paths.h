@@ -1,5 +1,5 @@
-// The files of a job beside its data, as its workers see these paths: what it begins with, and where its checkpoints,
-// model files, logs and cached examples go. Pure; any thread.
+// The files of a job other than its data, with their paths as its workers see them: the files that it starts from, and
+// where its checkpoints, model files, logs and cached examples go. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace cairn {
 
 struct WrittenPath {
-  std::string field;       // of the job, for errors: "callbacks[0].csv_logger.filename"
-  std::string path;        // of a path template what stands before its first name, cut to a directory
-  bool directory = false;  // that is made where it is missing; else a file
+  std::string field;       // the job's field, for errors: "callbacks[0].csv_logger.filename"
+  std::string path;        // for a path template: the directory part of the text before its first name
+  bool directory = false;  // a directory, created if it is missing; otherwise a file
 };
 
-// Whether a worker has to look at a file that the job begins with: resume_from, initial_weights, backup_and_restore.
+// Whether a worker has to check a file that the job starts from: resume_from, initial_weights, backup_and_restore.
 bool StartsFromFile(const v1::JobSpec& spec);
 
-// spec: a checked one. Paths that two fields share come once, with the field that the user set.
+// spec: must be checked. A path that two fields share is listed once, with the field that the user set.
 std::vector<WrittenPath> WrittenPaths(const v1::JobSpec& spec);
 
 }  // namespace cairn

@@ -52,7 +52,7 @@ std::string ShortBytes(uint64_t bytes) {
 
 std::string FigureText(double value) {
   const double size = std::fabs(value);
-  if (std::isnan(value)) return "nan";  // without the sign that it may have
+  if (std::isnan(value)) return "nan";  // without its sign
   return size != 0 && (size < 1e-3 || size >= 1e6) ? absl::StrFormat("%.4e", value) : absl::StrFormat("%.4f", value);
 }
 

@@ -19,7 +19,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
 
-// The shortest decimal that reads back as this float, so that 0.1f is 0.1.
+// Rounds to the shortest decimal that reads back as this float, so that 0.1f prints as 0.1.
 double Shortest(float value) {
   for (int digits = 6; digits <= 9; ++digits) {
     double decimal = 0;
@@ -98,7 +98,7 @@ class Writer {
     return list;
   }
 
-  // A value that a newer coordinator knows and this program does not stays a number.
+  // A value that is newer than this program stays a number.
   static Json EnumName(const FieldDescriptor* f, int value) {
     const auto* known = f->enum_type()->FindValueByNumber(value);
     return known != nullptr ? Json(known->name()) : Json(value);
@@ -107,7 +107,7 @@ class Writer {
   const v1::JobSpec& spec_;
 };
 
-// Text that is not UTF-8 (a path, say) shows replacement characters rather than failing.
+// Text that is not UTF-8 (such as a path) gets replacement characters instead of an error.
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json ToJson(const v1::JobStatus& job) { return Writer(job.spec()).Write(job, true); }

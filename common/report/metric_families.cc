@@ -18,11 +18,11 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Unix time; 0 where /proc does not say. proc(5): field 22 of stat, in ticks since the boot.
+// Unix time in seconds; 0 if /proc does not say. proc(5): field 22 of stat, in ticks since the boot.
 double StartTime() {
   std::ifstream stat("/proc/self/stat");
   std::string text;
-  std::getline(stat, text, ')');  // behind the program's name, which may hold blanks
+  std::getline(stat, text, ')');  // after the program's name, which may contain blanks
   for (int field = 3; field <= 22; ++field) stat >> text;
   double ticks = 0;
   if (!stat || !absl::SimpleAtod(text, &ticks)) return 0;
@@ -65,7 +65,7 @@ void MetricFamilies::AddCounter(const char* name, const char* help, const Metric
 }
 
 std::string MetricFamilies::Text() const {
-  // prometheus-cpp 1.0 writes "Nan"; the format has "NaN". In labels, a line's end is escaped.
+  // prometheus-cpp 1.0 writes "Nan" where the format has "NaN". In labels, a line break is escaped.
   return absl::StrReplaceAll(prometheus::TextSerializer().Serialize(families_), {{" Nan\n", " NaN\n"}});
 }
 

@@ -17,7 +17,7 @@ void AddUp(MetricFamilies& out, bool up) {
 
 void AddNode(MetricFamilies& out, const v1::NodeStatus& node) {
   const MetricLabels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
-  if (node.expected()) return;  // nothing is known of it yet
+  if (node.expected()) return;  // it has not reported yet
   out.Add("cairn_node_up", "1 while the node has a session and its lease", who, node.alive());
   out.Add("cairn_node_failed", "1 where a ps' store or a worker's device failed: it is given no partitions or replicas",
           who, !node.fault().empty());
@@ -40,7 +40,7 @@ void AddNode(MetricFamilies& out, const v1::NodeStatus& node) {
 
 void AddFigures(MetricFamilies& out, const v1::JobStatus& job, const MetricLabels& which, const char* split,
                 const v1::MetricSums& sums) {
-  std::set<std::string> told;  // a job may name a metric twice; its reader would refuse the whole file
+  std::set<std::string> told;  // a job may have the same metric twice, but a scraper would reject the whole file
   for (const auto& [figure, value] : MeanFigures(job.spec(), sums)) {
     if (!told.insert(figure).second) continue;
     MetricLabels labels = which;

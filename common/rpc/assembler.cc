@@ -31,7 +31,7 @@ Frame FrameSplitter::Next() {
   const size_t total = whole_.payload.size();
   const size_t n = std::min(chunk_bytes_max_, total - offset_);
   Frame chunk = whole_;
-  if (offset_ > 0) {  // once is enough
+  if (offset_ > 0) {  // count it only once
     chunk.image.clear();
     chunk.scalars.clear();
     chunk.figures.clear();

@@ -20,8 +20,8 @@
 namespace cairn {
 namespace {
 
-// With TLS a socket speaks for nobody but the user who listens on it: `fd` is connected to one of this user or root,
-// which nobody else can have put in its place (its folder may be open to others where that is sticky, as /tmp).
+// With TLS, a socket is trusted only if the user who listens on it is: `fd` must be connected to a socket of this user
+// or root, which no other user can replace. Its folder may be writable by others if that is sticky, such as /tmp.
 bool IsOfThisUser(int fd, const std::string& path) {
   ucred listener{};
   socklen_t size = sizeof(listener);
@@ -32,7 +32,7 @@ bool IsOfThisUser(int fd, const std::string& path) {
   return trusted(listener.uid) && trusted(found.st_uid);
 }
 
-// And is one that this process may use.
+// Whether the socket exists and may be used by this process.
 bool AcceptsOn(const std::string& path) {
   sockaddr_un address{};
   if (path.size() >= sizeof(address.sun_path)) return false;
@@ -96,7 +96,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& 
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.connect_timeout)));
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a cluster's own traffic does not pass a web proxy
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // traffic inside a cluster must not go through a web proxy
   const bool local = !parsed.unix_socket.empty() && AcceptsOn(parsed.unix_socket);
   return grpc::CreateCustomChannel(local ? absl::StrCat("unix:", parsed.unix_socket) : parsed.tcp,
                                    local ? grpc::InsecureChannelCredentials() : TcpChannelCredentials(), args);

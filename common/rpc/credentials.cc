@@ -31,7 +31,8 @@ class AllSignalsBlocked {
   sigset_t before_;
 };
 
-// Of the process; written once by UseTls, never taken down: gRPC's threads may use it to the last.
+// The credentials of the process. UseTls writes them once. They are never destroyed, since gRPC's threads may use them
+// until the process ends.
 struct Credentials {
   std::shared_ptr<grpc::ServerCredentials> server = grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ChannelCredentials> channel = grpc::InsecureChannelCredentials();
@@ -42,7 +43,7 @@ Credentials& OfThisProcess() {
   return credentials;
 }
 
-// Shows gRPC the files that can work. Lives as long as the process.
+// Passes valid files on to gRPC. Lives as long as the process.
 class TlsWatch {
  public:
   static absl::StatusOr<TlsWatch*> Start(const std::string& directory, TlsOwner owner, absl::Duration interval,
@@ -83,11 +84,11 @@ class TlsWatch {
 void LogTlsNotice(bool warning, const std::string& text) { warning ? LogWarning("%s", text) : LogInfo("%s", text); }
 
 absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNotice notice, TlsOwner owner) {
-  using namespace grpc::experimental;  // NOLINT: gRPC 1.51 has reloading credentials there alone
+  using namespace grpc::experimental;  // NOLINT: in gRPC 1.51 reloading credentials are experimental
   if (directory.empty()) return absl::OkStatus();
-  // The threads that gRPC and we start take no signals: they are for those of the program that wait for them.
+  // The threads that gRPC and this class start block all signals: signals are for the program's own waiting threads.
   const AllSignalsBlocked blocked;
-  // Half of the time until the files are looked at, half of it until gRPC looks at what it is shown.
+  // Half of the time passes until the files are checked, the other half until gRPC reads the copies.
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
   CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch,
                          TlsWatch::Start(directory, owner, absl::Seconds(seconds), std::move(notice)));
@@ -111,7 +112,7 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
 bool UsesTls() { return OfThisProcess().tls; }
 
 std::string TlsHint(const std::string& error) {
-  // Nobody was there to speak anything.
+  // In these cases no peer was reached, so TLS is not the cause.
   for (const char* nobody : {"refused", "unreachable", "No route to host", "Domain name not found", "DNS"}) {
     if (absl::StrContains(error, nobody)) return "";
   }

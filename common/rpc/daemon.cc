@@ -25,12 +25,12 @@ namespace cairn {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr int kExitLeaks = 23;  // as LeakSanitizer's own
+constexpr int kExitLeaks = 23;  // LeakSanitizer's own exit code
 #endif
 
-// Fewer are soon taken: at the limit a store cannot begin its next file, which ends a ps or a coordinator.
+// A lower limit is soon reached. At the limit a store cannot create its next file, which ends a ps or a coordinator.
 constexpr uint64_t kOpenFilesFew = 1024;
-// More would not help, and a system may refuse them though its own limit has no end.
+// More would not help, and a system may refuse more even if its own limit is "unlimited".
 constexpr rlim_t kOpenFilesMany = rlim_t{1} << 20;
 
 sigset_t StopSignals() {
@@ -51,7 +51,7 @@ void TuneAllocator() {
 
 void BlockStopSignals() {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file above the limit of its size is an error of the write, with the file's name
+  signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit becomes an error of the write, which names the file
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
@@ -76,8 +76,7 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
                   "Directory with ca.crt, tls.crt and tls.key: mutual TLS on all connections [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
-  app->allow_config_extras(
-      CLI::config_extras_mode::error);  // as on the command line: a flag that is mistyped does not go unnoticed
+  app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a mistyped flag is an error
   app->set_version_flag("--version", "cairn " CAIRN_VERSION);
 }
 
@@ -115,7 +114,7 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
 void KeepStandardStreams() {
   int fd = 0;
   do {
-    fd = open("/dev/null", O_RDONLY);  // to be read: what is written there is still an error to who looks
+    fd = open("/dev/null", O_RDONLY);  // read-only: output still fails, so that a check of the stream notices it
   } while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd > STDERR_FILENO) close(fd);
 }
@@ -134,7 +133,7 @@ uint64_t RaiseOpenFilesLimit() {
 void EndProcess(int code) {
   std::fflush(nullptr);
 #ifdef __SANITIZE_ADDRESS__
-  if (__lsan_do_recoverable_leak_check() != 0) code = kExitLeaks;  // which _exit would not look for
+  if (__lsan_do_recoverable_leak_check() != 0) code = kExitLeaks;  // _exit does not run the leak check
 #endif
   _exit(code);
 }

@@ -19,7 +19,7 @@ std::vector<Certificate> ReadCertificates(const std::string& pem) {
   std::vector<Certificate> out;
   ERR_set_mark();
   while (X509* read = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) out.emplace_back(read);
-  ERR_pop_to_mark();  // to OpenSSL, the end is an error
+  ERR_pop_to_mark();  // OpenSSL reports the end of the text as an error
   return out;
 }
 

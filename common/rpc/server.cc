@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-// Both plugins are switches of the process that must be thrown before the first server is built.
+// Both plugins are process-wide settings that must be enabled before the first server is built.
 void EnablePlugins() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -27,7 +27,7 @@ void EnablePlugins() {
   });
 }
 
-// gRPC answers a request that it cannot parse with UNIMPLEMENTED, which would send its caller after a wrong version.
+// gRPC answers a request that it cannot parse with UNIMPLEMENTED, which suggests a wrong version to the caller.
 class RefuseUnparsable : public grpc::experimental::Interceptor {
  public:
   explicit RefuseUnparsable(std::string method) : method_(std::move(method)) {}
@@ -49,7 +49,7 @@ class RefuseUnparsable : public grpc::experimental::Interceptor {
   bool unparsable_ = false;
 };
 
-// Only for calls of one request: streams are read by their handlers.
+// Only for calls with a single request: stream handlers read their own requests.
 class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
@@ -68,7 +68,7 @@ void AddInterceptors(grpc::ServerBuilder* builder) {
 void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(options.receive_bytes_max);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Find clients that vanished without a word, and let clients ping us as often as they find right.
+  // Find clients that vanished silently, and let clients ping as often as they want.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 4000);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
@@ -102,8 +102,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
-  // What comes in through the socket is neither encrypted nor asked for a certificate: it is this user's from the
-  // moment that it is there.
+  // The socket uses neither encryption nor certificates: it belongs to this user from the moment it is created.
   const bool closed = UsesTls() && !options.unix_socket.empty();
   const mode_t before = closed ? umask(0077) : 0;
   out->server_ = builder.BuildAndStart();
@@ -121,7 +120,7 @@ RpcServer::~RpcServer() { Stop(absl::ZeroDuration()); }
 
 std::string RpcServer::Address(const std::string& advertise) const {
   std::string out = advertise.empty() ? host_ : advertise;
-  // "host:port" is taken as it is; a bare host (also "[::1]") gets the port.
+  // "host:port" is used unchanged; a bare host (also "[::1]") gets the port.
   const size_t colon = out.rfind(':');
   if (colon == std::string::npos || (out[0] == '[' && out.back() == ']')) absl::StrAppend(&out, ":", port_);
   if (!options_.unix_socket.empty()) absl::StrAppend(&out, ",unix:", options_.unix_socket);

@@ -55,11 +55,12 @@ absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certifi
   return Wrong(paths.key, absl::StrCat("is not the key of ", paths.certificate));
 }
 
-// OpenSSL's word on chain[0], which `trusted` or whom those trust has to have signed. nullptr: good.
+// OpenSSL's verdict on chain[0], which must be in `trusted` or be signed by an authority that is trusted. nullptr:
+// valid.
 const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vector<Certificate>& chain) {
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
   X509_STORE_set_flags(store.get(),
-                       X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
+                       X509_V_FLAG_PARTIAL_CHAIN);  // as in gRPC: ca.crt may hold an intermediate authority
   for (const Certificate& one : trusted) X509_STORE_add_cert(store.get(), one.get());
   const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509) * stack) { sk_X509_free(stack); }>> between(
       sk_X509_new_null());
@@ -78,7 +79,7 @@ absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& auth
                absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
 }
 
-// As if it were trusted itself: its dates are left.
+// Ignores trust; checks only the dates.
 absl::Status CheckDates(const Paths& paths, const std::vector<Certificate>& chain) {
   const char* wrong = WhatIsWrong(chain, chain);
   return wrong == nullptr ? absl::OkStatus() : Wrong(paths.certificate, wrong);
@@ -132,7 +133,7 @@ std::string KeyIsOpenToOthers(const std::string& directory) {
   struct stat around {
   }, found{};
   if (stat(directory.c_str(), &around) != 0 || (around.st_mode & S_IXOTH) == 0)
-    return "";  // nobody else gets to the file
+    return "";  // no other user can read the file
   if (stat(path.c_str(), &found) != 0 || (found.st_mode & S_IROTH) == 0) return "";
   return absl::StrFormat("--tls-dir: %s: mode %03o: any user of this machine can read the key; chmod o-r it", path,
                          found.st_mode & 0777);
@@ -147,8 +148,8 @@ ShownFile::~ShownFile() { close(fd_); }
 
 std::string ShownFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
 
-// A path leads to another file from one moment to the next; who has opened the one before reads that to its end. All
-// the memory is there before the first path changes; after that nothing is left that the system could refuse.
+// Switches each path to its new file atomically; a reader that has the old file open reads it to its end. All memory is
+// allocated before the first path changes; after that no system call can fail for lack of it.
 absl::Status ShownFile::ReplaceAll(const std::vector<std::pair<ShownFile*, const std::string*>>& texts) {
   std::vector<int> made;
   absl::Status status;

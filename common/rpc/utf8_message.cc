@@ -30,7 +30,7 @@ void MakeTextUtf8(Message* m, const FieldDescriptor* f) {
 
 void MakeUtf8(Message* message) {
   const Reflection* r = message->GetReflection();
-  std::vector<const FieldDescriptor*> fields;  // that are set
+  std::vector<const FieldDescriptor*> fields;  // the fields that are set
   r->ListFields(*message, &fields);
   for (const FieldDescriptor* f : fields) {
     if (f->type() == FieldDescriptor::TYPE_STRING) {

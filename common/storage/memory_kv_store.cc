@@ -1,4 +1,4 @@
-// The KvStore of tests and of the simulator: a sorted map under a mutex.
+// The KvStore used by tests and the simulator: a sorted map under a mutex.
 #include <map>
 
 #include "absl/base/thread_annotations.h"
@@ -37,7 +37,7 @@ class MemoryKvStore : public KvStore {
 
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view, std::string_view)>& fn) override {
-    // Of a copy, so that fn may use the store.
+    // Iterates over a copy, so that fn may use the store.
     std::vector<std::pair<std::string, std::string>> found;
     {
       absl::MutexLock lock(&mutex_);

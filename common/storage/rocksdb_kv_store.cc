@@ -1,15 +1,15 @@
-// KvStore on RocksDB, with the bodies of large values in a ValueLog beside it.
+// KvStore on RocksDB, with the bodies of large values in a ValueLog next to it.
 //
-//   DIRECTORY/db/        RocksDB; a value there is
-//     0 bytes                                         the value itself
-//     1 segment:u64 offset:u64 size:u64 head-bytes    its head; its body is in the value log (numbers little-endian)
+//   DIRECTORY/db/        RocksDB. A value in it is either
+//     0 bytes                                         the value itself, or
+//     1 segment:u64 offset:u64 size:u64 head-bytes    its head, with the body in the value log (integers little-endian)
 //   DIRECTORY/values/    the value log
 //
-// After a write that RocksDB could not finish, nothing more is written: every further Write gets the same error until
-// the directory is opened again.
+// After a write that RocksDB could not finish, nothing more is written: every further Write returns the same error
+// until the directory is reopened.
 //
-// A batch's bodies are written first, then the batch in one RocksDB write: it is there whole or not at all. Writes that
-// touch the same key must not run at the same time (a partition has one writer).
+// A batch's bodies are written first, then the batch in one atomic RocksDB write. Writes that touch the same key must
+// not run concurrently (each partition has one writer).
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/listener.h>
@@ -38,7 +38,7 @@ namespace cairn {
 namespace {
 
 constexpr size_t kBodyBytesMin = size_t{8}
-                                 << 10;  // smaller ones are RocksDB's: two writes would cost more than the copies
+                                 << 10;  // smaller ones go to RocksDB: two writes would cost more than the copies
 constexpr size_t kPlaceBytes = 1 + 3 * 8;
 
 rocksdb::Slice ToSlice(std::string_view v) { return rocksdb::Slice(v.data(), v.size()); }
@@ -62,8 +62,8 @@ absl::Status ToStatus(const rocksdb::Status& s, const std::string& directory) {
   return absl::UnavailableError(message("input or output failed"));
 }
 
-// RocksDB's words go to our log. A file of its own, as is its default, lies on the same disk: once that is full,
-// RocksDB 7.8 ends the process in an assertion of its logger.
+// Redirects RocksDB's messages to our log. RocksDB's own log file, the default, would be on the same disk: once that is
+// full, an assertion in the logger of RocksDB 7.8 ends the process.
 class StoreLogger : public rocksdb::Logger {
  public:
   explicit StoreLogger(std::string directory)
@@ -91,13 +91,13 @@ rocksdb::Options MakeOptions(const std::string& directory) {
   o.info_log = std::make_shared<StoreLogger>(directory);
   o.listeners.push_back(std::make_shared<NoRecovery>());
   o.create_if_missing = true;
-  // Keys and small values only: little memory does.
+  // RocksDB holds only keys and small values, so little memory is enough.
   o.write_buffer_size = size_t{4} << 20;
   o.max_write_buffer_number = 3;
   o.max_background_jobs = 2;
   o.max_total_wal_size = uint64_t{32} << 20;
   o.compression = rocksdb::kNoCompression;
-  // A tail that was cut off by a crash was never confirmed; damage before it is an error, not a silent end of the log.
+  // A tail that a crash cut off was never confirmed. Damage before it is an error, not an early end of the log.
   o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(size_t{4} << 20);
@@ -121,7 +121,7 @@ class RocksDbKvStore : public KvStore {
   RocksDbKvStore(std::string directory, std::unique_ptr<rocksdb::DB> db, std::unique_ptr<ValueLog> values)
       : directory_(std::move(directory)), db_(std::move(db)), values_(std::move(values)) {}
 
-  // Finds the places of all bodies; files that hold none are dropped.
+  // Finds the places of all bodies; deletes files that hold none.
   absl::Status Load() {
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
     absl::MutexLock lock(&mutex_);
@@ -152,7 +152,7 @@ class RocksDbKvStore : public KvStore {
       absl::MutexLock lock(&mutex_);
       if (!failed_.ok()) return failed_;
     }
-    std::vector<std::optional<ValueLog::Place>> written;  // by operation
+    std::vector<std::optional<ValueLog::Place>> written;  // indexed by operation
     absl::Status status = WriteBodies(batch, sync, written);
     if (status.ok()) status = WriteKeys(batch, sync, written);
     if (!status.ok()) {
@@ -260,7 +260,7 @@ class RocksDbKvStore : public KvStore {
     return out;
   }
 
-  // Keeps places_ in step with a confirmed batch; returns the bodies that nothing names any more.
+  // Updates places_ after a confirmed batch; returns the bodies that are no longer referenced.
   std::vector<ValueLog::Place> Record(const KvBatch& batch,
                                       const std::vector<std::optional<ValueLog::Place>>& written) {
     std::vector<ValueLog::Place> dead;
@@ -288,7 +288,7 @@ class RocksDbKvStore : public KvStore {
   const std::unique_ptr<rocksdb::DB> db_;
   const std::unique_ptr<ValueLog> values_;
   absl::Mutex mutex_;
-  PlaceMap places_ ABSL_GUARDED_BY(mutex_);  // of every body, by key
+  PlaceMap places_ ABSL_GUARDED_BY(mutex_);  // the place of each body, by key
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -305,7 +305,7 @@ absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& d
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status s = rocksdb::DB::Open(MakeOptions(directory), directory + "/db", &opened);
   if (!s.ok()) return ToStatus(s, directory);
-  std::unique_ptr<rocksdb::DB> db(opened);  // its lock keeps other processes out of the values too
+  std::unique_ptr<rocksdb::DB> db(opened);  // its lock keeps other processes away from the values too
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ValueLog> values, ValueLog::Open(directory + "/values"));
   auto store = std::make_unique<RocksDbKvStore>(directory, std::move(db), std::move(values));
   CAIRN_RETURN_IF_ERROR(store->Load());

@@ -20,7 +20,7 @@
 namespace cairn {
 namespace {
 
-// Bodies fill whole pages, so that writing over a used file never has to read a page first.
+// Bodies fill whole pages, so that overwriting a reused file never has to read a page first.
 constexpr uint64_t kPageBytes = 4096;
 constexpr char kSuffix[] = ".values";
 
@@ -49,7 +49,7 @@ class ValueLog::File {
     return std::make_shared<File>(path, fd);
   }
 
-  // data, then zeros up to a whole page.
+  // Writes data, then zeros up to the end of the page.
   absl::Status WritePages(const char* data, size_t size, uint64_t offset) {
     static constexpr char kZeros[kPageBytes] = {};
     size_t padding = (kPageBytes - size % kPageBytes) % kPageBytes;
@@ -181,7 +181,7 @@ absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size, 
     active.end += (size + kPageBytes - 1) / kPageBytes * kPageBytes;
     ++segments_[active.segment].bodies;
   }
-  // Outside of the lock: others write beside us.
+  // Outside of the lock: other threads write at the same time.
   if (absl::Status status = file->WritePages(static_cast<const char*>(data), size, place.offset); !status.ok()) {
     Release(place);
     return status;
@@ -205,7 +205,7 @@ absl::Status ValueLog::Sync(uint64_t segment) {
     absl::MutexLock lock(&mutex_);
     if (segment <= named_on_disk_) return absl::OkStatus();
   }
-  // The file's name lives in the directory.
+  // Sync the directory too: it holds the file's name.
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<File> directory, File::Open(directory_, O_RDONLY | O_DIRECTORY));
   CAIRN_RETURN_IF_ERROR(directory->Sync());
   absl::MutexLock lock(&mutex_);

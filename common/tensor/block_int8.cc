@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kB = kInt8Block;
 constexpr uint32_t kNotFinite = 255;
-constexpr uint32_t kLeastExponent = 7;  // steps of 2^-126, the least whose inverse is a normal number
-constexpr int kFractionBits = 15;       // of a step: 127 * 2^15 < 2^22, which kSnap rounds
-constexpr float kSnap = 0x1.8p23f;      // f + kSnap has f rounded to a whole number in its last bits
+constexpr uint32_t kLeastExponent = 7;  // steps of 2^-126, the smallest whose inverse is a normal number
+constexpr int kFractionBits = 15;       // of a step; 127 * 2^15 < 2^22, within the range of kSnap
+constexpr float kSnap = 0x1.8p23f;      // f + kSnap has f, rounded to an integer, in its low bits
 
 // SplitMix64's finalizer (Steele et al. 2014).
 uint64_t Mix(uint64_t z) {
@@ -23,7 +23,7 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// 64 random bits of a block, from which each of its 16 numbers gets its own by two multiplications, as in Wellons'
+// 64 random bits per block, from which each of its 16 numbers derives its own by two multiplications, as in Wellons'
 // lowbias32.
 struct Draws {
   uint32_t low = 0, high = 0;
@@ -35,19 +35,19 @@ struct Draws {
   }
 };
 
-// The scale of a block: exponent byte and 2^-k of steps 2^k.
+// The scale of a block: its exponent byte, and 2^-k for steps of 2^k.
 struct Scale {
   uint32_t exponent = 0;
   float step = 0, inverse = 0;
 };
-Scale ScaleOf(uint32_t largest) {  // the bits of the largest number, without sign
-  // 127/64 * 2^n and less has exponent n; a number above it rounds up into the next one.
+Scale ScaleOf(uint32_t largest) {  // largest: the bits of the largest magnitude
+  // Up to 127/64 * 2^n the exponent is n; larger numbers round up to the next one.
   const uint32_t e = std::clamp((largest + 0x1ffff) >> 23, kLeastExponent, kNotFinite);
   const uint32_t shown = std::min(e, kNotFinite - 1);
   return {e, std::bit_cast<float>((shown - 6) << 23), std::bit_cast<float>((260 - shown) << 23)};
 }
 
-// What is added to a mantissa, in steps of 2^-15, before it is cut off.
+// What is added to a mantissa, in steps of 2^-15, before it is truncated.
 enum class Up { kAtRandom, kNearest };
 
 inline __attribute__((always_inline)) uint32_t LargestOf(const float* in) {
@@ -61,7 +61,7 @@ inline __attribute__((always_inline)) uint32_t LargestOf(const float* in) {
   return largest;
 }
 
-// Of a block, in steps of its scale.
+// Quantizes one block, in steps of its scale.
 template <Up up>
 inline __attribute__((always_inline)) void MantissasOf(const float* in, float inverse, Draws draws, int32_t* out) {
   for (uint32_t j = 0; j < kB; ++j) {

@@ -17,23 +17,23 @@
 namespace cairn {
 namespace {
 
-// Memory of large buffers, in whole pages outside of the heap. Tensors come in a few sizes over and over: what is given
-// back is kept for the next one of its size, so that its pages need not be mapped (and zeroed) again. In the heap small
-// blocks settle in the holes that tensors leave; a ps of 64 MiB of parameters grew to twice its need there.
+// Memory of large buffers, in whole pages outside the heap. Tensors come in few sizes, over and over: freed memory is
+// kept for the next buffer of the same size, so that its pages need not be mapped (and zeroed) again. In the heap,
+// small blocks would settle in the gaps that tensors leave: a ps with 64 MiB of parameters grew to twice its size.
 // Thread-safe.
 class LargeMemory {
  public:
 #ifdef __SANITIZE_ADDRESS__
-  static constexpr size_t kBytesMin = SIZE_MAX;  // the sanitizer watches over the heap only
+  static constexpr size_t kBytesMin = SIZE_MAX;  // the sanitizer checks only the heap
 #else
-  static constexpr size_t kBytesMin = size_t{128} << 10;  // smaller buffers are the heap's
+  static constexpr size_t kBytesMin = size_t{128} << 10;  // smaller buffers are in the heap
 #endif
   static constexpr size_t kPageBytes = 4096;
-  // Kept beyond what is in use: as much again, so that a step's swing is covered, and this much in any case.
+  // Memory kept idle: up to as much as is in use, which covers the variation during a step, and at least this much.
   static constexpr size_t kIdleBytesMin = size_t{32} << 20;
 
   static LargeMemory& Get() {
-    static LargeMemory* const memory = new LargeMemory;  // never destroyed: buffers may outlive every static
+    static LargeMemory* const memory = new LargeMemory;  // never destroyed: buffers may outlive all static objects
     return *memory;
   }
 
@@ -109,7 +109,7 @@ Buffer Buffer::CopyOf(const void* data, size_t bytes) {
 
 Buffer Buffer::Wrap(std::shared_ptr<const void> owner, const void* data, size_t bytes) {
   Buffer b;
-  // The aliasing constructor keeps `owner` alive; the const is given back by data().
+  // The aliasing constructor keeps `owner` alive; data() restores the const.
   b.data_ = std::shared_ptr<uint8_t>(std::const_pointer_cast<void>(std::move(owner)),
                                      static_cast<uint8_t*>(const_cast<void*>(data)));
   b.size_ = bytes;
@@ -118,10 +118,10 @@ Buffer Buffer::Wrap(std::shared_ptr<const void> owner, const void* data, size_t 
 
 void Buffer::Discard(size_t offset, size_t bytes) {
   CAIRN_CHECK(offset <= size_ && bytes <= size_ - offset, "discarded range outside of the buffer");
-  if (size_ < LargeMemory::kBytesMin) return;  // the heap's
+  if (size_ < LargeMemory::kBytesMin) return;  // it is in the heap
   constexpr uintptr_t kPage = LargeMemory::kPageBytes;
   const auto begin = (reinterpret_cast<uintptr_t>(data_.get()) + offset + kPage - 1) / kPage * kPage;
-  // The last page is the buffer's alone.
+  // The last page belongs to this buffer alone.
   const bool to_end = offset + bytes == size_;
   const auto end =
       (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// Without branches, so that loops over them are vectorized: what does not apply is computed too and not taken.
+// Branch-free, so that loops over it are vectorized: both values are computed and one is selected.
 uint32_t Choose(bool first, uint32_t a, uint32_t b) {
   const uint32_t mask = 0u - static_cast<uint32_t>(first);
   return (a & mask) | (b & ~mask);
@@ -26,14 +26,15 @@ uint16_t ToBfloat16(float f) {
 float FromBfloat16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
 uint16_t ToFloat16(float f) {
-  constexpr uint32_t kLeast = 0x38800000;  // 2^-14; below it: subnormal, adding 0.5 leaves the rounded bits at the end
+  // 2^-14; smaller numbers become subnormal: adding 0.5 leaves the rounded bits at the low end
+  constexpr uint32_t kLeast = 0x38800000;
   const uint32_t u = std::bit_cast<uint32_t>(f);
   const uint32_t a = u & 0x7fffffff;
   const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) -
                              std::bit_cast<uint32_t>(0.5f);
   uint32_t h = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
   h = Choose(a < kLeast, subnormal, h);
-  h = Choose(a >= 0x477ff000, 0x7c00, h);  // rounds to 65536 or more
+  h = Choose(a >= 0x477ff000, 0x7c00, h);  // it would round to 65536 or more
   h = Choose(a > 0x7f800000, 0x7e00, h);
   return static_cast<uint16_t>(((u >> 16) & 0x8000) | h);
 }
@@ -48,7 +49,7 @@ float FromFloat16(uint16_t h) {
   return std::bit_cast<float>(sign | u);
 }
 
-// From(To(f)) without the way through 16 bits.
+// From(To(f)) without conversion to 16 bits.
 float RoundBfloat16(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);
   const uint32_t rounded = u + 0x7fff + ((u >> 16) & 1);
@@ -85,7 +86,7 @@ CAIRN_VECTORIZED void SumFloat32s(float* __restrict into, const float* __restric
   for (size_t i = 0; i < count; ++i) into[i] += from[i];
 }
 
-// The 16-bit side may be at any address.
+// The 16-bit array may be unaligned.
 CAIRN_VECTORIZED void ToBfloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
   for (size_t i = 0; i < count; ++i) {
     const uint16_t h = ToBfloat16(in[i]);
@@ -162,7 +163,8 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
   if (type == v1::INT8) return UnpackInt8(in, out);
   if (type == v1::BFLOAT16) return FromBfloat16s(in.data(), out.size(), out.data());
   if (shift == 0)
-    return FromFloat16s(in.data(), out.size(), out.data());  // a product would change the bits of a signalling NaN
+    // a multiplication would change the bits of a signalling NaN
+    return FromFloat16s(in.data(), out.size(), out.data());
   FromShiftedFloat16s(in.data(), out.size(), out.data(), PowerOfTwo(shift));
 }
 

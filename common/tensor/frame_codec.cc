@@ -68,14 +68,14 @@ class Writer {
     Tag(field, kVarint);
     Varint(v);
   }
-  // int32 and enum: negative numbers are written as ten bytes.
+  // int32 and enum: negative numbers take ten bytes.
   void Signed(uint32_t field, int32_t v) { Number(field, static_cast<uint64_t>(static_cast<int64_t>(v))); }
   void Fixed64(uint32_t field, uint64_t v) {
     if (v == 0) return;
     Tag(field, kFixed64);
     out_.WriteLittleEndian64(v);
   }
-  // proto3 leaves a float out where its bits are zero, so that -0.0 is kept.
+  // proto3 omits a float only if all its bits are zero, so -0.0 is written.
   void Float(uint32_t field, float v) {
     const uint32_t bits = std::bit_cast<uint32_t>(v);
     if (bits == 0) return;
@@ -91,7 +91,7 @@ class Writer {
 
  private:
   google::protobuf::io::StringOutputStream stream_;
-  google::protobuf::io::CodedOutputStream out_;  // the string is whole when this has ended
+  google::protobuf::io::CodedOutputStream out_;  // the string is complete only after its destruction
 };
 
 // ---- reading ----
@@ -104,13 +104,13 @@ class Reader {
   size_t position() const { return static_cast<size_t>(in_.CurrentPosition()); }
   size_t remaining() const { return size_ - position(); }
 
-  // At most ten bytes; bits beyond 64 are dropped.
+  // Reads up to ten bytes; bits beyond 64 are dropped.
   bool Varint(uint64_t* out) { return in_.ReadVarint64(out); }
   bool Fixed(uint32_t* out) { return in_.ReadLittleEndian32(out); }
   bool Fixed(uint64_t* out) { return in_.ReadLittleEndian64(out); }
-  // n <= remaining().
+  // REQUIRED: n <= remaining().
   void Skip(size_t n) { in_.Skip(static_cast<int>(n)); }
-  // Calls use(span) for the pieces of the next n bytes, n <= remaining().
+  // Calls use(span) for each piece of the next n bytes. REQUIRED: n <= remaining().
   template <typename Use>
   void Take(size_t n, Use use) {
     while (n > 0) {
@@ -133,7 +133,7 @@ absl::Status Malformed(size_t position, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrFormat("not an ExchangeFrame: %s at byte %d", what, position));
 }
 
-// What DecodeFrame gathers beside the frame itself: a Status is made of two fields.
+// The fields that DecodeFrame collects for Frame::status.
 struct StatusFields {
   int32_t code = 0;
   std::string message;
@@ -161,7 +161,7 @@ void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
     case kTensors: f->tensors = static_cast<uint32_t>(v); break;
     case kEmaOverwrite: f->ema_overwrite = v != 0; break;
     case kNotFinite: f->not_finite = v != 0; break;
-    default: break;  // unknown
+    default: break;  // unknown fields are ignored
   }
 }
 

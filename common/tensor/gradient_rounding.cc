@@ -17,7 +17,7 @@ absl::Span<T> Run(absl::Span<T> numbers, int64_t first, int64_t last) {
   return numbers.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first));
 }
 
-// EachRun with the bytes of each run: each(type, first, last, bytes).
+// As EachRun, with the bytes of each run: each(type, first, last, bytes).
 template <typename T, typename Each>
 void EachPackedRun(const GradientRounding& rounding, size_t numbers, absl::Span<T> bytes, const Each& each) {
   CAIRN_CHECK(bytes.size() == PackedBytes(rounding, numbers), "a gradient of another size");

@@ -18,7 +18,7 @@ static_assert(kBlock == kSpaceAlignment, "a block that a partition could cut wou
 constexpr int kBelowPoint = 320;  // bits
 constexpr int64_t kBlocksAtOnce = 64;
 
-// The tree: number j with j + 8, then with the next 4, 2 and 1.
+// Adds in a tree: number j to j + 8, then to the next 4, 2 and 1.
 CAIRN_VECTORIZED void SquareBlocks(const float* __restrict numbers, double* __restrict sums, int64_t blocks,
                                    float divisor) {
   for (int64_t b = 0; b < blocks; ++b) {
@@ -46,7 +46,7 @@ void SquareSum::Add(absl::Span<const float> numbers, float divisor) {
     at += static_cast<size_t>(blocks * kBlock);
   }
   if (at == numbers.size()) return;
-  float last[kBlock] = {};  // a variable's end; what follows it is padding
+  float last[kBlock] = {};  // the end of a variable, padded with zeros
   std::copy(numbers.begin() + static_cast<int64_t>(at), numbers.end(), last);
   SquareBlocks(last, sums, 1, divisor);
   AddBlock(sums[0]);
@@ -57,9 +57,9 @@ void SquareSum::AddBlock(double sum) {
   if (!std::isfinite(sum)) return Spoil();
   if (sum == 0) return;
   const uint64_t bits = std::bit_cast<uint64_t>(sum);
-  const int exponent = static_cast<int>(bits >> 52 & 0x7ff);  // of a multiple of 2^-298: never denormal
+  const int exponent = static_cast<int>(bits >> 52 & 0x7ff);  // of a multiple of 2^-298: never subnormal
   const uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
-  // mantissa * 2^(exponent - 1023 - 52); trailing zeros of a small sum lie below the last word's bits.
+  // mantissa * 2^(exponent - 1023 - 52). The trailing zeros of a small sum are below the bits of the last word.
   const int place = exponent - 1023 - 52 + kBelowPoint;
   CAIRN_CHECK(place >= -52 && place < 64 * (kWords - 1), "a sum of squares of float32");
   const int shift = std::max(place, 0) % 64;
@@ -81,12 +81,12 @@ void SquareSum::Add(const SquareSum& other) {
     words_[i] = static_cast<uint64_t>(carry);
     carry >>= 64;
   }
-  if (!finite()) Spoil();  // no sum of parameters: a peer's bytes
+  if (!finite()) Spoil();  // not a sum of parameters: bytes from a peer
 }
 
 double SquareSum::Root() const {
   if (!finite()) return std::numeric_limits<double>::quiet_NaN();
-  double sum = 0;  // from the lowest word: each is rounded once, and the upper ones outweigh it
+  double sum = 0;  // starts at the lowest word: each is rounded once, and higher words dominate
   for (int i = 0; i < kWords; ++i) {
     sum += std::ldexp(static_cast<double>(words_[static_cast<size_t>(i)]), 64 * i - kBelowPoint);
   }

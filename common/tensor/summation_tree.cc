@@ -9,15 +9,15 @@
 namespace cairn {
 namespace {
 
-// The node at level k (of 2^k replicas) that holds `replica`.
+// The node at level k (a group of 2^k replicas) that contains `replica`.
 TreeNode NodeAt(uint32_t replica, int k, uint32_t replicas) {
   const uint64_t first = (uint64_t{replica} >> k) << k;
   const uint64_t end = std::min<uint64_t>(first + (uint64_t{1} << k), replicas);
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(end - first)};
 }
 
-// Of leaves that are rounded first: so many numbers of all of them at once, which stay in the nearest caches from
-// rounding to rounding.
+// If leaves are rounded first, this many numbers of all leaves are processed at once, so that they stay in the L1 cache
+// between roundings.
 constexpr size_t kNumbersAtOnce = 2048;
 
 void CollectMaximal(const TreeNode& node, absl::Span<const uint32_t> held, std::vector<TreeNode>& out) {
@@ -41,7 +41,7 @@ std::ostream& operator<<(std::ostream& out, const TreeNode& node) { return out <
 
 bool IsNode(const TreeNode& node, uint32_t replicas) {
   if (node.count == 0 || node.first >= replicas || node.count > replicas - node.first) return false;
-  const int k = std::bit_width(node.count - 1);  // the smallest level that has room for count replicas
+  const int k = std::bit_width(node.count - 1);  // the lowest level with room for count replicas
   return NodeAt(node.first, k, replicas) == node;
 }
 
@@ -99,7 +99,7 @@ GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leave
   const auto whole =
       std::find_if(leaves.begin(), leaves.end(), [](const GradientSum& leaf) { return leaf.examples > 0; });
   if (whole == leaves.end()) return {};
-  GradientSum sum = *whole;  // what has no examples on its right, or is the first on a sum's left
+  GradientSum sum = *whole;  // a sum whose right side has no examples, or the first summand
   const size_t size = whole->gradient.size();
   std::vector<GradientSum> some(leaves.begin(), leaves.end());
   for (size_t at = 0; at < size; at += kNumbersAtOnce) {

@@ -20,16 +20,16 @@ void MostSlotsFirst(std::vector<WorkerCapacity>& workers) {
   std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
 }
 
-// Between two looks at how fast a job's workers are.
+// The interval of checks of the speeds of a job's workers.
 constexpr absl::Duration kStragglerLook = absl::Milliseconds(500);
-// Between two moves of a replica away from a straggler.
+// The interval of moves of a replica away from a straggler.
 constexpr absl::Duration kStragglerInterval = absl::Seconds(3);
-// While there are stragglers a move has to make the slowest worker's step this much shorter.
+// While there are stragglers, a move must shorten the slowest worker's step to this fraction.
 constexpr double kStragglerGain = 0.9;
-// Slots are counted in so many parts where their speed matters.
+// The number of parts into which a slot is divided when speeds matter.
 constexpr double kSpeedUnits = 64;
 
-// With local_sync, what is placed are groups of replicas: each is whole on one worker.
+// With local_sync, groups of replicas are placed: each group is on one worker as a whole.
 std::vector<WorkerCapacity> ByUnits(std::vector<WorkerCapacity> workers, int32_t group) {
   for (WorkerCapacity& w : workers) w.slots = std::max(1, w.slots / group);
   return workers;
@@ -58,7 +58,7 @@ double FactorOf(const std::map<NodeName, double>& stragglers, const NodeName& wo
   return it == stragglers.end() ? 1 : it->second;
 }
 
-// The load of the most loaded worker for its slots and its speed: what decides the time of a step.
+// The highest load of a worker relative to its slots and speed. It determines the duration of a step.
 double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers,
                  const std::map<NodeName, double>& stragglers) {
   const std::map<NodeName, int32_t> held = CountByOwner(owners);
@@ -70,7 +70,7 @@ double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCa
   return worst;
 }
 
-// Whether the worker has replicas of the job, and all of them are reported as done.
+// Whether the worker has replicas of the job, and all of them are reported as finished.
 bool IsDone(const Job& job, const NodeName& worker) {
   if (worker.empty() || !job.progress) return false;
   const std::vector<int32_t> replicas = job.ReplicasOf(worker);
@@ -80,7 +80,7 @@ bool IsDone(const Job& job, const NodeName& worker) {
 
 }  // namespace
 
-// ---- who computes which replica ----
+// ---- assignment of replicas ----
 
 void Assignments::Place(Job& job, std::vector<WorkerCapacity> workers) {
   const int32_t group = LocalSyncOf(job.status.spec());
@@ -88,9 +88,9 @@ void Assignments::Place(Job& job, std::vector<WorkerCapacity> workers) {
                      PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)), group));
 }
 
-// The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have
-// replicas of it, then free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has
-// replicas of it.
+// The workers that may share the job, of one kind of device, with the slots that the job can have on each: those that
+// have replicas of it, then free ones. Without may_change_device the job stays on its kind of device as long as a
+// worker has replicas of it.
 std::vector<WorkerCapacity> Assignments::WorkersFor(const Job& job, bool may_change_device) {
   const std::map<NodeName, int32_t> own_replicas = CountByOwner(job.owners());
   std::vector<WorkerCapacity> members, others, all;
@@ -110,7 +110,7 @@ std::vector<WorkerCapacity> Assignments::WorkersFor(const Job& job, bool may_cha
   std::vector<v1::Device> preferred = PreferredDevices(job);
   if (!may_change_device && !members.empty()) preferred.insert(preferred.begin(), members.front().device);
   members.insert(members.end(), others.begin(), others.end());
-  if (members.empty()) {  // all are busy with other jobs: rather slow than not at all
+  if (members.empty()) {  // all are busy with other jobs: sharing them is better than waiting
     MostSlotsFirst(all);
     members = std::move(all);
   }
@@ -138,13 +138,14 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
   if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
 }
 
-// One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
+// Moves one replica of the worst straggler to a worker that completes it sooner. The worker of a replica does not
+// affect any bit.
 void Assignments::RelieveStragglers(Job& job) {
   if (!job.running() || !job.synchronous() || job.partitions.hosting.awaiting_ready ||
       step_.now() < job.workers.stragglers.looked_at)
     return;
   job.workers.stragglers.looked_at = step_.now() + kStragglerLook;
-  if (job.workers.stragglers.watch.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
+  if (job.workers.stragglers.watch.Look(step_.now())) step_.Raise(SlotsChanged{});  // it gets its share back
   const std::map<NodeName, double>& stragglers = job.workers.stragglers.watch.stragglers();
   if (stragglers.empty() || step_.now() < job.workers.stragglers.relieve_at) return;
   job.workers.stragglers.relieve_at = step_.now() + kStragglerInterval;
@@ -163,7 +164,7 @@ void Assignments::RelieveStragglers(Job& job) {
       if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
     }
     if (best == nullptr) return;
-    *std::find(owners.rbegin(), owners.rend(), slow.name) = best->name;  // its highest
+    *std::find(owners.rbegin(), owners.rend(), slow.name) = best->name;  // its highest replica
     if (WorstLoad(owners, workers, stragglers) > before * kStragglerGain) return;
     SetOwners(job, owners, absl::StrFormat("worker \"%s\" is %.1f times slower than the others", slow.name, factor));
     return Send(job);
@@ -174,7 +175,7 @@ void Assignments::ForgetSpeedOf(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) job.workers.stragglers.watch.Forget(worker);
 }
 
-// why: for the user, where nothing is wrong with the workers that had them.
+// why: for the user, if nothing is wrong with the workers that had the replicas.
 void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why) {
   ReplicaMoves moves;
   NodeName chief;
@@ -214,7 +215,7 @@ void Assignments::NoteDevices(Job& job) const {
   }
 }
 
-// `moves`: replicas, by who had them and by who has them now. why: of workers that nothing is wrong with.
+// Logs moves. `moves`: replicas, by previous and by new worker. why: for workers that nothing is wrong with.
 void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::string& why) {
   for (const auto& [from, to] : moves) {
     std::vector<std::string> parts;
@@ -238,7 +239,7 @@ void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
 
 // ---- commands ----
 
-// To every worker that, as far as we know, runs something else than it should.
+// Commands every worker that, as far as is known, does not run what it should.
 void Assignments::Send(Job& job) {
   if (!job.running() || job.partitions.hosting.awaiting_ready) return;
   const std::vector<int32_t> none;
@@ -249,17 +250,18 @@ void Assignments::Send(Job& job) {
     const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
     auto known = node->work.running.find(job.id());
     if (known != node->work.running.end() && known->second.generation < job.partitions.rollback.generation) {
-      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it starts over
+      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights and must start over
       node->work.running.erase(known);
       known = node->work.running.end();
     }
     if (replicas.empty()) {
       if (known == node->work.running.end() || known->second.replicas.empty()) continue;
-      known->second.replicas.clear();  // it has the job's model and data until the job ends, and is told of that
+      // it keeps the job's model and data until the job ends, and is told to drop it then
+      known->second.replicas.clear();
       known->second.assignment = job.assignment;
     } else {
       const bool chief = job.status.chief() == node->name;
-      // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no
+      // After a Hello it is unknown whether the worker was told that it is chief; a chief that does not know writes no
       // checkpoints.
       const bool told_chief = known != node->work.running.end() && known->second.chief.value_or(false);
       if (known != node->work.running.end() && known->second.generation == job.status.generation() &&
@@ -270,7 +272,7 @@ void Assignments::Send(Job& job) {
     }
     step_.Send(*node, MakeAssignReplicas(job, node->name));
   }
-  step_.Raise(AssignmentsSent{job.id()});  // whoever is the chief now may not have been asked
+  step_.Raise(AssignmentsSent{job.id()});  // a new chief may not have been asked yet
 }
 
 }  // namespace cairn

@@ -22,7 +22,7 @@ bool Improves(v1::MonitorMode mode, double min_delta, double current, double bes
 
 double Worst(v1::MonitorMode mode) { return mode == v1::MODE_MAX ? -INFINITY : INFINITY; }
 
-// As a user reads it.
+// Formats a figure for users.
 std::string FigureText(double value) { return absl::StrFormat("%.6g", value); }
 
 std::string EpochsText(int epochs) { return epochs == 1 ? "1 epoch" : absl::StrCat(epochs, " epochs"); }
@@ -115,7 +115,7 @@ void SaveModel(const Deciding& d, const v1::Callback& callback, v1::StoredCallba
   if (SaveSteps(c.save_freq()) > 0) return;
   if (c.save_best_only()) {
     const std::optional<double> current = FigureOf(d.status, d.result, c.monitor());
-    if (!current) return;  // nothing to compare in this epoch
+    if (!current) return;  // the epoch has no figure to compare
     const double start = c.has_initial_value_threshold() ? Decimal(c.initial_value_threshold()) : Worst(c.mode());
     if (!Improves(c.mode(), 0, *current, state.has_best() ? state.best() : start)) return;
     state.set_best(*current);
@@ -159,7 +159,7 @@ std::vector<std::string> SavesAtStep(const v1::JobStatus& status, int64_t step) 
     const int64_t every = SaveSteps(callback.model_checkpoint().save_freq());
     if (every == 0 || step <= 0 || step % every != 0) continue;
     const auto path = PathTemplate::Parse(callback.model_checkpoint().filepath());
-    if (!path.ok()) continue;  // was checked
+    if (!path.ok()) continue;  // was checked at submission
     const auto filled =
         path->Fill({{"epoch", (step - 1) / epoch_steps + 1}, {"batch", (step - 1) % epoch_steps + 1}}, {});
     if (filled.ok()) saves.push_back(*filled);

@@ -45,26 +45,26 @@ bool Candidates::LeftOut(const Job& job, const ClusterNode& node) const {
   return it != job.workers.left_out.nodes.end() && it->second.incarnation == node.incarnation;
 }
 
-// It is to hold no partitions: drained by a user, or its store failed.
+// Whether the ps must hold no partitions: a user drains it, or its store failed.
 bool Candidates::Draining(const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
   return node != nullptr && node->leaving();
 }
 
-// How many ps can be given copies of the job.
+// How many ps can receive copies of the job.
 size_t Candidates::PsThere(const Job& job) const {
   const std::vector<ClusterNode*> all = nodes_.Connected(v1::PS);
   return std::count_if(all.begin(), all.end(), [&](auto* ps) { return !ps->leaving() && !LeftOut(job, *ps); });
 }
 
-// They, with the bytes that they hold for all jobs, or all others.
+// The same ps, with the bytes that they hold for all jobs, or for all other jobs.
 std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
   std::map<NodeName, PsLoad> loads;
   for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
     if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->machine.host, 0};
   }
   for (auto& [name, load] : loads) load.bytes = jobs_.usage().BytesOn(name) - jobs_.usage().BytesOn(name, job.id());
-  if (with_own) {  // as it is now: it may not be stored yet
+  if (with_own) {  // the present placement may not be stored yet
     for (const v1::PartitionPlacement& p : job.status.partitions()) {
       for (const NodeName& holder : HoldersOf(p)) {
         if (auto it = loads.find(holder); it != loads.end()) it->second.bytes += BytesOf(p);
@@ -77,7 +77,8 @@ std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
   return result;
 }
 
-// Workers that may work for it and have the same kind of device; free: with a slot that nobody uses.
+// The largest number of workers that may work for the job and have the same kind of device. free: that have a free
+// slot.
 size_t Candidates::MostOfOneDevice(const Job& job, bool free) const {
   std::map<v1::Device, size_t> count;
   for (const auto& [name, node] : nodes_.all()) {
@@ -87,7 +88,7 @@ size_t Candidates::MostOfOneDevice(const Job& job, bool free) const {
   return std::max(count[v1::CPU], count[v1::GPU]);
 }
 
-// Nodes of that role are there, and none of them has the job's compute_dtype; empty: that is not so.
+// Text saying that there are nodes of that role, but none with the job's compute_dtype; empty if that is not the case.
 std::string Candidates::NobodyComputesText(const Job& job, v1::Role role) const {
   std::vector<const ClusterNode*> there;
   for (const auto& [name, node] : nodes_.all()) {
@@ -101,7 +102,7 @@ std::string Candidates::NobodyComputesText(const Job& job, v1::Role role) const 
                          v1::DataType_Name(job.status.spec().compute_dtype()), NodesText(there));
 }
 
-// Likewise of workers, with the kind of device that the job asks for.
+// The same for workers, with the kind of device that the job asks for.
 std::string Candidates::NobodyFitsText(const Job& job) const {
   if (std::string text = NobodyComputesText(job, v1::WORKER); !text.empty()) return text;
   std::vector<const ClusterNode*> there;
@@ -115,7 +116,7 @@ std::string Candidates::NobodyFitsText(const Job& job) const {
                          v1::Device_Name(job.status.spec().device()), NodesText(there));
 }
 
-// Why the bits of a running job may be none that another run gives.
+// Why the bits of a running job may not be reproducible.
 std::string Candidates::BitsText(const Job& job) const {
   if (!BitsMatter(job)) return "";
   if (job.status.devices_size() > 1) {
@@ -134,7 +135,7 @@ std::string Candidates::BitsText(const Job& job) const {
       first.begin()->second, first.begin()->first, first.rbegin()->second, first.rbegin()->first);
 }
 
-// Why work is taken from a node; empty: it is there, and nothing is wrong with it.
+// Why work is taken away from a node; empty: it is present and healthy.
 std::string Candidates::TroubleText(const Job& job, const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
   if (node == nullptr || !node->alive()) return "is gone";
@@ -143,7 +144,7 @@ std::string Candidates::TroubleText(const Job& job, const NodeName& name) const 
   return node->draining ? "is drained" : "";
 }
 
-// Those that hold partitions of the job, and are to hold none.
+// Ps that hold partitions of the job but should hold none.
 std::set<NodeName> Candidates::LeavingHolders(const Job& job) const {
   std::set<NodeName> leaving;
   for (const auto& [name, node] : nodes_.all()) {
@@ -152,7 +153,7 @@ std::set<NodeName> Candidates::LeavingHolders(const Job& job) const {
   return leaving;
 }
 
-// ---- both ----
+// ---- for both roles ----
 const ClusterNode* Candidates::ChiefOrAnother(const Job& job) const {
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return nullptr;
@@ -168,8 +169,8 @@ bool Candidates::OthersMayWork(const Job& job, const NodeName& worker) const {
                      [&](const ClusterNode* w) { return w->name != worker && MayWork(job, *w); });
 }
 
-// Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected:
-// after a change of the leader it may not be yet.
+// Whether every partition that this ps serves has another copy that can be promoted as soon as its ps is connected.
+// After a change of leader it may not be connected yet.
 bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
   return std::all_of(job.status.partitions().begin(), job.status.partitions().end(), [&](const auto& p) {
     if (p.primary() != ps) return true;
@@ -180,7 +181,7 @@ bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
   });
 }
 
-// A ps without which some partition is not served; empty: all are.
+// A ps without which a partition is not served; empty if all are served.
 NodeName Candidates::MissingPs(const Job& job) const {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     if (UsablePs(job, p.primary()) == nullptr || job.partitions.copies.returned.contains({p.partition(), p.primary()}))
@@ -193,9 +194,8 @@ int32_t Candidates::FreeSlots(const ClusterNode& worker) const {
   return std::max(0, worker.slots - jobs_.usage().ReplicasOn(worker.name));
 }
 
-// Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not
-// asked while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its
-// compute_dtype.
+// Nodes for requests that any node can answer. Drained, silent and much slower nodes are used only if there is no
+// other. `job`: the job whose speeds are compared; null: none. computes: only nodes that have its compute_dtype.
 std::vector<ClusterNode*> Candidates::Askable(v1::Role role, const Job* job, bool computes) const {
   std::vector<ClusterNode*> all = nodes_.Connected(role);
   if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });

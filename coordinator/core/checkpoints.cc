@@ -21,13 +21,13 @@
 namespace cairn {
 namespace {
 
-// Beyond keep_max: those that wait to be compared (worker/checkpoint/checkpoint_book.h), the best one, and what is
+// In addition to keep_max: those waiting for comparison (worker/checkpoint/checkpoint_book.h), the best one, and one
 // being replaced.
 constexpr int kCheckpointsExtra = 24;
-// Between two commands to keep the same checkpoint as the best.
+// The interval of commands to keep the same checkpoint as the best.
 constexpr absl::Duration kMarkAgainAfter = absl::Seconds(5);
 
-// NaN: there is no such figure of this epoch (yet).
+// NaN: the epoch does not have the figure (yet).
 double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch) {
   const std::string& monitor = status.spec().checkpoints().save_best();
   const bool validation = absl::StartsWith(monitor, "val_");
@@ -45,7 +45,7 @@ int EpochOf(const Job& job, const v1::CheckpointInfo& info) {
   return static_cast<int>((info.step() - 1) / std::max<int64_t>(1, job.status.steps_per_epoch()));
 }
 
-// Whether there is a copy of it as the best one.
+// Whether a copy of it is kept as the best one.
 bool IsKept(const Job& job, int64_t step) {
   const auto& known = job.status.checkpoints();
   return std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() == step; });
@@ -57,7 +57,7 @@ bool FitsJob(const Job& job, const v1::CheckpointInfo& info) {
 
 int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep_max() + kCheckpointsExtra; }
 
-// Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided
+// Refers to the epoch that is being decided. A former chief may report only now about an earlier epoch that was decided
 // without it.
 void NoteFailedCheckpoint(Job& job, int64_t step) {
   const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(),
@@ -87,20 +87,20 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     const int64_t step = report.has_checkpoint() ? report.checkpoint().step() : job->status.total_steps();
     const bool newer =
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= step; });
-    if (newer) {  // it, or a later one, was written: by a chief before, or while other replicas were still behind
+    if (newer) {  // it, or a later one, was written by an earlier chief, or while other replicas were behind
       job->outputs.checkpoints.heard = step_.now();
       return;
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     job->outputs.checkpoints.error_step = report.has_checkpoint() ? step : 0;
     step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
-    if (report.has_checkpoint()) {  // that of this step does not come any more
+    if (report.has_checkpoint()) {  // the checkpoint of this step will not come any more
       NoteFailedCheckpoint(*job, report.checkpoint().step());
       job->outputs.checkpoints.heard = step_.now();
     }
   } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
-    // A chief says again which was the best in its time; the copy is of a later one now.
+    // A chief repeats which one was the best in its time; the copy is now of a later one.
     const bool outdated =
         info.best() && info.step() != job->outputs.checkpoints.best_asked_step &&
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
@@ -112,10 +112,10 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   Changed(*job);
 }
 
-// A worker that was chief once may have written one while another one got its place. It is told of that step, and no
-// more: what it says of the best one and of what it has deleted is of a time in which it was the chief, and its
-// successor knows better. That it cannot write a step counts if it becomes the chief again (TakeUnwritten). The step is
-// not believed to push out others, and before it does so at the chief, that one looks for it on the disk.
+// A former chief may have written one while another worker took over its role. Only that step is taken from its report.
+// What it says about the best checkpoint and about deletions dates from its time as chief; its successor knows better.
+// A step that it could not write matters if it becomes chief again (TakeUnwritten). The step may not push out others
+// until the present chief has found it on the disk.
 void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
   const auto& former = job.outputs.checkpoints.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
@@ -136,14 +136,14 @@ void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, co
   Changed(job);
 }
 
-// Its place is computed, whatever the worker said of it.
+// The position is computed, whatever the worker reported.
 void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
   info.set_path(CheckpointPath(job.status.spec(), info.step(), info.best()));
   auto& known = *job.status.mutable_checkpoints();
   const auto former = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
   const bool news = former == known.end();
   const bool again = !news && former->written_unix_ms() == info.written_unix_ms();
-  info.set_compared(again && former->compared());  // the worker tells only what it was told
+  info.set_compared(again && former->compared());  // the worker only repeats what it was told
   if (!news) known.erase(former);
   *known.Add() = info;
   std::stable_sort(known.begin(), known.end(),
@@ -176,12 +176,12 @@ void Checkpoints::ConsiderBest(Job& job) {
   const bool mark = best >= 0 && !(asked && job.outputs.checkpoints.best_asked_step == best);
   const ClusterNode* chief = TrainingChief(job);
   if (chief == nullptr || (!news && !mark)) return;
-  // It may have been given the job before another one wrote the checkpoint: it is told of it first.
+  // It may have got the job before another worker wrote the checkpoint, so it must learn of that first.
   step_.Send(*chief, MakeAssignReplicas(job, chief->name));
   if (mark) SendMarkBest(job, *chief, best, monitored);
 }
 
-// Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
+// Early stopping determines the best epoch, which depends on more than the figure.
 int64_t Checkpoints::BestOfStopping(const Job& job, double* monitored) const {
   const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
   const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
@@ -191,7 +191,7 @@ int64_t Checkpoints::BestOfStopping(const Job& job, double* monitored) const {
   return info->step();
 }
 
-// asked: the chief may be at one that it has not reported as the best yet, and not know the others any more.
+// asked: the chief may be keeping one as the best that it has not reported yet, and may have dropped the others.
 int64_t Checkpoints::BestByFigure(const Job& job, bool asked, double* monitored) const {
   const bool largest = job.status.spec().checkpoints().mode() == v1::Checkpoints::MAX;
   const auto better = [&](double a, double b) { return largest ? a > b : a < b; };
@@ -213,7 +213,7 @@ int64_t Checkpoints::BestByFigure(const Job& job, bool asked, double* monitored)
   return step;
 }
 
-// Whether there are more than before. to_keep: the step that the chief is to keep and has not; -1: none.
+// Returns whether more checkpoints are compared than before. to_keep: the step that the chief is yet to keep; -1: none.
 bool Checkpoints::NoteCompared(Job& job, int64_t to_keep) const {
   const bool validation = absl::StartsWith(job.status.spec().checkpoints().save_best(), "val_");
   bool more = false;
@@ -228,7 +228,7 @@ bool Checkpoints::NoteCompared(Job& job, int64_t to_keep) const {
   return more;
 }
 
-// null: none is there, or it has not been given the job as it is. Assignments::Send comes back to it.
+// null: there is no chief, or it does not have the job's current state. Assignments::Send calls this again.
 const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
   const ClusterNode* chief = nodes_.Find(job.status.chief());
   if (chief == nullptr || !chief->connected() || !job.running() || job.partitions.hosting.awaiting_ready)
@@ -240,8 +240,8 @@ const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
   return as_it_is ? chief : nullptr;
 }
 
-// Asked again and again until it reports the best one: its disk may have been full, and what is not kept is removed as
-// the oldest later.
+// Repeated until the chief reports it as the best: its disk may have been full. A checkpoint that is not kept is later
+// removed as the oldest.
 void Checkpoints::SendMarkBest(Job& job, const ClusterNode& chief, int64_t step, double monitored) {
   job.outputs.checkpoints.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
   job.outputs.checkpoints.best_asked_step = step;

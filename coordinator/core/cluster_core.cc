@@ -40,7 +40,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   DeliverRaised();
   ground_.jobs.SaveTold();
   DeliverRaised();
-  // What nodes say of their progress changes nothing of it; these are the most events by far.
+  // Nodes' progress reports, by far the most frequent events, do not settle anything.
   const auto* says = std::get_if<NodeSays>(&event);
   const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
                                             says->message.has_figures());
@@ -98,7 +98,7 @@ void ClusterCore::OnTick() {
   partitions_.copies.ForgetOldLinks();
   for (uint64_t id : ground_.jobs.ByUrgency()) {
     Job* job = ground_.jobs.Find(id);
-    if (job == nullptr || job->finished()) continue;  // it may end and be forgotten on the way
+    if (job == nullptr || job->finished()) continue;  // it may end and be forgotten during the loop
     if (job->partitions.copies.returned.empty() || !partitions_.copies.Settle(*job)) partitions_.copies.Repair(*job);
     workers_.assignments.RelieveStragglers(*job);
     if (job->active()) outputs_.files.Tick(*job);
@@ -108,7 +108,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   partitions_.copies.TendEnded();
-  DeliverRaised();  // what is watched is known only now
+  DeliverRaised();  // what is watched is complete only now
   partitions_.copy_watch.Tick();
   reasons_.UpdateQueuedIfDue();
   workers_.schedule.Tick();
@@ -126,9 +126,9 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   } else {
     reconciler_.ReconcileWorker(*admission, event.hello);
   }
-  if (admission->superseded.value != 0) ReleaseWork(node.name);  // what it answered in the old session is not heard
-  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was restarted, and
-  // reconciles again.
+  if (admission->superseded.value != 0) ReleaseWork(node.name);  // answers from the old session are no longer received
+  // Last: if the coordinator restarts while the new incarnation is not stored, it takes the node for a restarted one
+  // and reconciles again.
   ground_.nodes.Save();
   ground_.step.Raise(SlotsChanged{});
 }
@@ -215,8 +215,8 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
   ground_.step.Raise(SlotsChanged{});
 }
 
-// Requests that the worker was to answer are asked of another one. Also after a mere broken session: the answer may be
-// lost with it.
+// Reassigns requests that the worker was to answer. Needed even if only the session broke, since the answer may be lost
+// with it.
 void ClusterCore::ReleaseWork(const NodeName& worker) {
   partitions_.restores.ReleaseWorker(worker);
   outputs_.files.ReleaseWorker(worker);

@@ -28,7 +28,7 @@ std::vector<NodeName> PrimariesOf(const Job& job) {
 
 // ---- losses ----
 
-// The ps was restarted: of its copies only what its disk holds is left.
+// The ps was restarted: only what its disk holds is left of its copies.
 void Copies::NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const std::vector<NodeName> holders = HoldersOf(p);
@@ -42,7 +42,7 @@ void Copies::NoteReturned(Job& job, const ClusterNode& node, const v1::HeldParti
   }
 }
 
-// Promotes, takes out and demotes where copies were lost. True: a new generation was begun, or the job ended.
+// Promotes, removes and demotes copies after losses. Returns true if a new generation was begun, or the job ended.
 bool Copies::Settle(Job& job) {
   bool changed = false;
   const std::vector<NodeName> before = PrimariesOf(job);
@@ -70,8 +70,8 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
   };
   const ClusterNode* primary = candidates_.UsablePs(job, p.primary());
   if (primary != nullptr && !returned(p.primary())) {
-    // A primary without a session may be dead already. What its backups in sync have on their disks may be needed then:
-    // they stay what they are until it is known.
+    // A primary without a session may be dead already. The state on the disks of its in-sync backups may be needed
+    // then, so they stay unchanged until that is known.
     if (!primary->connected()) return SettleResult::kSame;
     bool changed =
         RemoveBackups(p, [&](const auto& b) { return !b.former() && candidates_.UsablePs(job, b.node()) == nullptr; });
@@ -91,33 +91,33 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
     if (heir.empty() || (nodes_.Find(heir)->leaving() && !node->leaving())) heir = b.node();
   }
   if (heir.empty()) return SettleFromDisk(job, p);
-  // It has all that was acknowledged. The last primary may have named an update more, which nobody had confirmed.
+  // It has every acknowledged update. The last primary may have reported one more update, which was not confirmed.
   job.partitions.hosting.SetVersion(p.partition(), 0);
   MakePrimary(job, p, heir);
   return SettleResult::kChanged;
 }
 
-// The least version that a copy with every acknowledged update can have; 0 where that is not known. A ps names what it
-// has applied, and not all of that was acknowledged: of a synchronous partition all but the last update, for the one
-// after it is made of weights that the workers were given; of an asynchronous one all but one update of each replica,
-// which waits for the answer to it. At the end of a job there is no such update.
+// The lowest version that a copy with every acknowledged update can have; 0 if that is not known. A ps reports what it
+// has applied, but not all of that was acknowledged. In a synchronous partition all but the last update was: the one
+// after it is computed from weights that were sent to the workers. In an asynchronous one all but one update per
+// replica was, since each replica waits for the answer. At the end of a job there is no such update.
 uint64_t Copies::LeastVersion(const Job& job, uint32_t partition) const {
   if (IsComplete(job.state()) && partition < job.end.versions.size()) return job.end.versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
-  if (job.finalizing()) {  // all is acknowledged, and nobody sends an update again
+  if (job.finalizing()) {  // everything is acknowledged, and no further update is sent
     if (partition < job.end.versions.size()) return job.end.versions[partition];
     if (job.synchronous() && !job.best.restored) return static_cast<uint64_t>(job.status.total_steps());
   }
   const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
   uint64_t least =
       job.partitions.hosting.versions[partition] - std::min(job.partitions.hosting.versions[partition], unsettled);
-  // A report may run ahead of the update by what is in flight. The best epoch's weights are of a step before.
+  // A report may be ahead of the update by what is in flight. The best epoch's weights are those of an earlier step.
   if (job.synchronous() && job.progress && !job.best.restored)
     least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
   return least;
 }
 
-// No copy in sync has its memory.
+// No in-sync copy has kept its memory.
 Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p) {
   const bool logs = LogsBeforeReply(job.status.spec().durability());
   const uint64_t least = LeastVersion(job, p.partition());
@@ -156,7 +156,7 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
     LoseWeights(job, lost);
     return SettleResult::kLost;
   }
-  // Another may know more.
+  // Another copy may have more updates.
   if (!logs && away && step_.now() - since < options_.copies_grace) return SettleResult::kSame;
   job.partitions.hosting.SetVersion(p.partition(), best->version());
   job.partitions.rollback.NeedsCheck();
@@ -166,7 +166,7 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
       b.set_in_sync(false);
       b.set_former(false);
     }
-    SettlePartition(job, p);  // its backups
+    SettlePartition(job, p);  // settles its backups
   } else {
     MakePrimary(job, p, best_name);
   }
@@ -185,8 +185,8 @@ void Copies::LoseWeights(Job& job, const std::string& why) {
   hosting_.DropFromNodes(job.id(), v1::PS);
 }
 
-// Whether a copy that had every acknowledged update has them still: in memory, or on its disk, which may be another one
-// now.
+// Whether a copy that had every acknowledged update still has them, in memory or on its disk. The disk may have been
+// replaced.
 bool Copies::StaysComplete(const Job& job, uint32_t partition, const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
   if (node != nullptr && candidates_.LeftOut(job, *node)) return false;
@@ -196,10 +196,10 @@ bool Copies::StaysComplete(const Job& job, uint32_t partition, const NodeName& n
   return LogsBeforeReply(job.status.spec().durability()) && held && held->version() >= LeastVersion(job, partition);
 }
 
-// The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image.
-// Those that have every acknowledged update stay in sync, the old primary too where it hands over as `planned`: should
-// the new one die before it has brought them up to date, nothing is lost. What cannot follow now, but has every
-// acknowledged update, becomes a former copy (rule 4).
+// The other backups, and the old primary if it is alive, follow the new primary from now on, beginning with its image.
+// Copies with every acknowledged update stay in sync, including the old primary if it hands over as `planned`: if the
+// new primary dies before it has brought them up to date, nothing is lost. A copy with every acknowledged update that
+// cannot follow now becomes a former copy (rule 4).
 void Copies::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned) {
   const NodeName old = p.primary();
   const auto returned = [&](const NodeName& name) {
@@ -230,8 +230,8 @@ void Copies::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& he
                                        job.partitions.copies.returned.lower_bound({p.partition() + 1, NodeName()}));
 }
 
-// The workers are about to be told of the generation: from now on updates are acknowledged without the former copies.
-// Those that are there go on as backups that have to catch up. True: there were some.
+// The workers are about to learn of the generation: from now on updates are acknowledged without the former copies.
+// Those that are present become backups that have to catch up. Returns true if there were any.
 bool Copies::EndFormers(Job& job) {
   bool changed = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
@@ -245,7 +245,7 @@ bool Copies::EndFormers(Job& job) {
   return changed;
 }
 
-// Primaries were lost since `before`, and others took their place.
+// Logs that primaries were lost since `before`, and were replaced.
 void Copies::TellPromotions(Job& job, const std::vector<NodeName>& before) {
   std::map<NodeName, std::map<NodeName, int>> heirs;
   for (size_t i = 0; i < before.size(); ++i) {
@@ -258,7 +258,7 @@ void Copies::TellPromotions(Job& job, const std::vector<NodeName>& before) {
     const std::string trouble = candidates_.TroubleText(job, old);
     const std::string text = absl::StrFormat("ps \"%s\" %s; served from now on: %s", old,
                                              trouble.empty() ? "was restarted" : trouble, absl::StrJoin(parts, ", "));
-    if (job.finished()) {  // the log has a line for all of them (Reconciler::OnPsLost)
+    if (job.finished()) {  // one log line covers all of them (Reconciler::OnPsLost)
       jobs_.NoteEvent(job, true, text);
     } else {
       jobs_.TellText(job, true, text);
@@ -270,10 +270,11 @@ bool Copies::TakeLostAway(Job& job, bool* stored) {
   std::set<std::pair<NodeName, NodeName>> lost;
   for (const auto& [copy, loss] : std::exchange(job.partitions.copies.lost, {})) {
     const NodeName& primary = job.status.partitions(static_cast<int>(copy.first)).primary();
-    // One that is left out has its own troubles: the copies of its backups are what the job goes on from.
+    // An excluded ps has its own problems; the job continues from the copies of its backups.
     if (candidates_.UsablePs(job, primary) == nullptr) continue;
     const ClusterNode* backup = nodes_.Find(copy.second);
-    // One that is silent here, too, is no matter of the link: its lease decides. It is reported again.
+    // If the backup is silent to the coordinator too, the link is not the cause: its lease decides. The loss is
+    // reported again.
     if (backup == nullptr || !backup->connected() ||
         step_.now() - backup->lease.last_heard() > 2 * options_.heartbeat_interval)
       continue;
@@ -305,7 +306,7 @@ std::string Copies::LinksText(const Job& job) const {
 
 // ---- reasons ----
 
-// Why partitions are not served; empty: they are.
+// Why partitions are not served; empty if they are.
 std::string Copies::WaitText(const Job& job) const {
   int waiting = 0;
   std::set<NodeName> away, back;

@@ -15,9 +15,9 @@
 namespace cairn {
 namespace {
 
-// Ended jobs that are looked at in one Tick, where ps came or went.
+// Ended jobs that are checked in one Tick after a ps came or went.
 constexpr int kEndedPerTick = 4;
-// Between a ps' arrival and the first move to it, and between looks at the balance of a job.
+// The delay between a ps' arrival and the first move to it, and between checks of a job's balance.
 constexpr absl::Duration kBalanceAfter = absl::Seconds(2);
 
 }  // namespace
@@ -31,7 +31,7 @@ void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& rep
   }
   v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
   if (p.primary() != node.name || FindBackup(p, report.node()) == nullptr) return;
-  job->partitions.copies.repair_due = true;  // the next Tick deals with all of them together
+  job->partitions.copies.repair_due = true;  // the next Tick handles all of them together
   if (report.lost().empty()) {
     job->partitions.copies.caught_up.insert({report.partition(), report.node()});
     links_.NoteReached(node.name, report.node());
@@ -41,7 +41,7 @@ void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& rep
   }
 }
 
-// Whether one more copy of an ended job may catch up with this ps at an end. `more`: that are not in usage_ yet.
+// Whether this ps may receive one more copy of an ended job. `more`: copies that usage_ does not include yet.
 bool Copies::MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const {
   int all = 0;
   for (const auto& [name, copies] : more) all += copies;
@@ -50,7 +50,7 @@ bool Copies::MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more)
          jobs_.usage().EndedSyncingOn(ps) + (own == more.end() ? 0 : own->second) < kEndedCopiesSyncingPerPsMax;
 }
 
-// Adds copies where there are too few. `true`: something was added.
+// Adds copies where there are too few. Returns true if one was added.
 bool Copies::Recruit(Job& job) {
   if (job.queued() || job.status.partitions_size() == 0) return false;
   const int wanted = 1 + job.status.spec().backups();
@@ -60,7 +60,7 @@ bool Copies::Recruit(Job& job) {
   }
   std::vector<PsLoad> loads;
   bool loaded = false, added = false;
-  std::map<NodeName, int> recruited;  // of each ps, here
+  std::map<NodeName, int> recruited;  // new copies per ps, in this call
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     if (syncing >= kCopiesSyncingMax) break;
     if (candidates_.UsablePs(job, p.primary()) == nullptr || (job.finished() && !MayRecruit(p.primary(), recruited)))
@@ -107,7 +107,7 @@ bool Copies::Recruit(Job& job) {
   return added;
 }
 
-// What time, reports and wishes bring: copies in sync are noted, planned moves are made, superfluous copies go.
+// Acts on time, reports and wishes: records copies as in sync, carries out planned moves, removes superfluous copies.
 void Copies::Repair(Job& job) {
   if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.partitions.hosting.awaiting_ready))
     return;
@@ -139,7 +139,7 @@ void Copies::Repair(Job& job) {
   hosting_.HostAll(job, false);
 }
 
-// Its copies are to be looked at: a ps came back or was lost, or they are not where they should be.
+// Whether its copies must be checked: a ps came back or was lost, or copies are not where they should be.
 bool Copies::EndedAndDue(const Job& job) const {
   if (!job.finished() || job.status.partitions_size() == 0) return false;
   return job.partitions.copies.settle_due || job.partitions.copies.renew_due ||
@@ -147,7 +147,7 @@ bool Copies::EndedAndDue(const Job& job) const {
          step_.now() >= job.partitions.copies.balance_at;
 }
 
-// Ended jobs whose copies are to be looked at, a few at a time, in turn: nobody waits for them, and there may be many.
+// Checks the copies of ended jobs, a few at a time, in turn: nothing waits for them, and there may be many.
 void Copies::TendEnded() {
   std::vector<uint64_t> due;
   for (const auto& [id, job] : jobs_.all()) {
@@ -169,8 +169,8 @@ void Copies::TendEndedJob(Job& job) {
   Repair(job);
 }
 
-// The planned change of one partition that is due: a promotion away from a leaving primary, or the end of a copy that
-// is not needed any more. `there`: ps that can have copies.
+// Carries out the planned change of one partition that is due: a promotion to replace a leaving primary, or the removal
+// of a copy that is no longer needed. `there`: the number of ps that can have copies.
 bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
   const auto move = job.partitions.copies.moves.find(p.partition());
@@ -190,12 +190,12 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     MakePrimary(job, p, heir, true);
     return true;
   }
-  // A holder whose session is broken may be dying: until that is settled, every copy is needed.
+  // A holder without a session may be dying: until that is settled, every copy is needed.
   for (const NodeName& holder : HoldersOf(p)) {
     const ClusterNode* node = nodes_.Find(holder);
     if (node == nullptr || !node->connected()) return false;
   }
-  // Never fewer copies in sync than are wanted, or than there can be.
+  // Never fewer copies in sync than are wanted and possible.
   const size_t wanted = std::min<size_t>(1 + job.status.spec().backups(), std::max<size_t>(1, there));
   size_t in_sync = 1, staying = 1;
   for (const v1::BackupPlacement& b : p.backups()) {
@@ -223,7 +223,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   });
 }
 
-// Where nothing else is under way, a primary moves to a ps that has less; and where they are even, a backup.
+// If nothing else is going on, moves a primary to a ps with less data; if primaries are balanced, a backup.
 void Copies::PlanMoves(Job& job) {
   std::erase_if(job.partitions.copies.moves, [&](const auto& move) {
     const ClusterNode* to = candidates_.UsablePs(job, move.second);

@@ -52,7 +52,7 @@ void CopyWatch::Look(Job& job) {
   job.partitions.copy_watch.lack = std::move(lack);
 }
 
-// Who fills the copies that are missing, or what a user can do for it.
+// Who will restore the missing copies, or what a user can do.
 std::string CopyWatch::MendText(const Job& job) {
   std::set<NodeName> filled, dead;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
@@ -108,13 +108,13 @@ void CopyWatch::UpdateDegraded(Job& job) {
   }
 }
 
-// Where a ps is lost there may be hundreds of ended jobs: of these it is an event alone.
+// Losing a ps may affect hundreds of ended jobs: for these only an event is recorded, no log line.
 void CopyWatch::Say(Job& job, bool warning, const std::string& text) {
   if (job.finished()) return jobs_.NoteEvent(job, warning, text);
   jobs_.TellText(job, warning, text);
 }
 
-// Before copies are looked at what is due was done for them (Copies::Repair).
+// Copies are checked after all due repairs have been made (Copies::Repair).
 void CopyWatch::Tick() {
   for (uint64_t id : std::exchange(due_, {})) {
     Job* job = jobs_.Find(id);
@@ -130,7 +130,7 @@ void CopyWatch::Tick() {
 }
 
 // A ps may be stopped, or the next one restarted, when all ps are ready: then everything that it serves has another
-// copy, where there can be one. So a ps is not ready, either, while another's partitions lack a backup that can be had.
+// copy, if possible. Hence a ps is also not ready while partitions of another ps lack a backup that could exist.
 void CopyWatch::TellReadiness() {
   std::map<NodeName, std::string> behind;
   std::string lack;

@@ -8,13 +8,13 @@
 #include "coordinator/core/limits.h"
 
 namespace cairn {
-// `gone`: it was declared dead, and is not counted once more when it comes back.
+// `gone`: it was declared dead, and is not counted again when it comes back.
 void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
     std::erase_if(job.workers.crash_loops.ends, [step](const auto& e) { return e.second.step != step; });
-    if (!copies_.WaitText(job).empty()) continue;  // it stands still for another reason
+    if (!copies_.WaitText(job).empty()) continue;  // it makes no progress for another reason
     const auto known = job.workers.crash_loops.ends.find(worker);
     if (!gone && known != job.workers.crash_loops.ends.end() && known->second.gone) {
       known->second.gone = false;
@@ -27,8 +27,8 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   }
 }
 
-// It has lost its device and ends its process; its supervisor is to start it again soon. Jobs continue without it; one
-// that nobody else can compute waits for it, unless that was too often at one step.
+// The worker lost its device and ends its process; its supervisor should restart it soon. Jobs continue without it. A
+// job that no other worker can compute waits for it, unless that happened too often at one step.
 void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
@@ -48,8 +48,7 @@ void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
   }
 }
 
-// The worker is there again. The job continues without it where others can work; where nobody else can, it gets its
-// replicas once more.
+// The worker is back. The job continues without it if others can work; otherwise it gets its replicas once more.
 void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     const auto ends = job.workers.crash_loops.ends.find(worker.name);

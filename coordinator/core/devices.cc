@@ -4,20 +4,20 @@
 
 namespace cairn {
 
-// The bits of its weights are promised to be the same from run to run.
+// Whether the job promises the same bits of its weights from run to run.
 bool BitsMatter(const Job& job) {
   const v1::JobSpec& spec = job.status.spec();
   return job.synchronous() && (!spec.has_deterministic() || spec.deterministic()) && spec.backup_replicas() == 0;
 }
 
-// Its compute_dtype: what no node without it can do for the job.
+// Whether the node supports the job's compute_dtype, without which it cannot work for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
   const std::vector<v1::DataType>& types = node.machine.compute_dtypes;
   return types.empty() || spec.compute_dtype() == v1::DATA_TYPE_UNSPECIFIED ||
          std::find(types.begin(), types.end(), spec.compute_dtype()) != types.end();
 }
 
-// Also the kind of device that the user asks for, for training.
+// Also compares the kind of device that the user asks for, for training.
 bool Fits(const v1::JobSpec& spec, const ClusterNode& worker) {
   const bool any = spec.device() == v1::DEVICE_UNSPECIFIED || spec.device() == v1::ANY;
   return Computes(spec, worker) && (any || spec.device() == worker.machine.device_kind);

@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Its partitions are about to move, or its replicas; Schedule tells of these.
+// Logs that its partitions or replicas are about to move. Schedule logs the moves themselves.
 void Drains::TellDrain(const ClusterNode& node) {
   for (auto& [id, job] : jobs_.all()) {
     const int partitions = job.active() ? job.PartitionsOn(node.name) : 0;
@@ -19,8 +19,8 @@ void Drains::TellDrain(const ClusterNode& node) {
   }
 }
 
-// A ps says that its store is useless, a worker that its device is lost: it is given nothing more, and what it has
-// moves away as from one that is drained.
+// A ps reports that its store is unusable, or a worker that its device is lost: it gets no more work, and what it has
+// moves away, as if it were drained.
 void Drains::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
   node.fault = fault;

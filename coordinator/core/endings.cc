@@ -29,7 +29,7 @@ void AddText(const std::string& more, std::string* text) {
 
 }  // namespace
 
-// backup_and_restore: its checkpoints, those of the run before too, are not needed after a success.
+// backup_and_restore: after a success its checkpoints, including those of the previous run, are not needed.
 void Endings::RemoveBackup(Job& job) {
   const v1::BackupAndRestore* backup = BackupOf(job.status.spec());
   if (backup == nullptr || !backup->delete_checkpoint()) return;
@@ -73,8 +73,8 @@ void Endings::OnDelete(const DeleteJob& event) {
   step_.Emit(Reply{event.reply, absl::OkStatus(), std::move(response)});
 }
 
-// Whether the loss is finite, by the newest figures. Right after our own start those of the running epoch are not here
-// yet: then it is not said to be finite again.
+// Whether the loss is finite, by the newest figures. Just after the coordinator's start the figures of the running
+// epoch are missing; until they arrive the loss is not reported as finite again.
 void Endings::NoteFinite(Job& job) {
   int epoch = job.status.epochs_size() - 1;
   const v1::MetricSums* running = job.progress->NewestTrain(&epoch);
@@ -87,7 +87,7 @@ void Endings::NoteFinite(Job& job) {
     job.status.clear_not_finite_step();
     jobs_.TellText(job, false, "the loss is finite again");
   } else {
-    // A short epoch may have closed with the same report that tells of the next.
+    // A short epoch may have closed with the report that also covers the next.
     int closed = std::min(epoch, job.status.epochs_size());
     while (closed > 0 && !std::isfinite(job.status.epochs(closed - 1).train().loss())) --closed;
     const int64_t seen = std::max(job.progress->step() - 1, epoch * job.status.steps_per_epoch());
@@ -98,8 +98,8 @@ void Endings::NoteFinite(Job& job) {
   jobs_.Save(job);
 }
 
-// What the job asked for and did not get, though all its steps are done; empty: nothing. variable: of its weights, that
-// is not finite.
+// What the job requested but did not get although all its steps are done; empty: nothing. variable: one of its
+// variables that is not finite.
 std::string Endings::ShortfallText(const Job& job, const std::string& variable) const {
   std::string text;
   if (!variable.empty())
@@ -131,7 +131,7 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   if (!jobs_.Transition(job, state)) return;
   double examples = 0, seconds = 0;
   for (const v1::EpochResult& epoch : job.status.epochs()) {
-    if (epoch.seconds() <= 0) continue;  // not known
+    if (epoch.seconds() <= 0) continue;  // unknown
     examples += static_cast<double>(epoch.train().examples());
     seconds += epoch.seconds();
   }
@@ -147,7 +147,7 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   job.partitions.hosting.EndWait();
   job.end.Forget();
   if (state == v1::SUCCEEDED) RemoveBackup(job);
-  if (keep_weights && !IsComplete(state)) {  // they can be exported, also after a restart of their ps
+  if (keep_weights && !IsComplete(state)) {  // they can be exported, even after a restart of their ps
     hosting_.NewGeneration(job);
   } else {
     jobs_.Save(job);
@@ -169,9 +169,9 @@ void Endings::Forget(uint64_t job_id) {
   hosting_.DropFromNodes(job_id, v1::PS);
 }
 
-// ---- afterwards ----
+// ---- after the end ----
 
-// Why a job that has ended is forgotten now; empty: it is kept. `newer`: jobs without weights that ended later.
+// Why an ended job is forgotten now; empty: it is kept. `newer`: the number of jobs without weights that ended later.
 std::string Endings::ForgetReason(const Job& job, int newer) const {
   const absl::Duration age_max = options_.retention.AgeMax(job.state());
   const absl::Duration age = step_.now() - absl::FromUnixMillis(job.status.finished_unix_ms());
@@ -200,7 +200,7 @@ void Endings::ForgetEnded() {
   }
 }
 
-// Whether there is room for one more job when it will have ended. RESOURCE_EXHAUSTED says what to do.
+// Whether there will be room for one more ended job. RESOURCE_EXHAUSTED says what to do.
 absl::Status Endings::CheckRoomForEnded() const {
   std::vector<std::string> oldest;
   int ended = 0;
@@ -216,7 +216,7 @@ absl::Status Endings::CheckRoomForEnded() const {
                       ended, absl::StrJoin(oldest, ", ")));
 }
 
-// What a user should know of a job that has run, for good.
+// Notes about a job that has run which stay relevant after its end.
 std::string Endings::LastingText(const Job& job) const {
   std::string text = StopText(job);
   if (const std::string loss = NotFiniteText(job); !loss.empty())

@@ -4,7 +4,8 @@
 
 namespace cairn {
 
-// Every epoch's own grace time runs from when it was passed: figures of several are waited for together.
+// The grace time of every epoch starts when the epoch has been passed, so figures of several epochs are waited for
+// concurrently.
 void EpochTimes::Pass(int first, int end, int64_t step, absl::Time now) {
   for (int epoch = first; epoch < end && step >= (epoch + 1) * steps_per_epoch_; ++epoch) {
     Times& e = passed_[epoch];
@@ -14,8 +15,8 @@ void EpochTimes::Pass(int first, int end, int64_t step, absl::Time now) {
   EstimateEnds(first, step, now);
 }
 
-// One report may tell of the ends of several epochs, and of steps beyond: the time since what is known before is shared
-// out by steps.
+// One report may include the ends of several epochs, and steps beyond. The time since the previous report is divided in
+// proportion to the steps.
 void EpochTimes::EstimateEnds(int first, int64_t step, absl::Time now) {
   absl::Time last = std::min(start_.value_or(now), now);
   int64_t last_step = first * steps_per_epoch_;
@@ -37,13 +38,13 @@ std::optional<double> EpochTimes::Close(int epoch, absl::Time validated_at, absl
   const absl::Time ended = std::min(e.ended_at.value_or(e.passed_at), now);
   std::optional<double> seconds;
   if (start_) seconds = absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), ended - *start_));
-  // Where its end was told of together with steps of the next one, that began at once.
+  // If its end was reported together with steps of the next epoch, that one began immediately.
   const absl::Time left = e.moved_on_at == e.passed_at ? ended : std::min(validated_at, e.moved_on_at);
   start_ = std::min(now, std::max(ended, left));
   return seconds;
 }
 
-// What is waited for after an epoch's end is waited for again when its steps are done once more.
+// Whatever is waited for after an epoch's end is waited for again once its steps are repeated.
 void EpochTimes::RollBack(int64_t step) {
   for (auto& [epoch, e] : passed_) {
     if (step < (epoch + 1) * steps_per_epoch_) e = {};

@@ -15,11 +15,12 @@
 namespace cairn {
 namespace {
 
-// For the checkpoint of an epoch's end, beyond the figures. The chief says when it is written, or cannot be; one that
-// is lost has another in its place, which writes it. This is for one that hangs on its disk.
+// How long to wait for the checkpoint of an epoch's end, in addition to the figures. The chief reports when it is
+// written, or cannot be; a lost chief is replaced by another, which writes it. The limit is for a chief that hangs on
+// its disk.
 constexpr absl::Duration kCheckpointWait = absl::Minutes(30);
-// An asynchronous chief comes to the end of an epoch once. Its checkpoint may be of a moment at which others had not
-// begun with the epoch: then no other comes.
+// An asynchronous chief reaches the end of an epoch once. Its checkpoint may be from a moment at which other replicas
+// had not begun the epoch. In that case no further one comes.
 constexpr absl::Duration kLastCheckpointWait = absl::Seconds(15);
 
 bool HasReduceRate(const v1::JobSpec& spec) {
@@ -43,10 +44,10 @@ void Epochs::DecideEpochs(Job& job) {
   }
 }
 
-// Whether the chief may still be at the checkpoint of this epoch's end.
+// Whether the chief may still be writing the checkpoint of this epoch's end.
 bool Epochs::CheckpointMayCome(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
-  if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
+  if (job.progress->step() < end) {  // the steps are repeated, and then the checkpoint is written
     job.decisions.checkpoint_wanted_since = absl::InfiniteFuture();
     return true;
   }
@@ -58,16 +59,16 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
           kLastCheckpointWait) {
     return false;
   }
-  // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
-  // place may be at it.
+  // A chief reports its last step after it has written the checkpoint of that step, or given up. A chief that replaced
+  // it may be writing it.
   const std::vector<bool>& finished = job.progress->replicas().finished();
   const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
   return step_.now() - job.decisions.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
 }
 
-// A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
-// lost with its own. The others were reported as done long before. Likewise one that has been left with replicas that
-// others had done: what it holds back of its own moved away.
+// A chief that was appointed after it had done all its steps writes the last checkpoint then; that of its predecessor
+// may have been lost. The other replicas were reported as finished long before. The same applies to a chief whose
+// remaining replicas other workers had finished: the report that it holds back was of a replica that moved away.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
   if (job.outputs.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();
@@ -76,11 +77,11 @@ bool Epochs::LastCheckpointMayCome(const Job& job) const {
   return !there && step_.now() - job.outputs.checkpoints.late_chief_since < kEndTimeout;
 }
 
-// Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those
-// of before.
+// Requests the model files of this epoch before the next one begins. Returns true if the next epoch has to wait for
+// them or for earlier files.
 bool Epochs::FilesHoldUp(Job& job, int epoch) {
   const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
-  auto callbacks = job.decisions.callbacks;  // nothing is decided yet
+  auto callbacks = job.decisions.callbacks;  // a copy: nothing is decided yet
   const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
   if (std::exchange(job.decisions.files_of_epoch, epoch) != epoch && !decision.saves.empty())
     AddSavesOf(job, epoch, decision.saves);
@@ -92,9 +93,9 @@ void Epochs::AddSavesOf(Job& job, int epoch, const std::vector<std::string>& pat
   const auto& notes = job.status.notes();
   for (const std::string& path : paths) {
     const bool saved =
-        std::any_of(notes.begin(), notes.end(), [&](const v1::CallbackNote& n) {  // before a restart of ours
-          return n.epoch() == epoch && n.text() == SavedNote(path);
-        });
+        // from before the coordinator restarted
+        std::any_of(notes.begin(), notes.end(),
+                    [&](const v1::CallbackNote& n) { return n.epoch() == epoch && n.text() == SavedNote(path); });
     if (saved) continue;
     if (info != nullptr) {
       files_.AddSave(job, info->step(), path);
@@ -142,12 +143,12 @@ void Epochs::Decide(Job& job, int epoch) {
 
 void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report) {
   Job* job = jobs_.Find(report.job_id());
-  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
-  if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
+  if (job == nullptr || !job->running() || !job->progress) return;  // the job ended meanwhile
+  if (job->status.partitions(0).primary() != node.name) return;     // no longer the primary
   if (job->partitions.hosting.awaiting_ready)
-    return;  // a ps that came back may be behind; asked again when that is settled
+    return;  // a returning ps may be behind; it is asked again once that is settled
   if (report.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in))
-    return;  // of before the job fell back
+    return;  // from before the rollback
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {
     return step_.Warn("job %d: ps \"%s\" sent figures that do not fit it (%s); ignored", job->id(), node.name,

@@ -62,14 +62,15 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
       absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
-// Other data for a job whose data has targets or inputs: the same ones where it names none, and of the same shape.
+// For other data of a job whose data has targets or inputs: uses the job's if the other data names none; they must have
+// the same shape.
 void TakeTargets(const v1::Data& of_job, v1::Data& data) {
   if (data.inputs().empty()) *data.mutable_inputs() = of_job.inputs();
   if (of_job.targets().empty()) return;
   if (data.targets().empty() && data.label_column().empty()) {
     *data.mutable_targets() = of_job.targets();
     data.set_label_column(of_job.label_column());
-  } else if (data.targets().empty() && TakesLabel(of_job)) {  // label_column is of the outputs that take the label
+  } else if (data.targets().empty() && TakesLabel(of_job)) {  // label_column applies to the outputs that take the label
     *data.mutable_targets() = of_job.targets();
   }
   for (v1::TargetSource& target : *data.mutable_targets()) {
@@ -96,7 +97,7 @@ v1::EvaluateShard ShardMessage(const Job& job, const EvaluationRequest& asked, u
 
 }  // namespace
 
-// The split as the job's data has it; that of other data is seen when a worker has looked at it.
+// Checks the split of the job's data. The splits of other data are known once a worker has inspected it.
 absl::Status Evaluations::Check(const Job& job, const EvaluationRequest& asked) const {
   if (asked.weights.empty() && !job.has_weights()) {
     return absl::FailedPreconditionError(
@@ -126,7 +127,7 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
   const Job* found = jobs_.Find(request.job());
   if (found == nullptr) return step_.ReplyError(reply, jobs_.GetJob(request.job(), step_.now()).status());
   Job* job = jobs_.Find(found->id());
-  if (copies_.EndedAndDue(*job)) copies_.TendEndedJob(*job);  // now, not when its turn comes
+  if (copies_.EndedAndDue(*job)) copies_.TendEndedJob(*job);  // now, before its regular turn
   EvaluationRequest asked;
   asked.reply = reply;
   asked.job = job->id();
@@ -160,7 +161,7 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
 // ---- other data ----
 void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
   const Job* job = jobs_.Find(evaluation.asked.job);
-  if (job == nullptr) return;  // TickShards ends it
+  if (job == nullptr) return;  // TickShards ends the request
   const absl::StatusOr<Graph> graph = Graph::Build(job->status.spec().model());
   if (!graph.ok()) return End(request_id, graph.status());
   for (const ClusterNode* worker : candidates_.Askable(v1::WORKER, job)) {
@@ -203,7 +204,7 @@ bool Evaluations::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
 void Evaluations::CutIntoShards(uint64_t request_id, uint64_t examples) {
   Evaluation& evaluation = evaluations_.at(request_id);
   const Job* job = jobs_.Find(evaluation.asked.job);
-  if (job == nullptr) return;  // TickShards ends it
+  if (job == nullptr) return;  // TickShards ends the request
   evaluation.examples = examples;
   if (evaluation.asked.predict) {
     if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return End(request_id, status);
@@ -224,10 +225,10 @@ void Evaluations::SendShards(uint64_t request_id, Evaluation& evaluation) {
   const EvaluationRequest& asked = evaluation.asked;
   const Job* job = jobs_.Find(asked.job);
   if (job == nullptr || !evaluation.shards.cut()) return;
-  if (asked.weights.empty() && !candidates_.MissingPs(*job).empty()) return;  // TickShards comes back to it
+  if (asked.weights.empty() && !candidates_.MissingPs(*job).empty()) return;  // TickShards retries it
   std::map<NodeName, const ClusterNode*> nodes;
   for (const ClusterNode* node : candidates_.Askable(asked.role(), job, /*computes=*/true)) nodes[node->name] = node;
-  // Two at a time for each node: the next one waits there while one is computed.
+  // Two at a time per node: the next one is already there when one is finished.
   uint32_t end = evaluation.shards.count();
   if (asked.predict) {
     const uint32_t window = std::clamp<uint32_t>(static_cast<uint32_t>(2 * nodes.size()), 4, kEvaluationWindowMax);
@@ -246,15 +247,15 @@ void Evaluations::SendShards(uint64_t request_id, Evaluation& evaluation) {
   }
 }
 
-// A ps is away, or came back at another address after the shard was sent.
+// Whether a ps went away, or changed its address, after the shard was sent.
 bool Evaluations::PsWentAway(const Job& job, const ShardTable::Shard& shard) const {
-  if (shard.addresses.empty()) return false;  // it needs none
+  if (shard.addresses.empty()) return false;  // it needs no ps
   google::protobuf::RepeatedPtrField<v1::Route> routes;
   FillRoutes(job, &routes);
   return !candidates_.MissingPs(job).empty() || AddressesOf(routes) != shard.addresses;
 }
 
-// What the node was to compute goes to another one. Also after a mere broken session: the answer may be lost with it.
+// Reassigns what the node was to compute. Needed even if only the session broke, since the answer may be lost with it.
 void Evaluations::ReleaseWorker(const NodeName& worker) {
   std::vector<uint64_t> released;
   for (auto& [request_id, evaluation] : evaluations_) {
@@ -280,7 +281,7 @@ void Evaluations::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
              evaluation.asked.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
   if (!ShardTable::Fail(*shard, node.name)) return;
   if (const Job* job = jobs_.Find(evaluation.asked.job); job != nullptr && PsWentAway(*job, *shard))
-    return SendShards(it->first, evaluation);  // not the worker's failure
+    return SendShards(it->first, evaluation);  // the worker is not at fault
   shard->failed_on.insert(node.name);
   const int attempts_max =
       std::min(options_.attempts_max, std::max(1, static_cast<int>(nodes_.Connected(node.role).size())));
@@ -300,7 +301,7 @@ void Evaluations::ShardDone(uint64_t request_id, uint32_t shard, const v1::Evalu
     return Deliver(request_id, evaluation);
   }
   const Job* job = jobs_.Find(evaluation.asked.job);
-  if (job == nullptr) return;  // TickShards ends it
+  if (job == nullptr) return;  // TickShards ends the request
   v1::EvaluateResponse& result = evaluation.result;
   AddSums(reply.sums(), MetricSumCount(job->status.spec()), *result.mutable_sums());
   result.set_version(evaluation.shards.done() == 1 ? reply.version() : std::min(result.version(), reply.version()));
@@ -321,7 +322,7 @@ void Evaluations::Tick() {
 }
 
 void Evaluations::TickShards() {
-  std::vector<uint64_t> ids;  // one may end on the way
+  std::vector<uint64_t> ids;  // a request may end during the loop
   for (const auto& [request_id, evaluation] : evaluations_) ids.push_back(request_id);
   for (uint64_t request_id : ids) {
     const auto it = evaluations_.find(request_id);

@@ -22,7 +22,7 @@ absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) 
   const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));
   const auto workers =
       static_cast<int64_t>(std::max<size_t>(1, candidates_.Askable(v1::WORKER, &job, /*computes=*/true).size()));
-  // Whole batches, and at least two shards a worker, as far as the block allows.
+  // Whole batches, and at least two shards per worker if the block is large enough.
   int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
   const int64_t most = kEvaluationBlockBytesMax / bytes;
   if (shard > most) shard = most >= batch ? most / batch * batch : most;
@@ -56,7 +56,7 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   part.set_outputs(block.outputs());
 }
 
-// The next block, if it is there and the caller has taken the one before it.
+// Sends the next block if it is complete and the client has taken the previous one.
 void Evaluations::Deliver(uint64_t request_id, Evaluation& evaluation) {
   PredictionBlocks& blocks = evaluation.blocks;
   if (!blocks.writing() && blocks.delivered() == evaluation.shards.count()) return End(request_id, absl::OkStatus());
@@ -70,7 +70,7 @@ void Evaluations::OnPredictionTaken(ReplyToken reply) {
   if (it == evaluations_.end()) return;
   const uint64_t request_id = it->first;
   it->second.blocks.Taken();
-  Deliver(request_id, it->second);  // may end it
+  Deliver(request_id, it->second);  // may end the request
   const auto left = evaluations_.find(request_id);
   if (left != evaluations_.end()) SendShards(request_id, left->second);
 }

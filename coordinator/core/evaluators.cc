@@ -11,9 +11,9 @@
 namespace cairn {
 namespace {
 
-// An evaluator that does not answer: the checkpoint is tried again, or a newer one.
+// If an evaluator does not answer, the checkpoint is retried, or a newer one is used.
 constexpr absl::Duration kEvaluatorTimeout = absl::Hours(1);
-// A checkpoint that could not be evaluated so often is passed over.
+// A checkpoint that could not be evaluated this often is skipped.
 
 bool Evaluated(const v1::JobStatus& status, int64_t step) {
   return std::any_of(status.validations().begin(), status.validations().end(),
@@ -29,7 +29,7 @@ void Evaluations::TickEvaluators() {
   }
 }
 
-// One checkpoint of a job at a time: the oldest that is still there and was not evaluated.
+// One checkpoint of a job at a time: the oldest that still exists and has not been evaluated.
 void Evaluations::FollowCheckpoints(Job& job) {
   for (const auto& [request_id, evaluation] : evaluations_) {
     if (evaluation.asked.by_evaluator && evaluation.asked.job == job.id()) return;
@@ -60,7 +60,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
   Job* job = jobs_.Find(evaluation.asked.job);
   if (job == nullptr) return;
   if (!status.ok()) {
-    // Where newer checkpoints took its place, that is nothing new.
+    // That newer checkpoints replaced it is already known.
     const auto& known = job->status.checkpoints();
     const bool there =
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.asked.weights; });
@@ -78,7 +78,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
   jobs_.Save(*job);
 }
 
-// What a user should know who waits for validations.
+// A note for users who wait for validations.
 std::string Evaluations::EvaluatorsText(const Job& job) const {
   if (job.status.spec().validation_by() != v1::BY_EVALUATOR || !job.active()) return "";
   const bool any = std::any_of(nodes_.all().begin(), nodes_.all().end(), [](const auto& n) {

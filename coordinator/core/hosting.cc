@@ -12,8 +12,7 @@
 
 namespace cairn {
 
-// The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there
-// cannot.
+// Copies begin with the image of the primary, whose weights are replaced. Copies that are not present cannot.
 void Hosting::BeginCopiesAnew(Job& job) {
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     RemoveBackups(p, [&](const v1::BackupPlacement& b) { return candidates_.UsablePs(job, b.node()) == nullptr; });
@@ -24,7 +23,7 @@ void Hosting::BeginCopiesAnew(Job& job) {
   }
 }
 
-// A node that is away says what it holds when it comes back, and is told then.
+// An absent node says what it holds when it comes back, and gets the command then.
 void Hosting::DropFromNodes(uint64_t job_id, v1::Role role) {
   for (ClusterNode* node : nodes_.Connected(role)) {
     if (role == v1::WORKER && node->work.running.erase(job_id) == 0) continue;
@@ -33,10 +32,10 @@ void Hosting::DropFromNodes(uint64_t job_id, v1::Role role) {
   }
 }
 
-// Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
+// Assigns partitions to the ps that are present. Only for a job that has not run: nothing is lost.
 void Hosting::PlaceAnew(Job& job) {
   std::vector<PsLoad> loads = candidates_.PsLoads(job, false);
-  if (loads.empty()) return;  // the reason says so; the next ps that joins brings us here again
+  if (loads.empty()) return;  // the reason says so; the next ps that joins leads here again
   std::vector<v1::PartitionRange> ranges;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     p.clear_backups();
@@ -62,9 +61,9 @@ void Hosting::PlaceAnew(Job& job) {
 }
 
 void Hosting::NewGeneration(Job& job, uint64_t at_least) {
-  job.end.AskAnew(step_.now());  // the answer will be of this generation
-  // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
-  // meanwhile, it is decided again (FallBack).
+  job.end.AskAnew(step_.now());  // the answer will be for this generation
+  // A ps that has not heard of the rollback rolls back with this generation. If others returned meanwhile, it is
+  // decided again (FallBack).
   const bool goes_back = job.partitions.rollback.under_way && !job.partitions.rollback.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   if (goes_back) job.partitions.rollback.RefuseBefore(job.status.generation());
@@ -73,19 +72,18 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
             absl::StrJoin(job.primaries(), ", "));
   job.partitions.hosting.awaiting_ready =
-      !job.finished();  // of an ended job nobody waits for that: it has what it has on its disks
+      !job.finished();  // for an ended job nothing waits for it: the ps have what is on their disks
   job.partitions.hosting.ready.assign(job.status.partitions_size(), false);
   job.partitions.hosting.versions.resize(job.status.partitions_size(), 0);
   if (!job.restoring.from.empty())
-    job.partitions.hosting.SetVersions(0);  // some may be filled from the checkpoint already
+    job.partitions.hosting.SetVersions(0);  // some may already be filled from the checkpoint
   job.partitions.hosting.held.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   step_.Raise(ReasonDue{job.id()});
 }
 
-// Tells every ps what it has to hold, where that is news to it. One that was restarted serves nothing before it is
-// settled what of it is taken: its disk may be behind, or another one. A copy that was not complete is none to be
-// taken.
+// Tells every ps what it has to hold, if that has changed. A restarted ps serves nothing until it is settled which of
+// its copies are used: its disk may be behind, or may have been replaced. An incomplete copy is never used.
 void Hosting::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
     const bool unsettled =
@@ -104,7 +102,7 @@ void Hosting::HostAll(Job& job, bool anew) {
   }
 }
 
-// One that is left out serves nothing more before it is restarted: what it has may not be what it acknowledged.
+// An excluded ps serves nothing until it is restarted: what it has may differ from what it acknowledged.
 void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
   if (candidates_.LeftOut(job, ps)) return;
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
@@ -113,7 +111,7 @@ void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
   step_.Send(ps, std::move(message));
 }
 
-// Whether the partition is this ps' to serve.
+// Returns whether this ps is to serve the partition.
 bool Hosting::MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held) {
   const uint32_t partition = held.partition();
   if (partition >= job.partitions.hosting.ready.size() ||

@@ -229,13 +229,13 @@ v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
   return message;
 }
 
-// Something that the job asked for is given up, such as a file.
+// Records that something the job requested, such as a file, is given up.
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
   AddNote(job, epoch, callback, text);
   job.outputs.files.NoteMissing(absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax)));
 }
 
-// What nodes hold and run is learned again from their Hello.
+// What nodes hold and run becomes known from their Hello.
 Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   Job job;
   job.status = stored.status();
@@ -273,11 +273,12 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
                          std::vector<bool>(stored.replica_finished().begin(), stored.replica_finished().end()), now);
     const int64_t epoch_start = stored.epoch_started_unix_ms();
     job.progress->GoesOn(now, epoch_start > 0 ? std::optional(absl::FromUnixMillis(epoch_start)) : std::nullopt);
-    job.outputs.checkpoints.heard = now;  // what was said before is not known
-    // Nor whether the chief has that role since all its steps were done: one that has written before says so again.
+    job.outputs.checkpoints.heard = now;  // earlier reports are lost
+    // Whether the chief got its role after all its steps were done is unknown too; a chief that has written before
+    // reports so again.
     const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
     if (asked) job.outputs.checkpoints.late_chief_since = now;
-    // What the nodes hold and run is learned from their Hello.
+    // What nodes hold and run becomes known from their Hello.
     job.partitions.hosting.awaiting_ready = true;
     job.partitions.hosting.ready.assign(job.status.partitions_size(), false);
   }

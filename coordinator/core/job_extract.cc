@@ -59,7 +59,7 @@ void CopyField(const Message& from, const FieldDescriptor* field, Message* to) {
   }
 }
 
-// What is set in `from`, but for these fields.
+// Copies all set fields of `from` except these.
 void CopyAllBut(const Message& from, std::initializer_list<int> left_out, Message* to) {
   std::vector<const FieldDescriptor*> fields;
   from.GetReflection()->ListFields(from, &fields);
@@ -80,7 +80,7 @@ void CopyForList(const JobStatus& from, JobStatus* to) {
               JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber},
              to);
   CopyData(from, to);
-  *to->mutable_epochs() = from.epochs();  // there may be thousands: by their own copy
+  *to->mutable_epochs() = from.epochs();  // copied separately: there may be thousands
   if (!from.has_spec()) return;
   CopyAllBut(from.spec(), {v1::JobSpec::kModelFieldNumber}, to->mutable_spec());
   if (from.spec().has_model())

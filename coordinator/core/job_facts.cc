@@ -32,7 +32,7 @@ float RateAt(const Job& job, int64_t step) {
 
 // ---- decisions ----
 
-// The job begins, or goes on from a checkpoint: epochs that are done are nothing to decide of.
+// The job begins, or resumes from a checkpoint: for epochs that are done there is nothing to decide.
 void OpenEpochs(Job& job, int done) {
   if (!WaitsAtEpochs(job.status.spec())) return;
   while (job.status.epochs_open() < done + 1) {
@@ -48,14 +48,14 @@ bool Undecided(const Job& job) {
          job.status.epochs_open() <= job.progress->epochs();
 }
 
-// What tells a worker's assignment from one before or after a decision.
+// Distinguishes a worker's assignment from those before and after a decision.
 int64_t EpochsCode(const Job& job) {
   return job.decisions.stopped_early ? -job.status.total_steps() : job.status.epochs_open();
 }
 
 // ---- the end ----
 
-// Why the job ended before its last epoch; empty: it did not.
+// Why the job ended before its last epoch; empty if it did not.
 std::string StopText(const Job& job) {
   if (!job.decisions.stopped_early) return "";
   for (int i = job.status.notes_size() - 1; i >= 0; --i) {
@@ -78,7 +78,7 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
   return found;
 }
 
-// That of the best epoch, the copy that is kept where there is one; null: none is there.
+// The checkpoint of the best epoch, preferring the copy that is kept; null: there is none.
 const v1::CheckpointInfo* BestCheckpoint(const Job& job) {
   const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
   if (best < 0) return nullptr;
@@ -90,7 +90,7 @@ const v1::CheckpointInfo* BestCheckpoint(const Job& job) {
   return info;
 }
 
-// Where they can be read: the copy that is kept, then the epoch's own.
+// Its readable locations: the copy that is kept, then the epoch's own checkpoint.
 std::vector<std::string> BestPaths(const Job& job) {
   std::vector<std::string> paths;
   const v1::CheckpointInfo* best = BestCheckpoint(job);
@@ -102,7 +102,7 @@ std::vector<std::string> BestPaths(const Job& job) {
   return paths;
 }
 
-// Where the loss is not finite; empty: it is.
+// Where the loss is not finite; empty: it is finite.
 std::string NotFiniteText(const Job& job) {
   if (!job.status.has_not_finite_step()) return "";
   const int64_t step = job.status.not_finite_step();
@@ -114,13 +114,13 @@ std::string NotFiniteText(const Job& job) {
                       ": the weights cannot be used; lower optimizer.learning_rate, or check the data");
 }
 
-// What the user left open is as it was in the checkpoint: then the job goes on as if nothing had been.
+// Fields that the user left unset are taken from the checkpoint, so that the job continues unchanged.
 void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec) {
   if (spec.replicas() == 0 && facts.replicas() > 0 && facts.replicas() <= spec.batch_size()) {
     spec.set_replicas(facts.replicas());
   }
   if (spec.partition_bytes() == 0 && facts.partition_bytes() > 0) spec.set_partition_bytes(facts.partition_bytes());
-  // backup_and_restore: there is one to go on from.
+  // backup_and_restore: there is a checkpoint to resume from.
   const v1::BackupAndRestore* backup = BackupOf(spec);
   if (backup == nullptr || !absl::StartsWith(facts.path(), backup->backup_dir())) return;
   spec.set_resume_from(backup->backup_dir());
@@ -128,7 +128,7 @@ void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec) {
   spec.clear_initial_weights_skip();
 }
 
-// What a job that has run can be filled from, in turn: its newest checkpoint first, the one that it began with last.
+// What a job that has run can be filled from, in order: its newest checkpoint first, the one that it started from last.
 std::vector<std::string> CheckpointsToGoOnFrom(const Job& job) {
   const v1::JobStatus& status = job.status;
   std::vector<std::string> from;

@@ -8,10 +8,10 @@
 namespace cairn {
 namespace {
 
-// Workers say "finished" after the last validation: figures that are not there by then were lost, and are waited for
-// this long.
+// Workers report "finished" after the last validation. Figures that are still missing then were lost with a message,
+// and are waited for this long.
 constexpr absl::Duration kLastValidationTimeout = absl::Seconds(3);
-// Closed epochs whose late validation figures are still taken.
+// Closed epochs for which late validation figures are still accepted.
 constexpr int kLateEpochs = 2;
 
 int64_t StepsPerEpoch(const v1::JobStatus& status) { return std::max<int64_t>(1, status.steps_per_epoch()); }
@@ -24,8 +24,9 @@ int32_t EpochsOf(const v1::JobStatus& status) {
 
 }  // namespace
 
-// Of an open epoch nothing is counted yet: after a restart of the coordinator the workers report it again. One that was
-// lost meanwhile took its replicas' validation along, and where these were finished nobody would compute it again.
+// Figures of an open epoch start empty: after a restart of the coordinator the workers report them again. A worker that
+// was lost in the meantime took its replicas' validation along; if these had finished, no other worker would compute it
+// again.
 JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
                          absl::Time now)
     : epochs_(EpochsOf(status)),
@@ -37,7 +38,7 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       validations_(status),
       times_(steps_per_epoch_, now),
       last_report_(now) {
-  // Of an epoch that is gone on with in its midst, its time is not known.
+  // The duration of an epoch that is resumed in the middle is not known.
   if (step() % steps_per_epoch_ != 0) times_.SetStart(std::nullopt);
 }
 
@@ -96,8 +97,8 @@ void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus
   const int epoch = report.validation_epoch();
   if (epoch < status.epochs_size() - kLateEpochs) return;
   const v1::MetricSums* sums = validations_.Add(report, now);
-  // Late figures of an epoch that is closed. After a restart of the coordinator they come again: what is stored stays
-  // until there is more.
+  // Late figures of a closed epoch. After a restart of the coordinator they are sent again: the stored figures are kept
+  // until there are more.
   if (sums == nullptr || epoch >= status.epochs_size()) return;
   v1::MetricSums& closed = *status.mutable_epochs(epoch)->mutable_validation();
   if (sums->examples() > closed.examples()) closed = *sums;
@@ -163,7 +164,7 @@ void JobProgress::CloseAll(absl::Time now, v1::JobStatus& status) {
   while (status.epochs_size() < epochs_) Append(status.epochs_size(), now, status);
 }
 
-// ---- what is known ----
+// ---- queries ----
 
 void JobProgress::Fill(absl::Time now, v1::JobStatus& status) const {
   const int64_t reached = step();

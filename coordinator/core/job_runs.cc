@@ -29,8 +29,9 @@ std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   return text;
 }
 
-// The chief says that its replicas are done when it owes no checkpoint any more. A worker that had one of them before
-// knows nothing of that, and says so as soon as it hears of the last step: of its word counts that the steps are done.
+// The chief reports its replicas as finished once it owes no checkpoint. A worker that had one of them before does not
+// know about that, and reports it as finished as soon as it has heard of the last step. Of its report only the steps
+// count.
 bool IsForChiefToSay(const Job& job, const NodeName& worker, const v1::ReplicaReport& report) {
   const int32_t r = report.replica();
   return report.finished() && job.status.spec().has_checkpoints() && worker != job.status.chief() && r >= 0 &&
@@ -81,7 +82,7 @@ void JobRuns::AllReady(Job& job) {
     job.restoring.End();
     jobs_.Transition(job, v1::RUNNING);
     if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(step_.now()));
-    // A copy of its own: emplace ends what it was told of before it makes the new one.
+    // Pass a copy: emplace destroys the old object, which its arguments must not refer to.
     job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replicas().next()), std::vector<bool>{},
                          step_.now());
     jobs_.Save(job);
@@ -129,8 +130,8 @@ void JobRuns::BeginFinalizing(Job& job) {
   hosting_.NewGeneration(job);
 }
 
-// Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is
-// refused.
+// Recorded once for each attempt to end: if a partition returns at another version, its weights are not the final ones
+// and the digest is rejected.
 void JobRuns::NoteFinalVersions(Job& job) {
   if (!job.end.versions.empty()) return;
   std::vector<uint64_t> versions;
@@ -145,7 +146,7 @@ void JobRuns::TryFinalize(Job& job) {
     return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.end.worker));
   }
   if (job.partitions.hosting.awaiting_ready || !candidates_.MissingPs(job).empty()) {
-    job.end.attempts = 0;  // those failed because of the ps; it is waited for
+    job.end.attempts = 0;  // the attempts failed because of the ps, which is waited for
     return;
   }
   if (std::any_of(job.partitions.hosting.held.begin(), job.partitions.hosting.held.end(),
@@ -168,9 +169,9 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
   Job* job = jobs_.Find(reply.job_id());
   if (job == nullptr || !job->finalizing()) return;
   if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
-  if (job->partitions.hosting.awaiting_ready || job->end.versions.empty()) return;        // likewise
+  if (job->partitions.hosting.awaiting_ready || job->end.versions.empty()) return;        // superseded too
   if (!reply.error().empty() || reply.digest().empty()) {
-    if (job->end.worker != node.name) return;  // an answer that was given up
+    if (job->end.worker != node.name) return;  // an answer of an attempt that was abandoned
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
   }
   job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
@@ -180,20 +181,20 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
 void JobRuns::FinalizeFailed(Job& job, const std::string& why) {
   jobs_.TellWarning(job, "the digest was not taken: %s", why);
   job.end.worker.clear();
-  // Doubling: the attempts together last longer than it takes to see that a ps is gone.
+  // Doubling delays: together the attempts take longer than it takes to detect a lost ps.
   job.end.at = step_.now() + kFinalizeAgainAfter * (1 << std::min(job.end.attempts, 6));
   if (++job.end.attempts < options_.finalize_attempts_max) return;
   endings_.End(job, v1::FAILED,
                absl::StrCat("all steps are done, but the digest of the weights could not be taken: ", why));
 }
 
-// ---- what workers say ----
+// ---- reports from workers ----
 
 void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::RepeatedPtrField<v1::JobProgress>& reported) {
   for (const v1::JobProgress& progress : reported) {
     Job* job = jobs_.Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
-    // Of before the job fell back, or was filled from a checkpoint.
+    // From before a rollback, or before the job was filled from a checkpoint.
     if (progress.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in)) continue;
     if (!job->ReplicasOf(node.name).empty())
       job->workers.stragglers.watch.Heard(node.name, progress.replica_ms(), step_.now());
@@ -212,7 +213,7 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
   if (report.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in))
-    return;  // likewise
+    return;  // from before that
   v1::ReplicaReport counts = report;
   if (IsForChiefToSay(*job, node.name, report)) {
     counts.clear_finished();

@@ -47,7 +47,7 @@ JobTable::JobTable(const CoordinatorOptions& options, const StoredState& stored,
   }
 }
 
-// What is derived from its spec is not stored. A newer version may refuse what an older one took.
+// Recomputes what is derived from the spec, which is not stored. A newer version may reject what an older one accepted.
 void JobTable::CheckAgain(Job& job) {
   if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
     job.queueing.checked = std::make_shared<const CheckedJob>(*std::move(checked));
@@ -84,7 +84,7 @@ v1::JobStatus JobTable::StatusOf(const Job& job, absl::Time now) const {
   return status;
 }
 
-// What is not in job.status itself while the job runs.
+// Fills in the fields that are not kept in job.status while the job runs.
 void JobTable::FillRunning(const Job& job, absl::Time now, v1::JobStatus& status) const {
   if (!job.progress || !job.active()) return;
   job.progress->Fill(now, status);
@@ -170,8 +170,8 @@ void JobTable::Save(const Job& job) {
 
 // ---- by name ----
 
-// The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND says which there are;
-// FAILED_PRECONDITION names those that fit.
+// Returns the only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND lists the
+// existing jobs; FAILED_PRECONDITION lists several that fit.
 absl::StatusOr<Job*> JobTable::FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const) {
   std::vector<Job*> named, fitting;
   for (auto& [id, job] : jobs_) {
@@ -209,9 +209,9 @@ bool JobTable::Transition(Job& job, v1::JobState to) {
   return false;
 }
 
-// ---- who comes first ----
+// ---- order ----
 
-// Jobs that run, then those that start, those that wait, and those that have ended.
+// Running jobs first, then starting ones, queued ones, and those that have ended.
 std::vector<uint64_t> JobTable::ByUrgency() const {
   const auto rank = [](const Job& job) { return job.finished() ? 3 : job.queued() ? 2 : job.starting() ? 1 : 0; };
   std::vector<std::pair<int, uint64_t>> ranked;

@@ -15,10 +15,10 @@
 namespace cairn {
 namespace {
 
-// Between a question and the next one to another worker. Less than that a disk is slow, not away.
+// How long to wait for an answer before another worker is asked. Below that, a disk is slow rather than unavailable.
 constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
-constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);    // after an error; doubling for a model file
-constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // of summaries after the last step: five tries
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);    // after an error; doubles for a model file
+constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // for summaries after the last step: five attempts
 constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
 constexpr int kEpochsInMessage = 64;
 
@@ -48,22 +48,22 @@ void ModelFiles::AddSave(Job& job, int64_t step, std::string path) {
   save.set_path(std::move(path));
 }
 
-// A checkpoint was written: files of its step are due.
+// A checkpoint was written: model files of its step are due.
 void ModelFiles::SaveAtStep(Job& job, int64_t step) {
   for (std::string& path : SavesAtStep(job.status, step)) AddSave(job, step, std::move(path));
   SendSaves(job);
 }
 
-// Whether the next epoch has to wait for a model file: with its checkpoints the chief would remove the one that the
-// file is made of. Keras trains on after the file, too; with keep_max of 3 and files that are written within an epoch
-// nothing waits.
+// Whether the next epoch has to wait for a model file, because with the checkpoints of that epoch the chief would
+// remove the one from which the file is made. Keras too continues training only after the file is written. With a
+// keep_max of 3 and files that take less than an epoch nothing waits.
 bool ModelFiles::SavesHoldUp(Job& job) const {
   const v1::Checkpoints& rule = job.status.spec().checkpoints();
   const bool next = job.status.epochs_open() < job.progress->epochs();
   const int64_t begin = job.status.epochs_open() * job.status.steps_per_epoch(),
                 end = begin + job.status.steps_per_epoch();
   const int64_t within = rule.every_steps() > 0 ? (end - 1) / rule.every_steps() - begin / rule.every_steps() : 0;
-  const int64_t coming = within + 1;  // that of its end
+  const int64_t coming = within + 1;  // the one at its end
   const auto& known = job.status.checkpoints();
   const bool holds =
       next &&
@@ -88,7 +88,7 @@ void ModelFiles::SendSaves(Job& job) {
     const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() == save.step(); });
     const bool passed = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() > save.step(); });
     if (!there && !passed) return;  // it is being written
-    if (!there) {                   // keep_max, while the file was tried again
+    if (!there) {                   // keep_max removed it while the file was retried
       const std::string why =
           job.outputs.files.failures > 0
               ? absl::StrCat(job.outputs.files.error, " (by now the checkpoint of step ", save.step(), " is removed)")
@@ -115,8 +115,8 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
   if (job == nullptr || !job->active()) return;
   if (job->outputs.files.saves.empty() || job->outputs.files.saves.front().path() != saved.path() ||
       job->outputs.files.saves.front().step() != saved.step()) {
-    // Of a question before. If it was the last one, a newer step took the place of that file: the worker is free for
-    // it.
+    // The answer to an earlier request. If that was the last one, a newer step replaced the file: the worker is free
+    // for it.
     if (job->outputs.files.asked.worker == node.name) {
       job->outputs.files.asked = {};
       job->outputs.files.failures = 0;
@@ -124,7 +124,8 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
     return SendSaves(*job);
   }
   const std::string path(CutUtf8(saved.path(), kFileErrorTextMax));
-  if (!saved.error().empty() && job->outputs.files.asked.worker != node.name) return;  // too late: another one is at it
+  if (!saved.error().empty() && job->outputs.files.asked.worker != node.name)
+    return;  // too late: another worker is writing it
   if (!saved.error().empty() && ++job->outputs.files.failures < kSaveTriesMax) {
     job->outputs.files.error = std::string(CutUtf8(saved.error(), kFileErrorTextMax));
     const absl::Duration pause = kAskAgainAfter * (1 << (job->outputs.files.failures - 1));
@@ -152,7 +153,7 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
 
 // ---- summaries ----
 
-// Figures of the running epoch, now and then, for TensorBoard's update_freq.
+// Sends figures of the running epoch at intervals, for TensorBoard's update_freq.
 void ModelFiles::NoteStepFigures(Job& job) {
   for (const v1::Callback& callback : job.status.spec().callbacks()) {
     const int64_t every = SaveSteps(callback.tensorboard().update_freq());
@@ -208,7 +209,7 @@ void ModelFiles::SendSummaries(Job& job) {
 void ModelFiles::OnSummariesWritten(const ClusterNode& node, const v1::SummariesWritten& written) {
   Job* job = jobs_.Find(written.job_id());
   if (job == nullptr || !job->active()) return;
-  const bool asked = job->outputs.summaries.asked.worker == node.name;  // else: too late, it is written by another one
+  const bool asked = job->outputs.summaries.asked.worker == node.name;  // false: too late, another worker is writing it
   if (asked) job->outputs.summaries.asked = {};
   if (!written.error().empty()) {
     job->outputs.summaries.error = std::string(CutUtf8(written.error(), kFileErrorTextMax));
@@ -245,7 +246,7 @@ void ModelFiles::Tick(Job& job) {
   SendSummaries(job);
 }
 
-// A worker is gone, or its session broke: what it was asked may be lost with it.
+// A worker is gone, or its session broke: its answers may be lost.
 void ModelFiles::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (job.outputs.files.asked.worker == worker) job.outputs.files.asked = {};
@@ -255,7 +256,7 @@ void ModelFiles::ReleaseWorker(const NodeName& worker) {
   }
 }
 
-// All steps are done: whether the files are written too, or were waited for long enough.
+// All steps are done: returns whether the files are written too, or have been waited for long enough.
 bool ModelFiles::AllWritten(Job& job) {
   Tick(job);
   const bool summaries =

@@ -29,7 +29,7 @@ class NodeLease {
   // The node was alive before this coordinator started, and may come back until then.
   void Expect(absl::Time now, absl::Time until) {
     alive_ = expected_ = true;
-    last_heard_ = now;  // as far as is known it lives
+    last_heard_ = now;  // as far as is known it is alive
     give_up_at_ = until;
   }
   void Open(SessionToken session, absl::Time now) {

@@ -63,7 +63,7 @@ void Nodes::Welcome(const ClusterNode& node) {
   step_.Send(node, std::move(message));
 }
 
-// A ps drops the jobs that its coordinator does not know: it must be the one that gave them to it.
+// A ps drops the jobs that its coordinator does not know, so the coordinator must be the one that assigned them.
 absl::Status Nodes::CheckCluster(const v1::Hello& hello) const {
   if (hello.cluster_id() == 0 || hello.cluster_id() == cluster_id_) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -74,7 +74,7 @@ absl::Status Nodes::CheckCluster(const v1::Hello& hello) const {
                       hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
 }
 
-// It tries again every second.
+// The node retries every second.
 void Nodes::NoteRefusal(const NodeName& name, std::string why) {
   if (refused_.size() >= kRefusalsKept && !refused_.contains(name)) refused_.clear();
   std::string& known = refused_[name];
@@ -83,7 +83,7 @@ void Nodes::NoteRefusal(const NodeName& name, std::string why) {
   known = std::move(why);
 }
 
-// ---- questions ----
+// ---- queries ----
 
 std::string Nodes::FaultsText() const {
   std::string text;
@@ -96,7 +96,7 @@ std::string Nodes::FaultsText() const {
 
 v1::ListNodesResponse Nodes::List() const {
   v1::ListNodesResponse response;
-  // In one pass: there may be many jobs of many partitions, and many ps.
+  // In one pass: there may be many jobs with many partitions, and many ps.
   absl::flat_hash_map<NodeName, int> primaries, backups;
   for (const auto& [id, job] : jobs_.all()) {
     for (const v1::PartitionPlacement& p : job.status.partitions()) {
@@ -116,7 +116,7 @@ v1::ListNodesResponse Nodes::List() const {
 v1::NodeStatus Nodes::StatusWithoutPartitions(const NodeName& name) const {
   const ClusterNode& node = *members_.Find(name);
   v1::NodeStatus status = StatusOfNode(node);
-  // A node of our earlier life that is still waited for is not shown as alive, nor as dead.
+  // A node from before the coordinator's restart that is still awaited is shown neither as alive nor as dead.
   status.set_expected(node.lease.expected());
   if (node.lease.expected()) {
     status.set_alive(false);
@@ -137,10 +137,11 @@ v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
   return status;
 }
 
-// ---- what is stored ----
+// ---- stored state ----
 
-// ps that were restarted, whose copies wait for others that may know more. That is known here alone: after a restart
-// of ours they have to be taken for restarted again, so that their incarnation is not stored before it is settled.
+// Restarted ps whose copies wait for others that may have more updates. Only this process knows that: after a restart
+// of the coordinator they must be treated as restarted again. So their incarnation is not stored before that is
+// settled.
 std::set<NodeName> Nodes::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_.all()) {

@@ -12,9 +12,9 @@
 namespace cairn {
 namespace {
 
-// Quotas of `total` items by slots: every share is the exact quota rounded down or up, their sum is `total`. Units left
-// after rounding down go to those that hold more than that already (fewest moves), then by largest remainder, then by
-// order.
+// Divides `total` items in proportion to slots. Each share is the exact quota rounded down or up, and they sum to
+// `total`. Units that remain after rounding down go first to workers that already hold more (fewest moves), then by
+// largest remainder, then by order.
 std::vector<int32_t> Shares(int32_t total, const std::vector<WorkerCapacity>& workers,
                             const std::vector<int32_t>& held) {
   const int64_t slots = std::accumulate(workers.begin(), workers.end(), int64_t{0},
@@ -36,7 +36,7 @@ std::vector<int32_t> Shares(int32_t total, const std::vector<WorkerCapacity>& wo
   });
   for (size_t i : order) {
     if (left == 0) break;
-    if (remainder[i] == 0) continue;  // its quota is a whole number
+    if (remainder[i] == 0) continue;  // its quota is an integer
     ++shares[i];
     --left;
   }
@@ -53,7 +53,8 @@ std::map<NodeName, size_t> IndexOf(const std::vector<WorkerCapacity>& workers) {
   return index;
 }
 
-// Gives the replicas in `orphans` (ascending) out in contiguous runs: want[i] of them to workers[i], larger runs first.
+// Distributes the replicas in `orphans` (ascending) in contiguous runs: want[i] of them to workers[i], larger runs
+// first.
 void HandOut(const std::vector<size_t>& orphans, const std::vector<WorkerCapacity>& workers,
              const std::vector<int32_t>& want, std::vector<NodeName>& owners) {
   std::vector<size_t> order(workers.size());
@@ -71,18 +72,18 @@ void HandOut(const std::vector<size_t>& orphans, const std::vector<WorkerCapacit
 std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
                                              int backups) {
   CAIRN_CHECK(!ps.empty(), "partitions need a ps");
-  std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // of this job
+  std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // those of this job
   const auto bytes_of = [&](size_t partition) {
     return (partitions[partition].end() - partitions[partition].begin()) * sizeof(float);
   };
-  std::vector<size_t> order(partitions.size());  // large ones first: small ones then even out what those leave
+  std::vector<size_t> order(partitions.size());  // large ones first, so that small ones even out the difference
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes_of(a) > bytes_of(b); });
   std::vector<PartitionCopies> placed(partitions.size());
   for (const size_t partition : order) {
     const uint64_t bytes = bytes_of(partition);
     std::vector<size_t> chosen;
-    // The best ps by `own` bytes for this role, among those that have no copy yet.
+    // The best ps for this role by `own` bytes, among those that have no copy yet.
     auto choose = [&](std::vector<uint64_t>& own) {
       auto cost = [&](size_t i) {
         const bool host_taken =
@@ -136,8 +137,8 @@ std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
   const auto [least, most] =
       std::minmax_element(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const uint64_t gap = most->second - least->second;
-  // Less than the gap: both ends come closer. Near half of it: few moves. A follower there already is a mere change of
-  // roles; a follower on the same host is less welcome.
+  // A partition smaller than the gap brings both ends closer. One near half of the gap needs the fewest moves. If the
+  // target is already a follower, only roles change; a follower on the same host is less desirable.
   std::optional<PrimaryMove> best;
   std::tuple<bool, bool, uint64_t> best_cost;
   for (size_t i = 0; i < copies.size(); ++i) {
@@ -170,11 +171,12 @@ std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, con
       if (auto it = own.find(backup); it != own.end()) it->second += bytes[i];
     }
   }
-  std::vector<std::pair<uint64_t, NodeName>> order;  // the ones with least first
+  std::vector<std::pair<uint64_t, NodeName>> order;  // those with the least bytes first
   order.reserve(own.size());
   for (const auto& [name, sum] : own) order.emplace_back(sum, name);
   std::sort(order.begin(), order.end());
-  // The widest gap that a partition can cross, and of such partitions the one nearest to half of it: few moves.
+  // The widest gap that a partition can reduce, and of such partitions the one nearest to half of the gap: fewest
+  // moves.
   std::optional<BackupMove> best;
   uint64_t best_gap = 0, best_off = 0;
   for (size_t i = 0; i < copies.size(); ++i) {
@@ -240,7 +242,7 @@ std::vector<NodeName> AdoptOrphans(std::vector<NodeName> owners, const std::vect
   for (size_t k = 0; k < orphans.size(); ++k) {
     size_t best = 0;
     for (size_t i = 1; i < workers.size(); ++i) {
-      // (load + 1) / slots, compared without division
+      // compares (load + 1) / slots without division
       const int64_t a = int64_t{load[i] + 1} * workers[best].slots, b = int64_t{load[best] + 1} * workers[i].slots;
       if (a < b) best = i;
     }

@@ -8,9 +8,9 @@
 namespace cairn {
 namespace {
 
-// Between a loss and the next try.
+// The delay between a loss and the next attempt.
 constexpr absl::Duration kTryAgainMin = absl::Seconds(10);
-// A link that was not lost for so long starts with the shortest time again.
+// A link that stayed up for this long starts again with the shortest delay.
 constexpr absl::Duration kForgottenAfter = absl::Minutes(30);
 static_assert(kForgottenAfter > kLinkTryAgainMax);
 

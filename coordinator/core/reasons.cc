@@ -17,9 +17,9 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kQueueInterval = absl::Seconds(1);  // the reasons of queued jobs, in any case
+constexpr absl::Duration kQueueInterval = absl::Seconds(1);  // reasons of queued jobs are updated at least this often
 constexpr absl::Duration kStalledAfter = absl::Seconds(25);
-constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // both together in less than 30 s: promised
+constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // together they stay below the promised 30 s
 
 std::string LeftOutText(const Job& job) {
   std::string text;
@@ -28,7 +28,7 @@ std::string LeftOutText(const Job& job) {
   return text.empty() ? text : text + ")";
 }
 
-// Right after our own start: ps that serve the job as before, as far as is known; empty: all were heard of.
+// Just after the coordinator's start: names ps that, as far as is known, still serve the job; empty: all have reported.
 std::string UnheardText(const Nodes& nodes, const v1::JobStatus& job) {
   std::set<NodeName> unheard;
   for (const v1::PartitionPlacement& p : job.partitions()) {
@@ -126,7 +126,7 @@ std::string Reasons::Reason(const Job& job) const {
   return WarningText(job);
 }
 
-// Which ps still write what the job ends with; empty: none.
+// The ps that are still writing the job's final weights; empty: none.
 std::string Reasons::KeepReason(const Job& job) const {
   std::map<NodeName, std::pair<int, uint64_t>> writing;  // partitions, bytes of their values
   for (int i = 0; i < job.status.partitions_size(); ++i) {
@@ -147,7 +147,7 @@ std::string Reasons::KeepReason(const Job& job) const {
   return text;
 }
 
-// And of one that runs, all the same: with what passes.
+// A running job may have warnings too, including temporary ones.
 std::string Reasons::WarningText(const Job& job) const {
   std::string text = endings_.LastingText(job);
   if (const std::string links = copies_.LinksText(job); !links.empty())
@@ -163,7 +163,7 @@ std::string Reasons::WarningText(const Job& job) const {
   return text;
 }
 
-// Of all that wait; those that need the same wait for the same reason.
+// Updates all waiting jobs; jobs with the same needs wait for the same reason.
 void Reasons::UpdateQueued() {
   std::map<std::tuple<Needs, bool, bool>, std::string> known;
   for (auto& [id, job] : jobs_.all()) {

@@ -16,9 +16,9 @@
 namespace cairn {
 namespace {
 
-constexpr int kRestartsTold = 2;  // of a worker, at one step of a job
+constexpr int kRestartsTold = 2;  // restarts of a worker at one step of a job that are reported
 
-// The node's address in the job's placement. Whether it was another.
+// Sets the node's address in the job's placement. Returns whether it changed.
 bool SetAddress(Job& job, const ClusterNode& node) {
   bool moved = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
@@ -63,13 +63,13 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   jobs_.Save(*job);
 }
 
-// The ps, as it is, is useless to the job: it begins or goes on with others, or fails for that reason.
+// Excludes a ps that is unusable for the job: the job starts or continues with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
   job.workers.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   jobs_.Save(job);
   if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
-  // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
+  // A job that has run continues with fewer copies: it is filled from a checkpoint at this time.
   const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
   if (!others || (!job.ran() && candidates_.PsThere(job) < least)) {
     return endings_.End(job, v1::FAILED, message);
@@ -98,8 +98,8 @@ void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::H
       node.work.hosting[held.job_id()] = 0;
       continue;
     }
-    // Others took its place while it was away, or the job was deleted. But what was given out is known, and in no later
-    // generation.
+    // It was replaced while it was away, or the job was deleted. But both job ids and generations must be ones that
+    // were given out.
     if (held.job_id() >= jobs_.next_id() || (job != nullptr && held.generation() > job->status.generation())) {
       step_.Warn(
           "ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
@@ -129,7 +129,7 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   const bool moved = SetAddress(job, node);
   const uint64_t generation = job.status.generation();
   const uint64_t held_generation = held == nullptr ? 0 : held->generation();
-  // A process that was restarted serves nothing before it is told to, whatever its directory holds.
+  // A restarted process serves nothing until it is told to, whatever its directory holds.
   const bool anew = !admission.same_process;
   if (held_generation > generation && held_generation - generation > kGenerationsAheadMax) {
     return LeavePsOut(
@@ -148,10 +148,10 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
     job.partitions.copies.SettleLater(/*renew=*/moved || (restarted && !anew));
     return;
   }
-  // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
-  // amiss.
+  // Stores the new address and the new generation together: with the address alone, a restarted coordinator would not
+  // notice the change.
   if (job.ran() && copies_.Settle(job)) return;
-  if (job.ran() && anew) {  // its copies wait for others that may know more
+  if (job.ran() && anew) {  // its copies wait for others that may have more updates
     if (moved) jobs_.Save(job);
     return;
   }
@@ -170,11 +170,11 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   runs_.AllReady(job);
 }
 
-// The process is the same, but it does not name a copy that had everything: its store failed, and the copy went with
-// it. It says so itself (OnJobError), but perhaps of an earlier generation, and in any case later.
+// The process is the same, but it does not list a copy that had all updates: its store failed, and the copy was lost.
+// The ps reports this too (OnJobError), but perhaps for an earlier generation, and in any case later.
 void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
   if (candidates_.LeftOut(job, node)) return;
-  // It is on its way from one generation to another, and names nothing for a moment.
+  // It is changing generations, and lists nothing for a moment.
   if (held != nullptr && held->partitions().empty() && held->generation() != job.status.generation()) return;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     const v1::BackupPlacement* backup = FindBackup(p, node.name);
@@ -201,7 +201,7 @@ void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::Partitions
   for (const v1::HeldPartition& p : ready.partitions()) {
     const bool serves = p.partition() < job->partitions.hosting.versions.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
-    // While it is filled from a checkpoint any version is right.
+    // While the job is filled from a checkpoint any version is right.
     if (serves && job->restoring.from.empty() && p.version() < job->partitions.hosting.versions[p.partition()]) {
       return endings_.End(
           *job, v1::FAILED,
@@ -215,7 +215,7 @@ void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::Partitions
   step_.Raise(ReasonDue{job->id()});
 }
 
-// Its partitions are served by others from now on, or wait for it.
+// Other ps serve its partitions from now on, or the partitions wait for it.
 void Reconciler::OnPsLost(const NodeName& ps) {
   int ended = 0;
   for (const uint64_t id : jobs_.ByUrgency()) {
@@ -258,15 +258,15 @@ void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v
     known.replicas.assign(running.replicas().begin(), running.replicas().end());
     std::sort(known.replicas.begin(), known.replicas.end());
   }
-  // The rest, new commands where it runs something else, is Schedule's.
+  // Schedule does the rest: new commands where the worker runs something else.
 }
 
-// It was there again before anyone missed it.
+// Reports a worker that restarted before it was missed.
 void Reconciler::TellRestart(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     const std::vector<int32_t> replicas = job.ReplicasOf(worker.name);
     if (!job.running() || replicas.empty() || !candidates_.MayWork(job, worker)) continue;
-    // One that dies again and again is noted by CrashLoops.
+    // Repeated crashes are handled by CrashLoops.
     if (const auto ends = job.workers.crash_loops.ends.find(worker.name);
         ends != job.workers.crash_loops.ends.end() && ends->second.times > kRestartsTold)
       continue;

@@ -7,11 +7,11 @@
 namespace cairn {
 namespace {
 
-// A worker's "finished" that got lost with its session is taken from its heartbeats after this long.
+// If a worker's "finished" was lost with its session, it is inferred from the worker's heartbeats after this long.
 constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
 
-// Examples in a step of one replica, in the mean over an epoch: its last batch is short where it goes through the data
-// once.
+// Examples in a step of one replica, averaged over an epoch: the last batch is short if the epoch passes through the
+// data once.
 double StepExamples(const v1::JobStatus& status) {
   const double steps = static_cast<double>(std::max<int64_t>(1, status.steps_per_epoch()));
   const double batch = static_cast<double>(status.spec().batch_size()) * std::max(1, status.spec().accumulate_steps());
@@ -76,7 +76,7 @@ void ReplicaSteps::RollBack(int64_t step, absl::Time now) {
     finished_[r] = false;
   }
   last_advance_ = now;
-  if (!synchronous_) heard_.assign(heard_.size(), false);  // they go on from what the partitions have
+  if (!synchronous_) heard_.assign(heard_.size(), false);  // they continue from what the partitions have
   rate_.Restart(now, ExamplesDone());
 }
 
@@ -105,7 +105,7 @@ double ReplicaSteps::ExamplesDone() const {
   return step_examples_ * static_cast<double>(steps);
 }
 
-// After the replica said where it is.
+// Call after the replica reported its step.
 void ReplicaSteps::Measure(int32_t replica, absl::Time now) {
   if (heard_[replica]) return rate_.Note(now, ExamplesDone());
   heard_[replica] = true;

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// Between two questions for figures.
+// The interval of requests for figures.
 constexpr absl::Duration kFiguresAskedEvery = absl::Milliseconds(200);
 
 }  // namespace
@@ -37,13 +37,13 @@ absl::StatusOr<bool> ReportedFigures::Take(const v1::FiguresReport& report, cons
 }
 
 void ReportedFigures::NoteAnswer(const v1::FiguresReport& report, absl::Time now) {
-  if (!report.has_answers()) {  // a ps of an earlier version: nothing tells how old its report is
+  if (!report.has_answers()) {  // a ps of an earlier version: the age of its report is unknown
     answered_ = now;
     return;
   }
   const auto answered =
       std::find_if(asked_.begin(), asked_.end(), [&](const auto& q) { return q.first == report.answers(); });
-  if (answered == asked_.end()) return;  // of another coordinator, or answered by a later report
+  if (answered == asked_.end()) return;  // requested by another coordinator, or answered by a later report
   answered_ = answered->second;
   asked_.erase(asked_.begin(), answered);
 }

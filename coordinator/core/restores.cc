@@ -21,15 +21,15 @@
 namespace cairn {
 namespace {
 
-// A worker that is lost is noticed sooner; this is for one that hangs on its disk.
+// A lost worker is noticed sooner; the limit is for one that hangs on its disk.
 constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
-// After a failure; doubling. What a lost chief still had to say is here by then.
+// The delay after a failure; it doubles. Late messages of a lost chief arrive within it.
 constexpr absl::Duration kRestoreAgainAfter = absl::Milliseconds(250);
 
 }  // namespace
 
-// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
-// weights are those that the job ends with.
+// early_stopping with restore_best_weights: fills the partitions from the best epoch's checkpoint. Returns false if the
+// present weights are the final ones.
 bool Restores::RestoreBest(Job& job) {
   const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
   if (best < 0 || best + 1 >= job.progress->epochs() || job.best.given_up) return false;
@@ -50,8 +50,8 @@ bool Restores::RestoreBest(Job& job) {
   return true;
 }
 
-// The best epoch's weights cannot be read. The job ends with those of its last epoch where the partitions have them
-// still, else it goes on from another checkpoint. False: there is none.
+// The best epoch's weights cannot be read. The job ends with those of its last epoch if the partitions still have them;
+// otherwise it continues from another checkpoint. Returns false if there is none.
 bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   const std::string path = job.restoring.from.front();
   const uint64_t updates_of_each = static_cast<uint64_t>(job.status.total_steps());
@@ -72,7 +72,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   job.restoring.from.clear();
   if (there) {
     jobs_.Transition(job, v1::FINALIZING);
-    job.partitions.hosting.SetVersions(last);  // an attempt that came half way is seen by it
+    job.partitions.hosting.SetVersions(last);  // an incomplete attempt is detected by these
   } else {
     job.restoring.from = std::move(others);
   }
@@ -80,7 +80,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   return true;
 }
 
-// All partitions of a job that starts are ready to be filled.
+// All partitions of a starting job are ready to be filled.
 void Restores::TryRestore(Job& job) {
   if (!job.starting() || job.restoring.from.empty() || job.partitions.hosting.awaiting_ready) return;
   if (!job.restoring.worker.empty()) {
@@ -114,9 +114,9 @@ void Restores::TryRestore(Job& job) {
   step_.Raise(ReasonDue{job.id()});
 }
 
-// The chief that was may have written another one meanwhile, and removed those that are too many for it.
+// The former chief may have written another checkpoint meanwhile, and removed the oldest ones.
 void Restores::RefreshRestoreFrom(Job& job) {
-  if (job.status.started_unix_ms() == 0) return;  // from what the user named
+  if (job.status.started_unix_ms() == 0) return;  // uses the checkpoint that the user named
   std::vector<std::string> from;
   if (!job.best.restoring) {
     from = CheckpointsToGoOnFrom(job);
@@ -157,16 +157,16 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
         false);
   }
   jobs_.Tell(*job, "restored from %s: goes on from step %d", path, step);
-  job->partitions.hosting.SetVersions(0);                            // they may have been further
-  if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // else all that it has done stays done
+  job->partitions.hosting.SetVersions(0);                            // the partitions may have had later versions
+  if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // otherwise all completed steps stay completed
   job->restoring.AskAnew();
   hosting_.BeginCopiesAnew(*job);
   hosting_.NewGeneration(*job);
   job->restoring.filled_in = job->status.generation();
 }
 
-// A chief that was has put its own checkpoint in the place of the best: what is in that place is another one. The step
-// of the best one; nullopt: it is what the job is filled from, or none is asked for.
+// A former chief may have overwritten the best checkpoint with its own, so its content is a different one. Returns the
+// step of the best one; nullopt: the job is being filled from it, or none is wanted.
 std::optional<int64_t> Restores::DropReplacedBest(Job& job, const std::string& path, int64_t step) {
   const v1::CheckpointInfo* best = job.best.restoring && job.synchronous() ? BestCheckpoint(job) : nullptr;
   if (best == nullptr || step == best->step()) return std::nullopt;
@@ -176,12 +176,12 @@ std::optional<int64_t> Restores::DropReplacedBest(Job& job, const std::string& p
   return wanted;
 }
 
-// The job begins at the checkpoint. steps: by replica its next one.
+// The job resumes at the checkpoint. steps: the next step of each replica.
 void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> steps) {
   const int64_t step = *std::min_element(steps.begin(), steps.end());
   job.status.set_restored_from(path);
   job.status.set_restored_step(step);
-  // Epochs before have no figures here, unless they are this run's own.
+  // Earlier epochs have figures only if they are from this run.
   auto& epochs = *job.status.mutable_epochs();
   const int passed = static_cast<int>(step / std::max<int64_t>(1, job.status.steps_per_epoch()));
   if (epochs.size() > passed) epochs.DeleteSubrange(passed, epochs.size() - passed);
@@ -193,17 +193,18 @@ void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> 
   job.progress.emplace(job.status, std::move(steps), std::vector<bool>{}, step_.now());
   job.decisions.WaitAnew();
   job.outputs.files.WaitAnew();
-  // Workers that have run it before are elsewhere, perhaps done with it: they start over, and what they say of before
-  // does not count.
+  // Workers that have run the job before may be elsewhere in it, perhaps finished. They start over; reports from before
+  // do not count.
   job.partitions.rollback.RefuseBefore(job.status.generation());
 }
 
-// `silent`: it may still be at work, and is fenced.
+// `silent`: the worker may still be working, and is fenced.
 void Restores::RestoreFailed(Job& job, const std::string& why, bool silent) {
   jobs_.TellWarning(job, "not restored: %s", why);
   job.restoring.AskAnew();
   const size_t workers = std::max<size_t>(1, nodes_.Connected(v1::WORKER).size());
-  const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
+  // a checkpoint that the user named either exists or does not
+  const bool each_once = !silent && job.status.started_unix_ms() == 0;
   const size_t most = each_once ? std::min<size_t>(options_.attempts_max, workers) : options_.attempts_max;
   if (static_cast<size_t>(++job.restoring.attempts) >= most) {
     if (job.best.restoring && EndWithoutBest(job, why)) return;
@@ -214,7 +215,7 @@ void Restores::RestoreFailed(Job& job, const std::string& why, bool silent) {
   hosting_.NewGeneration(job);
 }
 
-// The worker that restores is gone: another one does it.
+// The restoring worker is gone: another one takes over.
 void Restores::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.starting() || job.restoring.worker != worker) continue;
@@ -223,8 +224,8 @@ void Restores::ReleaseWorker(const NodeName& worker) {
   }
 }
 
-// The weights are lost: the job goes on from a checkpoint; one that had those of its best epoch gets these again.
-// False: there is no checkpoint.
+// The weights are lost: the job continues from a checkpoint. A job that was restored to its best epoch gets those
+// weights again. Returns false if there is no checkpoint.
 bool Restores::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
   std::vector<std::string> from = job.best.restored ? BestPaths(job) : std::vector<std::string>();
@@ -244,7 +245,7 @@ bool Restores::RestoreInstead(Job& job, const std::string& why) {
   jobs_.Save(job);
   const uint64_t before = job.status.generation();
   hosting_.PlaceAnew(job);
-  if (job.status.generation() == before) {  // nowhere else to go: all ps are drained, say
+  if (job.status.generation() == before) {  // no ps to move to, for example because all are drained
     job.partitions.hosting.SetVersions(0);
     hosting_.NewGeneration(job);
   }

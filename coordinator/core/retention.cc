@@ -15,11 +15,11 @@
 namespace cairn {
 namespace {
 
-constexpr std::pair<char, int64_t> kUnits[] = {{'d', 24 * 3600}, {'h', 3600}, {'m', 60}, {'s', 1}};  // seconds
+constexpr std::pair<char, int64_t> kUnits[] = {{'d', 24 * 3600}, {'h', 3600}, {'m', 60}, {'s', 1}};  // in seconds
 
 struct Rule {
   const char* name;
-  const char* of;  // in Text()
+  const char* of;  // noun in Text()
   absl::Duration Retention::*age;
 };
 constexpr Rule kRules[] = {{"succeeded", "succeeded ones", &Retention::succeeded},

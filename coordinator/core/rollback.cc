@@ -15,7 +15,7 @@ namespace {
 constexpr char kNotTheBest[] = "its ps came back with other weights than those of its best epoch";
 constexpr char kNoneLeft[] = ", and no checkpoint is left to take them from; submit the job again";
 
-// The greatest version up to `most` at which the partition can be; nullopt: none.
+// The greatest version, up to `most`, that the partition can return to; nullopt: none.
 std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
   if (held.version() <= most) return held.version();
   if (held.version_min() <= most) return most;
@@ -26,7 +26,7 @@ std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t mo
   return best;
 }
 
-// Whether a job that is about to end has still all that it ends with.
+// Whether a job that is about to end still has all its final weights.
 bool AllCameBack(const Job& job) {
   if (!job.finalizing()) return false;
   const bool at_last_step = job.synchronous() && !job.best.restored;
@@ -42,15 +42,15 @@ bool AllCameBack(const Job& job) {
 
 }  // namespace
 
-// Steps are to be done again.
+// Steps have to be repeated.
 void Rollback::BackToRunning(Job& job) {
   jobs_.Transition(job, v1::RUNNING);
   job.end.BeginAnew(step_.now());
   step_.Raise(SlotsChanged{});
 }
 
-// Called when all primaries of a synchronous job have said at which version they are. True: they are not at one that
-// the job can go on from, and a new generation takes them to one, or the job failed.
+// Called when all primaries of a synchronous job have reported their versions. Returns true if the job cannot continue
+// from these: then a new generation rolls them back, or the job failed.
 bool Rollback::FallBack(Job& job) {
   uint64_t least = UINT64_MAX, most = 0;
   for (const v1::HeldPartition& at : job.partitions.hosting.held) {
@@ -66,8 +66,8 @@ bool Rollback::FallBack(Job& job) {
       endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
   }
-  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the
-  // workers send again. Without one the workers are ahead, even where all partitions agree.
+  // With a log before the reply no acknowledged update is lost: partitions are at most one update apart, which the
+  // workers send again. Without one the workers are ahead even if all partitions agree.
   if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
   std::optional<uint64_t> to = least;
   for (bool lowered = true; lowered && to;) {
@@ -80,7 +80,8 @@ bool Rollback::FallBack(Job& job) {
       break;
     }
   }
-  if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;  // before the first images: a function of the seed
+  // before the first images: the initial values are a function of the seed
+  if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;
   const int64_t step = job.progress ? job.progress->step() : 0;
   if (!to) {
     const std::string why = absl::StrFormat(
@@ -92,7 +93,7 @@ bool Rollback::FallBack(Job& job) {
                  absl::StrCat(why, "; submit the job again, with durability: LOGGED_AND_REPLICATED or checkpoints"));
     return true;
   }
-  // After our own start it may not be known yet how far the job was.
+  // Just after the coordinator's start it may not be known yet how far the job was.
   const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
                                                             : absl::StrFormat("to step %d", *to);
   jobs_.TellWarning(job, "falls back %s: later updates were only in the memory of ps that died", from);
@@ -108,8 +109,8 @@ bool Rollback::FallBack(Job& job) {
   return true;
 }
 
-// The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
-// anew from what the partitions hold. True: a new generation was begun, or the job ended.
+// Each partition of an asynchronous job may have lost updates. Its replicas, including finished ones, continue from
+// what the partitions hold. Returns true if a new generation was begun, or the job ended.
 bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
   if (job.best.restored) {
@@ -128,7 +129,7 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   BackToRunning(job);
   job.partitions.rollback.EndCheck();
   job.partitions.rollback.RefuseBefore(job.status.generation() + 1);
-  hosting_.NewGeneration(job);  // in which the ps do not keep what they have
+  hosting_.NewGeneration(job);  // in which the ps drop what they have
   return true;
 }
 

@@ -24,10 +24,10 @@
 namespace cairn {
 namespace {
 
-// The queue is looked at when something changes that may start a job. This is the safety net.
+// The queue is checked whenever something changes that may start a job. This interval is only a safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
 
-// Priority, then age.
+// Sorts by priority, then by age.
 std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) {
     return std::tuple(-a->status.spec().priority(), a->id()) < std::tuple(-b->status.spec().priority(), b->id());
@@ -59,12 +59,12 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   const double waited_s = absl::ToDoubleSeconds(step_.now() - absl::FromUnixMillis(job.status.submitted_unix_ms()));
   jobs_.Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
              job.status.replicas_size(), job.status.partitions_size());
-  // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
+  // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule repairs.
   hosting_.PlaceAnew(job);
   assignments_.Place(job, std::move(workers));
 }
 
-// Steps, partitions and replicas, none of them placed.
+// Determines steps, partitions and replicas, but places none of them.
 absl::Status Schedule::LayOut(Job& job) {
   const v1::JobSpec& spec = job.status.spec();
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));
@@ -86,7 +86,7 @@ absl::Status Schedule::LayOut(Job& job) {
   if (static_cast<uint32_t>(job.status.partitions_size()) > kPartitionsMax) return absl::InvalidArgumentError(advice);
   job.status.clear_replicas();
   for (int32_t r = 0; r < spec.replicas(); ++r) job.status.add_replicas()->set_replica(r);
-  size_t longest = 0;  // of a route's name and address
+  size_t longest = 0;  // the longest name and address of a route, in bytes
   for (const ClusterNode* ps : nodes_.Connected(v1::PS))
     longest = std::max(longest, ps->name.size() + ps->address.size());
   const int64_t bytes =
@@ -106,15 +106,15 @@ void Schedule::RunIfDue() {
   if (const bool all = std::exchange(all_due_, false); all || queue) Run(all);
 }
 
-// all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any
-// more.
+// all: also assigns the work of running jobs. Otherwise only the queue is processed, and running jobs may grow if no
+// job waits any more.
 void Schedule::Run(bool all) {
   endings_.ForgetEnded();
   step_.Raise(QueueLookedAt{});
-  // Right after our own start the nodes that we knew are waited for: a job should get all of them.
+  // Just after the coordinator's start, known nodes are waited for: a job should get all of them.
   const bool waited = std::exchange(someone_waits_, nodes_.Settling() || StartQueued());
   if (!all && (someone_waits_ || !waited)) return;
-  for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone, or be drained
+  for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone or been drained
     job.partitions.copies.RepairLater();
     step_.Raise(CopiesChanged{id});
   }
@@ -139,14 +139,14 @@ std::vector<WorkerCapacity> Schedule::FreeWorkers(const Job& job) {
   return free;
 }
 
-// Starts what can be started. True: a job waits for slots that others use, and those that become free are its own.
+// Starts what can be started. Returns true if a job waits for slots in use; slots that become free are reserved for it.
 bool Schedule::StartQueued() {
   std::vector<const Job*> queue;
   for (const auto& [id, job] : jobs_.all()) {
     if (job.queued() && job.has_data()) queue.push_back(&job);
   }
   if (queue.empty()) return false;
-  std::set<Needs> too_large;  // for this cluster, whoever else runs
+  std::set<Needs> too_large;  // for this cluster, even if nothing else runs
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.At(id);
     if (job.workers.left_out.nodes.empty() && too_large.contains(NeedsOf(job))) continue;
@@ -161,16 +161,16 @@ bool Schedule::StartQueued() {
     } else if (candidates_.MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
     } else if (job.workers.left_out.nodes.empty()) {
-      too_large.insert(NeedsOf(job));  // others need not wait
+      too_large.insert(NeedsOf(job));  // others need not wait for it
     }
   }
   return false;
 }
 
-// Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.
+// Fields whose default depends on the cluster or on a checkpoint. They stay 0 while it is not known.
 void Schedule::ResolveDefaults(Job& job) {
   v1::JobSpec& spec = *job.status.mutable_spec();
-  // A worker has to look at the checkpoint first.
+  // A worker has to inspect the checkpoint first.
   if ((!spec.resume_from().empty() || BackupOf(spec) != nullptr) && !job.has_data()) return;
   if (spec.replicas() == 0) {
     std::vector<int32_t> slots;
@@ -179,7 +179,8 @@ void Schedule::ResolveDefaults(Job& job) {
       if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->machine.device_kind});
     }
     std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
-    if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));  // more are to come
+    // further nodes are still expected
+    if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));
     slots.reserve(one_kind.size());
     for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);
     std::sort(slots.rbegin(), slots.rend());

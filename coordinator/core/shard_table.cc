@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-// For a shard's first worker to answer.
+// How long a shard's first worker has to answer.
 constexpr absl::Duration kShardTimeout = absl::Minutes(1);
 
 }  // namespace
@@ -24,7 +24,7 @@ std::vector<ShardTable::Handout> ShardTable::HandOut(const std::vector<NodeName>
   std::vector<Handout> handouts;
   for (auto& [number, shard] : open_) {
     if (!shard.worker.empty() && now >= shard.until) {
-      // One that has nothing else to do: where all are slow, the same work twice makes them slower.
+      // Another worker must be idle: if all are slow, duplicate work makes them slower.
       const bool another = std::any_of(workers.begin(), workers.end(), [&, &shard = shard](const NodeName& worker) {
         return LoadOf(worker) == 0 && !shard.slow.contains(worker) && !shard.failed_on.contains(worker);
       });
@@ -41,7 +41,7 @@ std::vector<ShardTable::Handout> ShardTable::HandOut(const std::vector<NodeName>
     if (best == nullptr) break;
     shard.worker = *best;
     shard.until = now + kShardTimeout * (1 << std::min(shard.asked++, 6));
-    if (shard.slow.erase(*best) == 0) handouts.push_back({number, *best});  // else it is at it
+    if (shard.slow.erase(*best) == 0) handouts.push_back({number, *best});  // otherwise it is computing it
   }
   return handouts;
 }

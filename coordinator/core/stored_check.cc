@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// Says what is wrong with one key's value.
+// Reports what is wrong with one key's value.
 class Checker {
  public:
   explicit Checker(std::string key) : key_(std::move(key)) {}
@@ -35,7 +35,7 @@ class Checker {
 };
 
 void CheckNode(const v1::NodeStatus& node, Checker& checker) {
-  v1::Hello hello;  // what it said when it came
+  v1::Hello hello;  // what it sent when it joined
   hello.set_name(node.name());
   hello.set_role(node.role());
   hello.set_address(node.address());
@@ -43,7 +43,7 @@ void CheckNode(const v1::NodeStatus& node, Checker& checker) {
   hello.set_device(node.device());
   hello.set_device_kind(node.device_kind());
   *hello.mutable_compute_dtypes() = node.compute_dtypes();
-  hello.set_slots(node.role() == v1::EVALUATOR ? 1 : node.slots());  // an evaluator's are not kept
+  hello.set_slots(node.role() == v1::EVALUATOR ? 1 : node.slots());  // an evaluator's slots are not stored
   const absl::Status status = CheckHello(hello);
   checker.Require(status.ok(), "a node: ", status.message());
 }
@@ -62,7 +62,7 @@ void CheckPartitions(const v1::JobStatus& job, Checker& checker) {
   }
 }
 
-// A job that goes on: what its progress is counted with.
+// Checks the fields of an active job from which its progress is computed.
 void CheckActive(const v1::StoredJob& stored, Checker& checker) {
   const v1::JobStatus& job = stored.status();
   const int32_t replicas = job.spec().replicas();

@@ -22,8 +22,8 @@ absl::Status Corrupt(const std::string& key) {
 
 uint64_t SumOf(const std::string& bytes) { return Checksum(bytes.data(), bytes.size()); }
 
-// Of a job whose epochs are apart: puts them where they belong. `taken`: the keys that are its own. One that is missing
-// has no figures: nothing else hangs on them, and the jobs go on.
+// Inserts the epochs of a job that are stored under separate keys. `taken`: the keys that belong to jobs. A missing
+// epoch has no figures: nothing else depends on them, and the job continues.
 absl::Status PutEpochs(const std::map<std::string, std::string>& entries, v1::StoredJob& job,
                        std::map<std::string, bool>& taken) {
   job.mutable_status()->clear_epochs();

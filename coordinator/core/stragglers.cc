@@ -8,13 +8,13 @@
 namespace cairn {
 namespace {
 
-// The mean forgets within about so long. Three times as slow is seen to be kSlowFactor times after half of it.
+// The time constant of the mean. A worker that becomes three times as slow exceeds kSlowFactor after half of it.
 constexpr absl::Duration kForget = absl::Seconds(4);
-// Words of a worker before it is judged.
+// Reports of a worker before it is judged.
 constexpr int kHeardMin = 3;
-// What a worker said is news for so long: without any it is no measure for others.
+// A report of a worker is valid for this long; older ones are not used to judge others.
 constexpr absl::Duration kNewsFor = absl::Seconds(10);
-// Standard deviations that chance does not explain.
+// A difference of this many standard deviations is not chance.
 constexpr double kDeviations = 5;
 
 }  // namespace
@@ -23,8 +23,8 @@ void StragglerWatch::Heard(const NodeName& worker, double replica_ms, absl::Time
   if (!(replica_ms > 0) || !std::isfinite(replica_ms)) return;
   Worker& w = workers_[worker];
   const double value = std::log(replica_ms);
-  if (w.heard > 0 && now - w.at > kNewsFor) w.heard = 0;  // what it was like before its replicas went elsewhere
-  // A plain mean at first, then one that forgets.
+  if (w.heard > 0 && now - w.at > kNewsFor) w.heard = 0;  // from before its replicas were moved
+  // A plain mean at first, then an exponential one.
   const double forget = w.heard == 0 ? 1 : 1 - std::exp(-absl::FDivDuration(now - w.at, kForget));
   const double alpha = std::max(forget, 1.0 / (w.heard + 1));
   if (w.heard == 0) {
@@ -45,7 +45,7 @@ void StragglerWatch::Heard(const NodeName& worker, double replica_ms, absl::Time
 
 bool StragglerWatch::HasNews(const Worker& w, absl::Time now) { return w.heard >= kHeardMin && now - w.at <= kNewsFor; }
 
-// sums: the worker's own are taken out of them.
+// sums: the worker's own values are subtracted from them.
 StragglerWatch::Comparison StragglerWatch::Compare(const Worker& w, Sums sums, absl::Time now) {
   if (HasNews(w, now)) {
     sums.mean -= w.mean;
@@ -94,7 +94,7 @@ bool StragglerWatch::Look(absl::Time now) {
     Judge(w, comparison, now);
     acquitted = acquitted || (was && !w.slow);
     if (!w.slow) continue;
-    // While it says too little, it is as slow as it was.
+    // While it reports too little, it keeps its previous state.
     const auto before = stragglers_.find(name);
     stragglers[name] =
         HasNews(w, now) || before == stragglers_.end() ? std::max(comparison.factor, kFastFactor) : before->second;

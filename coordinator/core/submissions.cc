@@ -22,7 +22,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kInspectAgainAfter = absl::Seconds(5);
-// Examples x epochs stays far from the end of int64.
+// Keeps examples x epochs far from the limit of int64.
 
 v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* checked) {
   v1::SubmitResponse response;
@@ -158,7 +158,7 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   if (inspection.submission == 0 && (jobs_.Find(inspection.job) == nullptr || !jobs_.Find(inspection.job)->queued()))
     return;
   if (reply.worker_only() && !reply.error().empty()) {
-    // Others may see what this one does not. Where nobody does, the first one's word stands.
+    // Another worker may see what this one does not. If none does, the first one's error is reported.
     inspection.failed[node.name] = std::string(CutUtf8(reply.error(), kErrorTextMax));
     if (inspection.first_failed.empty()) inspection.first_failed = node.name;
     return StartInspection(std::move(inspection));
@@ -190,7 +190,7 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   step_.Raise(QueueChanged{});
 }
 
-// Workers that do not see the data compute nothing of the job, until they are started again.
+// Workers that do not see the data do not work for the job until they are restarted.
 void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
   for (const auto& [name, why] : inspection.failed) {
     const ClusterNode* node = nodes_.Find(name);

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// Of asynchronous replicas that are far apart, or where a share was lost: the oldest is given up.
+// If asynchronous replicas are far apart, or a share was lost, the oldest epoch is given up.
 
 }  // namespace
 

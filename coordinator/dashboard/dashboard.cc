@@ -28,13 +28,13 @@ HttpAnswer Text(int status, absl::string_view text) {
 
 HttpAnswer Page(const char* content_type, std::string_view body) { return {200, content_type, std::string(body), {}}; }
 
-// An address of the leader, from a status of the driver; empty: not known.
+// The leader's address, from a status of the driver; empty: unknown.
 std::string FromPayload(const absl::Status& status, const char* payload) {
   const auto cord = status.GetPayload(payload);
   return cord ? std::string(*cord) : "";
 }
 
-// And knows who leads.
+// Whether this coordinator stands by and knows the leader.
 bool StandsBy(const absl::Status& status) { return !FromPayload(status, kLeaderPayload).empty(); }
 
 HttpAnswer Refuse(const absl::Status& status, const HttpRequest& request) {
@@ -132,7 +132,7 @@ absl::StatusOr<Dashboard::JobsPtr> Dashboard::AllJobs() {
   return jobs_.answer;
 }
 
-// which: a number or a name.
+// which: a job's number or name.
 absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which) {
   {
     absl::MutexLock lock(&mutex_);

@@ -25,25 +25,24 @@ const char* NodeState(const v1::NodeStatus& node) {
 }
 
 Json NodeRow(const v1::NodeStatus& node) {
-  return {
-      {"name", node.name()},
-      {"role", RoleText(node.role())},
-      {"state", NodeState(node)},
-      {"fault", node.fault()},
-      {"not_ready", node.not_ready()},
-      {"slots", node.slots()},
-      {"slots_used", node.slots_used()},
-      {"primaries", node.primaries()},
-      {"backups", node.partitions() - node.primaries()},
-      {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
-      {"device", node.device()},
-      {"host", node.host()},
-      {"address", node.address().substr(0, node.address().find(','))},  // without the socket for those on the same host
-      {"joined_unix_ms", node.joined_unix_ms()},
-      {"last_heartbeat_unix_ms", node.last_heartbeat_unix_ms()}};
+  return {{"name", node.name()},
+          {"role", RoleText(node.role())},
+          {"state", NodeState(node)},
+          {"fault", node.fault()},
+          {"not_ready", node.not_ready()},
+          {"slots", node.slots()},
+          {"slots_used", node.slots_used()},
+          {"primaries", node.primaries()},
+          {"backups", node.partitions() - node.primaries()},
+          {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
+          {"device", node.device()},
+          {"host", node.host()},
+          {"address", node.address().substr(0, node.address().find(','))},  // without the local socket
+          {"joined_unix_ms", node.joined_unix_ms()},
+          {"last_heartbeat_unix_ms", node.last_heartbeat_unix_ms()}};
 }
 
-// Of the running epoch, or of the last one; then the last validation's.
+// Those of the running or the last epoch; then those of the last validation.
 Json LastFigures(const v1::JobStatus& job) {
   const v1::MetricSums* train = &job.epoch_sums();
   if (train->examples() == 0 && job.epochs_size() > 0) train = &job.epochs(job.epochs_size() - 1).train();
@@ -85,7 +84,7 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
                          const std::vector<v1::JobStatus>& jobs, const OverviewPart& part) {
   std::vector<const v1::JobStatus*> shown;
   std::map<std::string, int> in_state;
-  Json images_per_second = 0.0;  // null: of a job it is not known
+  Json images_per_second = 0.0;  // null: unknown for a job
   for (const v1::JobStatus& job : jobs) {
     ++in_state[v1::JobState_Name(job.state())];
     if (job.state() == v1::RUNNING && !job.has_images_per_second()) {

@@ -47,7 +47,7 @@ void ClusterDriver::TickAgain() {
   executor_->PostAfter(pace_.wait(), [this] { TickAgain(); });
 }
 
-// ---- who leads ----
+// ---- leadership ----
 
 void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
   executor_->Post([this, begin = std::move(begin)] {
@@ -124,7 +124,7 @@ void ClusterDriver::SessionEnded(SessionToken session) {
   });
 }
 
-// ---- users ----
+// ---- clients ----
 
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
   executor_->Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
@@ -197,9 +197,9 @@ void ClusterDriver::Step(const Event& event) {
   if (MayAct()) CarryOut(reign_->core.Step(event, clock_->Now()));
 }
 
-// False: the store failed, or we no longer lead; the rest was not carried out.
+// Returns false if the store failed or this coordinator no longer leads; the remaining effects were not carried out.
 bool ClusterDriver::CarryOut(Effects effects) {
-  std::vector<Store> stores;  // neighbours are written together
+  std::vector<Store> stores;  // consecutive ones are written together
   std::vector<JobId> changed;
   for (Effect& effect : effects) {
     const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);

@@ -26,10 +26,10 @@
 namespace cairn {
 namespace {
 
-// Calls are answered by then: the driver ends them all before the server stops.
+// All calls have been answered by then: the driver ends them before the server stops.
 constexpr absl::Duration kStopGrace = absl::Seconds(2);
-// After a term that ended in an error, so that another coordinator is elected first, and etcd is not kept busy by
-// errors.
+// The pause after a term that ended in an error, so that another coordinator can be elected and repeated errors do not
+// load etcd.
 constexpr absl::Duration kPauseAfterError = absl::Seconds(2);
 
 bool IsLoopback(const std::string& host) {
@@ -37,7 +37,7 @@ bool IsLoopback(const std::string& host) {
 }
 bool IsAnyHost(const std::string& host) { return host == "0.0.0.0" || host == "[::]"; }
 
-// leader: its address, or empty.
+// leader: the leader's address, or "".
 absl::Status StandsBy(const std::string& leader, const std::string& text) {
   absl::Status status = absl::UnavailableError(text);
   status.SetPayload(kLeaderPayload, absl::Cord(leader));
@@ -77,7 +77,7 @@ class CoordinatorNode::Impl {
     return absl::OkStatus();
   }
 
-  // After Listen.
+  // Call after Listen.
   absl::Status ListenHttp() {
     if (options_.http.empty()) return absl::OkStatus();
     if (const std::string& advertise = options_.http_advertise; !advertise.empty()) {
@@ -102,7 +102,7 @@ class CoordinatorNode::Impl {
     if (server_ != nullptr) server_->SetServing(kLeaderService, leading);
   }
 
-  // ---- alone ----
+  // ---- single coordinator ----
 
   void Lead(std::unique_ptr<StateStore> store, StoredState state) {
     driver_.Lead([this, store = std::shared_ptr<StateStore>(std::move(store)), state = std::move(state)] {
@@ -111,7 +111,7 @@ class CoordinatorNode::Impl {
     });
   }
 
-  // ---- one of several ----
+  // ---- several coordinators ----
 
   absl::Status Elect(const EtcdOptions& etcd) {
     ElectionOptions options;
@@ -128,7 +128,7 @@ class CoordinatorNode::Impl {
     callbacks.on_standby = [this](const auto& leader, const auto& status) { OnStandby(leader, status); };
     callbacks.on_elected = [this](std::shared_ptr<LeaderTerm> term) { OnElected(std::move(term)); };
     callbacks.on_lost = [this](const LeaderTerm&, const absl::Status& why) { OnLost(why); };
-    absl::MutexLock lock(&mutex_);  // a callback may come before the pointer is set
+    absl::MutexLock lock(&mutex_);  // a callback may run before the pointer is set
     election_ = std::make_unique<LeaderElection>(options, etcd_.get(), &clock_, std::move(callbacks));
     return absl::OkStatus();
   }
@@ -151,7 +151,7 @@ class CoordinatorNode::Impl {
     driver_.Lead([this, term = std::move(term)] { return BeginToLead(term); });
   }
 
-  // On the driver's executor: the election's thread goes on renewing the lease.
+  // Runs on the driver's executor; the election's thread keeps renewing the lease.
   absl::StatusOr<Leadership> BeginToLead(const std::shared_ptr<LeaderTerm>& term) {
     auto kv = std::make_unique<EtcdStore>(etcd_.get(), prefix_, term);
     EtcdStore* etcd_store = kv.get();
@@ -199,9 +199,9 @@ class CoordinatorNode::Impl {
     if (IsAnyHost(host)) host = HostOf(address());
     return absl::StrCat(scheme, host, ":", http_->port());
   }
-  // Nobody is sent from another machine to this one's loopback address: that would be his own.
+  // Clients on other machines are not redirected to a loopback address, which would be their own.
   std::string HttpForOthers() const {
-    const bool named = !options_.http_advertise.empty();  // through a published port, or a proxy on this machine
+    const bool named = !options_.http_advertise.empty();  // a published port, or a proxy on this machine
     const bool reached =
         http_ != nullptr && (named || !IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
     return reached ? http() : "";
@@ -215,14 +215,14 @@ class CoordinatorNode::Impl {
   JobServiceImpl jobs_;
   absl::Mutex mutex_;
   bool leading_ ABSL_GUARDED_BY(mutex_) = false;
-  // These two are written once, under the mutex, before Start returns.
+  // Both are written once, under the mutex, before Start returns.
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<LeaderElection> election_;
   // With etcd:
-  std::string etcd_name_;  // for people
+  std::string etcd_name_;  // for messages
   std::string prefix_;
   std::unique_ptr<EtcdClient> etcd_;
-  // With http; http_ last: its threads use all of the above.
+  // Set with --http. http_ is last: its threads use all of the above.
   std::unique_ptr<Dashboard> dashboard_;
   std::unique_ptr<HttpServer> http_;
 };
@@ -233,7 +233,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::Start(const Co
   auto state_store = std::make_unique<StateStore>(std::move(store));
   CAIRN_ASSIGN_OR_RETURN(StoredState state, state_store->Load());
   auto impl = std::make_unique<Impl>(options);
-  impl->Lead(std::move(state_store), std::move(state));  // first: whoever gets through is answered
+  impl->Lead(std::move(state_store), std::move(state));  // before serving, so that every call can be answered
   CAIRN_RETURN_IF_ERROR(impl->Listen());
   CAIRN_RETURN_IF_ERROR(impl->ListenHttp());
   return std::unique_ptr<CoordinatorNode>(new CoordinatorNode(std::move(impl)));

@@ -11,11 +11,11 @@
 namespace cairn {
 namespace {
 
-// A call without a deadline gets this one.
+// The deadline of calls that have none.
 constexpr absl::Duration kEvaluateTimeoutDefault = absl::Minutes(10);
 constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
 
-// Puts the reply's body into *response and finishes the call. All three live until Finish.
+// Moves the reply's body to *response and finishes the call. All three must live until Finish.
 template <typename Response>
 ClusterDriver::ReplyFn FinishWith(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
                                   Response* response) {
@@ -27,14 +27,14 @@ ClusterDriver::ReplyFn FinishWith(grpc::CallbackServerContext* context, grpc::Se
   };
 }
 
-// The answer to a query when there is nothing to ask.
+// The response to a query when there is no driver to ask.
 std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* context,
                                                 grpc::ServerUnaryReactor* reactor) {
   return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
 }
 
-// The driver's side of a stream to a caller, one part at a time. Handle: what the driver knows it by; the default one
-// is none. Owned by itself until OnDone, and by the driver until it is gone there.
+// The driver's side of a response stream, sent one part at a time. Handle: identifies the stream in the driver; a
+// default-constructed one means none. Owned by itself until OnDone, and by the driver until the driver drops it.
 // Invariant: Finish is called once, with no write in flight; nothing is started after it.
 template <typename Part, typename Sink, typename Handle>
 class StreamReactor : public grpc::ServerWriteReactor<Part>,
@@ -83,15 +83,15 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
   }
 
  protected:
-  virtual void Written(Handle handle) = 0;  // the next part may come
+  virtual void Written(Handle handle) = 0;  // the driver may send the next part
   virtual void Gone(Handle handle) = 0;
 
-  // Before the driver is asked; what is to be told of it goes to Opened.
+  // Call before asking the driver. The driver's answer goes to Opened.
   std::shared_ptr<StreamReactor> Own() { return self_ = this->shared_from_this(); }
   void Opened(Handle handle) {
     absl::MutexLock lock(&mutex_);
     handle_ = handle;
-    // Already cancelled: OnDone came, or comes, without a handle.
+    // Already cancelled: OnDone has run, or will run, without a handle.
     if (end_) Gone(handle);
   }
 

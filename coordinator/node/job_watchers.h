@@ -37,7 +37,8 @@ class JobWatchers {
   bool full() const;
   // The first status is written by Notify.
   void Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink);
-  // Writes the job's status if it has changed and a write may begin; later, if one may not begin yet.
+  // Writes the job's status if it changed, the last write is done and the minimum interval has passed; otherwise it is
+  // written later.
   void Notify(uint64_t watcher);
   // As Notify, for all who watch these jobs.
   void Changed(const std::vector<JobId>& jobs);

@@ -11,8 +11,8 @@
 namespace cairn {
 namespace {
 
-// Invariants: 1. Finish is called once, with no write in flight; nothing is started after it. 2. It owns itself until
-// OnDone; the driver may own it longer, and its Send and Close then do nothing.
+//   1. Finish is called once, with no write in flight; nothing is started after it.
+//   2. It owns itself until OnDone. The driver may keep it longer; its Send and Close then do nothing.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
                              public SessionSink,
                              public std::enable_shared_from_this<SessionReactor> {
@@ -91,7 +91,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
       token_ = token;
       done = done_;
     }
-    if (done) return driver_->SessionEnded(token);  // it broke meanwhile
+    if (done) return driver_->SessionEnded(token);  // the session ended meanwhile
     ReadNext();
   }
 
@@ -133,11 +133,11 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
   ClusterDriver* const driver_;
   grpc::CallbackServerContext* const context_;  // until Finish
   std::shared_ptr<SessionReactor> self_;
-  v1::NodeMessage incoming_;  // of the one read or its handling
-  bool opened_ = false;       // reads only
+  v1::NodeMessage incoming_;  // used by the single read and its handling
+  bool opened_ = false;       // used only by reads
   absl::Mutex mutex_;
   SessionToken token_ ABSL_GUARDED_BY(mutex_);
-  std::deque<v1::CoordinatorMessage> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front one is being written
+  std::deque<v1::CoordinatorMessage> outgoing_ ABSL_GUARDED_BY(mutex_);  // the first is being written
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

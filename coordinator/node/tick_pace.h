@@ -1,9 +1,11 @@
-// TickPace: when the core gets its next tick, and whether this process was suspended before one.
+// TickPace: decides when the core gets its next tick.
 //
-// A process that was stopped, or that got no processor, has heard nobody meanwhile: what nodes said waits to be read.
-// The tick is then put off by a heartbeat interval, so that their messages are read before their leases are checked.
+// A process that was stopped, or did not get a CPU, has received nothing in the meantime, and nodes' messages are
+// waiting to be read. The tick is then postponed by a heartbeat interval, so that they are read before leases are
+// checked.
 //
-// Not thread-safe. Invariant: no two ticks in a row are put off: a machine that is always late still ticks.
+// Not thread-safe. Invariant: no two ticks in a row are postponed: a machine that is always late must not postpone them
+// for ever.
 #pragma once
 
 #include <algorithm>
@@ -22,15 +24,15 @@ class TickPace {
         gap_max_(options.lease / 2),
         due_at_(now) {}
 
-  // The time of a tick has come. False: it is put off.
+  // The time of a tick has come. Returns false if the tick is postponed.
   bool Due(absl::Time now) {
     gap_ = now - std::exchange(due_at_, now);
     put_off_ = !put_off_ && gap_ > gap_max_;
     return !put_off_;
   }
-  // From the last Due to the next.
+  // The time until the next call of Due.
   absl::Duration wait() const { return put_off_ ? put_off_by_ : interval_; }
-  // Between the last two Dues.
+  // The time between the last two calls of Due.
   absl::Duration gap() const { return gap_; }
 
  private:

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// What may still be on its way to a peer when our clock says that the lease is over.
+// Messages may still be in transit to a peer for this long after our clock says that the lease is over.
 constexpr absl::Duration kMargin = absl::Milliseconds(200);
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
 constexpr absl::Duration kRevokeTimeout = absl::Seconds(1);
@@ -24,7 +24,7 @@ etcdserverpb::RangeRequest ReadKey(const std::string& key) {
   return request;
 }
 
-// It goes into messages and metadata.
+// The text is used in messages and metadata.
 bool IsPlain(const std::string& text) {
   return text.size() <= 300 &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
@@ -97,7 +97,7 @@ void LeaderElection::Loop() {
     const absl::Status why = Reign(*term);
     term->End();
     callbacks_.on_lost(*term, why);
-    // The key goes with the lease: others need not wait for its end.
+    // Revoking the lease deletes the key, so that others need not wait for the lease to expire.
     const absl::Status revoked = etcd_->RevokeLease(term->lease, kRevokeTimeout);
     if (!revoked.ok() && !absl::IsNotFound(revoked))
       LogWarning("the leader key was not released, it expires with its lease: %s", revoked.message());
@@ -111,7 +111,7 @@ void LeaderElection::Loop() {
   }
 }
 
-// Empty: the key names no coordinator.
+// Empty if the key does not name a coordinator.
 std::optional<SeenLeader> LeaderElection::ReadLeader(const etcdserverpb::RangeResponse& response) const {
   SeenLeader leader;
   const v1::LeaderRecord& record = leader.record;
@@ -130,7 +130,7 @@ void LeaderElection::Standby(const std::optional<SeenLeader>& leader, const absl
   if (std::exchange(told_, now) != now) callbacks_.on_standby(leader, etcd);
 }
 
-// The term that was won, or null when Stop was called.
+// Returns the term that was won, or null after Stop.
 std::shared_ptr<LeaderTerm> LeaderElection::Campaign() {
   do {
     etcdserverpb::RangeRequest both = ReadKey(leader_key_);
@@ -147,7 +147,7 @@ std::shared_ptr<LeaderTerm> LeaderElection::Campaign() {
   return nullptr;
 }
 
-// Null: somebody else was faster, or etcd does not answer.
+// Null: another coordinator won, or etcd does not answer.
 std::shared_ptr<LeaderTerm> LeaderElection::TryToLead() {
   const absl::Time asked = clock_->Now();
   const auto lease = etcd_->GrantLease(options_.lease, kCallTimeout);
@@ -174,7 +174,7 @@ std::shared_ptr<LeaderTerm> LeaderElection::TryToLead() {
   if (done.ok() && done->succeeded()) {
     create_revision = done->header().revision();
   } else if (done.ok() && done->responses_size() == 1 && done->responses(0).response_range().kvs_size() == 1) {
-    // Ours, where a first try was carried out and its answer lost.
+    // It is ours if an earlier attempt was carried out and its answer was lost.
     const etcdserverpb::KeyValue& kv = done->responses(0).response_range().kvs(0);
     if (kv.lease() == lease->id) create_revision = kv.create_revision();
   }
@@ -190,7 +190,7 @@ std::shared_ptr<LeaderTerm> LeaderElection::TryToLead() {
   return nullptr;
 }
 
-// Until the term is over: why.
+// Runs until the term is over. Returns the reason.
 absl::Status LeaderElection::Reign(LeaderTerm& term) {
   const absl::Duration interval = options_.lease / 3;
   absl::Status last = absl::OkStatus();
@@ -212,18 +212,18 @@ absl::Status LeaderElection::Reign(LeaderTerm& term) {
       wait = kRetryWait;
       continue;
     }
-    // Only as far as we asked for: etcd may count longer, others may not know.
+    // Not longer than we asked for: etcd may count a longer lease, but others may not know of it.
     if (term.Valid()) term.RenewUntil(asked + std::min(*ttl, options_.lease * 2) - kMargin);
     CAIRN_RETURN_IF_ERROR(CheckKey(term));
     wait = interval;
   }
 }
 
-// The lease lives; somebody may still have deleted the key by hand.
+// The lease is alive; but a user may have deleted the key.
 absl::Status LeaderElection::CheckKey(const LeaderTerm& term) {
   const auto read =
       etcd_->Range(ReadKey(leader_key_), std::min(options_.lease / 3, std::max(absl::ZeroDuration(), term.Left())));
-  if (!read.ok()) return absl::OkStatus();  // the next renewal says more
+  if (!read.ok()) return absl::OkStatus();  // the next renewal will tell
   if (read->kvs_size() == 1 && read->kvs(0).create_revision() == term.create_revision) return absl::OkStatus();
   return absl::AbortedError("its leader key in etcd was deleted or replaced");
 }

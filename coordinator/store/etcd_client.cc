@@ -21,11 +21,11 @@
 namespace cairn {
 namespace {
 
-// A page of a scan: see EtcdStore.
+// One page of a scan: see EtcdStore.
 
 ChannelOptions Options() {
   ChannelOptions options;
-  // etcd refuses clients that ping more often than every 5 s; the attempts' timeouts find dead members sooner.
+  // etcd rejects clients that ping more often than every 5 s; the timeouts of calls find dead members sooner.
   options.keepalive_interval = absl::Seconds(10);
   options.keepalive_timeout = absl::Seconds(5);
   options.connect_timeout = absl::Seconds(1);
@@ -33,12 +33,12 @@ ChannelOptions Options() {
   return options;
 }
 
-// Another member, or the same one later, may answer. Of what etcd says with other codes, nothing passes by itself.
+// Whether another member, or the same one later, may answer. Errors with other codes are permanent.
 bool IsTransient(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:  // a member that stops cancels its calls; we never do
+    case grpc::StatusCode::CANCELLED:  // a member that shuts down cancels its calls; this client never does
       return true;
     default: return false;
   }
@@ -93,7 +93,7 @@ struct EtcdClient::Member {
 EtcdClient::EtcdClient(std::vector<std::string> endpoints, absl::Duration attempt_timeout)
     : endpoints_(std::move(endpoints)),
       attempt_timeout_(attempt_timeout),
-      // Coordinators that start together do not all ask the same member.
+      // Coordinators that start together begin with different members.
       next_(RandomBits() % endpoints_.size()),
       backoff_({.initial = absl::Milliseconds(20), .max = absl::Milliseconds(500)}, RandomBits()) {}
 
@@ -102,10 +102,10 @@ EtcdClient::~EtcdClient() = default;
 std::shared_ptr<EtcdClient::Member> EtcdClient::Current() {
   absl::MutexLock lock(&mutex_);
   if (member_ == nullptr) {
-    // A new channel after each failure: gRPC's own back-off is slower than ours.
+    // Uses a new channel after each failure, since gRPC's own back-off is longer.
     auto member = std::make_shared<Member>();
     member->endpoint = endpoints_[next_];
-    member->channel = *CreateChannel(member->endpoint, Options());  // parsed before
+    member->channel = *CreateChannel(member->endpoint, Options());  // was parsed before
     member->kv = etcdserverpb::KV::NewStub(member->channel);
     member->lease = etcdserverpb::Lease::NewStub(member->channel);
     member_ = std::move(member);
@@ -115,7 +115,7 @@ std::shared_ptr<EtcdClient::Member> EtcdClient::Current() {
 
 void EtcdClient::Failed(const std::shared_ptr<Member>& member) {
   absl::MutexLock lock(&mutex_);
-  if (member_ != member) return;  // another thread saw it first
+  if (member_ != member) return;  // another thread has already replaced it
   member_ = nullptr;
   next_ = (next_ + 1) % endpoints_.size();
 }
@@ -189,7 +189,7 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease, absl::Durati
   etcdserverpb::LeaseKeepAliveRequest request;
   request.set_id(lease);
   etcdserverpb::LeaseKeepAliveResponse response;
-  // A stream of its own for each renewal: it ends with its deadline, whatever the member does.
+  // Uses a separate stream for each renewal, so that its deadline applies whatever the member does.
   CAIRN_RETURN_IF_ERROR(Call("the lease's renewal", timeout, [&](Member& member, grpc::ClientContext* context) {
     response.Clear();
     const auto stream = member.lease->LeaseKeepAlive(context);

@@ -14,11 +14,11 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kReadTimeout = absl::Seconds(5);
-constexpr int kPageValues = 16;  // of at most kChunkBytes and a little each
+constexpr int kPageValues = 16;  // each has kChunkBytes and a little overhead at most
 constexpr int kPageKeys = 1000;
 constexpr size_t kDropsPerWrite = 50;
 
-// The end of the range of keys that begin with `prefix`, which ends in '/'.
+// The end of the range of keys with this prefix, which must end in '/'.
 std::string EndOf(const std::string& prefix) {
   std::string end = prefix;
   ++end.back();
@@ -45,7 +45,7 @@ etcdserverpb::RequestOp ReadOp(const std::string& key) {
   return op;
 }
 
-// The one key that was read, or null.
+// The only key that was read, or null.
 const etcdserverpb::KeyValue* KeyOf(const etcdserverpb::TxnResponse& done, int response) {
   if (done.responses_size() <= response) return nullptr;
   const etcdserverpb::RangeResponse& read = done.responses(response).response_range();
@@ -136,7 +136,7 @@ absl::Status EtcdStore::Scan(std::string_view prefix,
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const etcdserverpb::RangeResponse page, Page(from, EndOf(root), kPageValues, false));
     for (const etcdserverpb::KeyValue& kv : page.kvs()) {
-      if (!absl::StartsWith(kv.key(), begin)) return absl::OkStatus();  // past it
+      if (!absl::StartsWith(kv.key(), begin)) return absl::OkStatus();  // past the range
       const std::string key = kv.key().substr(root.size());
       CAIRN_ASSIGN_OR_RETURN(const std::string value, Decode(key, kv.value()));
       if (!fn(key, value)) return absl::OkStatus();
@@ -184,7 +184,7 @@ absl::Status EtcdStore::Fenced(Ops ops) {
   if (now_leads == nullptr || now_leads->create_revision() != term_->create_revision) {
     return absl::AbortedError("this coordinator lost its lease in etcd: it no longer leads");
   }
-  if (now_guard != nullptr && now_guard->value() == mark) {  // a try before the last one was carried out
+  if (now_guard != nullptr && now_guard->value() == mark) {  // an earlier attempt was carried out
     guard_ = now_guard->mod_revision();
     return absl::OkStatus();
   }

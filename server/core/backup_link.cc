@@ -22,7 +22,7 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool dropped) 
     unconfirmed_.End();
     NeedImage(absl::InfinitePast());
   }
-  retry_at_ = absl::InfinitePast();  // what was refused for the old generation
+  retry_at_ = absl::InfinitePast();  // it was rejected for the old generation
   retry_ = kLinkRetryMin;
   watch_.Restart();
 }
@@ -84,7 +84,7 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
 
   if (answer.kind == v1::ExchangeFrame::ACK) {
     if (stage_ == Stage::kImage) {
-      if (!unconfirmed_.IsFirst(answer.request_id)) return Verdict::kNothing;  // nothing counts before the image
+      if (!unconfirmed_.IsFirst(answer.request_id)) return Verdict::kNothing;  // answers before the image do not count
       stage_ = Stage::kFollowing;
       following_since_ = now;
       confirmed_image_ = true;
@@ -98,7 +98,8 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
     return Verdict::kConfirmed;
   }
 
-  // Refused for its generation; where this side has reached the backup's meanwhile, it is sent again at once.
+  // It was rejected because of its generation. If this side has reached the backup's generation meanwhile, it is resent
+  // at once.
   const bool stale = absl::IsFailedPrecondition(answer.status) && answer.generation > sent->generation;
   const bool fenced = stale && answer.generation > mine;
   const bool passes = stale || absl::IsUnavailable(answer.status) || absl::IsResourceExhausted(answer.status);
@@ -129,7 +130,7 @@ std::optional<BackupLink::Loss> BackupLink::Lost(absl::Time now, const PeerState
   link.has_stream = stage_ != Stage::kDown;
   link.wants_image = stage_ == Stage::kNeedsImage;
   link.unconfirmed_bytes = static_cast<double>(unconfirmed_.bytes());
-  // kBackupImagesMax images may be on their way, this one as the last.
+  // Up to kBackupImagesMax images may be in flight, this one being the last.
   if (stage_ == Stage::kImage) link.unconfirmed_bytes += static_cast<double>(kBackupImagesMax * image_bytes_);
   return watch_.Lost(now, link, peer);
 }

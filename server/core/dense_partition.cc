@@ -79,7 +79,7 @@ Buffer DenseKind::TakeGradient(const PartitionSettings& settings, Frame& push) c
 }
 
 Buffer MergeGradients(const GradientRounding& rounding, const TreeNode& node, Buffer left, Buffer right) {
-  // x + y and y + x have the same bits, so that either side's memory will do.
+  // x + y and y + x have the same bits, so either buffer may be reused.
   if (!left.unique() && right.unique()) std::swap(left, right);
   if (!left.unique()) left = Buffer::CopyOf(left.data(), left.size());
   SumInto(rounding, node, left.mutable_floats(), right.floats());
@@ -141,7 +141,7 @@ size_t DenseKind::PackedBytes(const PartitionSettings& settings, const v1::LogEn
   return gradient.empty() ? 0 : GradientBytes(settings, DtypeOf(entry));
 }
 
-// A request for values is for all of them.
+// A query always requests all values.
 absl::StatusOr<Buffer> DenseKind::TakeQuery(const PartitionSettings&, Frame&) const { return Buffer(); }
 
 // ---- contents ----
@@ -185,7 +185,7 @@ void DenseContents::Apply(const PartitionSettings&, const v1::LogEntry& entry, u
   update.ema_overwrite = entry.ema_overwrite();
   update.values = values_.floats();
   update.gradient = gradient.mutable_floats();
-  std::vector<Buffer> shared(slots_.size());  // with an image; alive until they are copied
+  std::vector<Buffer> shared(slots_.size());  // shared with an image; kept alive until they are copied
   for (size_t i = 0; i < shared.size(); ++i) {
     Buffer& slot = slots_[i];
     if (!slot.unique()) shared[i] = std::exchange(slot, Buffer::Allocate(slot.size()));

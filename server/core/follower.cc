@@ -39,8 +39,8 @@ absl::Status Follower::CheckSource(uint64_t client) const {
       absl::StrCat(copy_.config.Name(), ": this backup has no image from this stream; begin with one"));
 }
 
-// A backup of an ended job takes updates that its primary had accepted before the end, as long as it has the slots for
-// them.
+// A backup of an ended job accepts updates that its primary had accepted before the end, as long as it has the slots
+// for them.
 absl::Status Follower::CheckCanApply() const {
   const PartitionConfig& config = copy_.config;
   const PartitionState& state = copy_.state;
@@ -64,7 +64,7 @@ absl::Status Follower::CheckUpdate(const Frame& frame, const v1::LogEntry& entry
   return fits.ok() ? fits : absl::InvalidArgumentError(fits.message());
 }
 
-// REPLICATED: as soon as it is here.
+// REPLICATED: as soon as it has arrived.
 void Follower::Acknowledge(const BackupAck& ack) {
   if (ack.version <= copy_.state.version || copy_.config.durability == v1::REPLICATED) {
     GiveAck(copy_, ack);

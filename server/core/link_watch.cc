@@ -35,7 +35,7 @@ void LinkWatch::Paused(absl::Duration gap) {
 
 std::optional<LinkWatch::Loss> LinkWatch::Lost(absl::Time now, const Link& link, const PeerState& peer) const {
   if (progress_at_ == absl::InfinitePast()) return std::nullopt;
-  if (link.wants_image && !tried_) return std::nullopt;  // waits for its turn
+  if (link.wants_image && !tried_) return std::nullopt;  // it waits for its turn
   const absl::Duration stalled = now - attempt_at_;
   const absl::Duration silent = now - std::max({progress_at_, answered_at_, peer.heard});
   const bool alive = peer.connected && link.has_stream;

@@ -28,7 +28,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
                                               state.version, " and waits for update ", next,
                                               "; pull its values and go on from there"));
   }
-  if (push.sequence < next || !updates_.empty() || measured_) return std::nullopt;  // applied, or complete
+  if (push.sequence < next || !updates_.empty() || measured_) return std::nullopt;  // applied already, or complete
   CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, figures_.Of(push));
   const Terms terms{push.learning_rate, figures.epoch()};
   if (terms_ && *terms_ != terms) {
@@ -36,7 +36,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
                                                    ", but update ", next, " began with ", terms_->learning_rate,
                                                    " in epoch ", terms_->epoch, "; all replicas use the same"));
   }
-  if (config.loss_scale && push.loss_scale != state.loss_scale.scale) {  // of a history that was taken back
+  if (config.loss_scale && push.loss_scale != state.loss_scale.scale) {  // computed before a rollback
     return absl::OutOfRangeError(absl::StrCat("loss_scale: ", push.loss_scale, ", but ", config.Name(), " is at ",
                                               state.loss_scale.scale, "; pull its values and go on from there"));
   }
@@ -50,7 +50,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
     return config.kind->Merge(config, next, parent, std::move(left), std::move(right));
   };
   pending_.Add(node, {TakeGradient(config, push), examples, std::move(figures)}, merge);
-  // Those who come later find the step closed, and get the present values.
+  // Later pushes find the step closed, and get the present values.
   const bool closed = config.backup_replicas > 0 ? pending_.replicas_held() + config.backup_replicas >= config.replicas
                                                  : pending_.complete();
   if (!closed) return std::nullopt;
@@ -72,7 +72,7 @@ std::optional<OpenStep::Complete> OpenStep::Close(const Frame& push, PendingSums
   return ClipOwn(std::move(entry), std::move(root));
 }
 
-// By the norms that lie in this partition. nullopt: others span partitions, the sum is measured.
+// Clips by the norms that lie in this partition. nullopt: other norms span partitions; the sum is measured.
 std::optional<OpenStep::Complete> OpenStep::ClipOwn(v1::LogEntry entry, PendingSums::Sum sum) {
   const PartitionConfig& config = copy_.config;
   if (config.clip_scopes.empty()) return Complete{std::move(entry), std::move(sum.gradient)};
@@ -140,7 +140,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Clip(const Frame& cl
   return MakeComplete(std::move(sum.entry), std::move(sum.gradient), finite);
 }
 
-// Whether the measured sum is to be applied, as the factors of a CLIP say.
+// Whether the measured sum may be applied, according to the factors of a CLIP.
 absl::StatusOr<bool> OpenStep::FiniteBy(absl::Span<const double> factors) const {
   const PartitionConfig& config = copy_.config;
   if (!config.loss_scale || config.clip_scopes.back().whole()) return true;

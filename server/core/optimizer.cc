@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// b^n by squaring: products alone, so that the bits do not depend on the C library.
+// b^n by repeated squaring: products only, so that the bits do not depend on the C library.
 double Power(double b, uint64_t n) {
   double result = 1;
   for (; n > 0; n >>= 1, b *= b) {
@@ -20,11 +20,10 @@ double Power(double b, uint64_t n) {
   return result;
 }
 
-// Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the
-// nearest cache.
+// Weight decay, clipping, the rule and the moving average run one after the other on blocks that fit the L1 cache.
 constexpr int64_t kBlock = 1024;
 
-// mean = clip(io / examples, -c, c), over io; NaN stays
+// mean = clip(io / examples, -c, c), stored in io; keeps NaN
 CAIRN_VECTORIZED void ClipMean(float* __restrict io, int64_t n, float examples, float clipvalue) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / examples;
@@ -136,7 +135,7 @@ CAIRN_VECTORIZED void Adam(const float* __restrict w, float* __restrict io, floa
   }
 }
 
-// the same with h = max(h, v) in the place of v
+// the same with h = max(h, v) instead of v
 CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict io, float* __restrict m,
                                   float* __restrict v, float* __restrict h, int64_t n, Coefficients c) {
   for (int64_t i = 0; i < n; ++i) {
@@ -148,10 +147,10 @@ CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict i
   }
 }
 
-// Keras' schedule of the momentum: u_t = beta_1 (1 - 0.5 * 0.96^t), and its products.
+// Keras' schedule of the momentum, u_t = beta_1 (1 - 0.5 * 0.96^t), and its products.
 void SetNadam(const OptimizerRule& rule, uint64_t t, Coefficients* c) {
   const auto u = [&](uint64_t step) { return rule.beta_1 * (1 - 0.5 * Power(0.96, step)); };
-  constexpr uint64_t kSettled = 1000;  // 0.96^1000 < 2^-53: from there on u is beta_1
+  constexpr uint64_t kSettled = 1000;  // 0.96^1000 < 2^-53: from there on u equals beta_1
   double product = t > kSettled ? Power(rule.beta_1, t - kSettled) : 1;
   for (uint64_t step = 1; step <= std::min(t, kSettled); ++step) product *= u(step);
   c->nadam_m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
@@ -170,7 +169,7 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   c.one_minus_beta_2 = static_cast<float>(1 - rule.beta_2);
   c.epsilon = static_cast<float>(rule.epsilon);
   c.weight_decay = static_cast<float>(rule.weight_decay);
-  // The first update takes the values as they are, as Keras does.
+  // The first update initializes the average with the values, as Keras does.
   const double ema_momentum = u.step == 1 ? 0 : rule.ema_momentum;
   c.ema_momentum = static_cast<float>(ema_momentum);
   c.one_minus_ema_momentum = static_cast<float>(1 - ema_momentum);
@@ -192,7 +191,7 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   return c;
 }
 
-// w: the old values, after weight decay; io: sum of gradients in, new values out.
+// w: the old values, after weight decay; io: holds the sum of gradients, then the new values.
 void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u, const float* w, int64_t begin,
                int64_t n) {
   float* io = u.gradient.data() + begin;
@@ -215,7 +214,7 @@ void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u
     case UpdateRule::kAdamax: return Adamax(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kNadam: return Nadam(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kFtrl:
-      if (c.learning_rate == 0) return static_cast<void>(std::copy(w, w + n, io));  // it divides by the rate
+      if (c.learning_rate == 0) return static_cast<void>(std::copy(w, w + n, io));  // the rule divides by the rate
       return Ftrl(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kLion: return Lion(w, io, slot(0), n, c);
   }
@@ -227,7 +226,7 @@ void ApplyTrainable(const OptimizerRule& rule, Coefficients c, const Update& u, 
     return ApplyRule(rule, c, u, u.values.data() + s.begin, s.begin, s.end - s.begin);
   }
   const float examples = c.examples;
-  if (rule.clipvalue > 0) c.examples = 1;  // what ClipMean leaves is the mean
+  if (rule.clipvalue > 0) c.examples = 1;  // ClipMean has stored the mean
   float decayed[kBlock];
   for (int64_t begin = s.begin; begin < s.end; begin += kBlock) {
     const int64_t n = std::min(kBlock, s.end - begin);
@@ -257,10 +256,10 @@ void ApplySegment(const OptimizerRule& rule, const Coefficients& c, const Update
   }
 }
 
-// Of [begin, end); numbers that no segment names become 0.
+// Applies the rule to [begin, end); numbers that belong to no segment become 0.
 void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u,
                 int64_t begin, int64_t end) {
-  int64_t done = begin;  // everything before it holds new values
+  int64_t done = begin;  // all numbers before it have new values
   for (const Segment& whole : segments) {
     Segment s = whole;
     s.begin = std::max(s.begin, begin);
@@ -274,7 +273,7 @@ void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<con
 }
 
 constexpr int64_t kCopiedBlock =
-    4 << 10;  // numbers: with the old values, the gradient and its slots still in the cache of a core
+    4 << 10;  // in numbers: the old values, the gradient and its slots stay in the cache of a core
 
 void CopySlots(const Update& u, int64_t begin, int64_t end) {
   for (size_t i = 0; i < u.copied_from.size(); ++i) {

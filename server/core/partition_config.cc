@@ -34,7 +34,7 @@ DenseConfig DenseConfigOf(const v1::JobSpec& spec, std::shared_ptr<const Graph> 
   dense.optimizer = OptimizerRule::From(spec.optimizer());
   if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) dense.wire = spec.wire_dtype();
   dense.layout = GradientLayoutOf(*graph, spec);
-  // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
+  // An asynchronous push that is clipped by norm already contains the penalty's gradient.
   if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
     dense.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
   dense.constraints = ConstraintRangesOf(*graph, c.begin, c.end);
@@ -59,7 +59,7 @@ absl::Status CheckRange(const v1::PartitionRange& range, uint64_t space) {
   return absl::OkStatus();
 }
 
-// How many replicas there are to the ps, and what an update is made of.
+// Sets how many replicas the ps sees, and what an update consists of.
 absl::Status SetMode(const v1::JobSpec& spec, PartitionConfig& c) {
   if (spec.replicas() < 1 || spec.replicas() > kReplicasMax) {
     return absl::InvalidArgumentError(absl::StrCat("replicas: ", spec.replicas(), " is not in [1,", kReplicasMax, "]"));
@@ -71,7 +71,7 @@ absl::Status SetMode(const v1::JobSpec& spec, PartitionConfig& c) {
         return absl::InvalidArgumentError(
             absl::StrCat("local_sync: ", group, " does not divide the ", spec.replicas(), " replicas"));
       }
-      c.replicas /= static_cast<uint32_t>(group);  // a group is one to the ps
+      c.replicas /= static_cast<uint32_t>(group);  // the ps sees a group as one replica
     }
     if (!spec.has_staleness_bound()) {
       c.mode = UpdateMode::kAsynchronous;

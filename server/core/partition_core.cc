@@ -105,7 +105,7 @@ absl::Status PartitionCore::Handle(uint64_t client, Frame& frame) {
   }
 }
 
-// Of its primary, or of a checkpoint.
+// From its primary, or from a checkpoint.
 absl::Status PartitionCore::OnImageTensor(uint64_t client, Frame frame) {
   CAIRN_RETURN_IF_ERROR(copy_.CheckGeneration(frame.generation));
   const bool restored = !copy_.config.backup;
@@ -127,7 +127,7 @@ void PartitionCore::Adopt(Image image) {
   images_.StateReplaced();
   step_.Forget();
   figures_.TellAgain();
-  // Of an ended job the last image takes the place of what the store has. It is due now; nobody waits for it.
+  // The last image of an ended job replaces the data in the store. It is written now; nothing waits for it.
   if (!copy_.config.ended) copy_.effects.reset = std::move(image);
 }
 
@@ -150,7 +150,7 @@ void PartitionCore::OnAssign(const AssignEvent& event) {
   PartitionConfig& c = copy_.config;
   if (event.generation < c.generation) return;
   const bool newer = event.generation > c.generation;
-  // A backup may have dropped its copy in a generation that this ps has not heard of, or as the job falls back.
+  // A backup may have dropped its copy in a generation that this ps has not heard of, or because of the rollback.
   const bool dropped = event.goes_back || event.generation.value > c.generation.value + 1;
   c.generation = event.generation;
   if (event.ended && !c.ended) EndTraining();
@@ -169,7 +169,7 @@ void PartitionCore::OnAssign(const AssignEvent& event) {
   replication_.Assign(event, newer, dropped);
 }
 
-// What was accepted stays: it may be in the log. What is not complete is forgotten; the new primary is told again.
+// Accepted updates are kept: they may be in the log. Incomplete ones are dropped; the new primary receives them again.
 void PartitionCore::BecomeBackup() {
   copy_.config.backup = true;
   waiting_.FailAll(replication_.CheckServes());

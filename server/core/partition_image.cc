@@ -103,7 +103,7 @@ std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image
 }
 
 absl::StatusOr<std::optional<Image>> ImageReceiver::Add(const PartitionConfig& config, uint64_t client, Frame frame) {
-  Image image = std::exchange(image_, {});  // put back where the frame fits
+  Image image = std::exchange(image_, {});  // moved back if the frame fits
   if (frame.tensor == 0) {
     image = {};
     if (!image.header.ParseFromString(frame.image)) return Bad(config, "its header is not a PartitionImage");

@@ -9,8 +9,9 @@
 
 namespace cairn {
 namespace {
-constexpr uint64_t kEntryOverheadBytes = 128;  // key, header, the store's own: so that empty entries count too
-}
+// key, header and the store's own overhead, so that empty entries count too
+constexpr uint64_t kEntryOverheadBytes = 128;
+}  // namespace
 
 std::string PartitionSettings::Name() const { return absl::StrCat("job ", job.value, " partition ", partition.value); }
 

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// nullopt: the frame asks for no values.
+// nullopt: the frame requests no values.
 absl::StatusOr<std::optional<v1::DataType>> ReplyType(const Frame& frame) {
   if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return std::nullopt;
   if (SizeOf(frame.reply_dtype) == 0) {
@@ -23,7 +23,7 @@ absl::StatusOr<std::optional<v1::DataType>> ReplyType(const Frame& frame) {
 
 }  // namespace
 
-// any_generation: 0 stands for whatever it is.
+// any_generation: 0 means any generation.
 absl::Status Primary::CheckRequest(const Frame& frame, bool any_generation) const {
   if (!any_generation || frame.generation.value != 0) {
     CAIRN_RETURN_IF_ERROR(copy_.CheckGeneration(frame.generation));
@@ -46,7 +46,7 @@ absl::Status Primary::Push(uint64_t client, Frame& frame) {
   return waiting_.AnswerOrWait({client, request_id, waits});
 }
 
-// Of an asynchronous job: each push is an update. nullopt: it is a repetition.
+// In an asynchronous job each push is an update. nullopt: it is a duplicate.
 absl::StatusOr<std::optional<OpenStep::Complete>> Primary::AcceptAlone(Frame& frame) {
   const auto replica = static_cast<size_t>(frame.replica_first.value);
   const std::vector<uint64_t>& sequences = updates_.sequences();
@@ -71,7 +71,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> Primary::AcceptAlone(Frame& fr
   entry.set_learning_rate(frame.learning_rate);
   entry.set_loss_scale(frame.loss_scale);
   entry.set_not_finite(frame.not_finite);
-  // The average takes the values' place once in a step of the job: with the last of the replicas.
+  // The average replaces the values once per step of the job: with the push of the last replica.
   const auto behind = std::count_if(sequences.begin(), sequences.end(), [&](uint64_t s) { return s < frame.sequence; });
   entry.set_ema_overwrite(frame.ema_overwrite && behind == 1);
   Buffer gradient = copy_.state.contents->AddPenalties(copy_.config, frame.examples, TakeGradient(copy_.config, frame));
@@ -122,8 +122,8 @@ absl::Status Primary::Pull(uint64_t client, Frame& frame) {
   return waiting_.AnswerOrWait({client, frame.request_id, waits});
 }
 
-// The state goes out to a chief. Nothing is copied: an image shares its buffers with the state (partition_image.h), and
-// an update copies what it would write into.
+// Sends the state to a chief. Nothing is copied: an image shares its buffers with the state (partition_image.h), and an
+// update copies a buffer before it writes to it.
 absl::Status Primary::Snapshot(uint64_t client, const Frame& frame) {
   CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/true));
   CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());

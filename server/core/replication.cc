@@ -153,7 +153,7 @@ void Replication::Report(const BackupLink& link, const BackupLink::Loss& loss) {
 void Replication::OnTick(const TickEvent& event) {
   const absl::Duration gap = copy_.now - std::exchange(ticked_, copy_.now);
   for (BackupLink& link : links_) {
-    // After a pause of this process answers are waiting to be read.
+    // After a pause of this process answers may be waiting to be read.
     if (gap > kTickGapMax) link.Paused(gap);
     if (link.reported() && !link.in_sync() && link.stage() == BackupLink::Stage::kFollowing) Report(link);
   }
@@ -174,7 +174,7 @@ void Replication::Tend() {
   const size_t image_bytes = state.contents->image_bytes();
   absl::Time wake_at = absl::InfiniteFuture();
   for (BackupLink& link : links_) {
-    // Everything that a following link did not confirm is under way, where it is required; else an image is due.
+    // While an image is not due, everything that a following link has not confirmed is in flight, as required.
     if (link.wants_resend(now) && !fenced_) {
       if (link.has_confirmed(state.version)) {
         link.BeginResend(next_request_id_);

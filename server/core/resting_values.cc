@@ -28,7 +28,7 @@ void RestingValues::Defer(PartitionEvent event, size_t requests_max) {
 std::deque<PartitionEvent> RestingValues::OnLoaded(LoadedEvent event) {
   if (!std::exchange(loading_, false)) return {};
   const bool at_rest = copy_.state.at_rest();
-  if (at_rest && event.state.version != copy_.state.version) {  // its primary sent another image meanwhile
+  if (at_rest && event.state.version != copy_.state.version) {  // its primary has sent another image meanwhile
     copy_.effects.load = loading_ = !deferred_.empty();
     return {};
   }

@@ -36,7 +36,8 @@ void StoredImages::Take(const CopyActivity& activity) {
   if (under_way_ || activity.receiving || state.version == 0) return;
   if (state.version == state.image_version && !in_memory()) return;
   under_way_ = UnderWay{state.version, state.log_bytes, config.keep};
-  // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is
+  // A job that was cancelled in the middle of a step has partitions at two versions. It is exported at the lower one,
+  // even after a restart.
   // exported at the lower one.
   const bool last = config.durability == v1::SNAPSHOT && config.keep && config.mode == UpdateMode::kSynchronous;
   copy_.effects.image = MakeImage(config, state, {.previous = last});

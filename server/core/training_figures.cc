@@ -7,7 +7,8 @@
 namespace cairn {
 namespace {
 
-// Between two reports as updates come. Shorter: fresher figures, more messages to the coordinator.
+// The interval of reports while updates arrive. A shorter one gives fresher figures and more messages to the
+// coordinator.
 constexpr absl::Duration kFiguresInterval = absl::Milliseconds(200);
 
 }  // namespace
@@ -47,7 +48,7 @@ void TrainingFigures::OnStored(const FiguresStoredEvent& event) {
   wanted_ = true;
 }
 
-// A job that trains no more has been counted.
+// If the job has ended training, its figures are complete.
 void TrainingFigures::Tell() {
   const PartitionConfig& config = copy_.config;
   if (!config.keeps_figures() || config.backup || config.keep || config.ended) return;

@@ -27,7 +27,7 @@ Updates::Update& Updates::Add(v1::LogEntry entry, Buffer gradient, Buffer packed
 }
 
 void Updates::Persist(Update& update) {
-  // No log, at a backup neither: recovery would take it for one that reaches further.
+  // There is no log, at a backup too: recovery would take it for a log that reaches further.
   if (copy_.config.durability == v1::SNAPSHOT) return OnPersisted(update.entry.version());
   copy_.effects.persists.push_back({update.entry, update.Packed(copy_.config), images_.TakeNote()});
 }
@@ -40,7 +40,7 @@ void Updates::OnPersisted(uint64_t version) {
 void Updates::ApplyNext() {
   Update update = std::move(under_way_.front());
   under_way_.pop_front();
-  update.packed = {};  // the update reuses its memory
+  update.packed = {};  // so that the update can reuse its memory
   ApplyEntry(copy_.config, update.entry, std::move(update.gradient), copy_.state);
 }
 

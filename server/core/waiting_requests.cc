@@ -90,7 +90,7 @@ void WaitingRequests::EndTraining() {
   });
 }
 
-// Pushes wait for the barrier as long as their clients stay.
+// Pushes wait at the barrier as long as their clients stay connected.
 void WaitingRequests::OnTick() {
   std::erase_if(waiting_, [&](const WaitingRequest& r) {
     const bool pushed = std::holds_alternative<WaitingPush>(r.what) || std::holds_alternative<WaitingClip>(r.what);

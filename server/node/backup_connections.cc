@@ -7,7 +7,7 @@
 namespace cairn {
 
 void BackupConnections::Keep(const std::set<std::string>& addresses) {
-  std::vector<std::shared_ptr<PsConnection>> gone;  // ended after the lock
+  std::vector<std::shared_ptr<PsConnection>> gone;  // destroyed after the lock is released
   absl::MutexLock lock(&mutex_);
   for (auto it = connections_.begin(); it != connections_.end();) {
     if (addresses.contains(it->first)) {

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// A clock that is set back would hold snapshots up for as long.
+// Monotonic: a wall clock that is set back would delay snapshots by as much.
 absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
@@ -91,7 +91,7 @@ void ExchangeStream::Deliver(Frame frame) {
     if (frame.kind != v1::ExchangeFrame::IMAGE || frame.tensor == 0) flow_.Asked();
   }
   if (!room) return Refuse(frame);
-  // The credit is a reference to this stream whose deleter gives the bytes back.
+  // The credit is a reference to this stream whose deleter returns the bytes.
   Credit credit(this, [self = shared_from_this(), bytes](void*) { self->GiveBack(bytes); });
   shared_.handler->OnFrame(client_, std::move(frame), std::move(credit));
 }
@@ -162,7 +162,7 @@ void ExchangeStream::Pump() {
   }
 }
 
-// A stream that ends is not held back.
+// A stream that is ending is not delayed.
 absl::Duration ExchangeStream::WaitToSend() {
   if (life_.ending()) return absl::ZeroDuration();
   if (frames_.next_is_snapshot()) return shared_.pacer->WaitFor(frames_.NextBytes(), SteadyNow());

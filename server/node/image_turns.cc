@@ -7,7 +7,8 @@
 namespace cairn {
 namespace {
 
-// After the image of an ended job, in times of what it took: jobs that train need the disks and the network more.
+// The pause after the image of an ended job, as a multiple of the time that it took: jobs in training need the disks
+// and the network more.
 constexpr int kEndedImagePause = 3;
 
 }  // namespace

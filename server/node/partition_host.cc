@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// Memory of ended jobs to the system: each time the allocator looks through all that is free.
+// The interval at which memory of ended jobs is returned to the system. Each time the allocator scans all free memory.
 constexpr absl::Duration kGiveBackEvery = absl::Seconds(1);
 
 }  // namespace
@@ -108,8 +108,8 @@ void PartitionHost::ReportAgain() {
 
 // ---- jobs that have ended ----
 
-// Once all partitions of the job are at rest: what the store had of them besides is deleted, and now its room is given
-// back.
+// Called once all partitions of the job are at rest: their other data in the store is deleted, and now the disk space
+// is freed.
 void PartitionHost::Tidy(uint64_t job_id) {
   {
     absl::MutexLock lock(&mutex_);
@@ -128,7 +128,7 @@ void PartitionHost::Tidy(uint64_t job_id) {
   });
 }
 
-// The allocator keeps what is freed for the next steps (TuneAllocator); nobody computes these. At most once in
+// The allocator keeps freed memory for the next steps (TuneAllocator), but ended jobs have none. At most once in
 // kGiveBackEvery.
 void PartitionHost::GiveBackMemory() {
   if (std::exchange(memory_due_, true)) return;
@@ -141,7 +141,7 @@ void PartitionHost::GiveBackMemory() {
   });
 }
 
-// HostPartitions.keep: says it once all that this ps serves of the job is on its disk.
+// HostPartitions.keep: reports once everything that this ps serves of the job is on its disk.
 void PartitionHost::TellKept(uint64_t job_id) {
   v1::PartitionsReady ready;
   std::vector<std::shared_ptr<const PartitionSlot>> slots;
@@ -155,7 +155,7 @@ void PartitionHost::TellKept(uint64_t job_id) {
       slots.push_back(slot);
     }
     job->second.kept_told = true;
-    if (slots.empty()) return;  // backups alone
+    if (slots.empty()) return;  // only backups
     ready.set_job_id(job_id);
     ready.set_generation(job->second.generation.value);
   }

@@ -1,4 +1,5 @@
-// PartitionHost: which partitions it holds: what the data directory has, what the coordinator assigns, what is dropped.
+// PartitionHost: which partitions it holds: those of the data directory, those that the coordinator assigns, those that
+// are dropped.
 #include <algorithm>
 #include <utility>
 
@@ -41,7 +42,8 @@ absl::Status PartitionHost::LoadHeld() {
 
 std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   std::vector<v1::HeldPartitions> out;
-  std::vector<std::vector<std::shared_ptr<const PartitionSlot>>> slots;  // of each: the store is asked after the lock
+  // one list per job; the store is read after the lock is released
+  std::vector<std::vector<std::shared_ptr<const PartitionSlot>>> slots;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [id, job] : jobs_) {
@@ -50,7 +52,7 @@ std::vector<v1::HeldPartitions> PartitionHost::Held() const {
       held.set_generation(job.generation.value);
       std::vector<std::shared_ptr<const PartitionSlot>>& of_job = slots.emplace_back();
       for (const auto& [partition, slot] : job.slots) {
-        if (!slot->failed) of_job.push_back(slot);  // else it does not have what it was in sync with
+        if (!slot->failed) of_job.push_back(slot);  // otherwise it lacks what it was in sync with
       }
     }
   }
@@ -67,7 +69,7 @@ void PartitionHost::DescribeHeld(const PartitionSlot& slot, v1::HeldPartition* h
   held->set_backup(slot.backup.load());
   held->set_version_min(version);
   held->set_in_memory(slot.in_memory.load());
-  if (slot.at_rest) return;  // there is no other version
+  if (slot.at_rest) return;  // it has no other versions
   const absl::StatusOr<Persistence::Reach> reach = persistence_.ReachOf(slot.config, version);
   if (!reach.ok()) return LogError("%s", reach.status().ToString());
   held->set_version_min(reach->version_min);
@@ -104,10 +106,10 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   std::set<std::string> backups = AddressesOfBackups(host);
   {
     absl::MutexLock lock(&mutex_);
-    // Those of before, too, until the roles are given.
+    // Includes the previous ones until roles are assigned.
     jobs_[host.job_id()].backups.insert(backups.begin(), backups.end());
   }
-  // Not after Load: what fails as it gets its role is said again to a coordinator that comes back.
+  // Not after Load: a failure while roles are assigned must be reported again to a coordinator that comes back.
   failures_.Remove(JobId(host.job_id()));
   KeepConnections();
   absl::StatusOr<Slots> loaded = Load(host, present, /*assigned=*/true);
@@ -123,7 +125,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   ready.set_job_id(host.job_id());
   ready.set_generation(host.generation());
   for (const auto& [partition, slot] : slots) {
-    if (!slot->failed) DescribeHeld(*slot, ready.add_partitions());  // else job_error tells of it
+    if (!slot->failed) DescribeHeld(*slot, ready.add_partitions());  // otherwise job_error reports it
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -135,7 +137,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   return ready;
 }
 
-// Out of memory: of nobody's use from here on.
+// Removes them from memory: nothing uses them from here on.
 void PartitionHost::TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present) {
   if (partitions.empty()) return;
   std::vector<PartitionSlotPtr> gone;
@@ -167,7 +169,7 @@ absl::StatusOr<PartitionConfig> PartitionHost::ConfigOf(const v1::HostPartitions
   return config;
 }
 
-// Slots for all of host's partitions; those present stay.
+// Creates slots for all of host's partitions; existing ones are kept.
 absl::StatusOr<PartitionHost::Slots> PartitionHost::MakeSlots(const v1::HostPartitions& host, const Slots& present) {
   const std::string where = absl::StrFormat("job %d", host.job_id());
   absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
@@ -188,7 +190,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::MakeSlots(const v1::HostPart
   return slots;
 }
 
-// Those present get the new generation, the others are recovered or initialized, in parallel on their lanes.
+// Existing slots get the new generation. The others are recovered or initialized, in parallel on their lanes.
 absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
                                                          bool assigned) {
   const Generation generation(host.generation());

@@ -42,7 +42,7 @@ void PartitionRunner::Stop() {
   stopped_ = true;
   draining_ = true;
   backups_->Close();
-  disk_->Stop();  // first: what it posts to the lanes yet is run by them
+  disk_->Stop();  // first: what it has already posted to the lanes still runs
   for (Lane& lane : lanes_) lane.executor->Stop();
 }
 
@@ -92,8 +92,8 @@ void PartitionRunner::Remove(const std::vector<PartitionSlotPtr>& slots) {
   disk_->RunAndWait([] {});
 }
 
-// slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would
-// wait for ever.
+// slot.status holds the reason. Every caller that waits for an answer of the core gets it; otherwise a chief in the
+// middle of a checkpoint would wait for ever.
 void PartitionRunner::EndCore(PartitionSlot& slot) {
   if (slot.core == nullptr) return;
   if (observer_ != nullptr) observer_->OnEnding(slot);
@@ -140,7 +140,7 @@ void PartitionRunner::Tick(size_t lane) {
 
 void PartitionRunner::Run(const PartitionSlotPtr& slot, PartitionEvent event) {
   if (slot->core == nullptr) return;
-  // Who sent the frame, should the store fail.
+  // The sender of the frame, needed if the store fails.
   uint64_t client = 0;
   Frame request;
   if (const FrameEvent* f = std::get_if<FrameEvent>(&event)) {
@@ -166,18 +166,18 @@ void PartitionRunner::Run(const PartitionSlotPtr& slot, PartitionEvent event) {
   slot->version.store(slot->core->version());
   slot->backup.store(slot->core->config().backup);
   const bool was_in_memory = slot->in_memory.exchange(slot->core->in_memory());
-  if (std::exchange(slot->image_turn, false)) NextImage();  // there was none to take
+  if (std::exchange(slot->image_turn, false)) NextImage();  // there was no image to write
   if (slot->core->image_due() && !std::exchange(slot->image_queued, true) && store_turns_.Queue(slot)) NextImage();
   TendBackupImages(slot);
   if (!slot->at_rest.exchange(slot->core->at_rest()) && slot->at_rest) callbacks_.at_rest(*slot);
   if (was_in_memory && !slot->in_memory && slot->core->config().keep) callbacks_.kept(*slot);
 }
 
-// Its core is ahead of the store, or cannot be had from it.
+// The core is ahead of the store, or its state cannot be read from the store.
 void PartitionRunner::StorageFailed(const PartitionSlotPtr& slot, const absl::Status& status) {
   const Generation generation = slot->core->generation();
   slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", status.message()));
-  slot->failed = true;  // before anybody hears of it
+  slot->failed = true;  // before anyone is notified
   EndCore(*slot);
   LogError("%s", slot->status.message());
   if (std::exchange(slot->image_turn, false)) NextImage();

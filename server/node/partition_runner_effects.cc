@@ -1,4 +1,4 @@
-// PartitionRunner: what cores want done outside of them.
+// PartitionRunner: carries out the effects that cores return.
 #include <utility>
 
 #include "common/base/log.h"
@@ -7,12 +7,12 @@
 namespace cairn {
 namespace {
 
-// After a link broke; the connection adds a back-off of its own before it opens a stream.
+// The delay after a link broke. The connection adds its own back-off before it opens a stream.
 constexpr absl::Duration kReconnectDelay = absl::Milliseconds(50);
 
 }  // namespace
 
-// Between the core's step and the store.
+// Runs between the core's step and writing to the store.
 void PartitionRunner::CarryOut(const PartitionSlotPtr& slot, PartitionEffects& effects) {
   for (PeerSend& send : effects.sends) SendToBackup(slot, std::move(send));
   for (PartitionReply& reply : effects.replies) callbacks_.reply(reply.client, std::move(reply.frame));
@@ -50,7 +50,7 @@ void PartitionRunner::WriteImage(const PartitionSlotPtr& slot, Image image) {
   });
 }
 
-// The caller has the turn, and its own image is done with.
+// The caller has the turn and has finished its own image.
 void PartitionRunner::NextImage() {
   const std::optional<PartitionSlotPtr> next = store_turns_.Next();
   if (!next) return;
@@ -64,10 +64,11 @@ void PartitionRunner::NextImage() {
   });
 }
 
-// For PartitionEffects::load.
+// Carries out PartitionEffects::load.
 void PartitionRunner::LoadValues(const PartitionSlotPtr& slot) {
   disk_->Post([this, slot, config = slot->core->config()] {
-    auto state = std::make_shared<absl::StatusOr<PartitionState>>(persistence_.Recover(config));  // it is not copied
+    // shared since it cannot be copied
+    auto state = std::make_shared<absl::StatusOr<PartitionState>>(persistence_.Recover(config));
     executor_of(*slot).Post([this, slot, state] {
       if (slot->core == nullptr) return;
       if (!state->ok()) return StorageFailed(slot, state->status());
@@ -93,7 +94,7 @@ void PartitionRunner::OnBackupAnswer(const PartitionSlotPtr& slot, const std::st
                                      absl::StatusOr<Frame> answer) {
   if (slot->core == nullptr) return;
   if (answer.ok()) return Run(slot, PeerFrameEvent{address, epoch, *std::move(answer)});
-  // Every request of a broken stream ends like this; the first one is enough.
+  // Every request of a broken stream ends here; the first one is enough.
   for (const BackupLink& link : slot->core->links()) {
     if (link.address() != address || link.epoch() != epoch || link.stage() == BackupLink::Stage::kDown) continue;
     LogDebug("%s: backup %s: %s", slot->config.Name(), link.node(), answer.status().ToString());
@@ -104,7 +105,7 @@ void PartitionRunner::OnBackupAnswer(const PartitionSlotPtr& slot, const std::st
   }
 }
 
-// A stream is opened by the first request on it; where that fails, the link is down again.
+// The first request on a stream opens it. If that fails, the link is down again.
 void PartitionRunner::ConnectBackup(const PartitionSlotPtr& slot, const std::string& address) {
   Post(slot, [this, slot, address] {
     if (slot->core == nullptr || draining_.load()) return;

@@ -16,7 +16,7 @@ PartitionEnvironment ProcessEnvironment(Clock& clock, int threads) {
     environment.lanes.push_back(std::make_unique<SerialExecutor>(absl::StrFormat("partitions-%d", i)));
   }
   environment.disk = std::make_unique<SerialExecutor>("images");
-  environment.disk->Post(LowerThreadPriority);  // an image that is written later delays no step
+  environment.disk->Post(LowerThreadPriority);  // so that a delayed image does not delay a step
   environment.backups = std::make_unique<BackupConnections>(clock);
   environment.give_back_memory = [] { malloc_trim(0); };
   return environment;

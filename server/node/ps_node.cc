@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The name of an earlier start, or a new one, kept in `data_dir`/name.
+// The name from an earlier start, or a new one, stored in `data_dir`/name.
 absl::StatusOr<std::string> NameFor(const PsNodeOptions& options) {
   const fs::path file = fs::path(options.data_dir) / "name";
   if (!options.name.empty()) return options.name;
@@ -36,7 +36,7 @@ absl::StatusOr<std::string> NameFor(const PsNodeOptions& options) {
   return name;
 }
 
-// Sockets of earlier processes on this data directory; it is locked, so that nobody listens there.
+// Removes sockets of earlier processes with this data directory. The directory is locked, so no process listens there.
 void RemoveOldSockets(const std::string& data_dir) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(data_dir, error)) {
@@ -45,7 +45,8 @@ void RemoveOldSockets(const std::string& data_dir) {
   }
 }
 
-// Its name has the incarnation in it: the same path on another host is another file name, and never this ps by mistake.
+// The name contains the incarnation: on another host the same path is then another file name, and never taken for this
+// ps.
 std::string UnixSocketFor(const PsNodeOptions& options, uint64_t incarnation) {
   if (options.unix_socket == "none") return "";
   if (!options.unix_socket.empty()) return fs::absolute(options.unix_socket).string();
@@ -172,7 +173,7 @@ void PsNode::StartSession() {
       host_->ReportAgain();
     } else {
       LogWarning("the coordinator at %s is away; going on without it", options_.coordinator);
-      control_->Post([this] { SetReady("the coordinator is away"); });  // after what it said before
+      control_->Post([this] { SetReady("the coordinator is away"); });  // after the messages that it sent before
     }
   };
   callbacks.on_rejected = [](const absl::Status& status) {
@@ -238,7 +239,7 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
   }
 }
 
-// Before it is given anything to hold.
+// Runs before any partition is assigned.
 void PsNode::JoinCluster(uint64_t id) {
   if (id == 0 || cluster_id_ != 0) return;
   const absl::Status status = Persistence(*store_).SetClusterId(id);

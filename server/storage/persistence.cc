@@ -187,15 +187,14 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   const v1::PartitionImage* base = headers.empty() ? nullptr : &headers.front();
   bool found = false;
   for (const v1::PartitionImage& header : headers) {
-    if (config.durability == v1::SNAPSHOT) break;  // no log: the newest
+    if (config.durability == v1::SNAPSHOT) break;  // there is no log: use the newest
     CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
     found = found || PartsOf(config, header).previous;
     if (!found) continue;
     base = &header;
     break;
   }
-  if (!found &&
-      base != nullptr) {  // the only image is the newest version: the log may reach back to the initial values
+  if (!found && base != nullptr) {  // the only image is the newest version; the log may go back to the initial values
     CAIRN_ASSIGN_OR_RETURN(const bool from_start, logged(1));
     if (from_start) base = nullptr;
   }
@@ -232,7 +231,7 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
     return image == 0 ||
            std::any_of(headers.begin(), headers.end(), [&](const auto& h) { return h.version() == image; });
   };
-  // The log is consecutive, and reaches down to its first entry.
+  // The log must be contiguous, and reach down to its first entry.
   std::optional<uint64_t> first;
   const std::string prefix = KindPrefix(config, 'l');
   CAIRN_RETURN_IF_ERROR(store_.Scan(prefix, [&](std::string_view key, std::string_view) {
@@ -244,7 +243,7 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
   if (first && *first <= version) {
     if (has(*first - 1)) {
       reach.version_min = *first - 1;
-    } else {  // from the oldest image that the log goes on from
+    } else {  // from the oldest image at which the log continues
       for (const v1::PartitionImage& h : headers) {
         if (h.version() >= *first && h.version() <= version) reach.version_min = h.version();
       }
@@ -274,7 +273,7 @@ absl::Status Persistence::RollBack(const PartitionConfig& config, uint64_t versi
   uint64_t kept = version;
   if (version < reach.version_min && version > 0 &&
       std::none_of(headers.begin(), headers.end(), [version](const auto& h) { return h.version() == version; })) {
-    kept = version + 1;  // an image with the values before it
+    kept = version + 1;  // an image that has the values before it
   }
   KvBatch batch;
   for (const char kind : {'l', 'h', 'i'}) {
@@ -322,7 +321,7 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
     std::vector<uint64_t> versions{image.header.version()};  // newest first
     for (const v1::PartitionImage& header : headers) {
       if (header.version() != versions.front())
-        versions.push_back(header.version());  // else it is written once more, synced
+        versions.push_back(header.version());  // otherwise it is written again, with a sync
     }
     for (uint64_t version : SuperfluousSnapshots(versions, config.image.snapshot_every)) {
       batch.DeleteRange(VersionKey(config, 'h', version), VersionKey(config, 'h', version + 1));
@@ -344,7 +343,7 @@ absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEv
     carry_out(effects);
     const std::vector<Persist> persists = std::move(effects.persists);
     const std::optional<Image> reset = std::move(effects.reset);
-    effects = {};  // with its references to gradients: the update reuses their memory
+    effects = {};  // releases its references to gradients, so that the update can reuse their memory
     if (reset) {
       CAIRN_RETURN_IF_ERROR(persistence.ResetTo(core.config(), *reset));
       events.push_back(ResetEvent{reset->header.version()});

@@ -24,7 +24,7 @@ CheckpointCut::CheckpointCut(int64_t step, std::optional<uint64_t> want_version,
     part.ps = route.ps();
     space = std::max(space, route.range().end());
   }
-  // The partitions cover it; it is not touched here, on the training's thread.
+  // The partitions will cover it; it is not initialized here, on the training thread.
   values_ = Buffer::Allocate(space * sizeof(float));
   for (size_t i = 0; i < SlotNames(assignment_->spec().optimizer()).size(); ++i) {
     slots_.push_back(Buffer::Allocate(space * sizeof(float)));
@@ -104,7 +104,7 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
           absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
     }
     if (m.synchronous) continue;
-    for (uint64_t sequence : part.image.sequences().last_sequence()) {  // of a unit
+    for (uint64_t sequence : part.image.sequences().last_sequence()) {  // one per unit
       p.sequences.insert(p.sequences.end(), static_cast<size_t>(LocalSyncOf(m.spec)), sequence);
     }
     for (size_t r = 0; r < p.sequences.size(); ++r) {

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "cairn-checkpoint";
 constexpr uint64_t kFormatVersion = 1;
-constexpr char kChecksum[] = "xxh3_128";  // of the text without this field
+constexpr char kChecksum[] = "xxh3_128";  // the hash of the text without this field
 
 template <typename... Args>
 absl::Status Bad(const Args&... args) {
@@ -39,7 +39,7 @@ std::string Dump(const ordered_json& json) {
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-// The text of an object without kChecksum, with its checksum as the last field.
+// Serializes an object without kChecksum, with its checksum as the last field.
 std::string Seal(ordered_json json) {
   const std::string text = Dump(json);
   Digest digest;
@@ -93,7 +93,7 @@ ordered_json ToJson(const CheckpointManifest& m) {
   return json;
 }
 
-// ---- reading: each takes the field `name` of `object` ----
+// ---- reading: each function reads the field `name` of `object` ----
 
 absl::StatusOr<uint64_t> Count(const ordered_json& object, const char* name, uint64_t most = INT64_MAX) {
   const auto it = object.find(name);
@@ -148,7 +148,7 @@ absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
   return absl::OkStatus();
 }
 
-// The numbers in the text are those that were printed, bit for bit; NaN and infinities too.
+// Numbers in the text are read back bit for bit, NaN and infinities included.
 absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
   const auto figures = json.find("figures");
   if (figures == json.end()) return absl::OkStatus();
@@ -202,7 +202,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
   }
   CAIRN_ASSIGN_OR_RETURN(const std::string spec, Text(json, "job_spec"));
   google::protobuf::TextFormat::Parser parser;
-  parser.AllowUnknownField(true);  // of a newer library
+  parser.AllowUnknownField(true);  // the file may be from a newer version
   if (!parser.ParseFromString(spec, &m.spec)) return Bad("job_spec is not a JobSpec");
   if (m.spec.replicas() < 1 || m.spec.replicas() > kReplicasMax) return Bad("job_spec.replicas is not filled in");
   CAIRN_ASSIGN_OR_RETURN(const uint64_t step, Count(json, "step"));

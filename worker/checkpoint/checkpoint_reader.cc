@@ -58,7 +58,7 @@ absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const 
   return ParseSafetensors(bytes, path);
 }
 
-// The file holds exactly these tensors.
+// Checks that the file holds exactly these tensors.
 absl::Status CheckTensors(const std::string& path, const SafetensorsFile& file,
                           const std::map<std::string, Shape>& expected) {
   for (const Safetensor& tensor : file.tensors) {
@@ -101,7 +101,7 @@ struct Listed {
   absl::Status status;
 };
 
-// The checkpoints in a directory, newest first; one whose manifest cannot be read counts as the newest.
+// The checkpoints in a directory, newest first. One whose manifest cannot be read counts as the newest.
 absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
   std::vector<Listed> listed;
   std::error_code error;

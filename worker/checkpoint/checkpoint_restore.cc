@@ -85,7 +85,7 @@ absl::Status CheckResume(const CheckpointManifest& manifest, const v1::JobSpec& 
              " is at step ", manifest.step, "; raise epochs");
 }
 
-// Two jobs may have been given one directory: then the one's `best` is set aside for the other's.
+// Two jobs may share a directory by mistake: then the `best` of one is renamed to make room for the other's.
 absl::Status CheckPlace(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint) {
   const std::string& path = checkpoint.path;
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -120,7 +120,7 @@ std::map<std::string, const Safetensor*> ByName(const SafetensorsFile& file) {
   return tensors;
 }
 
-// Which variables spec.initial_weights_skip names.
+// The variables that spec.initial_weights_skip selects.
 absl::StatusOr<std::set<std::string>> Skipped(const v1::JobSpec& spec, const Graph& graph) {
   std::set<std::string> skipped;
   for (const std::string& name : spec.initial_weights_skip()) {
@@ -150,7 +150,7 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
   RestoredState state = EmptyState(spec, graph);
   const auto variables = ByName(checkpoint.model), slots = ByName(checkpoint.optimizer);
   const std::vector<std::string> names = SlotNames(spec.optimizer());
-  for (const Variable& v : graph.variables()) {  // all are there: the reader and CheckResume have seen to it
+  for (const Variable& v : graph.variables()) {  // all exist: the reader and CheckResume have checked that
     Copy(*variables.at(v.name), v, state.values);
     if (v.kind != VariableKind::kTrainable) continue;
     for (size_t i = 0; i < names.size(); ++i) Copy(*slots.at(absl::StrCat(v.name, "/", names[i])), v, state.slots[i]);
@@ -233,7 +233,7 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
 EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first, const v1::JobSpec& spec) {
   const CheckpointManifest& m = state.manifest;
   if (state.weights_only) return {};
-  const auto& sequences = first.sequences().last_sequence();  // of units
+  const auto& sequences = first.sequences().last_sequence();  // one per unit
   const auto local_sync = static_cast<size_t>(LocalSyncOf(spec));
   bool as_cut = MetricSumCount(m.spec) == MetricSumCount(spec);
   for (int unit = 0; !m.synchronous && as_cut && unit < sequences.size(); ++unit) {

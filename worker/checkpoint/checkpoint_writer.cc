@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPartialTries = 8;
-// Where the file system has no locks: what was not written to for so long has no writer.
+// For file systems without locks: a directory that was not written to for this long is abandoned.
 constexpr absl::Duration kAbandonedAfter = absl::Hours(1);
 
 std::string WriterOf(const CheckpointManifest& manifest) {
@@ -37,7 +37,7 @@ absl::Status Sync(const std::string& path, int flags) {
   if (fd < 0) return FileError(path, "cannot open");
   const int failed = ::fsync(fd) != 0 ? errno : 0;
   ::close(fd);
-  // Some network file systems do not know how to flush a directory.
+  // Some network file systems cannot flush a directory.
   if (failed != 0 && !((flags & O_DIRECTORY) && failed == EINVAL)) return FileError(path, "cannot flush", failed);
   return absl::OkStatus();
 }
@@ -64,7 +64,7 @@ absl::Status MakeDirectory(const std::string& path) {
   return error ? FileError(path, "cannot create the directory", error.value()) : absl::OkStatus();
 }
 
-// Of the directory and what is in it; InfinitePast: it is not there.
+// The last write to the directory or its files; InfinitePast: it does not exist.
 absl::Time LastWrite(const std::string& path) {
   absl::Time last = absl::InfinitePast();
   const auto look = [&](const std::string& at) {
@@ -77,8 +77,9 @@ absl::Time LastWrite(const std::string& path) {
   return last;
 }
 
-// A directory that a checkpoint is written in, beside its place. It is locked for as long as it is written, so that
-// another chief of the job does not take it for a killed writer's; what is still in it at the end is removed.
+// A temporary directory in which a checkpoint is written, next to its final place. It is locked while it is written, so
+// that another chief of the job does not take it for one that a killed writer left. What is left in it at the end is
+// removed.
 class Partial {
  public:
   static absl::StatusOr<std::unique_ptr<Partial>> Make(const std::string& dir, const std::string& owner,
@@ -95,7 +96,7 @@ class Partial {
   static void RemoveIfAbandoned(const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return;
-    // The lock is kept until it is removed: nobody begins to write there.
+    // The lock is held until the directory is removed, so that no writer starts there.
     const int busy = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
     if (busy == 0 || (busy != EWOULDBLOCK && absl::Now() - LastWrite(path) > kAbandonedAfter)) RemoveUnfinished(path);
     ::close(fd);
@@ -112,7 +113,7 @@ class Partial {
   const std::string& path() const { return path_; }
 
  private:
-  // ABORTED: it was taken for an abandoned one before it could be locked.
+  // ABORTED: another process took it for an abandoned one before it could be locked.
   absl::Status Lock() {
     CAIRN_RETURN_IF_ERROR(MakeDirectory(path_));
     fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -126,7 +127,7 @@ class Partial {
     return found.st_nlink == 0 ? gone() : absl::OkStatus();
   }
 
-  const std::string name_;  // in its directory
+  const std::string name_;  // relative to its directory
   const std::string path_;
   int fd_ = -1;
 };
@@ -227,7 +228,7 @@ absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, con
   return absl::StrCat(dir, "/", kBestCheckpoint);
 }
 
-// Its files are other names of those of a checkpoint, and as old as that.
+// Its files are hard links to those of a checkpoint, with the same times.
 absl::Time BestKeptAt(const std::string& dir) {
   struct stat found;
   const std::string path = absl::StrCat(dir, "/", kBestCheckpoint);

@@ -33,7 +33,7 @@ std::string BackupDirOf(const v1::JobSpec& spec) {
   return backup == nullptr ? "" : backup->backup_dir();
 }
 
-// Also what a killed writer had not given its name yet (WriteSafetensors).
+// Includes files that a killed writer had not renamed yet (WriteSafetensors).
 bool IsCheckpointFile(absl::string_view name) {
   if (name == kManifestFile) return true;
   for (const char* file : {kModelFile, kOptimizerFile}) {
@@ -60,7 +60,7 @@ bool HoldsOnlyCheckpointFiles(const FileDescriptor& directory) {
   return std::all_of(names.begin(), names.end(), [](const std::string& name) { return IsCheckpointFile(name); });
 }
 
-// The manifest first: what is left is no checkpoint.
+// The manifest first: what remains is then not a checkpoint.
 absl::Status RemoveFiles(const FileDescriptor& directory, const std::string& path) {
   ::unlinkat(directory.get(), kManifestFile, 0);
   absl::Status status;
@@ -79,7 +79,7 @@ bool IsSame(const FileDescriptor& directory, int parent, const std::string& name
 
 int RenameAt(int directory, const std::string& from, const std::string& to, unsigned flags) {
   if (flags == 0)
-    return ::renameat(directory, from.c_str(), directory, to.c_str());  // network file systems have no flags
+    return ::renameat(directory, from.c_str(), directory, to.c_str());  // network file systems do not support flags
   return ::renameat2(directory, from.c_str(), directory, to.c_str(), flags);
 }
 
@@ -159,7 +159,7 @@ absl::Status OwnCheckpoints::Rename(const Found& found, const std::string& name,
   return absl::AbortedError(absl::StrCat(PathOf(name), ": was replaced by another process meanwhile"));
 }
 
-// A network file system may not know how to exchange two names: then the place is empty for a moment.
+// A network file system may not support exchanging two names: then the name is missing for a moment.
 absl::Status OwnCheckpoints::Replace(const Found& found, const std::string& partial, const std::string& name) const {
   std::string former = partial;
   absl::Status status = Rename(found, name, former, RENAME_EXCHANGE);
@@ -207,7 +207,7 @@ absl::Status OwnCheckpoints::Remove(const std::string& name) const {
     CAIRN_RETURN_IF_ERROR(Rename(*found, name, aside, 0));
   }
   CAIRN_RETURN_IF_ERROR(RemoveFiles(found->directory, PathOf(aside)));
-  ::unlinkat(directory_.get(), aside.c_str(), AT_REMOVEDIR);  // where nothing else is in it
+  ::unlinkat(directory_.get(), aside.c_str(), AT_REMOVEDIR);  // fails if it contains anything else
   return absl::OkStatus();
 }
 

@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// 0, or the errno of what failed.
+// Returns 0 or the errno of the failure.
 int WriteByte(int fd) {
   const ssize_t written = write(fd, "", 1);
   const int error = written == 1 ? 0 : errno;
@@ -25,7 +25,7 @@ int WriteByte(int fd) {
 }
 
 int ProbeDirectory(const std::string& directory) {
-  // Without a name where the file system can: nothing is left even if the process is killed here.
+  // An unnamed file if the file system supports it: nothing is left even if the process is killed here.
   const int nameless = open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (nameless >= 0) return WriteByte(nameless);
   std::string path = absl::StrCat(directory, "/.cairn-probe-XXXXXX");
@@ -43,7 +43,7 @@ int ProbeFile(const std::string& file) {
   return 0;
 }
 
-// The path itself, or what exists above it.
+// The path itself, or its nearest existing ancestor.
 std::filesystem::path Nearest(std::filesystem::path path) {
   std::error_code error;
   while (!std::filesystem::exists(path, error) && path.has_relative_path()) path = path.parent_path();

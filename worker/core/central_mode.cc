@@ -9,7 +9,7 @@ namespace cairn::replica {
 
 // ---- values ----
 
-// Of another version, or not wanted. Where a stale work still reads them it keeps the buffer.
+// The values have another version, or are not needed. If stale work still reads the buffer, that work keeps it.
 void CentralMode::ForgetValues() {
   uses_.clear();
   held_.assign(context_.parts.size(), Held());
@@ -23,11 +23,11 @@ void CentralMode::DropValues() {
   step_.values = Buffer();
 }
 
-// The step: the version that all partitions have, or had before the present one.
+// The step: the version that all partitions have or had just before.
 void CentralMode::OnAllFound() {
   const uint64_t lowest = *std::min_element(finder_.versions().begin(), finder_.versions().end());
   const uint64_t highest = *std::max_element(finder_.versions().begin(), finder_.versions().end());
-  // Further apart: they were asked while the job moved on.
+  // A larger difference: they answered while the job was advancing.
   if (highest > lowest + 1) return FindAgain();
   Run(lowest);
 }
@@ -68,7 +68,7 @@ void CentralMode::OnWorkEnded(uint64_t work) {
   }
 }
 
-// One work less wants it.
+// One work less uses it.
 void CentralMode::LetGo(uint32_t partition) {
   Held& held = held_[partition];
   if (--held.users > 0) return;
@@ -89,7 +89,7 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
   const bool gone = absl::IsFailedPrecondition(status) ||
                     (status.ok() && reply.frame->version != static_cast<uint64_t>(step_.number));
-  // Our replicas were computed elsewhere and the job went on, or it was taken back.
+  // This worker's replicas were computed elsewhere and the job advanced, or the job was rolled back.
   if (gone) return FindAgain();
   if (!status.ok()) return context_.Retry(held.pull, partition, status);
   held.pull = Request();
@@ -97,7 +97,7 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   context_.CopyValues(*reply.frame, step_.values);
   for (const auto& [work, counts] : uses_) {
     context_.effects.insert(context_.effects.end(), counts[partition],
-                            WeightsHere{work, partition});  // each wish is granted
+                            WeightsHere{work, partition});  // answers every request
   }
 }
 
@@ -110,7 +110,8 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
   return nodes;
 }
 
-// The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
+// The payload is copied, so that the gradient's memory can be freed at once. The copy is freed when it is written to
+// the network.
 Frame CentralMode::MakePush(StepPush& push, uint32_t partition) {
   const OwnReplica& own = replicas_[push.own_begin];
   const bool packed = own.joint != nullptr;
@@ -136,7 +137,7 @@ absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) co
   return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push tells of no update");
 }
 
-// The gradient is not here any more: the replica is computed again, after the pause that a request would wait.
+// The gradient is not kept, so the replica is computed again, after the pause that a retry would wait.
 void CentralMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
   Request& again = again_[replicas_[push.own_begin].id];
   if (again.state != Request::State::kWaiting) {
@@ -181,7 +182,7 @@ void CentralMode::ResendMore() {
 
 void CentralMode::ComputeAgain(OwnReplica& own) {
   if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
-  own.joint = nullptr;  // a joint's sum is told once
+  own.joint = nullptr;  // the sum of a joint gradient can be read only once
   if (own.state == OwnReplica::State::kComputing) {
     own.again = true;
   } else if (own.state == OwnReplica::State::kComputed) {
@@ -193,7 +194,7 @@ void CentralMode::ComputeAgain(OwnReplica& own) {
 void CentralMode::Release(OwnReplica& own) {
   if (own.at_work()) {
     context_.effects.emplace_back(StopWork{own.work});
-    // A slot that only begins with it is told that nobody wants it when it asks for values.
+    // A slot that is just starting on it finds out when it requests values.
     OnWorkEnded(own.work);
   }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());

@@ -25,10 +25,10 @@ void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
       SendAgain(own, p);
     }
   }
-  Checkpoint();  // the last chief may not have come to it, or those that were behind are another's now
+  Checkpoint();  // the last chief may not have reached it, or replicas that were behind have moved
 }
 
-// Own units become those of the assignment.
+// Updates the units to those of the assignment.
 void IndependentMode::SetUnits() {
   std::vector<Own> former = std::exchange(own_, {});
   const int32_t group = LocalSyncOf(context_.spec);
@@ -104,7 +104,7 @@ void IndependentMode::StartCompute(Own& own) {
   own.not_finite = false;
   const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value),
                          static_cast<uint32_t>(own.members.size())};
-  // What is clipped by norm is rounded after it.
+  // Gradients that are clipped by norm are rounded afterwards.
   own.joint = context_.MakeJoint(node, own.step, clipping_.scopes.empty() ? context_.wire : v1::FLOAT32);
   for (Member& member : own.members) {
     member.examples = static_cast<uint64_t>(context_.plan.Places(own.step, member.id).size());
@@ -117,7 +117,7 @@ void IndependentMode::StartCompute(Own& own) {
     if (own.joint == nullptr) {
       member.gradient = context_.pool.Acquire();
     } else if (own.examples == member.examples) {
-      member.gradient = own.joint->gradient;  // the first
+      member.gradient = own.joint->gradient;  // uses the first one's gradient
     }
     context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values,
                                           own.joint == nullptr ? member.gradient : Buffer(),
@@ -134,8 +134,8 @@ void IndependentMode::TryPush(Own& own, uint32_t partition) {
   if (std::all_of(own.members.begin(), own.members.end(), ready)) SendAgain(own, partition);
 }
 
-// The buffer that holds the members' sum in the partition's range: in the order of the summation tree, so that the bits
-// do not depend on who is ready first. Adds up at the first call.
+// The buffer that holds the members' sum in the partition's range. The sum is in the order of the summation tree, so
+// that the bits do not depend on which member is ready first. The first call computes it.
 const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
   int32_t& place = own.summed_in[partition];
   if (place < 0 && own.members.size() == 1) place = 0;
@@ -148,7 +148,8 @@ const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
       leaves[m] = {member.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), member.examples};
     }
     GradientRounding rounding = context_.RoundingOf(partition, own.step);
-    if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;  // what is clipped by norm is rounded after it
+    // gradients that are clipped by norm are rounded afterwards
+    if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;
     const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(leaves.size())};
     const GradientSum sum = SumSubtree(node, leaves, rounding);
     for (size_t m = 0; m < leaves.size(); ++m) {
@@ -226,7 +227,7 @@ void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
   FinishStep(*own);
 }
 
-// Of the members' sum. It is gathered in the first of them that has examples.
+// Checks and clips the members' sum, which is gathered in the first of them that has examples.
 void IndependentMode::CheckAndClip(Own& own) {
   const auto first =
       std::find_if(own.members.begin(), own.members.end(), [](const Member& m) { return m.examples > 0; });
@@ -275,7 +276,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
   if (absl::IsOutOfRange(status)) {
-    StartPull(own, context_.Pause(own.pull_attempts++));  // the job was taken back to an earlier step
+    StartPull(own, context_.Pause(own.pull_attempts++));  // the job was rolled back
     return;
   }
   if (!status.ok()) {
@@ -283,7 +284,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
     return;
   }
   if (reply.frame->sequence > std::max(expected, own.sequences[partition])) {
-    // Someone else computes this replica, and is ahead.
+    // Another worker computes this replica, and is ahead.
     StartPull(own, context_.Pause(own.pull_attempts++));
     return;
   }
@@ -297,7 +298,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
   FinishStep(own);
 }
 
-// Does nothing while an answer or the computation's end is missing.
+// Does nothing until all answers have arrived and the computation has ended.
 void IndependentMode::FinishStep(Own& own) {
   if (own.filled_count < context_.parts.size() || own.state != Own::State::kComputed) return;
   for (const Member& member : own.members)
@@ -319,7 +320,7 @@ void IndependentMode::Checkpoint() {
 }
 
 void IndependentMode::ResendDue() {
-  Checkpoint();  // no step may come at which it would be tried again
+  Checkpoint();  // there may be no later step at which to retry it
   for (Own& own : own_) {
     for (uint32_t p = 0; p < own.requests.size(); ++p) {
       if (own.requests[p].state != Request::State::kWaiting) continue;
@@ -335,7 +336,7 @@ void IndependentMode::ResendDue() {
 int64_t IndependentMode::step() const {
   int64_t lowest = -1;
   for (const Own& own : own_) {
-    if (own.step < 0) return -1;  // it pulls: nobody knows yet how far it is, perhaps behind all others
+    if (own.step < 0) return -1;  // it is pulling: its step is unknown, and may be the lowest
     if (lowest < 0 || own.step < lowest) lowest = own.step;
   }
   return lowest;

@@ -1,4 +1,4 @@
-// IndependentMode: a unit that does not know its step, or whose values are another's, pulls.
+// IndependentMode: pulls of units that do not know their step, or whose values are outdated.
 #include <algorithm>
 #include <utility>
 
@@ -45,9 +45,9 @@ void IndependentMode::OnAllPulled(Own& own) {
   const uint64_t lowest = *std::min_element(own.sequences.begin(), own.sequences.end());
   const uint64_t highest = *std::max_element(own.sequences.begin(), own.sequences.end());
   if (highest > lowest + 1 && own.sequences != own.sequences_before) {
-    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others. Or the
-    // job goes on from a checkpoint, whose partitions were not cut at the same moment: then nothing has changed when it
-    // is pulled again.
+    // Another worker still computes this replica: its pushes have reached some partitions but not others. Or the job
+    // resumed from a checkpoint whose partitions were not cut at the same moment; then the next pull gives the same
+    // result.
     StartPull(own, context_.Pause(own.pull_attempts++));
     return;
   }
@@ -57,7 +57,7 @@ void IndependentMode::OnAllPulled(Own& own) {
   }
   const bool bounded = context_.spec.has_staleness_bound() && context_.spec.staleness_bound() > 0;
   if (bounded && lowest > own.clock) {
-    // Now that its clock is known, wait for those that are far behind, and take the values of then.
+    // Its clock is now known: wait for replicas that are far behind, and use the values at that time.
     own.clock = lowest;
     StartPull(own, absl::ZeroDuration());
     return;

@@ -23,7 +23,8 @@ uint64_t MakeToken(uint64_t serial, uint32_t owner, uint32_t partition) {
   return serial << 27 | static_cast<uint64_t>(owner) << 16 | partition;
 }
 
-// Fenced: only a new assignment helps, and that one sends again at once; this pause is for the case that it was lost.
+// Fenced: only a new assignment helps, and its arrival triggers a retry at once. This pause is for the case that it was
+// lost.
 constexpr absl::Duration kFencedPause = absl::Seconds(1);
 
 }  // namespace
@@ -41,7 +42,7 @@ void BufferPool::Resize(size_t bytes, size_t spares_max) {
 
 Buffer BufferPool::Acquire() {
   for (size_t i = spares_.size(); i-- > 0;) {
-    if (!spares_[i].unique()) continue;  // a connection or stale work still reads it
+    if (!spares_[i].unique()) continue;  // a connection or stale work is still reading it
     Buffer buffer = std::move(spares_[i]);
     spares_.erase(spares_.begin() + static_cast<int64_t>(i));
     return buffer;
@@ -69,7 +70,7 @@ void Context::Retry(Request& request, uint32_t partition, const absl::Status& st
       FailJob(absl::StrCat("partition ", partition, " at ", parts[partition].address, ": ", status.message()));
       return;
     case absl::StatusCode::kFailedPrecondition:
-      // With a newer generation in hand than was sent, the next try is already the answer.
+      // If the generation known here is newer than the one sent, retry at once with it.
       RetryAfter(request, request.generation < generation.value ? options.retry_min : kFencedPause);
       return;
     default: RetryAfter(request, Pause(request.attempt));
@@ -269,7 +270,7 @@ void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version
 
 bool Context::EndCheckpoint(const CheckpointDone& event) {
   if (!checkpoint_step || event.number != checkpoints) return false;
-  const bool last = *checkpoint_step == plan.total_steps;  // there is no later step to try it at
+  const bool last = *checkpoint_step == plan.total_steps;  // there is no later step at which to retry it
   if (event.outcome != CheckpointDone::Outcome::kNoCut || cut_is_last_try) {
     checkpoint_rule->Taken(*checkpoint_step, now);
     cuts_failed = 0;
@@ -277,7 +278,7 @@ bool Context::EndCheckpoint(const CheckpointDone& event) {
   } else {
     if (last) last_cut_fails_since = std::min(last_cut_fails_since, now);
     next_cut = now + Pause(cuts_failed++);
-    retry_earliest = std::min(retry_earliest, next_cut);  // no step may come at which it would be tried again
+    retry_earliest = std::min(retry_earliest, next_cut);  // there may be no later step at which to retry it
   }
   checkpoint_step.reset();
   return true;

@@ -21,7 +21,7 @@ using replica::Effects;
 
 namespace {
 
-// The coordinator is a peer like any other: what it sends is checked before it is used.
+// The coordinator is a peer like any other: its messages are validated before use.
 absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   const v1::JobSpec& spec = message.spec();
   if (spec.replicas() < 1 || spec.replicas() > kReplicasMax || spec.batch_size() < spec.replicas() ||
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
-// By partition, whether it is at another address than before.
+// For each partition, whether its address changed.
 absl::StatusOr<std::vector<char>> MovedParts(const std::vector<replica::Part>& before,
                                              const std::vector<replica::Part>& parts) {
   if (parts.size() != before.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
@@ -110,7 +110,7 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
     const uint64_t works = c.works, serial = c.serial, checkpoints = c.checkpoints;
     mode_.reset();
     context_ = std::make_unique<Context>(c.options);
-    // Late answers to the former life must not be taken for present ones.
+    // Late answers to an earlier job must not be taken for current ones.
     context_->works = works;
     context_->serial = serial;
     context_->checkpoints = checkpoints;
@@ -140,7 +140,7 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
 }
 
 void ReplicaCore::Dispatch(replica::Event& event) {
-  // Without an assignment all else is an answer to a former life.
+  // Without an assignment, any other event is an answer to an earlier job.
   if (mode_ == nullptr && !std::holds_alternative<replica::Assign>(event)) return;
   std::visit(Overloaded{
                  [&](replica::Assign& e) {
@@ -159,7 +159,7 @@ void ReplicaCore::Dispatch(replica::Event& event) {
                    context_->FinishLater();
                  },
                  [&](const replica::ReportAgain&) { context_->reports.ReportAgain(); },
-                 [](const replica::Timer&) {},  // what is due is seen to after every event (Step)
+                 [](const replica::Timer&) {},  // due work is done after every event (Step)
                  [](const replica::Drop&) {},   // Step
              },
              event);
@@ -186,7 +186,7 @@ void ReplicaCore::OnEvaluated(const replica::Evaluated& event) {
 absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   Context& c = *context_;
   if (c.assigned && (message.assignment() < c.assignment || message.generation() < c.generation.value)) {
-    return absl::OkStatus();  // an old one, overtaken on its way
+    return absl::OkStatus();  // an old one that arrived late
   }
   CAIRN_RETURN_IF_ERROR(CheckAssignment(message));
   CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
@@ -201,8 +201,8 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     c.checkpoint_rule.emplace(c.spec, c.plan.steps_per_epoch, c.plan.total_steps, message.restored_step(), c.now);
   }
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
-    // By the clock of a chief before, which may be ahead of this one: then every_minutes counts from what is known
-    // here.
+    // The time is from a former chief's clock, which may be ahead. In that case every_minutes counts from the
+    // checkpoints known here.
     const absl::Time written = absl::FromUnixMillis(info.written_unix_ms());
     c.checkpoint_rule->Taken(info.step(), written <= c.now ? written : absl::InfinitePast());
   }
@@ -220,7 +220,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   return absl::OkStatus();
 }
 
-// The first assignment: what does not change of the job. Takes the spec.
+// The first assignment: sets up the constant parts of the job. Takes the spec.
 absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts) {
   Context& c = *context_;
   const v1::JobSpec& spec = message.spec();
@@ -264,7 +264,7 @@ absl::Status ReplicaCore::MakeMode() {
   return absl::OkStatus();
 }
 
-// What callbacks decided: how far the job may go, whether it ends early, the learning rates.
+// Applies the callbacks' decisions: how far the job may go, whether it ends early, the learning rates.
 void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
   Context& c = *context_;
   c.gate = message.epochs_open() > 0 ? message.epochs_open() * c.plan.steps_per_epoch : INT64_MAX;

@@ -80,7 +80,7 @@ void ReplicaDriver::CarryOut(replica::Effects effects) {
 
 void ReplicaDriver::WakeUp(absl::Time at) {
   if (dropped()) return;
-  if (environment_.Now() < at) return environment_.WakeAt(at);  // the two clocks differ a little
+  if (environment_.Now() < at) return environment_.WakeAt(at);  // the two clocks may differ slightly
   Post(replica::Timer{});
 }
 

@@ -94,7 +94,8 @@ void ReportBook::Keep(v1::ReplicaReport report) {
 }
 
 void ReportBook::ReportAgain() {
-  std::erase_if(ready_, [](const v1::ReplicaReport& r) { return r.has_validation(); });  // part of what is kept
+  // they are contained in what is kept
+  std::erase_if(ready_, [](const v1::ReplicaReport& r) { return r.has_validation(); });
   for (const auto& [replica, reports] : kept_) ready_.insert(ready_.end(), reports.begin(), reports.end());
 }
 

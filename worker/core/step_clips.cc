@@ -17,8 +17,8 @@ void StepClips::Stop() {
   requests_.clear();
 }
 
-// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait
-// for them.
+// Takes the norms of a NORMS answer, or of VALUES after an update that was applied before this worker knew its norms:
+// other partitions may still wait for them.
 absl::StatusOr<std::vector<uint32_t>> StepClips::Take(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
     if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
@@ -35,7 +35,7 @@ void StepClips::Send(const std::vector<uint32_t>& partitions, const std::vector<
   }
 }
 
-// Does nothing while a share is missing: who brings it comes back to it.
+// Does nothing while a record is missing; the arrival of the last one calls this again.
 void StepClips::SendOne(uint32_t partition) {
   const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
   if (!factors) {
@@ -43,7 +43,7 @@ void StepClips::SendOne(uint32_t partition) {
     return;
   }
   Frame clip = context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
-  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as for its pushes
+  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as in its pushes
   context_.SendRequest(requests_[partition], owner_, std::move(clip));
 }
 

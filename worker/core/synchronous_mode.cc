@@ -13,7 +13,7 @@ void SynchronousMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   pushes_.ResendClips(moved, raised);
   Resend(moved, raised);
   OpenGate();
-  FinishStepIfDone();  // it may have waited for a replica that is another worker's now
+  FinishStepIfDone();  // it may have waited for a replica that moved to another worker
 }
 
 void SynchronousMode::AssignReplicas() {
@@ -23,7 +23,7 @@ void SynchronousMode::AssignReplicas() {
   }
   context_.pool.Resize(context_.space_bytes, replicas_.size() + spares_);
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // the last chief may not have come to it
+  if (step_.number == context_.LastOpen()) Checkpoint();  // the last chief may not have reached it
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kIdle) replicas_.Begin(own);
   }
@@ -82,7 +82,7 @@ void SynchronousMode::Run(uint64_t version) {
     return;
   }
   phase_ = Phase::kRunning;
-  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // some partition is there
+  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // the version is that of some partition
   for (const OwnReplica& own : replicas_) {
     context_.reports.Forget(own.id, step_.number, context_.plan.steps_per_epoch);
   }
@@ -91,8 +91,8 @@ void SynchronousMode::Run(uint64_t version) {
 
 // ---- running ----
 
-// The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is
-// beyond. Where slow pushes are dropped another step is between. After the last step: what there is.
+// The version to which this step leads. It needs this worker's own push, which is sent later, so no partition is beyond
+// it. If slow pushes are dropped, there must be another step in between. After the last step: the final version.
 void SynchronousMode::Checkpoint() {
   const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
   const int64_t version = std::min(step_.number + ahead, context_.LastOpen());
@@ -103,7 +103,7 @@ void SynchronousMode::OnCheckpointDone() {
   if (phase_ == Phase::kRunning && step_.number == context_.LastOpen()) Checkpoint();
 }
 
-// An epoch was opened, or is the last one: what waited for it continues.
+// An epoch was opened, or the last one is known: work that waited for it continues.
 void SynchronousMode::OpenGate() {
   if (phase_ != Phase::kRunning || context_.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
   Checkpoint();
@@ -153,11 +153,11 @@ void SynchronousMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   own->work = 0;
   replicas_.Compute(*own);
   if (own->state == OwnReplica::State::kComputed) pushes_.SendReady(*own);
-  FinishStepIfDone();  // others' gradients may have made the step; it waits for what is left to be done here
+  FinishStepIfDone();  // the gradients of others may have completed the step; it still waits for this worker's own work
 }
 
-// The step is done when all partitions are, and neither a backward pass that has announced its last gradient is still
-// to return, nor a validation: their figures belong to the step.
+// The step is done when all partitions are, and when no backward pass that has announced its last gradient and no
+// validation is still to return: their figures belong to the step.
 void SynchronousMode::FinishStepIfDone() {
   if (!pushes_.AllDone() || replicas_.AnyAtWork()) return;
   for (OwnReplica& own : replicas_) {
@@ -176,7 +176,7 @@ void SynchronousMode::FinishStepIfDone() {
 void SynchronousMode::ResendDue() {
   if (phase_ == Phase::kFinding) finder_.ResendDue();
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // no step may come at which it would be tried again
+  if (step_.number == context_.LastOpen()) Checkpoint();  // there may be no later step at which to retry it
   pushes_.ResendDue();
   ResendMore();
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr char kCudnnPlugin[] = "libcairn_cudnn.so";
 constexpr char kNvidiaDriver[] = "libcuda.so.1";
 
-// An opened library is never closed: its threads and the types of its errors outlive any backend.
+// An opened library is never closed: its threads and the types of its exceptions outlive any backend.
 absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const PluginOptions& options,
                                               const char* driver) {
   if (driver[0] != 0 && dlopen(driver, RTLD_LAZY | RTLD_LOCAL) == nullptr) {

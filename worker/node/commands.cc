@@ -97,7 +97,7 @@ void Commands::Inspect(const v1::InspectData& command) {
       status = facts.status();
     }
     if (!status.ok()) out.set_error(std::string(status.message()));
-    // What is not on this machine may be on another, which has a disk of its own or mounts another one.
+    // What is missing on this machine may exist on another, which has its own disk or other mounts.
     out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) ||
                         absl::IsResourceExhausted(status));
     services_.send(std::move(message));
@@ -187,15 +187,15 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   return subject;
 }
 
-// If it was not used since.
+// Does nothing if it was used since.
 void Commands::ForgetSubject(uint64_t serial) {
   if (serial == subject_serial_) subject_.reset();
 }
 
 namespace {
 
-// Work in parts on the slots, after training. Waits for all; CANCELLED where `stopping` is set first, and then a part
-// may still run: what it uses is its own.
+// Runs work in parts on the slots, after training. Waits for all parts. Returns CANCELLED if `stopping` is set first; a
+// part may then still run, using only data that it owns.
 class Parts {
  public:
   explicit Parts(int parts) : left_(parts), results_(static_cast<size_t>(parts), absl::CancelledError("stopped")) {}
@@ -222,7 +222,7 @@ class Parts {
   std::vector<absl::Status> results_ ABSL_GUARDED_BY(mutex_);  // by part
 };
 
-// Blocks of the shard in one task: a slot is back at training after these.
+// Blocks of the shard per task: after these a slot returns to training.
 constexpr int64_t kBlocksOfTask = 4;
 
 }  // namespace
@@ -240,7 +240,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   const int64_t run = kBlocksOfTask * block;
   const int count = static_cast<int>((places.size() + run - 1) / run);
   const auto parts = std::make_shared<Parts>(count);
-  // By part; each is written by its task alone, and read after Wait.
+  // By part; each is written only by its task, and read after Wait.
   const auto sums = std::make_shared<std::vector<BatchSums>>(count);
   const auto outputs = std::make_shared<std::vector<std::string>>(count);
   for (int part = 0; part < count; ++part) {
@@ -330,8 +330,8 @@ void Commands::Restore(const v1::Restore& command) {
   });
 }
 
-// Over each variable's name and numbers, in the model's order: the padding between them has no part in it, nor have
-// partitions. And whether they are finite: nobody else reads all of them once more.
+// The digest covers each variable's name and numbers, in the model's order. It does not depend on the padding between
+// them or on the partitions. Also checks whether they are finite, since nothing else reads all of them again.
 absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& command) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(command.spec().model()));
   std::vector<v1::Route> routes = Routes(command.routes());
@@ -340,12 +340,12 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
   v1::FinalizeReply reply;
   Digest digest;
   auto variable = graph.variables().begin();
-  int64_t done = 0;                     // numbers of the space
-  std::map<uint32_t, uint64_t> wanted;  // by partition
+  int64_t done = 0;                     // in numbers of the space
+  std::map<uint32_t, uint64_t> wanted;  // the wanted version of each partition
   for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
     wanted[command.routes(i).range().partition()] = command.versions(i);
-  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job does
-  // not move any more; a ps that came back with an older version is not waited for.
+  // Pulls a few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no memory for all. The job
+  // does not advance any more; a ps that came back with an older version is not waited for.
   for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
     const auto begin = routes.begin() + static_cast<int64_t>(first);
     std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));
@@ -375,7 +375,7 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
         digest.Add(part.data(), part.size() * sizeof(float));
         if (reply.not_finite().empty() && !AllFinite(part)) reply.set_not_finite(variable->name);
       }
-      if (to < variable->offset + variable->size) break;  // the rest is in the next partitions
+      if (to < variable->offset + variable->size) break;  // the rest is in the following partitions
     }
     done = end;
   }

@@ -23,7 +23,6 @@
 namespace cairn {
 namespace {
 
-// Without an answer that helps for so long the command has failed. Longer than a ps needs to hear of a generation.
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 
 absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
@@ -33,7 +32,7 @@ absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
                                                     command.steps_per_epoch(), command.job_id());
 }
 
-// Sends every partition its image, again where that helps. Answers come on gRPC threads.
+// Sends every partition its image, and retries if that can help. Answers arrive on gRPC threads.
 class Sender {
  public:
   Sender(const v1::Restore& command, const RestoredState& state)
@@ -65,7 +64,7 @@ class Sender {
   };
 
   absl::Status SendAll(const std::atomic<bool>& stop) {
-    using Steady = std::chrono::steady_clock;  // a clock that is set anew delays nothing
+    using Steady = std::chrono::steady_clock;  // setting the wall clock delays nothing
     Steady::time_point progress = Steady::now(), retry_at;
     while (true) {
       std::vector<Part*> sending;
@@ -127,7 +126,7 @@ class Sender {
   const RestoredState& state_;
   Backoff backoff_;
   absl::Mutex mutex_;
-  std::vector<Part> parts_;  // `route` is constant, the rest guarded by mutex_
+  std::vector<Part> parts_;  // `route` is constant; the rest is guarded by mutex_
   int under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   int answers_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t done_ ABSL_GUARDED_BY(mutex_) = 0, done_before_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -157,7 +156,8 @@ absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, i
     const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch);
     if (facts.ok()) return facts;
     if (!absl::IsNotFound(facts.status())) return Annotate(facts.status(), "callbacks: backup_and_restore");
-    if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();  // it begins
+    // the job begins from initial values
+    if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();
   }
   const bool weights_only = spec.resume_from().empty();
   const absl::StatusOr<RestoredState> state = weights_only

@@ -37,7 +37,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       summaries_(options.host, &clock_, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(clock_),
       pool_(options.slots, *backend_) {
-  files_.Post(LowerThreadPriority);  // a checkpoint that is written later delays no step
+  files_.Post(LowerThreadPriority);  // so that a delayed checkpoint does not delay a step
   Commands::Services services;
   services.pool = &pool_;
   services.datasets = &datasets_;
@@ -71,14 +71,15 @@ WorkerNode::~WorkerNode() {
     absl::MutexLock lock(&mutex_);
     session = std::move(session_);
   }
-  // A Send that still holds the session lets go of it at once; the session is closed here, not on that thread.
+  // A Send that still holds the session releases it immediately; the session must be destroyed here, not on that
+  // thread.
   while (session.use_count() > 1) absl::SleepFor(absl::Milliseconds(1));
   session.reset();
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
   commands_->Stop();
   pool_.Stop();
   connections_.Clear();
-  files_.Stop();  // what is being written is finished
+  files_.Stop();  // finishes what is being written
   summaries_.Stop();
   timers_.Stop();
 }
@@ -139,7 +140,7 @@ std::string WorkerNode::Fault() const {
 }
 
 void WorkerNode::SayDeviceTrouble() {
-  if (backend_->health().ok()) return;  // another trouble
+  if (backend_->health().ok()) return;  // another fault was reported
   v1::NodeMessage message;
   *message.mutable_heartbeat() = MakeHeartbeat();
   Send(std::move(message));
@@ -178,7 +179,7 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kFinalize: return commands_->Finalize(message.finalize());
     case v1::CoordinatorMessage::kRestore: return commands_->Restore(message.restore());
     case v1::CoordinatorMessage::kMarkBest: return OnMarkBest(message.mark_best());
-    case v1::CoordinatorMessage::kWelcome: return;  // the session client's business
+    case v1::CoordinatorMessage::kWelcome: return;  // handled by the session client
     default: LogWarning("a command that this worker does not know; is the coordinator newer?");
   }
 }
@@ -220,8 +221,8 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
   if (trainer != nullptr) trainer->MarkBest(message);
 }
 
-// Behind the checkpoints that are being written, before those that will be: its own is there, and is not removed
-// meanwhile.
+// Runs after checkpoints that are being written, and before later ones: the checkpoint that it needs exists, and is not
+// removed meanwhile.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
   files_.Post([this, message] {
     const absl::Status status = SaveModelFile(message);

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr char kTrain[] = "train", kValidation[] = "validation";
 constexpr char kFilePrefix[] = "events.out.tfevents.";
 constexpr int kStampDigits = 10;
-constexpr char kEpochTag[] = "epoch_loss";  // of every epoch that is there
+constexpr char kEpochTag[] = "epoch_loss";  // present for every epoch
 
 tensorboard::Event EventAt(int64_t step, double now) {
   tensorboard::Event event;
@@ -40,7 +40,7 @@ void AddOne(const std::string& tag, double value, int64_t step, double now, std:
   AddScalar(tag, static_cast<float>(value), event.mutable_summary());
 }
 
-// An event a figure, as tf.summary.scalar writes them.
+// One event per figure, as tf.summary.scalar writes them.
 void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
                 const std::string& suffix, int64_t step, double now, std::vector<tensorboard::Event>* events) {
   for (const auto& [name, value] : MeanFigures(spec, sums)) {
@@ -48,8 +48,8 @@ void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::
   }
 }
 
-// Of a file's name: the second in which it was begun, or one more than that of the file before; -1: of none that
-// TensorBoard or TensorFlow writes.
+// The time stamp in a file's name: the second in which it was created, or one more than that of the previous file; -1:
+// not a file of TensorBoard or TensorFlow.
 int64_t StampOf(absl::string_view name) {
   int64_t stamp = -1;
   const bool fits = absl::ConsumePrefix(&name, kFilePrefix) && name.find('.') == kStampDigits &&
@@ -75,7 +75,7 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
   return absl::UnavailableError(absl::StrCat(folder, ": another worker writes there; it is tried again"));
 }
 
-// The epochs that the job's files in `folder` hold, from 0 on.
+// The number of epochs in the job's files in `folder`, counted from 0.
 int64_t EpochsIn(const std::string& folder, const std::string& part) {
   int64_t next = 0;
   std::error_code error;
@@ -94,7 +94,7 @@ int64_t EpochsIn(const std::string& folder, const std::string& part) {
 
 }  // namespace
 
-// Of the names of the job's files.
+// The prefix of the names of the job's files.
 std::string BoardLog::Prefix(const v1::WriteSummaries& command) const {
   return absl::StrFormat(".cairn-%d-%d.", command.job_id(), command.submitted_unix_ms());
 }

@@ -23,10 +23,10 @@
 namespace cairn {
 namespace {
 
-constexpr char kEnd[] = "\r\n";  // of a line, as Python's csv module writes it
+constexpr char kEnd[] = "\r\n";  // line end, as Python's csv module writes it
 constexpr char kNone[] = "NA";   // a figure that an epoch does not have
 
-// Its callbacks put the learning rate among the figures.
+// Whether its callbacks log the learning rate.
 bool LogsRate(const v1::JobSpec& spec) {
   return std::any_of(spec.callbacks().begin(), spec.callbacks().end(), [](const v1::Callback& c) {
     return c.has_learning_rate_scheduler() || c.has_reduce_lr_on_plateau();
@@ -52,7 +52,7 @@ absl::Status WriteText(const std::string& path, const std::string& text, int fla
   return ::fsync(file.get()) == 0 ? absl::OkStatus() : FileError(path, "cannot flush");
 }
 
-// Nothing where there is no file.
+// Empty if the file does not exist.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   const absl::StatusOr<Buffer> bytes = ReadFileBytes(path, kCsvLogBytesMax);
   if (absl::IsNotFound(bytes.status())) return std::string();
@@ -76,7 +76,7 @@ std::string CsvLog::Row(const v1::EpochResult& epoch) const {
   return Line(cells);
 }
 
-// What there is of the file, and what of these epochs.
+// Finds what the file already has of these epochs.
 absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   const std::string& path = options_.filename();
   std::error_code error;
@@ -104,10 +104,10 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   std::vector<std::string> header{"epoch"};
   header.insert(header.end(), columns_.begin(), columns_.end());
   if (text.empty()) {
-    next_ = 0;  // what was written before is cut off here, and comes again
+    next_ = 0;  // anything written before is truncated here and written again
     return WriteText(path, Line(header), O_TRUNC);
   }
-  if (!anew) {  // the columns are those that the file began with
+  if (!anew) {  // the columns are those of the existing file
     const std::string line = text.substr(0, text.find_first_of("\r\n"));
     const std::vector<std::string> names = absl::StrSplit(line, options_.separator());
     if (names.size() > 1 && names[0] == "epoch") columns_.assign(names.begin() + 1, names.end());
@@ -131,7 +131,7 @@ absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
   }
   if (rows.empty()) return absl::OkStatus();
   absl::Status status = WriteText(options_.filename(), rows, O_APPEND);
-  begun_ = status.ok();  // else: what is there of the file is looked at again
+  begun_ = status.ok();  // if false, the file's contents are checked again
   if (begun_) next_ = next;
   return status;
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kPullTimeout = absl::Seconds(30);
 
-// Of a host's name in a file's name.
+// Makes a host name usable in a file name.
 std::string PlainName(std::string host) {
   for (char& c : host) {
     if (c == '/' || c == '\0') c = '-';

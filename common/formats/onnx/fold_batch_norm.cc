@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// Of a layer whose output the next one scales and shifts, by channel.
+// The scale and shift, per channel, that follow a layer's output.
 struct Affine {
   std::vector<double> scale, shift;
 };
@@ -50,7 +50,7 @@ void UseBias(LayerKind kind, v1::Layer* layer) {
   }
 }
 
-// Empty: the layer has no such variable.
+// Empty if the layer has no such variable.
 absl::Span<const float> ValuesOf(const Graph& graph, const Node& node, absl::string_view name,
                                  absl::Span<const float> space) {
   for (const int id : node.variables) {
@@ -75,8 +75,8 @@ Affine AffineOf(const Graph& graph, const Node& bn, absl::Span<const float> spac
   return affine;
 }
 
-// The output channel of a kernel's i-th number. Others than a transposed convolution have their channels last; a
-// depthwise one has two axes of them.
+// The output channel of a kernel's i-th number. Kernels have output channels last, except for transposed convolutions;
+// depthwise kernels have two channel axes.
 size_t ChannelOf(LayerKind kind, const Variable& v, size_t i, size_t channels) {
   if (kind == LayerKind::kConv1DTranspose || kind == LayerKind::kConv2DTranspose ||
       kind == LayerKind::kConv3DTranspose) {
@@ -133,7 +133,7 @@ class Folder {
     const absl::Span<float> to = space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size));
     const absl::string_view name = absl::string_view(v.name).substr(layer.size() + 1);
     const absl::Span<const float> from = ValuesOf(graph_, *original, name, space_);
-    std::copy(from.begin(), from.end(), to.begin());  // none: a bias that was not there
+    std::copy(from.begin(), from.end(), to.begin());  // empty if there was no bias
     const auto it = affines_.find(original->id);
     if (it == affines_.end() || name == "depthwise_kernel") return;
     const auto& [scale, shift] = it->second;
@@ -148,8 +148,8 @@ class Folder {
 
   const Graph& graph_;
   const absl::Span<const float> space_;
-  std::map<int, int> into_;        // of a BatchNormalization: the node that does its work
-  std::map<int, Affine> affines_;  // of such a node
+  std::map<int, int> into_;        // from a BatchNormalization to the node that replaces it
+  std::map<int, Affine> affines_;  // the scale and shift of such a node
 };
 
 }  // namespace

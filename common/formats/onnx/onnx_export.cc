@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kIrVersion = 7;  // that came with opset 13
+constexpr int64_t kIrVersion = 7;  // the IR version of opset 13
 
 std::string ModelText(const std::string& name, const Graph& graph) {
   v1::Model model;
@@ -28,7 +28,7 @@ std::string ModelText(const std::string& name, const Graph& graph) {
   return text;
 }
 
-// What ONNX has nothing for.
+// Rejects what ONNX cannot express.
 absl::Status CheckNode(const Graph& graph, const Node& node) {
   const auto named = [&](const absl::Status& status) {
     return status.ok() ? status : Annotate(status, absl::StrCat("layer \"", node.name, "\""));

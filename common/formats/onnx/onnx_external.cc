@@ -31,11 +31,11 @@ absl::Status Bad(const Tensor& tensor, const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat("tensor \"", Shown(tensor.name()), "\": ", args...));
 }
 
-// Where a tensor's bytes lie.
+// The place of a tensor's bytes.
 struct Place {
   std::string location;
   uint64_t offset = 0;
-  int64_t length = -1;  // -1: as the shape needs
+  int64_t length = -1;  // -1: as many as the shape needs
 };
 
 absl::StatusOr<Place> PlaceOf(const Tensor& tensor) {
@@ -104,7 +104,7 @@ class Loader {
     uint64_t size = 0, taken = 0;
   };
 
-  // Folder by folder, so that no link leads out.
+  // Opens folder by folder, so that no symbolic link can lead outside.
   absl::StatusOr<File*> Open(const Tensor& tensor, const std::string& location) {
     if (const auto it = files_.find(location); it != files_.end()) return &it->second;
     if (files_.size() >= kOnnxExternalFilesMax)

@@ -45,7 +45,7 @@ class Fuser {
  private:
   using Nodes = std::vector<const Node*>;
 
-  // The operator that makes the value, if it is of this type and has so many inputs; else nullptr.
+  // The operator that makes the value, if it has this type and number of inputs; else nullptr.
   const Node* Maker(const std::string& value, const char* type, int inputs) const {
     const auto it = makers_.find(value);
     return it != makers_.end() && it->second->op_type() == type && it->second->input_size() >= inputs ? it->second
@@ -78,7 +78,7 @@ class Fuser {
     return node->input(0) == value ? node->input(1) : node->input(0);
   }
 
-  // Puts `fused` in the last one's place; the pattern's values are used in it alone.
+  // Puts `fused` in place of the pattern's last operator. The pattern's values must be used only inside it.
   void Replace(const Nodes& pattern, Node fused) {
     const Node* last = pattern.back();
     for (const Node* node : pattern) {
@@ -136,7 +136,7 @@ class Fuser {
     Replace({sigmoid, product}, Make("Swish", {sigmoid->input(0)}));
   }
 
-  // From f(x) + 1 on, multiplications by x and by 0.5, in any order; or by x * 0.5. Appends them.
+  // From f(x) + 1 on: multiplications by x and by 0.5 in any order, or by x * 0.5. Appends them to the pattern.
   bool FindHalfX(const Node* sum, const std::string& x, Nodes* pattern) const {
     bool half = false, by_x = false;
     const Node* at = sum;
@@ -205,7 +205,7 @@ class Fuser {
     }
   }
 
-  // The one axis that a ReduceMean keeps as an axis of 1.
+  // The only axis of a ReduceMean with keepdims.
   std::optional<int64_t> MeanAxis(const Node* mean) const {
     if (mean == nullptr) return std::nullopt;
     OnnxAttributes attributes(*mean);
@@ -219,7 +219,8 @@ class Fuser {
     return axes[0];
   }
 
-  // * scale + bias by constants, where they follow. Appends the operators, returns the constants' names or "".
+  // Matches * scale + bias with constants. Appends the operators and returns the constants' names, or "" if there are
+  // none.
   std::pair<std::string, std::string> TakeScaleAndBias(Nodes* pattern) const {
     std::string constants[2];
     const char* types[] = {"Mul", "Add"};
@@ -294,7 +295,7 @@ class Fuser {
   OnnxGraph* const graph_;
   std::map<std::string, const Node*> makers_;
   std::map<const Node*, const Node*>
-      replaced_;  // a pattern's last operator by the one put together, the others by nullptr
+      replaced_;  // the last operator of a pattern to the fused one, the others to nullptr
 };
 
 }  // namespace

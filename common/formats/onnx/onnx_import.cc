@@ -40,8 +40,8 @@ bool SameMessages(const Messages& a, const Messages& b) {
                     [](const auto& x, const auto& y) { return x.SerializeAsString() == y.SerializeAsString(); });
 }
 
-// Where the numbers of each variable stand, if `graph` is what `own` is written as; else nullopt. Messages without maps
-// have one serialization.
+// Where the numbers of each variable are if `graph` equals the export of `own`; else nullopt. Messages without maps
+// have a unique serialization.
 std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> MatchSkeleton(
     const Graph& own, const onnx::GraphProto& graph) {
   onnx::GraphProto skeleton;
@@ -64,8 +64,8 @@ std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> Match
   return matched;
 }
 
-// About how many numbers the constants of a graph have, beside its variables: a description may be of any size, what is
-// made of it may not.
+// An estimate of the numbers in a graph's constants other than its variables. A description may be of any size; what is
+// built from it must be bounded.
 int64_t ConstantNumbers(const Graph& graph) {
   int64_t sum = 0;
   for (const Node& node : graph.nodes()) {
@@ -77,12 +77,12 @@ int64_t ConstantNumbers(const Graph& graph) {
   return sum;
 }
 
-// What is no model of ours is read as any other graph: no reason to print anything.
+// Suppresses messages: a file without a Cairn model is read as any other graph.
 class Silent : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };
 
-// nullopt: Cairn did not write this graph, or somebody changed it.
+// nullopt: Cairn did not write this graph, or it was modified.
 absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& model) {
   const bool opset = model.opset_import_size() == 1 && model.opset_import(0).domain().empty() &&
                      model.opset_import(0).version() == kOnnxOpset;
@@ -106,7 +106,7 @@ absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& mo
   return imported;
 }
 
-// What the importer put together holds what its own model's graph needs: a fault of ours otherwise.
+// Checks that the import has everything that its own model's graph needs; anything else is a bug in Cairn.
 absl::Status CheckComplete(const ImportedOnnx& imported) {
   const absl::StatusOr<Graph> graph = Graph::Build(imported.model);
   if (!graph.ok()) return graph.status();

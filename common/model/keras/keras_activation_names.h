@@ -1,11 +1,11 @@
-// The names of Keras' activations. The first one of an activation is the one that is written.
+// The names of Keras' activations. If an activation has several names, the first one is written.
 #pragma once
 
 #include "cairn/v1/model.pb.h"
 
 namespace cairn {
 
-// Keras writes the same activation as text, or as the object of a class or a function.
+// Keras writes the same activation as text, or as an object that names a class or a function.
 struct NamedActivation {
   const char* name;
   v1::Activation activation;

@@ -23,7 +23,7 @@ constexpr NamedConstraint kConstraints[] = {{"MaxNorm", v1::Constraint::MAX_NORM
                                             {"UnitNorm", v1::Constraint::UNIT_NORM},
                                             {"MinMaxNorm", v1::Constraint::MIN_MAX_NORM}};
 
-// "max_norm" and "MaxNorm" are one.
+// Makes "max_norm" and "MaxNorm" equal.
 std::string Plain(absl::string_view name) {
   std::string plain = absl::AsciiStrToLower(name);
   plain.erase(std::remove(plain.begin(), plain.end(), '_'), plain.end());
@@ -38,7 +38,7 @@ bool ReadAxis(const Json& value, v1::Constraint* out) {
   return true;
 }
 
-// False: it is none that Cairn has.
+// Returns false if Cairn does not have it.
 bool ReadConstraint(const Json& value, v1::Constraint* out) {
   const bool object = value.is_object() && value.contains("class_name") && value["class_name"].is_string();
   if (!object && !value.is_string()) return false;

@@ -17,7 +17,7 @@ namespace cairn {
 namespace {
 
 struct NamedInitializer {
-  const char* name;  // the class; its function's name is the same in lower case with '_'
+  const char* name;  // the class; its function has the same name in snake case
   v1::Initializer::Kind kind;
 };
 constexpr NamedInitializer kInitializers[] = {
@@ -46,7 +46,7 @@ std::string WithoutUnderscores(absl::string_view text) {
   return plain;
 }
 
-// "relu" out of "relu", {"class_name": "relu"} or {"class_name": "function", "config": "relu"}.
+// Extracts "relu" from "relu", {"class_name": "relu"} or {"class_name": "function", "config": "relu"}.
 std::string FunctionName(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object() || !value.contains("class_name") || !value["class_name"].is_string()) return "";
@@ -62,12 +62,12 @@ bool IsNumber(const Json& config, const char* key, double number) {
   return config[key].is_number() && std::abs(config[key].get<double>() - number) <= 1e-9;
 }
 
-// The arguments of an initializer's config; a missing one is the default of its field.
+// The arguments of an initializer's config; a missing one has its field's default.
 class Arguments {
  public:
   explicit Arguments(const Json& config) : config_(config) {}
 
-  // What is there and is no number, or no finite float32, is refused.
+  // Rejects a value that is not a number, or not a finite float32.
   template <typename Set>
   void Number(const char* key, Set set) {
     if (!config_.contains(key) || config_[key].is_null()) return;
@@ -75,7 +75,7 @@ class Arguments {
     if (!std::isfinite(value)) return Refuse(key, "is not a number");
     set(value);
   }
-  // One of the names; `fallback` where there is none.
+  // Reads one of the names; `fallback` if it is missing.
   template <typename Enum>
   Enum OneOf(const char* key, Enum fallback, std::initializer_list<std::pair<const char*, Enum>> names) {
     if (!config_.contains(key) || config_[key].is_null()) return fallback;
@@ -146,7 +146,7 @@ absl::StatusOr<v1::Initializer> ReadInitializer(const Json& value) {
 }
 
 // Keras writes a tuple as {"class_name": "__tuple__", "items": [...]}, a shape as a "TensorShape" of that form.
-void UnwrapTuples(Json& value) {  // as deep as the parser allows
+void UnwrapTuples(Json& value) {  // recursion is bounded by the parser
   if (value.is_object() && value.contains("class_name") && value.contains("items") && value["items"].is_array() &&
       (value["class_name"] == "__tuple__" || value["class_name"] == "TensorShape")) {
     Json items = std::move(value["items"]);
@@ -201,7 +201,7 @@ std::string ShownText(absl::string_view text) {
 }
 
 std::string ShownJson(const Json& value) {
-  if (value.is_object()) {  // an object of Keras: its class says enough
+  if (value.is_object()) {  // a Keras object: the class identifies it
     const std::string name = FunctionName(value);
     return name.empty() ? "{...}" : ShownText(name);
   }

@@ -1,7 +1,7 @@
-// What several of Keras' layers have in their configs: kernels, biases, initializers, regularizers. Of the
-// layers' files and of augmentations.
+// Options that several Keras layers have: kernels, biases, initializers, regularizers. Used by the layers' files and by
+// augmentations.
 //
-// Free functions; any thread. What Cairn lacks is refused by the config (KerasConfig::Refuse), which names the layer.
+// Free functions; any thread. The config rejects what Cairn lacks (KerasConfig::Refuse) and names the layer.
 #pragma once
 
 #include "cairn/v1/model.pb.h"
@@ -11,7 +11,7 @@ namespace cairn::keras {
 
 inline constexpr char kLeaveAway[] = "leave it out";
 
-// get: the layer's mutable field; called where the key holds a regularizer that does something.
+// get: returns the layer's mutable field; called only if the key holds a regularizer that has an effect.
 template <typename Get>
 void Regularizer(KerasConfig& c, const char* key, Get get) {
   v1::Regularizer regularizer;

@@ -1,4 +1,4 @@
-// Layers within a layer of Keras' JSON, as Bidirectional and TimeDistributed have them.
+// Layers inside a layer of Keras' JSON, as in Bidirectional and TimeDistributed.
 //
 // Free functions; any thread.
 #pragma once
@@ -9,11 +9,12 @@
 
 namespace cairn {
 
-// config[key], {"class_name": ..., "config": {...}}, as a layer with its name; ignored: options of it that mean nothing
-// there. False: the key is missing or null. Errors are the outer config's (KerasConfig::Refuse).
+// Reads config[key], {"class_name": ..., "config": {...}}, as a layer with its name. ignored: options of the inner
+// layer that have no effect there. Returns false if the key is missing or null. Errors are reported by the outer config
+// (KerasConfig::Refuse).
 bool ReadInnerLayer(KerasConfig& config, const char* key, std::initializer_list<const char*> ignored, v1::Layer* layer);
 
-// The same as Keras writes it. node: of the outer layer.
+// Writes the same object. node: the outer layer.
 absl::StatusOr<OrderedJson> InnerLayerJson(const Node& node, const v1::Layer& layer);
 
 }  // namespace cairn

@@ -14,7 +14,7 @@ using R = v1::Reduce;
 constexpr char kNumpy[] = "keras.src.ops.numpy", kNn[] = "keras.src.ops.nn", kMath[] = "keras.src.ops.math",
                kCore[] = "keras.src.ops.core", kLinalg[] = "keras.src.ops.linalg";
 
-// The first of a kind is the one that is written.
+// If a kind has several, the first is written.
 constexpr KerasOperation kOperations[] = {
     {O::ADD, kNumpy, "Add", "math.add __operators__.add nn.bias_add add"},
     {O::SUBTRACT, kNumpy, "Subtract", "math.subtract __operators__.sub subtract"},

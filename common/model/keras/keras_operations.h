@@ -1,4 +1,5 @@
-// Operations on tensors in Keras' files: the class that Keras 3 records, the function of TensorFlow that Keras 2 does.
+// Operations on tensors in Keras' files: the class that Keras 3 records, and the TensorFlow function that Keras 2
+// records.
 //
 // Pure functions; any thread.
 #pragma once
@@ -13,7 +14,7 @@ struct KerasOperation {
   v1::Operation::Kind kind;
   const char* module;  // "keras.src.ops.numpy"
   const char* name;    // "TrueDivide"
-  // Functions of TensorFlow without "tf.", one space between them: "math.truediv __operators__.truediv".
+  // TensorFlow functions without "tf.", separated by one space: "math.truediv __operators__.truediv".
   const char* functions;
 };
 
@@ -22,15 +23,15 @@ struct KerasReduction {
   const char *module, *name, *functions;
 };
 
-// Null: no such.
+// All return null if there is none.
 const KerasOperation* KerasOperationOf(v1::Operation::Kind kind);
 const KerasReduction* KerasReductionOf(v1::Reduce::Kind kind);
-const KerasOperation* FindKerasOperation(absl::string_view name);  // of Keras 3's class
+const KerasOperation* FindKerasOperation(absl::string_view name);  // by the name of Keras 3's class
 const KerasReduction* FindKerasReduction(absl::string_view name);
 const KerasOperation* FindTfOperation(absl::string_view function);
 const KerasReduction* FindTfReduction(absl::string_view function);
 
-// The module of the class that the node is written as, where it is an operation; null: it is a layer.
+// The module of the class that the node is written as if it is an operation; null if it is a layer.
 const char* KerasOperationModule(const Node& node);
 
 }  // namespace cairn

@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-// False: its config is not what Keras writes.
+// Returns false if its config is not one that Keras writes.
 bool ReadOrthogonal(const Json& value, v1::Regularizer* out) {
   const Json config = value.contains("config") ? value["config"] : Json::object();
   if (!config.is_object()) return false;

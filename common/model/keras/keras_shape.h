@@ -9,7 +9,8 @@
 
 namespace cairn {
 
-// Shape of `batch_shape` or `batch_input_shape` ([null, 28, 28, 1]) without the batch. Errors do not name the layer.
+// Reads `batch_shape` or `batch_input_shape` ([null, 28, 28, 1]) and returns the shape without the batch. Errors do not
+// name the layer.
 absl::StatusOr<v1::InputLayer> ReadBatchShape(const Json& batch_shape);
 
 }  // namespace cairn

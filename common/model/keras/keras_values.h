@@ -1,4 +1,4 @@
-// Values of Keras' configs that few layers have: seeds, and the activation that is not the same in both dialects.
+// Values of Keras' configs that few layers have: seeds, and the activation that differs between the two dialects.
 //
 // Free functions; any thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// Keras 2's hard_sigmoid, which is not Keras 3's, under the name that keras_dialect.h gives it.
+// Keras 2's hard_sigmoid, which differs from Keras 3's, under the name that keras_dialect.h gives it.
 inline constexpr char kOldHardSigmoid[] = "hard_sigmoid of Keras 2";
 
 namespace keras {

@@ -30,7 +30,7 @@ double KerasWriter::Rounded(float number) { return Decimal(number); }
 void KerasWriter::Activation(const char* key, v1::Activation activation) {
   const char* name = KerasActivationName(activation);
   json_[key] = name != nullptr ? name : "";
-  // A function by its name has its default arguments.
+  // A function written by name has its default arguments.
   const bool plain = node_.kind != LayerKind::kActivation || node_.activation == v1::LEAKY_RELU ||
                      ActivationAlpha(node_) == DefaultAlpha(node_.activation);
   if (name != nullptr && plain) return;

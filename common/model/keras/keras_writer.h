@@ -1,7 +1,7 @@
-// KerasWriter: the config of one layer of Keras in the making: what layer.get_config() would give. Keys stand in the
-// order in which Keras writes them, beginning with name, trainable and dtype.
+// KerasWriter: builds the config of one Keras layer, as layer.get_config() returns it. Keys are in Keras' order,
+// beginning with name, trainable and dtype.
 //
-// Used by one thread; the node outlives it. The first error is kept, and given by Take().
+// Used by one thread; the node must outlive this object. The first error is kept and returned by Take().
 #pragma once
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ namespace cairn {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// As Keras 3 may call a layer: it has no '/' in names, which Keras 2 has.
+// Converts a name to one that Keras 3 accepts: names contain no '/', unlike in Keras 2.
 std::string KerasLayerName(std::string name);
 
 // {"module": ..., "class_name": ..., "config": ..., "registered_name": null}
@@ -31,7 +31,7 @@ class KerasWriter {
     json_["dtype"] = "float32";
   }
 
-  // The shortest decimal number that is this float32, as Keras writes it.
+  // The shortest decimal number that rounds to this float32, as Keras writes it.
   static double Rounded(float number);
 
   OrderedJson& operator[](const char* key) { return json_[key]; }
@@ -57,9 +57,9 @@ class KerasWriter {
   void Initializer(const char* key, const v1::Initializer& initializer);
   void Initializer(const char* key, v1::Initializer::Kind kind);
   void Regularizer(const char* key, bool given, const v1::Regularizer& regularizer);
-  // Its name as a field has it. Errors: Keras' format has none for it.
+  // Writes the activation's name for use in a field. Errors: Keras' format has no name for it.
   void Activation(const char* key, v1::Activation activation);
-  // Of what the bias is and the outputs are, behind the kernel's.
+  // Writes the regularizers of the bias and of the outputs, which follow that of the kernel.
   template <typename Layer>
   void BiasRegularizer(const Layer& layer) {
     Regularizer("bias_regularizer", layer.has_bias_regularizer(), layer.bias_regularizer());

@@ -1,4 +1,4 @@
-// Activation, and the classes of Keras that are one: ReLU, LeakyReLU, ELU, Softmax.
+// Activation, and the Keras classes that are activations: ReLU, LeakyReLU, ELU, Softmax.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -34,7 +34,7 @@ absl::Status NeedNotNegative(const char* field, float value, const char* example
   return Bad(field, " ", value, " is negative or not finite; use a number such as ", example);
 }
 
-// keras.layers.ReLU: its largest value, and the number from which on it lets numbers through.
+// keras.layers.ReLU: its maximum, and the threshold below which its input is cut off.
 absl::Status ReadRelu(const v1::ActivationLayer& layer, Node* node) {
   const bool bounded = layer.has_max_value(), shifted = layer.has_threshold() && layer.threshold() != 0;
   if (bounded) {
@@ -51,7 +51,7 @@ absl::Status ReadRelu(const v1::ActivationLayer& layer, Node* node) {
   return NeedFinite("threshold", layer.threshold());
 }
 
-// Arguments, each of the activations that have it.
+// Reads the arguments of the activations that have some.
 absl::Status ReadArguments(v1::ActivationLayer* layer, Node* node) {
   const v1::Activation f = layer->activation();
   const auto only = [](const char* field, const char* owners) {
@@ -96,7 +96,7 @@ absl::Status ReadArguments(v1::ActivationLayer* layer, Node* node) {
   return f == v1::RELU ? ReadRelu(*layer, node) : absl::OkStatus();
 }
 
-// Its numbers: common/model/activation_numbers.h.
+// For its parameters see common/model/activation_numbers.h.
 absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
   v1::ActivationLayer* layer = node->layer.mutable_activation();
   if (layer->activation() == v1::ACTIVATION_UNSPECIFIED) return Bad("activation is missing; use RELU, say");
@@ -119,7 +119,7 @@ absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::ve
   return absl::OkStatus();
 }
 
-// Keras 2's hard_sigmoid has a slope of 0.2 (keras_dialect.h gives it a name of its own).
+// Keras 2's hard_sigmoid has slope 0.2 (keras_dialect.h gives it its own name).
 void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   v1::ActivationLayer* layer = out->mutable_activation();
   const Json* const given = c.Take("activation");
@@ -131,7 +131,8 @@ void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   v1::Activation activation = v1::LINEAR;
   c.Activation("activation", &activation);
   layer->set_activation(activation);
-  if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);  // the function's, not the layer's
+  // the default of the function, not that of the layer
+  if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);
 }
 
 void ReadIdentity(KerasConfig&, v1::Layer* layer) { layer->mutable_activation()->set_activation(v1::LINEAR); }
@@ -155,7 +156,7 @@ void ReadReLU(KerasConfig& c, v1::Layer* out) {
 void ReadLeakyReLU(KerasConfig& c, v1::Layer* out) {
   v1::ActivationLayer* layer = out->mutable_activation();
   float slope = 0.3f;
-  c.Float(c.Has("negative_slope") ? "negative_slope" : "alpha", &slope);  // Keras 3; 2
+  c.Float(c.Has("negative_slope") ? "negative_slope" : "alpha", &slope);  // in Keras 3; in Keras 2
   layer->set_activation(v1::LEAKY_RELU);
   layer->set_negative_slope(slope);
 }
@@ -173,7 +174,7 @@ void ReadSoftmax(KerasConfig& c, v1::Layer* layer) {
   if (c.Has("axis")) ReadAxes(c, layer->mutable_activation()->mutable_axis());
 }
 
-// Those with arguments that no class of Keras has.
+// Activations with arguments that no Keras class has.
 const char* ClassOf(const Node& node) {
   const v1::ActivationLayer& layer = node.layer.activation();
   switch (layer.activation()) {
@@ -267,7 +268,7 @@ absl::Status ImportActivation(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// Softmax, LogSoftmax. Before opset 13 all axes from `axis` on are taken as one.
+// Softmax and LogSoftmax. Before opset 13 all axes from `axis` on are treated as one.
 absl::Status ImportSoftmax(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
@@ -278,7 +279,7 @@ absl::Status ImportSoftmax(OnnxImporter& importer) {
   layer.mutable_activation()->set_activation(importer.node().op_type() == "Softmax" ? v1::SOFTMAX : v1::LOG_SOFTMAX);
   const int rank = static_cast<int>(x.dims.size());
   if (importer.opset() < 13 && axis + 1 != rank) {
-    // As rows of all that stands from the axis on, in the order in which it stands.
+    // Flatten all axes from `axis` on, in their present order, to rows.
     CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().Place(x));
     int64_t rows = 1, columns = 1;
     for (int i = 0; i < rank; ++i) (i < axis ? rows : columns) *= x.dims[static_cast<size_t>(i)];
@@ -295,7 +296,7 @@ absl::Status ImportSoftmax(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// Of 0 and a larger number, 0 alone, or -1 and 1.
+// A Clip to [0, max] or [-1, 1] becomes an activation, any other one an Operation.
 absl::Status ImportClip(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());

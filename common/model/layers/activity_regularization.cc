@@ -1,4 +1,4 @@
-// ActivityRegularization: gives its input, of which a penalty is part of the loss (common/model/activity.h).
+// ActivityRegularization: returns its input; a penalty on it is part of the loss (common/model/activity.h).
 #include <cmath>
 
 #include "common/model/keras/keras_config.h"
@@ -32,7 +32,7 @@ void WriteActivityRegularization(const Node& node, KerasWriter& c) {
   c["l2"] = KerasWriter::Rounded(node.layer.activity_regularization().l2());
 }
 
-// Gone: what is written is for inference.
+// Omitted: the file is for inference.
 void WriteOnnx(const Node& node, OnnxWriter& w) { w.SetOutput(node, w.In(node, 0, w.Has(node, 0)), w.Has(node, 0)); }
 
 constexpr KerasClass kKeras[] = {{"ActivityRegularization", ReadActivityRegularization}};

@@ -1,4 +1,4 @@
-// Adaptive average and maximum pooling of sequences, pictures and volumes to a given size.
+// Adaptive average and maximum pooling of sequences, images and volumes to a given size.
 #include <string>
 #include <vector>
 
@@ -28,7 +28,7 @@ void WriteAdaptive(const v1::AdaptivePooling& pooling, KerasWriter& c) {
   c.ChannelsLast();
 }
 
-// Axis by axis: the maximum of each window, put together again.
+// Axis by axis: the maximum of each window, concatenated.
 void WriteOnnxMax(const Node& node, OnnxWriter& w) {
   const Shape& input = w.ShapeOf(node, 0);
   std::string y = w.In(node, 0, Channels::kFirst);

@@ -1,4 +1,4 @@
-// Axes that a layer names as Keras counts them: from 1, behind the batch, or negative from the end.
+// Axes of a layer as Keras counts them: from 1, after the batch axis, or negative from the end.
 //
 // Pure functions. Errors are INVALID_ARGUMENT; the caller adds the layer's name.
 #pragma once
@@ -13,19 +13,19 @@ class KerasConfig;
 
 namespace cairn::layers {
 
-// Makes the axes those of `input`, from 1 and in order, each once; none given: the last one. Errors: an axis that it
-// does not have, or one that is named twice.
+// Normalizes the axes to those of `input`, counted from 1, sorted and unique; none given: the last axis. Errors: an
+// axis that the input does not have, or one that is named twice.
 absl::Status ResolveAxes(const char* field, const Shape& input, Numbers* axes);
 
-// The same of axes that are to be the last ones of `input`.
+// The same, but the axes must be the last ones of `input`.
 absl::Status NeedLastAxes(const char* field, const Shape& input, Numbers* axes);
 
-// `input` with the size 1 along all axes but these; resolved ones.
+// `input` with size 1 along all other axes. axes: must be resolved.
 Shape KeptShape(const Shape& input, const Numbers& axes);
-// Their sizes alone.
+// The sizes of these axes alone.
 Shape SizesOf(const Shape& input, const Numbers& axes);
 
-// Keras' `axis`: one number or a list, the batch's refused. An empty list, if none is given, is left empty.
+// Reads Keras' `axis`: one number or a list; the batch axis is rejected. Leaves the list empty if none is given.
 void ReadAxes(KerasConfig& config, Numbers* axes);
 
 }  // namespace cairn::layers

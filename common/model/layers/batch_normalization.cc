@@ -44,7 +44,7 @@ void ReadBatchNormalization(KerasConfig& c, v1::Layer* layer) {
   initializer("moving_variance_initializer", &v1::BatchNormalization::mutable_moving_variance_initializer);
   c.Only("synchronized", false, "each replica has the statistics of its own batch");
   c.Only("renorm", false, keras::kLeaveAway);
-  c.Ignore("renorm_clipping");  // of no meaning without it
+  c.Ignore("renorm_clipping");  // has no effect without renorm
   c.Ignore("renorm_momentum");
   c.Ignore("fused");
   c.Axis("axis");

@@ -12,7 +12,7 @@
 namespace cairn::layers {
 namespace {
 
-// What both must have in common, and what is the outer layer's.
+// Options that both layers must share, and those that belong to the outer layer.
 struct Common {
   int64_t units = 0;
   bool return_sequences = false, go_backwards = false;
@@ -114,7 +114,7 @@ constexpr NamedMode kModes[] = {{"concat", v1::Bidirectional::CONCAT},
 
 void ReadBidirectional(KerasConfig& c, v1::Layer* layer) {
   v1::Bidirectional* both = layer->mutable_bidirectional();
-  // A null merge_mode is an option too: two outputs.
+  // merge_mode may also be null, which means two outputs.
   std::string mode;
   if (!c.Has("merge_mode")) c.Refuse("merge_mode: null gives two outputs, which is not supported; use concat, say");
   c.Text("merge_mode", &mode);
@@ -124,7 +124,7 @@ void ReadBidirectional(KerasConfig& c, v1::Layer* layer) {
   if (both->merge_mode() == v1::Bidirectional::MERGE_MODE_UNSPECIFIED && c.ok()) {
     c.Refuse(absl::StrCat("merge_mode: \"", ShownText(mode), "\" is not supported; use concat, sum, mul or ave"));
   }
-  // Bidirectional decides about zero_output_for_mask itself.
+  // Bidirectional sets zero_output_for_mask itself.
   const auto read = [&](const char* key, v1::Layer* to) {
     if (!ReadInnerLayer(c, key, {"zero_output_for_mask"}, to)) return false;
     if (to->has_trainable()) layer->set_trainable(false);
@@ -146,7 +146,7 @@ void WriteBidirectional(const Node& node, KerasWriter& c) {
     absl::StatusOr<OrderedJson> json = InnerLayerJson(node, *layer);
     c[key] = json.ok() ? *std::move(json) : OrderedJson(nullptr);
   }
-  // What fails there is an activation that Keras has no name for: the writer's own error.
+  // This fails if Keras has no name for an activation; the writer reports it.
   for (const Recurrence& r : RecurrencesOf(node.layer)) {
     for (const v1::Activation activation : {r.activation, r.recurrent_activation})
       c.Activation("layer_activation", activation);

@@ -1,4 +1,4 @@
-// Shapes of tensors that are joined number by number, as numpy broadcasts them.
+// Shapes of tensors that are combined elementwise with numpy's broadcasting.
 //
 // Pure functions. Errors are INVALID_ARGUMENT; the caller adds the layer's name.
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace cairn::layers {
 
-// Axes are counted from the last one; one of 1 is repeated.
+// Axes are aligned from the last one; an axis of size 1 is repeated.
 absl::StatusOr<Shape> BroadcastShape(absl::Span<const Shape> inputs);
 
-// The inputs in one order of their axes, each with as many as the output: what an operator of ONNX broadcasts. Their
-// order goes to *channels.
+// The inputs with their axes in one common order, each with as many axes as the output, as ONNX's operators broadcast
+// them. Stores that order in *channels.
 OnnxWriter::Names BroadcastInputs(const Node& node, OnnxWriter& w, Channels* channels);
 
 }  // namespace cairn::layers

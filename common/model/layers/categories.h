@@ -1,6 +1,6 @@
-// What the layers of categories share: the field output_mode, Keras' names of it, how codes are written in ONNX.
+// Shared by the category layers: the field output_mode, Keras' names for it, and the encoding in ONNX.
 //
-// Free functions; any thread. Errors: INVALID_ARGUMENT, which field; the caller adds the layer's name.
+// Free functions; any thread. Errors: INVALID_ARGUMENT names the field; the caller adds the layer's name.
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +15,7 @@
 
 namespace cairn::layers {
 
-// In [1, kEmbeddingIdsMax]: indices are float32.
+// The value must be in [1, kEmbeddingIdsMax]: indices are float32.
 absl::Status NeedCategories(const char* field, int64_t value, const char* example);
 
 // Fills in the mode, and checks that it is one of `allowed`, the first of which is the default.
@@ -28,14 +28,14 @@ absl::Status ResolveMode(std::initializer_list<v1::EncodingMode> allowed, Layer*
   return absl::OkStatus();
 }
 
-// "int", "one_hot", ...; sparse is refused.
+// Accepts "int", "one_hot", ...; rejects sparse.
 v1::EncodingMode ReadMode(KerasConfig& c);
 void WriteMode(v1::EncodingMode mode, KerasWriter& c);
 
-// `indices`: INT64, of the shape of the node's input. Sets the node's output.
+// `indices`: INT64, with the shape of the node's input. Sets the node's output.
 void WriteOnnxCode(const Node& node, const std::string& indices, OnnxWriter& w);
 
-// Whether ONNX's operators can say what the layer does.
+// Whether the layer can be expressed in ONNX's operators.
 absl::Status CheckCategoriesOnnx(const Node& node);
 
 }  // namespace cairn::layers

@@ -1,4 +1,4 @@
-// CategoryEncoding: whole numbers as rows of zeros and ones.
+// CategoryEncoding: encodes integers as rows of zeros and ones.
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"
 

@@ -21,7 +21,7 @@ absl::Status InferConcatenate(absl::Span<const Shape> inputs, Node* node, std::v
   if (axis < 1 || axis > rank) {
     return Bad("axis: its input ", ToString(inputs[0]), " has no axis ", join->axis(), "; use 1 .. ", rank);
   }
-  if (axis != rank) join->set_axis(axis);  // the default is written as it always was: not at all
+  if (axis != rank) join->set_axis(axis);  // the default is left unset, as in older jobs
   if (axis == rank) join->clear_axis();
   const size_t along = static_cast<size_t>(axis) - 1;
   int64_t sum = 0;

@@ -1,4 +1,4 @@
-// Conv2D. Its operator of ONNX is that of the other convolutions, too.
+// Conv2D. It also imports ONNX's operator Conv for the other convolutions.
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
 #include "common/model/layers/table.h"
@@ -33,7 +33,7 @@ void ReadConv2D(KerasConfig& c, v1::Layer* layer) {
   keras::BiasAndActivation(c, conv);
 }
 
-// The convolution's message, of whichever class.
+// Fills in the fields that the messages of all convolutions have.
 template <typename Conv>
 void SetConvolution(const Window& w, int rank, v1::Padding padding, bool bias, Conv* conv) {
   for (int i = 0; i < rank; ++i) {
@@ -51,7 +51,7 @@ struct Described {
   v1::Layer layer;
 };
 
-// out, groups: of the operator; depthwise: a group for each channel, several outputs each.
+// out, groups: those of the operator; depthwise: one group per channel, with several outputs each.
 Described Describe(const Window& w, int rank, int64_t in, int64_t out, int64_t groups, v1::Padding padding, bool bias) {
   Described d;
   const auto plain = [&](LayerKind kind, auto* conv) {
@@ -87,7 +87,7 @@ Described Describe(const Window& w, int rank, int64_t in, int64_t out, int64_t g
   return d;
 }
 
-// Keras' kernel of a weight [out, in of a group, axes...].
+// Converts a weight [out, in of a group, axes...] to Keras' kernel.
 OnnxVariable KernelOf(const OnnxTensor& weight, int rank, int64_t in, bool depthwise) {
   Shape grid = weight.dims;
   if (depthwise) {

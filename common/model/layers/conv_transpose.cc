@@ -10,10 +10,10 @@
 namespace cairn::layers {
 namespace {
 
-// The gradient of a convolution from the output to the input. VALID gives the whole reach of every window, SAME gives
-// input * strides; with output_padding they give (input - 1) * strides and the reach, or 1 if that is odd, and the
-// output_padding. What SAME cuts off is cut at both ends, the odd one at the end
-// (keras.src.backend.common.backend_utils).
+// The gradient of a convolution with respect to its input. With SAME the output has input * strides positions, with
+// VALID at least as many, and all that the windows cover. With output_padding it has (input - 1) * strides positions
+// plus the window's extent (VALID) or plus 1 if that is odd (SAME), plus output_padding. What SAME cuts off is cut at
+// both ends, an odd position at the end (keras.src.backend.common.backend_utils).
 template <typename Conv>
 absl::Status InferTransposed(int rank, const Shape& input, Conv* conv, Node* node, std::vector<Variable>* variables) {
   int64_t kernel[kWindowAxesMax], strides[kWindowAxesMax], dilation[kWindowAxesMax];
@@ -82,7 +82,7 @@ void WriteTransposed(const Conv& conv, KerasWriter& c) {
   c.KernelAndBias(conv);
 }
 
-// Keras' [axes..., out, in] to ONNX' and PyTorch's [in, out, axes...] is the order of other kernels, too.
+// Keras' [axes..., out, in] to the [in, out, axes...] of ONNX and PyTorch: the same permutation as for other kernels.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const int rank = static_cast<int>(node.output.size()) - 1;
   const Shape& input = w.ShapeOf(node, 0);
@@ -92,7 +92,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
     const WindowAxis axis = AxisOf(node.window, rank, i);
     const size_t at = static_cast<size_t>(i);
     dims.push_back(axis.kernel);
-    // Where the output goes on behind the last window.
+    // The part of the output beyond the last window.
     beyond.push_back(node.output[at] - ((input[at] - 1) * axis.stride + ReachOf(axis) - axis.pad_begin - axis.pad_end));
   }
   OnnxWriter::Names inputs = {w.In(node, 0, Channels::kFirst), w.VariableOf(node, "kernel", KernelToFront(rank), dims)};
@@ -103,22 +103,22 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.Finish(node, y, Channels::kFirst);
 }
 
-// Whether Keras' rule gives the same output with this padding and output_padding, cut where the operator cuts.
+// Whether Keras' rule gives the same output with this padding and output_padding, cropped at the same places.
 bool IsKeras(const WindowAxis& axis, int64_t beyond, v1::Padding padding, int64_t output_padding) {
   const int64_t reach = ReachOf(axis), cut = axis.pad_begin + axis.pad_end;
   if (output_padding < 0 || output_padding >= axis.stride) return false;
   if (padding == v1::VALID) return cut == 0 && output_padding == beyond;
-  // (size - 1) * stride + reach - cut + beyond of the operator's; Keras cuts `less`, if that is not below 0.
+  // The operator's size is (size - 1) * stride + reach - cut + beyond; Keras cuts `less`, or nothing if it is negative.
   const int64_t less = reach - reach % 2 - output_padding;
   return cut - beyond == less && axis.pad_begin == std::max<int64_t>(0, less) / 2;
 }
 
 struct KerasPads {
   v1::Padding padding = v1::VALID;
-  std::vector<int32_t> output_padding;  // none: what Keras does without it
+  std::vector<int32_t> output_padding;  // empty: Keras' rule without it
 };
 
-// The padding that gives what the operator gives. Errors: none does.
+// Finds the padding that gives the operator's output. Errors: there is none.
 absl::StatusOr<KerasPads> PadsOf(const Window& w, int rank, const std::vector<int64_t>& beyond) {
   for (const v1::Padding padding : {v1::VALID, v1::SAME}) {
     KerasPads pads{padding, {}};

@@ -1,4 +1,4 @@
-// Cropping1D, Cropping2D and Cropping3D: what is cut off the ends of each axis. Node::window's pads are what is cut.
+// Cropping1D, Cropping2D and Cropping3D: crop the ends of each axis. Node::window's pads are the amounts.
 #include <algorithm>
 #include <set>
 
@@ -51,13 +51,13 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, channels);
 }
 
-// What a Slice leaves away of each axis, before and behind what is left.
+// What a Slice removes from each axis, at the beginning and at the end.
 struct Cut {
   std::vector<int64_t> begin, end;
   bool Of(size_t axis) const { return begin[axis] + end[axis] > 0; }
 };
 
-// starts, ends, axes, steps: as inputs, or before opset 10 as attributes.
+// starts, ends, axes, steps: inputs, or before opset 10 attributes.
 absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
   OnnxAttributes attributes(importer.node());
   std::vector<int64_t> numbers[] = {attributes.Ints("starts"), attributes.Ints("ends"), attributes.Ints("axes"), {}};
@@ -81,7 +81,7 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
   std::set<int> seen;
   for (size_t i = 0; i < count; ++i) {
     const int64_t from_front = axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) + 1 : axes[i];
-    if (from_front == 0 && starts[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1) continue;  // all examples
+    if (from_front == 0 && starts[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1) continue;  // keeps all examples
     CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(axes[i]));
     const int64_t size = x.dims[static_cast<size_t>(axis)];
     const auto place = [size](int64_t n) { return std::clamp<int64_t>(n < 0 ? n + size : n, 0, size); };
@@ -94,8 +94,8 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
   return cut;
 }
 
-// Of all axes but one, which is taken for the channels: that which lies last if it is not cut, so that nothing is moved
-// for it.
+// Crops all axes but one, which is taken as the channels: the axis that is last in the layer, if it is not cropped, so
+// that nothing is transposed.
 absl::Status ImportSlice(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   const absl::StatusOr<Cut> read = ReadCut(importer, x);

@@ -54,7 +54,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.Finish(node, y, Channels::kLast);
 }
 
-// kernel: [in, out], the rows as the value has them.
+// kernel: [in, out], its rows in the value's order.
 absl::Status AddDense(OnnxImporter& importer, const OnnxView& x, std::vector<float> kernel, int64_t in, int64_t out,
                       std::vector<float> bias) {
   if (x.dims.empty() || x.dims.back() != in) return Bad("weight [", in, ",", out, "] on an input ", ToString(x.dims));
@@ -81,7 +81,7 @@ absl::Status AddDense(OnnxImporter& importer, const OnnxView& x, std::vector<flo
   return absl::OkStatus();
 }
 
-// alpha * x W + beta * c, W perhaps stored as [out, in].
+// alpha * x W + beta * c; W may be stored as [out, in].
 absl::Status ImportGemm(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor weight, importer.ConstantOf(1, "weight"));
@@ -112,7 +112,7 @@ absl::Status ImportGemm(OnnxImporter& importer) {
   return AddDense(importer, x, std::move(weight.floats), in, out, std::move(bias));
 }
 
-// Of two layers' outputs, [rows, size] and [size, columns]: a Dot.
+// The product of two layers' outputs, [rows, size] and [size, columns]: a Dot.
 absl::Status ImportProduct(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
   std::vector<int> inputs;
@@ -145,7 +145,7 @@ absl::Status ImportMatMul(OnnxImporter& importer) {
   return AddDense(importer, x, std::move(weight.floats), weight.dims[0], weight.dims[1], {});
 }
 
-// The picture that a Dense layer's input was before it was flattened: nullopt where there was none.
+// The shape of the image that was flattened to be the Dense layer's input; nullopt if it was not an image.
 std::optional<Shape> FlattenedPicture(const Graph& graph, const Node& dense) {
   const Node* node = &graph.nodes()[static_cast<size_t>(dense.inputs[0])];
   while (node->kind == LayerKind::kDropout || node->kind == LayerKind::kActivation) {

@@ -30,7 +30,8 @@ void ReadDepthwiseConv2D(KerasConfig& c, v1::Layer* layer) {
   keras::BiasAndActivation(c, conv);
 }
 
-// Of keras.applications.ConvNeXt: y = x * gamma, with one gamma for each channel. A depthwise kernel of one pixel.
+// LayerScale of keras.applications.ConvNeXt: y = x * gamma, with one gamma per channel. It becomes a depthwise kernel
+// of one pixel.
 void ReadLayerScale(KerasConfig& c, v1::Layer* layer) {
   v1::DepthwiseConv2D* conv = layer->mutable_depthwise_conv2d();
   conv->add_kernel_size(1);
@@ -40,7 +41,7 @@ void ReadLayerScale(KerasConfig& c, v1::Layer* layer) {
   if (!c.Has("init_values")) c.Refuse("init_values is missing; give a number such as 1e-6");
   conv->mutable_depthwise_initializer()->set_kind(v1::Initializer::CONSTANT);
   conv->mutable_depthwise_initializer()->set_value(value);
-  c.Ignore("projection_dim");  // the reader of models compares it with the input's channels
+  c.Ignore("projection_dim");  // the model reader compares it with the input's channels
 }
 
 void WriteDepthwiseConv2D(const Node& node, KerasWriter& c) {

@@ -1,4 +1,4 @@
-// Discretization: the bucket that a number falls into.
+// Discretization: the index of the bucket that contains a number.
 #include <cmath>
 
 #include "common/model/layers/categories.h"
@@ -8,7 +8,7 @@
 namespace cairn::layers {
 namespace {
 
-constexpr float kEpsilonOfKeras = 0.01f;  // of adapt() alone
+constexpr float kEpsilonOfKeras = 0.01f;  // used by adapt() only
 
 absl::Status InferDiscretization(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
   v1::Discretization* layer = node->layer.mutable_discretization();
@@ -68,7 +68,7 @@ void WriteDiscretization(const Node& node, KerasWriter& c) {
   WriteMode(layer.output_mode(), c);
 }
 
-// How many boundaries are not above x: all but those, so that what is no number falls behind them all.
+// The number of boundaries that are not above x, computed as all minus those above, so that NaN counts as beyond all.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const v1::Discretization& layer = node.layer.discretization();
   Shape dims = w.ShapeOf(node, 0);

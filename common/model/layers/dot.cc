@@ -61,7 +61,7 @@ void WriteDot(const Node& node, KerasWriter& c) {
   c["normalize"] = node.layer.dot().normalize();
 }
 
-// Each input as rows of what is summed, [others, size], or the second one as columns; then their product.
+// Reshapes each input to rows to be summed over, [others, size], or the second one to columns; then multiplies them.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   std::string sides[2];
   for (size_t i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
-// Layers that draw random numbers in training (worker/backend/noise.h) and are nothing else: Dropout, of single numbers
-// or along whole axes (noise_shape, SpatialDropout), AlphaDropout, GaussianDropout, GaussianNoise.
+// Layers that only draw random numbers in training (worker/backend/noise.h): Dropout, of single numbers or along whole
+// axes (noise_shape, SpatialDropout), AlphaDropout, GaussianDropout, GaussianNoise.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -20,7 +20,7 @@
 namespace cairn::layers {
 namespace {
 
-// One number for each axis of the input: -1, or 1 for an axis that is dropped or kept as one. None: all -1.
+// One number for each axis of the input: -1, or 1 if the axis is dropped or kept as a whole. None: all -1.
 absl::Status ReadNoiseShape(const Shape& input, Numbers* noise) {
   if (noise->empty()) return absl::OkStatus();
   if (noise->size() != static_cast<int>(input.size())) {
@@ -92,7 +92,8 @@ void ReadSeed(KerasConfig& c, Layer* layer) {
   if (const std::optional<uint64_t> seed = keras::Seed(c)) layer->set_seed(*seed);
 }
 
-// With the batch first: null there, or its size. One decision for all examples would tie replicas together.
+// Keras' list begins with the batch: null, or its size. A single decision for all examples would couple the replicas,
+// so 1 is rejected.
 template <typename Layer>
 void ReadNoise(KerasConfig& c, Layer* layer) {
   const Json* shape = c.Take("noise_shape");
@@ -140,7 +141,7 @@ void ReadGaussianNoise(KerasConfig& c, v1::Layer* layer) {
   ReadSeed(c, layer->mutable_gaussian_noise());
 }
 
-// Keras 3 up to 3.9 does not hold a Dropout to training=False; with this it does nothing either.
+// Keras 3 up to 3.9 drops numbers even with training=False; a rate of 0 prevents that.
 double RateOf(const Node& node, float rate) { return InfersAlways(node) ? 0.0 : KerasWriter::Rounded(rate); }
 
 template <typename Layer>
@@ -170,7 +171,7 @@ void WriteAlphaDropout(const Node& node, KerasWriter& c) {
   WriteNoise(node.layer.alpha_dropout(), c);
 }
 
-// Of the constructors of spatial ones none takes `trainable`.
+// The constructors of spatial dropouts do not take `trainable`.
 template <typename Layer>
 void WriteSpatial(const Node& node, const Layer& layer, KerasWriter& c) {
   c.Without("trainable");
@@ -200,7 +201,7 @@ void WriteGaussianNoise(const Node& node, KerasWriter& c) {
   WriteSeed(node.layer.gaussian_noise(), c);
 }
 
-// Gone: what is written is for inference.
+// Omitted: the file is for inference.
 void WriteOnnx(const Node& node, OnnxWriter& w) { w.SetOutput(node, w.In(node, 0, w.Has(node, 0)), w.Has(node, 0)); }
 
 absl::Status ImportDropout(OnnxImporter& importer) {

@@ -15,7 +15,7 @@
 namespace cairn::layers {
 namespace {
 
-// The axes that stand for "..." are the input's, and not in output_shape.
+// The axes of "..." are those of the input and are not in output_shape.
 absl::Status InferOutput(const EinsumEquation& e, const Shape& input, const Numbers& given, Node* node) {
   const auto is_elided = [](char c) { return c <= '9'; };
   const int elided = static_cast<int>(std::count_if(e.y.begin(), e.y.end(), is_elided));
@@ -70,7 +70,7 @@ absl::Status InferEinsumDense(absl::Span<const Shape> inputs, Node* node, std::v
   return Regularize("bias_regularizer", dense->has_bias_regularizer(), dense->bias_regularizer(), variables);
 }
 
-// Keras' output_shape, without the batch: a number or a list, null for an axis of the input.
+// Keras' output_shape, without the batch: a number or a list; null means the axis of the input.
 void ReadEinsumDense(KerasConfig& c, v1::Layer* layer) {
   v1::EinsumDense* dense = layer->mutable_einsum_dense();
   c.Text("equation", dense->mutable_equation());
@@ -119,7 +119,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.Finish(node, y, Channels::kLast);
 }
 
-// With a constant as its second operand.
+// Imports an Einsum whose second operand is a constant.
 absl::Status ImportEinsum(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor kernel, importer.ConstantOf(1, "kernel"));

@@ -1,4 +1,4 @@
-// Embedding: rows of a table, by ids.
+// Embedding: rows of a table, selected by ids.
 #include <algorithm>
 
 #include "common/base/bad.h"
@@ -73,7 +73,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, Channels::kLast);
 }
 
-// Rows of a table, by ids: an embedding.
+// A Gather that selects rows of a table by ids is an embedding.
 absl::Status ImportGather(OnnxImporter& importer) {
   if (!importer.IsConstant(0))
     return Lacks("it picks from a layer's output; Cairn picks from constants alone, as an Embedding");

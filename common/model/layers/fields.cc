@@ -29,7 +29,7 @@ void ComputeFans(const Shape& shape, int64_t* fan_in, int64_t* fan_out) {
   *fan_out = shape.back() * receptive_field;
 }
 
-// Every argument belongs to the kind, and is a number.
+// Every argument must belong to the kind, and be a number.
 absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
   const auto kind = i.kind();
   const bool normal = kind == v1::Initializer::RANDOM_NORMAL || kind == v1::Initializer::TRUNCATED_NORMAL;
@@ -169,7 +169,7 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
 
 namespace {
 
-// It is computed from the layer's field (common/model/penalty.h).
+// The penalty reads the layer's field (common/model/penalty.h).
 absl::Status CheckOrthogonal(const char* field, const v1::Regularizer& regularizer, const Variable& variable) {
   const float factor = regularizer.orthogonal_factor();
   if (!(factor > 0 && std::isfinite(factor))) {
@@ -188,7 +188,7 @@ absl::Status CheckOrthogonal(const char* field, const v1::Regularizer& regulariz
                regularizer.orthogonal_columns() ? "column" : "row", ", and it is about pairs; leave it out");
   }
   const int64_t work = SaturatingMultiply(SaturatingMultiply(shape[0], shape[1]), vectors);
-  const int64_t most = kOrthogonalWorkMax / 64;  // it is computed in every step, not once
+  const int64_t most = kOrthogonalWorkMax / 64;  // it is computed in every step, not only once
   if (work <= most) return absl::OkStatus();
   return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " is too large: ", work,
              " multiplications a step, at most ", most, "; use l2, say");
@@ -249,7 +249,7 @@ absl::Status NeedOneShape(absl::Span<const Shape> inputs) {
 
 namespace {
 
-// Those that are made for matrices.
+// For initializers that are defined for matrices.
 absl::Status CheckMatrix(const char* name, const Shape& shape, v1::Initializer::Kind kind) {
   if (kind == v1::Initializer::IDENTITY && shape.size() != 2) {
     return Bad(name, " ", ToString(shape), " is no matrix, which IDENTITY makes; use another initializer");

@@ -1,5 +1,5 @@
-// What the layers share when they infer their shapes: reading fields, filling in their defaults, adding variables,
-// sliding windows.
+// Shared by the layers for shape inference: reading fields, filling in their defaults, adding variables, sliding
+// windows.
 //
 // Pure functions. Errors are INVALID_ARGUMENT and say what is wrong with which field and what to do; the caller adds
 // the layer's name.
@@ -20,20 +20,20 @@ using Numbers = google::protobuf::RepeatedField<int32_t>;
 
 // ---- fields ----
 
-// A pair (height, width) given as none, one or two numbers; `fallback` 0: it is required. Writes the pair back to the
-// field.
+// Reads a pair (height, width) from none, one or two numbers; `fallback` 0: the field is required. Writes the pair back
+// to the field.
 absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int64_t pair[2]);
-// One number. Returns it, or the fallback where none is given; `fallback` 0: it is required.
+// Returns the number, or `fallback` if it is not given; `fallback` 0: the field is required.
 absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, bool given, int32_t value);
 absl::Status NeedPositive(const char* field, int64_t value, const char* example);
 absl::Status NeedRate(const char* field, float rate);  // in [0, 1)
 absl::Status NeedEpsilon(float epsilon);
 absl::Status ResolveActivation(v1::Activation* activation);
 absl::Status ResolvePadding(v1::Padding* padding);
-// Arguments that the kind does not have are refused, those that it has are filled in.
+// Rejects arguments that the initializer's kind does not have; fills in those that it has.
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer);
 v1::Initializer OfKind(v1::Initializer::Kind kind);
-// Gives the newest variable the regularizer that the layer's field holds, if any.
+// Sets the regularizer of the last added variable to that of the layer's field, if any.
 absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer,
                         std::vector<Variable>* variables);
 
@@ -64,11 +64,11 @@ absl::Status ReadActivation(Layer* layer, Node* node) {
 absl::Status NeedImage(const Shape& input);     // [height, width, channels]
 absl::Status NeedSequence(const Shape& input);  // [steps, features]
 
-absl::Status NeedOneShape(absl::Span<const Shape> inputs);  // all of the first one's
+absl::Status NeedOneShape(absl::Span<const Shape> inputs);  // all must have the shape of the first
 
 // ---- variables ----
 
-// name: within the layer, "kernel" or "query/kernel".
+// name: the variable's name within the layer, "kernel" or "query/kernel".
 absl::Status AddVariable(const Node& node, const char* name, Shape shape, const v1::Initializer& initializer,
                          std::vector<Variable>* variables);
 

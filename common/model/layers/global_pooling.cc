@@ -1,4 +1,4 @@
-// GlobalAveragePooling and GlobalMaxPooling of pictures, sequences and volumes.
+// GlobalAveragePooling and GlobalMaxPooling of images, sequences and volumes.
 #include <set>
 
 #include "common/base/lacks.h"
@@ -12,8 +12,8 @@
 namespace cairn::layers {
 namespace {
 
-// Over all axes but the channels; with keepdims they stay, with size 1. The maximum is that of a window as large as the
-// input.
+// Pools over all axes but the channels; with keepdims they remain, with size 1. The maximum is that of a window as
+// large as the input.
 absl::Status InferGlobal(int rank, bool max, const Shape& input, const v1::GlobalPooling& pooling, Node* node) {
   CAIRN_RETURN_IF_ERROR(NeedAxes(input, rank));
   node->output = pooling.keepdims() ? Shape(input.size(), 1) : Shape{1};
@@ -52,7 +52,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, keep ? channels : Channels::kLast);
 }
 
-// The layer that pools all of so many axes.
+// The layer that pools over all of `rank` axes.
 struct Described {
   LayerKind kind;
   v1::Layer layer;
@@ -76,7 +76,7 @@ Described DescribeGlobal(size_t rank, bool max) {
   return d;
 }
 
-// [channels, 1, 1] of [channels, height, width].
+// [channels, height, width] to [channels, 1, 1].
 absl::Status ImportGlobalPool(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
@@ -91,7 +91,7 @@ absl::Status ImportGlobalPool(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// Over all axes but one, wherever the channels stand.
+// Over all axes but one, wherever the channels are.
 absl::Status ImportReduce(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());

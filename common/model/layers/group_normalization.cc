@@ -1,4 +1,4 @@
-// GroupNormalization (Wu and He 2018); of ONNX also InstanceNormalization.
+// GroupNormalization (Wu and He 2018); it also imports ONNX's InstanceNormalization.
 #include <algorithm>
 
 #include "common/base/lacks.h"
@@ -43,7 +43,7 @@ void WriteGroupNormalization(const Node& node, KerasWriter& c) {
   WriteScaled(node.layer.group_normalization(), c);
 }
 
-// A group, normalized over its channels and all positions, is one channel of an InstanceNormalization.
+// Each group is normalized over its channels and all positions, as one channel of an InstanceNormalization.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const v1::GroupNormalization& norm = node.layer.group_normalization();
   const size_t groups = static_cast<size_t>(norm.groups());
@@ -85,7 +85,7 @@ absl::Status ImportGroupNormalization(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// Each channel by itself: as many groups as channels.
+// Normalizes each channel by itself: there are as many groups as channels.
 absl::Status ImportInstanceNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   if (x.dims.size() < 2) return Lacks("on an input ", ToString(x.dims));

@@ -1,4 +1,4 @@
-// GRU (Cho et al. 2014), its reset gate before or after the product with the recurrent kernel.
+// GRU (Cho et al. 2014), with the reset gate applied before or after the product with the recurrent kernel.
 #include "common/model/layers/recurrent.h"
 #include "common/model/layers/table.h"
 

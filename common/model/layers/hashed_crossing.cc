@@ -1,4 +1,4 @@
-// HashedCrossing: the bin of two or more whole numbers together, by their hash.
+// HashedCrossing: the bin of two or more integers, by their common hash.
 #include "common/base/limits.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"
@@ -10,7 +10,7 @@ absl::Status InferHashedCrossing(absl::Span<const Shape> inputs, Node* node, std
   v1::HashedCrossing* layer = node->layer.mutable_hashed_crossing();
   CAIRN_RETURN_IF_ERROR(NeedCategories("num_bins", layer->num_bins(), "64"));
   CAIRN_RETURN_IF_ERROR(NeedOneShape(inputs));
-  // Keras crosses each number of one input with each of the others: one of each is what has one meaning.
+  // Keras crosses each number of one input with each of the others. Only inputs of one number each are unambiguous.
   if (inputs[0] != Shape{1}) return Bad("its inputs are ", ToString(inputs[0]), "; it crosses inputs of [1]");
   CAIRN_RETURN_IF_ERROR(ResolveMode({v1::INT, v1::ONE_HOT}, layer));
   CAIRN_ASSIGN_OR_RETURN(node->output, CategoryCodeOf(node->layer).Of(inputs[0]));
@@ -43,7 +43,7 @@ constinit const LayerType kHashedCrossingLayer = {
     .keras = kKeras,
     .write_keras = WriteHashedCrossing,
     .merges = true,
-    .write_onnx = [](const Node&, OnnxWriter&) {},  // refused: CheckCategoriesOnnx
+    .write_onnx = [](const Node&, OnnxWriter&) {},  // rejected by CheckCategoriesOnnx
 };
 
 }  // namespace cairn::layers

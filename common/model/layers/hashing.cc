@@ -1,4 +1,4 @@
-// Hashing: the bin of a whole number, by its hash.
+// Hashing: the bin of an integer, by its hash.
 #include "absl/strings/numbers.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"
@@ -69,7 +69,7 @@ constinit const LayerType kHashingLayer = {
     .infer = InferHashing,
     .keras = kKeras,
     .write_keras = WriteHashing,
-    .write_onnx = [](const Node&, OnnxWriter&) {},  // refused: CheckCategoriesOnnx
+    .write_onnx = [](const Node&, OnnxWriter&) {},  // rejected by CheckCategoriesOnnx
 };
 
 }  // namespace cairn::layers

@@ -1,4 +1,4 @@
-// The input layer: what the data gives.
+// The input layer: the data's examples.
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_shape.h"
@@ -38,7 +38,7 @@ void ReadInput(KerasConfig& c, v1::Layer* layer) {
       !(*dtype == "float32" || *dtype == "float64" || *dtype == "uint8" || *dtype == "int32" || *dtype == "int64")) {
     c.Refuse(absl::StrCat("dtype: ", ShownJson(*dtype), " is not supported; use float32"));
   }
-  const Json* shape = c.Take(c.Has("batch_shape") ? "batch_shape" : "batch_input_shape");  // Keras 3; 2
+  const Json* shape = c.Take(c.Has("batch_shape") ? "batch_shape" : "batch_input_shape");  // in Keras 3; in Keras 2
   if (!c.ok()) return;
   if (shape == nullptr) return c.Refuse("batch_shape is missing; give the model's input a shape");
   const absl::StatusOr<v1::InputLayer> input = ReadBatchShape(*shape);

@@ -1,4 +1,4 @@
-// IntegerLookup: the index of a whole number in a vocabulary.
+// IntegerLookup: the index of an integer in a vocabulary.
 #include <numeric>
 
 #include "common/model/layers/categories.h"
@@ -96,8 +96,9 @@ void WriteIntegerLookup(const Node& node, KerasWriter& c) {
   for (const int64_t token : layer.vocabulary()) c["vocabulary"].push_back(token);
 }
 
-// Compared with every token at once. At the place of a token its index, elsewhere that of tokens that are not there;
-// ONNX's OneHot leaves out an index that is its depth, as Mod and Where give it for a masked token.
+// Compares the number with every token at once. Where it equals a token the result is the token's index, otherwise an
+// out-of-vocabulary index. ONNX's OneHot ignores an index equal to its depth; Mod and Where produce that index for a
+// masked token.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const Vocabulary<int64_t> v = *Vocabulary<int64_t>::Make(VocabularyOf(node.layer.integer_lookup()));
   Shape dims = w.ShapeOf(node, 0);

@@ -1,4 +1,4 @@
-// LayerNormalization over the last axis, or the last ones (Ba et al. 2016).
+// LayerNormalization over the last axis or the last axes (Ba et al. 2016).
 #include "common/base/lacks.h"
 #include "common/model/layers/axes.h"
 #include "common/model/layers/normalization.h"

@@ -1,4 +1,4 @@
-// Masking: steps whose numbers are all mask_value are left out by later layers (common/model/masks.h).
+// Masking: later layers ignore the steps whose numbers all equal mask_value (common/model/masks.h).
 #include <cmath>
 
 #include "common/base/bad.h"
@@ -28,7 +28,7 @@ void WriteMasking(const Node& node, KerasWriter& c) {
   c["mask_value"] = KerasWriter::Rounded(node.layer.masking().mask_value());
 }
 
-// The numbers of masked steps are 0; what later layers leave out, they say themselves.
+// Sets the numbers of masked steps to 0. Later layers write their own handling of the mask.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const std::string x = w.In(node, 0, Channels::kLast);
   const std::string value = w.Scalar("mask_value", node.layer.masking().mask_value());

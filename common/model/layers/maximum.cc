@@ -1,4 +1,4 @@
-// Maximum: the largest of its inputs, number by number.
+// Maximum: the elementwise maximum of its inputs.
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/fields.h"

@@ -1,4 +1,4 @@
-// Minimum: the smallest of its inputs, number by number.
+// Minimum: the elementwise minimum of its inputs.
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/fields.h"

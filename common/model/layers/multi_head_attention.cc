@@ -13,7 +13,7 @@
 namespace cairn::layers {
 namespace {
 
-// Inputs: query, value and, if it is not the value, key.
+// Inputs: query, value and, if it differs from the value, key.
 absl::Status InferMultiHeadAttention(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   v1::MultiHeadAttention* mha = node->layer.mutable_multi_head_attention();
   const Shape &query = inputs[0], &value = inputs[1], &key = inputs.size() > 2 ? inputs[2] : inputs[1];
@@ -104,9 +104,9 @@ void WriteMultiHeadAttention(const Node& node, KerasWriter& c) {
   if (attention.has_seed()) c["seed"] = attention.seed();
 }
 
-constexpr float kMasked = -1e9f;  // e to the power of it is 0
+constexpr float kMasked = -1e9f;  // its exponential is 0
 
-// [steps, in] to [steps, heads * size].
+// Projects [steps, in] to [steps, heads * size].
 std::string Project(const Node& node, OnnxWriter& w, const char* which, const std::string& value, int64_t in,
                     int64_t heads, int64_t size) {
   const std::string kernel = w.VariableOf(node, absl::StrCat(which, "/kernel"), {0, 1, 2}, {in, heads * size});
@@ -115,7 +115,7 @@ std::string Project(const Node& node, OnnxWriter& w, const char* which, const st
   return bias.empty() ? y : w.Op("Add", {y, bias});
 }
 
-// Attention(Q, K, V) = softmax(Q K^T / sqrt(key_dim)) V by head (Vaswani et al. 2017, equation 1).
+// Attention(Q, K, V) = softmax(Q K^T / sqrt(key_dim)) V for each head (Vaswani et al. 2017, equation 1).
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   const size_t key_input = node.inputs.size() > 2 ? 2 : 1;

@@ -1,4 +1,4 @@
-// Multiply: the product of its inputs, number by number.
+// Multiply: the elementwise product of its inputs.
 #include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"

@@ -1,4 +1,4 @@
-// Normalization by numbers that are given, or adapted to the data before training: (x - mean) / sqrt(variance).
+// Normalization with given numbers, or with numbers adapted to the data before training: (x - mean) / sqrt(variance).
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ absl::Status CheckNumbers(const char* field, const google::protobuf::RepeatedFie
   return absl::OkStatus();
 }
 
-// Numbers that nothing gives are variables, as in Keras: a file of weights holds them.
+// If no numbers are given, they are variables, as in Keras: a file of weights contains them.
 absl::Status InferNormalization(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   const Shape& input = inputs[0];
   v1::Normalization* norm = node->layer.mutable_normalization();
@@ -53,7 +53,7 @@ absl::Status InferNormalization(absl::Span<const Shape> inputs, Node* node, std:
   return absl::OkStatus();
 }
 
-// A number, or a list of numbers in lists.
+// Reads a number, or nested lists of numbers.
 void ReadNumbers(KerasConfig& c, const char* key, const Json& value, google::protobuf::RepeatedField<float>* out) {
   if (value.is_number()) {
     if (out->size() >= kNormalizationNumbersMax) return c.Refuse(absl::StrCat(key, ": too many numbers"));
@@ -89,7 +89,7 @@ void WriteNormalization(const Node& node, KerasWriter& c) {
   numbers("variance", norm.variance());
 }
 
-// The numbers as the value's axes stand, or one number.
+// Writes the numbers in the order of the value's axes, or one number.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const v1::Normalization& norm = node.layer.normalization();
   const std::string x = w.In(node, 0, Channels::kLast);
@@ -101,7 +101,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
     mean = w.VariableOf(node, "mean", axes, dims);
     deviation = w.Op("Max", {w.Op("Sqrt", {w.VariableOf(node, "variance", axes, dims)}),
                              w.Scalar("smallest", static_cast<float>(kDeviationMin))});
-    w.VariableOf(node, "count");  // nothing is computed of it; Cairn reads it again
+    w.VariableOf(node, "count");  // not used in the computation; the import reads it
   } else {
     std::vector<float> deviations;
     for (const float v : norm.variance())

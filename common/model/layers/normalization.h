@@ -1,4 +1,4 @@
-// What the normalizations share.
+// Shared by the normalization layers.
 //
 // Free functions; any thread.
 #pragma once
@@ -34,7 +34,7 @@ absl::Status AddGammaAndBeta(const Node& node, const Shape& shape, Layer* layer,
   return absl::OkStatus();
 }
 
-// Of KerasWriter::ScaleAndCenter, with the initializers that the layer has.
+// Writes KerasWriter::ScaleAndCenter with the initializers of the layer.
 template <typename Layer>
 void WriteScaled(const Layer& layer, KerasWriter& c) {
   c.ScaleAndCenter(layer);
@@ -42,7 +42,7 @@ void WriteScaled(const Layer& layer, KerasWriter& c) {
   c.Initializer("gamma_initializer", layer.gamma_initializer());
 }
 
-// The layer's `axis`, where it is given: the last one of its input.
+// The layer's `axis`, if given, must be the last one of its input.
 template <typename Layer>
 absl::Status NeedLastAxis(const Shape& input, Layer* layer) {
   const int32_t rank = static_cast<int32_t>(input.size());
@@ -55,7 +55,7 @@ absl::Status NeedLastAxis(const Shape& input, Layer* layer) {
   return absl::OkStatus();
 }
 
-// epsilon, center, scale and what belongs to gamma and beta.
+// Reads epsilon, center, scale and the options of gamma and beta.
 template <typename Layer>
 void Scaled(KerasConfig& c, Layer* layer) {
   float epsilon = 1e-3f;

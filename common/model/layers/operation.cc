@@ -1,5 +1,5 @@
-// Operation: what a Functional model records of x + y, x * 2, -x, exp(x): number by number, of one tensor, of two, or
-// of one and a constant; products of matrices, softmax, lengths and running sums along one axis.
+// Operation: what a Functional model records for x + y, x * 2, -x, exp(x): an elementwise function of one tensor, of
+// two, or of one and a constant; also matrix products, softmax, norms and cumulative sums along one axis.
 #include <cmath>
 
 #include "common/model/keras/keras_operations.h"
@@ -122,7 +122,7 @@ const char* KerasClassOfOperation(const Node& node) { return KerasOperationOf(no
 void WriteKeras(const Node& node, KerasWriter& c) {
   const O& operation = node.layer.operation();
   c.Clear();
-  // Before 3.9 operations with arguments of their own do not take a name; the entry around the config has it.
+  // Before Keras 3.9 operations that have arguments do not accept a name; it is in the entry around the config.
   const bool arguments = operation.kind() == O::CLIP || operation.kind() == O::CAST || !operation.axis().empty();
   if (!arguments) c["name"] = node.name;
   if (operation.kind() == O::CLIP) {

@@ -43,7 +43,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   std::vector<int64_t> axes = {0};
   for (const int32_t dim : node.layer.permute().dims()) axes.push_back(dim);
   const std::string x = w.In(node, 0, Channels::kLast);
-  // onnxruntime takes a transposition that moves nothing before a Gemm for one that does.
+  // onnxruntime treats an identity Transpose before a Gemm as one that permutes, so it is not written.
   const bool moves = !std::is_sorted(axes.begin(), axes.end());
   w.SetOutput(node, moves ? w.Transpose(x, axes) : x, Channels::kLast);
 }

@@ -1,4 +1,4 @@
-// MaxPooling and AveragePooling over windows of pictures, sequences and volumes.
+// MaxPooling and AveragePooling over windows of images, sequences and volumes.
 #include "common/base/lacks.h"
 #include "common/model/layers/table.h"
 #include "common/model/layers/window_axes.h"
@@ -73,7 +73,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, Channels::kFirst);
 }
 
-// Whether the layer gives nothing below zero.
+// Whether the layer's output is never negative.
 bool NotNegative(const OnnxImporter& importer, int layer) {
   const v1::Layer& l = importer.layers().at(layer);
   const auto input = [&](int i) {
@@ -114,7 +114,7 @@ struct Described {
   v1::Layer layer;
 };
 
-// The layer that pools so, on so many axes.
+// The pooling layer with this window, for `rank` axes.
 Described DescribePool(const Window& w, int rank, bool max, v1::Padding padding) {
   Described d;
   const auto set = [&](LayerKind max_kind, LayerKind average_kind, auto* pool) {
@@ -155,7 +155,7 @@ absl::Status ImportPool(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(ReadOnnxWindow(&attributes, kernel, x, &w));
   const bool ceil = attributes.Int("ceil_mode", 0) != 0;
   const bool counts_pads = !max && attributes.Int("count_include_pad", 0) != 0;
-  attributes.Ignore("storage_order");  // of its second output
+  attributes.Ignore("storage_order");  // affects the second output only
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   bool padded = false;
   for (int i = 0; i < rank; ++i) {
@@ -168,7 +168,7 @@ absl::Status ImportPool(OnnxImporter& importer) {
   }
   CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   v1::Padding padding = v1::VALID;
-  if (counts_pads && padded) {  // the pads' zeros are averaged too: a layer makes them
+  if (counts_pads && padded) {  // the zeros of the pads are averaged too: a padding layer makes them
     CAIRN_ASSIGN_OR_RETURN(from, AddPadding(importer, w, rank, from));
   } else {
     CAIRN_ASSIGN_OR_RETURN(padding, PadFor(importer, w, x, max && NotNegative(importer, from), &from));

@@ -1,4 +1,4 @@
-// PReLU (He et al. 2015): y = x where x > 0, else alpha * x, with an alpha that is trained.
+// PReLU (He et al. 2015): y = x where x > 0, else alpha * x, with a trainable alpha.
 #include <algorithm>
 
 #include "common/base/bad.h"
@@ -67,7 +67,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, w.Op("PRelu", {x, w.VariableOf(node, "alpha", axes, ShapeInOrder(shape, axes))}), channels);
 }
 
-// The slopes are stretched to the input, from the last axis on.
+// The slopes are broadcast to the input, aligned at the last axis.
 absl::Status ImportPRelu(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor slope, importer.ConstantOf(1, "slope"));

@@ -14,7 +14,7 @@
 namespace cairn::layers {
 namespace {
 
-// Calls fn with the message that the layer has.
+// Calls fn with the message of the layer's kind.
 template <typename Layer, typename Fn>
 auto WithMessage(Layer* layer, Fn fn) {
   switch (layer->kind_case()) {
@@ -140,7 +140,7 @@ void Read(KerasConfig& c, Message* m) {
   c.Only("stateful", false, "a batch knows nothing of the one before it; leave it out");
   c.Only("zero_output_for_mask", false, keras::kLeaveAway);
   c.Only("time_major", false, "the batch comes first; leave it out");
-  for (const char* key : {"unroll", "implementation"}) c.Ignore(key);  // they say how, not what
+  for (const char* key : {"unroll", "implementation"}) c.Ignore(key);  // they select an implementation, not a result
 }
 
 template <typename Message>

@@ -1,4 +1,4 @@
-// What SimpleRNN, LSTM and GRU share, and Bidirectional has of them: fields, variables, Keras' config, ONNX.
+// Shared by SimpleRNN, LSTM and GRU, and partly by Bidirectional: fields, variables, Keras' config, ONNX.
 //
 // Pure functions. Errors say what is wrong with which field and what to do; the caller adds the layer's name.
 #pragma once
@@ -13,22 +13,23 @@
 
 namespace cairn::layers {
 
-// Checks the message and fills in its defaults. layer: simple_rnn, lstm or gru, the node's own or one within it.
-// prefix: of the variables' names, "" or "forward_lstm/". inputs: the sequence, then none or all of the first states.
+// Checks the message and fills in its defaults. layer: a simple_rnn, lstm or gru, either the node's own or one inside
+// it. prefix: that of the variables' names, "" or "forward_lstm/". inputs: the sequence, then either none or all of the
+// initial states.
 absl::Status InferRecurrent(absl::Span<const Shape> inputs, const Node& node, const std::string& prefix,
                             v1::Layer* layer, Shape* output, std::vector<Variable>* variables);
 
 void ReadSimpleRnn(KerasConfig& config, v1::Layer* layer);
 void ReadLstm(KerasConfig& config, v1::Layer* layer);
 void ReadGru(KerasConfig& config, v1::Layer* layer);
-void WriteRecurrentKeras(const Node& node, KerasWriter& config);  // of any of the three
+void WriteRecurrentKeras(const Node& node, KerasWriter& config);  // for any of the three
 
-// Operators RNN, LSTM or GRU, one for each recurrence, and what merges them.
+// Writes one RNN, LSTM or GRU operator for each recurrence, and the operators that merge them.
 void WriteRecurrentOnnx(const Node& node, OnnxWriter& writer);
-// Errors: UNIMPLEMENTED, without the layer's name: ONNX has nothing for one of its activations.
+// Errors: UNIMPLEMENTED, without the layer's name: ONNX lacks one of the layer's activations.
 absl::Status CheckRecurrentOnnx(const Node& node);
 
-// The cell's name within the layer, as Keras has it: "lstm_cell".
+// The cell's name within the layer, as in Keras: "lstm_cell".
 const char* CellNameOf(const v1::Layer& layer);
 
 inline constexpr char kRecurrentCall[] = "sequences,initial_state,mask,training";

@@ -1,5 +1,5 @@
-// Recurrent layers as ONNX's operators RNN, LSTM and GRU: the steps stand before the batch there, and an LSTM's gates
-// in the order input, output, forget, cell.
+// Recurrent layers as ONNX's operators RNN, LSTM and GRU. There the step axis precedes the batch axis, and an LSTM's
+// gates are in the order input, output, forget, cell.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,9 +13,9 @@
 namespace cairn::layers {
 namespace {
 
-// ---- out ----
+// ---- export ----
 
-// ONNX's name; null: it has none.
+// ONNX's name; null if it has none.
 const char* OnnxActivation(v1::Activation activation) {
   switch (activation) {
     case v1::LINEAR: return "Affine";
@@ -31,7 +31,7 @@ const char* OnnxActivation(v1::Activation activation) {
   }
 }
 
-// One recurrence on x, [steps, batch, features]; gives [steps, directions, batch, units].
+// Writes one recurrence on x, [steps, batch, features]. Its output is [steps, directions, batch, units].
 class Operator {
  public:
   Operator(const Node& node, const Recurrence& r, OnnxWriter& w) : node_(node), r_(r), w_(w) {
@@ -60,10 +60,11 @@ class Operator {
  private:
   std::string Name(int variable) const {
     const Variable& v = w_.graph().variables()[static_cast<size_t>(variable)];
-    return v.name.substr(w_.graph().nodes()[static_cast<size_t>(v.node)].name.size() + 1);  // another's where shared
+    // if shared, the name begins with that of another layer
+    return v.name.substr(w_.graph().nodes()[static_cast<size_t>(v.node)].name.size() + 1);
   }
 
-  // Of [1, parts, ...]: an LSTM's in ONNX's order.
+  // Reorders [1, gates, ...] of an LSTM to ONNX's order.
   std::string InOrder(const std::string& value) const {
     if (r_.cell != RecurrentCell::kLstm) return value;
     std::vector<int64_t> order;
@@ -79,7 +80,7 @@ class Operator {
     return InOrder(w_.VariableOf(node_, Name(variable), {1, 0}, {1, r_.gates() * r_.units, in}));
   }
 
-  // Of the products with x and with h, one behind the other.
+  // The biases of the products with x and with h, concatenated.
   std::string Bias(int64_t width) const {
     if (r_.bias < 0) return "";
     if (r_.cell == RecurrentCell::kGru && r_.reset_after) {
@@ -124,7 +125,7 @@ class Operator {
   int64_t features_ = 0;
 };
 
-// Of [steps, 1, batch, units] what Keras gives: [batch, steps, units], in its order, or [batch, units].
+// Converts [steps, 1, batch, units] to Keras' output: [batch, steps, units] in Keras' order, or [batch, units].
 std::string TakeOutput(const Recurrence& r, const std::string& y, int64_t steps, OnnxWriter& w) {
   const std::string rows = w.Op("Squeeze", {y, w.Whole("axes", {1})});
   if (!r.return_sequences) {
@@ -132,7 +133,7 @@ std::string TakeOutput(const Recurrence& r, const std::string& y, int64_t steps,
     w.Int("axis", 0);
     return w.Op("Squeeze", {last, w.Whole("axes", {0})});
   }
-  if (r.go_backwards == r.turned) return w.Transpose(rows, {1, 0, 2});  // ONNX keeps the input's order
+  if (r.go_backwards == r.turned) return w.Transpose(rows, {1, 0, 2});  // ONNX keeps the order of the input
   std::vector<int64_t> order;
   for (int64_t step = steps; step-- > 0;) order.push_back(step);
   const std::string turned = w.Op("Gather", {rows, w.Whole("backwards", order)});

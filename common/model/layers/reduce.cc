@@ -1,4 +1,4 @@
-// Reduce: sums, means, largest numbers and the like over axes of each example.
+// Reduce: sums, means, maxima and the like over axes of each example.
 #include <algorithm>
 #include <vector>
 

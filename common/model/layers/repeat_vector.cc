@@ -35,7 +35,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, w.Op("Expand", {row, w.Whole("shape", {1, node.output[0], node.output[1]})}), Channels::kLast);
 }
 
-// Of a row: [1, features] to [n, features].
+// Expands a row, [1, features], to [n, features].
 absl::Status ImportExpand(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, importer.IntsOf(1, "shape"));

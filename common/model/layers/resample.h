@@ -1,4 +1,4 @@
-// What the layers of common/model/resample.h share.
+// Shared by the layers of common/model/resample.h.
 //
 // Free functions; any thread.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace cairn::layers {
 
-// As products with the weights of each axis, which are constants. ONNX' Resize has other rules at the ends.
+// Writes products with each axis' weights as constants. ONNX's Resize treats the borders differently.
 void WriteOnnxResampled(const Node& node, OnnxWriter& w);
 
 }  // namespace cairn::layers

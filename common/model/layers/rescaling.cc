@@ -1,4 +1,4 @@
-// Rescaling: y = x * scale + offset, with one of each for all numbers or for each channel.
+// Rescaling: y = x * scale + offset, with either one pair for all numbers or one for each channel.
 #include <cmath>
 #include <utility>
 
@@ -46,7 +46,7 @@ absl::Status InferRescaling(absl::Span<const Shape>, Node* node, std::vector<Var
   return absl::OkStatus();
 }
 
-// One number, or a list of one for each channel.
+// Reads one number, or a list with one for each channel.
 void ReadNumbers(KerasConfig& c, const char* key, google::protobuf::RepeatedField<float>* out) {
   const Json* value = c.Take(key);
   if (value == nullptr) return;
@@ -68,14 +68,15 @@ void ReadRescaling(KerasConfig& c, v1::Layer* out) {
     layer->set_offset(offsets.empty() ? 0.0f : offsets[0]);
     return;
   }
-  // One number beside a list is that for every channel. Resize moves what it refers to: a copy.
+  // A single number next to a list applies to every channel. It is copied because Resize may move it.
   if (scales.size() == 1) scales.Resize(offsets.size(), float{scales[0]});
   if (offsets.size() == 1) offsets.Resize(scales.size(), float{offsets[0]});
   *layer->mutable_scales() = scales;
   *layer->mutable_offsets() = offsets;
 }
 
-// Of keras.applications.InceptionResNetV2: a + b * scale. This is b * scale; the reader of models adds it to a.
+// CustomScaleLayer of keras.applications.InceptionResNetV2: a + b * scale. This reads b * scale; the model reader adds
+// it to a.
 void ReadCustomScale(KerasConfig& c, v1::Layer* layer) {
   float scale = 0;
   c.Float("scale", &scale);

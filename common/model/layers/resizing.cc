@@ -16,7 +16,7 @@ namespace cairn::layers {
 
 namespace {
 
-// The value with its axis `axis` last. order: its axes behind the batch, as they stand, changed with it.
+// Moves axis `axis` of the value to the end. order: the present order of its axes after the batch, updated.
 std::string AxisToEnd(OnnxWriter& w, const std::string& value, size_t axis, std::vector<size_t>* order) {
   if (order->back() == axis) return value;
   std::vector<int64_t> perm = {0};
@@ -56,7 +56,7 @@ void WriteOnnxResampled(const Node& node, OnnxWriter& w) {
   std::string y = x;
   std::vector<size_t> order = {0};  // the channels
   for (size_t axis = 1; axis <= axes.size(); ++axis) order.push_back(axis);
-  std::vector<float> inside = {1};  // of each place how much of it the input gives
+  std::vector<float> inside = {1};  // for each position the share that comes from inside the input
   for (size_t axis = 1; axis <= axes.size(); ++axis) {
     const ResampledAxis& a = axes[axis - 1];
     std::vector<float> more;

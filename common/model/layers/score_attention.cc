@@ -1,4 +1,4 @@
-// Attention without projections: Attention (Luong et al. 2015), by products or by tanh(query + key), and
+// Attention without projections: Attention (Luong et al. 2015), whose scores are products or tanh(query + key), and
 // AdditiveAttention (Bahdanau et al. 2015).
 #include <cmath>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace cairn::layers {
 namespace {
 
-// Inputs: query [t, d], value [s, e] and, if it is not the value, key [s, d]. Output [t, e].
+// Inputs: query [t, d], value [s, e] and, if it differs from the value, key [s, d]. Output [t, e].
 absl::Status InferShapes(absl::Span<const Shape> inputs, float dropout, Node* node) {
   const Shape &query = inputs[0], &value = inputs[1], &key = inputs.back();
   for (const Shape& input : inputs) CAIRN_RETURN_IF_ERROR(NeedSequence(input));
@@ -78,7 +78,7 @@ void ReadAdditiveAttention(KerasConfig& c, v1::Layer* layer) {
   bool scaled = true;
   c.Bool("use_scale", &scaled);
   attention->set_use_scale(scaled);
-  c.Only("score_mode", "dot", "leave it out");  // of the class that it is made of, and of no meaning here
+  c.Only("score_mode", "dot", "leave it out");  // an option of the base class that has no effect here
   ReadDropout(c, attention);
 }
 
@@ -103,7 +103,7 @@ void WriteAdditiveAttention(const Node& node, KerasWriter& c) {
 
 // ---- ONNX ----
 
-constexpr float kMasked = -1e9f;  // e to the power of it is 0
+constexpr float kMasked = -1e9f;  // its exponential is 0
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const bool additive = node.kind == LayerKind::kAdditiveAttention;

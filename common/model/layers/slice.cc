@@ -1,4 +1,4 @@
-// Slice: a part of a tensor, as Python's x[:, 1:5, ::2, 0].
+// Slice: a part of a tensor, as in Python's x[:, 1:5, ::2, 0].
 #include <vector>
 
 #include "common/model/keras/keras_writer.h"

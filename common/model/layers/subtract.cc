@@ -1,4 +1,4 @@
-// Subtract: the first input minus the second, number by number.
+// Subtract: the elementwise difference of its two inputs.
 #include "common/model/keras/keras_config.h"
 #include "common/model/layers/broadcasting.h"
 #include "common/model/layers/table.h"

@@ -60,7 +60,7 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
 }
 
 absl::Status InferLayer(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
-  if (!inputs.empty()) node->output = inputs[0];  // most layers keep it, or most of it
+  if (!inputs.empty()) node->output = inputs[0];  // most layers keep it, or change it only in part
   CAIRN_RETURN_IF_ERROR(TypeOf(node->kind).infer(inputs, node, variables));
   CAIRN_RETURN_IF_ERROR(CheckActivityRegularizer(&node->layer));
   CAIRN_RETURN_IF_ERROR(ResolveConstraints(&node->layer, *variables));

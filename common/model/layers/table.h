@@ -10,7 +10,7 @@ namespace cairn::layers {
 CAIRN_LAYERS(CAIRN_LAYER_DECLARATION)
 #undef CAIRN_LAYER_DECLARATION
 
-// What `infer` is of a layer that keeps the shape of its one input and has nothing to check.
+// The `infer` of a layer that keeps the shape of its only input and has nothing to check.
 inline absl::Status InferNothing(absl::Span<const Shape>, Node*, std::vector<Variable>*) { return absl::OkStatus(); }
 
 }  // namespace cairn::layers

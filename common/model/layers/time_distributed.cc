@@ -1,5 +1,6 @@
-// TimeDistributed: a layer on every step alone, with the same variables. Of layers that work on the last axis, or
-// number by number, that is the layer itself; for others the steps are part of the batch (common/model/inner_node.h).
+// TimeDistributed: applies a layer to each step separately, with the same variables. For elementwise layers and those
+// that work on the last axis, that is the layer itself. For others the steps are folded into the batch
+// (common/model/inner_node.h).
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
@@ -16,7 +17,7 @@
 namespace cairn::layers {
 namespace {
 
-// Functions of one step, of one input.
+// Layers that are functions of one input and treat each step separately.
 bool WorksOnAStep(v1::Layer::KindCase kind) {
   switch (kind) {
     case v1::Layer::kDense:
@@ -79,7 +80,7 @@ absl::Status CheckInner(const v1::Layer& layer) {
   if (layer.embedding().mask_zero()) {
     return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");
   }
-  // What a layer adds to the loss is of its own outputs, not of a step's.
+  // Penalties of the layer would apply to its whole output, not to that of a step.
   const google::protobuf::FieldDescriptor* const kind =
       v1::Layer::descriptor()->FindFieldByNumber(static_cast<int>(layer.kind_case()));
   const google::protobuf::Message& message = layer.GetReflection()->GetMessage(layer, kind);
@@ -92,7 +93,7 @@ absl::Status CheckInner(const v1::Layer& layer) {
   return absl::OkStatus();
 }
 
-// The steps are part of the batch for the layer within, which applies its activation itself.
+// The steps are folded into the batch for the inner layer, which applies its activation itself.
 absl::Status InferFolded(const Shape& input, Node* inner, Node* node, std::vector<Variable>* variables) {
   const Shape step(input.begin() + 1, input.end());
   inner->output = step;
@@ -139,11 +140,11 @@ void WriteTimeDistributed(const Node& node, KerasWriter& c) {
   absl::StatusOr<OrderedJson> json = InnerLayerJson(InnerNode(node), inner);
   c["layer"] = json.ok() ? *std::move(json) : OrderedJson(nullptr);
   if (json.ok()) return;
-  c.Activation("layer_activation", node.activation);  // what Keras has no name for is the writer's own error
+  c.Activation("layer_activation", node.activation);  // the writer reports activations that Keras has no name for
   c.Without("layer_activation");
 }
 
-// Of a folded one there is no way to write it (ExportOnnx has said so): the value stays what it is.
+// A folded layer cannot be written (ExportOnnx has reported it); the value is passed through.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   if (FoldsSteps(node)) return w.SetOutput(node, w.In(node, 0, Channels::kLast), Channels::kLast);
   const Node inner = InnerNode(node);

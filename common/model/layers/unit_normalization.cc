@@ -1,4 +1,4 @@
-// UnitNormalization: each row divided by its length.
+// UnitNormalization: divides each row by its length.
 #include "common/base/lacks.h"
 #include "common/model/layers/axes.h"
 #include "common/model/layers/normalization.h"
@@ -29,7 +29,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, w.Op("Div", {x, w.Op("Max", {length, w.Scalar("shortest", 1e-6f)})}), Channels::kLast);
 }
 
-// Of 2-norms along the last axis.
+// Imports 2-norms along the last axis.
 absl::Status ImportLpNormalization(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());

@@ -77,7 +77,7 @@ void WriteUpSampling3D(const Node& node, KerasWriter& c) {
 }
 
 void WriteOnnx(const Node& node, OnnxWriter& w) {
-  const v1::UpSampling2D& up = node.layer.up_sampling2d();  // of another one: as if NEAREST
+  const v1::UpSampling2D& up = node.layer.up_sampling2d();  // other kinds: as NEAREST
   const Shape& input = w.ShapeOf(node, 0);
   const std::string x = w.In(node, 0, Channels::kFirst);
   std::vector<float> factors = {1, 1};
@@ -95,13 +95,13 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, Channels::kFirst);
 }
 
-// By whole factors, of height and width.
+// Imports scaling of height and width by integer factors.
 absl::Status ImportResize(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   const size_t rank = x.dims.size();
   if (rank < 2 || rank > 4)
     return Lacks("on an input ", ToString(x.dims), "; pictures, volumes and sequences are resized");
-  // Upsample has its factors as an attribute before opset 9; Resize is as Upsample in opset 10.
+  // Before opset 9, Upsample has its factors as an attribute. Resize of opset 10 is the same as Upsample.
   const bool old = importer.node().op_type() == "Upsample" || importer.opset() < 11;
   OnnxAttributes attributes(importer.node());
   const std::string mode = attributes.Text("mode", "nearest");

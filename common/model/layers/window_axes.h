@@ -1,8 +1,9 @@
-// Windows over any number of axes: the steps of a sequence, height and width of an image, depth, height and width of a
-// volume.
+// Windows over any number of axes: the steps of a sequence, the height and width of an image, or the depth, height and
+// width of a volume.
 //
-// A window's axis i of `rank` is one of Window: the last two are height and width, the first of three is the depth; a
-// sequence is an image of height 1. Free functions; any thread. Errors are as those of LayerType's functions.
+// Maps axis i (of `rank`) of a window to a field of Window: the last two are height and width, the first of three is
+// the depth; a sequence is an image of height 1. Free functions; any thread. Errors are as those of LayerType's
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +19,30 @@ namespace cairn::layers {
 
 WindowAxis AxisOf(const Window& window, int rank, int i);
 void SetAxis(const WindowAxis& axis, int rank, int i, Window* window);
-// The numbers that one step of the window reaches over.
+// The extent of one position of the window, in numbers.
 inline int64_t ReachOf(const WindowAxis& axis) { return (axis.kernel - 1) * axis.dilation + 1; }
 
 // ---- shapes ----
 
-absl::Status NeedAxes(const Shape& input, int rank);  // of that many axes and channels
-// None, one number for all axes, or one for each, from 1; `fallback` 0: it is required. Writes `rank` numbers back.
+absl::Status NeedAxes(const Shape& input, int rank);  // the input must have `rank` axes and channels
+// Reads no number, one for all axes, or one for each axis, all at least 1; `fallback` 0: the field is required. Writes
+// `rank` numbers back.
 absl::Status ReadAxes(const char* field, int rank, int64_t fallback, Numbers* numbers, int64_t* out);
-// One number (all sides), `rank` (of each axis both sides) or 2 * rank (begin and end of each), each from 0; none:
-// `fallback` for all. Writes 2 * rank numbers back.
+// Reads one number (all sides), `rank` numbers (both sides of each axis) or 2 * rank (begin and end of each axis), all
+// at least 0; none: `fallback` for all. Writes 2 * rank numbers back.
 absl::Status ReadEnds(const char* field, int rank, int32_t fallback, Numbers* numbers, int32_t* ends);
 // Strides and dilation may not both exceed 1.
 absl::Status CheckAxes(const Window& window, int rank);
-// The pads of the node's window and its output's axes, by TensorFlow's rules; CAUSAL: of a sequence, SAME's pads before
-// the first step.
+// Computes the pads of the node's window and the axes of its output, by TensorFlow's rules. CAUSAL (sequences only):
+// all of SAME's padding is before the first step.
 absl::Status SlideAxes(const char* what, int rank, const Shape& input, v1::Padding padding, Node* node);
-// As ReadPadding; CAUSAL too.
+// As ReadPadding, but accepts CAUSAL too.
 template <typename Layer>
 absl::Status ReadPaddingOrCausal(Layer* layer) {
   return layer->padding() == v1::CAUSAL ? absl::OkStatus() : ReadPadding(layer);
 }
 
-// kernel_size, strides, dilation_rate and padding of the convolutions whose fields have a number for each axis.
+// Reads kernel_size, strides, dilation_rate and padding of convolutions whose fields have a number for each axis.
 template <typename Conv>
 absl::Status ReadConvAxes(int rank, const Shape& input, Conv* conv, Node* node) {
   int64_t kernel[kWindowAxesMax], strides[kWindowAxesMax], dilation[kWindowAxesMax];
@@ -58,10 +60,10 @@ absl::Status ReadConvAxes(int rank, const Shape& input, Conv* conv, Node* node) 
   return SlideAxes("kernel", rank, input, conv->padding(), node);
 }
 
-// The sizes of a kernel's axes, and then what follows.
+// The sizes of the kernel's axes, followed by before_last and last.
 Shape KernelShape(const Window& window, int rank, int64_t before_last, int64_t last);
 
-// How many groups of channels a convolution has: `groups` must divide both numbers of channels.
+// Reads the number of groups of a convolution: `groups` must divide both the input channels and the filters.
 template <typename Conv>
 absl::Status ReadGroups(int64_t channels, Conv* conv, Node* node) {
   if (!conv->has_groups()) conv->set_groups(1);
@@ -81,7 +83,7 @@ absl::Status ReadGroups(int64_t channels, Conv* conv, Node* node) {
 v1::Padding PaddingOrCausal(KerasConfig& c);
 void WritePaddingOrCausal(v1::Padding padding, KerasWriter* c);
 
-// As Windowed, of layers whose fields have a number for each axis; a sequence's may be causal.
+// As Windowed, for layers whose fields have a number for each axis; a sequence's padding may be causal.
 template <typename Layer>
 void WindowedAxes(KerasConfig& c, int rank, Layer* layer) {
   c.Ints("kernel_size", layer->mutable_kernel_size());
@@ -102,14 +104,15 @@ void Groups(KerasConfig& c, Layer* layer) {
   layer->set_groups(groups);
 }
 
-// Padding or cropping: [begin, end] of a sequence, else a pair for each axis.
+// Writes padding or cropping: [begin, end] for a sequence, else a pair for each axis.
 void WriteEnds(const char* key, const Numbers& ends, KerasWriter* c);
 
 // ---- ONNX ----
 
 // As WriteOnnxWindow, for any number of axes.
 void WriteOnnxAxes(OnnxWriter& w, const Node& node, int rank, bool dilations);
-// kernel [axes..., in, out] of Keras to ONNX' and PyTorch's [out, in, axes...]; and that of the axes as they stand.
+// KernelToFront permutes Keras' kernel [axes..., in, out] to the [out, in, axes...] of ONNX and PyTorch. KernelSizes:
+// the sizes of the kernel's axes.
 std::vector<int> KernelToFront(int rank);
 std::vector<int64_t> KernelSizes(const Window& window, int rank);
 

@@ -15,7 +15,7 @@
 namespace cairn::layers {
 namespace {
 
-// Of TensorFlow's SAME.
+// The pads of TensorFlow's SAME.
 void SamePads(int64_t extent, int64_t reach, int64_t stride, int64_t* begin, int64_t* end) {
   const int64_t out = (extent + stride - 1) / stride, total = std::max<int64_t>(0, (out - 1) * stride + reach - extent);
   *begin = total / 2;
@@ -31,7 +31,7 @@ absl::Status CheckStridesAndDilation(const Window& w) {
   return absl::OkStatus();
 }
 
-// A sequence is an image of height 1.
+// A sequence is treated as an image of height 1.
 absl::Status SlideAlong(const char* what, const Shape& input, v1::Padding padding, Node* node) {
   const Shape image = {1, input[0], input[1]};
   Shape output = image;
@@ -110,7 +110,7 @@ void WriteOnnxConvolution(const Node& node, OnnxWriter& w) {
   Shape dims = {node.output.back(), input.back() / groups};
   for (const int64_t size : KernelSizes(node.window, rank)) dims.push_back(size);
   std::vector<int> axes = KernelToFront(rank);
-  if (depthwise) std::swap(axes[0], axes[1]);  // channels, then multiplier, are together the output's
+  if (depthwise) std::swap(axes[0], axes[1]);  // channels and multiplier together form the output channels
   OnnxWriter::Names inputs = {w.In(node, 0, Channels::kFirst), w.VariableOf(node, "kernel", axes, dims)};
   if (const std::string bias = w.VariableOf(node, "bias"); !bias.empty()) inputs.push_back(bias);
   const std::string y = w.Op("Conv", inputs);

@@ -1,4 +1,4 @@
-// What the layers with windows share: convolutions, pooling, padding, up-sampling.
+// Shared by the layers with windows: convolutions, pooling, padding, up-sampling.
 //
 // Free functions; any thread. Errors are as those of LayerType's functions.
 #pragma once
@@ -18,13 +18,13 @@ namespace cairn::layers {
 // ---- shapes ----
 
 absl::Status CheckStridesAndDilation(const Window& w);
-// A sequence is an image of height 1.
+// A sequence is treated as an image of height 1.
 absl::Status SlideAlong(const char* what, const Shape& input, v1::Padding padding, Node* node);
-// One number (all sides), two (height, width) or four (top, bottom, left, right), each from 0; none: `fallback` for
-// all. Writes the four back to the field.
+// Reads one number (all sides), two (height, width) or four (top, bottom, left, right), all at least 0; none:
+// `fallback` for all. Writes the four numbers back to the field.
 absl::Status ReadSides(const char* field, int32_t fallback, Numbers* numbers, int32_t sides[4]);
 
-// kernel_size, strides, dilation_rate and padding of the convolutions over images.
+// Reads kernel_size, strides, dilation_rate and padding of convolutions over images.
 template <typename Conv>
 absl::Status ReadConvWindow(const Shape& input, Conv* conv, Node* node) {
   CAIRN_RETURN_IF_ERROR(NeedImage(input));
@@ -81,12 +81,12 @@ void DepthMultiplier(KerasConfig& c, Layer* layer) {
   layer->set_depth_multiplier(multiplier);
   if (c.Has("depthwise_initializer")) c.Initializer("depthwise_initializer", layer->mutable_depthwise_initializer());
   keras::Regularizer(c, "depthwise_regularizer", [&] { return layer->mutable_depthwise_regularizer(); });
-  c.Ignore("kernel_initializer");  // of the class that Keras derives from
+  c.Ignore("kernel_initializer");  // an option of the base class in Keras
 }
 
-// One number, or a list of one: how Keras writes what is along a single axis.
+// Reads one number, or a list of one: how Keras writes options of a single axis.
 int32_t OneInt(KerasConfig& c, const char* key, int32_t otherwise);
-// Of padding or cropping: 1, [1, 2] or [[1, 2], [3, 4]].
+// Reads padding or cropping: 1, [1, 2] or [[1, 2], [3, 4]].
 void ReadSides(KerasConfig& c, const char* key, Numbers* out);
 void WriteSides(const char* key, const Numbers& sides, KerasWriter* c);
 
@@ -104,7 +104,7 @@ void WriteConvolution(const Convolution& conv, KerasWriter* c) {
 // ---- ONNX ----
 
 void WriteOnnxWindow(OnnxWriter& w, const Node& node, bool dilations);
-// Conv1D, Conv2D, Conv3D, DepthwiseConv1D and DepthwiseConv2D.
+// Writes Conv1D, Conv2D, Conv3D, DepthwiseConv1D and DepthwiseConv2D.
 void WriteOnnxConvolution(const Node& node, OnnxWriter& w);
 
 template <typename Field>
@@ -113,12 +113,13 @@ void SetPair(const int64_t (&pair)[2], Field* field) {
   for (const int64_t n : pair) field->Add(static_cast<int32_t>(n));
 }
 
-// The window of an operator on x, [channels, axes...]: kernel, strides, dilations and pads.
+// Reads the window of an operator on x, [channels, axes...]: kernel, strides, dilations and pads.
 absl::Status ReadOnnxWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x,
                             Window* window);
-// A layer that puts zeros around what the layer `from` gives, as the window's pads say.
+// Adds a layer that pads the output of layer `from` with zeros by the window's pads.
 absl::StatusOr<int> AddPadding(OnnxImporter& importer, const Window& window, int rank, int from);
-// VALID or SAME, if the window's pads are TensorFlow's; else the input is padded by a layer first.
+// Returns VALID or SAME if the window's pads are TensorFlow's. Otherwise inserts a padding layer after *layer and
+// updates *layer. zeros_do: zeros as padding do not change the result; if false, other pads are an error.
 absl::StatusOr<v1::Padding> PadFor(OnnxImporter& importer, const Window& window, const OnnxView& x, bool zeros_do,
                                    int* layer);
 

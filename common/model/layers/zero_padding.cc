@@ -11,7 +11,7 @@
 namespace cairn::layers {
 namespace {
 
-// Ends: begin and end of each axis.
+// The field's ends: begin and end of each axis.
 absl::Status InferZeroPadding(int rank, const Shape& input, Numbers* padding, Node* node) {
   CAIRN_RETURN_IF_ERROR(NeedAxes(input, rank));
   int32_t ends[2 * kWindowAxesMax];
@@ -28,8 +28,8 @@ void WriteZeroPadding(const Numbers& padding, KerasWriter& c) {
   if (padding.size() > 2) c.ChannelsLast();
 }
 
-// onnxruntime makes a Pad part of the MaxPool behind it, which then pads with the smallest number: an operator between
-// the two keeps the zeros.
+// onnxruntime fuses a Pad into the MaxPool after it, which then pads with the smallest number. An operator between the
+// two keeps the zeros.
 bool FeedsMaxPooling(const Node& node, const Graph& graph) {
   for (const Node& after : graph.nodes()) {
     const bool pools = after.kind == LayerKind::kMaxPooling1D || after.kind == LayerKind::kMaxPooling2D ||
@@ -42,7 +42,7 @@ bool FeedsMaxPooling(const Node& node, const Graph& graph) {
 void WriteOnnx(const Node& node, OnnxWriter& w) {
   const Channels channels = w.Has(node, 0);
   const int rank = static_cast<int>(node.output.size()) - 1;
-  std::vector<int64_t> begins = {0}, ends = {0};  // of the examples
+  std::vector<int64_t> begins = {0}, ends = {0};  // of the batch axis
   for (int i = 0; i < rank; ++i) {
     begins.push_back(AxisOf(node.window, rank, i).pad_begin);
     ends.push_back(AxisOf(node.window, rank, i).pad_end);
@@ -83,7 +83,7 @@ absl::Status ImportPad(OnnxImporter& importer) {
     importer.SetView(x);
     return absl::OkStatus();
   }
-  // All but one of its axes may be padded: that one is the channels.
+  // All axes but one may be padded; that one is taken as the channels.
   const size_t rank = x.dims.size() + 1;
   const auto is_padded = [&](size_t axis) { return pads[axis] > 0 || pads[axis + rank] > 0; };
   int channels = -1;

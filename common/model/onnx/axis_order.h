@@ -1,4 +1,4 @@
-// Tensors whose axes stand in another order: which element of one is which of the other.
+// Tensors with permuted axes: maps the elements of one to those of the other.
 //
 // Pure functions.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// Steps through a tensor that is `grid` with its axes in the order `axes` (its axis i is the grid's axis axes[i]), row
-// by row; calls visit(place in the grid's order, place in the tensor's) for every element. axes: a permutation.
+// Iterates, row by row, over the tensor that is `grid` with its axes permuted to `axes` (its axis i is the grid's axis
+// axes[i]). Calls visit(position in the grid, position in the tensor) for each element. axes: a permutation.
 template <typename Visit>
 void WalkInOrder(const Shape& grid, const std::vector<int>& axes, const Visit& visit) {
   const size_t rank = grid.size();
@@ -34,7 +34,7 @@ void WalkInOrder(const Shape& grid, const std::vector<int>& axes, const Visit& v
   }
 }
 
-// The tensor of WalkInOrder. `values`: the grid's, row by row.
+// The tensor of WalkInOrder. `values`: those of the grid, row by row.
 std::vector<float> InOrder(absl::Span<const float> values, const Shape& grid, const std::vector<int>& axes);
 
 // Its shape.
@@ -42,8 +42,8 @@ Shape ShapeInOrder(const Shape& grid, const std::vector<int>& axes);
 
 std::vector<int> InverseOrder(const std::vector<int>& axes);
 std::vector<int> SameOrder(size_t rank);            // 0, 1, ...
-std::vector<int> AxisFirst(size_t rank, int axis);  // the others behind it, in their order
+std::vector<int> AxisFirst(size_t rank, int axis);  // the other axes follow in their order
 std::vector<int> AxisLast(size_t rank, int axis);
-std::vector<int> ChannelsLast(size_t rank);  // of [channels, height, width] or [channels, steps]
+std::vector<int> ChannelsLast(size_t rank);  // for [channels, height, width] or [channels, steps]
 
 }  // namespace cairn

@@ -15,8 +15,8 @@
 namespace cairn {
 namespace {
 
-// The view under the dims of a Reshape. target: batch included; -1 once for what is left; with zero_copies, 0 for what
-// it was. keeps_batch: target[0] is 0 and stands for the batch, whatever zero_copies says.
+// The view reshaped. target: includes the batch. One -1 is inferred; with zero_copies, 0 keeps the axis. keeps_batch:
+// target[0] is 0 and means the batch, whatever zero_copies is.
 absl::StatusOr<OnnxView> Reshaped(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies,
                                   bool keeps_batch) {
   const auto misfit = [&] {
@@ -40,7 +40,7 @@ absl::StatusOr<OnnxView> Reshaped(const OnnxView& view, const std::vector<int64_
     if (dim <= 0 || __builtin_mul_overflow(known, dim, &known) || known > numbers) return misfit();
     dims.push_back(dim);
   }
-  // The batch: as it was, or the -1; a number is the size with which the model was exported.
+  // The batch may be kept or be the -1; a number is the batch size with which the model was exported.
   const bool batch_is_free = target[0] == -1;
   if (target[0] < -1 || (target[0] == 0 && !zero_copies && !keeps_batch) || (batch_is_free && free >= 0) ||
       numbers % known != 0)
@@ -62,7 +62,7 @@ absl::Status ImportOnnxIdentity(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// An embedding makes whole numbers of its ids anyway.
+// A cast to floats, or to integers, which an embedding does with its ids anyway.
 absl::Status ImportOnnxCast(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
@@ -104,7 +104,7 @@ absl::Status ImportOnnxReshape(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor target, importer.ConstantOf(1, "shape"));
   if (!target.whole) return Bad("its shape are not whole numbers");
   const bool batch = target.of_batch && !target.ints.empty() && target.ints[0] == kOnnxBatch;
-  if (batch) target.ints[0] = 0;  // as it is
+  if (batch) target.ints[0] = 0;  // unchanged
   for (const int64_t dim : target.ints) {
     if (target.of_batch && IsOfBatch(dim))
       return Lacks("its shape is computed of the batch's size, which stays where it is here");
@@ -170,7 +170,8 @@ absl::Status ImportOnnxShape(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// PyTorch writes one to the shape that the value has already, where it may have been broadcast; any other is a layer.
+// Allowed if the shape does not change, as PyTorch writes it for values that may be broadcast; otherwise the layer
+// decides.
 absl::Status ImportOnnxExpand(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());

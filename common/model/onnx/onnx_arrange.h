@@ -1,7 +1,7 @@
-// Operators of ONNX that only move numbers, or leave them as they are. Most make no layer: their output is another view
-// of the layer whose output they take (onnx_view.h).
+// ONNX operators that only move numbers, or leave them unchanged. Most create no layer: their output is another view of
+// the layer that they read (onnx_view.h).
 //
-// Each reads the operator at hand. Errors: as of OnnxOperator::read.
+// Each function reads the importer's current operator. Errors: as those of OnnxOperator::read.
 #pragma once
 
 #include "common/base/status.h"
@@ -10,13 +10,13 @@
 namespace cairn {
 
 absl::Status ImportOnnxIdentity(OnnxImporter& importer);
-absl::Status ImportOnnxCast(OnnxImporter& importer);  // to floats; or to whole numbers, for a Gather of ids
+absl::Status ImportOnnxCast(OnnxImporter& importer);  // to floats, or to integers for a Gather
 absl::Status ImportOnnxTranspose(OnnxImporter& importer);
 absl::Status ImportOnnxReshape(OnnxImporter& importer);
 absl::Status ImportOnnxFlatten(OnnxImporter& importer);
 absl::Status ImportOnnxSqueeze(OnnxImporter& importer);
 absl::Status ImportOnnxUnsqueeze(OnnxImporter& importer);
-absl::Status ImportOnnxShape(OnnxImporter& importer);  // its output is a constant, of which the batch is not known
+absl::Status ImportOnnxShape(OnnxImporter& importer);  // creates a constant; its batch size is unknown
 absl::Status ImportOnnxExpand(OnnxImporter& importer);
 
 }  // namespace cairn

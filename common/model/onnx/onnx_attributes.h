@@ -1,7 +1,7 @@
-// OnnxAttributes: one operator's attributes, read one by one. What nobody read is an option that Cairn does not have:
-// Finish() names it. Nothing is ignored in silence.
+// OnnxAttributes: reads one operator's attributes one by one. An attribute that was not read is an option that Cairn
+// does not support: Finish() names it. Nothing is ignored silently.
 //
-// The first error is kept; later reads give the default. One thread; the node outlives it.
+// The first error is kept; later reads return the default. Used by one thread. The node must outlive this object.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ class OnnxAttributes {
   std::vector<int64_t> Ints(const char* name);  // none: empty
   std::vector<float> Floats(const char* name);  // none: empty
   void Ignore(const char* name) { read_.insert(name); }
-  // The attribute is missing or has this value; anything else is refused. `otherwise`: what to do.
+  // Checks that the attribute is missing or has this value; rejects anything else. `otherwise`: what to do instead.
   void Only(const char* name, int64_t value, const char* otherwise);
 
-  // The first error, or of an attribute that nobody read. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's
-  // name.
+  // Returns the first error, or an error for an attribute that was not read. Errors: INVALID_ARGUMENT, UNIMPLEMENTED;
+  // without the node's name.
   absl::Status Finish() const;
 
  private:

@@ -1,8 +1,7 @@
-// OnnxConstants: the constants of an ONNX graph: those of the file, and those that are computed from them
-// (onnx_fold.h).
+// OnnxConstants: the constants of an ONNX graph: those of the file, and those computed from them (onnx_fold.h).
 //
-// One thread; the graph outlives it. Invariant: all computations together take and make at most kOnnxFoldedNumbersMax
-// numbers.
+// Used by one thread; the graph must outlive it. Invariant: all computations together read and make at most
+// kOnnxFoldedNumbersMax numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,13 @@ class OnnxConstants {
   explicit OnnxConstants(const OnnxGraph& graph) : graph_(graph) {}
 
   bool Contains(const std::string& name) const;
-  OnnxTensor Read(const std::string& name) const;  // of one that it contains
+  OnnxTensor Read(const std::string& name) const;  // it must contain the name
   void Set(const std::string& name, OnnxTensor tensor) { computed_[name] = std::move(tensor); }
-  // Computes the node's output; all its inputs are constants. Errors: as of FoldOnnxNode.
+  // Computes the node's output, if all its inputs are constants. Errors: as those of FoldOnnxNode.
   absl::Status Fold(const onnx::NodeProto& node);
 
  private:
-  // Whether the limit still holds with this one.
+  // Errors: UNIMPLEMENTED if the limit is exceeded.
   absl::Status Count(const OnnxTensor& tensor);
 
   const OnnxGraph& graph_;

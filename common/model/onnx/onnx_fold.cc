@@ -16,7 +16,7 @@ using Type = onnx::TensorProto;
 
 // ---- numbers ----
 
-// Whole numbers wrap, as in the runtimes.
+// Integers wrap around, as in ONNX runtimes.
 int64_t Wrapped(const std::string& op, int64_t a, int64_t b) {
   const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   if (op == "Add") return static_cast<int64_t>(x + y);
@@ -26,7 +26,7 @@ int64_t Wrapped(const std::string& op, int64_t a, int64_t b) {
   return op == "Min" ? std::min(a, b) : std::max(a, b);
 }
 
-// Where the batch's size is among them.
+// The result if the batch size is among the operands.
 int64_t OfBatch(const std::string& op, int64_t a, int64_t b) {
   const bool left = IsOfBatch(a);
   if (left && ((op == "Mul" || op == "Div") ? b == 1 : (op == "Add" || op == "Sub") && b == 0)) return a;
@@ -194,7 +194,7 @@ absl::StatusOr<OnnxTensor> Unary(const OnnxFoldNode& op) {
   return result;
 }
 
-// Sums, products, ... over some axes.
+// Sums, products and the like over some axes.
 absl::StatusOr<OnnxTensor> Reduce(OnnxFoldNode& op) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor* const x, op.Input(0));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, op.Ints(1, "axes"));

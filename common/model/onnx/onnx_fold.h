@@ -1,10 +1,10 @@
-// Operators of constants alone, computed: what exporters write of shapes (Shape, Gather, Unsqueeze, Concat, Slice,
-// Cast, arithmetic, ConstantOfShape, Reshape) and of weights that are put together.
+// Constant folding: computes operators whose inputs are all constants. Exporters write such operators for shapes
+// (Shape, Gather, Unsqueeze, Concat, Slice, Cast, arithmetic, ConstantOfShape, Reshape) and to assemble weights.
 //
-// The batch's size is not known when a model is read. In whole numbers it is kOnnxBatch, what is computed of it
-// kOnnxUnknown; in floats both are NaN. They mean so in a tensor with `of_batch` alone, which Shape makes.
+// The batch size is not known when a model is read. As an integer it is kOnnxBatch, and values computed from it are
+// kOnnxUnknown; as a float both are NaN. They have this meaning only in a tensor with `of_batch`, which Shape creates.
 //
-// Pure functions. Invariant: no more than kOnnxFoldedNumbersMax numbers are made, and no axis is believed.
+// Pure functions. Invariant: at most kOnnxFoldedNumbersMax numbers are made; every axis of the file is checked.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@
 
 namespace cairn {
 
-// inputs: nullptr where one is left out. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
+// inputs: nullptr for an omitted input. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
 absl::StatusOr<OnnxTensor> FoldOnnxNode(const onnx::NodeProto& node, int64_t opset,
                                         absl::Span<const OnnxTensor* const> inputs);
 
-// The part of a shape that `start` and `end` of a Shape operator (opset 15) leave.
+// The part of a shape that `start` and `end` of a Shape operator (opset 15) select.
 absl::StatusOr<OnnxTensor> OnnxShapeTensor(const onnx::NodeProto& node, const std::vector<int64_t>& dims);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What onnx_fold.cc and onnx_fold_shapes.cc share: tensors by strides, and one operator's inputs.
+// Shared by onnx_fold.cc and onnx_fold_shapes.cc: strided access to tensors, and one operator's inputs.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline std::vector<int64_t> StridesOf(const Shape& dims) {
   return strides;
 }
 
-// From where a tensor of shape `dims` takes its numbers, one after the other: strides of 0 repeat.
+// Iterates over the positions from which a tensor of shape `dims` takes its numbers. A stride of 0 repeats.
 class StridedWalk {
  public:
   StridedWalk(Shape dims, std::vector<int64_t> strides, int64_t first)
@@ -57,7 +57,7 @@ class StridedWalk {
   int64_t place_;
 };
 
-// x by strides, as a tensor of shape `dims`.
+// Copies x by these strides into a tensor of shape `dims`.
 inline absl::StatusOr<OnnxTensor> Strided(const OnnxTensor& x, const Shape& dims, std::vector<int64_t> strides,
                                           int64_t first = 0) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t count, CountIn(dims));
@@ -86,7 +86,7 @@ class OnnxFoldNode {
     if (!Has(input)) return Bad("its input ", input, " is missing");
     return inputs_[input];
   }
-  // Whole numbers that the batch's size is not among.
+  // Returns integers. Errors: the batch size is among them.
   absl::StatusOr<std::vector<int64_t>> Ints(size_t input) const {
     CAIRN_ASSIGN_OR_RETURN(const OnnxTensor* const x, Input(input));
     if (!x->whole) return Bad("its input ", input, " are not whole numbers");
@@ -95,13 +95,13 @@ class OnnxFoldNode {
     }
     return x->ints;
   }
-  // As input `input`, or, before some opset, as an attribute.
+  // Reads input `input`, or the attribute that older opsets use instead.
   absl::StatusOr<std::vector<int64_t>> Ints(size_t input, const char* attribute) {
     std::vector<int64_t> given = attributes.Ints(attribute);
     if (Has(input)) return Ints(input);
     return given;
   }
-  // An axis from 0 on of so many.
+  // Normalizes an axis of `rank` axes to count from 0.
   static absl::StatusOr<size_t> Axis(int64_t axis, size_t rank) {
     const int64_t count = static_cast<int64_t>(rank);
     if (axis < -count || axis >= count) return Bad("axis ", axis, " of a value of ", rank, " dimensions");
@@ -116,7 +116,7 @@ class OnnxFoldNode {
   const absl::Span<const OnnxTensor* const> inputs_;
 };
 
-// onnx_fold_shapes.cc: operators that arrange; NOT_FOUND: it is none.
+// In onnx_fold_shapes.cc: operators that rearrange. NOT_FOUND: the operator is not one of them.
 absl::StatusOr<OnnxTensor> FoldArranging(OnnxFoldNode& op);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Of constants: operators that pick, cut, join and shape.
+// Constant folding of operators that select, slice, concatenate and reshape.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -66,7 +66,7 @@ absl::StatusOr<OnnxTensor> Gather(OnnxFoldNode& op, const OnnxTensor& x) {
   return result;
 }
 
-// As inputs, or before opset 10 as attributes. The batch's size as an end is the end of all.
+// Starts and ends are inputs, or, before opset 10, attributes. The batch size as an end means the end of the axis.
 absl::StatusOr<OnnxTensor> Slice(OnnxFoldNode& op, const OnnxTensor& x) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> starts, op.Ints(1, "starts"));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> ends, op.Ints(2, "ends"));
@@ -192,7 +192,7 @@ absl::StatusOr<OnnxTensor> Flatten(OnnxFoldNode& op, const OnnxTensor& x) {
   return Reshaped(x, {rows, NumElements(Shape(x.dims.begin() + from, x.dims.end()))});
 }
 
-// A shape in which the batch counts as 1: what is alike for all examples.
+// A shape with 1 for the batch: a constant that is the same for all examples.
 absl::StatusOr<Shape> ShapeWithoutBatch(const OnnxFoldNode& op, size_t input) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor* const given, op.Input(input));
   if (!given->whole || given->dims.size() != 1) return Bad("its shape is not a list of whole numbers");

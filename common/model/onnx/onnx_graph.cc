@@ -73,7 +73,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Who makes which value; constants as operators become constants.
+  // Records which operator makes each value; Constant operators become constants.
   absl::Status TakeNodes() {
     for (const onnx::NodeProto& node : graph_.node()) {
       const std::string text = OnnxNodeText(node);
@@ -139,7 +139,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // From the output back, without recursion: a file may be deep.
+  // Collects operators backwards from the output, without recursion since a file may be deep.
   absl::Status Sort() {
     std::set<const onnx::NodeProto*> open, done;
     std::vector<const onnx::NodeProto*> stack = {makers_.at(checked_.output->name())};
@@ -167,7 +167,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // As the file has the operators, where each stands behind those whose outputs it takes: as the format asks.
+  // Keeps the file's order if each operator follows those whose outputs it uses, as the format demands.
   void KeepOrder(const std::set<const onnx::NodeProto*>& used) {
     std::vector<const onnx::NodeProto*> in_order;
     std::set<const onnx::NodeProto*> before;

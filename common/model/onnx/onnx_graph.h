@@ -1,9 +1,9 @@
-// OnnxGraph: an ONNX model that was checked: one input, one output, every value made once, before it is used.
+// OnnxGraph: a checked ONNX model: one input, one output, and each value is produced once, before it is used.
 //
-// Points into the message, which outlives it. One thread. Invariants:
-//   1. Operators are those that the output depends on, each behind those whose outputs it takes.
+// Points into the message, which must outlive it. One thread. Invariants:
+//   1. The operators are those that the output depends on, each after the operators whose outputs it uses.
 //   2. Every input of an operator is "", the graph's input, a constant or another operator's output.
-//   3. Constants are sound (onnx_tensor.h).
+//   3. Constants are valid (onnx_tensor.h).
 #pragma once
 
 #include <deque>
@@ -24,8 +24,8 @@ struct OnnxGraph {
   const onnx::ValueInfoProto* input = nullptr;
   const onnx::ValueInfoProto* output = nullptr;
   std::shared_ptr<std::deque<onnx::TensorProto>> made;               // those of Constant operators
-  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;           // put together (onnx_fuse.h)
-  std::map<std::string, std::vector<const onnx::NodeProto*>> users;  // by value; the graph's output counts as a nullptr
+  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;           // fused from several nodes (onnx_fuse.h)
+  std::map<std::string, std::vector<const onnx::NodeProto*>> users;  // by value; nullptr stands for the graph's output
 
   bool UsedOnce(const std::string& value) const {
     const auto found = users.find(value);
@@ -33,13 +33,13 @@ struct OnnxGraph {
   }
 };
 
-// Errors: INVALID_ARGUMENT names the node or tensor; UNIMPLEMENTED what the file has that is not read.
+// Errors: INVALID_ARGUMENT names the node or tensor; UNIMPLEMENTED names what the file has that Cairn cannot read.
 absl::StatusOr<OnnxGraph> CheckOnnx(const onnx::ModelProto& model);
 
-// Fills in `users` of `nodes`.
+// Fills in `users` from `nodes`.
 void FindOnnxUsers(OnnxGraph* graph);
 
-// `node "conv1" (Conv)`; without a name, the first output's.
+// `node "conv1" (Conv)`; a node without a name is named by its first output.
 std::string OnnxNodeText(const onnx::NodeProto& node);
 
 }  // namespace cairn

@@ -102,8 +102,7 @@ std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Repor
 
 // ---- the graph's input and output ----
 
-// Whether the input's axis 1 is its channels. The first operator that takes channels in a certain place tells; without
-// one the sizes do.
+// Whether axis 1 of the input is the channels. The first operators for which it matters decide; otherwise the sizes do.
 OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const Shape& dims) {
   if (dims.size() < 2) return Order::kAsIs;
   const Order first = dims.size() >= 3 ? Order::kPicture : Order::kSequence;
@@ -163,7 +162,7 @@ absl::Status OnnxImporter::TakeOutput() {
       layers_.PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
   if (!placed.ok()) return Annotate(placed.status(), "the output");
   if (*placed == 0) return Bad("its output is its input");
-  // The last layer is the model's output. Whatever came later is something that nobody needed.
+  // The last layer must be the model's output. Any later layer is one that nothing uses.
   if (*placed != layers_.count() - 1) return Lacks("layers behind the output \"", layers_.at(*placed).name(), "\"");
   return absl::OkStatus();
 }
@@ -221,8 +220,8 @@ absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char*
   return std::move(tensor.ints);
 }
 
-// "layer1.0.conv1" of weights "layer1.0.conv1.weight", as PyTorch has them; "conv1" of "conv1/kernel"; else the node's
-// name.
+// The layer's name: "layer1.0.conv1" from weights "layer1.0.conv1.weight", as in PyTorch; "conv1" from "conv1/kernel";
+// otherwise that of the node.
 absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                            std::vector<OnnxVariable> variables, int weight_input) {
   std::string name;

@@ -1,13 +1,13 @@
-// OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
+// OnnxImporter: imports an ONNX graph, operator by operator, if Cairn has layers for its operators.
 //
-// It goes through the operators in their order, and knows the values so far: constants, views of layers' outputs
-// (onnx_view.h), and values with the steps first (onnx_steps.h). An operator is read by the row of its layer
-// (OnnxOperator::read), or, if it is no layer, by a function of onnx_arrange.h or onnx_joins.h.
+// It goes through the operators in order and keeps the values known so far: constants, views of layers' outputs
+// (onnx_view.h), and values whose step axis precedes the batch (onnx_steps.h). An operator is read by the row of its
+// layer (OnnxOperator::read) or, if it is not a layer, by a function of onnx_arrange.h or onnx_joins.h.
 //
 // Used once, on one thread. Invariants:
-//   1. The output of each operator that was read is a value of exactly one of these kinds.
-//   2. A layer is foldable by a value if the value is the layer's own output: a factor or sum that follows may go into
-//      its variables, where nobody else reads the value.
+//   1. The output of each operator that was read is exactly one of these values.
+//   2. A multiplication by a constant, or an addition of one, is folded into the preceding convolution or dense layer
+//      only if nothing else reads that layer's output.
 #pragma once
 
 #include <map>
@@ -33,44 +33,46 @@ namespace cairn {
 
 class OnnxImporter {
  public:
-  // graph: checked and put together.
+  // graph: must be checked and fused.
   explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph), constants_(graph), steps_(*this) {}
   OnnxImporter(const OnnxImporter&) = delete;
   OnnxImporter& operator=(const OnnxImporter&) = delete;
 
-  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; begin with the node, `node "conv1" (Conv): `, where one is at fault.
+  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; they begin with the node, `node "conv1" (Conv): `, if one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
 
-  // In place of Import: each operator with why it is refused, OK where it is not. One whose inputs are outputs of a
-  // refused one is looked at no further than whether Cairn has it.
+  // An alternative to Import: lists each operator with the reason why it is rejected, or OK. If an operator uses the
+  // output of a rejected one, only its type is checked.
   std::vector<std::pair<const onnx::NodeProto*, absl::Status>> Report();
 
-  // ---- the operator at hand ----
+  // ---- the current operator ----
   const onnx::NodeProto& node() const { return *node_; }
   int64_t opset() const { return graph_.opset; }
-  // The value of an input that is the output of a layer. Errors: a constant.
+  // The value of an input that is not a constant. Errors: it is a constant.
   absl::StatusOr<OnnxView> ViewOf(int input) const;
   bool HasInput(int input) const { return input < node_->input_size() && !node_->input(input).empty(); }
   bool IsConstant(int input) const;
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
   absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
-  // As an attribute (before opset 13) or as input 1; none: empty.
+  // The attribute "axes" (before opset 13) or input 1; empty if there is neither.
   absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
-  // Who reads that output; the graph's output counts as a nullptr.
+  // The operators that read this output; nullptr stands for the graph's output.
   absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
   void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }
   OnnxLayers& layers() { return layers_; }
   const OnnxLayers& layers() const { return layers_; }
-  // Adds a layer, named after the node (or `weight_input`, the name of its weights). Variables' names lack the layer's.
+  // Adds a layer, named after the node (or after its weights, input `weight_input`). Variables' names do not include
+  // the layer's name.
   absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                                std::vector<OnnxVariable> variables = {}, int weight_input = -1);
-  // The operator's output is the layer's own, which may take a factor or a bias that follows into its variables.
+  // The operator's output is the layer's own output, so a following factor or bias may be folded into the layer's
+  // variables.
   void MarkFoldable(int layer) { foldable_[node_->output(0)] = layer; }
-  // The layer that may take what the operator does to that input; -1: none, or somebody else reads the input too.
+  // The layer into which the operator may be folded, as the only one to read this input; -1: none.
   int FoldableInput(int input) const;
-  // Inputs 1 and 2, gamma and beta of so many channels, each of which may be missing.
+  // Reads inputs 1 and 2, gamma and beta of `channels` numbers. Either may be missing.
   template <typename Norm>
   absl::Status ReadScaleAndBias(int64_t channels, Norm* norm, std::vector<OnnxVariable>* variables) const {
     norm->set_scale(HasInput(1));
@@ -87,16 +89,16 @@ class OnnxImporter {
   }
 
  private:
-  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two: channels first
+  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two have channels first
 
   static Order OrderOfInput(const OnnxGraph& graph, const Shape& dims);
   absl::Status TakeInput();
   absl::Status TakeNode();
-  absl::Status CheckKnown() const;  // there is something that reads the operator
+  absl::Status CheckKnown() const;  // whether there is code to read the operator
   absl::Status TakeOutput();
 
   const OnnxGraph& graph_;
-  const onnx::NodeProto* node_ = nullptr;  // at hand
+  const onnx::NodeProto* node_ = nullptr;  // the current operator
   OnnxLayers layers_;
   OnnxConstants constants_;
   std::map<std::string, OnnxView> views_;

@@ -19,7 +19,7 @@ bool AllAre(absl::Span<const float> values, float value) {
   return std::all_of(values.begin(), values.end(), [&](float v) { return v == value; });
 }
 
-// x * scale + offset of the operator's input `input`: one number for all.
+// Input `input` * scale + offset, with one number for all elements.
 absl::Status ByOne(OnnxImporter& importer, int input, float scale, float offset) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(input));
   const size_t last = static_cast<size_t>(importer.layers().ShapeOf(x.layer).back());
@@ -36,7 +36,7 @@ absl::Status ByOne(OnnxImporter& importer, int input, float scale, float offset)
   return absl::OkStatus();
 }
 
-// The same, with a number for each index of the axis.
+// The same, with one number for each index of `axis`.
 absl::Status ByChannel(OnnxImporter& importer, int input, int axis, std::vector<float> scale,
                        std::vector<float> offset) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(input));
@@ -50,7 +50,7 @@ absl::Status ByChannel(OnnxImporter& importer, int input, int axis, std::vector<
     importer.SetView(std::move(x));
     return absl::OkStatus();
   }
-  // A 1x1 convolution of each channel by itself, on a picture.
+  // A 1x1 depthwise convolution on an image.
   CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceInOrder(x, order));
   const Shape shape = importer.layers().ShapeOf(from);
   Shape picture = shape;
@@ -71,7 +71,7 @@ absl::Status ByChannel(OnnxImporter& importer, int input, int axis, std::vector<
   return absl::OkStatus();
 }
 
-// A constant of one number, or of one for each index of one axis, most often the channels.
+// A constant of one number, or with one number for each index of one axis, usually the channels.
 absl::Status WithConstant(OnnxImporter& importer, int constant_input) {
   const int value_input = 1 - constant_input;
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(value_input));
@@ -135,7 +135,7 @@ absl::Status JoinLayers(OnnxImporter& importer, LayerKind kind, const std::vecto
     importer.SetView({id, views[0].grid, views[0].axes, views[0].dims});
     return absl::OkStatus();
   }
-  // As the largest one lies.
+  // In the axis order of the largest one.
   const std::vector<int> order = largest->LayerOrder();
   for (const OnnxView& view : views) {
     CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, order));

@@ -1,7 +1,7 @@
-// Sums, products and other joins of ONNX values, and sums and products with constants. One with a constant of a number,
-// or of a number for each channel, goes into the variables of the layer before it where that is possible.
+// ONNX operators that combine values element by element, or one value with a constant. A constant of one number, or of
+// one number per channel, is folded into the preceding layer's variables if possible.
 //
-// Each reads the operator at hand. Errors: as of OnnxOperator::read.
+// Each function reads the importer's current operator. Errors: as those of OnnxOperator::read.
 #pragma once
 
 #include "common/base/status.h"

@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// As a layer may be called: letters, digits, '_', '-' and '.'.
+// Replaces characters that a layer's name may not have; letters, digits, '_', '-' and '.' are allowed.
 std::string Plain(absl::string_view name) {
   std::string plain;
   for (const char c : name.substr(0, 100)) {
@@ -78,7 +78,7 @@ bool OnnxLayers::FoldInto(int id, absl::Span<const float> scale, absl::Span<cons
     rescaling->set_offset(rescaling->offset() * scale[0] + offset[0]);
     return true;
   }
-  size_t inner = 1;  // numbers of a kernel from one output channel to the next
+  size_t inner = 1;  // distance in the kernel between two output channels
   switch (kind) {
     case LayerKind::kConv2D:
       layer->mutable_conv2d()->set_use_bias(layer->conv2d().use_bias() || !AllAre(offset, 0));
@@ -187,7 +187,7 @@ absl::StatusOr<int> OnnxLayers::PlaceChannelsLast(const OnnxView& view) {
   return PlaceInOrder(view, ChannelsLast(view.dims.size()));
 }
 
-// What was flattened in ONNX's order is flattened in Cairn's: the weights change places, not the numbers.
+// Flattened in ONNX's order there, in Cairn's order here: the weights are permuted, not the numbers.
 absl::StatusOr<int> OnnxLayers::PlaceRow(const OnnxView& x, std::vector<int64_t>* order) {
   order->resize(static_cast<size_t>(NumElements(x.dims)));
   WalkInOrder(x.grid, x.axes, [&](int64_t layer, int64_t value) { (*order)[static_cast<size_t>(layer)] = value; });

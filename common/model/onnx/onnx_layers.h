@@ -1,8 +1,8 @@
-// OnnxLayers: the model that an ONNX graph becomes, so far: its layers with their shapes and variables. Places values
-// of the graph, which are views of layers' outputs (onnx_view.h): transpositions and reshapes become layers only
-// where they must.
+// OnnxLayers: the model under construction during an import: its layers with their shapes and variables. It also places
+// values of the graph, which are views of layers' outputs (onnx_view.h): transpositions and reshapes become layers only
+// if they must.
 //
-// One thread. Invariant: shapes_[i] is the output of layer i; variables_ are those of the layers.
+// One thread. Invariant: shapes_[i] is the output shape of layer i; variables_ are those of the layers.
 #pragma once
 
 #include <map>
@@ -21,30 +21,31 @@ namespace cairn {
 
 class OnnxLayers {
  public:
-  // Layers are called so from now on, where they are given no name: as the operator at hand.
+  // Sets the name of layers that are added without one: that of the current operator.
   void SetName(const std::string& name);
-  // Adds a layer and infers its shape. Variables' names lack the layer's. name: as in the file; "": as SetName says.
-  // Errors: INVALID_ARGUMENT, the layer does not fit its inputs; UNIMPLEMENTED, too many layers.
+  // Adds a layer and infers its shape. Variables' names do not include the layer's name. name: that of the file; "":
+  // the name given to SetName. Errors: INVALID_ARGUMENT, the layer does not fit its inputs; UNIMPLEMENTED, too many
+  // layers.
   absl::StatusOr<int> Add(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
                           std::vector<OnnxVariable> variables = {}, const std::string& name = "");
-  // Turns the layer's output into output * scale + offset, by its last axis, by its variables or fields. False: it
-  // cannot take them.
+  // Changes the layer's output to output * scale + offset (along its last axis) by changing its variables or fields.
+  // Returns false if the layer has none that can represent this.
   bool FoldInto(int id, absl::Span<const float> scale, absl::Span<const float> offset);
   ImportedOnnx Take();
 
   // ---- values ----
-  // A layer whose output has the view's numbers in their order.
+  // Returns a layer whose output has the view's numbers in the view's order.
   absl::StatusOr<int> Place(const OnnxView& view);
-  // The same with the view's axes in this order.
+  // The same with the view's axes permuted to `order`.
   absl::StatusOr<int> PlaceInOrder(const OnnxView& view, const std::vector<int>& order);
-  // [channels, height, width] or [channels, steps] with the channels last.
+  // Makes [channels, height, width] or [channels, steps] channels-last.
   absl::StatusOr<int> PlaceChannelsLast(const OnnxView& view);
-  // The value as one row of numbers, in the order of a layer's output; `order` becomes the value's place of each of
-  // them.
+  // Returns the value as one row of numbers, in the order of a layer's output. `order` is set to the position of each
+  // number in the value.
   absl::StatusOr<int> PlaceRow(const OnnxView& x, std::vector<int64_t>* order);
   absl::StatusOr<OnnxView> TransposedView(const OnnxView& view, const std::vector<int>& order);
 
-  // ---- what there is ----
+  // ---- accessors ----
   int count() const { return model_.layers_size(); }
   const v1::Layer& at(int layer) const { return model_.layers(layer); }
   LayerKind KindOf(int layer) const { return kinds_[static_cast<size_t>(layer)]; }
@@ -58,8 +59,8 @@ class OnnxLayers {
   std::vector<Shape> shapes_;     // by layer
   std::vector<OnnxVariable> variables_;
   std::set<std::string> names_;
-  std::string name_;                   // of layers to come
-  std::map<std::string, int> placed_;  // by what Place was asked for
+  std::string name_;                   // for layers without a name
+  std::map<std::string, int> placed_;  // by the key of Place
 };
 
 }  // namespace cairn

@@ -122,7 +122,7 @@ std::string Value(const O& operation, OnnxWriter& w, const OnnxWriter::Names& x)
   return x[0];
 }
 
-// The shape of a constant behind the batch. Errors: it differs from example to example.
+// The shape of a constant without the batch axis. Errors: it differs from example to example.
 absl::StatusOr<Shape> ConstantShape(const OnnxTensor& constant, size_t rank) {
   Shape shape(constant.dims.begin(), constant.dims.end());
   if (shape.size() == rank + 1 && shape[0] == 1) shape.erase(shape.begin());
@@ -149,7 +149,7 @@ void WriteOnnxReduce(const Node& node, OnnxWriter& w) {
   const std::vector<int64_t> axes(reduce.axis().begin(), reduce.axis().end());
   const std::string x = w.In(node, 0, Channels::kLast);
   const auto over = [&](const char* op, const std::string& value, bool keep) {
-    const bool sum = op == std::string("ReduceSum");  // takes its axes as an input since opset 13
+    const bool sum = op == std::string("ReduceSum");  // its axes are an input since opset 13
     const std::string y = sum ? w.Op(op, {value, w.Whole("axes", axes)}) : w.Op(op, {value});
     if (!sum) w.Ints("axes", axes);
     w.Int("keepdims", keep);
@@ -182,7 +182,7 @@ void WriteOnnxSlice(const Node& node, OnnxWriter& w) {
     axes.push_back(++axis);
     begins.push_back(range.begin);
     const int64_t end = range.begin + range.step * range.count;
-    ends.push_back(end < 0 ? INT64_MIN + 1 : end);  // a small negative one would count from the end
+    ends.push_back(end < 0 ? INT64_MIN + 1 : end);  // a small negative end would count from the end
     steps.push_back(range.step);
     if (one.drop()) dropped.push_back(axis);
   }
@@ -222,7 +222,7 @@ absl::Status ImportOnnxBinary(OnnxImporter& importer, O::Kind kind) {
   return absl::OkStatus();
 }
 
-// 1 where the second is taken from; of views of one order. With zeros elsewhere it is a product.
+// Where(condition, x, y) with a condition of ones and zeros. If y is the constant 0, it becomes a product.
 absl::Status ImportOnnxWhere(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
   bool product = false;
@@ -268,7 +268,7 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer) {
     layer.mutable_operation()->set_kind(O::CUMSUM);
     layer.mutable_operation()->add_axis(at + 1);
   }
-  if (type == "Not") {  // of what is 1 or 0
+  if (type == "Not") {  // inputs are 1 or 0
     layer.mutable_operation()->set_kind(O::EQUAL);
     layer.mutable_operation()->add_constant(0);
   }
@@ -339,7 +339,7 @@ absl::Status ImportOnnxSlice(OnnxImporter& importer) {
   for (size_t i = 0; i < x.dims.size(); ++i) slice->add_axes();
   for (size_t i = 0; i < begins.size(); ++i) {
     const bool whole = begins[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1;
-    if (axes[i] == 0 && whole) continue;  // all examples
+    if (axes[i] == 0 && whole) continue;  // keeps all examples
     CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axes[i]));
     v1::Slice::Axis* axis = slice->mutable_axes(at);
     axis->set_begin(bounded(begins[i]));

@@ -1,7 +1,7 @@
-// Operations on tensors, reductions and parts in ONNX, both ways: LayerType::write_onnx and OnnxOperator::read of
+// Reads and writes tensor operations, reductions and slices in ONNX: LayerType::write_onnx and OnnxOperator::read of
 // Operation, Reduce and Slice.
 //
-// Errors: as of OnnxOperator::read.
+// Errors: as those of OnnxOperator::read.
 #pragma once
 
 #include "common/base/status.h"
@@ -18,7 +18,8 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer);
 absl::Status ImportOnnxReduce(OnnxImporter& importer);
 absl::Status ImportOnnxSlice(OnnxImporter& importer);
 
-// The operator at hand as an Operation of kind `kind` of two inputs, of which one may be a constant of any shape.
+// Imports the current operator as an Operation of kind `kind` with two inputs, one of which may be a constant of any
+// shape.
 absl::Status ImportOnnxBinary(OnnxImporter& importer, v1::Operation::Kind kind);
 
 }  // namespace cairn

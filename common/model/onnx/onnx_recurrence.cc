@@ -26,12 +26,13 @@ std::optional<v1::Activation> ActivationOf(const std::string& name) {
   return std::nullopt;
 }
 
-// The value of the activation's argument that is not given, as ONNX has it.
+// ONNX's default for the activation's parameter.
 float DefaultOf(v1::Activation activation) {
   return activation == v1::LEAKY_RELU ? 0.01f : activation == v1::HARD_SIGMOID ? 0.2f : 1.0f;
 }
 
-// The activations of the node as Keras' layers have them: the recurrent one, which RNN lacks, then the other one.
+// A recurrent node's activations in the order of Keras' layers: the recurrent activation, which RNN does not have, then
+// the other one.
 absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto& node, int64_t directions) {
   const std::string& type = node.op_type();
   std::vector<v1::Activation> activations;
@@ -49,7 +50,7 @@ absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto&
   if (names->strings_size() != each * directions) {
     return Bad("activations: ", names->strings_size(), " names; ", each, " for each direction are needed");
   }
-  int alpha = 0, beta = 0;  // the next number of each list, which only some activations take
+  int alpha = 0, beta = 0;  // index of the next number in each list; only some activations consume one
   for (int i = 0; i < names->strings_size(); ++i) {
     const std::string name = absl::CEscape(names->strings(i).substr(0, 64));
     const std::optional<v1::Activation> activation = ActivationOf(names->strings(i));
@@ -74,13 +75,13 @@ absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto&
   return activations;
 }
 
-// Which of the parts in ONNX's order is Keras' part i.
+// Element i is the index in ONNX's order of Keras' gate i.
 std::vector<int64_t> PartsInKerasOrder(LayerKind kind) {
   if (kind == LayerKind::kLSTM) return {0, 2, 3, 1};
   return kind == LayerKind::kGRU ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{0};
 }
 
-// Of one direction's weights [parts * units, in] Keras' [in, parts * units].
+// Converts one direction's weights [gates * units, in] to Keras' [in, gates * units].
 std::vector<float> KernelOf(const float* from, const std::vector<int64_t>& parts, int64_t units, int64_t in) {
   const int64_t width = static_cast<int64_t>(parts.size()) * units;
   std::vector<float> kernel(static_cast<size_t>(in * width));
@@ -99,7 +100,7 @@ std::vector<float> BiasOf(const float* from, const std::vector<int64_t>& parts, 
   return bias;
 }
 
-// The message of one direction.
+// Fills in the message of one direction.
 void FillLayer(const OnnxRecurrence& r, bool reverse, bool bias, v1::Layer* layer) {
   const auto common = [&](auto* m, v1::Activation activation) {
     m->set_units(static_cast<int32_t>(r.units));

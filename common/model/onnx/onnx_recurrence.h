@@ -1,7 +1,7 @@
-// OnnxRecurrence: an operator RNN, LSTM or GRU of ONNX on its way to a layer of Keras: what its attributes say, the
-// layer's message and its variables in Keras' order.
+// OnnxRecurrence: converts an ONNX operator RNN, LSTM or GRU to a layer: its attributes to the layer's message, its
+// weights to variables in Keras' layout.
 //
-// Values; pure functions.
+// Value types; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace cairn {
 
 bool IsRecurrentOperator(const std::string& type);
 
-// As ONNX has them, of all directions; biases: those of the input, then those of the state; empty: none.
+// In ONNX's layout, for all directions. biases: for each direction those of the input, then those of the state; empty:
+// none.
 struct OnnxRecurrentWeights {
   OnnxTensor w, r;
   std::vector<float> biases;
@@ -35,13 +36,13 @@ struct OnnxRecurrence {
   std::vector<OnnxVariable> variables;
   std::vector<int> inputs;  // layers
   int64_t steps = 0;        // of its input
-  int made = -1;            // the layer's number; -1: none yet
-  bool sequences = false;   // the layer gives all steps, not the last one
+  int made = -1;            // the layer's index; -1: not created yet
+  bool sequences = false;   // the layer returns all steps, not only the last one
 
-  // What the node's attributes say. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
+  // Reads the node's attributes. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
   static absl::StatusOr<OnnxRecurrence> Of(const onnx::NodeProto& node);
-  int64_t width() const;  // of the kernels of one direction, before TakeWeights
-  // Fills in the layer and its variables. weights: of the shapes that units, directions and features ask for.
+  int64_t width() const;  // of one direction's kernels; only before TakeWeights
+  // Fills in the layer and its variables. weights: must have the shapes that units, directions and features require.
   void TakeWeights(const OnnxRecurrentWeights& weights, int64_t features);
   void GiveSequences();
 };

@@ -56,7 +56,7 @@ absl::Status OnnxStepReader::Read() {
   const std::string& type = importer_.node().op_type();
   if (IsRecurrentOperator(type)) return ReadRecurrent();
   const auto found = values_.find(importer_.node().input(0));
-  if (found == values_.end()) {  // the beginning
+  if (found == values_.end()) {  // an operator with batch-first input
     OnnxSteps x;
     CAIRN_ASSIGN_OR_RETURN(x.view, importer_.ViewOf(0));
     return Become(std::move(x), type == "Transpose" ? OnnxSteps::kSequence : OnnxSteps::kState);
@@ -180,7 +180,7 @@ absl::StatusOr<OnnxRecurrentWeights> OnnxStepReader::ReadWeights(const OnnxRecur
   return weights;
 }
 
-// The sequence and the first states, where these are not zeros.
+// Sets the layer's inputs: the sequence, and the initial states unless they are zeros.
 absl::Status OnnxStepReader::PlaceInputs(const OnnxView& sequence, OnnxRecurrence* r) {
   CAIRN_ASSIGN_OR_RETURN(const int from, importer_.layers().Place(sequence));
   r->inputs = {from};

@@ -1,6 +1,6 @@
-// Values of an ONNX graph whose steps, or directions, stand before the batch: what the operators RNN, LSTM and GRU take
-// and give. They lead from a Transpose to a Transpose. A recurrent operator becomes a layer when it is known which of
-// its outputs is used: a layer has one.
+// Values of an ONNX graph in which the step or direction axis precedes the batch axis: the inputs and outputs of the
+// operators RNN, LSTM and GRU. They occur between two Transpose operators. The operator becomes a layer once it is
+// known which of its outputs is used.
 //
 // Used once, on one thread.
 #pragma once
@@ -21,12 +21,12 @@ class OnnxImporter;
 
 struct OnnxSteps {
   enum Form {
-    kSequence,      // [steps, batch, features]: of `view`
-    kState,         // [1, batch, units]: of `view`
+    kSequence,      // [steps, batch, features], a transposition of `view`
+    kState,         // [1, batch, units], a transposition of `view`
     kOutput,        // Y, [steps, directions, batch, units]
     kOutputBatch,   // [steps, batch, directions, units]
-    kOutputRows,    // [steps, batch, units], of one direction
-    kOutputTurned,  // the same from the last step to the first
+    kOutputRows,    // [steps, batch, units], for one direction
+    kOutputTurned,  // the same with the steps reversed
     kLast,          // Y_h, [directions, batch, units]
     kLastBatch,     // [batch, directions, units]
   };
@@ -35,12 +35,12 @@ struct OnnxSteps {
   std::shared_ptr<OnnxRecurrence> recurrence;  // from kOutput on
 };
 
-// Reads operators that take or give such values.
+// Reads the operators that take or return such values.
 class OnnxStepReader {
  public:
   explicit OnnxStepReader(OnnxImporter& importer) : importer_(importer) {}
 
-  // Whether the importer's operator at hand is one of them.
+  // Whether the importer's current operator is one of them.
   bool Takes() const;
   // Reads it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
   absl::Status Read();
@@ -48,7 +48,7 @@ class OnnxStepReader {
  private:
   // The operator's output is x in another form.
   absl::Status Become(OnnxSteps x, OnnxSteps::Form form);
-  // The operator's output is a layer's: all its steps, or the last one.
+  // Creates the layer, whose output becomes the operator's. It returns either the sequence or the last state, not both.
   absl::Status End(OnnxRecurrence* r, bool sequences);
 
   absl::Status ReadTranspose(const OnnxSteps& x);

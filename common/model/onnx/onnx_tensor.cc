@@ -18,7 +18,7 @@ absl::Status Bad(const onnx::TensorProto& tensor, const Args&... args) {
       absl::StrCat("tensor \"", absl::CEscape(tensor.name().substr(0, 128)), "\": ", args...));
 }
 
-// Bytes of a number in raw_data; 0: a type that no model here needs.
+// Bytes of a number in raw_data; 0: the type is not supported.
 size_t SizeOf(int type) {
   switch (type) {
     case Type::FLOAT:
@@ -34,7 +34,7 @@ size_t SizeOf(int type) {
   }
 }
 
-// Numbers in the field that is the type's where raw_data is empty.
+// The number of elements in the type's own field, which is used if raw_data is empty.
 int TypedCount(const onnx::TensorProto& tensor) {
   switch (tensor.data_type()) {
     case Type::FLOAT: return tensor.float_data_size();
@@ -55,7 +55,7 @@ std::vector<To> FromRaw(const std::string& raw) {
   return numbers;
 }
 
-// 16 bits each.
+// Converts 16-bit floats.
 std::vector<float> FromHalves(const std::vector<uint16_t>& halves, v1::DataType dtype) {
   std::vector<float> numbers(halves.size());
   const auto* bytes = reinterpret_cast<const uint8_t*>(halves.data());

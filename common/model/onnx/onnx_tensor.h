@@ -1,5 +1,5 @@
-// Constants of an ONNX file. Nothing is believed: sizes are checked before they are used, and data that lie in other
-// files are refused; whoever has the files puts the data in before (common/formats/onnx/onnx_external.h).
+// Constants of an ONNX file. Files are not trusted: sizes are checked before they are used, and data in external files
+// is rejected. A caller that has these files inserts the data before (common/formats/onnx/onnx_external.h).
 //
 // Pure functions.
 #pragma once
@@ -15,23 +15,23 @@ namespace cairn {
 
 struct OnnxTensor {
   Shape dims;
-  bool whole = false;         // ints rather than floats
+  bool whole = false;         // true: `ints` holds the numbers, not `floats`
   std::vector<float> floats;  // NumElements(dims)
   std::vector<int64_t> ints;
-  bool of_batch = false;  // the two numbers below may be among `ints`, and NaN among `floats` (onnx_fold.h)
+  bool of_batch = false;  // kOnnxBatch and kOnnxUnknown may occur in `ints`, and NaN in `floats` (onnx_fold.h)
 };
 
-// The batch's size, and what is computed of it.
+// The batch size, and values computed from it.
 inline constexpr int64_t kOnnxBatch = INT64_MIN + 7, kOnnxUnknown = INT64_MIN + 8;
 inline bool IsOfBatch(int64_t number) { return number == kOnnxBatch || number == kOnnxUnknown; }
 
-// Whether the tensor is what it says. Errors: INVALID_ARGUMENT begins with `tensor "x": `.
+// Checks that the data matches the shape and type. Errors: INVALID_ARGUMENT begins with `tensor "x": `.
 absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor);
 
-// How many bytes raw_data of its shape and type has. Errors: as above.
+// The size of raw_data for its shape and type. Errors: as above.
 absl::StatusOr<uint64_t> OnnxTensorBytes(const onnx::TensorProto& tensor);
 
-// tensor: checked.
+// tensor: must be checked.
 OnnxTensor ReadOnnxTensor(const onnx::TensorProto& tensor);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What is read of an ONNX file: a model, and the values of its variables.
+// The result of reading an ONNX file: a model, and the values of its variables.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace cairn {
 
 struct OnnxVariable {
   std::string name;  // "conv2d/kernel"
-  Shape shape;       // Keras'
+  Shape shape;       // in Keras' layout
   std::vector<float> values;
 };
 

@@ -18,7 +18,7 @@ OnnxView OnnxView::Of(int layer, const Shape& shape, const std::vector<int>& ord
 OnnxView OnnxView::As(Shape new_dims) const { return {layer, grid, axes, std::move(new_dims)}; }
 
 std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) const {
-  // Cut the grid's axes until the value's own axes are runs of them.
+  // Split the grid's axes so that each of the value's axes is a run of pieces.
   const Shape ordered = ShapeInOrder(grid, axes);
   Shape pieces;                           // of the ordered grid
   std::vector<int> dim_of, grid_axis_of;  // by piece
@@ -41,7 +41,7 @@ std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) cons
     dim_left /= piece;
     grid_left /= piece;
   }
-  // The pieces in the grid's order: by grid axis, those of one axis as they came.
+  // The pieces in the grid's order: by grid axis, those of one axis in their order.
   const int count = static_cast<int>(pieces.size());
   std::vector<int> by_grid = SameOrder(pieces.size()), new_place(pieces.size());
   std::stable_sort(by_grid.begin(), by_grid.end(), [&](int a, int b) {
@@ -64,11 +64,11 @@ std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) cons
 
 OnnxView OnnxView::Simplified() const {
   OnnxView view{layer, {}, {}, dims};
-  std::vector<int> kept;  // grid axes, of more than 1, in the value's order
+  std::vector<int> kept;  // grid axes larger than 1, in the value's order
   for (const int axis : axes) {
     if (grid[static_cast<size_t>(axis)] > 1) kept.push_back(axis);
   }
-  // A run: axes that follow one another in both.
+  // Runs of axes that are adjacent and in the same order in both.
   std::vector<std::pair<int, int64_t>> runs;  // first grid axis, size
   const auto next = [&](int axis) {
     for (++axis; axis < static_cast<int>(grid.size()) && grid[static_cast<size_t>(axis)] == 1;) ++axis;

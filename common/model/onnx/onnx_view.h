@@ -1,10 +1,12 @@
-// OnnxView: what an ONNX value is of a layer's output. Transpose, Reshape, Flatten and the like move no numbers; they
-// change the view, and only a layer that cannot do with the numbers as they lie makes Permute and Reshape layers of it.
+// OnnxView: how an ONNX value is derived from a layer's output. Transpose, Reshape, Flatten and similar operators move
+// no numbers; they only change the view. Permute and Reshape layers are created only for a layer that cannot use the
+// numbers in their present order.
 //
-// The layer's numbers, row by row, are a tensor `grid`. With its axes in the order `axes` it holds the value's numbers
-// row by row; `dims` is the value's shape. All without the batch.
+// The layer's numbers, row by row, form a tensor of shape `grid`. Permuting its axes to the order `axes` gives the
+// value's numbers row by row. `dims` is the value's shape. None of them includes the batch axis.
 //
-// Values. Invariants: NumElements(grid) == NumElements(dims) == the layer's; axes is a permutation of grid's.
+// Value types. Invariants: NumElements(grid) == NumElements(dims) == that of the layer; axes is a permutation of grid's
+// axes.
 #pragma once
 
 #include <optional>
@@ -21,22 +23,23 @@ struct OnnxView {
   std::vector<int> axes;
   Shape dims;
 
-  static OnnxView Of(int layer, const Shape& shape);  // as the layer gives it
-  // The layer's output has the value's axes in the order `order`: value axis order[i] is the layer's axis i.
+  static OnnxView Of(int layer, const Shape& shape);  // unchanged
+  // The layer's output has the value's axes permuted to `order`: the value's axis order[i] is the layer's axis i.
   static OnnxView Of(int layer, const Shape& shape, const std::vector<int>& order);
 
-  // The same numbers in the same order under other dims.
+  // The same numbers in the same order with another shape.
   OnnxView As(Shape new_dims) const;
-  // Axis i of the result is this one's axis order[i]. nullopt: a Reshape between two transpositions that cannot be
-  // looked through.
+  // Axis i of the result is axis order[i] of this view. nullopt: it contains a Reshape between two transpositions that
+  // cannot be represented.
   std::optional<OnnxView> Transposed(const std::vector<int>& order) const;
-  // The numbers lie in the layer as the value has them.
+  // Whether the layer has the numbers in the value's order.
   bool InPlace() const;
-  // Its axes in the order in which the layer has them, where it has them as they are; else as they are.
+  // The value's axes in the layer's order if the layer has the same axes; otherwise unpermuted.
   std::vector<int> LayerOrder() const;
-  // An axis as ONNX counts them, batch included and negative from the end, as one of dims. Errors: the batch; none.
+  // Maps an axis as ONNX counts them (batch included, negative from the end) to an index of dims. Errors: it is the
+  // batch, or out of range.
   absl::StatusOr<int> AxisOf(int64_t axis) const;
-  // Axes of 1 dropped, neighbours that stay together joined.
+  // The view without axes of size 1, and with neighbouring axes merged where they stay adjacent.
   OnnxView Simplified() const;
 };
 

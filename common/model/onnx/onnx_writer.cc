@@ -20,7 +20,7 @@ void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorPr
 
 namespace {
 
-// Behind the name of its layer, and of the layer within that one where `node` is such a layer.
+// The variable's name without that of its layer, and without that of the inner layer if `node` is one.
 std::string LocalName(const Graph& graph, const Node& node, const Variable& variable) {
   const size_t within = node.name.size() - graph.nodes()[static_cast<size_t>(node.id)].name.size();
   return variable.name.substr(graph.nodes()[static_cast<size_t>(variable.node)].name.size() + within + 1);
@@ -91,7 +91,7 @@ std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, co
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
     if (LocalName(graph_, node, v) != name) continue;
     const std::vector<int> order = axes.empty() ? SameOrder(v.shape.size()) : axes;
-    for (const OnnxPlace& place : places_) {  // made by another call of the layer
+    for (const OnnxPlace& place : places_) {  // created by another call of the layer
       if (node.shares >= 0 && place.variable == id && place.axes == order) return place.initializer;
     }
     onnx::TensorProto* tensor = out_->add_initializer();
@@ -123,14 +123,15 @@ std::string OnnxWriter::Transpose(const std::string& value, const std::vector<in
 }
 
 std::string OnnxWriter::Reshape(const std::string& value, const Shape& dims) {
-  std::vector<int64_t> shape = {0};  // the batch, as it is
+  std::vector<int64_t> shape = {0};  // keeps the batch
   shape.insert(shape.end(), dims.begin(), dims.end());
   return Op("Reshape", {value, Whole("shape", shape)});
 }
 
 namespace {
 
-// Axes of [batch, axes..., channels] of `rank` and the batch, for Transpose: the channels behind the batch; and back.
+// The permutation for Transpose that moves the channels of [batch, axes..., channels], `rank` axes and the batch, next
+// to the batch; the other function moves them back.
 std::vector<int64_t> ChannelsToFront(size_t rank) {
   std::vector<int64_t> axes = {0, static_cast<int64_t>(rank)};
   for (size_t i = 1; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
@@ -183,7 +184,7 @@ void OnnxWriter::WriteInput(const Node& node) {
   SetOutput(node, node.name, Channels::kLast);
 }
 
-// The model's output is called as its layer.
+// The model's output has the name of its layer.
 void OnnxWriter::WriteModelOutput(const Node& node) {
   Output& output = outputs_[node.id];
   if (output.last.empty()) {

@@ -1,12 +1,13 @@
-// OnnxWriter: an ONNX graph in the making: operators, constants, variables, and for each layer of Cairn's graph the
-// value that holds its output.
+// OnnxWriter: builds an ONNX graph: operators, constants, variables, and for each layer of Cairn's graph the value that
+// holds its output.
 //
-// Pictures and sequences have their channels last in Cairn and first in ONNX's convolutions. Each output is kept in the
-// order in which its operator gave it; the other one is made where it is asked for, by one Transpose, once.
+// Images and sequences have their channels last in Cairn and first in ONNX's convolutions. Each output is kept in the
+// order that its operator produces. The other order is created on demand by a single Transpose.
 //
 // Used by one thread, for one graph. Invariants:
-//   1. Operators stand after those whose outputs they take.
-//   2. Names are unique: values have the layer's name, what is within a layer LAYER/WHAT; layers have no '/'.
+//   1. Each operator follows those whose outputs it uses.
+//   2. Names are unique. Values have the layer's name, values inside a layer are LAYER/WHAT; names of layers contain no
+//      '/'.
 #pragma once
 
 #include <map>
@@ -20,10 +21,10 @@
 
 namespace cairn {
 
-// Where a picture's or sequence's channels stand behind the batch. One number an axis and less: kLast.
+// Where the channels of an image or sequence are. Values with at most one axis count as kLast.
 enum class Channels { kLast, kFirst };
 
-// An initializer that holds a variable: its axes, those of the variable's shape in this order.
+// An initializer that holds a variable. axes: the variable's axes in the initializer's order.
 struct OnnxPlace {
   std::string initializer;
   int variable = 0;  // index into Graph::variables()
@@ -32,18 +33,18 @@ struct OnnxPlace {
 
 class OnnxWriter {
  public:
-  // `space`: the parameter space; empty: variables become initializers without numbers.
+  // `space`: the parameter space. If it is empty, variables become initializers without data.
   OnnxWriter(const Graph& graph, absl::Span<const float> space, onnx::GraphProto* out)
       : graph_(graph), space_(space), out_(out) {}
 
-  // Every layer, its inputs and its output.
+  // Writes every layer, its inputs and its output.
   void WriteGraph();
   const std::vector<OnnxPlace>& places() const { return places_; }
 
   // ---- for layers: LayerType::write_onnx ----
   using Names = std::vector<std::string>;
   const Graph& graph() const { return graph_; }
-  // Adds an operator of the layer at hand; returns its output's name. Attributes follow on last().
+  // Adds an operator of the current layer and returns the name of its output. Attributes are then added to it.
   std::string Op(const char* type, const Names& inputs);
   onnx::AttributeProto* Attribute(const char* name, onnx::AttributeProto::AttributeType type);
   void Int(const char* name, int64_t value);
@@ -53,32 +54,35 @@ class OnnxWriter {
   std::string Numbers(const char* name, const Shape& dims, const std::vector<float>& values);
   std::string Scalar(const char* name, float value) { return Numbers(name, {}, {value}); }
   std::string Whole(const char* name, const std::vector<int64_t>& values);
-  // The layer's variable `name` ("kernel") with its axes in the order `axes`, as `dims`; "" where it has none.
+  // The layer's variable `name` ("kernel") with its axes permuted to `axes`, reshaped to `dims`; "" if the layer has
+  // none.
   std::string VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes, const Shape& dims);
-  std::string VariableOf(const Node& node, const std::string& name);  // as it is
+  std::string VariableOf(const Node& node, const std::string& name);  // unchanged
   std::string Transpose(const std::string& value, const std::vector<int64_t>& axes);
-  std::string Reshape(const std::string& value, const Shape& dims);  // without the batch, which stays
+  std::string Reshape(const std::string& value, const Shape& dims);  // dims: without the batch axis, which is kept
 
   // ---- inputs and outputs of layers ----
-  // The input in that order of its axes.
+  // The input with its channels in that position.
   std::string In(const Node& node, size_t input, Channels channels);
-  // The order that it is in already; where it is in both, channels first.
+  // The order in which the input already exists; kFirst if it exists in both.
   Channels Has(const Node& node, size_t input) const;
   void SetOutput(const Node& node, std::string value, Channels channels);
-  // Whether its output has been given with the channels last.
+  // Whether the node's output has been set with the channels last.
   bool HasLast(const Node& node) { return !outputs_[node.id].last.empty(); }
   const Shape& ShapeOf(const Node& node, size_t input) const {
     return graph_.nodes()[static_cast<size_t>(node.inputs[input])].output;
   }
   void WriteInput(const Node& node);
 
-  // ---- what several layers are made of (onnx_writer_parts.cc) ----
-  // The node's activation of a value, whose channels stand there.
+  // ---- shared by several layers (onnx_writer_parts.cc) ----
+  // Applies the node's activation to a value with its channels in that position.
   std::string Activate(const Node& node, const std::string& value, Channels channels);
-  void Finish(const Node& node, const std::string& value, Channels channels);  // with its activation
-  // All inputs in one order of their axes, as the operator `two` takes two of them and `more` any number.
+  // sets the output after applying the activation
+  void Finish(const Node& node, const std::string& value, Channels channels);
+  // Combines all inputs with their axes in one order. `two`: the operator for two inputs; `more`: the one for any
+  // number.
   void Join(const Node& node, const char* two, const char* more);
-  // gamma and beta, looked at as `dims`.
+  // Applies gamma and beta, reshaped to `dims`.
   std::string ScaleAndCenter(const Node& node, std::string value, const Shape& dims);
 
  private:
@@ -92,13 +96,13 @@ class OnnxWriter {
   const Graph& graph_;
   const absl::Span<const float> space_;
   onnx::GraphProto* const out_;
-  std::string layer_;  // whose operators are being written
+  std::string layer_;  // the layer whose operators are being written
   std::map<std::string, int> names_;
   std::map<int, Output> outputs_;  // by node
   std::vector<OnnxPlace> places_;
 };
 
-// Numbers as ONNX stores them: little-endian, row by row.
+// Stores numbers as ONNX does: little-endian, row by row.
 void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorProto* tensor);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// What several layers are made of.
+// The parts of OnnxWriter that several layers share.
 #include <cmath>
 
 #include "common/model/activation_numbers.h"
@@ -46,7 +46,7 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
       Float("alpha", ActivationAlpha(node));
       return y;
     }
-    case v1::HARD_SILU: {  // HardSwish came with opset 14
+    case v1::HARD_SILU: {  // HardSwish exists since opset 14
       const std::string gate = Op("HardSigmoid", {value});
       Float("alpha", 1.0f / 6);
       return Op("Mul", {value, gate});

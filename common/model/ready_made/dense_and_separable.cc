@@ -1,4 +1,4 @@
-// keras.applications' DenseNet121 (Huang et al. 2017) and Xception (Chollet 2017), with their top.
+// keras.applications' DenseNet121 (Huang et al. 2017) and Xception (Chollet 2017), including the top.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +19,7 @@ void NormalizeAndActivate(LayerWriter& w, const std::string& name, const char* b
   w.Activation(name + relu, v1::RELU);
 }
 
-// What comes out is what went in and kGrowth channels more.
+// The output is the input with kGrowth more channels.
 void DenseLayer(LayerWriter& w, const std::string& name) {
   const std::string input = w.last();
   NormalizeAndActivate(w, name, "_0_bn", "_0_relu");
@@ -33,7 +33,7 @@ void DenseLayer(LayerWriter& w, const std::string& name) {
 
 constexpr float kXceptionEpsilon = 1e-3f;
 
-// Keras numbers what it names by itself: conv2d, conv2d_1, ...
+// Keras numbers the names that it creates: conv2d, conv2d_1, ...
 std::string Numbered(const char* name, int count) { return count == 0 ? name : absl::StrCat(name, "_", count); }
 
 class XceptionWriter {
@@ -55,7 +55,7 @@ class XceptionWriter {
     conv.set_use_bias(false);
     BatchNorm(name + "_bn");
   }
-  // The way past a block, of half the size.
+  // The shortcut of a block, which halves the size.
   std::string Shortcut(const std::string& from, int32_t filters) {
     w_.Conv2D(Numbered("conv2d", shortcuts_), filters, 1, 2, v1::SAME).set_use_bias(false);
     w_.From(from);
@@ -64,7 +64,7 @@ class XceptionWriter {
   }
   void Add(const std::string& first, const std::string& second) { w_.Add(Numbered("add", sums_++), first, second); }
 
-  // Two separable convolutions and a pooling, beside a shortcut. activates: before the first one too.
+  // Two separable convolutions and a pooling, in parallel with a shortcut. activates: also before the first one.
   void Halve(int block, int32_t first, int32_t second, bool activates) {
     const std::string prefix = absl::StrCat("block", block), input = w_.last(), past = Shortcut(input, second);
     if (activates) {

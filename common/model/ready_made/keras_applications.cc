@@ -1,4 +1,4 @@
-// keras.applications' MobileNetV2 (Sandler et al. 2018, alpha 1) and VGG16 (Simonyan and Zisserman 2014), with their
+// keras.applications' MobileNetV2 (Sandler et al. 2018, alpha 1) and VGG16 (Simonyan and Zisserman 2014), including the
 // top.
 #include <string>
 
@@ -16,7 +16,7 @@ int32_t HalfUp(int32_t n) { return (n + 1) / 2; }
 
 struct MobileNet {
   LayerWriter w;
-  int32_t height, width;  // of the last layer's output: Keras pads an even one on one side only
+  int32_t height, width;  // of the last layer's output; Keras pads an even size on one side only
   int32_t channels;
 };
 

@@ -1,5 +1,5 @@
-// LayerWriter: writes a model layer by layer. Each call appends a layer that takes the one before it and returns it, so
-// that a field more can be set or other inputs named.
+// LayerWriter: writes a model layer by layer. Each call appends a layer whose input is the previous layer and returns
+// it, so that the caller can set more fields or name other inputs.
 //
 // Used by one thread.
 #pragma once
@@ -16,7 +16,7 @@ class LayerWriter {
  public:
   LayerWriter(const std::string& name, const std::vector<int32_t>& input_shape);
 
-  // Of the layer appended last. REQUIRED: it has a name.
+  // The name of the last appended layer. REQUIRED: it has a name.
   const std::string& last() const { return model_.layers(model_.layers_size() - 1).name(); }
   v1::Model Take() { return std::move(model_); }
 
@@ -36,7 +36,7 @@ class LayerWriter {
   void Flatten(const std::string& name);
   void Dropout(const std::string& name, float rate);
   v1::Dense& Dense(const std::string& name, int32_t units, v1::Activation activation);
-  // The layer appended last takes `input` instead of the one before it.
+  // Makes `input` the input of the last appended layer, instead of the layer before it.
   void From(const std::string& input);
   v1::Layer* Find(const std::string& name);  // an appended layer
 

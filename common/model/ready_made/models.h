@@ -1,4 +1,4 @@
-// The builders behind MakeReadyMade. input_shape and classes are checked there.
+// The builders that MakeReadyMade calls. It checks input_shape and classes.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 
 struct Entry {
   v1::Model (*make)(const std::vector<int32_t>& input_shape, int32_t classes);
-  bool pictures;  // takes [height, width, channels] alone
+  bool pictures;  // accepts only [height, width, channels]
 };
 
 const std::vector<ReadyMadeInfo>& Infos() {

@@ -1,11 +1,12 @@
 // Models that Cairn knows by name (`model { ready_made { name: "resnet18" } }`, `cairn models`).
 //
 // Free functions; any thread. Invariants:
-//   1. A model is a list of layers that Graph::Build takes, with as many parameters as the model of that name has
-//      elsewhere: `resnet50`, `mobilenet_v2` and `vgg16` are those of keras.applications with the names of their layers
-//      and variables, so that weights of one fit the other; `resnet18` and `resnet34` are torchvision's, likewise (its
-//      names with '_' for '.', which Keras over PyTorch does not take).
-//   2. Models of our own, and resnet18/34, begin with a rescaling of 0..255; those of keras.applications take what they
+//   1. A model is a list of layers that Graph::Build accepts, with as many parameters as the original model of that
+//      name. `resnet50`, `mobilenet_v2` and `vgg16` are those of keras.applications, with the same names of layers and
+//      variables, so that weights are interchangeable. `resnet18` and `resnet34` are torchvision's, with '_' for '.' in
+//      names, because Keras on PyTorch does not accept '.'.
+//   2. Cairn's own models and resnet18/34 begin with a rescaling from 0..255. Those of keras.applications use their
+//      input as it is, as in Keras.
 //      are given, as in Keras.
 #pragma once
 
@@ -25,11 +26,11 @@ struct ReadyMadeInfo {
   int32_t classes;
 };
 
-// All of them, in the order of a listing.
+// All models, in the order of a listing.
 absl::Span<const ReadyMadeInfo> ReadyMadeModels();
 
-// The layers, with the model's own shape and number of classes where they are not given. Errors: INVALID_ARGUMENT names
-// the field of model.ready_made.
+// Returns the layers, with the model's default shape and number of classes if these are not given. Errors:
+// INVALID_ARGUMENT names the field of model.ready_made.
 absl::StatusOr<v1::Model> MakeReadyMade(const v1::ReadyMade& wanted);
 
 }  // namespace cairn

@@ -14,14 +14,14 @@ constexpr float kFromBytes = 1.0f / 255;
 // ---- torchvision's resnet18 and resnet34: its names with '_' for '.' (see formats/torch_layout.h) ----
 
 constexpr float kTorchEpsilon = 1e-5f;
-constexpr float kTorchMomentum = 0.9f;  // torch counts it from the other side: 0.1
+constexpr float kTorchMomentum = 0.9f;  // torch defines it as 1 - momentum: 0.1
 
 void TorchBatchNorm(LayerWriter& w, const std::string& name) {
   w.BatchNormalization(name, kTorchEpsilon, kTorchMomentum);
 }
 
-// A convolution without bias. torch pads both sides alike where SAME with strides puts the odd pixel last, hence the
-// layer of its own.
+// A convolution without bias. torch pads both sides equally, whereas SAME with strides puts the odd pixel at the end;
+// hence the separate padding layer.
 void TorchConv(LayerWriter& w, const std::string& name, int32_t filters, int32_t kernel, int32_t strides,
                const std::string& from = "") {
   if (strides > 1 && kernel > 1) {
@@ -59,7 +59,7 @@ v1::Model TorchResnet(const std::string& name, std::initializer_list<int> blocks
   TorchConv(w, "conv1", 64, 7, 2);
   TorchBatchNorm(w, "bn1");
   w.Activation("relu", v1::RELU);
-  w.ZeroPadding2D("maxpool_pad", {1});  // of what is never negative: as torch's padding with -infinity
+  w.ZeroPadding2D("maxpool_pad", {1});  // its input is never negative, so this equals torch's padding with -infinity
   w.MaxPooling2D("maxpool", 3, 2);
   int stage = 0;
   for (const int count : blocks) {
@@ -101,7 +101,7 @@ void BottleneckBlock(LayerWriter& w, const std::string& name, int32_t filters, i
   w.Activation(absl::StrCat(name, "_out"), v1::RELU);
 }
 
-// ---- the tutorials' ----
+// ---- the models of tutorials ----
 
 void TutorialBlock(LayerWriter& w, const std::string& name, int32_t filters, int32_t strides) {
   const std::string input = w.last();

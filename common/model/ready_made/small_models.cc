@@ -20,7 +20,7 @@ v1::Model MakeMlp(const std::vector<int32_t>& input_shape, int32_t classes) {
   return w.Take();
 }
 
-// The model of TensorFlow's tutorial of MirroredStrategy with Keras.
+// The model of TensorFlow's MirroredStrategy tutorial with Keras.
 v1::Model MakeMnistCnn(const std::vector<int32_t>& input_shape, int32_t classes) {
   LayerWriter w("mnist_cnn", input_shape);
   w.Rescaling(kFromBytes);
@@ -32,7 +32,8 @@ v1::Model MakeMnistCnn(const std::vector<int32_t>& input_shape, int32_t classes)
   return w.Take();
 }
 
-// LeNet-5 (LeCun et al. 1998) as it is taught: its third convolution sees all maps, and the last layer is a softmax.
+// LeNet-5 (LeCun et al. 1998) in its usual form: the third convolution sees all feature maps, and the last layer is a
+// softmax.
 v1::Model MakeLenet(const std::vector<int32_t>& input_shape, int32_t classes) {
   LayerWriter w("lenet", input_shape);
   w.Rescaling(kFromBytes);
@@ -47,7 +48,7 @@ v1::Model MakeLenet(const std::vector<int32_t>& input_shape, int32_t classes) {
   return w.Take();
 }
 
-// That of examples/beans.
+// The model of examples/beans.
 v1::Model MakeBeansCnn(const std::vector<int32_t>& input_shape, int32_t classes) {
   LayerWriter w("beans_cnn", input_shape);
   w.Rescaling(1.0f / 127.5f, -1);

@@ -1,5 +1,5 @@
-// U-Net (Ronneberger, Fischer and Brox 2015) with padded convolutions, so that its output, a class for each pixel, is
-// as large as its input.
+// U-Net (Ronneberger, Fischer and Brox 2015) with padded convolutions, so that its output, a class for each pixel, has
+// the size of its input.
 #include <string>
 #include <vector>
 
@@ -10,8 +10,8 @@
 namespace cairn {
 namespace {
 
-constexpr int kDepth = 4;            // halvings
-constexpr int32_t kFiltersMin = 64;  // of the first level; each level below has twice as many
+constexpr int kDepth = 4;            // how often the size is halved
+constexpr int32_t kFiltersMin = 64;  // at the first level; it doubles at each level below
 
 void DoubleConvolution(LayerWriter& w, const std::string& name, int32_t filters) {
   for (int i = 1; i <= 2; ++i)
