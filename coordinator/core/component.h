@@ -37,7 +37,7 @@ namespace cairn {
 
 // What the parts stand on. Each member uses those above it; all outlive the parts.
 struct Ground {
-  // options: valid. incarnation: of this coordinator.
+  // valid_options: are copied. incarnation: of this coordinator.
   Ground(const CoordinatorOptions& valid_options, uint64_t incarnation, const StoredState& stored, absl::Time now)
       : options(valid_options),
         step(incarnation, now),

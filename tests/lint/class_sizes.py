@@ -19,8 +19,6 @@ VALUES = {
     "client/cli/main.cc": {"Invocation"},  # the options of all commands
     "common/model/recurrent.h": {"Recurrence"},
     "common/tensor/frame.h": {"Frame"},
-    "server/core/optimizer.h": {"OptimizerRule"},
-    "server/core/optimizer_loops.h": {"Coefficients"},
     "server/core/partition_settings.h": {"PartitionSettings"},
     "worker/backend/cudnn/kernels/recurrent.h": {"CellStep"},
     "worker/backend/cudnn/recurrence.h": {"StepRefs"},
