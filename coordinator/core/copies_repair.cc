@@ -247,8 +247,8 @@ void Copies::PlanMoves(Job& job) {
     }
   }
   std::vector<PsLoad> loads = candidates_.PsLoads(job);
-  std::erase_if(loads,
-                [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->joined < kBalanceAfter; });
+  std::erase_if(
+      loads, [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->lease.joined() < kBalanceAfter; });
   std::vector<uint64_t> bytes;
   std::vector<PartitionCopies> copies;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {

@@ -73,29 +73,30 @@ v1::StoredJob Job::ToStored() const {
   *stored.mutable_status() = status;
   stored.set_request_key(queueing.request_key);
   stored.set_assignment(assignment);
-  stored.set_rollback_generation(rollback.generation);
-  stored.set_rollback_to(rollback.to);
-  stored.set_rolling_back(rollback.under_way);
-  stored.set_recovered(rollback.recovered);
+  stored.set_rollback_generation(partitions.rollback.generation);
+  stored.set_rollback_to(partitions.rollback.to);
+  stored.set_rolling_back(partitions.rollback.under_way);
+  stored.set_recovered(partitions.rollback.recovered);
   stored.mutable_restore_from()->Assign(restoring.from.begin(), restoring.from.end());
   *stored.mutable_callbacks() = decisions.callbacks;
   stored.mutable_learning_rates()->Assign(decisions.learning_rates.begin(), decisions.learning_rates.end());
   stored.set_stopped_early(decisions.stopped_early);
-  stored.set_summaries_written(summaries.written);
-  for (const v1::SaveModel& save : files.saves) *stored.add_saves() = save;
-  stored.mutable_former_chiefs()->Assign(checkpoints.former_chiefs.begin(), checkpoints.former_chiefs.end());
-  stored.set_files_missing(files.missing);
-  stored.set_file_missing(files.first_missing);
+  stored.set_summaries_written(outputs.summaries.written);
+  for (const v1::SaveModel& save : outputs.files.saves) *stored.add_saves() = save;
+  stored.mutable_former_chiefs()->Assign(outputs.checkpoints.former_chiefs.begin(),
+                                         outputs.checkpoints.former_chiefs.end());
+  stored.set_files_missing(outputs.files.missing);
+  stored.set_file_missing(outputs.files.first_missing);
   stored.set_restores_best(best.restoring);
   stored.set_has_best(best.restored);
-  for (const auto& [worker, e] : crash_loops.ends) {
+  for (const auto& [worker, e] : workers.crash_loops.ends) {
     v1::StoredEnd& stored_end = *stored.add_ends();
     stored_end.set_worker(worker);
     stored_end.set_step(e.step);
     stored_end.set_times(e.times);
     stored_end.set_gone(e.gone);
   }
-  for (const auto& [node, l] : left_out.nodes) {
+  for (const auto& [node, l] : workers.left_out.nodes) {
     v1::StoredLeftOut& out = *stored.add_left_out();
     out.set_node(node);
     out.set_incarnation(l.incarnation);

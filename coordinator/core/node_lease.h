@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/base/ids.h"
+#include "coordinator/core/events.h"
 
 namespace cairn {
 
