@@ -252,7 +252,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
     while (reader->Read(&part)) {
       absl::Status status = part.first_example() == next
                                 ? on_part(part)
-                                : absl::InternalError(absl::StrFormat("outputs of example %d came where %d was next",
+                                : absl::InternalError(absl::StrFormat("received outputs of example %d, expected %d",
                                                                       part.first_example(), next));
       next += part.examples();
       if (status.ok()) continue;
@@ -355,7 +355,7 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
   queue.Next(&tag, &ok);  // bounded by the call's deadline
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
     return absl::UnavailableError(
-        absl::StrFormat("%s answers, but knows nothing of \"%s\": only a ps does", address, service));
+        absl::StrFormat("%s answers, but does not have the service \"%s\": only a ps does", address, service));
   }
   if (!status.ok()) {
     return absl::UnavailableError(

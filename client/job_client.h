@@ -29,7 +29,7 @@ struct JobClientOptions {
   absl::Duration timeout = absl::Seconds(10);        // per call; Submit has its own, since workers inspect the data
   absl::Duration submit_timeout = absl::Seconds(60);
   absl::Duration evaluate_timeout = absl::Minutes(30);
-  // How long the coordinator may be away before Watch gives up; the job goes on without it.
+  // How long the coordinator may be away before Watch gives up; the job continues without it.
   absl::Duration reconnect_max = absl::Seconds(60);
 };
 

@@ -27,7 +27,7 @@ bool PsConnection::connected() const {
 void PsConnection::Send(Frame request, Done done) { Snapshot(std::move(request), nullptr, std::move(done)); }
 
 void PsConnection::Send(std::vector<Frame> request, Done done) {
-  CAIRN_CHECK(!request.empty(), "a request of no frames");
+  CAIRN_CHECK(!request.empty(), "a request without frames");
   PsStream& stream = *streams_[request.front().partition.value % streams_.size()];
   stream.Send(std::move(request), nullptr, std::move(done));
 }

@@ -21,7 +21,7 @@ struct PsConnectionOptions {
   // Time between pings and for their answer; a missed keepalive ends the stream.
   absl::Duration keepalive_interval = absl::Seconds(1);
   absl::Duration keepalive_timeout = absl::Seconds(2);
-  // Streams over which partitions are spread, each on a channel of its own, opened on first use. gRPC serves one
+  // Streams over which partitions are spread, each on its own channel, opened on first use. gRPC serves one
   // channel on one core at a time.
   int streams = 2;
   bool error_frames =

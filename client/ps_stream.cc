@@ -256,7 +256,7 @@ bool PsStream::OnTensorReply(Frame& reply) {
     Pending& pending = it->second;
     if (pending.on_tensor == nullptr || reply.tensor != pending.next_tensor || reply.tensor >= reply.tensors) {
       reply.kind = v1::ExchangeFrame::ERROR;
-      reply.status = absl::InternalError(absl::StrFormat("an image's tensor %d of %d came instead of tensor %d",
+      reply.status = absl::InternalError(absl::StrFormat("received an image's tensor %d of %d instead of tensor %d",
                                                          reply.tensor, reply.tensors, pending.next_tensor));
       return true;
     }

@@ -24,7 +24,7 @@ struct SessionCallbacks {
   std::function<void(const v1::CoordinatorMessage&)> on_message;  // including Welcome
   std::function<void(bool up)> on_connection;                     // up: after Welcome
   std::function<void(const absl::Status&)> on_rejected;
-  // Every coordinator was tried and none serves; retries go on. Called once until there is a session again.
+  // Every coordinator was tried and none serves; retries continue. Called once until there is a session again.
   std::function<void(const absl::Status&)> on_unreached;
 };
 

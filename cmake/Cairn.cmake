@@ -8,7 +8,7 @@ target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-
 target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(CAIRN_SANITIZE)
   target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer)
-  if(CAIRN_FUZZ)  # a finding must end the program; checks that AddressSanitizer makes too only cost time to build
+  if(CAIRN_FUZZ)  # a finding must end the program; checks that AddressSanitizer also makes would only cost build time
     target_compile_options(cairn_flags INTERFACE -fno-sanitize-recover=all -fno-sanitize=null,object-size,vptr -Wno-error)
   endif()
   target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
@@ -20,21 +20,21 @@ if(CAIRN_SANITIZE MATCHES thread)  # linked into every program: tests/tsan/READM
   set(CAIRN_TEST_ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
 endif()
 
-# Paths below the tree count as relative, so that another clone of it finds what this one compiled.
+# Paths in the tree are made relative, so that another clone of it can use the compiler cache.
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
-# A whole build is faster so; what was changed is compiled again with its neighbours. tests/run.sh and the image use it.
+# Speeds up a whole build; but a changed file is recompiled with its neighbours. tests/run.sh and the image use it.
 option(CAIRN_UNITY "Compile several files as one (units.py)" OFF)
 if(CAIRN_UNITY)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
 endif()
 
-# What is compiled of these sources of the folder: themselves, or units of them. Sources with options of their own, set
-# before, and those of the build folder stay alone.
+# Returns what is compiled for these sources of the folder: the sources themselves, or unity sources. Sources with their
+# own compile options (set before) and generated sources stay separate.
 function(cairn_units out name)
   if(NOT CAIRN_UNITY)
     set(${out} ${ARGN} PARENT_SCOPE)
@@ -58,7 +58,7 @@ function(cairn_units out name)
   execute_process(COMMAND ${Python3_EXECUTABLE} ${script} ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/units/${name} ${together}
                   OUTPUT_VARIABLE units COMMAND_ERROR_IS_FATAL ANY)
   list(TRANSFORM together PREPEND ${CMAKE_SOURCE_DIR}/)
-  # Names may clash after a change: the units are made again.
+  # Names may clash after a change, so the unity sources are generated again.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script} ${together})
   set(${out} ${alone} ${units} PARENT_SCOPE)
 endfunction()
@@ -76,12 +76,12 @@ function(cairn_binary name)
   cairn_units(sources ${name} ${A_UNPARSED_ARGUMENTS})
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags ${CAIRN_PROGRAM_PARTS})
-  # Libraries are looked for in ../lib first, also those that libraries need: deploy/bundle.sh copies them there.
+  # Libraries are searched in ../lib first, also those that libraries need: deploy/bundle.sh copies them there.
   set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
 endfunction()
 
-# All that worker/backend may use, not only what the program itself does.
+# Exports everything that worker/backend may use, not only what the program itself uses.
 function(cairn_opens_plugins name)
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
   target_link_libraries(${name} PRIVATE -Wl,--whole-archive $<TARGET_FILE:cairn_base> $<TARGET_FILE:cairn_tensor> $<TARGET_FILE:cairn_model>
@@ -91,7 +91,8 @@ endfunction()
 function(cairn_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 1200)  # of a test that hangs: the longest takes a minute on a quiet machine, and eight on a busy one
+    # For a test that hangs: the longest one takes a minute on an idle machine, and eight on a busy one.
+    set(A_TIMEOUT 1200)
   endif()
   cairn_units(sources ${name} ${A_UNPARSED_ARGUMENTS})
   add_executable(${name} ${sources})

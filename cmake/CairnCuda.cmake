@@ -1,6 +1,7 @@
-# CAIRN_CUDA: the GPU backend, libcairn_cudnn.so. Sets CAIRN_HAS_CUDA; with it CUDA is a language, and these are there:
-#   CUDA::cudart_static, CUDA::cublasLt    of the toolkit (13 or newer)
-#   cairn_cudnn_sdk                        headers and library of cuDNN 9, which may stand in the toolkit's folders
+# CAIRN_CUDA: the GPU backend, libcairn_cudnn.so. Sets CAIRN_HAS_CUDA. If it is true, CUDA is an enabled language, and
+# these targets exist:
+#   CUDA::cudart_static, CUDA::cublasLt    from the toolkit (13 or newer)
+#   cairn_cudnn_sdk                        headers and library of cuDNN 9, which may be in the toolkit's folders
 set(CAIRN_CUDA "AUTO" CACHE STRING "Build the GPU backend: AUTO (where the CUDA toolkit and cuDNN are), ON or OFF")
 set(CAIRN_HAS_CUDA OFF)
 if(NOT CAIRN_CUDA STREQUAL "OFF" AND NOT CAIRN_SANITIZE)
@@ -12,9 +13,9 @@ if(NOT CAIRN_CUDA STREQUAL "OFF" AND NOT CAIRN_SANITIZE)
   endif()
   set(missing "")
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES 90)  # of CMake's own check; the kernels' folder names theirs
+    set(CMAKE_CUDA_ARCHITECTURES 90)  # for CMake's own check; the kernels' folder sets theirs
     enable_language(CUDA)
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of newer compilers
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know the option for newer compilers
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()

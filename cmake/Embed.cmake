@@ -1,6 +1,6 @@
 # cairn_embed(OUT HEADER NAME=FILE...)    a source file that defines the std::string_views of HEADER, each with the bytes of a text file.
 #
-# The same file, run as a script (cmake -P), writes it.
+# The same file, run as a script (cmake -P), writes the source file.
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   set(text "// Written by cmake/Embed.cmake.\n#include \"${HEADER}\"\n\nnamespace cairn {\n\n")
   string(REPLACE "|" ";" pairs "${PAIRS}")

@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   cairn::TuneAllocator();
   cairn::BlockStopSignals();
   cairn::Flags flags;
-  CLI::App app{"Cairn's coordinator: who is alive, who owns what, which jobs run."};
+  CLI::App app{"Cairn's coordinator: membership, placement and jobs of a cluster."};
   cairn::AddDaemonFlags(&app, &flags.common);
   app.add_option("--listen", flags.listen, "host:port that nodes and clients reach; port 0: chosen by the system")
       ->capture_default_str();

@@ -3,7 +3,7 @@
 # included. Arguments go to ctest:
 #
 #   tests/run.sh                 all
-#   tests/run.sh -R safetensors  those whose name matches
+#   tests/run.sh -R safetensors  those whose names match
 #   tests/run.sh -L core         those without gRPC
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-// cairn-worker: computes gradients for the jobs that the coordinator gives it.
+// cairn-worker: computes gradients for the jobs that the coordinator assigns to it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@
 
 namespace {
 
-// A step of a large model may take longer than anyone wants to wait. What it computes is lost anyway.
+// A step of a large model may take too long to wait for; its result would be lost anyway.
 constexpr absl::Duration kStopGrace = absl::Seconds(2);
 
 struct Flags {
@@ -38,7 +38,7 @@ void RestartWithOpenMpSettings(char** argv) {
   setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   setenv("OMP_DYNAMIC", "FALSE", 0);
   execv("/proc/self/exe", argv);
-  // Without /proc: slower, not wrong.
+  // Without /proc the process is slower, but correct.
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
@@ -64,7 +64,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   cairn::AddDaemonFlags(app, &flags->common);
 }
 
-// "" where the environment names no home.
+// "" if the environment names neither a cache nor a home directory.
 std::string DefaultCacheDir() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
     return std::string(cache) + "/cairn";
@@ -117,7 +117,7 @@ int Run(Flags& flags) {
     const int signal = cairn::WaitForStopSignal();
     if (const absl::Status health = node.health(); !health.ok()) {
       code = cairn::kExitDeviceLost;
-      cairn::LogError("%s: this process ends with code %d, a fresh one may find the device well", health.message(),
+      cairn::LogError("%s: this process exits with code %d; a new one may find the device usable", health.message(),
                       code);
     } else {
       cairn::LogInfo("signal %d: stopping", signal);
@@ -129,7 +129,7 @@ int Run(Flags& flags) {
     }).detach();
   }
   cairn::LogInfo("stopped");
-  cairn::EndProcess(code);  // past the thread above, too
+  cairn::EndProcess(code);  // ends that thread too
 }
 
 }  // namespace

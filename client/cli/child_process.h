@@ -3,7 +3,7 @@
 // Thread rule: use it from the main thread only: the kernel kills a child when the *thread* that started it
 // ends. Invariants:
 //   1. A child dies with its parent, whatever kills the parent (PR_SET_PDEATHSIG).
-//   2. A child is in a process group of its own: the terminal's Ctrl-C
+//   2. A child has its own process group: the terminal's Ctrl-C
 //      reaches the parent only, which stops its children in order.
 #pragma once
 

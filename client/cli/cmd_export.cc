@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
 absl::Status Advise(const absl::Status& status, uint64_t job) {
   if (absl::IsFailedPrecondition(status)) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("the weights of job %d are not of one step: %s\nA ps was started again and came back with what "
+        absl::StrFormat("the weights of job %d are not of one step: %s\nA ps was restarted and came back with what "
                         "its disk had: use a "
                         "checkpoint of the job, or submit it again.",
                         job, status.message()));

@@ -107,7 +107,7 @@ std::string EpochTable(const v1::JobStatus& job) {
   for (const auto& [name, value] : MeanFigures(job.spec(), last.train())) header.push_back(name);
   const size_t train_columns = header.size();
   for (const v1::EpochResult& epoch : job.epochs()) {
-    // before the checkpoint from which the job resumed
+    // Before the checkpoint from which the job resumed.
     if (epoch.train().examples() == 0 && epoch.seconds() == 0) continue;
     std::vector<std::string> row = {absl::StrFormat("  %d", epoch.epoch() + 1),
                                     absl::StrFormat("%.1f", epoch.seconds())};

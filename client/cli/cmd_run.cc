@@ -63,7 +63,7 @@ absl::StatusOr<std::string> NameOf(const SubmitOptions& job) {
   if (job.file.empty()) return "";
   absl::StatusOr<v1::JobSpec> spec = LoadJobFile(job.file);
   if (absl::IsNotFound(spec.status())) {
-    Say(absl::StrFormat("warning: the job's name is not known here, and its end is not learnt: %s",
+    Say(absl::StrFormat("warning: the job's name is not known here, so its end will not be noticed: %s",
                         spec.status().message()));
     return "";
   }
@@ -200,7 +200,7 @@ class TaskRun {
     if (workers <= job->spec().replicas()) return;
     warned_ = true;
     Say(absl::StrFormat(
-        "warning: %d workers, but the job has %d replicas, and each is computed by one worker: %d of them do nothing; "
+        "warning: %d workers, but the job has %d replicas, and each is computed by one worker: %d of them are idle; "
         "set replicas: %d in the job (or a multiple), or start fewer workers",
         workers, job->spec().replicas(), workers - job->spec().replicas(), workers));
   }
@@ -241,7 +241,7 @@ int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) 
   auto started = LocalCluster::Start(local, Say);
   if (!started.ok()) return Fail(started.status());
   LocalCluster& cluster = **started;
-  Say(absl::StrFormat("TF_CONFIG is not set: the job has a cluster of its own in this container, logs in %s/logs",
+  Say(absl::StrFormat("TF_CONFIG is not set: the job runs on its own cluster in this container, logs in %s/logs",
                       cluster.dir()));
   JobClient client = ClientOf(cluster.address());
   const auto all_alive = [&] {
@@ -276,17 +276,17 @@ int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) 
   const char* tf_config = std::getenv("TF_CONFIG");
   const bool alone = tf_config == nullptr || *tf_config == '\0';
   if (alone && job.file.empty()) {
-    return Fail(
-        absl::InvalidArgumentError("TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else "
-                                   "sets it, starts; with --job it "
-                                   "runs the job without one, too"));
+    return Fail(absl::InvalidArgumentError(
+        "TF_CONFIG: is not set; `cairn run` is for containers started by a TFJob, or by anything else that "
+        "sets it; with --job it "
+        "runs the job without one, too"));
   }
   const absl::StatusOr<std::string> name = NameOf(job);
   if (!name.ok()) return Fail(name.status());
   JobEnd end(options.dir, *name);
   if (const std::optional<int> code = end.name().empty() ? std::nullopt : end.Remembered()) {
-    Say(absl::StrFormat("job \"%s\" has ended before, with exit code %d; remove %s to run it once more", end.name(),
-                        *code, end.path()));
+    Say(absl::StrFormat("job \"%s\" has already ended, with exit code %d; remove %s to run it again", end.name(), *code,
+                        end.path()));
     return *code;
   }
   if (alone) return RunAlone(options, job, std::move(end));

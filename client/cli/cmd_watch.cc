@@ -30,8 +30,8 @@ void OnInterrupt(int) {
 }
 
 void SayFarewellOnInterrupt(const std::string& job) {
-  const std::string text =
-      absl::StrFormat("\nThe job goes on. `cairn watch %s` comes back to it, `cairn cancel %s` ends it.\n", job, job);
+  const std::string text = absl::StrFormat(
+      "\nThe job keeps running. `cairn watch %s` shows it again, `cairn cancel %s` ends it.\n", job, job);
   farewell_size = std::min(text.size(), sizeof(farewell));
   std::memcpy(farewell, text.data(), farewell_size);
   struct sigaction action {};

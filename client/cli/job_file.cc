@@ -177,7 +177,7 @@ absl::Status MakeDataPathAbsolute(v1::JobSpec* spec) {
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error || !std::filesystem::exists(absolute, error)) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "data.path: %s: there is no %s here; a relative path is taken from the folder of `cairn submit`. Give the "
+        "data.path: %s: there is no %s here; a relative path is resolved in the folder of `cairn submit`. Give the "
         "absolute path, as the workers see it: --set data.path=/...",
         path.string(), absolute));
   }

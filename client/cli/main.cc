@@ -172,7 +172,7 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   nodes->callback([&call, nodes] {
     if (nodes->get_subcommands().empty()) call.run = [&call] { return RunNodes(call.globals); };
   });
-  CLI::App* drain = AddCommand(*nodes, "drain", "Move all work off a node; training goes on elsewhere", call,
+  CLI::App* drain = AddCommand(*nodes, "drain", "Move all work off a node; training continues elsewhere", call,
                                [&call] { return RunDrain(call.globals, call.drain); });
   drain->add_option("NAME", call.drain.name, "The node, as `cairn nodes` names it")->required();
   drain->add_flag("--undo", call.drain.undo, "Give it work again");

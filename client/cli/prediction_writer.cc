@@ -66,7 +66,7 @@ absl::StatusOr<PredictionFormat> PredictionFormatOf(const std::string& path) {
   if (absl::EndsWithIgnoreCase(path, ".npy")) return PredictionFormat::kNpy;
   if (absl::EndsWithIgnoreCase(path, ".jsonl")) return PredictionFormat::kJsonLines;
   return absl::InvalidArgumentError(
-      absl::StrFormat("-o %s: the ending tells the format; use .csv, .npy or .jsonl", path));
+      absl::StrFormat("-o %s: the extension selects the format; use .csv, .npy or .jsonl", path));
 }
 
 absl::StatusOr<std::vector<NamedOutput>> OutputsOf(const v1::JobSpec& spec) {

@@ -43,7 +43,7 @@ struct NamedOutput {
   std::string name;
   Shape shape;
 };
-// In the order in which they stand in an example's numbers; empty: the job has one output.
+// In the order of an example's numbers; empty: the job has one output.
 absl::StatusOr<std::vector<NamedOutput>> OutputsOf(const v1::JobSpec& spec);
 
 class PredictionWriter {

@@ -96,7 +96,7 @@ absl::StatusOr<int> CheckIndex(const Message& message, const FieldDescriptor* fi
 
 absl::StatusOr<Message*> Descend(Message* message, const FieldDescriptor* field, int index) {
   if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s is not a message; nothing lies below it", field->name()));
+    return absl::InvalidArgumentError(absl::StrFormat("%s is not a message; it has no fields", field->name()));
   }
   const Reflection* reflection = message->GetReflection();
   if (!field->is_repeated()) return reflection->MutableMessage(message, field);

@@ -180,7 +180,7 @@ absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const Tf
   const std::string coordinator = CoordinatorOf(config, options);
   if (coordinator.empty()) {
     return Bad(
-        "cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
+        "cluster: has neither a chief nor worker 0, next to which the coordinator could run; add one, or set "
         "CAIRN_COORDINATOR");
   }
   const std::string& type = config.task_type;

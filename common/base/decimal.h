@@ -3,7 +3,7 @@
 
 namespace cairn {
 
-// The double nearest to the shortest decimal number that rounds to f: 0.999f stands for 0.999, so that 1 -
+// The double nearest to the shortest decimal number that rounds to f: 0.999f means 0.999, so that 1 -
 // Decimal(0.999f) is 0.001 as in Keras, whose hyper-parameters are doubles. A pure function.
 double Decimal(float f);
 

@@ -1,6 +1,6 @@
 // Executor: runs closures in the order posted, never two at once. Cores are driven on one. Drivers take an Executor, so
 // that the simulator (tests/sim) can pass its own.
-// SerialExecutor: an Executor with a thread of its own.
+// SerialExecutor: an Executor with its own thread.
 //
 // Thread rule: Post and PostAfter from any thread, including its own. The destructor (or Stop) runs posted closures,
 // drops timers that are not due, and joins; afterwards Post drops its closure.

@@ -310,7 +310,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   loaded.element = Element::kFloat;
   loaded.target_size = static_cast<int64_t>(train.columns.targets);
   if (!train.columns.has_label) {
-    // there are no classes
+    // There are no classes.
   } else if (!kinds.numbers) {
     if (kinds.any_number) {
       CAIRN_RETURN_IF_ERROR(CheckMixedLabels(files, kinds.integers));

@@ -46,7 +46,7 @@ absl::StatusOr<bool> CsvParser::Next(std::vector<std::string>* fields) {
       ++at_;
       CAIRN_RETURN_IF_ERROR(Quoted(&field));
       skip_blanks();
-      if (!at_line_end() && text_[at_] != ',') return absl::DataLossError("text behind a closing quote (\")");
+      if (!at_line_end() && text_[at_] != ',') return absl::DataLossError("text after a closing quote (\")");
     } else {
       const size_t begin = at_;
       while (!at_line_end() && text_[at_] != ',') {

@@ -31,7 +31,7 @@ class Dataset {
   // The number of values of each of data.inputs if only the data tells it (features of records); else empty. Set by
   // OpenDataset only.
   virtual std::vector<int64_t> input_sizes() const { return {}; }
-  // the type of the numbers before they are converted to float32
+  // The type of the numbers before they are converted to float32.
   virtual Element element() const { return Element::kFloat; }
   // Whether examples have weights (data.weight_column).
   virtual bool weighted() const { return false; }
@@ -64,7 +64,7 @@ struct BatchSourceOptions {
   std::shared_ptr<const Augmenter> augmenter;  // null: examples are not augmented
   // Set if the target is the augmented example as the model sees it; the data set's labels are then not used.
   std::optional<InputScale> input_target;
-  // its position in the labels, if the data set provides the rest of them; -1: it is the whole label
+  // Its position in the labels, if the data set provides the rest of them; -1: it is the whole label.
   int64_t input_target_place = -1;
 };
 

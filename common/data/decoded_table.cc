@@ -191,9 +191,9 @@ bool DecodedTable::ReadFromFile(int64_t index, uint8_t* bytes) const {
   const size_t size = static_cast<size_t>(bytes_);
   const absl::Status read = room_->file()->ReadAt(at - Place::kFirst, bytes, size);
   if (read.ok() && Checksum(bytes, size) == place.checksum) return true;
-  room_->Warn(read.ok() ? absl::DataLossError("data.cache_dir: " + room_->file()->dir() +
-                                              ": what was written did not come back unaltered")
-                        : read);
+  room_->Warn(
+      read.ok() ? absl::DataLossError("data.cache_dir: " + room_->file()->dir() + ": its data was altered on the disk")
+                : read);
   return false;
 }
 

@@ -23,7 +23,7 @@ struct SplitSummary {
 struct DatasetSummary {
   v1::DataInfo info;
   std::array<SplitSummary, 3> splits;  // examples == 0: the data set does not have the split
-  // how many training examples, spread evenly, the next two fields are computed from
+  // How many training examples, spread evenly, the next two fields are computed from.
   int64_t sampled = 0;
   double value_min = 0, value_max = 0;
   // IMAGE_FOLDER: the original sizes of the sampled pictures; else 0.

@@ -27,7 +27,7 @@ struct RecordSpec {
   std::string input, label;  // the label is empty if the data has targets
   std::string weight;        // a feature; empty: there are no weights
   std::vector<RecordFeaturePart> targets;
-  // those of data.inputs, concatenated; they replace `input`
+  // Those of data.inputs, concatenated; they replace `input`.
   std::vector<RecordFeaturePart> inputs;
   v1::TfRecord::Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // set once the spec is resolved
   Shape shape;

@@ -30,7 +30,7 @@ std::shared_ptr<const FileReader> HoldOpen(std::shared_ptr<const FileReader> fil
 bool IsGzip(absl::string_view begin) { return begin.size() >= 2 && begin[0] == '\x1f' && begin[1] == '\x8b'; }
 
 absl::Status NoRecords(const std::string& path) {
-  return absl::DataLossError(path + ": no TFRecord file: its first twelve bytes are no record's header");
+  return absl::DataLossError(path + ": not a TFRecord file: its first twelve bytes are not a record's header");
 }
 
 }  // namespace

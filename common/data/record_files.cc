@@ -88,7 +88,7 @@ absl::Status CheckShards(const std::vector<std::string>& files) {
     auto& [of, numbers] = families[shard.stem];
     if (of != 0 && of != shard.of) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("%s: beside it lie shards of %d; remove those that do not belong", file, of));
+          absl::StrFormat("%s: next to it are shards of a set of %d; remove those that do not belong", file, of));
     }
     of = shard.of;
     numbers.insert(shard.number);

@@ -42,7 +42,7 @@ absl::StatusOr<std::string> ChooseFeature(const std::string& asked, const char* 
     if (features.contains(name)) return name;
   }
   return absl::InvalidArgumentError(
-      absl::StrFormat("data.tfrecord.%s: missing, and none of \"%s\" is there; the record has %s; name one of them",
+      absl::StrFormat("data.tfrecord.%s: missing, and the record has none of \"%s\"; it has %s; name one of them",
                       field, absl::StrJoin(usual, "\", \""), Describe(features)));
 }
 

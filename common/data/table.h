@@ -25,7 +25,7 @@ class ExampleTable {
   virtual int64_t size() const = 0;
   // Whether Read only copies from memory.
   virtual bool in_memory() const { return true; }
-  // the type of the numbers before they are converted to float32
+  // The type of the numbers before they are converted to float32.
   virtual Element element() const { return Element::kFloat; }
   // index: in [0, size()). example: the numbers of the shape. label: one number.
   virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;

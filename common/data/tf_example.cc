@@ -51,9 +51,9 @@ class Fields {
       case kFixed64: length = 8; break;
       case kFixed32: length = 4; break;
       case kLengthDelimited: CAIRN_RETURN_IF_ERROR(Varint(&length)); break;
-      default: return Malformed("a field of a type that there is not");
+      default: return Malformed("a field of an unknown type");
     }
-    if (length > end_ - at_) return Malformed("a field is longer than what it stands in");
+    if (length > end_ - at_) return Malformed("a field is longer than the message around it");
     field->begin = at_;
     at_ += length;
     field->end = at_;
@@ -205,7 +205,7 @@ absl::Status WalkFeatures(ByteWindow& window, uint64_t begin, uint64_t end,
   while (!example.done()) {
     CAIRN_RETURN_IF_ERROR(example.Next(&features));
     if (features.number != 1) continue;
-    if (features.type != kLengthDelimited) return Malformed("its features are no message");
+    if (features.type != kLengthDelimited) return Malformed("its features are not a message");
     Fields entries(window, features.begin, features.end);
     while (!entries.done()) {
       CAIRN_RETURN_IF_ERROR(entries.Next(&entry));

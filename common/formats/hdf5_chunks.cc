@@ -55,7 +55,7 @@ class ChunkReader {
     for (const hsize_t side : chunk_) {
       if (side == 0 || __builtin_mul_overflow(chunk_bytes_, static_cast<uint64_t>(side), &chunk_bytes_) ||
           chunk_bytes_ > bytes_max) {
-        return DamagedHdf5("its chunks are larger than it is itself");
+        return DamagedHdf5("its chunks are larger than the array");
       }
     }
     if (H5Pget_fill_value(plist_, H5T_NATIVE_FLOAT, &fill_) < 0) return DamagedHdf5("its fill value cannot be read");
@@ -72,7 +72,7 @@ class ChunkReader {
       switch (filter) {
         case H5Z_FILTER_SHUFFLE:
           if (values < 1 || value != element_bytes_)
-            return DamagedHdf5("its bytes are shuffled by another size than its numbers have");
+            return DamagedHdf5("its bytes are shuffled with another size than that of its numbers");
           filters_.push_back(Hdf5Filter::kShuffle);
           break;
         case H5Z_FILTER_DEFLATE: filters_.push_back(Hdf5Filter::kDeflate); break;
@@ -80,7 +80,7 @@ class ChunkReader {
         default:
           return absl::UnimplementedError(absl::StrCat(
               "its filter ", filter,
-              " is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone"));
+              " is not supported; save it without compression, or with only gzip, shuffle and fletcher32"));
       }
     }
     return absl::OkStatus();

@@ -40,7 +40,7 @@ class Library {
 };
 
 absl::Status WriteError(const std::string& path, const std::string& what) {
-  return absl::InternalError(absl::StrCat(path, ": cannot write ", what, "; is there memory enough?"));
+  return absl::InternalError(absl::StrCat(path, ": cannot write ", what, "; is there enough memory?"));
 }
 
 absl::Status WriteBytes(const std::string& path, const char* data, size_t size) {
@@ -82,7 +82,7 @@ absl::Status CheckPlainLayout(hid_t plist) {
   const H5D_layout_t layout = plist < 0 ? H5D_LAYOUT_ERROR : H5Pget_layout(plist);
   if (layout == H5D_LAYOUT_ERROR) return absl::DataLossError("cannot be read");
   if (H5Pget_external_count(plist) != 0 || layout == H5D_VIRTUAL) {
-    return absl::DataLossError("its numbers lie in another file, which is not followed");
+    return absl::DataLossError("its numbers are in another file, which is not read");
   }
   return absl::OkStatus();
 }
@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Hdf5Writer>> Hdf5Writer::Create(const std::string
   const Library library;
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   if (!access.ok() || H5Pset_fapl_core(access.get(), kGrowBytes, /*backing_store=*/false) < 0) {
-    return absl::InternalError(absl::StrCat(path, ": the HDF5 library makes no files in memory"));
+    return absl::InternalError(absl::StrCat(path, ": the HDF5 library cannot create files in memory"));
   }
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
   if (file < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to make it in"));
@@ -277,7 +277,7 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
   if (GrowsTooMuch(bytes.size(), size)) {
     return absl::FailedPreconditionError(absl::StrCat(where, ": has ", bytes.size(),
                                                       " bytes, the model's variables have ", size,
-                                                      "; was it saved of the same model?"));
+                                                      "; was it saved from the same model?"));
   }
   CAIRN_ASSIGN_OR_RETURN(Buffer numbers_read, AllocateShared(size));
   ApartLimits limits;

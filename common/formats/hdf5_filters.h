@@ -1,5 +1,5 @@
 // Undoes the filters of a chunked HDF5 array. The library (1.10) is not used for this, because it does not notice a
-// chunk that is too short and copies the memory behind it.
+// chunk that is too short and copies the memory after it.
 //
 //   chunk := the filters, applied in the order of the array's list to the elements of one box of the array, row by row
 //   shuffle    first bytes of all elements, then all second bytes, ...

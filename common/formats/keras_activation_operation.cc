@@ -12,7 +12,7 @@ namespace {
 struct Row {
   v1::Activation activation;
   const char* option = nullptr;  // the function's option
-  // the only supported value of the option; nullopt: it becomes the layer's argument
+  // The only supported value of the option; nullopt: it becomes the layer's argument.
   std::optional<double> only = std::nullopt;
   double keras2 = 1;  // the option's default in TensorFlow
 };
@@ -58,7 +58,7 @@ absl::Status ReadOption(const Row& row, KerasArguments& arguments, v1::Activatio
   if (row.option == nullptr) return absl::OkStatus();
   const Json* const given = arguments.Take({row.option});
   if (given != nullptr && !given->is_number()) {
-    return arguments.Bad(absl::StrCat(row.option, ": ", ShownJson(*given), " is no number; give one"));
+    return arguments.Bad(absl::StrCat(row.option, ": ", ShownJson(*given), " is not a number; give one"));
   }
   if (given == nullptr && !arguments.keras2()) return absl::OkStatus();
   const double value = given == nullptr ? row.keras2 : given->get<double>();

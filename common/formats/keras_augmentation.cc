@@ -143,8 +143,8 @@ std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1
   keras::ChannelsLast(c);
   if (type == "AutoContrast") {
     c.Refuse(
-        "it changes pictures that are evaluated and predicted too; do it where the data are made, or let "
-        "data.augmentation do it in training alone");
+        "it changes pictures in evaluation and prediction too; do it when the data is made, or let "
+        "data.augmentation do it in training only");
     return false;
   }
   if (ReadColors(type, c, out)) return false;

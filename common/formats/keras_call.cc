@@ -164,7 +164,7 @@ class Reader {
 
   absl::Status TakeKeywords(const Json& arguments) {
     if (arguments.is_null()) return absl::OkStatus();
-    if (!arguments.is_object()) return Bad("the arguments of its call are no object");
+    if (!arguments.is_object()) return Bad("the arguments of its call are not an object");
     for (const auto& [key, value] : arguments.items()) CAIRN_RETURN_IF_ERROR(Take(key, true, value));
     return absl::OkStatus();
   }

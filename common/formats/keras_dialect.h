@@ -8,7 +8,7 @@
 //   "mask": null in a call                          3.0 to 3.9, which write this default too
 //   a Dropout or RandomFlip without `training`      3.10 or later
 //   a BatchNormalization or Softmax without `mask`  3.10 or later
-//   "keras_version" beside the model                that version (keras_archive.h takes it from metadata.json)
+//   "keras_version" next to the model               that version (keras_archive.h takes it from metadata.json)
 //   "quantization_config" in a layer                3.13 or later
 //   none of these                                   assumed to be 3.0 to 3.9
 //

@@ -78,7 +78,8 @@ absl::StatusOr<KerasConverter::Calls> KerasConverter::ReadCalls(const std::vecto
     const Json none = Json::array();
     const Json& nodes = entry.json->contains("inbound_nodes") ? (*entry.json)["inbound_nodes"] : none;
     if (!nodes.is_array()) {
-      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): its inbound_nodes are no list");
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
+                 "): its inbound_nodes are not a list");
     }
     if (nodes.empty()) {
       if (entry.type != "InputLayer") {
@@ -233,8 +234,8 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
     CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
     if (made.size() != 1) {
-      return Bad("layer \"", ShownText(entry.name), "\": a model inside a model gives one output, but this one has ",
-                 made.size());
+      return Bad("layer \"", ShownText(entry.name),
+                 "\": a model inside a model must have one output, but this one has ", made.size());
     }
     names[calls.names[i]] = made[0];
   }

@@ -77,7 +77,7 @@ absl::StatusOr<std::vector<std::vector<Weight>>> WeightsOf(const Hdf5Reader& rea
       if (!text.ok() || text->size() != 1) continue;
       if ((*text)[0] != "theano" && !absl::StartsWith((*text)[0], "1.")) continue;
       return absl::UnimplementedError(absl::StrCat(where, ": ", attribute, " is \"", ShownText((*text)[0]),
-                                                   "\", whose kernels lie otherwise; load it in Keras 2 with "
+                                                   "\", whose kernels have another layout; load it in Keras 2 with "
                                                    "TensorFlow and save it again"));
     }
   }
@@ -155,7 +155,7 @@ absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::ve
     return absl::FailedPreconditionError(absl::StrCat(
         "layer \"", missing->name, "\": its ", missing->variables.size(), " variables are not in ", where,
         " under its name, and by their order the layers differ: ", layers.size(), " have weights there, ",
-        in_order.size(), " in the model, or one has another number of them; was it saved of the same model?"));
+        in_order.size(), " in the model, or one has another number of them; was it saved from the same model?"));
   }
   for (size_t i = 0; i < layers.size(); ++i) {
     Places& of_node = places[static_cast<size_t>(in_order[i]->id)];

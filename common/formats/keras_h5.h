@@ -30,7 +30,7 @@ absl::StatusOr<bool> IsHdf5File(const std::string& path);
 // Whether the weights have the layout above, not Keras 3's (keras_weights.h).
 absl::StatusOr<bool> IsLegacyKerasH5(const Buffer& bytes, const std::string& where);
 
-// model_config, with the keras_version beside it. Errors: INVALID_ARGUMENT: the file has weights without a model;
+// model_config, with its keras_version. Errors: INVALID_ARGUMENT: the file has weights without a model;
 // DATA_LOSS; those of ReadHdf5.
 absl::StatusOr<std::string> ReadKerasH5Config(const std::string& path);
 

@@ -42,19 +42,19 @@ absl::StatusOr<bool> KerasConverter::Crop(const Entry& entry, const v1::RandomCr
 absl::Status KerasConverter::CheckHead(const Entry& entry, const KerasCall& call, bool moves_pixels_only) const {
   if (head_used_ || call.inputs != std::vector<std::string>{head_}) {
     return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
-               "): an augmentation is supported right after the input alone; move it there, or use data.augmentation");
+               "): an augmentation is supported only right after the input; move it there, or use data.augmentation");
   }
   if (rescaled_ && !moves_pixels_only) {
     return Bad(
         "layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
-        "): it stands behind a Rescaling, but augmentation works on the data as it is; move it before the Rescaling");
+        "): it follows a Rescaling, but augmentation works on the data before that; move it before the Rescaling");
   }
   return absl::OkStatus();
 }
 
 absl::Status KerasConverter::CheckNotBeforeAugmentation(const Entry& entry, const std::string& input) const {
   if (result_.data.augmentation().empty() || input != head_ || head_keras_ == head_) return absl::OkStatus();
-  return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" as it is before \"",
+  return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" without \"",
              ShownText(head_keras_), "\"; let every layer take the augmented one");
 }
 

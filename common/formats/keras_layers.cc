@@ -64,7 +64,7 @@ absl::Status CheckIsKerasLayer(const Json& entry, const std::string& name, const
   const bool custom = (!module.empty() && !absl::StartsWith(module, "keras")) || absl::StrContains(registered, '>');
   if (!custom) return absl::OkStatus();
   return Bad("layer \"", ShownText(name), "\": ", ShownText(registered.empty() ? type : registered),
-             " is a class of your own; use layers of Keras alone");
+             " is a class of your own; use only layers of Keras");
 }
 
 absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config) {

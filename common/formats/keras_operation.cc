@@ -62,7 +62,7 @@ class Reader {
     const Json list = value->is_array() ? *value : Json::array({*value});
     for (const Json& item : list) {
       if (!item.is_null() && !item.is_number_integer()) {
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is no whole number or list of them"));
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not a whole number or a list of them"));
       }
       const double number = item.is_null() ? -1 : item.get<double>();
       if (std::abs(number) > INT32_MAX)
@@ -79,9 +79,9 @@ class Reader {
     for (const int64_t one : given) {
       const int64_t axis = one < 0 ? one + of_rank + 1 : one;
       if (axis == 0)
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " names the batch; name the axes behind it"));
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " names the batch; name the axes after it"));
       if (axis < 0 || axis > of_rank)
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is no axis of its input"));
+        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not an axis of its input"));
       axes.push_back(static_cast<int32_t>(axis));
     }
     return axes;
@@ -113,11 +113,10 @@ class Reader {
       const size_t at = place++;
       if (operand == nullptr) continue;
       if (operand->is_null()) continue;
-      if (!operation->constant().empty())
-        return arguments_.Bad("it has more than one constant; compute with one of them before");
+      if (!operation->constant().empty()) return arguments_.Bad("it has more than one constant; combine them first");
       std::optional<KerasConstant> constant = ReadKerasConstant(*operand);
       if (!constant.has_value())
-        return arguments_.Bad(absl::StrCat(ShownJson(*operand), " is no number and no tensor"));
+        return arguments_.Bad(absl::StrCat(ShownJson(*operand), " is neither a number nor a tensor"));
       // One constant for all examples: its batch axis has size 1.
       if (static_cast<int>(constant->shape.size()) == rank() + 1 && constant->shape[0] == 1) {
         constant->shape.erase(constant->shape.begin());
@@ -133,7 +132,7 @@ class Reader {
     const Json* low = arguments_.TakeOrOperand({"x_min", "clip_value_min"});
     const Json* high = arguments_.TakeOrOperand({"x_max", "clip_value_max"});
     for (const Json* limit : {low, high}) {
-      if (limit != nullptr && !limit->is_number()) return arguments_.Bad("its limits are no numbers; use numbers");
+      if (limit != nullptr && !limit->is_number()) return arguments_.Bad("its limits are not numbers; use numbers");
     }
     if (low != nullptr) operation->set_low(low->get<float>());
     if (high != nullptr) operation->set_high(high->get<float>());
@@ -153,7 +152,7 @@ class Reader {
     const Json* axis = arguments_.TakeOrOperand({"axis"});
     if (axis == nullptr) {
       return arguments_.Bad(
-          "axis is missing: it would reduce the batch too; give the axes behind the batch, such as axis=1");
+          "axis is missing: it would reduce the batch too; give the axes after the batch, such as axis=1");
     }
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis, rank()));
     reduce->mutable_axis()->Assign(axes.begin(), axes.end());
@@ -216,7 +215,7 @@ class Reader {
     bool batch = true, has_new = false;
     for (const Json& item : all) {
       if (item.is_null()) {
-        if (batch) return arguments_.Bad("its key adds an axis before the batch; add it behind");
+        if (batch) return arguments_.Bad("its key adds an axis before the batch; add it after the batch");
         has_new = true;
         with_new.push_back(1);
         continue;

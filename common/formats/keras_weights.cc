@@ -72,14 +72,14 @@ absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& whe
   const absl::StatusOr<std::string> group = FindGroup(reader, vars.group);
   if (absl::IsNotFound(group.status())) {
     return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"",
-                                                      vars.group, "/vars\"; was it saved of the same model?"));
+                                                      vars.group, "/vars\"; was it saved from the same model?"));
   }
   if (!group.ok()) return group.status();
   CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(*group));
   if (count != static_cast<int64_t>(vars.variables.size())) {
     return absl::FailedPreconditionError(absl::StrCat("layer \"", vars.layer, "\": it has ", vars.variables.size(),
                                                       " variables, \"", *group, "\" in ", where, " has ", count,
-                                                      "; was it saved of the same model?"));
+                                                      "; was it saved from the same model?"));
   }
   size_t taken = 0;
   for (size_t i = 0; i < vars.variables.size(); ++i) {

@@ -111,7 +111,7 @@ std::vector<std::string> DataFor(const Shape& input) {
   if (picture) data.push_back(absl::StrCat("IMAGE_FOLDER of pictures, resized to ", shape));
   if (picture && input[2] == 1) data.push_back(absl::StrCat("IDX of ", shape));
   if (input == Shape{32, 32, 3}) data.push_back(absl::StrCat("CIFAR10 of ", shape));
-  if (input.size() == 1) data.push_back(absl::StrCat("CSV of ", input[0], " columns beside the label"));
+  if (input.size() == 1) data.push_back(absl::StrCat("CSV of ", input[0], " columns besides the label"));
   data.push_back(absl::StrCat("TFRECORD of ", NumElements(input), " numbers", picture ? ", or pictures" : ""));
   return data;
 }

@@ -25,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little, "tensor bytes are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "tensor bytes are written as they are in memory");
 
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr size_t kLengthBytes = 8;
@@ -125,7 +125,8 @@ struct Entry {
 };
 
 absl::StatusOr<uint64_t> ReadNumber(const json& value, absl::string_view field) {
-  if (!value.is_number_unsigned()) return absl::DataLossError(absl::StrCat(field, " holds something else than counts"));
+  if (!value.is_number_unsigned())
+    return absl::DataLossError(absl::StrCat(field, " holds something other than counts"));
   return value.get<uint64_t>();
 }
 
@@ -161,7 +162,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value, uint
   CAIRN_ASSIGN_OR_RETURN(entry.begin, ReadNumber(offsets[0], "data_offsets"));
   CAIRN_ASSIGN_OR_RETURN(entry.end, ReadNumber(offsets[1], "data_offsets"));
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    return absl::DataLossError(absl::StrFormat("data_offsets [%d,%d] do not lie in the file's %d bytes of data",
+    return absl::DataLossError(absl::StrFormat("data_offsets [%d,%d] are not within the file's %d bytes of data",
                                                entry.begin, entry.end, data_bytes));
   }
   if (entry.end - entry.begin != bytes) {
@@ -185,8 +186,8 @@ absl::Status CheckCover(const std::vector<Entry>& entries, uint64_t data_bytes) 
   uint64_t at = 0;
   for (const Entry& e : entries) {
     if (e.begin != at) {
-      return absl::DataLossError(
-          absl::StrFormat("tensor \"%s\": its bytes begin at %d, those before end at %d", e.tensor.name, e.begin, at));
+      return absl::DataLossError(absl::StrFormat("tensor \"%s\": its bytes begin at %d, the previous ones end at %d",
+                                                 e.tensor.name, e.begin, at));
     }
     at = e.end;
   }

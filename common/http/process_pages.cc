@@ -26,9 +26,9 @@ HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& 
     return {404, "text/plain; charset=utf-8", absl::StrCat("there is no such page; there are ", pages, "\n"), {}};
   }
   MetricFamilies out;
-  out.Add("cairn_healthy", "0 where the process should be restarted", {}, health().ok());
+  out.Add("cairn_healthy", "0 if the process should be restarted", {}, health().ok());
   if (ready != nullptr)
-    out.Add("cairn_ready", "0 where the process may not be counted on: a ps' copies are not in sync", {}, ready().ok());
+    out.Add("cairn_ready", "0 if the process cannot be relied on: a ps' copies are not in sync", {}, ready().ok());
   AddProcessMetrics(out);
   return {200, kMetricsContentType, out.Text(), {}};
 }

@@ -47,7 +47,7 @@ std::string Unescape(absl::string_view text, bool plus_is_space) {
 absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
   http::request_parser<http::empty_body> parser;
   parser.header_limit(kHttpHeadBytesMax);
-  // the body is not read; Beast 1.74 cannot express "no limit" with 0
+  // The body is not read; Beast 1.74 cannot express "no limit" with 0.
   parser.body_limit(std::numeric_limits<uint64_t>::max());
   std::string unread;
   while (!parser.is_header_done()) {

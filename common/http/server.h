@@ -1,5 +1,5 @@
-// HttpServer: serves pages for people, probes and Prometheus beside a daemon's gRPC server: HTTP/1.1, GET and HEAD, one
-// request per connection. Boost.Beast parses and writes; the sockets and their limits are handled here.
+// HttpServer: serves pages for people, probes and Prometheus next to a daemon's gRPC server: HTTP/1.1, GET and HEAD,
+// one request per connection. Boost.Beast parses and writes; the sockets and their limits are handled here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.

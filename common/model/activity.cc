@@ -60,7 +60,7 @@ absl::Status CheckActivityRegularizer(v1::Layer* layer) {
     if (field.name != kField) {
       return Bad(field.name,
                  ": of a layer within another one it is not supported; put an activity_regularization "
-                 "layer behind the outer one");
+                 "layer after the outer one");
     }
     if (regularizer.orthogonal_factor() != 0 || regularizer.orthogonal_columns()) {
       return Bad(field.name, ".orthogonal_factor is for matrices of variables; use l1 or l2");

@@ -23,7 +23,7 @@ absl::Status CheckFactor(const std::string& field, const Factor& factor, float l
     if (!(f >= low && f <= high)) return Bad(field, ": ", f, " is outside [", low, ", ", high, "]; use ", example);
   }
   if (factor.size() == 1 && factor[0] < 0) {
-    return Bad(field, ": ", factor[0], " is negative; one number f stands for [-f, f]: use ", example);
+    return Bad(field, ": ", factor[0], " is negative; one number f means [-f, f]: use ", example);
   }
   if (rising && factor.size() == 2 && factor[0] > factor[1]) {
     return Bad(field, ": its low ", factor[0], " is above its high ", factor[1], "; exchange them");

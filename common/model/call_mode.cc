@@ -22,7 +22,7 @@ absl::StatusOr<AttentionInputs> ReadAttentionInputs(const v1::Layer& layer) {
     if (at < kArguments) {
       ++result.keywords;
     } else {
-      if (result.keywords > 0) return bad("\"", input, "\" stands behind one that has a name; name it too");
+      if (result.keywords > 0) return bad("\"", input, "\" follows one that is given by name; name it too");
       at = places++;
     }
     if (at >= kArguments) return bad("more than a query, a value and a key");

@@ -169,13 +169,13 @@ absl::Status CheckReduceRate(const Checker& check, v1::ReduceLrOnPlateau* reduce
   CAIRN_RETURN_IF_ERROR(check.NotNegative("cooldown", int64_t{reduce->cooldown()}));
   CAIRN_RETURN_IF_ERROR(check.NotNegative("min_lr", reduce->min_lr()));
   if (!check.spec().optimizer().has_schedule()) return absl::OkStatus();
-  return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them out");
+  return check.BadWhole("optimizer.schedule sets the learning rate too; leave one of them out");
 }
 
 absl::Status CheckScheduler(const Checker& check, v1::LearningRateScheduler* scheduler) {
   v1::JobSpec& spec = check.spec();
   if (spec.optimizer().has_schedule()) {
-    return check.BadWhole("the learning rate is optimizer.schedule's to say; leave one of them out");
+    return check.BadWhole("optimizer.schedule sets the learning rate too; leave one of them out");
   }
   if (!scheduler->has_schedule()) return check.BadField("schedule", "missing; use exponential_decay { ... }, say");
   v1::Optimizer optimizer = spec.optimizer();
@@ -249,11 +249,11 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   if (model->save_best_only()) {
     CAIRN_RETURN_IF_ERROR(check.Monitor(model));
     if (steps > 0) {
-      return check.BadField("save_best_only", "figures to compare are there after epochs; use save_freq: \"epoch\"");
+      return check.BadField("save_best_only", "figures to compare exist only after epochs; use save_freq: \"epoch\"");
     }
   }
   if (model->has_initial_value_threshold() && !model->save_best_only()) {
-    return check.BadField("initial_value_threshold", "it has a meaning with save_best_only alone; set both or neither");
+    return check.BadField("initial_value_threshold", "it has an effect only with save_best_only; set both or neither");
   }
   if (std::isnan(model->initial_value_threshold())) {
     return check.BadField("initial_value_threshold", "nan is not a number; use one, or leave it out");
@@ -321,7 +321,7 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
   for (int i = 0; scheduler >= 0 && i < spec.callbacks_size(); ++i) {
     if (!spec.callbacks(i).has_reduce_lr_on_plateau()) continue;
     return Bad("callbacks[", i, "].reduce_lr_on_plateau: callbacks[", scheduler,
-               "].learning_rate_scheduler sets the learning rate anew in each epoch; leave one of them out");
+               "].learning_rate_scheduler sets the learning rate in each epoch; leave one of them out");
   }
   return absl::OkStatus();
 }

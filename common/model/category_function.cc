@@ -21,7 +21,7 @@ std::optional<int64_t> Whole(double x) {
   return static_cast<int64_t>(x);
 }
 
-std::string NoNumber(double x) { return absl::StrCat(x, " is no number within 64 bits; correct the data"); }
+std::string NoNumber(double x) { return absl::StrCat(x, " is not a number within 64 bits; correct the data"); }
 
 // tf.searchsorted with side "right": boundaries[i - 1] <= x < boundaries[i]; NaN is beyond all boundaries.
 class Bucket : public CategoryIndex {

@@ -24,7 +24,7 @@ class CategoryIndex {
   virtual ~CategoryIndex() = default;
   // x: one number of each input. nullopt: the layer does not accept these numbers; Refusal says why.
   virtual std::optional<int64_t> Of(absl::Span<const double> x) const = 0;
-  virtual std::string Refusal(absl::Span<const double> x) const = 0;  // "5 is no token of the vocabulary; ..."
+  virtual std::string Refusal(absl::Span<const double> x) const = 0;  // "5 is not in the vocabulary, ..."
 };
 
 class CategoryFunction {

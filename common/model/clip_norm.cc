@@ -120,7 +120,7 @@ std::string EncodeNorms(absl::Span<const NormRecord> records) {
 absl::StatusOr<std::vector<double>> AppliedFactors(const std::string& scalars) {
   const size_t count = RecordsIn(scalars.size());
   if (count == 0)
-    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are not records of norms"));
   if (scalars.size() == count * kNormRecordBytes) return std::vector<double>();
   return DecodeFactors(scalars.substr(count * kNormRecordBytes), count);
 }
@@ -136,7 +136,7 @@ std::string EncodeFactors(absl::Span<const double> factors) {
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars) {
   const size_t count = RecordsIn(scalars.size());
   if (count == 0)
-    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are not records of norms"));
   std::vector<NormRecord> records;
   for (size_t at = 0; at < count * kNormRecordBytes; at += kNormRecordBytes) {
     NormRecord& r = records.emplace_back();

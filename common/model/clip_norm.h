@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<double>> AppliedFactors(const std::string& scalars);
 // Hashes the output of EncodeNorms. It identifies the gradients that the records describe (ExchangeFrame.norms_xxh3).
 uint64_t HashOfNorms(const std::string& scalars);
 std::string EncodeFactors(absl::Span<const double> factors);
-// Accepts records with or without factors after them. Errors: INVALID_ARGUMENT, `scalars: 7 bytes are no records of
+// Accepts records with or without factors after them. Errors: INVALID_ARGUMENT, `scalars: 7 bytes are not records of
 // norms`.
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars);
 // Expects `count` factors, each within [0, 1] or NaN.

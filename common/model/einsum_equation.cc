@@ -21,24 +21,25 @@ absl::StatusOr<EinsumEquation> ParseEinsum(const std::string& equation, size_t r
   }
   const size_t comma = text.find(','), arrow = text.find("->");
   if (comma == std::string::npos || arrow == std::string::npos || comma > arrow) {
-    return bad("it has no two operands and a result; write it as \"abc,cd->abd\"");
+    return bad("it does not have two operands and a result; write it as \"abc,cd->abd\"");
   }
   absl::string_view x = absl::string_view(text).substr(0, comma);
   absl::string_view kernel = absl::string_view(text).substr(comma + 1, arrow - comma - 1);
   absl::string_view y = absl::string_view(text).substr(arrow + 2);
   const bool elided = absl::ConsumePrefix(&x, "...");
-  if (absl::ConsumePrefix(&y, "...") != elided) return bad("... stands on one side alone; write it on both, in front");
+  if (absl::ConsumePrefix(&y, "...") != elided)
+    return bad("... is on one side only; write it on both, at the beginning");
   for (const absl::string_view part : {x, kernel, y}) {
     if (!std::all_of(part.begin(), part.end(), [](unsigned char c) { return absl::ascii_isalpha(c); }))
-      return bad("it has others than letters; write it as \"abc,cd->abd\"");
+      return bad("it has characters other than letters; write it as \"abc,cd->abd\"");
     for (const char c : part) {
       if (std::count(part.begin(), part.end(), c) > 1)
-        return bad("\"", std::string(1, c), "\" stands twice in \"", part, "\"; use letters once");
+        return bad("\"", std::string(1, c), "\" occurs twice in \"", part, "\"; use letters once");
     }
   }
   EinsumEquation e{std::string(x), std::string(kernel), std::string(y)};
   if (elided) {  // the batch, and the axes after it
-    if (e.x.size() > rank) return bad("its input has ", rank, " axes behind the batch; name so many at most");
+    if (e.x.size() > rank) return bad("its input has ", rank, " axes after the batch; name at most that many");
     std::string front;
     for (char c = '1'; front.size() + e.x.size() < rank; ++c) front.push_back(c);
     e.x = front + e.x;
@@ -50,18 +51,19 @@ absl::StatusOr<EinsumEquation> ParseEinsum(const std::string& equation, size_t r
     e.x.erase(0, 1);
     e.y.erase(0, 1);
   }
-  if (e.x.size() != rank) return bad("its input has ", rank, " axes behind the batch, and the equation ", e.x.size());
+  if (e.x.size() != rank)
+    return bad("its input has ", rank, " axes after the batch, but the equation has ", e.x.size());
   for (const char c : e.x) {
     if (!absl::StrContains(e.kernel, c) && !absl::StrContains(e.y, c))
-      return bad("\"", std::string(1, c), "\" is in the input alone; sum over what the kernel has, too");
+      return bad("\"", std::string(1, c), "\" is only in the input; sum only over letters of the kernel");
   }
   for (const char c : e.kernel) {
     if (!absl::StrContains(e.x, c) && !absl::StrContains(e.y, c))
-      return bad("\"", std::string(1, c), "\" is in the kernel alone; leave it out");
+      return bad("\"", std::string(1, c), "\" is only in the kernel; leave it out");
   }
   for (const char c : e.y) {
     if (!absl::StrContains(e.x, c) && !absl::StrContains(e.kernel, c))
-      return bad("\"", std::string(1, c), "\" is in the output alone; leave it out");
+      return bad("\"", std::string(1, c), "\" is only in the output; leave it out");
   }
   return e;
 }

@@ -119,7 +119,7 @@ absl::Status CheckStart(const v1::JobSpec& spec) {
         "initial_weights_skip: it says what initial_weights leaves out, but there are none; set both or neither");
   }
   if (spec.resume_from().empty() || spec.initial_weights().empty()) return absl::OkStatus();
-  return Bad("initial_weights: a job that goes on from resume_from has its weights from there; set only one of them");
+  return Bad("initial_weights: a job that resumes from resume_from gets its weights from there; set only one of them");
 }
 
 }  // namespace

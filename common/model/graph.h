@@ -76,7 +76,7 @@ struct Node {
   float alpha = 0;                         // ELU
   Window window;                           // convolutions, pooling, ZeroPadding2D (pads only)
   int shares = -1;                         // an earlier node whose variables this one uses; -1: it has its own
-  // the node that makes the step mask of the output (Masking, Embedding with mask_zero); -1: none
+  // The node that makes the step mask of the output (Masking, Embedding with mask_zero); -1: none.
   int mask = -1;
   int64_t input_offset = 0;  // kInput: where its numbers begin within an example
 };

@@ -95,7 +95,7 @@ absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
   for (const char* argument : kAttentionArguments) {
     if (!absl::StartsWith(name, absl::StrCat(argument, "="))) continue;
     return PlaceError(id, absl::StrCat("name \"", name, "\" begins with \"", argument,
-                                       "=\", by which a multi_head_attention tells its inputs; use another"));
+                                       "=\", which names an input of a multi_head_attention; use another"));
   }
   const auto [other, inserted] = ids_.emplace(name, id);
   if (inserted) return absl::OkStatus();
@@ -111,7 +111,7 @@ void GraphBuilder::NameTheNameless() {
       const int count = counters[node.kind]++;
       std::string name = LayerTypeName(node.kind);
       if (count > 0) absl::StrAppend(&name, "_", count);
-      // otherwise the user gave the name to another layer
+      // Otherwise the user gave the name to another layer.
       if (ids_.emplace(name, node.id).second) node.name = std::move(name);
     }
     node.layer.set_name(node.name);
@@ -311,7 +311,7 @@ absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<
     if (own[i].kind == VariableKind::kMovingAverage && owner.trainable && moves) {
       return LayerError(node->name,
                         absl::StrCat("shares \"", theirs.name,
-                                     "\", a moving average, which two calls would move twice a step; freeze "
+                                     "\", a moving average, which two calls would update twice a step; freeze "
                                      "the layer, call it with training: false, or give each call one of its "
                                      "own"));
     }

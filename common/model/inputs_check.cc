@@ -38,7 +38,7 @@ absl::Status CheckName(const std::vector<std::string>& names, int place, v1::Inp
 absl::Status CheckSource(const v1::Data& data, const Node& node, int place, const v1::InputSource& source) {
   const bool columns = !source.columns().empty(), feature = !source.feature().empty();
   if (columns == feature) {
-    return Bad(Where(place), ": says ", columns ? "both columns and a feature" : "nothing",
+    return Bad(Where(place), ": names ", columns ? "both columns and a feature" : "no source",
                "; name columns of a CSV file or a feature of TFRECORD");
   }
   if (columns != !data.inputs(0).columns().empty()) {
@@ -89,7 +89,7 @@ absl::Status CheckInputSources(v1::JobSpec* spec, const Graph& graph) {
       CAIRN_RETURN_IF_ERROR(CheckSource(data, node, i, data.inputs(i)));
     }
     if (found < 0) {
-      return Bad("data.inputs: nothing is said of input \"", node.name, "\"; add inputs { input: \"", node.name,
+      return Bad("data.inputs: there is no entry for input \"", node.name, "\"; add inputs { input: \"", node.name,
                  "\" columns: ... } or feature: ...");
     }
     *ordered.Add() = data.inputs(found);

@@ -205,7 +205,7 @@ void WarnOfLossOf(const v1::Loss& loss, const Node& output, const std::string& l
     warnings->push_back(
         absl::StrCat("loss.from_logits: true, but ", layer, " ends in ",
                      absl::AsciiStrToLower(v1::Activation_Name(output.activation)),
-                     ", so its outputs are no logits; set from_logits: false or remove the activation"));
+                     ", so its outputs are not logits; set from_logits: false or remove the activation"));
   } else if (!loss.from_logits() && output.activation != wanted) {
     warnings->push_back(
         absl::StrCat("loss.kind: ", kind, " takes probabilities, but ", layer, " does not end in ", name,

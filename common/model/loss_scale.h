@@ -24,7 +24,7 @@ struct LossScaleRule {
 };
 // nullopt if the job has no loss scale. `spec` must be resolved.
 std::optional<LossScaleRule> LossScaleRuleOf(const v1::JobSpec& spec);
-// Fills in defaults. Errors: INVALID_ARGUMENT, `loss_scaling.initial_scale: 3 is no power of two ...`.
+// Fills in defaults. Errors: INVALID_ARGUMENT, `loss_scaling.initial_scale: 3 is not a power of two ...`.
 absl::Status ResolveLossScaling(v1::JobSpec* spec);
 
 // Whether a gradient may have been multiplied by `scale`; false for NaN.

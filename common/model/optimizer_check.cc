@@ -122,7 +122,7 @@ absl::Status ResolveEma(v1::Optimizer* optimizer) {
   CAIRN_RETURN_IF_ERROR(InUnitInterval("ema.momentum", ema->momentum(), 0.99f));
   if (ema->overwrite_frequency() >= 0) return absl::OkStatus();
   return Bad("optimizer.ema.overwrite_frequency: ", ema->overwrite_frequency(),
-             " is negative; use a number of steps such as 100, or 0 for the end alone");
+             " is negative; use a number of steps such as 100, or 0 for only the end");
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
     case v1::Optimizer::kLion: CAIRN_RETURN_IF_ERROR(ResolveLion(optimizer->mutable_lion())); break;
     default:
       return Bad(
-          "optimizer: this one is not computed; use adam, adamw, adadelta, adamax, nadam, lion, ftrl, sgd, "
+          "optimizer: this one is not supported; use adam, adamw, adadelta, adamax, nadam, lion, ftrl, sgd, "
           "rmsprop or adagrad");
   }
   CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));

@@ -168,8 +168,9 @@ absl::Status CheckTargetsOfOutputs(v1::JobSpec* spec, const Graph& graph) {
     int found = 0;
     while (found < data.targets_size() && data.targets(found).output() != output.output()) ++found;
     if (found == data.targets_size()) {
-      return Bad("data.targets: nothing is said of output \"", output.output(), "\", which has a loss; add targets { ",
-                 "output: \"", output.output(), "\" columns: ... }, or without columns for the data's label");
+      return Bad("data.targets: there is no entry for output \"", output.output(),
+                 "\", which has a loss; add targets { ", "output: \"", output.output(),
+                 "\" columns: ... }, or without columns for the data's label");
     }
     const std::string where = absl::StrCat("data.targets[", found, "]");
     v1::TargetSource target = data.targets(found);

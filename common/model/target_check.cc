@@ -42,7 +42,7 @@ absl::Status CheckAugmentations(const v1::Data& data, const v1::TargetSource& ta
   for (int i = 0; i < data.augmentation_size(); ++i) {
     if (KeepsPlaces(data.augmentation(i))) continue;
     return Bad("data.augmentation[", i, "]: moves pixels of the example, but not of its target in data.targets; leave ",
-               "it out, or use steps that change colours alone");
+               "it out, or use only steps that change colours");
   }
   return absl::OkStatus();
 }
@@ -51,7 +51,7 @@ absl::Status CheckSource(const std::string& where, const v1::Data& data, const v
   const int named = (target.columns_size() > 0 ? 1 : 0) + (target.feature().empty() ? 0 : 1) +
                     (target.input_itself() ? 1 : 0) + (target.pictures().empty() ? 0 : 1);
   if (named != 1) {
-    return Bad(where, ": ", named == 0 ? "says nothing" : "says several things",
+    return Bad(where, ": ", named == 0 ? "names no source" : "names several sources",
                "; name one of columns, feature, input_itself, pictures");
   }
   if (target.feature().size() > kFeatureNameBytesMax) {
@@ -70,12 +70,12 @@ absl::Status CheckSource(const std::string& where, const v1::Data& data, const v
 absl::Status CheckNoLabel(const v1::Data& data) {
   if (TakesLabel(data)) return absl::OkStatus();
   if (!data.label_column().empty()) {
-    return Bad("data.label_column: \"", data.label_column(), "\", but data.targets says what the model is to give; ",
+    return Bad("data.label_column: \"", data.label_column(), "\", but data.targets names the targets; ",
                "leave one of them out");
   }
   if (!data.tfrecord().label().empty()) {
-    return Bad("data.tfrecord.label: \"", data.tfrecord().label(), "\", but data.targets says what the model is to ",
-               "give; leave one of them out");
+    return Bad("data.tfrecord.label: \"", data.tfrecord().label(), "\", but data.targets names the targets; ",
+               "leave one of them out");
   }
   return absl::OkStatus();
 }

@@ -12,29 +12,29 @@ namespace cairn {
 namespace {
 
 void AddUp(MetricFamilies& out, bool up) {
-  out.Add("cairn_coordinator_up", "1 where a coordinator that leads answered", {}, up);
+  out.Add("cairn_coordinator_up", "1 if a leading coordinator answered", {}, up);
 }
 
 void AddNode(MetricFamilies& out, const v1::NodeStatus& node) {
   const MetricLabels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
   if (node.expected()) return;  // it has not reported yet
   out.Add("cairn_node_up", "1 while the node has a session and its lease", who, node.alive());
-  out.Add("cairn_node_failed", "1 where a ps' store or a worker's device failed: it is given no partitions or replicas",
+  out.Add("cairn_node_failed", "1 if a ps' store or a worker's device failed: it is given no partitions or replicas",
           who, !node.fault().empty());
   out.Add("cairn_node_draining", "1 while work is taken from the node", who, node.draining());
   if (node.has_memory_bytes())
     out.Add("cairn_node_resident_memory_bytes", "Memory of the process", who, static_cast<double>(node.memory_bytes()));
-  out.Add("cairn_node_last_heartbeat_timestamp_seconds", "When it was heard last, Unix time", who,
+  out.Add("cairn_node_last_heartbeat_timestamp_seconds", "Unix time of its last message", who,
           node.last_heartbeat_unix_ms() / 1e3);
   if (node.role() == v1::PS) {
     out.Add("cairn_node_ready",
-            "1 where the next ps may be stopped as far as this one is concerned: what it holds is in sync", who,
+            "1 if this ps does not prevent the next one from being stopped: what it holds is in sync", who,
             node.alive() && node.not_ready().empty());
     out.Add("cairn_node_primaries", "Partitions that the ps serves", who, node.primaries());
     out.Add("cairn_node_backups", "Partitions that the ps follows", who, node.partitions() - node.primaries());
   } else {
     out.Add("cairn_node_slots", "Replicas that the worker computes at the same time", who, node.slots());
-    out.Add("cairn_node_slots_used", "Of them, those that have a replica", who, node.slots_used());
+    out.Add("cairn_node_slots_used", "Those of them that have a replica", who, node.slots_used());
   }
 }
 
@@ -77,7 +77,7 @@ void AddJob(MetricFamilies& out, const v1::JobStatus& job) {
     out.Add("cairn_job_images_per_second", "Examples, over the last seconds", which, job.images_per_second());
   out.Add("cairn_job_not_finite", "1 while the training loss is not finite", which, job.has_not_finite_step());
   out.Add("cairn_job_learning_rate", "Of the present step", which, job.learning_rate());
-  out.Add("cairn_job_generation", "Raised with every change of who serves what: failovers, moves", which,
+  out.Add("cairn_job_generation", "Incremented at every change of placement: failovers, moves", which,
           static_cast<double>(job.generation()));
   AddCopies(out, job);
   if (job.spec().strategy() == v1::PARAMETER_SERVER) {
@@ -86,7 +86,7 @@ void AddJob(MetricFamilies& out, const v1::JobStatus& job) {
     out.Add("cairn_job_staleness_max", "The largest of them", which, static_cast<double>(job.staleness_max()));
   }
   if (job.spec().has_checkpoints()) {
-    out.Add("cairn_job_checkpoint_failed", "1 where the last checkpoint was not written", which,
+    out.Add("cairn_job_checkpoint_failed", "1 if the last checkpoint was not written", which,
             !job.checkpoint_error().empty());
     int64_t step = 0, written_ms = 0;
     for (const v1::CheckpointInfo& checkpoint : job.checkpoints()) {
@@ -115,7 +115,7 @@ void AddClusterMetrics(MetricFamilies& out, const std::vector<v1::NodeStatus>& n
   for (int state = v1::QUEUED; v1::JobState_IsValid(state); ++state) in_state[static_cast<v1::JobState>(state)] = 0;
   for (const v1::JobStatus& job : jobs) ++in_state[job.state()];
   for (const auto& [state, count] : in_state) {
-    out.Add("cairn_jobs", "Jobs that the coordinator knows, those that have ended and are kept too",
+    out.Add("cairn_jobs", "Jobs that the coordinator knows, including ended ones that are kept",
             {{"state", StateText(state)}}, count);
   }
   for (const v1::JobStatus& job : jobs) {

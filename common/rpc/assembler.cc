@@ -23,7 +23,7 @@ bool SameRequest(const Frame& a, const Frame& b) {
 
 FrameSplitter::FrameSplitter(Frame whole, size_t chunk_bytes_max)
     : whole_(std::move(whole)), chunk_bytes_max_(chunk_bytes_max) {
-  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of nothing");
+  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of an empty payload");
 }
 
 Frame FrameSplitter::Next() {

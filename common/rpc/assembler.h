@@ -61,7 +61,7 @@ class FrameAssembler {
       : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max), shared_(shared) {}
   ~FrameAssembler();
 
-  // Returns the whole frame that this chunk completes, or nothing yet. The payload is a Buffer of its own (the chunk's
+  // Returns the whole frame that this chunk completes, or nothing yet. The payload is a separate Buffer (the chunk's
   // bytes are copied once): cores keep it and write to it, and gRPC's read buffers are released at once.
   // A request that exceeds `shared` is returned without its payload, with the status RESOURCE_EXHAUSTED.
   // Errors: INVALID_ARGUMENT: the chunk does not fit; RESOURCE_EXHAUSTED: too many unfinished requests. After an

@@ -37,7 +37,7 @@ struct ChannelOptions {
   int receive_bytes_max = 4 << 20;                    // per message
 };
 
-// A channel with a connection of its own. Uses the Unix socket if the file exists and something accepts on it (with
+// A channel with its own connection. Uses the Unix socket if the file exists and something accepts on it (with
 // TLS: if it belongs to this user or root), else TCP, with the process' credentials (credentials.h).
 // Does not wait for the connection.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& address, const ChannelOptions& options);

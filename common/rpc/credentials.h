@@ -11,7 +11,7 @@
 //      such a certificate for the dialed name.
 //   2. Replaced files take effect within `refresh`, for new connections, all three or none: a certificate always with
 //      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the
-//      new certificate, or the reverse, until it looks again). Unusable files (a new certificate beside the old key,
+//      new certificate, or the reverse, until it looks again). Unusable files (a new certificate with the old key,
 //      say) leave the old ones in use, with a notice.
 //   3. Unix sockets stay plain: only this user can open them (RpcServer), and with TLS only those of this user
 //      or root are dialed (channel.cc).

@@ -37,9 +37,9 @@ class RefuseUnparsable : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE))
       unparsable_ = methods->GetRecvMessage() == nullptr;
     if (unparsable_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
-      methods->ModifySendStatus(
-          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                       absl::StrCat(method_, ": the request's bytes are no message of its type; see proto/cairn/v1")));
+      methods->ModifySendStatus(grpc::Status(
+          grpc::StatusCode::INVALID_ARGUMENT,
+          absl::StrCat(method_, ": the request's bytes are not a message of its type; see proto/cairn/v1")));
     }
     methods->Proceed();
   }

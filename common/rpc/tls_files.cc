@@ -111,7 +111,7 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
 void TlsRenewal::Look() {
   const absl::Status status = Renew();
   if (!status.ok() && status == wrong_ && status != said_) {
-    notice_(true, absl::StrCat(status.message(), "; connections are made with the files before it"));
+    notice_(true, absl::StrCat(status.message(), "; connections still use the previous files"));
     said_ = status;
   }
   if (status.ok()) said_ = status;

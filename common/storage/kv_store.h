@@ -64,7 +64,7 @@ class KvStore {
   virtual absl::Status Scan(std::string_view prefix,
                             const std::function<bool(std::string_view key, std::string_view value)>& fn) = 0;
   // Reclaims the space of deleted or replaced values under the prefix now; otherwise the store does so some time later.
-  // Reads and writes may go on meanwhile.
+  // Reads and writes may continue meanwhile.
   virtual absl::Status GiveBackSpace(std::string_view) { return absl::OkStatus(); }
 };
 

@@ -1,4 +1,4 @@
-// ValueLog: stores the bodies of large values for RocksDbKvStore, in files of its own beside RocksDB.
+// ValueLog: stores the bodies of large values for RocksDbKvStore, in separate files next to RocksDB.
 //
 // RocksDB copies a value into its batch, its write-ahead log, its memtable and again into a file; a ps that logs every
 // gradient spent most of its time there. Here a body is written once, straight from its buffer, and RocksDB stores only
@@ -36,7 +36,7 @@ class ValueLog {
   // Large enough that rotation is cheap, small enough that a few live bytes do not pin much dead space.
   static constexpr uint64_t kSegmentBytes = uint64_t{32} << 20;
 
-  // kLater: nobody waits for the body, and it lives longer. kLasting: also, it is kept for good.
+  // kLater: nothing waits for the body, and it lives longer. kLasting: also, it is kept for good.
   enum class Urgency { kNow, kLater, kLasting };
 
   struct Place {

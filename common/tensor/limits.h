@@ -1,4 +1,4 @@
-// Limits of the data beside the tensor in a frame, in addition to the system's limits (common/base/limits.h).
+// Limits of the data besides the tensor in a frame, in addition to the system's limits (common/base/limits.h).
 #pragma once
 
 #include <cstddef>

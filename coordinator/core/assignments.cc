@@ -256,7 +256,7 @@ void Assignments::Send(Job& job) {
     }
     if (replicas.empty()) {
       if (known == node->work.running.end() || known->second.replicas.empty()) continue;
-      // it keeps the job's model and data until the job ends, and is told to drop it then
+      // It keeps the job's model and data until the job ends, and is told to drop it then.
       known->second.replicas.clear();
       known->second.assignment = job.assignment;
     } else {

@@ -8,7 +8,7 @@
 //   1. A command that depends on stored state comes after its Store.
 //   2. A job's generation is raised, and stored, whenever its routes change or one of its ps restarts; its assignment
 //      number whenever a replica changes its worker.
-//   3. Partitions of a job that has run are never placed anew: a copy in sync takes over for a lost primary; without
+//   3. Partitions of a job that has run are never placed again: a copy in sync takes over for a lost primary; without
 //      one, the core waits for a copy to come back (copies.h). If none can come back the job fails.
 //   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
 //      retry by themselves.

@@ -1,5 +1,5 @@
 // Copies: which copy of a partition serves, and which may take its place. Lost copies are replaced, drained ps are
-// emptied, and new ps get their share, all while training goes on.
+// emptied, and new ps get their share, all while training continues.
 //
 // A copy is in sync when it has every acknowledged update; the flag is stored before the primary is told that the copy
 // is in sync. Rules:
@@ -11,13 +11,13 @@
 //   3. Where no copy in sync is alive with its memory, a copy that comes back with its disk is used: in a job that logs
 //      before the reply it has every acknowledged update; else the best of the returned copies is used, and a
 //      synchronous job falls back to a version that all its partitions can reach (rollback.h).
-//   4. A promotion leaves unreachable copies behind: the old primary, and lost backups in sync. A new primary gets no
+//   4. A promotion excludes unreachable copies: the old primary, and lost backups in sync. A new primary gets no
 //      requests before the workers are told of its generation, so until then nothing is acknowledged without those
 //      copies: they are kept as former copies, and one may be promoted if the new primary is lost as well. Their end is
 //      stored before the assignments go out (EndFormers).
 //      Where the primary stays and a backup is lost or removed, there is no such interval: the primary answers the
 //      requests that waited for that backup as soon as it learns of the generation.
-//   5. A primary that cannot reach a backup reports it, and goes on waiting for it. The backup is removed by rule 2,
+//   5. A primary that cannot reach a backup reports it, and keeps waiting for it. The backup is removed by rule 2,
 //      and is then like any other ps (ps_links.h). Only the primary of the present generation is believed, never the
 //      backup: if both ends of a cut link are primaries, each keeps its own partitions.
 //
@@ -58,7 +58,7 @@ class Copies : Component {
   void Repair(Job& job);
   // Whether the copies of an ended job are due: a ps came back or was lost, or a copy is not where it should be.
   bool EndedAndDue(const Job& job) const;
-  // Settles and repairs a few ended jobs at a time, in turn: nobody waits for them, and there may be many.
+  // Settles and repairs a few ended jobs at a time, in turn: nothing waits for them, and there may be many.
   void TendEnded();
   void TendEndedJob(Job& job);
 

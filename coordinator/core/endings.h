@@ -1,6 +1,6 @@
 // Endings: how a job ends, what it failed to deliver, and how long it is kept.
 //
-// Users name a job by its number or by its name. A name stands for the one job of that name to which the action can
+// Users name a job by its number or by its name. A name means the one job of that name to which the action can
 // apply; where several qualify, the action is refused.
 //
 // Not thread-safe; one core owns it. Invariants:

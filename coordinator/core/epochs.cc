@@ -93,7 +93,7 @@ void Epochs::AddSavesOf(Job& job, int epoch, const std::vector<std::string>& pat
   const auto& notes = job.status.notes();
   for (const std::string& path : paths) {
     const bool saved =
-        // from before the coordinator restarted
+        // From before the coordinator restarted.
         std::any_of(notes.begin(), notes.end(),
                     [&](const v1::CallbackNote& n) { return n.epoch() == epoch && n.text() == SavedNote(path); });
     if (saved) continue;

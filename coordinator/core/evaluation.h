@@ -1,6 +1,6 @@
 // Evaluation: the coordinator's state of one Evaluate or Predict in progress. Data only.
 //
-// Invariants, beside those of ShardTable and PredictionBlocks:
+// Invariants, in addition to those of ShardTable and PredictionBlocks:
 //   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max.
 //   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax, and only shards below
 //      delivered() + kEvaluationWindowMax are handed out, which bounds the number of blocks that are held for a slow
@@ -24,7 +24,7 @@ namespace cairn {
 
 // What the caller asked for.
 struct EvaluationRequest {
-  ReplyToken reply;  // 0: nobody waits (an evaluator's)
+  ReplyToken reply;  // 0: no call waits (an evaluator's)
   uint64_t job = 0;
   v1::Split split = v1::TEST;
   std::string weights;           // empty: the job's present weights

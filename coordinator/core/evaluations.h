@@ -2,7 +2,7 @@
 //
 // Evaluate: the split is cut into shards, one for each worker; a shard whose worker is lost or fails goes to another
 // worker. While a ps is away the evaluation waits, up to kPsAwayMax. Predict does the same with other shards
-// (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated beside the training,
+// (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated during training,
 // one after the other, by nodes of that role (evaluators.cc); the training does not wait for them.
 //
 // Not thread-safe; one core owns it. Invariants: those of an Evaluation (evaluation.h), and

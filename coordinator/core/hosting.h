@@ -4,7 +4,7 @@
 //   1. Generations are raised only here, and stored before any ps is told.
 //   2. A ps is told what to hold when that differs from what it was told last; a restarted ps serves nothing until the
 //      core has decided which of its copies are used (JobCopies::returned).
-//   3. Partitions of a job that has run are never placed anew.
+//   3. Partitions of a job that has run are never placed again.
 #pragma once
 
 #include <cstdint>

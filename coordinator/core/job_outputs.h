@@ -19,7 +19,7 @@ namespace cairn {
 
 // A request to a worker.
 struct Asked {
-  NodeName worker;  // empty: nobody
+  NodeName worker;  // empty: none
   absl::Time until = absl::InfinitePast();
   absl::Time not_before = absl::InfinitePast();  // no new request before this time
 };

@@ -29,7 +29,7 @@ struct JobHosting {
 
   // Every ps has answered, or the answers are no longer awaited.
   void EndWait() { awaiting_ready = false; }
-  // All partitions go on from `version`; versions reported before are void.
+  // All partitions continue from `version`; versions reported before are void.
   void SetVersions(uint64_t version) { versions.assign(versions.size(), version); }
   // Another copy serves the partition: the version reported by the previous one is void.
   void SetVersion(uint32_t partition, uint64_t version) { versions[partition] = version; }

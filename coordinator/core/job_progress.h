@@ -64,7 +64,7 @@ class JobProgress {
   bool Done(absl::Time now, const v1::JobStatus& status) const;
   // After Done: closes the remaining epochs.
   void CloseAll(absl::Time now, v1::JobStatus& status);
-  // The job falls back: all replicas go on from `step` at most. Closed epochs stay closed.
+  // The job falls back: all replicas continue from `step` at most. Closed epochs stay closed.
   void RollBack(int64_t step, absl::Time now);
   // The job ends with this epoch.
   void EndAfter(int32_t epochs);

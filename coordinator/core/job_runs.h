@@ -43,7 +43,7 @@ class JobRuns : Component {
   };
   JobRuns(Ground& ground, const Parts& parts);
 
-  // Where every partition of the generation is ready: what was held up goes on.
+  // If every partition of the generation is ready: whatever was held up continues.
   void AllReady(Job& job);
   // Of a job that runs: epochs are closed and decided, and the job ends where all its steps are done.
   void Advance(Job& job);

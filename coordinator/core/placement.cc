@@ -242,7 +242,7 @@ std::vector<NodeName> AdoptOrphans(std::vector<NodeName> owners, const std::vect
   for (size_t k = 0; k < orphans.size(); ++k) {
     size_t best = 0;
     for (size_t i = 1; i < workers.size(); ++i) {
-      // compares (load + 1) / slots without division
+      // Compares (load + 1) / slots without division.
       const int64_t a = int64_t{load[i] + 1} * workers[best].slots, b = int64_t{load[best] + 1} * workers[i].slots;
       if (a < b) best = i;
     }

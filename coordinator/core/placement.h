@@ -46,8 +46,8 @@ struct WorkerCapacity {
 std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
                                              int backups);
 
-// The ps for one more copy of a partition that lies on `holders`: not a holder, preferably with a host label that no
-// holder has, then the one with the fewest bytes. Empty: there is none.
+// The ps for one more copy of a partition whose copies are on `holders`: not a holder, preferably with a host label
+// that no holder has, then the one with the fewest bytes. Empty: there is none.
 NodeName PickCopy(const std::vector<NodeName>& holders, const std::vector<std::string>& holder_hosts,
                   const std::vector<PsLoad>& ps);
 
@@ -70,7 +70,7 @@ std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, con
                                          const std::vector<PsLoad>& ps);
 
 // The workers with the first kind of device in `preferred` that at least at_least (>= 1) workers have, in their order;
-// empty: no kind has so many. Workers with a kind that is not in `preferred` are never returned.
+// empty: no kind has that many. Workers with a kind that is not in `preferred` are never returned.
 std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred,
                                         size_t at_least = 1);
 

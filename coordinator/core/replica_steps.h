@@ -32,7 +32,7 @@ class ReplicaSteps {
   // A worker's heartbeat: its replicas have reached `step`.
   void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now);
   void RestartWait(absl::Time now) { last_advance_ = now; }
-  // All replicas go on from `step` at most, which is before the end.
+  // All replicas continue from `step` at most, which is before the end.
   void RollBack(int64_t step, absl::Time now);
   void EndAfter(int64_t steps) { total_steps_ = std::min(total_steps_, steps); }
 

@@ -156,7 +156,7 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
         absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name, path, step, *wanted),
         false);
   }
-  jobs_.Tell(*job, "restored from %s: goes on from step %d", path, step);
+  jobs_.Tell(*job, "restored from %s: continues from step %d", path, step);
   job->partitions.hosting.SetVersions(0);                            // the partitions may have had later versions
   if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // otherwise all completed steps stay completed
   job->restoring.AskAnew();
@@ -232,7 +232,7 @@ bool Restores::RestoreInstead(Job& job, const std::string& why) {
   const bool best = !from.empty();
   if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
-  jobs_.TellWarning(job, "%s; it goes on from checkpoint %s", why, from.front());
+  jobs_.TellWarning(job, "%s; it continues from checkpoint %s", why, from.front());
   job.restoring.from = std::move(from);
   job.best.restoring = best;
   job.best.restored = false;

@@ -80,7 +80,7 @@ bool Rollback::FallBack(Job& job) {
       break;
     }
   }
-  // before the first images: the initial values are a function of the seed
+  // Before the first images: the initial values are a function of the seed.
   if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;
   const int64_t step = job.progress ? job.progress->step() : 0;
   if (!to) {
@@ -120,7 +120,7 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   }
   jobs_.TellWarning(
       job,
-      "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
+      "continues from what its ps have kept; updates that were only in the memory of ps that died are computed again");
   job.partitions.rollback.RefuseBefore(job.status.generation());
   if (job.progress) job.progress->RollBack(0, step_.now());
   job.outputs.RollBack();

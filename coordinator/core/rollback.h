@@ -14,8 +14,8 @@ class Rollback : Component {
   Rollback(Ground& ground, Endings& endings, Restores& restores)
       : Component(ground), endings_(endings), restores_(restores) {}
 
-  // Called when all primaries of a synchronous job have reported their versions. True: the job cannot go on from these,
-  // and a new generation takes the partitions back to a common version, or the job failed.
+  // Called when all primaries of a synchronous job have reported their versions. True: the job cannot continue from
+  // these, and a new generation takes the partitions back to a common version, or the job failed.
   bool FallBack(Job& job);
   // The partitions of an asynchronous job may each have lost updates: its replicas, even those that had finished,
   // start over from what the partitions hold. True: a new generation was begun, or the job ended.

@@ -179,7 +179,7 @@ void Schedule::ResolveDefaults(Job& job) {
       if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->machine.device_kind});
     }
     std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
-    // further nodes are still expected
+    // Further nodes are still expected.
     if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));
     slots.reserve(one_kind.size());
     for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);

@@ -184,8 +184,7 @@ HttpAnswer Dashboard::Metrics() {
     AddClusterIsDown(out);
   }
   out.Add("cairn_coordinator_leader",
-          "1 where this coordinator leads and its core answered; 0 where it stands by, or its core hangs", {},
-          view.ok());
+          "1 if this coordinator leads and its core answered; 0 if it stands by, or its core hangs", {}, view.ok());
   AddProcessMetrics(out);
   return Page(kMetricsContentType, out.Text());
 }

@@ -138,7 +138,7 @@ class CoordinatorNode::Impl {
       LogWarning("standing by: %s", etcd.message());
       driver_.StandBy(StandsBy("", absl::StrCat("this coordinator stands by: ", etcd.message())));
     } else if (!leader) {
-      LogWarning("standing by: key \"%s/leader\" names no coordinator", prefix_);
+      LogWarning("standing by: key \"%s/leader\" does not name a coordinator", prefix_);
       driver_.StandBy(LedByNobody());
     } else {
       LogInfo("standing by: \"%s\" at %s leads", leader->record.name(), leader->record.address());

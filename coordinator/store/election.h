@@ -69,7 +69,7 @@ struct SeenLeader {
 };
 
 struct ElectionCallbacks {
-  // This process stands by. leader: nullopt: nobody leads, or not known. etcd: the error if etcd does not answer.
+  // This process stands by. leader: nullopt: none leads, or not known. etcd: the error if etcd does not answer.
   // Called with every change.
   std::function<void(const std::optional<SeenLeader>& leader, const absl::Status& etcd)> on_standby;
   std::function<void(std::shared_ptr<LeaderTerm>)> on_elected;

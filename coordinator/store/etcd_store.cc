@@ -88,7 +88,7 @@ absl::StatusOr<etcdserverpb::RangeResponse> EtcdStore::Page(const std::string& b
     last = &kv.key();
   }
   if (page.more() && page.kvs().empty()) {
-    return absl::InternalError(absl::StrFormat("etcd says that there is more behind \"%s\", but sends nothing", begin));
+    return absl::InternalError(absl::StrFormat("etcd reports more keys after \"%s\", but sends none", begin));
   }
   return page;
 }
@@ -114,7 +114,7 @@ absl::StatusOr<std::string> EtcdStore::Decode(std::string_view key, const std::s
   }
   if (count != value.chunks() || whole.size() != value.bytes()) {
     return absl::DataLossError(
-        absl::StrFormat("etcd key \"%s\" is of %d bytes in %d chunks, but %d bytes in %d are there", name,
+        absl::StrFormat("etcd key \"%s\" should have %d bytes in %d chunks, but has %d bytes in %d", name,
                         value.bytes(), value.chunks(), whole.size(), count));
   }
   chunks_[std::string(key)] = value.chunk_id();

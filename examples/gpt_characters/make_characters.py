@@ -1,5 +1,6 @@
-"""Characters of text files as examples for a language model: each line of the CSV file is 32 characters as numbers, and
-the 32 that come one later. 0 is the end of a line, 1 .. 95 are ASCII from the space on; others become '?'.
+"""Turns the characters of text files into examples for a language model. Each line of the CSV file has 32 characters as
+numbers, then the same text shifted by one character. 0 is the end of a line, 1 .. 95 are ASCII from the space on; other
+characters become '?'.
 
     make_characters.py CSV TEXT...
 """

@@ -1,6 +1,6 @@
-"""A series of 4000 numbers that is easy to make and not to guess: two waves whose periods do not fit together, the
-second one's height moving with the first, and noise of deviation 0.05. Each line of the CSV file is 24 numbers and the
-next one, the label.
+"""Makes a series of 4000 numbers that is easy to generate and hard to guess: two waves with incommensurable periods,
+the amplitude of the second modulated by the first, and noise with standard deviation 0.05. Each line of the CSV file
+has 24 numbers and the next one, the label.
 
     make_series.py FILE
 """

@@ -1,4 +1,4 @@
-"""A table of houses that never stood: what they are like, their price in millions, their kind.
+"""Makes a table of fictitious houses: their features, their price in millions and their kind.
 
 make_houses.py DIRECTORY [EXAMPLES [SEED]]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Draws pictures of a disc and a square on a noisy ground, and the masks that belong to them.
+"""Draws pictures of a disc and a square on a noisy background, and the corresponding masks.
 
-make_shapes.py DIR [COUNT]: DIR/pictures/{train,validation,test}/all/N.png and DIR/masks/... of the same names.
+make_shapes.py DIR [COUNT]: DIR/pictures/{train,validation,test}/all/N.png and DIR/masks/... with the same names.
 """
 
 import os
@@ -14,7 +14,7 @@ SIDE = 32
 
 
 def write_png(path, rows):
-    """rows: bytes of each row, 8 bits grey."""
+    """rows: the bytes of each row, 8-bit grey."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -3,7 +3,7 @@
 // Gradients are summed as float32 numbers of the range, rounded at each node of the summation tree as the job's wire
 // type says (common/tensor/gradient_rounding.h).
 //
-// DenseKind: any thread. DenseContents: not thread-safe. Invariants, beside those of partition_kind.h:
+// DenseKind: any thread. DenseContents: not thread-safe. Invariants, in addition to those of partition_kind.h:
 //   1. The bytes of values() and previous() are never written to. An update writes the new values over the gradient's
 //      buffer (if it is not shared) and keeps the old ones as previous(), so that a partition owns values + slots +
 //      max(previous, the gradients of the open step), and an update allocates nothing.

@@ -26,7 +26,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
   if (push.sequence > next) {
     return absl::OutOfRangeError(absl::StrCat("sequence ", push.sequence, ": ", config.Name(), " is at version ",
                                               state.version, " and waits for update ", next,
-                                              "; pull its values and go on from there"));
+                                              "; pull its values and continue from there"));
   }
   if (push.sequence < next || !updates_.empty() || measured_) return std::nullopt;  // applied already, or complete
   CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, figures_.Of(push));
@@ -38,7 +38,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
   }
   if (config.loss_scale && push.loss_scale != state.loss_scale.scale) {  // computed before a rollback
     return absl::OutOfRangeError(absl::StrCat("loss_scale: ", push.loss_scale, ", but ", config.Name(), " is at ",
-                                              state.loss_scale.scale, "; pull its values and go on from there"));
+                                              state.loss_scale.scale, "; pull its values and continue from there"));
   }
   const TreeNode node{static_cast<uint32_t>(push.replica_first.value), push.replica_count};
   if (pending_.Holds(node)) return std::nullopt;
@@ -103,13 +103,13 @@ absl::Status OpenStep::CheckClip(const Frame& clip) const {
   const bool two_phases =
       std::any_of(config.clip_scopes.begin(), config.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
   if (!two_phases) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kind: CLIP, but no norm of ", config.Name(), " spans partitions; a push alone makes its update"));
+    return absl::InvalidArgumentError(absl::StrCat("kind: CLIP, but no norm of ", config.Name(),
+                                                   " spans partitions, so a push completes its update"));
   }
   if (clip.sequence == 0) return absl::InvalidArgumentError("sequence: 0; the first update is 1");
   if (clip.sequence > version + 1) {
     return absl::OutOfRangeError(absl::StrCat("sequence ", clip.sequence, ": ", config.Name(), " is at version ",
-                                              version, "; pull its values and go on from there"));
+                                              version, "; pull its values and continue from there"));
   }
   return absl::OkStatus();
 }

@@ -135,7 +135,7 @@ CAIRN_VECTORIZED void Adam(const float* __restrict w, float* __restrict io, floa
   }
 }
 
-// the same with h = max(h, v) instead of v
+// The same with h = max(h, v) instead of v.
 CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict io, float* __restrict m,
                                   float* __restrict v, float* __restrict h, int64_t n, Coefficients c) {
   for (int64_t i = 0; i < n; ++i) {

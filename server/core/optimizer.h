@@ -73,7 +73,7 @@ struct OptimizerRule {
   double ema_momentum = 0;
 
   static OptimizerRule From(const v1::Optimizer& optimizer);
-  // Slots: float32 tensors of the partition's size beside the values.
+  // Slots: float32 tensors of the partition's size, stored with the values.
   //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator)
   //   kAdam, kAdamW 2 or 3 (m, v, with amsgrad the largest v) · kAdamax 2 (m, the norm) · kNadam 2 (m, v)
   //   kAdadelta 2 (mean squares of gradients, of changes) · kFtrl 2 (accumulator, linear) · kLion 1 (m)

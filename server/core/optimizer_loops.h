@@ -1,4 +1,4 @@
-// The loops of the optimizers beside those in optimizer.cc: one pass over values, gradient and slots each.
+// The loops of the optimizers that are not in optimizer.cc: one pass over values, gradient and slots each.
 //
 // Pure functions; any thread. As there: element i depends on element i alone, no operation is fused or reordered.
 #pragma once

@@ -96,7 +96,7 @@ absl::Status PartitionCore::Handle(uint64_t client, Frame& frame) {
     case v1::ExchangeFrame::REPLICATE:
       CAIRN_RETURN_IF_ERROR(copy_.CheckGeneration(frame.generation));
       if (c.backup) return follower_.TakeUpdate(client, frame);
-      return absl::FailedPreconditionError(absl::StrCat(c.Name(), " is the primary here; it follows nobody"));
+      return absl::FailedPreconditionError(absl::StrCat(c.Name(), " is the primary here; it follows no other copy"));
     case v1::ExchangeFrame::IMAGE: return OnImageTensor(client, std::move(frame));
     default:
       return absl::InvalidArgumentError(

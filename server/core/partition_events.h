@@ -115,7 +115,7 @@ struct PartitionEffects {
   std::vector<v1::BackupReport> reports;     // to the coordinator
   std::optional<v1::FiguresReport> figures;  // likewise
   std::vector<std::string> connect;          // addresses: LinkUpEvent when there is a stream (at once if there is one)
-  std::optional<absl::Time> wake_at;         // TickEvent at this time; that of earlier effects still stands
+  std::optional<absl::Time> wake_at;         // TickEvent at this time; that of earlier effects remains in force
 };
 
 }  // namespace cairn

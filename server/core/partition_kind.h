@@ -38,7 +38,7 @@ struct Image {
   size_t bytes() const;
 };
 
-// The parts of the contents that an image has beside the values themselves.
+// The parts of the contents that an image has besides the values themselves.
 struct ImageParts {
   bool training = true;   // the state that an update needs: slots
   bool previous = false;  // the values of version - 1, if they are kept

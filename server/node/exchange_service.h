@@ -7,7 +7,7 @@
 //   2. The bytes that a client has in flight here are bounded (stream_flow.h). All streams together hold at most
 //      `received_bytes_max` of received requests, complete or partial: further requests are answered with
 //      RESOURCE_EXHAUSTED.
-//   3. A malformed frame ends its stream with INVALID_ARGUMENT; the other streams go on.
+//   3. A malformed frame ends its stream with INVALID_ARGUMENT; the other streams continue.
 //   4. Snapshots (IMAGE frames) are sent after everything else on a stream, and during training limited to a share of
 //      its bytes (snapshot_pacer.h), so that the cost of a checkpoint is spread over steps.
 #pragma once

@@ -42,7 +42,7 @@ absl::Status PartitionHost::LoadHeld() {
 
 std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   std::vector<v1::HeldPartitions> out;
-  // one list per job; the store is read after the lock is released
+  // One list per job; the store is read after the lock is released.
   std::vector<std::vector<std::shared_ptr<const PartitionSlot>>> slots;
   {
     absl::MutexLock lock(&mutex_);
@@ -86,7 +86,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     if (it != jobs_.end()) {
       if (it->second.ended && !host.ended()) {
         return absl::FailedPreconditionError(
-            absl::StrFormat("job %d has ended, in generation %d, and cannot go on: the coordinator's state is older "
+            absl::StrFormat("job %d has ended, in generation %d, and cannot continue: the coordinator's state is older "
                             "than this ps' data; restore it, or submit the job again",
                             host.job_id(), it->second.generation.value));
       }

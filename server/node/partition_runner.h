@@ -9,7 +9,7 @@
 //   2. A reply is sent after the updates that it shows were persisted (RunEvent).
 //   3. ImageTurns decides which images are written or sent. Values of ended jobs are loaded one partition at a time, by
 //      the executor that writes images.
-//   4. A failure of the store takes that partition out of service; others go on.
+//   4. A failure of the store takes that partition out of service; others continue.
 #pragma once
 
 #include <atomic>

@@ -67,7 +67,7 @@ void PartitionRunner::NextImage() {
 // Carries out PartitionEffects::load.
 void PartitionRunner::LoadValues(const PartitionSlotPtr& slot) {
   disk_->Post([this, slot, config = slot->core->config()] {
-    // shared since it cannot be copied
+    // Shared since it cannot be copied.
     auto state = std::make_shared<absl::StatusOr<PartitionState>>(persistence_.Recover(config));
     executor_of(*slot).Post([this, slot, state] {
       if (slot->core == nullptr) return;

@@ -172,7 +172,7 @@ void PsNode::StartSession() {
       LogInfo("joined the cluster at %s as \"%s\"", options_.coordinator, options_.name);
       host_->ReportAgain();
     } else {
-      LogWarning("the coordinator at %s is away; going on without it", options_.coordinator);
+      LogWarning("the coordinator at %s is away; continuing without it", options_.coordinator);
       control_->Post([this] { SetReady("the coordinator is away"); });  // after the messages that it sent before
     }
   };

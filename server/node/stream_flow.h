@@ -17,7 +17,7 @@ namespace cairn {
 
 class StreamFlow {
  public:
-  static constexpr size_t kFrameOverheadBytes = 512;  // counted for each frame beside its payload
+  static constexpr size_t kFrameOverheadBytes = 512;  // counted for each frame in addition to its payload
 
   // ---- requests ----
   void Received(size_t bytes) { handling_bytes_ += bytes; }
@@ -41,7 +41,7 @@ class StreamFlow {
               snapshot_bytes_ > kStreamBulkBytesMax;
     return !paused_;
   }
-  // True once, if reads were paused and may go on.
+  // True once, if reads were paused and may continue.
   bool MayResume() {
     if (!paused_ || handling_bytes_ > kStreamHandlingBytesMax || answer_bytes_ > kStreamQueueBytesMax / 2 ||
         snapshot_bytes_ > kStreamBulkBytesMax) {

@@ -1,6 +1,7 @@
 // Persistence: hosted jobs, base images and logs of a ps' partitions in its KvStore.
 //
-// As thread-safe as the store. Calls for one partition come one at a time, but WriteImage may run beside Append.
+// As thread-safe as the store. Calls for one partition must come one at a time, except that WriteImage may run
+// concurrently with Append.
 // Grammar (numbers in keys big-endian, so that keys are in order; lengths in values little-endian):
 //
 //   key "c"                                                  the cluster's id:u64, xxh3:u64 of its bytes

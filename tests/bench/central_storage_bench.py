@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""What central storage saves and costs: peak memory of a worker on models of large dense layers, beside
+"""What central storage saves and costs: peak memory of a worker on models of large dense layers, compared with
 multi_worker_mirrored.
 
     python3 tests/bench/central_storage_bench.py
 
-What a worker of multi_worker_mirrored holds of the variables' size V: the values, a second buffer into which the next
-ones come, and a gradient for each replica. One of central_storage: the layer that computes and the next one, and what
-of gradients is on its way.
+With multi_worker_mirrored and variables of size V, a worker holds the values, a second buffer that receives the next
+ones, and a gradient for each replica. With central_storage it holds the layer being computed and the next one, and the
+gradients in flight.
 """
 
 import os

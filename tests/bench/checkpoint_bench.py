@@ -1,5 +1,5 @@
-"""What a checkpoint costs the training: epochs of the small CNN on two workers with and without one every 15 steps,
-alternately.
+"""What checkpoints cost training: epochs of the small CNN on two workers, alternately with and without a checkpoint
+every 15 steps.
 
     checkpoint_bench.py [ROUNDS]        default 3      aim: <= 5 ms a checkpoint, or 10 % of a step
 """

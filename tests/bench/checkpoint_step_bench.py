@@ -1,4 +1,4 @@
-"""What a checkpoint does to the single steps around it: the distribution of step times of one run, with a checkpoint
+"""How a checkpoint affects the individual steps around it: the distribution of step times in one run, with a checkpoint
 every EVERY steps.
 
     checkpoint_step_bench.py [--checkpoints N] [cnn|mlp]...        default: both, 20 checkpoints each
@@ -6,12 +6,13 @@ every EVERY steps.
   cnn   the small CNN, two workers      mlp   about 20 M parameters (784-4096-4096-10), two workers
   aim: no step is delayed by more than 10 % or 5 ms
 
-A client asks one partition, long before, for each of the coming versions, so that each answer comes at the moment of
-its update. A step's time is what lies between two answers. The WINDOW steps from a checkpoint's own on are those that
-its cut, its transfer and its writing may delay. Each is compared with the median of the steps nearby that are in no
-checkpoint's window, because the machine's speed drifts; what such a step itself differs from that median by is the
-machine's noise, and stands beside it. The mean's standard error says how far to believe it. EVERY is odd: a ps writes
-an image of its own at each fourth log of its size, which are eight steps here, and would meet every second checkpoint.
+A client asks one partition, well in advance, for each of the coming versions, so that each answer arrives at the moment
+of its update. A step's time is the time between two answers. The WINDOW steps from a checkpoint's own step on are those
+that its cut, transfer and writing may delay. Each is compared with the median of nearby steps outside any checkpoint's
+window, because the machine's speed drifts. How much those other steps differ from that median is the machine's noise,
+which is printed too. The standard error of the mean says how reliable the result is. EVERY is odd: a ps writes its own
+image once its log has reached four times the image's size, which is every eight steps here, and would coincide with
+every second checkpoint.
 """
 
 import argparse
@@ -31,9 +32,9 @@ from jobs import make_glyphs  # noqa: E402
 from training_bench import BATCH, CNN, JOB  # noqa: E402
 from wire import Frame, exchange, open_channel, types_pb2  # noqa: E402
 
-EVERY = 25  # steps
-WINDOW = 16  # steps that are the checkpoint's
-AHEAD = 24  # versions asked for in advance
+EVERY = 25  # in steps
+WINDOW = 16  # steps that count as the checkpoint's
+AHEAD = 24  # versions requested in advance
 MODELS = {
     "cnn": CNN,
     "mlp": """
@@ -45,7 +46,7 @@ MODELS = {
 
 
 def arrivals(status, first, last):
-    """{version: when it was there}, of the smallest partition."""
+    """{version: its time of arrival} of the smallest partition."""
     placement = min(status["partitions"], key=lambda p: int(p["end"]) - int(p.get("begin", 0)))
     channel = open_channel(placement["primary_address"])
     requests = queue.Queue()
@@ -120,7 +121,7 @@ def measure(name, checkpoints):
         c.cairn("cancel", job)
     check(written >= EVERY * (steps // EVERY - 2), f"the last checkpoint is of step {written}, of {steps}")
     times = {v: 1000 * (seen[v] - seen[v - 1]) for v in range(first + 1, steps + 1)}
-    # Step v + 1 is the first that finds the cut of version v.
+    # Step v + 1 is the first one that the cut of version v can delay.
     at = [v for v in range(EVERY, steps - EVERY, EVERY) if v - EVERY > first]
     near = {v + i for v in at for i in range(1, WINDOW + 1)}
     others = [t for v, t in times.items() if v not in near]
@@ -148,7 +149,7 @@ def measure(name, checkpoints):
     show("all of them", [excess(v + i) for v in at for i in range(1, WINDOW + 1)])
     far = [[excess(v + i) for i in range(WINDOW + 1, EVERY)] for v in at]
     show("steps far from any", [ms for group in far for ms in group])
-    count = EVERY - WINDOW - 1  # of a longest one: the same on both sides
+    count = EVERY - WINDOW - 1  # as many steps as outside a window: the same on both sides
     show("longest of first ones", [max(excess(v + i) for i in range(1, count + 1)) for v in at])
     show("longest of far ones", [max(group) for group in far])
 

@@ -1,9 +1,9 @@
-"""What durability costs: the step time of the small CNN with 2 workers and 2 ps under each mode, as ratios to SNAPSHOT
-in one run.
+"""What durability costs: the step time of the small CNN with 2 workers and 2 ps in each mode, as ratios to SNAPSHOT in
+one run.
 
     durability_bench.py [--rounds N] [MODE]...         default: 5 rounds of all
 
-  SNAPSHOT               memory, images now and then                                 1.00
+  SNAPSHOT               memory, with occasional images                             1.00
   LOGGED                 in the ps' log before the reply                             aim <= 1.6
   LOGGED_FSYNC           the same, with fsync
   REPLICATED             at one backup before the reply                              aim <= 1.35
@@ -11,8 +11,8 @@ in one run.
   CHECKPOINTS            SNAPSHOT with a checkpoint every 10 steps
                          (it delays no step by more than 10 % or 5 ms)
 
-The modes take turns, one job each a round, on one cluster; the figure of a mode is its median over the rounds. The
-first epoch of a job, which compiles and fills caches, is left out.
+The modes alternate on one cluster, one job each per round. The result of a mode is its median over the rounds. The
+first epoch of a job, which compiles and fills caches, does not count.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from jobs import make_glyphs  # noqa: E402
 from training_bench import BATCH, CNN, JOB  # noqa: E402
 
 WORKERS = 2
-STEPS = 100  # of an epoch
+STEPS = 100  # per epoch
 EPOCHS = 3
 MODES = {
     "SNAPSHOT": {"durability": "SNAPSHOT", "backups": 0},
@@ -76,7 +76,7 @@ def main():
         for number in range(options.rounds):
             for mode in (
                 modes[number % len(modes) :] + modes[: number % len(modes)]
-            ):  # none always comes after the same one
+            ):  # so that a mode does not always follow the same one
                 samples[mode].append(step_ms(c, path, mode, number))
     base = statistics.median(samples["SNAPSHOT"])
     for mode in modes:

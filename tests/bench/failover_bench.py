@@ -1,5 +1,5 @@
-"""How long training stands still when a daemon dies, with the default settings: from kill -9 to the next step that all
-partitions applied.
+"""How long training pauses when a daemon dies, with the default settings: from kill -9 to the next step that all
+partitions have applied.
 
     failover_bench.py [--kills N] [--ended N] [primary|worker|coordinator|fresh]...
         default: all but fresh, 20 kills each
@@ -7,17 +7,17 @@ partitions applied.
   primary      kill -9 of a ps that is primary of some partitions; the job has one backup
                aims: median <= 2 s, worst <= 5 s
   worker       kill -9 of a worker that computes replicas; the same aims
-  coordinator  kill -9 of the coordinator; it stays away for 5 s
+  coordinator  kill -9 of the coordinator, which stays away for 5 s
                aim: no step is delayed
-  fresh        kill -9 of a ps, which is started again; a new job is submitted then
-               aim: from submission to its first step as without a kill
+  fresh        kill -9 of a ps, which is restarted; then a new job is submitted
+               aim: its first step comes as soon after submission as without a kill
 
---ended N: so many jobs have ended before, and their copies are repaired meanwhile. It is to change nothing.
+--ended N: N jobs have ended before, and their copies are repaired meanwhile. This should not make a difference.
 
-A dead daemon is started again before the next kill, and the cluster is whole again by then (all copies in sync). Steps
-are timed at a partition on a ps that lives: a client asks it for its version every 10 ms; a few KiB each time. A step
-needs the values of all partitions, so when this one is two versions ahead of the kill, all have applied a step after
-it.
+A dead daemon is restarted before the next kill, after which the cluster is complete again (all copies in sync). Steps
+are timed at a partition on a ps that stays alive: a client asks it for its version every 10 ms, for a few KiB each
+time. A step needs the values of all partitions. So once this one is two versions ahead of the kill, all have applied a
+step after it.
 """
 
 import argparse
@@ -58,7 +58,7 @@ partition_bytes: 65536
 
 
 class Steps:
-    """The version of one partition, as its ps tells it."""
+    """The version of one partition, as reported by its ps."""
 
     def __init__(self, c, job, away_from=None):
         status = c.job(job)
@@ -67,18 +67,18 @@ class Steps:
         self.channel = open_channel(placement["primary_address"])
 
     def version(self):
-        """None while it is not served there."""
+        """None while no ps serves it there."""
         try:
             return pull(self.channel, self.job, self.partition, timeout=2)[0]
         except (grpc.RpcError, RuntimeError):
             return None
 
     def times(self, until):
-        """(when it was seen first, version) until the condition holds for them."""
+        """Polls until the condition holds for the list of (first time seen, version), and returns the list."""
         seen = []
         while not until(seen):
             version = self.version()
-            if version is None:  # moved meanwhile
+            if version is None:  # it moved meanwhile
                 status = self.c.try_job(self.job_name)
                 if status is not None:
                     self.close()
@@ -93,7 +93,7 @@ class Steps:
 
 
 def whole(c, job):
-    """Every copy in sync, every daemon alive, both workers at work, and steps are made."""
+    """Every copy is in sync, every daemon is alive, both workers are working, and the job makes steps."""
 
     def look(status):
         backups = int(status["spec"].get("backups", 0))
@@ -150,7 +150,7 @@ def submit(c, **settings):
 
 
 def end_jobs(c, count):
-    """Jobs of one epoch, with a backup: 1.7 MB of weights each."""
+    """Runs jobs of one epoch, with a backup: 1.7 MB of weights each."""
     data = make_glyphs(os.path.join(c.dir, "few"), count=200)
     path = os.path.join(c.dir, "ended.textproto")
     with open(path, "w") as f:

@@ -1,15 +1,16 @@
-"""What the host costs a step of ResNet-50 (25.6 M parameters, SGD with momentum, wire bfloat16) of one worker and one
-ps on one host.
+"""What the host adds to a step of ResNet-50 (25.6 M parameters, SGD with momentum, wire bfloat16) with one worker and
+one ps on one host.
 
     host_share_bench.py [--ms 85 0] [--kib 4096] [--steps 80] [--rounds 2] [MODE]...
         default: SNAPSHOT and LOGGED, device of 85 ms and of 0
 
-The worker's device is a clock (paced_plugin.cc): with --ms it takes so long for a step, and the backward pass announces
-its gradients when a real one would, by the layers' FLOP; 0 is the time of push, update, log and pull alone, nothing
-hidden. Printed for each: a step, how much longer it is than the device's time (aim: <= 5 %), how much of that lies
-between the last gradient and the next step and how much passes until the first layer's values are there; the CPU time
-of worker and ps in a step, all threads: on two cores a device of D ms leaves 2 D of it, on sixteen 16 D. Modes take
-turns; figures are medians over the rounds.
+The worker's device is a simulated one (paced_plugin.cc). With --ms a step takes that long, and the backward pass
+announces its gradients when a real device would, according to the layers' FLOP. 0 measures the time of push, update,
+log and pull alone, with nothing hidden. Printed for each mode: the time of a step; how much longer that is than the
+device's time (aim: <= 5 %), how much of it passes between the last gradient and the next step, and how much until the
+first layer's values are available; and the CPU time of worker and ps per step, summed over all threads. With a device
+of D ms, two cores have 2 D of CPU time per step, sixteen have 16 D. Modes alternate; results are medians over the
+rounds.
 """
 
 import argparse
@@ -73,7 +74,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     folder = os.environ.get("CAIRN_PACED_PLUGIN", os.path.join(BIN, "../tests/paced_gpu"))
-    driver = os.path.join(BIN, "../tests/host_gpu")  # a libcuda.so.1 with nothing in it
+    driver = os.path.join(BIN, "../tests/host_gpu")  # a stub of libcuda.so.1
     os.environ["CAIRN_PLUGINS"] = os.path.abspath(folder)
     os.environ["LD_LIBRARY_PATH"] = os.path.abspath(driver)
     samples = {}

@@ -1,4 +1,4 @@
-"""Residual networks in every strategy: whether they train, with which bits, how fast and in how much memory.
+"""Residual networks in every strategy: whether they train, their digests, their speed and memory.
 
     strategies_bench.py [--steps 50] [--batch 32] [--rate 0.005] [--strategy TEXT] [beans] [cifar] [small]
         default: beans and cifar
@@ -6,11 +6,11 @@
   beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set
           (CAIRN_DATA)
   cifar   resnet18 on generated pictures in CIFAR-10's format (`cairn data make colour-glyphs`)
-  small   two residual blocks on the same pictures: what ctest runs
+  small   two residual blocks on the same pictures, which is what ctest runs
 
 Each strategy gets the same job: R = 2, --steps steps of plain gradient descent. Checked: the mean loss of the last
 fifth of the steps is below that of the first fifth, and every synchronous strategy ends with the same digest. Printed:
-both losses, images a second of the whole job, and the largest resident memory that a worker reached.
+both losses, images per second over the whole job, and the peak resident memory of a worker.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 
 from cluster import BIN, Cluster, check, data_dir  # noqa: E402
 
-STRATEGIES = (  # name, workers, settings, whether the digest is everybody's
+STRATEGIES = (  # name, workers, settings, whether the digest must equal that of the others
     ("mirrored", 1, {"strategy": "MIRRORED"}, True),
     ("multi_worker_mirrored", 2, {"strategy": "MULTI_WORKER_MIRRORED"}, True),
     ("central_storage", 2, {"strategy": "CENTRAL_STORAGE"}, True),
@@ -68,7 +68,7 @@ SMALL = """
 
 
 class PeakMemory:
-    """The largest VmHWM of the workers, MiB."""
+    """The largest VmHWM of the workers, in MiB."""
 
     def __init__(self, c):
         self.paths = [f"/proc/{p.pid}/status" for name, p in c.processes.items() if name.startswith("worker")]
@@ -102,7 +102,7 @@ def train(model, data, settings, workers, args):
             )
         path = os.path.join(c.dir, "job.textproto")
         with open(path, "w") as f:
-            # Five epochs, so that the job tells the loss of its beginning and of its end.
+            # Five epochs, so that the job reports its loss at the beginning and at the end.
             f.write(
                 JOB
                 % {**model, "rate": args.rate, "data": data, "batch": args.batch, "part": args.steps // 5, "parts": 5}

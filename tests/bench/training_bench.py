@@ -1,18 +1,18 @@
-"""What training costs around the computation, as ratios in one run on one machine.
+"""What training costs in addition to the computation, as ratios in one run on one machine.
 
     training_bench.py [--quick] [cnn|workers|memory|torch]...        default: all
 
-  cnn      small CNN, one worker of one thread, against a bare loop of the same oneDNN primitives (bare_onednn)
+  cnn      small CNN, one worker with one thread, against a bare loop of the same oneDNN primitives (bare_onednn)
            aim: >= 0.8
-  workers  small CNN, two workers of one thread against one
+  workers  small CNN, two workers with one thread against one
            aim: >= 1.7
-  memory   resident memory of a ps above an idle one against values + slots + one gradient a worker
+  memory   resident memory of a ps above an idle one against values + slots + one gradient per worker
            aim: <= 1.2
   torch    small CNN and MLP 784-128-10 against PyTorch, one process and two (vs_torch/train.py; skipped without
            python3-torch)
            aims: CNN >= 2.0, 2.0; MLP >= 1.0, 1.5
 
-Both sides of a ratio run alternately, `rounds` times; the figure is the ratio of the medians.
+Both sides of a ratio run alternately, `rounds` times; the result is the ratio of the medians.
 """
 
 import os
@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 from cluster import BIN, Cluster  # noqa: E402
 from jobs import make_glyphs  # noqa: E402
 
-PYTHON = "/usr/bin/python3"  # the one that Debian's python3-torch belongs to
+PYTHON = "/usr/bin/python3"  # the interpreter for which Debian's python3-torch is installed
 CNN = """
   layers { conv2d { filters: 32 kernel_size: 3 padding: SAME activation: RELU } }
   layers { max_pooling2d { } }
@@ -57,11 +57,11 @@ batch_size: %d
 epochs: %d
 replicas: %d
 """
-BATCH = 64  # of a replica, and of a PyTorch process
+BATCH = 64  # per replica, and per PyTorch process
 
 
 def images_per_second(model, workers, examples, epochs):
-    """Steady throughput: the first epoch, which compiles and fills caches, is left out."""
+    """Steady throughput: does not count the first epoch, which compiles and fills caches."""
     with Cluster(ps=1, workers=workers) as c:
         data = make_glyphs(c.dir, examples, 100)
         path = os.path.join(c.dir, "job.textproto")

@@ -1,16 +1,18 @@
-"""Chaos with real processes: a random daemon gets kill -9 (and is started again) or SIGSTOP for 5 s, every 2 s.
+"""Chaos with real processes: every 2 s a random daemon gets kill -9 (and is restarted) or SIGSTOP for 5 s.
 
     chaos.py [--seconds N] [--seed S] [--asynchronous] [--backups B] [--durability D] [--coordinators C] [--away A]
              [--epochs E] [--keep-logs DIR] [--set FIELD=VALUE]... [--evaluators N] [--etcd-members N] [--tls] [--users]
 
-3 ps, 3 workers, one coordinator or several on etcd. Jobs with R = 4 replicas follow one another until the time is up,
-so that submission, start and the taking of the digest are hit as well; then the faults stop and the last job must end.
-  Synchronous: the digest of each is that of the undisturbed run.
-  Asynchronous: in each partition the version is the number of pushes that the job has, each replica's last sequence
-  number is its number of steps (so each push was applied exactly once), and the accuracy is as usual. What was
-  acknowledged on the way is counting_chaos.py's.
---etcd-members: of the etcd behind several coordinators, hit like the daemons. --evaluators: they validate every epoch's
-checkpoint. --users: others submit, cancel, drain, predict and so on meanwhile (users.py).
+3 ps, 3 workers, one coordinator or several on etcd. Jobs with R = 4 replicas run one after the other until the time is
+up, so that faults also hit submission, start and the computation of the digest. Then the faults stop and the last job
+must end.
+  Synchronous: each job's digest is that of the undisturbed run.
+  Asynchronous: in each partition the version is the number of pushes of the job, each replica's last sequence
+  number is its number of steps (so each push was applied exactly once), and the accuracy is as usual.
+  counting_chaos.py checks what was acknowledged on the way.
+--etcd-members: members of the etcd behind several coordinators, which are hit like the daemons. --evaluators: they
+validate every epoch's checkpoint. --users: simulated users submit, cancel, drain, predict and so on meanwhile
+(users.py).
 """
 
 import argparse
@@ -37,7 +39,7 @@ from wire import final_counts  # noqa: E402
 
 REPLICAS = 4
 STEPS_PER_EPOCH = 30
-RECOVERY = 180  # seconds that the last job may take once the faults have stopped
+RECOVERY = 180  # seconds in which the last job must end after the faults have stopped
 
 
 def settings_of(options):
@@ -62,7 +64,7 @@ def undisturbed(options):
 
 
 def submit(c, path, settings, name):
-    """Where the coordinator died under the call, the job may be there or not: its name tells."""
+    """If the coordinator dies during the call, the job may or may not exist; it is looked up by its name."""
 
     def attempt():
         done = c.cairn("job", name, ok=False)
@@ -75,7 +77,7 @@ def submit(c, path, settings, name):
 
 
 def counts(c, job):
-    """None while a ps that was just started again is not back."""
+    """None while a restarted ps is not back yet."""
     try:
         return list(final_counts(c.job(job)))
     except (RuntimeError, grpc.RpcError):
@@ -87,9 +89,7 @@ def check_job(c, options, job, status, want):
         check(status["digest"] == want, f"job {job}: digest {status['digest']}, undisturbed {want}")
         return "same digest"
     steps = options.epochs * STEPS_PER_EPOCH
-    groups = REPLICAS // int(
-        mathematics_of(options).get("local_sync", 1)
-    )  # in step with one another, they push one sum
+    groups = REPLICAS // int(mathematics_of(options).get("local_sync", 1))  # they run in lockstep and push one sum
     pushes = steps * groups
     for partition, version, sequences in c.until(lambda: counts(c, job), "every partition is served"):
         check(
@@ -111,7 +111,7 @@ def run(options, want):
             done = []
             victims = [
                 n for n in c.processes if n != "etcd"
-            ]  # an only one is not hit: nothing would be left that holds the state
+            ]  # a single one is not hit: it holds the only copy of the state
             with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults, beside(
                 options, c, path
             ) as users:
@@ -153,7 +153,7 @@ def beside(options, c, path):
 
 
 def watch(c, faults, users, job, end):
-    """The job's last status when it has ended; None when the time is up."""
+    """Returns the job's last status once it has ended, or None if the time is up."""
     while time.monotonic() < end:
         faults.check()
         if users is not None:
@@ -171,7 +171,7 @@ def watch(c, faults, users, job, end):
 
 
 def cluster_arguments(coordinators, etcd_members=1, tls=False):
-    more = {"ps_flags": ["--unix-socket", "none"]} if tls else {}  # all of it encrypted
+    more = {"ps_flags": ["--unix-socket", "none"]} if tls else {}  # all traffic is encrypted
     if coordinators == 1:
         return more
     return {"coordinators": coordinators, "etcd": True, "etcd_members": etcd_members, **more}

@@ -1,17 +1,16 @@
-"""Chaos under an oracle that counts: each push that a ps acknowledged is in the values exactly once, whatever daemon
-was killed or stood still.
+"""Chaos with an oracle that counts: the values contain each acknowledged push exactly once, whichever daemon was killed
+or stopped.
 
     counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A]
                       [--keep-logs DIR]
     counting_chaos.py --plant drop|double
-        without faults; one push counts for nothing, or for two: the oracle must see it
+        without faults; one push is dropped, or applied twice, and the oracle must notice
 
-REPLICATED without a log promises to survive the loss of one daemon at a time: then the next fault waits until all
-copies are in sync.
+REPLICATED without a log promises to survive the loss of one daemon at a time. In that mode the next fault waits until
+all copies are in sync.
 
-The worker is counting_worker.py's and is not hit; 3 ps and the coordinators are. When the time is up the faults stop,
-the last pushes are answered, and the values of each partition must be those that follow from the acknowledged sequence
-numbers.
+The worker is that of counting_worker.py and is not hit; 3 ps and the coordinators are. When the time is up the faults
+stop, the last pushes are answered, and the values of each partition must follow from the acknowledged sequence numbers.
 """
 
 import argparse
@@ -49,7 +48,7 @@ def check_counts(worker, job_id):
 
 
 def in_sync(c, job):
-    """Every copy has every acknowledged update, so that any one daemon may die."""
+    """Whether every copy has every acknowledged update, so that any one daemon may die."""
     status = c.try_job(job)
     return status is not None and all(
         len(p["backups"]) == int(status["spec"]["backups"]) and all(b["in_sync"] for b in p["backups"])

@@ -1,10 +1,10 @@
-"""A worker whose gradients count: the oracle of "acknowledged means kept" and "applied exactly once".
+"""A worker whose gradients count pushes: the oracle for "acknowledged means kept" and "applied exactly once".
 
-It is a worker of the cluster like any other (Session, Exchange), in Python, and holds all replicas of one asynchronous
-job with SGD and learning rate 1. Push s of replica r to a partition is 1 at place r * SLOTS + s % SLOTS and 0
-elsewhere, so that each update lowers one number by one and the final values say how often each push was applied. Every
-acknowledged sequence number is written down in `acked`; an answer that knows less than that is a violation. Some pushes
-are sent again after they were acknowledged, as a worker does that lost its connection.
+It is a worker of the cluster like any other (Session, Exchange), written in Python. It holds all replicas of one
+asynchronous job with SGD and learning rate 1. Push s of replica r to a partition is 1 at index r * SLOTS + s % SLOTS
+and 0 elsewhere. So each update lowers one number by one, and the final values tell how often each push was applied.
+Every acknowledged sequence number is recorded in `acked`; an answer with a lower one is a violation. Some pushes are
+repeated after they were acknowledged, as by a worker that lost its connection.
 """
 
 import array
@@ -39,19 +39,19 @@ partition_bytes: 1024
 
 
 class CountingWorker:
-    """Runs in threads of its own: one session, and one per replica and partition."""
+    """Runs in its own threads: one for the session, and one per replica and partition."""
 
     def __init__(self, addresses, seed, plant=""):
         self.addresses = addresses  # of the coordinators
         self.seed = seed
-        self.plant = plant  # "drop", "double": what becomes of one push, to show that the oracle sees it
+        self.plant = plant  # "drop" or "double": what happens to one push, to show that the oracle notices
         self.lock = threading.Condition()
         self.routes = {}  # partition -> cluster_pb2.Route
         self.job_id = 0
         self.generation = 0
         self.acked = {}  # (partition, replica) -> last sequence number acknowledged
         self.sent = {}  # (partition, replica) -> highest sequence number sent
-        self.calls = {}  # (partition, replica) -> the Exchange call that runs
+        self.calls = {}  # (partition, replica) -> its running Exchange call
         self.violations = []
         self.stopping = False  # no more pushes
         self.closed = False
@@ -64,7 +64,7 @@ class CountingWorker:
         thread.start()
 
     def stop_pushing(self):
-        """Begins no other push, and waits until each that was sent is acknowledged."""
+        """Starts no further push, and waits until each sent one is acknowledged."""
         with self.lock:
             self.stopping = True
             self.lock.notify_all()
@@ -196,11 +196,11 @@ class CountingWorker:
         return self.routes[partition].range.end - self.routes[partition].range.begin
 
     def done(self, partition, replica):
-        """With the lock. What was sent may have been applied, whatever became of its answer."""
+        """Call with the lock held. A sent push may have been applied, whatever happened to its answer."""
         return self.closed or (self.stopping and self.acked[partition, replica] == self.sent[partition, replica])
 
     def pushes(self, partition, replica):
-        """One stream after the other; on each, one push after the other."""
+        """Opens one stream after the other; on each, sends one push after the other."""
         while True:
             with self.lock:
                 if self.done(partition, replica):
@@ -247,7 +247,7 @@ class CountingWorker:
                 self.violations.append(
                     f"partition {partition}, replica {replica}, push {sequence} is refused: {reply.status_message}"
                 )
-            return False  # fenced, moved or restarting: again with what the coordinator says next
+            return False  # fenced, moved or restarting: retry with the coordinator's next assignment
         acked, sent = self.acked[partition, replica], self.sent[partition, replica]
         if not acked <= reply.sequence <= sent:
             self.violations.append(
@@ -260,7 +260,7 @@ class CountingWorker:
         return True
 
     def wanted(self, partition):
-        """The values after the acknowledged pushes, each applied once."""
+        """The values after all acknowledged pushes, each applied once."""
         values = [0.0] * self.size(partition)
         for replica in range(REPLICAS):
             acked = self.acked[partition, replica]

@@ -1,12 +1,11 @@
-"""Faults on the daemons of a Cluster, at random but seeded: kill -9 (started again a little later) or SIGSTOP for some
-seconds.
+"""Random but seeded faults on the daemons of a Cluster: kill -9 (restarted a little later) or SIGSTOP for some seconds.
 
     with Faults(cluster, victims, seed) as faults:
-        ...                     # a daemon is hit every `period` seconds, in a thread beside
-    faults.finish()             # (the block's end): whoever stands still goes on, whoever is dead is started again
+        ...                     # every `period` seconds a separate thread hits a daemon
+    faults.finish()             # (at the end of the block) continues stopped daemons, restarts dead ones
 
-A daemon that ends by itself is a failure: `finish` and `check` raise it. The order of faults is a function of the seed;
-when exactly they come is the machine's.
+If a daemon ends by itself, `finish` and `check` raise an error. The order of faults is a function of the seed; their
+exact times depend on the machine.
 """
 
 import heapq
@@ -28,9 +27,9 @@ class Faults:
         self.victims = list(victims)
         self.rng = random.Random(seed)
         self.period = period
-        self.pause = pause  # seconds that a stopped daemon stands still
-        self.away = away  # seconds from kill -9 to the new start: at least, at most
-        self.ready = ready  # where given: one daemon at a time, and none before ready() is true
+        self.pause = pause  # how long a stopped daemon is stopped, in seconds
+        self.away = away  # minimum and maximum time from kill -9 to the restart, in seconds
+        self.ready = ready  # if given: one daemon at a time, and only while ready() is true
         self.history = []  # (seconds since the start, name, what)
         self.down = {}  # name -> "killed" or "stopped"
         self.error = None
@@ -69,7 +68,7 @@ class Faults:
 
     def run(self):
         try:
-            due = []  # (when, name): who goes on or is started again
+            due = []  # (time, name) of daemons to continue or restart
             next_fault = time.monotonic()
             while True:
                 wake = min([next_fault] + [when for when, _ in due[:1]])
@@ -87,11 +86,11 @@ class Faults:
                     name = self.rng.choice(up)
                     heapq.heappush(due, (self.hit(name), name))
                 next_fault = max(next_fault + self.period, time.monotonic())
-        except BaseException as error:  # whatever it is, the test's thread must see it
+        except BaseException as error:  # of any type: the test's thread must see it
             self.error = error
 
     def hit(self, name):
-        """Returns when it is to be healed."""
+        """Returns the time at which to heal it."""
         if self.rng.random() < 0.5:
             self.down[name] = "killed"
             self.cluster.kill(name)

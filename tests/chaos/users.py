@@ -1,13 +1,12 @@
-"""Users beside the chaos, at random but seeded: they submit small jobs of their own, cancel, resume and delete them,
-take work from nodes and give it back, ask for figures, predictions and exports, of jobs that run, have ended or never
-were.
+"""Simulated users during the chaos, random but seeded. They submit small jobs, cancel, resume and delete them, drain
+nodes and undo it, and ask for figures, predictions and exports of jobs that run, have ended or never existed.
 
     with Users(cluster, job_file, seed) as users:
         ...
-    users.finish()              # (the block's end); then nothing of theirs is left: each job has ended or is deleted
+    users.finish()              # (at the end of the block) all their jobs have then ended or are deleted
 
-Whatever is asked at whatever moment: `cairn` ends within its time with 0, 1 or 2, and where it is not 0 with a
-sentence. Anything else is raised by `check` and `finish`.
+Whatever they ask for and whenever: `cairn` exits in time with 0, 1 or 2, and prints a sentence unless it is 0. `check`
+and `finish` raise an error for anything else.
 """
 
 import os
@@ -17,7 +16,7 @@ import threading
 
 from cluster import BIN, check
 
-CALL_SECONDS_MAX = 150  # of one command
+CALL_SECONDS_MAX = 150  # for one command
 REFUSALS_SHOWN = 8
 
 
@@ -30,7 +29,7 @@ class Users:
         self.jobs = []  # names
         self.drained = set()
         self.calls = 0
-        self.refused = {}  # sentence -> how often
+        self.refused = {}  # message -> how often
         self.error = None
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -97,7 +96,7 @@ class Users:
         try:
             while not self.ending.wait(self.rng.uniform(0.0, 0.5)):
                 self.rng.choice(acts)()
-        except BaseException as error:  # whatever it is, the test's thread must see it
+        except BaseException as error:  # of any type: the test's thread must see it
             self.error = error
 
     def some_job(self):
@@ -117,7 +116,7 @@ class Users:
             "checkpoints.every_epochs": 1,
             **(more or {}),
         }
-        self.jobs.append(name)  # also where the answer was lost
+        self.jobs.append(name)  # even if the answer was lost
         self.cairn(
             "submit", self.job_file, *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         )

@@ -1,5 +1,5 @@
-"""Cairn's messages and the calls that the tests make themselves, from the .proto files: a client in another language
-than the daemons."""
+"""Cairn's messages, and the calls that tests make directly, from the .proto files: a client in a language other than
+that of the daemons."""
 
 import glob
 import os
@@ -38,7 +38,7 @@ CHANNEL_OPTIONS = [
 
 
 def open_channel(address):
-    """address: as in Hello; only the part before the comma. With $CAIRN_TLS_DIR as the daemons do it."""
+    """address: as in Hello; only the part before the comma is used. Uses $CAIRN_TLS_DIR as the daemons do."""
     target = address.split(",")[0]
     directory = os.environ.get("CAIRN_TLS_DIR")
     if not directory:
@@ -48,7 +48,7 @@ def open_channel(address):
 
 
 def exchange(channel, requests, timeout=None):
-    """An Exchange stream; iterating it gives the answers."""
+    """An Exchange stream; iterating over it yields the answers."""
     return channel.stream_stream(
         "/cairn.v1.ParameterServer/Exchange",
         request_serializer=Frame.SerializeToString,
@@ -65,7 +65,8 @@ def session(channel, messages):
 
 
 def pull(channel, job_id, partition, replica=0, timeout=20):
-    """Of a partition of at most one frame: (version, the last sequence number applied of the replica, the payload)."""
+    """Pulls a partition that fits into one frame: returns (version, the replica's last applied sequence number, the
+    payload)."""
     request = Frame(
         kind=Frame.PULL,
         request_id=1,
@@ -82,8 +83,8 @@ def pull(channel, job_id, partition, replica=0, timeout=20):
 
 
 def final_counts(status):
-    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica]), as its
-    primary says. With local_sync groups push as one, and a ps knows the groups alone."""
+    """Takes a job's status as JSON. Returns for each partition (number, version, [last sequence number of each
+    replica]), as reported by its primary. With local_sync, groups push as one, and a ps knows only groups."""
     channels = {}
     pushing = range(status["spec"]["replicas"] // (status["spec"].get("local_sync") or 1))
     try:

@@ -5,13 +5,12 @@
 #   tests/fuzz/run.sh
 #       all targets, 4 s each, two at a time
 #   CAIRN_FUZZ_SECONDS=600 tests/fuzz/run.sh csv frame
-#       two of them, 10 minutes each; what was found interesting is kept in build/fuzz/corpus and taken up by the next
-#       run
+#       two of them, 10 minutes each; interesting inputs are kept in build/fuzz/corpus and used by the next run
 #   tests/fuzz/run.sh --fixed [TARGET...]
-#       as ctest does: so many inputs of each as tests/fuzz/runs.txt says, from the seeds alone and with a fixed random
-#       seed, so that it finds the same or nothing
+#       as ctest does: as many inputs of each as tests/fuzz/runs.txt says, from the seeds alone and with a fixed random
+#       seed, so that the result is reproducible
 #
-# Exit: 0, 1 (a finding, a target without a line in runs.txt, or the build failed), 77 (no clang with libFuzzer here:
+# Exit: 0, 1 (a finding, a target without a line in runs.txt, or the build failed), 77 (no clang with libFuzzer, so
 # nothing was tested).
 set -uo pipefail
 seconds=${CAIRN_FUZZ_SECONDS:-4}
@@ -36,7 +35,7 @@ if ! clang++-14 -fsanitize=fuzzer,address "$temp/empty.cc" -o "$temp/empty" 2> "
   exit 77
 fi
 
-# Others use the machine: the build and the targets take what they leave.
+# Low priority: the build and the targets use only what other processes leave.
 renice -n 19 -p $$ > /dev/null
 start=$SECONDS
 { cmake --preset fuzz && cmake --build --preset fuzz -j2; } > "$temp/log" 2>&1 &
@@ -44,10 +43,10 @@ wait $! || { tail -n 40 "$temp/log"; exit 1; }
 "$build/fuzz/fuzz_seeds" "$temp/seeds" || exit 1
 echo "built in $((SECONDS - start)) s"
 
-# How many inputs of a target are tried with --fixed.
+# The number of inputs of a target with --fixed.
 runs_of() { sed -n "s/^$1 \+\([0-9]\+\)\$/\1/p" tests/fuzz/runs.txt; }
 
-# fuzz NAME: one target, quietly; its log is shown where it found something.
+# fuzz NAME: runs one target quietly; shows its log if it found something.
 fuzz() {
   local name=$1 log=$temp/$1.log limit=() corpus=() begin=$SECONDS
   local options=(-timeout=60 -rss_limit_mb=2500 -malloc_limit_mb=1200 -print_final_stats=1)
@@ -61,7 +60,7 @@ fuzz() {
       echo "$name: has no line in tests/fuzz/runs.txt: say there how many inputs ctest tries"
       return 1
     fi
-    limit=(timeout -k 10 1800)  # far more than it takes, beside other tests too: a target that hangs fails
+    limit=(timeout -k 10 1800)  # far more than it takes, even next to other tests: a target that hangs fails
     options+=(-seed=1 -runs="$runs")
     corpus=("$temp/corpus/$name")
   else

@@ -1,8 +1,7 @@
-"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but
-glibc's and CUDA's, the plugin finds what it takes from the programs, they start where there is nothing but glibc (as
-root: in a root directory of their own), a cluster of them trains to the digest of the build, and tests/gpu/run.sh runs
-from it in an empty environment.
-"""
+"""Goal: the archive of deploy/bundle.sh runs without the machine on which it was built. It contains every library
+except those of glibc and CUDA; the plugin finds its symbols in the programs; they start where there is only glibc (as
+root: in their own root directory); a cluster of them trains to the digest of the build; and tests/gpu/run.sh runs from
+it with an empty environment."""
 
 import os
 import re
@@ -37,12 +36,12 @@ def unpack(directory):
 
 
 def foreign_libraries(bundle):
-    """What a program would load from outside the bundle besides glibc, and CUDA where it is the plugin's."""
+    """The libraries that a program would load from outside the bundle, except glibc's, and CUDA's for the plugin."""
     found = set()
     for folder in ("bin", "lib"):
         for name in sorted(os.listdir(os.path.join(bundle, folder))):
-            # Libraries of the bundle are found through the program that loads them: the loader is told where, as its
-            # RPATH would.
+            # The program that loads the bundle's libraries determines where they are found: tell the loader, as the
+            # program's RPATH would.
             environment = {"LD_LIBRARY_PATH": os.path.join(bundle, "lib")} if folder == "lib" else {}
             out = subprocess.run(
                 ["/usr/bin/ldd", os.path.join(bundle, folder, name)], env=environment, capture_output=True, text=True
@@ -68,8 +67,8 @@ def symbols(path, which):
 
 
 def unknown_to_programs(bundle):
-    """What the plugin takes of Cairn's from the program that loads it, and does not find there. Empty without a
-    plugin."""
+    """The symbols of Cairn that the plugin needs from the program that loads it, and that are missing there. Empty if
+    there is no plugin."""
     plugin = os.path.join(bundle, "lib/libcairn_cudnn.so")
     if not os.path.exists(plugin):
         return set()
@@ -82,7 +81,7 @@ def unknown_to_programs(bundle):
 
 
 def start_alone(bundle, directory):
-    """In a root directory that holds the bundle and glibc."""
+    """Starts them in a root directory with only the bundle and glibc."""
     root = os.path.join(directory, "root")
     os.makedirs(f"{root}/lib/x86_64-linux-gnu")
     os.makedirs(f"{root}/lib64")
@@ -101,7 +100,7 @@ def start_alone(bundle, directory):
             shutil.copy(f"/lib/x86_64-linux-gnu/{name}", f"{root}/lib/x86_64-linux-gnu/")
     shutil.copytree(bundle, f"{root}/cairn")
     for program in PROGRAMS:
-        # Where a program is, which its RPATH begins with, is otherwise read from /proc.
+        # The program's location, which its RPATH is relative to, is normally read from /proc.
         done = subprocess.run(
             ["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"],
             env={"LD_ORIGIN_PATH": "/cairn/bin"},
@@ -115,8 +114,8 @@ def start_alone(bundle, directory):
 
 
 def run_checks(bundle, directory):
-    """Without a variable of ours, somewhere else: what a machine with a GPU would do, on the plugin whose machine is
-    the CPU; and what a worker says without one."""
+    """Runs the checks with an empty environment in another directory, as a machine with a GPU would, using the plugin
+    with the simulated GPU. Also checks the message of a worker without a GPU."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": directory}
     if not os.path.exists(os.path.join(bundle, "tests/host_gpu")):
         print("the build has no plugin for dry runs: tests/gpu/run.sh was not run")

@@ -1,15 +1,15 @@
-"""What must hold on a machine with a GPU; run.sh finds the libraries and calls this. One table at the end; exit 1 if a
-row says FAILED.
+"""What must hold on a machine with a GPU; run.sh finds the libraries and calls this. Prints one table at the end; exit
+code 1 if a row says FAILED.
 
     checks.py [--list] [--minutes N] [CHECK|correct|fast]...
 
-correct, fast: what is computed, how fast; each fits into nine minutes of an H100 by estimate. What failed stands above
-the table, which is printed whatever fails, also when this is told to stop (TERM) and after N minutes: of a check that
-was under way then the row says how far it came, the others were not run. Checks come in the order of --list. Programs
-come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
-$OUT: a folder for checks.log, all that programs printed, and table.md.
-CAIRN_DRY=1 (run.sh --dry-run): the same on small sizes, for a machine without a GPU: it shows that the pieces fit, not
-what they compute.
+correct, fast: what is computed, and how fast; each should fit into nine minutes on an H100. Failures are printed above
+the table. The table is always printed, also after a TERM signal and after N minutes. The row of a check that was
+interrupted says how far it came; later ones are marked as not run. Checks run in the order of --list. Programs are in
+$CAIRN_BIN. The sides of a comparison run one after the other in the same session.
+$OUT: a folder for checks.log, with the output of all programs, and table.md.
+CAIRN_DRY=1 (run.sh --dry-run): the same with small sizes, for a machine without a GPU. It shows that the parts fit
+together, not what they compute.
 """
 
 import os
@@ -34,7 +34,7 @@ from checks_correct import (
 from checks_fast import resnet50_bfloat16, resnet50_float32, resnet50_tf32, roofline, sanitizer, small_cnn
 from programs import DEADLINE, DRY, OutOfTime, Skip, gpu_name, keep
 
-# In the order of what is learned by a minute.
+# The most informative checks per minute come first.
 CORRECT = [
     smoke,
     kernels,
@@ -62,14 +62,14 @@ def stop(number, _):
 
 
 def outcome(c):
-    """state and text of a check's row."""
+    """Returns the state and text of a check's row."""
     try:
         return "passed", c()
     except Skip as why:
         return "skipped", str(why)
     except OutOfTime as why:
         return "not whole", str(why)
-    except Exception as why:  # a row of the table, whatever it was
+    except Exception as why:  # an error of any type becomes a row of the table
         return "FAILED", f"{type(why).__name__}: {why}".replace("\n", " ")[:300]
 
 

@@ -1,4 +1,4 @@
-"""Checks of what is computed on a GPU. Each returns what its row says."""
+"""Checks of what a GPU computes. Each returns the text of its row."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ import threading
 
 from programs import BIN, DEADLINE, DRY, HERE, Skip, gtest, program
 
-from cluster import Cluster, TooLate, attempts, check  # the folder that programs.py names
+from cluster import Cluster, TooLate, attempts, check  # in the folder that programs.py adds to the path
 from jobs import make_glyphs, small_job
 
 GPU = ("--device", "gpu")
@@ -99,7 +99,7 @@ def fashion_mnist():
 
 
 def digests():
-    """1 worker x 4 replicas, 2 x 2, 4 x 1 on one GPU, and again: one digest; another seed: another"""
+    """1 worker x 4 replicas, 2 x 2, 4 x 1 on one GPU, and repeated: one digest; another seed: another digest"""
     found = {f"{w} workers, run {i}": digest_of(w) for i, w in enumerate((1, 2, 4, 1))}
     check(len(set(found.values())) == 1, f"digests differ: {found}")
     check(digest_of(1, settings={"seed": 8}) not in found.values(), "the seed does not matter")
@@ -107,7 +107,7 @@ def digests():
 
 
 def scaled_job(c, epochs=3, **settings):
-    """A job whose first steps overflow, and one every few steps after: the scale is doubled all the time."""
+    """A job whose first steps overflow, and one every few steps after that, because the scale keeps being doubled."""
     scaling = {
         "compute_dtype": "FLOAT16",
         "loss_scaling.initial_scale": 1 << 24,
@@ -133,7 +133,7 @@ def lose_a_ps(c, job):
 
 
 def resumed_digest():
-    """From a checkpoint in the middle, in another cluster."""
+    """Resumes from a checkpoint in the middle, in another cluster."""
     with folder() as d:
         keep = {"checkpoints.dir": d, "checkpoints.every_steps": 45, "checkpoints.keep_max": 10}
         with Cluster(ps=1, workers=1, slots=4, worker_flags=GPU) as c:
@@ -148,8 +148,8 @@ def resumed_digest():
 
 
 def float16():
-    """float16 with overflows: one digest for 1 x 4, 4 x 1, layer by layer, a ps lost, resumed; asynchronously it
-    trains"""
+    """float16 with overflows: one digest for 1 x 4, 4 x 1, layer by layer, a lost ps, resumed; asynchronous jobs
+    train"""
     whole = functools.cache(lambda epochs: scaled_digest(epochs=epochs))
 
     def a_ps_lost(times):
@@ -171,7 +171,7 @@ def float16():
 
 
 def lost_gpu(c, data, epochs):
-    """The GPU's worker is killed in the middle of a job: it goes on on the CPUs, and says so."""
+    """The GPU's worker is killed in the middle of a job: the job continues on CPUs, and says so."""
     job = c.submit(small_job(c.dir, data, epochs))
     c.wait_for_step(job, 5)
     c.kill("worker-gpu")
@@ -187,8 +187,8 @@ def lost_gpu(c, data, epochs):
 
 
 def lost_device(c, data, variable):
-    """A device fails, or hangs, with a thread of the worker or without, in the middle of a job: the others
-    go on with the job, its worker says so, ends with code 75 and can be started anew."""
+    """A device fails or hangs, with or without a thread of the worker, in the middle of a job: the other workers
+    continue the job; the device's worker says so, exits with code 75 and can be restarted."""
     name = "worker-" + variable.lower().replace("_", "-")
     c.prefix[name] = ["env", variable + "=100"]
     c.add_worker(name, *GPU)
@@ -204,14 +204,14 @@ def lost_device(c, data, variable):
     c.wait(job)
     check("a device of a test" in c.log(name), "the device was not lost in the job")
     check(process.wait(30) == 75, f"the worker ended with {process.returncode}")
-    check("this process ends with code 75" in c.log(name), "the worker does not say why it ends")
+    check("this process exits with code 75" in c.log(name), "the worker does not say why it ends")
     if variable == "CAIRN_HOST_GPU_STUCK":
         check("stopped in the middle of a step" in c.log(name), "the worker did not end with a thread that hangs")
 
 
 def placement():
-    """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, without
-    it they go on on CPUs"""
+    """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, jobs
+    continue on CPUs without it"""
     with Cluster(ps=1, workers=0, slots=2) as c:
         data = make_glyphs(c.dir)
         for worker in ("worker-0", "worker-1"):
@@ -239,7 +239,7 @@ def placement():
 
 
 def several_gpus():
-    """one worker on all GPUs of the machine, replicas shared out among them: the digest of one GPU"""
+    """one worker with all GPUs of the machine, replicas divided among them: the digest of one GPU"""
     one = digest_of(1, device=("--device", "gpu:0"))
     simulated = "CAIRN_HOST_GPUS" in os.environ
     counts = (
@@ -265,7 +265,7 @@ def several_gpus():
 
 @contextlib.contextmanager
 def simulated_gpus(count):
-    """On the plugin whose machine is the CPU; a machine has the GPUs that it has."""
+    """Uses the plugin with simulated GPUs; a real machine has a fixed number."""
     before = os.environ.get("CAIRN_HOST_GPUS")
     if before is not None:
         os.environ["CAIRN_HOST_GPUS"] = str(count)
@@ -277,7 +277,7 @@ def simulated_gpus(count):
 
 
 def layouts(*pairs):
-    """Devices and slots to try; a machine has the devices that it has."""
+    """Devices and slots to try; a real machine has a fixed number of devices."""
     return (
         pairs
         if "CAIRN_HOST_GPUS" in os.environ
@@ -286,7 +286,7 @@ def layouts(*pairs):
 
 
 def check_worker_lost(settings, step=20):
-    """Two workers; one is lost in the middle: the digest is that of one."""
+    """Two workers; one is lost in the middle: the digest is that of a single worker."""
 
     def kill(times):
         longer = {**settings, "epochs": 2 * times}
@@ -336,7 +336,7 @@ def sums():
         }
         check(len(set(found.values())) == 1, f"{pieces}: digests differ: {found}")
         check_worker_lost(pieces, step=7)
-        rounded = {"wire_dtype": "BFLOAT16"}  # each replica's gradient, where they are not added up before
+        rounded = {"wire_dtype": "BFLOAT16"}  # each replica's gradient, unless they are summed first
         found = {"a worker each": digest_of(4, slots=1, settings=rounded)}
         for slots in (1, 4):
             found[f"CENTRAL_STORAGE, {slots} slots"] = digest_of(
@@ -349,7 +349,7 @@ def sums():
 
 
 def autotune():
-    """--cudnn-autotune: has no say in a deterministic job; another one's choices are kept, and found again"""
+    """--cudnn-autotune: has no effect in a deterministic job; choices of other jobs are stored, and reused"""
     with folder() as d:
         flags, kept = (*GPU, "--cudnn-autotune", "--cache-dir", d), os.path.join(d, "cudnn-tuning.txt")
         plain, tuned = digest_of(1), digest_of(1, device=flags)

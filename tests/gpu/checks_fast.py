@@ -1,4 +1,4 @@
-"""Checks of how fast a GPU computes, and of each access to its memory. Each returns what its row says."""
+"""Checks of how fast a GPU computes, and of every access to its memory. Each returns the text of its row."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import sys
 from checks_correct import GPU, folder
 from programs import DEADLINE, DRY, HERE, OutOfTime, Skip, last_line, output_of, program, run
 
-from cluster import Cluster, TestFailure  # the folder that programs.py names
+from cluster import Cluster, TestFailure  # in the folder that programs.py adds to the path
 from jobs import make_glyphs
 
 CNN = """
@@ -50,7 +50,7 @@ allow_tf32: %(tf32)s
 
 
 def sanitizer_reports(text):
-    """What compute-sanitizer found: where on the device, without the way there on the host."""
+    """What compute-sanitizer found: the device part of the stack, without the host's."""
     lines = [line for line in text.splitlines() if line.startswith("=========") and "Host Frame" not in line]
     reports = "\n".join(lines).split("\n========= \n")
     return [
@@ -73,7 +73,7 @@ def sanitizer():
         if code is None:
             raise OutOfTime(text.count("[       OK ]"))
         reports = sanitizer_reports(text)
-        # A race within a kernel is whoever's who wrote it; a bad access may be of a pointer that we gave.
+        # A race inside a library's kernel is the library's fault; a bad access may be caused by a pointer from Cairn.
         ours = reports if kind == "memcheck" else [r for r in reports if "cairn::" in r]
         if code not in (0, 9) or "[  FAILED  ]" in text or ours or (code == 9 and not reports):
             print("\n".join(ours)[:6000] or text[-6000:])
@@ -97,7 +97,7 @@ def write_idx(directory, examples, side, classes):
 
 
 class BusyShare:
-    """How busy the GPU is, as nvidia-smi says: the share of the last moments in which a kernel ran."""
+    """How busy the GPU is according to nvidia-smi: the share of recent time during which a kernel ran."""
 
     def __enter__(self):
         self.smi = None
@@ -119,7 +119,7 @@ class BusyShare:
             self.samples = [float(line) for line in self.smi.communicate()[0].splitlines() if line.strip().isdigit()]
 
     def median(self):
-        """Without the start: what is before the first kernel, and a third."""
+        """Ignores the start: everything before the first kernel, and a third of the rest."""
         busy = self.samples[next((i for i, share in enumerate(self.samples) if share > 0), 0) :]
         steady = busy[len(busy) // 3 :]
         return statistics.median(steady) if steady else float("nan")
@@ -133,7 +133,7 @@ def write_job(directory, text):
 
 
 def job_rate(text, timeout=1800):
-    """images/s of the epochs after the first, and the GPU's busy share."""
+    """images/s of the epochs after the first, and how busy the GPU was."""
     with Cluster(ps=1, workers=1, slots=1, worker_flags=GPU) as c:
         with BusyShare() as busy:
             status = c.wait(c.submit(write_job(c.dir, text)), DEADLINE.within(timeout))
@@ -142,7 +142,7 @@ def job_rate(text, timeout=1800):
 
 
 def peer_rate(*arguments):
-    """PyTorch with the libraries that it brings, not those that run.sh found for us."""
+    """Runs PyTorch with its bundled libraries, not those that run.sh found for Cairn."""
     environment = {
         "LD_LIBRARY_PATH": os.environ.get("CAIRN_LD_LIBRARY_PATH_BEFORE", os.environ.get("LD_LIBRARY_PATH", ""))
     }
@@ -153,7 +153,7 @@ def peer_rate(*arguments):
         raise Skip(last_line(text))
     if code != 0:
         print(text[-4000:])
-        raise Skip(f"failed: {'no time left' if code is None else last_line(text)}")  # our own figure stands
+        raise Skip(f"failed: {'no time left' if code is None else last_line(text)}")  # Cairn's own result is kept
     return json.loads(text.strip().splitlines()[-1])["images_per_second"]
 
 
@@ -187,7 +187,7 @@ def resnet(compute, tf32, name):
 
 
 def resnet50_bfloat16():
-    """a job of ResNet-50, 224x224, batch 256, bfloat16, 1 ps, beside PyTorch; aim 1.2, waits 5 %"""
+    """a job of ResNet-50, 224x224, batch 256, bfloat16, 1 ps, compared with PyTorch; aim 1.2, waits 5 %"""
     return resnet("BFLOAT16", "false", "bfloat16")
 
 
@@ -202,7 +202,7 @@ def resnet50_float32():
 
 
 def small_cnn():
-    """the small CNN, batch 64, beside PyTorch with a CUDA graph"""
+    """the small CNN, batch 64, compared with PyTorch with a CUDA graph"""
     with folder() as d:
         data = make_glyphs(d, 128 if DRY else 64000, 100)
         ours, busy = job_rate(CNN % {"data": data, "batch": 64, "epochs": 4})
@@ -210,7 +210,8 @@ def small_cnn():
 
 
 def roofline():
-    """bytes/s of kernels beside a copy within the device, FLOP/s of convolutions beside a large product"""
+    """bytes/s of kernels compared with a copy within the device, FLOP/s of convolutions compared with a large
+    product"""
     out = run([program("gpu_roofline")])
     print(out)
     shares = [int(line.split("%")[0].split()[-1]) for line in out.splitlines() if "% of a copy" in line]

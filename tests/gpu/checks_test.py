@@ -1,7 +1,6 @@
-"""Goal: what a test program on a GPU says reaches who reads the table: every failed test is named, one that takes its
-process with it or leaves the device unusable costs no other test its result, and a program that skips all is no
-success. The program is made of a few lines each time.
-"""
+"""Goal: the results of a test program on a GPU reach the reader of the table. Every failed test is named; a test that
+crashes its process or leaves the device unusable does not affect the results of the others; and a program that skips
+all tests is not a success. The program is a script of a few lines, written for each case."""
 
 import os
 import subprocess
@@ -16,7 +15,7 @@ import checks  # noqa: E402
 import checks_fast  # noqa: E402
 import programs  # noqa: E402
 
-# A test program of four tests; `fate` says what becomes of each, given the names that this process was asked for.
+# A test program of four tests. `fate` tells the outcome of each, given the names that this process is to run.
 PROGRAM = """#!/usr/bin/env python3
 import os, sys
 names = ["S/T.a/0", "S/T.a/1", "S/T.b/0", "U.c"]

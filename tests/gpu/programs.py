@@ -1,6 +1,5 @@
-"""Programs that the checks run: what they print is kept in $OUT/checks.log, none goes on after the time is over, and a
-test program that crashes or leaves the device unusable to itself costs no other of its tests the result.
-"""
+"""Runs the programs of the checks. Their output is kept in $OUT/checks.log, none runs beyond the time limit, and a test
+program that crashes or makes the device unusable for its process does not affect the results of its other tests."""
 
 import concurrent.futures
 import os
@@ -19,17 +18,17 @@ from cluster import TestFailure, check  # noqa: E402
 NO_GPU = "no GPU"
 DRY = os.environ.get("CAIRN_DRY") == "1"
 
-# Of one program's output in checks.log.
+# For the output of one program in checks.log.
 KEPT_BYTES = 1 << 20
 RESTARTS_MAX = 6
 FAILURES_SHOWN = 5
-# After one of these a process cannot use the device any more.
+# After one of these errors a process cannot use the device any more.
 STICKY = re.compile(
     r"cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidAddressSpace"
     r"|InvalidPc|LaunchTimeout|HardwareStackError"
     r"|Assert|ECCUncorrectable|Unknown)\b|CUDA error (7\d\d|214|999)\b|cuda\w+\(.*\n +Which is: (7\d\d|214|999)\n"
 )
-# What the programs and NVIDIA's libraries say of themselves.
+# Environment variables that make the programs and NVIDIA's libraries log.
 TALKATIVE = {
     "CAIRN_LOG_LEVEL": "debug",
     "CUDNN_LOGLEVEL_DBG": "2",
@@ -43,7 +42,7 @@ class Skip(Exception):
 
 
 class OutOfTime(Exception):
-    """The time was over in the middle of a check. passed: of its tests."""
+    """The time ended in the middle of a check. passed: how many of its tests had passed."""
 
     def __init__(self, passed):
         super().__init__(f"{passed} tests passed, none failed until the time was over")
@@ -51,7 +50,7 @@ class OutOfTime(Exception):
 
 
 class Deadline:
-    """When all must be over."""
+    """The time at which everything must be finished."""
 
     def __init__(self):
         self.end = None
@@ -60,7 +59,7 @@ class Deadline:
         self.end = time.monotonic() + 60 * minutes
 
     def within(self, seconds):
-        """So many seconds, or what is left."""
+        """The given number of seconds, or the remaining time if that is less."""
         return seconds if self.end is None else max(1, min(seconds, self.end - time.monotonic()))
 
     def over(self):
@@ -87,12 +86,12 @@ def gpu_name():
 
 
 def without_gpu(reason):
-    """A program that finds no device is a skip only where there is none."""
+    """A program that finds no device counts as skipped only if there is none."""
     return Skip(reason) if gpu_name() == NO_GPU else TestFailure(f"there is a GPU, but: {reason}")
 
 
 def keep(text):
-    """All that a program printed, in $OUT."""
+    """Stores the output of a program in $OUT."""
     if os.environ.get("OUT"):
         with open(os.path.join(os.environ["OUT"], "checks.log"), "a") as log:
             log.write(
@@ -101,7 +100,7 @@ def keep(text):
 
 
 def output_of(argv, timeout, environment=None):
-    """(all that it printed, exit code; None: the time was over). Below 0: ended by that signal."""
+    """Returns (the whole output, exit code). None: the time ended. Negative: ended by that signal."""
     begin = time.monotonic()
     try:
         done = subprocess.run(
@@ -116,14 +115,14 @@ def output_of(argv, timeout, environment=None):
         text, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as late:
         text, code = late.stdout or "", None
-        if isinstance(text, bytes):  # whatever `text` says
+        if isinstance(text, bytes):  # `text` does not ensure a string here
             text = text.decode(errors="replace")
     keep(f"==== {' '.join(argv)[:300]}: exit {code} after {time.monotonic() - begin:.1f} s\n{text}\n")
     return text, code
 
 
 def run(argv, timeout=1800, environment=None):
-    """The output of a program that has to succeed; exit code 77 is a skip."""
+    """Returns the output of a program that must succeed; exit code 77 means skipped."""
     text, code = output_of(argv, timeout, environment)
     if code == 77:
         raise without_gpu(text.strip().splitlines()[-1] if text.strip() else "no reason given")
@@ -146,7 +145,7 @@ def last_line(text):
 
 
 def names_of(argv, wanted):
-    """The tests of a program that a filter names."""
+    """The names of a program's tests that match the filter."""
     names, suite = [], ""
     for line in run([*argv, "--gtest_list_tests", f"--gtest_filter={wanted}"]).splitlines():
         if re.match(r"\S+\.(\s|$)", line):
@@ -157,7 +156,7 @@ def names_of(argv, wanted):
 
 
 class Outcome:
-    """What became of the tests of a program."""
+    """The outcome of a program's tests."""
 
     def __init__(self):
         self.passed, self.failed, self.skipped, self.text, self.late = set(), [], "", "", False
@@ -171,8 +170,8 @@ class Outcome:
 
 
 def run_tests(argv, names, environment=None):
-    """Runs them. After one that took the process with it, or left the device unusable to it, the others run in a
-    process of their own."""
+    """Runs tests. After one that crashed its process or made the device unusable for it, the others run in a new
+    process."""
     outcome, left = Outcome(), list(names)
     for _ in range(RESTARTS_MAX):
         text, code = output_of([*argv, "--gtest_filter=" + ":".join(left)], 1800, environment)
@@ -193,11 +192,11 @@ def run_tests(argv, names, environment=None):
         if code is None:
             outcome.late, outcome.failed = True, outcome.failed + failed
             break
-        if code in (0, 1, 9) and not under_way:  # 9: compute-sanitizer's
+        if code in (0, 1, 9) and not under_way:  # 9: exit code of compute-sanitizer
             if not failed or not STICKY.search(text):
                 outcome.failed += failed or (["no test"] if code != 0 else [])
                 break
-            outcome.failed.append(failed[0])  # the others may be its victims
+            outcome.failed.append(failed[0])  # the others may have failed because of it
             left = [name for name in left if name not in outcome.passed and name != failed[0]]
         else:
             outcome.failed += failed + (under_way or [f"exit {code}"])
@@ -208,7 +207,7 @@ def run_tests(argv, names, environment=None):
 
 
 def explain(argv, outcome, environment=None):
-    """Prints what the first failed tests said, and what they say alone, with the libraries' own words."""
+    """Prints the output of the first failed tests, and of each run alone, with the libraries' logs."""
     for name in outcome.failed[:FAILURES_SHOWN]:
         begin = outcome.text.find(f"[ RUN      ] {name}\n")
         block = outcome.text[begin : outcome.text.find("\n[ RUN", begin + 1)] if begin >= 0 else outcome.text[-2000:]
@@ -224,7 +223,7 @@ def explain(argv, outcome, environment=None):
 
 
 def gtest(argv, wanted="*", shards=1, environment=None):
-    """All that the filter names pass, in so many processes."""
+    """Checks that all tests that match the filter pass, in this many processes."""
     names = names_of(argv, wanted)
     check(names, f"{os.path.basename(argv[-1])} has no tests {wanted}")
     outcome = Outcome()

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs what needs a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (checks.py
-# says of what).
+# Runs the checks that need a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (see
+# checks.py).
 #
 #   tests/gpu/run.sh [--minutes N] [CHECK|correct|fast]...
 #       default: all; --list names them
 #   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]...
-#       where there is no GPU: small sizes on the build's plugin whose machine is the CPU
+#       without a GPU: small sizes on the build's plugin with a simulated GPU
 #
 # Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN, cuBLASLt and NVRTC are taken from Python's
 # `nvidia` packages, else from the loader's own places, else from $CUDA_HOME or /usr/local/cuda. $CAIRN_PYTHON (default:
@@ -42,9 +42,9 @@ if [[ -z $python ]]; then
 fi
 [[ -n $python ]] || skip "no python3"
 
-# Folders of CUDA's libraries for those that the loader would not find, in front of it: those of Python's packages first
-# (a set that belongs together, and PyTorch's own: both sides of a comparison use the same), then the prefix of the
-# toolkit.
+# Folders of CUDA's libraries that the loader would not find. They precede the loader's own: first those of Python's
+# packages (which match each other, and which PyTorch uses, so that both sides of a comparison use the same), then the
+# prefix of the toolkit.
 export CAIRN_LD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH:-}
 add_folder() {
   case ":${LD_LIBRARY_PATH:-}:" in *":$1:"*) return ;; esac
@@ -87,7 +87,7 @@ if [[ ${1:-} == --dry-run ]]; then
   export LD_LIBRARY_PATH=$host_gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   exec "$python" "$here/checks.py" "$@"
 fi
-# Where a container's runtime or a cloud puts the driver.
+# Where container runtimes and clouds put the driver.
 for dir in /usr/local/nvidia /usr/lib/wsl; do
   if [[ -d $dir/bin ]]; then PATH=$PATH:$dir/bin; fi
   for lib in "$dir/lib64" "$dir/lib"; do
@@ -97,7 +97,7 @@ done
 export PATH
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
 [[ $(nvidia-smi -L 2> /dev/null) == *GPU* ]] || skip "nvidia-smi names no GPU"
-python_has_cuda_13=$(of_python libcublasLt.so.13)  # a cuDNN for CUDA 12 has the same name
+python_has_cuda_13=$(of_python libcublasLt.so.13)  # a cuDNN for CUDA 12 has the same file name
 for library in libnvrtc.so.13 libcublasLt.so.13 libcudnn.so.9; do add_folder_of $library; done
 echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
 exec "$python" "$here/checks.py" "$@"

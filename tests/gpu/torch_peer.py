@@ -1,10 +1,10 @@
-"""The peer: a model in PyTorch on one GPU. Prints images/s (the median of several rounds) and what it ran on as one
-line of JSON; exit 77 without torch or a GPU.
+"""The PyTorch side of a comparison: a model on one GPU. Prints images/s (the median of several rounds) and the software
+and device as one line of JSON; exit code 77 without torch or a GPU.
 
     torch_peer.py resnet50|cnn BATCH bfloat16|tf32|float32 STEPS
 
-resnet50: channels_last, autocast where bfloat16 is asked for, torch.compile, SGD with momentum in one kernel (fused),
-random pictures that lie on the GPU. cnn: the small CNN of the README, one step captured in a CUDA graph, plain SGD.
+resnet50: channels_last, autocast for bfloat16, torch.compile, SGD with momentum in one kernel (fused), random pictures
+on the GPU. cnn: the small CNN of the README, one step captured in a CUDA graph, plain SGD.
 """
 
 import json
@@ -106,7 +106,8 @@ def cnn_rate(batch, steps):
     images = torch.randn(batch, 1, 28, 28, device="cuda")
     labels = torch.randint(0, 10, (batch,), device="cuda")
 
-    def step():  # gradients are new each time, so that nothing is zeroed: in the graph they stay where they are
+    # Gradients are new tensors each time, so none is zeroed; inside the graph their addresses do not change.
+    def step():
         optimizer.zero_grad(set_to_none=True)
         loss(model(images), labels).backward()
         optimizer.step()

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Goal: Cairn builds where there is no CUDA toolkit: with -DCAIRN_CUDA=OFF the worker is built without the plugin and
-# says so. What it compiles is what this build has compiled: with ccache it takes seconds. The build stays in
-# build/no_cuda, for the next time.
+# Goal: Cairn builds without a CUDA toolkit: with -DCAIRN_CUDA=OFF the worker is built without the plugin and says so.
+# It compiles the same files as this build, so with ccache it takes seconds. The build stays in build/no_cuda for the
+# next time.
 set -euo pipefail
 root=${CAIRN_SOURCE:?}
 build=$root/build/no_cuda
@@ -16,7 +16,7 @@ cmake --build "$build" --target cairn-worker -- -j2 > "$build.log" || {
   exit 1
 }
 cmake --build "$build" -- -n > "$build.log"
-if grep -i 'nvcc\|libcairn_cudnn\.so' "$build.log" >&2; then exit 1; fi  # what else is to be made
+if grep -i 'nvcc\|libcairn_cudnn\.so' "$build.log" >&2; then exit 1; fi  # what would still be built
 code=0
 said=$(env -u CAIRN_PLUGINS "$build/bin/cairn-worker" --coordinator 127.0.0.1:1 --device gpu 2>&1) || code=$?
 [[ $code -eq 2 && $said == *"--device=gpu: no libcairn_cudnn.so in "* ]] || {

@@ -1,6 +1,6 @@
-"""The example jobs reach the accuracy that their pages promise, on the real data sets, with 2 ps and 2 workers.
+"""The example jobs reach the accuracy that their READMEs promise, on the real data sets, with 2 ps and 2 workers.
 
-Without those data sets (CAIRN_DATA, or ../shared/data) it is skipped.
+Skipped without those data sets (CAIRN_DATA, or ../shared/data).
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 from cluster import SOURCE, Cluster, check, data_dir
 
 ASYNC = {"strategy": "PARAMETER_SERVER"}
-CASES = (  # example, data, settings, least test accuracy
+CASES = (  # example, data, settings, minimum test accuracy
     ("digits_mlp", "digits", {}, 0.95),
     ("beans", "beans", {}, 0.75),
     ("fashion_mnist", "fashion-mnist", {}, 0.90),

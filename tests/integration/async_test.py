@@ -1,4 +1,4 @@
-"""Asynchronous and bounded-staleness jobs train, count every example once an epoch, and survive the loss of a worker
+"""Asynchronous and bounded-staleness jobs train, count every example once per epoch, and survive the loss of a worker
 and a ps."""
 
 from cluster import Cluster, attempts, check
@@ -27,7 +27,7 @@ def run(settings, disturb=None, epochs=EPOCHS):
         result = c.evaluate(job)
         check(int(result["examples"]) == 400, f"{result}")
         check(result["accuracy"] >= 0.8, f"{settings}: accuracy {result['accuracy']}")
-        # R replicas push each step once: a partition's version counts the updates applied.
+        # R replicas push each step once, and a partition's version counts the updates applied.
         check(
             int(result["version"]) == epochs * 30 * 4,
             f"updates applied: {result['version']}, pushed: {epochs * 30 * 4}",

@@ -1,8 +1,8 @@
-"""Callbacks: what they decide is decided once and the same way for any number of workers, with workers and the
-coordinator killed at the end of an epoch; their files are whole after the chief was killed; a cluster that was lost
-goes on from its backup, to the same digest.
+"""Callbacks: each decision is made once and does not depend on the number of workers, even if workers and the
+coordinator are killed at the end of an epoch. Their files are complete after the chief was killed. A cluster that was
+lost resumes from its backup and reaches the same digest.
 
-TensorBoard's files are read by a reader of the tests' own (tensorboard_files.py).
+TensorBoard's files are read by a separate reader (tensorboard_files.py).
 
     callbacks_test.py [CASE]...
 """
@@ -20,11 +20,11 @@ from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 from tensorboard_files import events, scalar
 
-STEPS = 30  # of an epoch
+STEPS = 30  # per epoch
 
 
 def worse_after(epochs):
-    """A rate that is so high from then on that the best epoch is not the last one, whatever the processor."""
+    """A learning rate so high from then on that the best epoch is not the last one on any processor."""
     return (
         "callbacks { learning_rate_scheduler { schedule { piecewise_constant_decay { "
         "boundaries: %d values: [0.003, 0.5] } } } }" % (epochs - 1)
@@ -39,7 +39,7 @@ def figures(status, split, name):
 
 
 def idle(c, names):
-    """Whether none of the processes computes for a while: the replicas wait."""
+    """Whether none of the processes computes for a while: the replicas are waiting."""
 
     def times():
         total = 0
@@ -61,7 +61,7 @@ def tensors(path):
 
 
 def early_job(directory, patience):
-    """Stops long before its last epoch, the later the more patience it has."""
+    """Stops long before its last epoch; more patience makes it stop later."""
     more = (
         "callbacks { early_stopping { monitor: 'val_loss' min_delta: 0.05 patience: %d } } "
         "callbacks { csv_logger { filename: '%s/log.csv' } }"
@@ -70,8 +70,8 @@ def early_job(directory, patience):
 
 
 def early_stopping():
-    """The same epoch and the same bits for one worker, and for three with a worker and the coordinator killed at the
-    end of an epoch."""
+    """The same epoch and the same bits with one worker, and with three of which one is killed, like the coordinator, at
+    the end of an epoch."""
 
     def run(patience):
         with Cluster(ps=1, workers=1) as c:
@@ -111,7 +111,7 @@ def early_stopping():
 
 
 def best_weights():
-    """restore_best_weights: the digest is that of a job that was trained for so many epochs and no more."""
+    """restore_best_weights: the digest is that of a job trained for exactly that many epochs."""
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
         rates = worse_after(3)
@@ -132,7 +132,7 @@ def best_weights():
 
 
 def reduce_lr():
-    """The rates are those that Keras' ReduceLROnPlateau sets for these figures."""
+    """The learning rates are those that Keras' ReduceLROnPlateau sets for these figures."""
     with Cluster(ps=1, workers=2) as c:
         more = (
             "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.2 min_lr: 0.0004 } }"
@@ -158,7 +158,8 @@ def reduce_lr():
 
 
 def files():
-    """Model files, the CSV and TensorBoard's events are whole, each epoch once, though the chief is killed twice."""
+    """Model files, the CSV and TensorBoard's events are complete, with each epoch once, although the chief is killed
+    twice."""
 
     def run(times):
         epochs = 6 * times
@@ -172,7 +173,7 @@ def files():
             job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs, more % {"dir": c.dir}))
             for epoch in (1, 3 * times):
                 c.wait_for_step(job, epoch * STEPS + 3)
-                # A chief that wrote nothing yet leaves no file behind.
+                # A chief that has written nothing yet leaves no file behind.
                 c.while_running(
                     job,
                     lambda _: glob.glob(f"{c.dir}/logs/train/events.out.tfevents.*"),
@@ -185,7 +186,7 @@ def files():
                 c.wait_for_nodes(3)
             status = c.wait(job)
             train, validation = figures(status, "train", "loss"), figures(status, "validation", "loss")
-            names = sorted(n for n in os.listdir(f"{c.dir}/models") if not n.startswith("."))  # beside the checkpoints
+            names = sorted(n for n in os.listdir(f"{c.dir}/models") if not n.startswith("."))  # next to the checkpoints
             check(
                 names == [f"m-{i + 1:02d}-{loss:.3f}.safetensors" for i, loss in enumerate(validation)],
                 f"{names} of {validation}",
@@ -236,8 +237,8 @@ def files():
 
 
 def backup():
-    """The whole cluster and its disks are lost: the same job, submitted again, goes on from its backup to the digest of
-    the undisturbed run."""
+    """The whole cluster and its disks are lost: the same job, resubmitted, resumes from its backup and reaches the
+    digest of the undisturbed run."""
 
     def run(times):
         epochs = 5 * times
@@ -259,7 +260,7 @@ def backup():
             check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
             kept.until(lambda: not glob.glob(f"{directory}/step-*"), "the backup is removed")
 
-            # The coordinator and its state stay: the job goes on by itself.
+            # The coordinator and its state remain: the job continues by itself.
             job = kept.submit(small_job(kept.dir, data, epochs, more))
             kept.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
             names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
@@ -293,7 +294,7 @@ def not_finite():
 
 
 def asynchronous():
-    """Asynchronous replicas wait for the end of the epoch too."""
+    """Asynchronous replicas also wait at the end of the epoch."""
     with Cluster(ps=2, workers=2) as c:
         more = "strategy: PARAMETER_SERVER callbacks { early_stopping { min_delta: 10 patience: 2 } }"
         status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 8, more)))
@@ -305,7 +306,7 @@ def asynchronous():
 
 
 def keras_archives():
-    """What ModelCheckpoint writes as .keras is loaded again, as weights and as a model: the same figures to the last
+    """The .keras files of ModelCheckpoint can be loaded, as weights and as a model: the same figures to the last
     digit."""
     with Cluster(ps=2, workers=2) as c:
         more = """

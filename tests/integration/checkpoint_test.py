@@ -1,6 +1,6 @@
-"""Checkpoints: a job that goes on from one ends with the bits of the undisturbed run, whatever the ps and workers are
-then; a torn one is passed over; a chief that is killed leaves nothing half; a cluster that lost its ps' disks goes on
-by itself.
+"""Checkpoints: a job that resumes from one ends with the bits of the undisturbed run, whatever the ps and workers are
+then. A damaged one is skipped; a killed chief leaves no partial one; a cluster that lost its ps' disks recovers by
+itself.
 
     checkpoint_test.py [CASE]...
 """
@@ -32,8 +32,8 @@ def kept(c, job):
 
 
 def resume_elsewhere():
-    """Stops in the middle of an epoch; goes on with other ps and workers, to the same digest. keep_max, and what is
-    said of them."""
+    """Stops in the middle of an epoch and resumes with other ps and workers, reaching the same digest. Also tests
+    keep_max, and what is reported about checkpoints."""
     want = undisturbed(EPOCHS)
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
@@ -41,7 +41,8 @@ def resume_elsewhere():
         settings = {"checkpoints.dir": directory, "checkpoints.every_steps": 20, "checkpoints.keep_max": 2}
         job = c.submit(small_job(c.dir, data, 3), {**settings, "partition_bytes": 4096})
         first = c.wait(job)
-        names = checkpoints(directory)  # one is written at a time: on a busy machine a step's is made up for later
+        # Only one is written at a time, so on a busy machine that of a step may come later.
+        names = checkpoints(directory)
         check(len(names) == 2 and names[1] == "step-90", f"keep_max 2 left {names}")
         check(kept(c, job) == names, f"the job names {kept(c, job)}")
         step = int(names[0][5:])
@@ -76,13 +77,13 @@ def resume_elsewhere():
                     ok=False,
                 )
                 check(done.returncode != 0 and said in done.stderr, f"{field}={value} is refused: {done.stderr}")
-            # The newest is torn: the one before it is used.
+            # The newest one is damaged: the one before it is used.
             path = f"{directory}/step-90/model.safetensors"
             os.truncate(path, os.path.getsize(path) // 2)
             again = other.submit(small_job(other.dir, data, EPOCHS), {"resume_from": directory})
             status = other.wait(again)
             check(status["restored_from"].endswith(names[0]) and status["digest"] == want, f"torn: {status['digest']}")
-            # Its weights alone start a new job.
+            # A new job can start from its weights alone.
             again = other.submit(small_job(other.dir, data, 1), {"initial_weights": f"{directory}/{names[0]}"})
             check(
                 float(other.wait(again)["epochs"][0]["train"]["loss"]) < float(first["epochs"][0]["train"]["loss"]),
@@ -92,8 +93,8 @@ def resume_elsewhere():
 
 
 def chief_killed():
-    """kill -9 of the chief, again and again, while it writes: what is there is whole, and the digest is the undisturbed
-    one."""
+    """The chief gets kill -9 repeatedly while it writes: every checkpoint that exists is complete, and the digest is
+    that of the undisturbed run."""
 
     def run(times):
         epochs, steps = EPOCHS * times, EPOCHS * times * STEPS_PER_EPOCH
@@ -124,7 +125,7 @@ def chief_killed():
 
 
 def disks_lost():
-    """Every ps comes back with an empty data directory: the job goes on from its checkpoint by itself."""
+    """Every ps comes back with an empty data directory: the job resumes from its checkpoint by itself."""
 
     def run(times):
         epochs = EPOCHS * times
@@ -156,7 +157,7 @@ def disks_lost():
 def best_is_kept():
     with Cluster(ps=1, workers=1) as c:
         directory = f"{c.dir}/checkpoints"
-        # From step 90 on each epoch is worse, so that the best checkpoint is not the last one.
+        # From step 90 on each epoch is worse than the last, so the best checkpoint is not the last one.
         rates = {"optimizer.schedule": "{ piecewise_constant_decay { boundaries: 90 values: [0.003, 0.5] } }"}
         job = c.submit(
             small_job(c.dir, make_glyphs(c.dir), EPOCHS),
@@ -164,7 +165,7 @@ def best_is_kept():
         )
         status = c.wait(job)
         check(status["digest"] == undisturbed(EPOCHS, **rates), "checkpoints change no bit")
-        # One is written at a time: of the end of some epochs there may be none.
+        # Only one is written at a time, so there may be none for the ends of some epochs.
         written = [int(step) for step in re.findall(r"job 1: checkpoint \S*/step-(\d+)\n", c.log("coordinator"))]
         losses = {
             step: float(status["epochs"][step // STEPS_PER_EPOCH - 1]["validation"]["loss"])
@@ -183,7 +184,7 @@ def best_is_kept():
 
 
 def asynchronous():
-    """A checkpoint of a running asynchronous job: its replicas go on from where each was."""
+    """A checkpoint of a running asynchronous job: each of its replicas continues from its own step."""
 
     def run(times):
         epochs = EPOCHS * times

@@ -1,5 +1,5 @@
-"""Goal: the command line as a user meets it: `cairn up` and what it promises of its children, progress on a terminal
-and off it, exit codes, an export that holds the weights, and errors that name what is wrong."""
+"""Goal: the command line from a user's point of view: `cairn up` and the promises about its child processes, progress
+on a terminal and elsewhere, exit codes, an export that contains the weights, and errors that name what is wrong."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ def until(condition, what, timeout=60):
 
 
 class Up:
-    """`cairn up` as a child of this test."""
+    """`cairn up` as a child process of this test."""
 
     def __init__(self, directory, *flags):
         self.log_path = f"{directory}/up.log"
@@ -162,7 +162,7 @@ def check_jobs(up, directory, data):
     )
     error = up.cairn("export", "1", "-o", f"{directory}/m.foo", code=2).stderr
     check('no format has the ending ".foo"; use .safetensors, .keras, .weights.h5 or .onnx' in error, error)
-    for _ in range(10):  # ends cleanly every time, not most times
+    for _ in range(10):  # it must end cleanly every time
         up.cairn("export", "1", "--format", "safetensors", "-o", f"{directory}/m.safetensors")
     check(not [f for f in os.listdir(directory) if "partial" in f], "nothing is left beside the export")
     header, data_bytes = read_safetensors(f"{directory}/m.safetensors")
@@ -183,7 +183,8 @@ def check_jobs(up, directory, data):
 
 
 def check_ends(up, directory, data):
-    """Nonsense is refused, a name stands for one job, and a job whose loss is not finite is not a plain success."""
+    """Invalid input is rejected, a name identifies a job, and a job whose loss is not finite is not an unqualified
+    success."""
     job = small_job(directory, data, 1)
     refused = up.cairn("submit", job, "--set", "epochs=0", code=2).stderr
     check("epochs: 0 is not allowed; leave it out for 1, or give at least 1" in refused, refused)
@@ -225,7 +226,7 @@ def read_terminal(fd):
 
 
 def check_terminal(up, directory, data):
-    """A bar an epoch; Ctrl-C leaves the job running."""
+    """One bar per epoch; Ctrl-C leaves the job running."""
     job = small_job(directory, data, 2)
     pid, fd = pty.fork()
     if pid == 0:
@@ -249,10 +250,13 @@ def check_terminal(up, directory, data):
     check("long" in watch.stdout.readline(), "the watch's first line")
     watch.send_signal(signal.SIGINT)
     _, error = watch.communicate(timeout=60)
-    check(watch.returncode == 130 and "cairn watch" in error and "job goes on" in error, f"{watch.returncode} {error}")
+    check(
+        watch.returncode == 130 and "cairn watch" in error and "job keeps running" in error,
+        f"{watch.returncode} {error}",
+    )
     check(
         json.loads(up.cairn("job", "long", "--json").stdout)["state"] in ("QUEUED", "STARTING", "RUNNING"),
-        "the job goes on",
+        "the job keeps running",
     )
     up.cairn("delete", "long", code=2)
     up.cairn("cancel", "long")
@@ -284,7 +288,7 @@ def check_metrics(up, directory):
         value(text, "cairn_coordinator_up") == 1 and value(text, "cairn_node_up", 'node="ps-0"', 'role="ps"') == 1, text
     )
     check(value(text, "cairn_jobs", 'state="succeeded"') >= 1, text)
-    # Kept in a file, which says so when the cluster is gone.
+    # Written to a file, which reports it when the cluster is gone.
     path = f"{directory}/cairn.prom"
     writer = subprocess.Popen(
         [CAIRN, "metrics", "-o", path, "--every", "1"], env=up.env, stderr=subprocess.PIPE, text=True
@@ -380,7 +384,7 @@ def main():
             f"exit {code}, left: {[p for p in children if alive(p)]}",
         )
 
-        with Up(directory, "--ps", "1", "--workers", "2") as again:  # the same directory: the job is still there
+        with Up(directory, "--ps", "1", "--workers", "2") as again:  # the same directory: the job still exists
             check(
                 json.loads(again.cairn("evaluate", "1", "--json").stdout)["examples"] == 400,
                 "the weights are still there",

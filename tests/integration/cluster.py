@@ -1,4 +1,4 @@
-"""A cluster of real daemons for tests: each is a child process of its own, on ports that the system chose.
+"""A cluster of real daemons for tests: each is a separate child process, on ports chosen by the system.
 
     with Cluster(ps=2, workers=2) as c:
         job = c.submit("job.textproto", {"epochs": 2})
@@ -6,19 +6,19 @@
         status = c.wait(job)
         c.restart("ps-0")                  # the same name and data directory
 
-With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"), and there are several ("coordinator-0",
-...):
+With etcd=True the coordinators' state is in a separate etcd ("etcd"), and there are several coordinators
+("coordinator-0", ...):
 
     with Cluster(coordinators=2, etcd=True) as c:                  # first: skip_without_etcd()
         leader = c.leader()
         c.kill(leader)
         c.wait_for_leader(other_than=leader)
 
-With etcd_members=3 the etcd has that many ("etcd-0", ...).
+With etcd_members=3 the etcd has that many members ("etcd-0", ...).
 
-A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and
-`attempts` begins again with a longer job: no test depends on how fast this machine is. `undisturbed` (jobs.py) knows
-what a job of that length has to end with.
+A disturbance must happen while the job runs. If the job may be over by then, `while_running` raises TooLate and
+`attempts` retries with a longer job, so that no test depends on the machine's speed. `undisturbed` (jobs.py) returns
+the expected digest of a job of that length.
 
     def check_kill(times):
         epochs = EPOCHS * times
@@ -30,7 +30,7 @@ what a job of that length has to end with.
 
     attempts(check_kill)
 
-Everything that was started is gone when the block ends. CAIRN_BIN names the folder of the programs.
+All processes are gone when the block ends. CAIRN_BIN is the folder of the programs.
 """
 
 import base64
@@ -56,15 +56,15 @@ class TestFailure(Exception):
 
 
 class TooLate(Exception):
-    """The job was over before what was to happen to it. Not a failure: begin again, with a longer job."""
+    """The job was over before the disturbance. This is not a failure: retry with a longer job."""
 
 
 LENGTHS = (1, 2, 4, 8, 16)
 
 
 def attempts(function):
-    """What function(times) returns, for the first of LENGTHS that is not too short: its job is to be `times` as long as
-    at first."""
+    """Returns the result of function(times) for the first of LENGTHS that is long enough. `times`: how much longer its
+    job must be than the first one."""
     for times in LENGTHS:
         try:
             return function(times)
@@ -79,7 +79,7 @@ def check(condition, text):
 
 
 def data_dir():
-    """The folder of real data sets, or None where there is none."""
+    """The folder of real data sets, or None if there is none."""
     for path in (os.environ.get("CAIRN_DATA"), os.path.join(SOURCE, "../shared/data")):
         if path and os.path.isdir(path):
             return os.path.abspath(path)
@@ -121,14 +121,14 @@ class Cluster:
         self.dir = tempfile.mkdtemp(prefix="cairn-")
         self.processes = {}  # name -> Popen
         self.commands = {}  # name -> argv
-        self.prefix = {}  # name -> argv of a program that starts the daemon, itself with the daemon's command after it
-        self.prepare = {}  # name -> what to call in the child before the daemon begins
+        self.prefix = {}  # name -> argv of a program that starts the daemon; the daemon's command follows it
+        self.prepare = {}  # name -> function to call in the child process before the daemon starts
         self.ps = ps
         self.workers = workers
         self.slots = slots
         self.flags = {"coordinator": list(coordinator_flags), "ps": list(ps_flags), "worker": list(worker_flags)}
         self.log_level = log_level
-        self.address = None  # of the coordinators, with commas between them
+        self.address = None  # that of the coordinators, separated by commas
         self.etcd_address = None
         self.with_etcd = etcd
         self.etcd_names = ["etcd"] if etcd_members == 1 else [f"etcd-{i}" for i in range(etcd_members)]
@@ -173,7 +173,7 @@ class Cluster:
         self.wait_for_nodes(self.ps + self.workers)
 
     def start_etcd(self):
-        """An etcd. Its ports are free when it is started; where somebody else was faster it is started again."""
+        """Starts an etcd. Its ports are free when it starts; if another process takes one first, it is restarted."""
         for _ in range(5):
             clients = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_names}
             peers = {name: f"http://127.0.0.1:{free_port()}" for name in self.etcd_names}
@@ -212,7 +212,7 @@ class Cluster:
             return False
 
     def leader(self):
-        """The coordinator that leads by etcd's word, or None."""
+        """The coordinator that leads according to etcd, or None."""
         if not self.with_etcd:
             return "coordinator"
         body = json.dumps({"key": base64.b64encode(b"test/leader").decode()}).encode()
@@ -248,7 +248,7 @@ class Cluster:
             return f.read()
 
     def restart(self, name):
-        """Starts the daemon, or starts it again after it ended."""
+        """Starts the daemon, or restarts it after it ended."""
         old = self.processes.get(name)
         check(old is None or old.poll() is not None, f"{name} is still running")
         argv = list(self.commands[name])
@@ -325,7 +325,7 @@ class Cluster:
         return json.loads(done.stdout).get("nodes", []) if done.returncode == 0 else []
 
     def try_submit(self, job_file, settings=None):
-        """A job's number, or None while no coordinator takes it. A job that is refused is a failure."""
+        """Returns a job's number, or None while no coordinator accepts it. Fails if the job is rejected."""
         sets = []
         for key, value in (settings or {}).items():
             sets += ["--set", f"{key}={value}"]
@@ -337,7 +337,7 @@ class Cluster:
         return self.until(lambda: self.try_submit(job_file, settings), f"{job_file} submitted")
 
     def try_job(self, job_id):
-        """The job's status, or None while no coordinator answers."""
+        """Returns the job's status, or None while no coordinator answers."""
         done = self.cairn("job", job_id, ok=False, as_json=True)
         check(done.returncode in (0, 1), f"job {job_id}: exit {done.returncode}\n{done.stderr}")
         return json.loads(done.stdout) if done.returncode == 0 else None
@@ -346,7 +346,7 @@ class Cluster:
         return self.until(lambda: self.try_job(job_id), f"the status of job {job_id}")
 
     def running(self, job_id, what):
-        """The status of a job that is to have steps left until `what`. TooLate where it has none."""
+        """Returns the status of a job that must have steps left until `what`. Otherwise raises TooLate."""
         status = self.job(job_id)
         if status["state"] in ("FINALIZING", "SUCCEEDED"):
             raise TooLate(f"job {job_id} ended before {what}")
@@ -355,16 +355,16 @@ class Cluster:
         return status
 
     def while_running(self, job_id, condition, what, timeout=300):
-        """Until condition(status of the job) holds. TooLate where the job ends first."""
+        """Waits until condition(status of the job) holds. Raises TooLate if the job ends first."""
         return self.until(lambda: condition(self.running(job_id, what)), what, timeout)
 
     def chief(self, job_id):
-        """The worker that is the chief. While replicas move there is none."""
+        """The worker that is the chief. There is none while replicas move."""
         return self.while_running(job_id, lambda status: status["chief"], "there is a chief")
 
     def wait_until_it_stands_still(self, job_id, seconds=1.5):
-        """Until there was no step for so long."""
-        since = {}  # step -> when it was seen first
+        """Waits until there has been no step for this long."""
+        since = {}  # step -> the time when it was first seen
 
         def look(status):
             return time.monotonic() - since.setdefault(status["step"], time.monotonic()) >= seconds
@@ -375,7 +375,7 @@ class Cluster:
         self.while_running(job_id, lambda status: int(status["step"]) >= step, f"step {step}", timeout)
 
     def wait(self, job_id, timeout=600, state="SUCCEEDED"):
-        """Until the job has ended. Watches instead of asking, so that nothing competes with what is measured."""
+        """Waits until the job has ended. Watches instead of polling, so that nothing competes with what is measured."""
         end = time.monotonic() + timeout
         while True:
             self.cairn("watch", job_id, ok=False, timeout=max(1, end - time.monotonic()))
@@ -394,7 +394,7 @@ class Cluster:
         return json.loads(self.cairn("evaluate", job_id, *flags, as_json=True).stdout)
 
     def try_evaluate(self, job_id, split="test"):
-        """None while there is no coordinator, no worker, or a ps is away."""
+        """None while there is no coordinator or no worker, or a ps is away."""
         done = self.cairn("evaluate", job_id, "--split", split, ok=False, as_json=True)
         check(done.returncode in (0, 1), f"evaluate {job_id}: exit {done.returncode}\n{done.stderr}")
         return json.loads(done.stdout) if done.returncode == 0 else None

@@ -1,7 +1,7 @@
-"""Constraints, the orthogonal regularizer and penalties of activities, in real clusters. After one step the
-weights are what numpy makes of those without constraints, in every strategy; the losses hold the penalties; the digest
-does not depend on partitions, ps and workers, nor on kill -9 of a ps; a model goes out as .keras and comes in again.
-"""
+"""Constraints, the orthogonal regularizer and activity penalties in real clusters. After one step the weights are those
+that numpy computes from the run without constraints, in every strategy. The losses include the penalties. The digest
+does not depend on partitions, ps and workers, nor on kill -9 of a ps. A model can be exported as .keras and imported
+again."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def one_step_is_numpys(c, job_file):
     for strategy in STRATEGIES:
         settings = {**ONE_STEP, "strategy": strategy, "partition_bytes": 1024}
         if strategy == "PARAMETER_SERVER":
-            settings["replicas"] = 1  # one push: nothing is stale
+            settings["replicas"] = 1  # one push: no staleness
         jobs = [c.submit(job_file, {**settings, **fields}) for fields in ({}, CONSTRAINTS)]
         for job in jobs:
             c.wait(job)
@@ -85,7 +85,8 @@ def penalties_are_in_the_loss(c, job_file):
         values = weights(c, job)
     wanted = orthogonal(values["dense/kernel"])
     check(abs(losses[1] - losses[0] - wanted) < 1e-5 * wanted + 1e-5, f"orthogonal: {losses}, numpy has {wanted}")
-    # Each time the factors rise by as much, the penalty does. (The penalty is a layer to those that draw numbers.)
+    # Each time the factor rises, the penalty rises by the same amount. (The penalty is a layer, which affects layers
+    # that draw random numbers.)
     key = "model.layers[6].conv2d.activity_regularizer"
     for times in (2, 3):
         job = c.submit(job_file, {**settings, key: f"{{ l1: {0.0001 * times} l2: {0.001 * times} }}"})
@@ -109,7 +110,7 @@ def digests_do_not_depend_on_the_cluster(data):
 
 
 def kills():
-    """A ps that comes back, and a backup that takes over, have constrained the same values."""
+    """A ps that comes back, and a backup that takes over, have the same constrained values."""
     fields = {**CONSTRAINTS, **PENALTIES}
     with Cluster(ps=3, workers=2) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**fields, "partition_bytes": 2048, "backups": 1})
@@ -137,7 +138,7 @@ def goes_out_and_in(c, job_file):
     regularizer = configs["dense"]["kernel_regularizer"]
     check(regularizer["config"] == {"factor": 0.5, "mode": "columns"}, str(regularizer))
     check(configs["conv2d_1"]["activity_regularizer"]["class_name"] == "L1L2", str(configs["conv2d_1"]))
-    text = os.path.join(c.dir, "m.json")  # the model without the weights that it ended with
+    text = os.path.join(c.dir, "m.json")  # the model without its final weights
     with open(text, "wb") as f:
         f.write(config)
     out = c.cairn("submit", job_file, "--model", text, "--set", "epochs=1", as_json=True)

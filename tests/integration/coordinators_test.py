@@ -1,8 +1,8 @@
-"""Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job goes on, ends
-with the digest of the undisturbed run, and is served by one leader: killed (a standby takes over), stopped with SIGSTOP
-(it comes back as a standby and does nothing more), asked to stop (the lead is handed over), all of them away (training
-goes on, submissions say what to do), etcd away. A member of three of etcd is killed, each in turn.
-"""
+"""Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job continues, ends
+with the digest of the undisturbed run, and is served by one leader. The leader is killed (a standby takes over),
+stopped with SIGSTOP (it comes back as a standby and does nothing more) or asked to stop (it hands over); all
+coordinators are away (training continues, submissions say what to do); etcd is away. In an etcd of three members, each
+is killed in turn."""
 
 import os
 import re
@@ -13,11 +13,11 @@ from cluster import BIN, Cluster, attempts, check, skip_without_etcd
 from jobs import make_glyphs, small_job, undisturbed
 
 STEPS_PER_EPOCH = 30
-PATIENT = ("--lease-ms", "15000")  # no node is to be lost here, on a busy machine neither
+PATIENT = ("--lease-ms", "15000")  # no node may be lost here, even on a busy machine
 
 
 def settled(c):
-    """Nodes that came back to a new leader were taken for what they are: nothing was raised, moved or restarted."""
+    """Nodes that came back to a new leader were recognized: nothing was promoted, moved or restarted."""
     for name in c.coordinators:
         check(
             not re.search(r'"(ps|worker)-\d" (was restarted|is lost)', c.log(name)),
@@ -91,16 +91,16 @@ def all_coordinators_away(c, job, leader):
     for name in c.coordinators:
         c.restart(name)
     c.wait_for_leader()
-    # What is stored of its step may be older; the workers say where they are.
+    # The stored step may be older; the workers report the current one.
     c.until(lambda: int(c.job(job)["step"]) >= step, "the job has the steps that it had")
 
 
 def etcd_away(c, job, leader):
-    """No leader can hold its lease; both stand by, training goes on, and one leads again when etcd is back on its
+    """No leader can hold its lease: both stand by while training continues. One leads again when etcd is back with its
     data."""
     c.kill("etcd")
 
-    def nobody_leads():  # not by the leader's log: on a busy machine the lead may have changed before
+    def nobody_leads():  # does not use the leader's log: on a busy machine the leader may have changed before
         refused = c.cairn("nodes", ok=False)
         return refused.returncode == 1 and "stands by" in refused.stderr
 
@@ -110,7 +110,7 @@ def etcd_away(c, job, leader):
 
 
 def check_minority_of_etcd():
-    """Each member of three is killed and started again, so also the one that leads etcd: meanwhile jobs are taken and
+    """Each member of three is killed and restarted, including the one that leads etcd. Meanwhile jobs are accepted and
     end."""
     with Cluster(ps=1, workers=1, coordinators=2, etcd=True, etcd_members=3) as c:
         digests = set()
@@ -125,7 +125,7 @@ def check_minority_of_etcd():
         print("minority_of_etcd: every job ended", flush=True)
 
 
-# What happens, and the epochs of the job that is to outlast it.
+# What happens, and the epochs of the job, which must last longer.
 CASES = (
     (leader_killed, 150),
     (leader_stands_still, 250),

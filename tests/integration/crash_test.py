@@ -1,8 +1,9 @@
-"""kill -9 of each daemon during a synchronous job: it goes on, with the digest of the undisturbed run, and its epochs'
-figures are of each step once. A job whose callbacks watch the training's own loss decides as undisturbed.
+"""kill -9 of each daemon during a synchronous job: the job continues, with the digest of the undisturbed run, and its
+epochs' figures include each step once. A job whose callbacks monitor the training loss takes the same decisions as
+undisturbed.
 
-A worker is killed for good, another joins; a ps and the coordinator are killed and started again on their data
-directories. Without a log the job goes back to images that all partitions have.
+A worker is killed for good and another joins; a ps and the coordinator are killed and restarted with their data
+directories. Without a log the job falls back to images that all partitions have.
 """
 
 import functools
@@ -12,7 +13,7 @@ from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 
 EPOCHS = 12
-EXAMPLES = 1800  # of an epoch
+EXAMPLES = 1800  # per epoch
 
 
 def run(disturb, epochs, **settings):
@@ -32,7 +33,7 @@ def check_examples(status):
     check(examples == [EXAMPLES] * len(examples), f"the epochs' figures are of so many examples: {examples}")
 
 
-# ---- decisions by the training's own figures ----
+# ---- decisions based on training figures ----
 
 WATCHED = """
 callbacks { early_stopping { monitor: "loss" patience: 2 min_delta: 0.02 } }
@@ -133,7 +134,7 @@ def one_of_each_killed(c, job):
     c.wait_for_nodes(4)
 
 
-# What happens to the job, and the settings that it needs: a ps is waited for where no other one has its partitions.
+# What happens to the job, and the settings that it needs: a ps is waited for if no other ps has its partitions.
 CASES = (
     (worker_lost, {}),
     (all_workers_lost_then_one_joins, {}),

@@ -1,13 +1,14 @@
-"""The input pipeline as a user has it: TFRecord files that the tests write and read by themselves (tfrecords.py,
-protobuf by hand), and jobs over real daemons whose digest says that every worker computed the same examples.
+"""The input pipeline from a user's point of view: TFRecord files that the tests write and read independently
+(tfrecords.py, protobuf by hand), and jobs on real daemons whose digest shows that every worker computed the same
+examples.
 
-- What `cairn data convert` writes is read here, and what is written here is read by `cairn data info` and trained on.
-- A job on TFRecords, plain and gzip, ends with the bits of the same job on the IDX files that they came from.
-- Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3
-  workers, and each of them matters. A cache in a file instead of memory changes nothing, nor does a worker that is
-  killed in the middle.
+- The output of `cairn data convert` is read here; files written here are read by `cairn data info` and trained on.
+- A job on TFRecords, plain and gzip, ends with the bits of the same job on the original IDX files.
+- Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits with 1 and with
+  3 workers, and each of these settings changes them. A cache in a file instead of memory changes nothing, nor does a
+  worker that is killed in the middle.
 - A damaged record ends the job with the file and the record's number.
-- A Keras model that begins with a RandomCrop trains at the size of the crop, is evaluated on what Keras' layer shows
+- A Keras model that begins with a RandomCrop trains at the size of the crop, is evaluated on what Keras' layer returns
   outside training, and is the same from model.to_json() and from a .keras archive.
 """
 
@@ -44,7 +45,7 @@ def field(number, data):
 
 
 def example(features):
-    """features: name -> bytes, or a list of ints or floats. Values one by one for ints, packed for floats."""
+    """features: name -> bytes, or a list of ints or floats. Ints are written one by one, floats packed."""
     entries = b""
     for name, value in features.items():
         if isinstance(value, bytes):
@@ -114,7 +115,7 @@ def test_convert(directory, idx):
     )
     for shard in range(3):
         written = records(f"{out}/train.tfrecord-0000{shard}-of-00003")
-        for n in range(20):  # the CRC of all of them takes Python a while
+        for n in range(20):  # computing the CRC of all of them in Python takes a while
             i = shard + 3 * n
             found = parse(next(written))
             check(
@@ -140,7 +141,7 @@ def test_convert(directory, idx):
 
 
 def write_by_hand(directory, idx, count):
-    """The first `count` training examples, plain and gzip, in folders of their own."""
+    """Writes the first `count` training examples, plain and gzip, to separate folders."""
     pixels = read_idx(f"{idx}/train-images-idx3-ubyte.gz", 3)
     labels = read_idx(f"{idx}/train-labels-idx1-ubyte.gz", 1)
     all_of_it = b"".join(
@@ -186,7 +187,7 @@ class Jobs:
 
 
 def test_jobs():
-    count = 1500  # of 784 bytes: more than cache_mib: 1 holds
+    count = 1500  # of 784 bytes: more than fits with cache_mib: 1
     with Cluster(ps=1, workers=1) as one, Cluster(ps=2, workers=3) as three:
         idx = make_glyphs(one.dir, count=count, test_count=50)
         test_convert(one.dir, idx)
@@ -225,7 +226,7 @@ def test_jobs():
         killed, whole = attempts(killed_and_not)
         check(killed == whole, f"a killed worker: digest {killed}, undisturbed {whole}")
 
-        # An altered pixel of record 5: found when it is read, or at submission where that looks at it.
+        # An altered pixel of record 5: found when the record is read, or at submission if that reads it.
         with open(f"{plain}/train.tfrecord", "r+b") as f:
             data = f.read()
             (length,) = struct.unpack_from("<Q", data, 0)
@@ -280,7 +281,7 @@ def write_cropping_archive(path):
 
 
 def shown_outside_training(pictures):
-    """Of a square the whole, resized: bilinear, pixels' middles."""
+    """For a square, the whole picture resized: bilinear, with half-pixel centers."""
     at = numpy.clip((numpy.arange(CROP) + 0.5) * 28 / CROP - 0.5, 0, 27)
     low, share = at.astype(int), at - at.astype(int)
     high = numpy.minimum(low + 1, 27)

@@ -1,6 +1,6 @@
 """Promise 3: the digest of a synchronous job is the same for any number of workers and ps and any partition size.
 
-Also shown able to differ: another seed and another number of replicas give another digest.
+It also shows that the digest can differ: another seed and another number of replicas give another digest.
 """
 
 from cluster import Cluster, check

@@ -1,8 +1,8 @@
-"""Disks that fail: full, read-only, damaged. Who cannot go on says so within 30 s, with the path or the node's name;
-the others go on.
+"""Failing disks: full, read-only, damaged. A process that cannot continue says so within 30 s, with the path or the
+node's name; the others continue.
 
-A full or read-only disk is a small tmpfs in a mount namespace of the daemon's own (unshare, no root needed where the
-kernel lets users do it). Where that is not possible those cases are left out, with the reason; a file that may not grow
+A full or read-only disk is a small tmpfs in a separate mount namespace of the daemon (unshare; no root needed if the
+kernel allows user namespaces). If that is not possible, those cases are skipped with the reason. A limit on file sizes
 (RLIMIT_FSIZE) works everywhere.
 """
 
@@ -17,14 +17,14 @@ from cluster import Cluster, check
 from jobs import make_glyphs, small_job
 
 WITHIN_S = 30
-LONG = 1000000  # epochs: far more than the test takes on any machine
-# One partition, on the ps that is there first; nobody follows it.
+LONG = 1000000  # in epochs: far longer than the test takes on any machine
+# One partition, on the first ps to join, without a backup.
 ON_ONE_PS = {"max_workers": 1, "partition_bytes": 4 << 20, "backups": 0, "durability": "LOGGED"}
 ON_ALL_PS = {"max_workers": 1, "partition_bytes": 12288, "backups": 0, "durability": "LOGGED"}
 
 
 def namespace_refused():
-    """Why a daemon cannot have a file system of its own here; None: it can."""
+    """Why a daemon cannot have its own file system here; None if it can."""
     probe = on_tmpfs("/tmp", "size=1m") + ["true"]
     try:
         done = subprocess.run(probe, capture_output=True, text=True, timeout=30)
@@ -34,7 +34,7 @@ def namespace_refused():
 
 
 def on_tmpfs(path, options):
-    """The command's prefix under which `path` is a tmpfs that goes with the process."""
+    """A command prefix under which `path` is a tmpfs that exists as long as the process."""
     return [
         "unshare",
         "--user",
@@ -48,12 +48,12 @@ def on_tmpfs(path, options):
 
 
 def with_file_size(limit):
-    """Runs in the child: no file of it grows beyond `limit` bytes."""
+    """Runs in the child process: its files cannot grow beyond `limit` bytes."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def ends(c, name, says, code=1):
-    """The daemon ends by itself, with an error that says all of `says`."""
+    """The daemon ends by itself, with an error that contains all of `says`."""
     try:
         got = c.processes[name].wait(timeout=WITHIN_S)
     except subprocess.TimeoutExpired:
@@ -74,7 +74,7 @@ def advances(c, job):
 
 
 def says_why(c, job, names):
-    """Within 30 s the job's reason names all of `names`; the job has failed, or waits."""
+    """Within 30 s the job's reason contains all of `names`; the job has failed or is waiting."""
 
     def look():
         status = c.job(job)
@@ -88,7 +88,7 @@ def says_why(c, job, names):
 
 
 def ps_full(c, limit, prefix):
-    """ps-1's disk takes a few MB. The job that lies on it stops with the reason; the job on ps-0 goes on."""
+    """ps-1's disk holds a few MB. The job that is stored there stops with the reason; the job on ps-0 continues."""
     data = make_glyphs(c.dir)
     healthy = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
     c.wait_for_step(healthy, 5)
@@ -98,7 +98,7 @@ def ps_full(c, limit, prefix):
     c.add_ps("ps-1")
     c.wait_for_nodes(4)
     doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
-    # On a busy machine the disk may be full before anybody looks.
+    # On a busy machine the disk may be full before this looks.
     c.until(lambda: int(c.job(doomed)["step"]) >= 1, f"a step of job {doomed}")
     end = time.monotonic() + 300  # until it is full
     c.until(lambda: "ps-1" in c.job(doomed).get("reason", ""), "ps-1's disk is full", end - time.monotonic())
@@ -113,7 +113,7 @@ def ps_full(c, limit, prefix):
 
 
 def coordinator_full(c):
-    """The coordinator ends when it cannot store; nodes go on and find it again when there is space."""
+    """The coordinator exits when it cannot store; nodes keep running and find it again once there is space."""
     data = make_glyphs(c.dir)
     job = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
     c.wait_for_step(job, 2)
@@ -136,7 +136,7 @@ def coordinator_full(c):
 
 
 def start_refused(c, name, path, says):
-    """The daemon does not start on this data directory; nobody else notices."""
+    """The daemon does not start with this data directory; no other process is affected."""
     at = c.commands[name].index("--data-dir") + 1
     good = c.commands[name][at]
     c.commands[name][at] = path
@@ -177,7 +177,7 @@ def read_only(c):
 
 
 def flip(path, share):
-    """Alters eight bytes at `share` of the file."""
+    """Alters eight bytes at the fraction `share` of the file."""
     with open(path, "r+b") as f:
         f.seek(0, 2)
         at = int(f.tell() * share)
@@ -188,8 +188,8 @@ def flip(path, share):
 
 
 def alter(pattern):
-    """Damages the largest file, the one that surely holds something; of tables all, at several places: what is at one
-    may be superseded."""
+    """Damages the largest file, which certainly contains data. Damages all tables in several places, since the data in
+    one place may be outdated."""
     found = sorted((f for f in glob.glob(pattern) if os.path.getsize(f) > 0), key=os.path.getsize)
     check(found, f"no {pattern}: {os.listdir(os.path.dirname(pattern))}")
     tables = pattern.endswith(".sst")
@@ -199,7 +199,7 @@ def alter(pattern):
 
 
 def damaged(c, node, store, kinds):
-    """Each kind of file is damaged in turn, on a copy of what a kill -9 left."""
+    """Damages each kind of file in turn, in a copy of the state after a kill -9."""
     c.kill(node)
     good = f"{store}.good"
     subprocess.run(["cp", "-a", store, good], check=True)
@@ -234,7 +234,7 @@ def damaged_ps(c):
     doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
     c.wait_for_step(doomed, 40)
     c.kill("ps-1")
-    c.restart("ps-1")  # a store that is opened again writes its tables
+    c.restart("ps-1")  # reopening a store writes its tables
     c.wait_for_step(doomed, int(c.job(doomed)["step"]) + 20)
     for kind, text in damaged(
         c, "ps-1", f"{c.dir}/ps-1/store", ("db/MANIFEST-*", "db/CURRENT", "db/*.sst", "db/*.log", "values/*.values")
@@ -248,8 +248,8 @@ def damaged_ps(c):
 
 
 def damaged_with_a_backup(c):
-    """Every table and then the manifest of a stopped ps are damaged. The job goes on with its backups all the while;
-    the ps says which path is damaged, is given nothing where it runs on, and joins again with an empty directory."""
+    """Every table, and then the manifest, of a stopped ps is damaged. The job always continues with its backups. The ps
+    says which path is damaged, gets no work if it keeps running, and can rejoin with an empty directory."""
     c.add_ps("ps-1")
     c.wait_for_nodes(4)
     job = c.submit(
@@ -257,7 +257,7 @@ def damaged_with_a_backup(c):
     )
     c.wait_for_step(job, 40)
     store = f"{c.dir}/ps-1/store"
-    for _ in range(2):  # a store that is opened again writes its tables
+    for _ in range(2):  # reopening a store writes its tables
         comes_back_whole(c, job)
     for pattern in ("db/*.sst", "db/MANIFEST-*"):
         c.kill("ps-1")
@@ -291,7 +291,7 @@ def damaged_with_a_backup(c):
 
 
 def comes_back_whole(c, job):
-    """ps-1 is stopped where it runs, started, and has copies in sync again."""
+    """ps-1 is stopped if it is running, started, and has copies in sync again."""
     if c.processes["ps-1"].poll() is None:
         c.kill("ps-1")
     mark = len(c.log("ps-1"))
@@ -314,7 +314,7 @@ def damaged_coordinator(c):
     job = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
     c.wait_for_step(job, 2)
     for kind, text in damaged(c, "coordinator", f"{c.dir}/coordinator", ("db/MANIFEST-*", "db/CURRENT", "db/*.log")):
-        # What it said comes before its end.
+        # Its message arrives before its end.
         c.until(
             lambda: c.processes["coordinator"].poll() is not None, f"the coordinator ends on a damaged {kind}: {text}"
         )

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Goal: the image and deploy/docker-compose.yml give a cluster that becomes healthy, trains a job on data mounted into
-# the workers, and keeps its state when its containers are made anew.
+# Goal: the image and deploy/docker-compose.yml make a cluster that becomes healthy, trains a job on data mounted into
+# the workers, and keeps its state when its containers are recreated.
 #
-# Needs a Docker engine; starts one of its own (as root, with dockerd) where none runs. Exit 77, with the reason, where
-# none can be had. The image takes the programs of this build ($CAIRN_BIN) instead of compiling them again;
-# CAIRN_DOCKER_COMPILE=1 compiles in the image.
+# Needs a Docker engine; starts its own (as root, with dockerd) if none is running. Exit code 77, with the reason, if
+# there is none. The image contains the programs of this build ($CAIRN_BIN) instead of compiling them again;
+# CAIRN_DOCKER_COMPILE=1 compiles them in the image.
 set -euo pipefail
 root=${CAIRN_SOURCE:?}
 bin=${CAIRN_BIN:?}
@@ -70,7 +70,7 @@ get_base() {
   command -v debootstrap > /dev/null || skip "$base cannot be pulled, and debootstrap is not installed to make one"
   debootstrap --variant=minbase --include=ca-certificates bookworm "$work/root" > "$work/debootstrap.log" 2>&1 ||
     skip "$base cannot be pulled, and debootstrap failed: $(tail -n 1 "$work/debootstrap.log")"
-  # The host's way to its package mirror.
+  # Use the host's package mirror.
   cp -a /etc/apt/sources.list* /etc/apt/apt.conf.d "$work/root/etc/apt/" 2> /dev/null || true
   base=cairn-base
   tar -C "$work/root" -c . | docker import - "$base" > /dev/null

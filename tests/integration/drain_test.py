@@ -1,7 +1,7 @@
-"""Partitions move while training goes on: a ps is drained, ends empty and is stopped; a third ps joins and takes its
-share.
+"""Partitions move while training continues: a ps is drained, becomes empty and is stopped; a third ps joins and takes
+its share.
 
-The digest is that of the undisturbed run, with backups and without.
+The digest is that of the undisturbed run, with and without backups.
 """
 
 import signal

@@ -1,8 +1,8 @@
-"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, whatever ends them
-next; and of an ended job nothing else is kept.
+"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, however those end
+next. Nothing else of an ended job is kept.
 
-Jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart: nothing else holds their last values.
-And jobs with a log.
+Tested with jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart, so that nothing else holds
+their last values; and with jobs with a log.
 """
 
 import os
@@ -12,7 +12,7 @@ from jobs import make_glyphs, small_job, undisturbed
 
 EPOCHS = 5  # of 30 steps
 
-# Its last images take long enough to be caught in the middle of them.
+# Writing its last images takes long enough to be interrupted.
 LARGE = """
 name: "large"
 model {
@@ -32,7 +32,7 @@ replicas: 2
 
 
 def exported(c, job, name):
-    """The bytes of the exported file, once the ps serve it."""
+    """Returns the bytes of the exported file, once the ps serve it."""
     path = os.path.join(c.dir, name)
     c.until(lambda: c.cairn("export", job, "-o", path, ok=False).returncode == 0, f"{name} exported")
     with open(path, "rb") as f:
@@ -48,7 +48,7 @@ def restart(c, *names):
 
 
 def kept_when_it_has_succeeded():
-    """Each ps, then everything is killed after the end: the exported file stays the same."""
+    """Each ps, then all daemons, are killed after the end: the exported file stays the same."""
     with Cluster(ps=2, workers=1) as c:
         job = c.submit(
             small_job(c.dir, make_glyphs(c.dir), EPOCHS),
@@ -74,7 +74,7 @@ def memory(c, name):
 
 
 def disk(c, name):
-    """What the files of its store take up."""
+    """The disk space of its store's files."""
     total = 0
     for folder, _, files in os.walk(os.path.join(c.dir, name, "store")):
         for file in files:
@@ -86,13 +86,13 @@ def disk(c, name):
 
 
 def weights(file):
-    """Of a .safetensors file, whose header names the job."""
+    """Reads a .safetensors file, whose header names the job."""
     return file[8 + int.from_bytes(file[:8], "little") :]
 
 
 def nothing_but_its_values():
-    """Of ended jobs: their values, on the disk alone, also after a restart; the log, older images and slots are
-    gone."""
+    """Of ended jobs only the values are kept, and only on the disk, even after a restart; the log, older images and
+    slots are gone."""
     with Cluster(ps=1, workers=1) as c:
         path = os.path.join(c.dir, "large.textproto")
         with open(path, "w") as f:
@@ -105,8 +105,8 @@ def nothing_but_its_values():
         check(values > 20 * MIB, f"{values} bytes are too few to see a difference")
 
         def small():
-            # What is not of a job, as the store's own buffers, is less than another job's values. The files that are
-            # being filled, one of each kind, may be full of what is gone.
+            # Memory that belongs to no job, such as the store's buffers, is less than another job's values. The open
+            # files, one of each kind, may be full of deleted data.
             return memory(c, "ps-0") < before + 2 * values and disk(c, "ps-0") < len(jobs) * values + 3 * 32 * MIB
 
         c.until(small, "memory and disk are given back")
@@ -127,8 +127,8 @@ def nothing_but_its_values():
 
 
 def killed_while_it_ends(times):
-    """ps-0 is killed while it writes the last values: the steps since its image are done again, and the job ends as if
-    nothing had been."""
+    """ps-0 is killed while it writes the last values: the steps since its image are repeated, and the job ends as if
+    nothing had happened."""
     with Cluster(ps=2, workers=1) as c:
         path = os.path.join(c.dir, "large.textproto")
         with open(path, "w") as f:

@@ -1,9 +1,9 @@
-"""With backups a job survives kill -9 of a ps without its restart; the digest is that of the undisturbed run.
+"""With backups a job survives kill -9 of a ps that is not restarted; the digest is that of the undisturbed run.
 
-The primary's ps is killed for good; killed and started again (it comes back as a backup); both copies are killed (the
-job waits, says for whom, and goes on when they are back); the same asynchronously, where every example is still counted
-once. While backups are missing the job is degraded, and says so. Where all ps are restarted, each as soon as the one
-before is ready, the job never waits for one.
+Cases: the primary's ps is killed for good; it is killed and restarted (it comes back as a backup); both copies are
+killed (the job waits, names the ps, and continues when they are back); the same for asynchronous jobs, which still
+count every example once. While backups are missing the job is degraded, and says so. If all ps are restarted, each as
+soon as the previous one is ready, the job never waits for one.
 """
 
 import json
@@ -21,7 +21,7 @@ SETTINGS = {"partition_bytes": 4096, "backups": 1}
 
 
 def placement(c, job, ps):
-    """Partitions of which `ps` is the primary, a backup, and a backup in sync."""
+    """The partitions of which `ps` is the primary, a backup, and a backup in sync."""
     partitions = c.job(job)["partitions"]
     backups = [b for p in partitions for b in p.get("backups", []) if b["node"] == ps]
     return sum(p["primary"] == ps for p in partitions), len(backups), sum(b["in_sync"] for b in backups)
@@ -70,8 +70,8 @@ def primary_comes_back_as_a_backup(c, job):
 
 
 class Watched:
-    """What `cairn watch --json` says of a job until the end of the block: how often it waited, and for how long it
-    stood still at most."""
+    """The output of `cairn watch --json` for a job until the end of the block: how often it waited, and the longest
+    time without a step."""
 
     def __init__(self, c, job):
         self.reasons, self.longest, self.steps = set(), 0.0, 0
@@ -142,7 +142,7 @@ def both_killed(c, job):
 def run(disturb, epochs, settings):
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
-        # An ended job, whose copies are lost and made anew as well.
+        # An ended job, whose copies are also lost and restored.
         c.wait(c.submit(small_job(c.dir, data, 1), SETTINGS))
         job = c.submit(small_job(c.dir, data, epochs), {**SETTINGS, **settings})
         c.wait_for_step(job, 20)

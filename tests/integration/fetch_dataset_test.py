@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Goal: deploy/fetch_dataset.sh fetches, checks and unpacks from a local server; is quick when all is there; goes on
-with a broken download; refuses wrong sums; says what to do without a network. Nothing outside this machine is asked."""
+"""Goal: deploy/fetch_dataset.sh fetches, checks and unpacks from a local server; is quick when everything exists;
+resumes a broken download; rejects wrong checksums; says what to do without a network. Nothing outside this machine is
+contacted."""
 
 import functools
 import gzip
@@ -26,7 +27,7 @@ MNIST = [
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, with `Range: bytes=N-` where the server is told to; notes what was asked."""
+    """Serves the files of a folder, with `Range: bytes=N-` if enabled; records the requests."""
 
     def do_GET(self):
         self.server.asked.append((self.path, self.headers.get("Range")))
@@ -93,7 +94,7 @@ class FetchDataset(unittest.TestCase):
             self.server = None
 
     def serve(self, name, files):
-        """Puts files on the server and their sums into the file of sums."""
+        """Puts files on the server and their checksums into the checksum file."""
         (self.served / name).mkdir()
         lines = []
         for file, data in files.items():
@@ -221,7 +222,7 @@ class FetchDataset(unittest.TestCase):
             "run this command again",
         ):
             self.assertIn(part, result.stderr)
-        # And so it is done.
+        # Follows the advice.
         for file in MNIST:
             (self.target / file).write_bytes((self.served / "mnist" / file).read_bytes())
         self.assertEqual(self.run_script("mnist", self.target).returncode, 0)

@@ -1,9 +1,8 @@
-"""Layers with trainable: false: their variables are the same bits before and after, whatever the optimizer, weight
-decay, moving average, strategy and number of machines; the others learn, and synchronous jobs end with the same digest.
-With training: false the moving statistics stay, and gamma and beta learn. The example of fine-tuning: it learns from
-few pictures what a model without the base does not. A model goes out as .keras and comes in again with what is frozen,
-and what is called with training=False.
-"""
+"""Layers with trainable: false: the bits of their variables never change, whatever the optimizer, weight decay, moving
+average, strategy and number of machines. The other layers learn, and synchronous jobs end with the same digest. With
+training: false the moving statistics stay constant, while gamma and beta learn. The fine-tuning example learns from few
+pictures what a model without the base does not. A model that is exported as .keras and imported again keeps what is
+frozen, and what is called with training=False."""
 
 import json
 import os
@@ -67,7 +66,7 @@ def frozen_variables_stay():
                 {"strategy": "PARAMETER_SERVER"},
             ):
                 if "PARAMETER_SERVER" in strategy.values() and "clipnorm" in around["optimizer"]:
-                    continue  # not exact there, and refused
+                    continue  # not exact there, and therefore rejected
                 what = f"{around} {strategy}"
                 job = c.submit(job_file, {**settings, **around, **strategy})
                 status = c.wait(job)
@@ -121,8 +120,8 @@ def goes_out_and_in(c, job_file, weights):
 
 
 def moving_statistics_stay(c, job_file, weights):
-    """base(x, training=False), Keras' recipe of fine-tuning: three steps of SGD leave the moving statistics what they
-    are, bit for bit."""
+    """base(x, training=False), Keras' recipe for fine-tuning: three steps of SGD leave every bit of the moving
+    statistics unchanged."""
 
     def check_called(before, after, frozen, what):
         for name, tensor in before.items():
@@ -178,7 +177,7 @@ def moving_statistics_stay(c, job_file, weights):
 
 
 def the_example():
-    """As examples/fine_tuning/README.md has it."""
+    """As in examples/fine_tuning/README.md."""
 
     def make(name, count, test_count, seed):
         path = os.path.join(c.dir, name)

@@ -1,8 +1,8 @@
-"""What happens to gradients and learning rates, in real clusters: clipping by norm, schedules, weight decay, moving
+"""What happens to gradients and learning rates in real clusters: clipping by norm, schedules, weight decay, moving
 average, accumulation.
 
 The digest does not depend on partitions, ps and workers, nor on kill -9 of a ps between the two phases of clipping, nor
-on going on from a checkpoint; each setting changes it. Asynchronous jobs learn with all of them.
+on resuming from a checkpoint. Each setting changes it. Asynchronous jobs learn with all of them.
 """
 
 import os
@@ -42,7 +42,7 @@ def matrix(settings):
 
 
 def kills(settings, epochs):
-    """ps die with sums that are measured and not clipped yet: thousands of steps an hour, each with two phases."""
+    """ps are killed with sums that are measured but not clipped yet: each step has two phases."""
     with Cluster(ps=3, workers=2) as c:
         job = c.submit(
             small_job(c.dir, make_glyphs(c.dir), epochs), {**settings, "partition_bytes": 2048, "backups": 1}
@@ -58,7 +58,7 @@ def kills(settings, epochs):
 
 
 def resumed(settings):
-    """From a checkpoint in the middle: schedule, slots, average and the place in the data go on."""
+    """Resumes from a checkpoint in the middle: schedule, slots, average and the position in the data continue."""
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
         directory = os.path.join(c.dir, "checkpoints")
@@ -68,8 +68,8 @@ def resumed(settings):
                 {**settings, "checkpoints.dir": directory, "checkpoints.every_steps": 10, "checkpoints.keep_max": 100},
             )
         )
-        # wait() saw all of them written: the job does not end before its last one. One is written at a time, so that
-        # steps may be left out.
+        # wait() has seen all of them written: the job does not end before its last one. Only one is written at a time,
+        # so some steps may be left out.
         written = sorted(whole["checkpoints"], key=lambda i: int(i["step"]))
         middle = written[(len(written) - 1) // 2]
         check(int(middle["step"]) < int(whole["step"]), f"checkpoints: {written}")
@@ -82,7 +82,7 @@ def resumed(settings):
 
 
 def bfloat16():
-    """compute_dtype: other bits than FLOAT32's, the same for every cluster of one kind of processor."""
+    """compute_dtype: bits differ from FLOAT32's, but are the same on every cluster with one kind of processor."""
     with Cluster(ps=1, workers=1) as c:
         device = c.until(
             lambda: next((n["device"] for n in c.nodes() if n["role"] == "WORKER"), None), "the worker's device"
@@ -98,7 +98,7 @@ def bfloat16():
 
 
 def late():
-    """Dropped gradients: the sum that is clipped is the one whose norms went out. Not bit-exact; it has to end, and to
+    """Dropped gradients: the clipped sum is the one whose norms were sent. Not bit-exact; the job must end, and
     learn."""
     with Cluster(ps=2, workers=2) as c:
         status = c.wait(
@@ -121,7 +121,7 @@ def asynchronous(settings):
 def main():
     plain = run(1, 1, {})
     digests = [plain, matrix(GLOBAL), matrix(EACH), matrix(ALL)]
-    # Each of them matters by itself.
+    # Each of them must have an effect by itself.
     for key in ALL:
         if key.startswith(("optimizer.schedule", "optimizer.exclude")):
             continue

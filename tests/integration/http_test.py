@@ -1,9 +1,9 @@
-"""Goal: the coordinator's pages (--http) on a real cluster: /metrics is what a strict reader of Prometheus' format
-takes, and follows the training; /api is what the command line prints; probes; hundreds of silent and slow connections
-keep neither a scrape nor the training up, and the digest is that of the run without; a standby sends readers to the
-leader; `cairn up --http`; a wrong address ends the coordinator with one sentence. The page itself, where a Chromium is
-on this machine: it shows jobs and nodes, and makes no element of a host that is called <img ...>.
-"""
+"""Goal: the coordinator's pages (--http) on a real cluster. /metrics is accepted by a strict parser of Prometheus'
+format and follows the training; /api equals the output of the command line; probes work; hundreds of silent and slow
+connections delay neither a scrape nor the training, and the digest is that of the run without them; a standby redirects
+readers to the leader; `cairn up --http` works; a bad address ends the coordinator with one sentence. If there is a
+Chromium on this machine, the page itself is tested: it shows jobs and nodes, and does not turn a host named <img ...>
+into an element."""
 
 import html
 import json
@@ -29,8 +29,8 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 
 def parse_metrics(text):
-    """{name{labels}: value}. Strict: help and type before the values of a family, each family and each series once, a
-    line's end at the end."""
+    """Returns {name{labels}: value}. Strict: help and type precede the values of a family, each family and each series
+    occurs once, and the text ends with a line feed."""
     check(text.endswith("\n"), "the last line has no end")
     values, families, family = {}, set(), None
     for line in text[:-1].split("\n"):
@@ -58,7 +58,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def get(base, path, method="GET", timeout=30):
-    """(status, headers, body); redirections are shown, not followed."""
+    """Returns (status, headers, body); does not follow redirects."""
     try:
         with urllib.request.build_opener(NoRedirect).open(
             urllib.request.Request(base + path, method=method), timeout=timeout
@@ -79,7 +79,7 @@ def pages_of(c, name="coordinator"):
 
 
 class Hoard:
-    """Connections that say nothing, or a little, or ask and never read."""
+    """Connections that send nothing or little, or send requests and never read."""
 
     def __init__(self, base, count):
         host, port = base.removeprefix("http://").split(":")
@@ -94,7 +94,7 @@ class Hoard:
             try:
                 s.send(b"x", socket.MSG_DONTWAIT)
             except OSError:
-                pass  # it was ended, as it should be
+                pass  # the server closed it, as it should
 
     def __enter__(self):
         return self

@@ -63,6 +63,6 @@ def small_job(directory, data, epochs=2, more="", name="job.textproto"):
 
 @functools.cache
 def undisturbed(epochs, **settings):
-    """The digest of small_job, so long and with these settings, when nothing happens to it. Each is trained once."""
+    """The digest of an undisturbed small_job with this length and these settings. Each is trained once."""
     with Cluster(ps=1, workers=1) as c:
         return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0, **settings}))["digest"]

@@ -1,5 +1,5 @@
-"""Reads .keras archives and safetensors files on its own: with Python's zip and json, h5py and numpy, by the rules of
-Keras 3's saving_lib.py, written down here a second time. Nothing of Cairn is used."""
+"""An independent reader of .keras archives and safetensors files: uses Python's zip and json, h5py and numpy, by the
+rules of Keras 3's saving_lib.py, implemented here a second time. Uses nothing of Cairn."""
 
 import functools
 import io
@@ -11,7 +11,7 @@ import zipfile
 import h5py
 import numpy
 
-VARIABLES = {  # by class, in the order in which Keras' layers make them: trainable ones first
+VARIABLES = {  # by class, in the order in which Keras' layers create them: trainable ones first
     "Dense": ["kernel", "bias"],
     "Conv2D": ["kernel", "bias"],
     "DepthwiseConv2D": ["kernel", "bias"],
@@ -26,10 +26,10 @@ def snake_case(name):
 
 
 def tensors_of(value):
-    """Names of the layers whose outputs a call's arguments hold."""
+    """The names of the layers whose outputs occur in a call's arguments."""
     if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
         return [value["config"]["keras_history"][0]]
-    if isinstance(value, dict):  # keyword arguments: Keras goes through them by name
+    if isinstance(value, dict):  # keyword arguments: Keras visits them sorted by name
         return [name for _, v in sorted(value.items()) for name in tensors_of(v)]
     if isinstance(value, list):
         return [name for v in value for name in tensors_of(v)]
@@ -37,7 +37,7 @@ def tensors_of(value):
 
 
 def keras_order(config):
-    """Functional: layers by depth, those of one depth as a depth-first search from the output meets them."""
+    """Functional: layers by depth; those of equal depth in the order of a depth-first search from the output."""
     layers = {layer["name"]: layer for layer in config["layers"]}
     inputs = {
         name: [t for node in layer["inbound_nodes"] for t in tensors_of([node["args"], node["kwargs"]])]
@@ -63,7 +63,7 @@ def keras_order(config):
 
 
 def read_keras(path):
-    """(config, {variable: array}) of an archive; raises where it is not what Keras writes."""
+    """Returns (config, {variable: array}) of an archive; raises an error if it is not as Keras writes it."""
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == ["metadata.json", "config.json", "model.weights.h5"], archive.namelist()
         assert archive.testzip() is None

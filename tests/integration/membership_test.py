@@ -1,8 +1,9 @@
 """Goal: workers come and go at any time, in every strategy.
 
-Replicas move to those that join and from those that leave or are killed, and each example is trained once an epoch: a
-synchronous job has the digest of the undisturbed run; in an asynchronous one each replica's sequence numbers have no
-gap and each partition has as many updates as there were pushes. A job that cannot go on says why in `cairn watch`.
+Replicas move to workers that join and away from those that leave or are killed, and each example is trained once per
+epoch. A synchronous job has the digest of the undisturbed run. In an asynchronous one each replica's sequence numbers
+have no gap, and each partition has as many updates as there were pushes. A job that cannot continue says why in `cairn
+watch`.
 """
 
 import os
@@ -32,7 +33,7 @@ def come_and_go(c, job, mirrored):
     c.add_worker("worker-1")
     c.add_worker("worker-2")
     c.add_worker("worker-3")
-    if mirrored:  # one worker has them all
+    if mirrored:  # one worker has all replicas
         c.wait_for_nodes(5)
         chief = c.chief(job)
         c.kill(chief, signal.SIGTERM)
@@ -74,7 +75,7 @@ def check_strategy(settings, epochs):
 
 
 def check_says_why(settings, happens, pattern):
-    """Within 30 s, to whoever watches."""
+    """Within 30 s, in the output of `cairn watch`."""
     with Cluster(ps=2, workers=1) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 100000), {"partition_bytes": 4096, **settings})
         c.wait_for_step(job, 5)
@@ -93,7 +94,7 @@ def check_says_why(settings, happens, pattern):
         finally:
             watch.terminate()
             watch.wait()
-        # An event may have said it before.
+        # An earlier event may have said it.
         c.until(
             lambda: re.search(pattern, c.job(job).get("reason", "")), f"the job's reason says {pattern!r}", timeout=30
         )

@@ -1,6 +1,6 @@
-"""Models go out as .keras, .weights.h5 and safetensors, and come back the same: a trained job's files, read by Python
-on its own, hold the same numbers; jobs that start from them, with each strategy, have the same accuracy to the last
-digit."""
+"""Models are exported as .keras, .weights.h5 and safetensors, and imported unchanged. The files of a trained job, read
+independently in Python, contain the same numbers; jobs that start from them, with each strategy, have the same accuracy
+to the last digit."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from cluster import Cluster, check
 from jobs import make_glyphs, small_job
 from keras_files import read_keras, read_safetensors
 
-# Two branches and a way around them: no Sequential model. Without batch normalization, so that a step with a vanishing
-# learning rate leaves every bit as it was.
+# Two branches and a shortcut around them: not a Sequential model. It has no batch normalization, so that a step with a
+# tiny learning rate leaves every bit unchanged.
 BRANCHES = """
 name: "branches"
 model {
@@ -70,7 +70,7 @@ def check_torch(c, job, keras):
         numpy.array_equal(torch["left.weight"], arrays["left/kernel"].transpose(3, 2, 0, 1)),
         "left.weight is left/kernel, OIHW",
     )
-    # Behind a flatten of [7, 7, 14]: PyTorch's rows are channels, then height and width.
+    # After a flatten of [7, 7, 14]: PyTorch's rows are ordered by channel, then height and width.
     rows = arrays["out/kernel"].reshape(7, 7, 14, 10).transpose(3, 2, 0, 1).reshape(10, -1)
     check(
         numpy.array_equal(torch["out.weight"], rows),
@@ -128,7 +128,7 @@ def functional_models_go_round(c, data):
         ended = c.wait(again)
         check(ended["digest"] == status["digest"], f"{name}, {settings['strategy']}: other bits")
         check(figures(c.evaluate(again)) == wanted, f"{name}, {settings['strategy']}: another accuracy")
-    for strategy in STRATEGIES:  # the model of the archive, and its weights
+    for strategy in STRATEGIES:  # starts from the archive's model and its weights
         again = submit_model(c, job_file, files["b.keras"], {**STILL, **strategy})
         c.wait(again)
         check(figures(c.evaluate(again)) == wanted, f"--model b.keras, {strategy['strategy']}: another accuracy")
@@ -140,7 +140,8 @@ def functional_models_go_round(c, data):
 
 
 def legacy_files_go_in(c, job_file, files):
-    """What Keras 2 saves as m.h5: the model and its weights start a job; evaluated, it is the .keras file's."""
+    """A model that Keras 2 saved as m.h5: a job starts from its model and weights; its evaluation equals that of the
+    .keras file."""
     model, arrays = read_keras(files["b.keras"])
     path = os.path.join(c.dir, "legacy.h5")
     with h5py.File(path, "w") as f:

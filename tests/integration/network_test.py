@@ -1,8 +1,8 @@
-"""Goal: a network that is cut or slow between a primary and the coordinator alone, a primary and the workers alone, or
-two ps alone.
+"""Goal: a network that is cut or slow only between a primary and the coordinator, only between a primary and the
+workers, or only between two ps.
 
-The job goes on, at the latest when the link is healed; its digest is the undisturbed run's, and each partition is
-served by one ps alone. A peer that stops reading makes no ps grow.
+The job continues, at the latest when the link is healed. Its digest is that of the undisturbed run, and each partition
+is served by only one ps. A peer that stops reading does not make any ps grow.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ EPOCHS = 20
 
 
 class Network:
-    """A cluster of 2 ps and 2 workers in which all that ps-0 says and hears passes a proxy."""
+    """A cluster of 2 ps and 2 workers in which all traffic of ps-0 passes through a proxy."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -68,7 +68,7 @@ def primary_hears_nothing(c, net, job):
 
 
 def wait_for_what_follows(c, job, ps):
-    """With backups the job continues without the ps; else its reason names it."""
+    """With backups the job continues without the ps; otherwise its reason names the ps."""
     if not backed_up(c.job(job)):
         c.while_running(job, lambda status: ps in status["reason"], f"the job says that it waits for {ps}")
         return
@@ -85,14 +85,14 @@ def backed_up(status):
 def workers_cut(c, net, job, *directions):
     net.to_ps.cut(*directions, whose=net.workers())
     step = int(c.job(job)["step"])
-    # A step needs all partitions, so the job stands still (a few steps may have been on their way); it does not fail.
+    # A step needs all partitions, so the job pauses (a few steps may have been in flight); it does not fail.
     c.wait_until_it_stands_still(job)
     check(int(c.job(job)["step"]) >= step, "the step fell")
     net.to_ps.heal()
 
 
 def workers_cut_both_ways(c, net, job):
-    """For so long that the job says why it stands still."""
+    """Lasts long enough that the job says why it makes no progress."""
     net.to_ps.cut("up", "down", whose=net.workers())
     c.while_running(
         job,
@@ -125,7 +125,7 @@ def served_by(job_id, partition, addresses):
         try:
             wire.pull(channel, job_id, partition)
             found.append(name)
-        except RuntimeError:  # an answer that says no
+        except RuntimeError:  # the answer is a rejection
             pass
         finally:
             channel.close()
@@ -159,9 +159,9 @@ def in_sync(status):
 
 
 def check_link_cut(epochs):
-    """Two ps, each the other's backup, see the coordinator and the workers, but not one another. Each goes on with its
-    own partitions alone, by a generation each at most, and the job says why; when the link is healed they are copies in
-    sync again. No node is to be lost, on a busy machine neither."""
+    """Two ps, each the backup of the other, are connected to the coordinator and the workers, but not to each other.
+    Each continues with its own partitions, with at most one new generation each, and the job says why. When the link is
+    healed they have copies in sync again. No node may be lost, even on a busy machine."""
     with Cluster(ps=0, workers=2, coordinator_flags=("--lease-ms", "15000")) as c:
         names = ("ps-0", "ps-1")
         proxies = [Proxy(lambda name=name: listening_port(c.processes[name].pid)) for name in names]
@@ -227,8 +227,8 @@ optimizer { sgd { } }
 batch_size: 32
 """
 READERS = 3
-QUEUE = 64 << 20  # common/base/limits.h: what one stream may have waiting to be sent
-SLACK = 48 << 20  # what gRPC holds for a stream, and the allocator
+QUEUE = 64 << 20  # common/base/limits.h: the limit of queued output of one stream
+SLACK = 48 << 20  # memory of gRPC for a stream, and of the allocator
 
 
 def resident(process):
@@ -237,8 +237,8 @@ def resident(process):
 
 
 def check_stopped_readers():
-    """While training goes on, so that every version is another buffer, three clients ask for 8 GB each and read nothing
-    of it. Each may have its queue full, no more, and others are served."""
+    """While training continues, so that every version is in another buffer, three clients request 8 GB each and read
+    nothing. Each may fill its queue, no more, and other clients are served."""
     with Cluster(ps=1, workers=1) as c:
         path = f"{c.dir}/large.textproto"
         with open(path, "w") as f:
@@ -281,7 +281,7 @@ def check_stopped_readers():
         print(f"{READERS} readers stopped: the ps grew by {max(seen) >> 20} MiB, {bound >> 20} allowed", flush=True)
 
 
-CASES = (  # what happens, backups
+CASES = (  # what happens, number of backups
     (coordinator_cut_both_ways, 0),
     (coordinator_cut_both_ways, 1),
     (coordinator_hears_nothing, 1),
@@ -296,8 +296,8 @@ CASES = (  # what happens, backups
 
 def main():
     check_stopped_readers()
-    undisturbed(EPOCHS)  # before there are threads that want it
-    # Most of their time they wait for a lease or for a broken link.
+    undisturbed(EPOCHS)  # before there are threads that need it
+    # They spend most of their time waiting for a lease or for a broken link.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         cases = [pool.submit(attempts, lambda times: check_link_cut(EPOCHS * times))]
         cases += [

@@ -1,8 +1,9 @@
-"""Goal: a trained model goes out as ONNX and computes elsewhere what `cairn predict` gives; it comes back, with any
-strategy, with the same accuracy to the last digit; a model that another program made trains here.
+"""Goal: a trained model is exported as ONNX, and other programs compute the output of `cairn predict` from it. It is
+imported again, with any strategy, with the same accuracy to the last digit. A model made by another program can be
+trained.
 
-Elsewhere is onnxruntime, where npm can fetch it, and a numpy evaluator (tests/unit/formats/onnx). Fashion-MNIST where
-it is there, else generated glyphs.
+The other programs are onnxruntime, if npm can fetch it, and a numpy evaluator (tests/unit/formats/onnx). Uses
+Fashion-MNIST if available, else generated glyphs.
 """
 
 import gzip
@@ -47,7 +48,7 @@ replicas: 2
 seed: 3
 """
 NORM = "layers { batch_normalization { momentum: 0.9 } } layers { activation { activation: RELU } }"
-# One step that leaves every bit as it was.
+# One step that leaves every bit unchanged.
 STILL = {"optimizer": "{ sgd { } learning_rate: 1e-30 }", "steps_per_epoch": 1, "epochs": 1}
 TOLERANCE = 1e-4
 EXAMPLES = 300
@@ -163,7 +164,7 @@ def foreign_models_train(c, runtime, job_file, x):
     y = b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
     y = b.gemm(b.op("Flatten", y), "fc", 10, 8 * 7 * 7)
     model = b.graph("torch", b.op("Softmax", y, axis=1), [1, 28, 28], True, [10]).model
-    scale(model, "conv1.weight", 1 / 255)  # its pictures' pixels go up to 255: what others leave to whoever loads them
+    scale(model, "conv1.weight", 1 / 255)  # its pixels go up to 255; other models leave the scaling to the loader
     scale(model, "fc.weight", 0.1)
     path = os.path.join(c.dir, "torch.onnx")
     onnx.save(model, path)
@@ -185,7 +186,7 @@ def foreign_models_train(c, runtime, job_file, x):
     check(epochs[-1]["train"]["accuracy"] > 0.5, f"torch.onnx does not train, chance is 0.1: {epochs}")
     layers = json.loads(c.cairn("models", path, as_json=True).stdout)["layers"]
     names = [layer["name"] for layer in layers]
-    check(names[:3] == ["input", "Conv_0", "conv1"] and "fc" in names, names)  # pads of their own before conv1
+    check(names[:3] == ["input", "Conv_0", "conv1"] and "fc" in names, names)  # it has a separate padding before conv1
     # The same names as in PyTorch's state_dict.
     tensors = os.path.join(c.dir, "torch.safetensors")
     c.cairn("export", still, "-o", tensors, "--layout", "torch")

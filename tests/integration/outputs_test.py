@@ -1,8 +1,7 @@
-"""Models with several inputs and outputs, in real clusters: the examples learn; figures are called as Keras calls them
-and are the same, with the digest, however many workers there are and in every synchronous strategy; the weights after
-some steps are those of the same arithmetic in numpy; evaluate and predict give every output by name; what does not fit
-is refused by name.
-"""
+"""Models with several inputs and outputs in real clusters. The examples learn. Figures have Keras' names; they and the
+digest do not depend on the number of workers and are equal in every synchronous strategy. The weights after some steps
+equal those of the same arithmetic in numpy. evaluate and predict return every output by name. Mismatches are rejected
+by name."""
 
 import json
 import os
@@ -38,7 +37,7 @@ checkpoints { dir: "%(run)s" }
 
 
 def numpy_heads(x, y, k, w):
-    """The weights after the steps, and each step's losses before it: (all, a, b, right)."""
+    """The weights after the steps, and each step's losses before its update: (all, a, b, right)."""
     h = {"k": np.full((3, 3), 0.1), "b": np.zeros(3)}
     a = {"k": np.full((3, 2), 0.2), "b": np.zeros(2)}
     b = {"k": np.zeros((3, 3)), "b": np.zeros(3)}
@@ -71,7 +70,7 @@ def as_numpy():
             for i in range(N):
                 row = [f"{n:.9g}" for n in (u[i, 0], y[i, 1], v[i, 0], k[i], v[i, 1], w[i], y[i, 0])]
                 f.write(",".join(row[:3] + ["of no use"] + row[3:]) + "\n")
-        x = np.concatenate([u, v[:, ::-1]], axis=1)  # inputs in the model's order, columns as named
+        x = np.concatenate([u, v[:, ::-1]], axis=1)  # inputs in the model's order, columns in the named order
         weights, figures = numpy_heads(x, y, k, w)
         for replicas in (1, 3):
             run, job = os.path.join(c.dir, f"run{replicas}"), os.path.join(c.dir, "job.textproto")
@@ -124,7 +123,7 @@ def make_houses(directory):
 
 
 def examples():
-    """The same bits and figures with one worker and three, in every synchronous strategy; asynchronous learns."""
+    """The same bits and figures with one worker and three, in every synchronous strategy; asynchronous jobs learn."""
     found = {}
     names = {"loss", "price_loss", "kind_loss", "price_mean_absolute_error", "kind_accuracy"}
     for workers in (1, 3):
@@ -186,7 +185,7 @@ def refusals():
         refused(swap('outputs { output: "kind"', 'outputs { output: "kinds"'), 'outputs[1].output: "kinds" is not')
         refused(swap('outputs { output: "kind"', 'outputs { output: "price"'), 'outputs[1].output: "price" twice')
         refused(lambda t: t + "loss { kind: MEAN_SQUARED_ERROR }", "loss: together with outputs")
-        refused(swap('  targets { output: "price" columns: "price" }\n', ""), 'nothing is said of output "price"')
+        refused(swap('  targets { output: "price" columns: "price" }\n', ""), 'there is no entry for output "price"')
         refused(swap('columns: "price"', 'columns: "prize"'), "data.targets[0].columns[0]: ")
         refused(swap('"distance", "noise"', '"distance", "noises"'), 'has no column "noises"')
         refused(swap('input: "place"', 'input: "places"'), 'data.inputs[1].input: "places"')
@@ -196,7 +195,7 @@ def refusals():
 
 
 def write_keras(directory):
-    """A functional model of two outputs, as model.to_json() writes it."""
+    """Writes a functional model with two outputs, as model.to_json() does."""
 
     def tensor(name):
         history = [name, 0, 0]

@@ -1,8 +1,9 @@
-"""Goal: daemons that stand still (SIGSTOP) for longer than their lease and go on, and a ps that is killed while others
-read from it.
+"""Goal: daemons that are stopped (SIGSTOP) for longer than their lease and then continued, and a ps that is killed
+while others read from it.
 
-A job goes on after each pause with the digest of the undisturbed run. An evaluation outlives the restart of a ps at
-another address; an export says soon which ps is missing."""
+A job continues after each pause with the digest of the undisturbed run. An evaluation survives the restart of a ps at
+another address. An export soon says which ps is missing.
+"""
 
 import concurrent.futures
 import os
@@ -13,12 +14,12 @@ import time
 from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 
-LEASE = 1.5  # seconds: half the default, so that a pause outlives it sooner
+LEASE = 1.5  # in seconds: half the default, so that a pause exceeds it sooner
 FLAGS = ("--lease-ms", "1500", "--heartbeat-interval-ms", "300")
 
 
 def paused(c, *names, seconds=LEASE + 1):
-    """The pause itself is what is tested: nothing can be waited for that would end it."""
+    """The pause itself is tested: there is no condition to wait for."""
     for name in names:
         c.kill(name, signal.SIGSTOP, wait=False)
     time.sleep(seconds)
@@ -27,7 +28,7 @@ def paused(c, *names, seconds=LEASE + 1):
 
 
 def a_worker(c):
-    paused(c, "worker-1", seconds=8)  # longer than the ps' keepalive, too
+    paused(c, "worker-1", seconds=8)  # longer than the ps' keepalive too
 
 
 def all_workers(c):
@@ -47,7 +48,8 @@ def everything(c):
 
 
 def check_nobody_is_blamed(epochs):
-    """A coordinator that stood still for longer than a lease has heard nobody, and reads first what they said."""
+    """A coordinator that was stopped for longer than a lease has received nothing, and first reads the waiting
+    messages."""
     with Cluster(ps=2, workers=2) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs))
         c.wait_for_step(job, 30)
@@ -74,8 +76,8 @@ def check_pause(pause, epochs):
         print(f"{pause.__name__} paused: same digest", flush=True)
 
 
-# Who stands still, and the epochs of the job that is to outlast it: without a worker, or the coordinator, training goes
-# on.
+# The stopped daemons, and the epochs of the job, which must last longer: training continues without a worker or the
+# coordinator.
 PAUSES = ((a_worker, 80), (all_workers, 20), (a_ps, 20), (the_coordinator, 40), (everything, 20))
 
 
@@ -85,7 +87,7 @@ def check_readers():
         c.wait(job)
         want = c.evaluate(job, "train")
 
-        # The workers stand still, so that the evaluation cannot be over before the ps is killed.
+        # The workers are stopped, so that the evaluation cannot end before the ps is killed.
         for name in ("worker-0", "worker-1"):
             c.kill(name, signal.SIGSTOP, wait=False)
         argv = [os.path.join(BIN, "cairn"), "--coordinator", c.address, "evaluate", job, "--split", "train", "--json"]
@@ -100,7 +102,7 @@ def check_readers():
         c.restart("ps-1")
         output = evaluation.communicate(timeout=55)[
             0
-        ]  # a worker that kept asking where the ps was before would do so for 60 s
+        ]  # a worker that keeps using the ps' old address would do so for 60 s
         check(evaluation.returncode == 0, output)
         check(c.evaluate(job, "train") == want, "other figures after the restart")
         c.cairn("export", job, "-o", f"{c.dir}/model.safetensors")
@@ -109,9 +111,9 @@ def check_readers():
 
 def main():
     for epochs in {epochs for _, epochs in PAUSES}:
-        undisturbed(epochs)  # before there are threads that want it
-    # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that
-    # runs.
+        undisturbed(epochs)  # before there are threads that need it
+    # The daemons are stopped most of the time: three clusters at once do not load the machine more than one running
+    # cluster.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         cases = [
             pool.submit(attempts, lambda times, p=pause, e=epochs: check_pause(p, e * times))

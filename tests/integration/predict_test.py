@@ -1,5 +1,5 @@
-"""Predictions and evaluations of a real cluster: the outputs say the same as the evaluation, also while a worker is
-killed; weights of checkpoints and files, other data, and what is refused."""
+"""Predictions and evaluations on a real cluster: the outputs agree with the evaluation, even if a worker is killed;
+weights of checkpoints and files, other data, and what is rejected."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ def read_npy(path):
         data = f.read()
     check(data[:8] == b"\x93NUMPY\x01\x00", data[:8])
     (length,) = struct.unpack("<H", data[8:10])
-    header = eval(data[10 : 10 + length].decode())  # as NumPy itself writes and reads it: a literal
+    header = eval(data[10 : 10 + length].decode())  # a Python literal, as in NumPy's own reader and writer
     check(header["descr"] == "<f4" and not header["fortran_order"], header)
     count = 1
     for side in header["shape"]:
@@ -79,7 +79,7 @@ def main():
             right = sum(int(r["class"]) == label for r, label in zip(rows, truth)) / 400
             check(abs(right - said["accuracy"]) < 1e-9, f"{right}, {said}")
 
-            # Weights of a checkpoint (the newest of several), of one of them, and of a file.
+            # Weights of a checkpoint directory (the newest one), of one of the checkpoints, and of a file.
             check(c.evaluate_with(first, "--weights", checkpoints)["loss"] == said["loss"], "the newest is the last")
             older = sorted(d for d in os.listdir(checkpoints) if d.startswith("step-"))[0]
             check(
@@ -114,7 +114,12 @@ def main():
             check(abs(accuracy(shape, outputs, labels(other, 50)) - said["accuracy"]) < 1e-9, said)
 
             refused(
-                c, "-o o.txt: the ending tells the format; use .csv, .npy or .jsonl", "predict", first, "-o", "o.txt"
+                c,
+                "-o o.txt: the extension selects the format; use .csv, .npy or .jsonl",
+                "predict",
+                first,
+                "-o",
+                "o.txt",
             )
             refused(c, "--split tset: is not one of train, validation, test", "predict", first, "--split", "tset")
             refused(
@@ -134,7 +139,7 @@ def main():
             done = c.cairn("evaluate", first, "--data", "/nowhere/data", ok=False)
             check(done.returncode == 2 and "/nowhere/data" in done.stderr, done.stderr)
 
-            # A worker is killed while the outputs come; the caller reads them slowly at first. Nothing comes twice.
+            # A worker is killed while the outputs arrive; the caller reads slowly at first. Nothing arrives twice.
             many = f"{directory}/many"
             subprocess.run(
                 [

@@ -3,13 +3,13 @@ it.
 
     proxy = Proxy(lambda: target_port)
     proxy.address                                   # "127.0.0.1:port"; a daemon's --coordinator or --advertise
-    proxy.cut("up", "down")                         # up: from whoever connected to the target
+    proxy.cut("up", "down")                         # up: from the connecting process to the target
     proxy.cut("up", whose={pid, ...})               # only the connections of these processes
     proxy.delay(0.1)                                # seconds, each way
     proxy.heal()
 
-A cut link is silent, as a network's is: nothing is refused, nothing is closed, new connections hear nothing; what was
-sent is delivered when the link is healed, if both ends still want it.
+A cut link is silent, like that of a network: nothing is refused, nothing is closed, new connections receive nothing.
+Data that was sent is delivered when the link is healed, if both ends are still there.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import time
 
 
 def sockets_of(pid):
-    """Inodes of the process' sockets, as the kernel writes them."""
+    """The inodes of the process' sockets, as the kernel writes them."""
     found = set()
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -31,13 +31,13 @@ def sockets_of(pid):
             if target.startswith("socket:["):
                 found.add(target[8:-1])
     except OSError:
-        pass  # it ended
+        pass  # the process ended
     return found
 
 
 def tcp_table():
-    """(local port, remote port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that
-    speak IPv4 too."""
+    """(local port, remote port, state, inode) of every TCP socket; state 0A is listening. gRPC's sockets are IPv6
+    sockets that also accept IPv4."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         if not os.path.exists(path):
             continue
@@ -53,8 +53,8 @@ def listening_port(pid):
 
 
 def owner_of(local, remote):
-    """The process that holds the socket between these two ports; None when it is closed. Both ports count: the system
-    gives a local port to several connections that go to different places."""
+    """The process that holds the socket between these two ports; None if it is closed. Both ports are needed: the
+    system may use a local port for several connections with different destinations."""
     inode = next((i for here, there, _, i in tcp_table() if (here, there) == (local, remote) and i != "0"), None)
     return inode and next((int(pid) for pid in os.listdir("/proc") if pid.isdigit() and inode in sockets_of(pid)), None)
 
@@ -63,7 +63,7 @@ class Proxy:
     def __init__(self, target_port):
         self.target_port = target_port
         self.down_cut = self.up_cut = False
-        self.whose = None  # pids; None: everybody
+        self.whose = None  # pids; None: all
         self.seconds = 0.0
         self.bytes = {"up": 0, "down": 0}
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -104,16 +104,16 @@ class Proxy:
         self.loop.close()
 
     async def connection(self, reader, writer):
-        # Once and for good: what a process sent before it closed its end is held back too. The table is read while
-        # others write it, so that one look may miss a line.
+        # Determined once: data that a process sent before it closed its end is held back too. The table is read while
+        # it changes, so a single look may miss a line.
         peer = writer.get_extra_info("peername")[1]
         owner = next(filter(None, (owner_of(peer, self.port) for _ in range(5))), None)
-        if owner is None:  # it has left again
+        if owner is None:  # it has disconnected
             writer.transport.abort()
             return
         try:
             out_reader, out_writer = await asyncio.open_connection("127.0.0.1", self.target_port())
-        except (OSError, TypeError):  # nobody listens there
+        except (OSError, TypeError):  # nothing listens there
             writer.transport.abort()
             return
         pumps = [
@@ -133,7 +133,7 @@ class Proxy:
 
     async def pump(self, direction, owner, reader, writer):
         """Ends when either side is gone. A client that gives up on a silent link is seen when the link is healed."""
-        arrived = asyncio.Queue(64)  # (when it may go on, data)
+        arrived = asyncio.Queue(64)  # (time at which to forward it, data)
 
         async def forward():
             while True:

@@ -1,8 +1,7 @@
-"""Regularizers of layers, in real clusters: one step of gradient descent moves the weights by the penalty's gradient as
-numpy computes it, in every strategy; losses of training and evaluation hold the penalty; the digest does not depend on
-partitions, ps and workers, with clipping too; a frozen layer's counts for nothing; a model goes out as .keras and comes
-in again with them.
-"""
+"""Regularizers of layers in real clusters: one step of gradient descent moves the weights by the penalty's gradient as
+numpy computes it, in every strategy. The losses of training and evaluation include the penalty. The digest does not
+depend on partitions, ps and workers, with clipping too. That of a frozen layer is ignored. A model that is exported as
+.keras and imported again keeps its regularizers."""
 
 import json
 import os
@@ -62,14 +61,14 @@ def close(a, b, what, tolerance=1e-5):
 
 
 def one_step_is_numpys(c, job_file):
-    begun = c.submit(job_file, {**ONE_STEP, "optimizer.learning_rate": 1e-30})  # the initial values
+    begun = c.submit(job_file, {**ONE_STEP, "optimizer.learning_rate": 1e-30})  # gives the initial values
     c.wait(begun)
     before = weights(c, begun)
     plain_loss = c.wait(begun)["epochs"][0]["train"]["loss"]
     for strategy in STRATEGIES:
         settings = {**ONE_STEP, "strategy": strategy, "partition_bytes": 1024}
         if strategy == "PARAMETER_SERVER":
-            settings["replicas"] = 1  # one push: nothing is stale
+            settings["replicas"] = 1  # one push: no staleness
         jobs = {}
         for what, fields in (("plain", {}), ("regularized", FIELDS)):
             jobs[what] = c.submit(job_file, {**settings, **fields})
@@ -85,7 +84,7 @@ def one_step_is_numpys(c, job_file):
         close(losses[1] - losses[0], penalty(before), f"{strategy}: the penalty in the training's loss")
         if strategy != "PARAMETER_SERVER":
             close(losses[0], plain_loss, "the loss of the initial values")
-        # Of the trained weights, whose loss without penalty an evaluation of the plain model tells.
+        # An evaluation of the plain model gives the loss of the trained weights without the penalty.
         path = export(c, jobs["regularized"], "regularized.safetensors")
         whole = c.evaluate(jobs["regularized"])["loss"]
         bare = c.evaluate_with(jobs["plain"], "--weights", path, "--split", "test")["loss"]

@@ -1,9 +1,9 @@
-"""Sequences, in real clusters.
+"""Sequences in real clusters.
 
-  masked      outputs with masked steps: loss and metrics of the steps that count, as numpy finds them of the
+  masked      outputs with masked steps: loss and metrics cover the steps that count, as numpy computes from the
               predictions; the digest does not depend on the number of workers
-  open        a Keras model of open dimensions takes the shape of the data, or of data.image_height
-  forecast    examples/gru_forecast: what is left of the error is little more than the noise
+  open        a Keras model with open dimensions takes the shape of the data, or of data.image_height
+  forecast    examples/gru_forecast: the remaining error is little more than the noise
   characters  examples/gpt_characters, on this repository's documents
 
     sequences_test.py [CASE]...
@@ -19,7 +19,7 @@ import numpy as np
 from cluster import Cluster, check
 
 SOURCE = os.environ.get("CAIRN_SOURCE", ".")
-STEPS, CLASSES, EXAMPLES = 5, 3, 46  # an eighth is for evaluation
+STEPS, CLASSES, EXAMPLES = 5, 3, 46  # one eighth is for evaluation
 TAGGER = """
 name: "tagger"
 model {
@@ -37,7 +37,8 @@ batch_size: 12 epochs: 6 replicas: 3 seed: 4
 
 
 def write_tagged(path):
-    """Ids whose class is their number modulo 3; the last ones of most examples are padding, and some have no other."""
+    """Ids whose class is their value modulo 3. The last ids of most examples are padding, and some examples have only
+    padding."""
     rng = np.random.default_rng(1)
     ids = rng.integers(1, 8, (EXAMPLES, STEPS))
     ids[np.arange(STEPS)[None] >= rng.integers(0, STEPS + 1, EXAMPLES)[:, None]] = 0
@@ -71,7 +72,7 @@ def masked():
 
 
 def whole():
-    """All examples are for training, so that their order is the file's: numpy knows the figures."""
+    """All examples are for training, so their order is that of the file and numpy can compute the figures."""
     with Cluster(ps=1, workers=2) as c:
         data, job_file = os.path.join(c.dir, "tags.csv"), os.path.join(c.dir, "job.textproto")
         ids, classes = write_tagged(data)

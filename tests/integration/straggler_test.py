@@ -1,10 +1,10 @@
-"""Goal: a worker that is slower than the others gives replicas away to them while training goes on, and no bit of the
+"""Goal: replicas move away from a worker that is slower than the others while training continues, and no bit of the
 result changes.
 
-The slow worker is one that the system stops and lets go on, many times a second, so that it has a fifth of a processor.
-Where others use the machine, all workers are slow, by more than that now and then: so it is stopped for longer and
-longer, until it stands out. It is never away for long enough to be taken for lost. When it is as fast as the others
-again it may take its share back: that is not waited for.
+The slow worker is stopped and continued many times a second, so that it gets a fifth of a CPU. If other processes use
+the machine, all workers may at times be slowed by more than that. So the worker is stopped for longer and longer until
+it stands out, but never so long that it would be considered lost. When it is as fast as the others again it may get its
+share back; the test does not wait for that.
 """
 
 import os
@@ -19,13 +19,13 @@ from jobs import make_glyphs, small_job, undisturbed  # noqa: E402
 
 EPOCHS = 60
 SLOW = "worker-1"
-STOPPED, RUNNING = 0.040, 0.010  # seconds; what matters is their ratio
+STOPPED, RUNNING = 0.040, 0.010  # in seconds; only their ratio matters
 STOPPED_MAX = 0.640  # far below the lease
-ROUNDS = 150  # of the same length; then it is stopped for twice as long
+ROUNDS = 150  # with the same length; then the length is doubled
 
 
 class Slow:
-    """SIGSTOP and SIGCONT in turn, until the end of the block."""
+    """Alternates SIGSTOP and SIGCONT until the end of the block."""
 
     def __init__(self, cluster, name):
         self.cluster, self.name = cluster, name
@@ -58,7 +58,7 @@ def check_straggler(epochs):
     with Cluster(ps=1, workers=2) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0})
         c.wait_for_step(job, 30)
-        # On a busy machine it may have been the slower one, or the faster one, already.
+        # On a busy machine it may already have been the slower or the faster one.
         before = c.while_running(
             job, lambda s: share(s) >= 2 and share(s), f"{SLOW} has its half of the replicas, or more"
         )

@@ -1,5 +1,5 @@
-"""The strategies beside the plain ones: central storage has the digest of multi_worker_mirrored, also with a worker and
-a ps killed; groups of replicas that push as one are counted exactly once; staleness is measured and obeys its bound;
+"""The further strategies: central storage has the digest of multi_worker_mirrored, even if a worker and a ps are
+killed; groups of replicas that push as one are counted exactly once; staleness is measured and obeys its bound;
 validations within epochs do not depend on the workers; an evaluator follows the checkpoints."""
 
 import os
@@ -80,8 +80,8 @@ steps_per_epoch: %(steps)d
 
 
 def peak_memory(strategy, layers, units, steps, replicas=1):
-    """Of a worker that computes all replicas of a model of large dense layers: (bytes before the job, peak bytes, bytes
-    of variables, digest)."""
+    """For a worker that computes all replicas of a model of large dense layers: (bytes before the job, peak bytes,
+    bytes of variables, digest)."""
     with Cluster(ps=1, workers=1) as c:
         data = make_glyphs(c.dir, count=400, test_count=10)
         path = f"{c.dir}/big.textproto"
@@ -152,12 +152,12 @@ def parameter_server():
             return units, stale
 
     units, stale = run({})
-    # Every update counts as missed by those that were under way: a replica's own is not.
+    # Replicas that were computing count every update as missed, except for their own.
     check(any(mean > 0 for mean, _ in stale) and all(0 <= mean <= most for mean, most in stale), f"staleness: {stale}")
     for bound in (1, 2):
         units, stale = run({"staleness_bound": bound})
-        # A replica reads when nobody is more than `bound` steps behind it, so that nobody gets more than bound + 1
-        # steps ahead until its push is there, and one more until the push is answered.
+        # A replica reads only if no other is more than `bound` steps behind. So no replica gets more than bound + 1
+        # steps ahead until its push arrives, and one more until the push is answered.
         most = (units - 1) * (2 * bound + 2)
         check(all(m <= most for _, m in stale), f"bound {bound}: {stale}, more than {most}")
     run({"local_sync": 2})
@@ -170,7 +170,8 @@ def steps_of(checkpoints):
 
 
 def resumed():
-    """From checkpoints of both kinds: central storage ends with the same bits, groups with each update applied once."""
+    """Resumes from checkpoints of both kinds: central storage ends with the same bits, groups with each update applied
+    once."""
     with Cluster(ps=2, workers=2, slots=2) as c:
         data = make_glyphs(c.dir)
         job_file = small_job(c.dir, data)
@@ -186,7 +187,7 @@ def resumed():
             int(after["restored_step"]) == 20 and after["digest"] == whole["digest"],
             f"{after['digest']}, {whole['digest']}",
         )
-        # The second one is of step 40, or of a later one where the disk was busy with the first for so long.
+        # The second one is of step 40, or of a later one if writing the first took that long.
         later = steps_of(f"{c.dir}/central")[1]
         mirrored = c.wait(c.submit(job_file, {"partition_bytes": 4096, "resume_from": f"{c.dir}/central/step-{later}"}))
         check(mirrored["digest"] == whole["digest"], "a checkpoint of central_storage is one of multi_worker_mirrored")
@@ -238,9 +239,7 @@ def evaluator():
             "evaluator-0",
         ]
         c.restart("evaluator-0")
-        written = steps_of(
-            f"{c.dir}/run"
-        )  # 30, 90, and 60 or a later one where the disk was busy with the first for so long
+        written = steps_of(f"{c.dir}/run")  # 30, 90, and 60 or a later one if writing the first took that long
         check(written[0] == 30 and written[-1] == 90, written)
         whole = c.until(
             lambda: (s := c.job(job)) and len(s.get("validations", [])) == len(written) and s,
@@ -255,7 +254,7 @@ def evaluator():
         )
         roles = {n["name"]: (n["role"], int(n.get("slots_used", 0))) for n in c.nodes()}
         check(roles["evaluator-0"] == ("EVALUATOR", 0), roles)
-        # Beside the training.
+        # During the training.
         second = c.submit(job_file, {**settings, "checkpoints.dir": f"{c.dir}/run2"})
         c.wait(second)
         written = steps_of(f"{c.dir}/run2")

@@ -1,7 +1,7 @@
-"""What is minimized, in real clusters: targets of any shape, sample weights, Keras' losses, metrics and optimizers.
+"""Objectives in real clusters: targets of any shape, sample weights, Keras' losses, metrics and optimizers.
 
-The weights of a linear model after some steps are those of the same arithmetic in numpy; a small U-Net learns masks;
-the digest and every figure, AUC and IoU too, do not depend on how many ps and workers there are.
+The weights of a linear model after some steps equal those of the same arithmetic in numpy; a small U-Net learns masks;
+the digest and every figure, including AUC and IoU, do not depend on how many ps and workers there are.
 """
 
 import os
@@ -25,7 +25,7 @@ checkpoints { dir: "%s" }
 
 
 def numpy_weights(x, y, w, gradient):
-    """So many steps of all examples: the loss is sum(w * loss) / examples."""
+    """This many steps over all examples: the loss is sum(w * loss) / examples."""
     kernel, bias = np.zeros((3, 2)), np.zeros(2)
     for _ in range(STEPS):
         slope = gradient(x @ kernel + bias - y) * w[:, None] / len(x)
@@ -82,7 +82,7 @@ def masks():
 
 
 def autoencoder():
-    """Each new optimizer lowers the loss; metrics named as Keras names them."""
+    """Each new optimizer lowers the loss; metrics have Keras' names."""
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
         example = os.path.join(SOURCE, "examples", "autoencoder", "job.textproto")

@@ -1,4 +1,5 @@
-"""Reads TensorBoard's files on its own: the records' frames (tfrecords.py), the fields of the protobuf messages."""
+"""An independent reader of TensorBoard's files: the records' frames (tfrecords.py), the fields of the protobuf
+messages."""
 
 import glob
 import os
@@ -27,7 +28,7 @@ def fields(data):
 
 
 def events(folder):
-    """(tag or "version" or "graph", step, value) of all files below the folder, by file's name."""
+    """(tag or "version" or "graph", step, value) of all files below the folder, in the order of their names."""
     result = []
     for path in sorted(glob.glob(os.path.join(folder, "events.out.tfevents.*"))):
         for i, record in enumerate(records(path)):

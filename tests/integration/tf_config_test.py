@@ -1,8 +1,8 @@
 """`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and
-train a job; workers without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its
-field; SIGTERM ends all. With --job the chief submits the job, and every task ends with it and with its exit code, also
-when it is started again; a chief that was killed meanwhile finds its job again. Without TF_CONFIG, as a TFJob of one
-replica is started, the job has a cluster of its own."""
+train a job; so do workers without ps (MultiWorkerMirroredStrategy's TF_CONFIG). A bad TF_CONFIG is rejected with its
+field. SIGTERM ends all processes. With --job the chief submits the job, and every task ends with it and with its exit
+code, even after a restart; a chief that was killed meanwhile finds its job again. Without TF_CONFIG, as in a TFJob of
+one replica, the job has its own cluster."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def train(tasks, directory, settings=()):
 
 
 def ports_taken(function):
-    """A port that was free may be somebody else's by the time it is listened on: then again, with others."""
+    """A free port may be taken by another process before it is used: retry with other ports."""
     for attempt in range(3):
         with tempfile.TemporaryDirectory(prefix="cairn-tf-") as directory:
             try:
@@ -142,7 +142,7 @@ def without_ps(directory):
         nodes = {"worker-0": "WORKER", "worker-1": "WORKER", "ps-of-worker-0": "PS", "ps-of-worker-1": "PS"}
         tasks.wait_for(nodes)
         digest = train(tasks, directory)["digest"]
-        # A container that dies is started again by whoever started it, and takes up its place.
+        # A container that dies is restarted and takes its place again.
         tasks.processes["worker-1"].send_signal(signal.SIGKILL)
         tasks.processes["worker-1"].wait()
         tasks.start("worker", 1)
@@ -168,7 +168,7 @@ def submits(directory, epochs):
                 raise TooLate("the job ended before the chief was killed")
             check(time.monotonic() < end, "the chief submits its job")
             time.sleep(0.05)
-        # As Kubernetes would: the container dies and is started again.
+        # As in Kubernetes: the container dies and is restarted.
         tasks.processes["chief-0"].send_signal(signal.SIGKILL)
         tasks.processes["chief-0"].wait()
         tasks.start("chief", 0)
@@ -180,10 +180,10 @@ def submits(directory, epochs):
         ends_all(tasks, 0)
         with Tasks(
             directory, cluster, flags=["--job", job, "--set", "seed=9"]
-        ) as again:  # the containers are started again
+        ) as again:  # the containers are restarted
             ends_all(again, 0)
-    # A job that is refused ends all tasks: each finds that by itself, or, where it is the data, when the coordinator
-    # has gone without it.
+    # A job that is rejected ends all tasks: each finds that by itself, or, if the data is the reason, when the
+    # coordinator is gone and there is no job.
     for more in (["--set", "epochs=-1"], ["--set", "name="], ["--set", "data.path=/there/is/none"]):
         with Tasks(directory, {"worker": addresses(2)}, flags=["--job", job, "--set", "name=refused", *more]) as tasks:
             ends_all(tasks, 2)
@@ -197,7 +197,7 @@ def ends_all(tasks, code):
 
 
 def fails(directory):
-    """A job that fails ends all tasks with its code, and started again they end at once, with the same."""
+    """A job that fails ends all tasks with its exit code. If restarted they end at once, with the same code."""
     cluster = {"worker": addresses(3)}
     job = small_job(directory, make_glyphs(directory), 4)
     flags = [
@@ -219,7 +219,7 @@ def fails(directory):
     with Tasks(directory, cluster, flags=flags) as tasks:
         ends_all(tasks, 1)
         with open(f"{directory}/worker-1.log") as f:
-            check('job "broken" has ended before, with exit code 1' in f.read(), "it says why it ends at once")
+            check('job "broken" has already ended, with exit code 1' in f.read(), "it says why it ends at once")
 
 
 def idle_workers(directory):
@@ -227,7 +227,7 @@ def idle_workers(directory):
     with Tasks(directory, {"worker": addresses(3)}, flags=["--job", job, "--set", "replicas=2"]) as tasks:
         end = time.monotonic() + 60
         warning = (
-            "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them do nothing; "
+            "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them are idle; "
             "set replicas: 3 in the job"
         )
         while warning not in open(f"{directory}/worker-0.log").read():
@@ -258,13 +258,13 @@ def alone(directory):
         (2, ["--set", "name=refused", "--set", "epochs=-1"]),
     ):
         done = subprocess.run(command + more, env=env, capture_output=True, text=True, timeout=300)
-        said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job has a cluster of its own"
+        said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job runs on its own cluster"
         check(
             done.returncode == code and said in done.stderr,
             f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}",
         )
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0 and "has ended before, with exit code 0" in done.stderr, f"again: {done.stderr}")
+    check(done.returncode == 0 and "has already ended, with exit code 0" in done.stderr, f"again: {done.stderr}")
 
 
 def refused():
@@ -272,8 +272,8 @@ def refused():
     for text, error in (
         (
             None,
-            "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; "
-            "with --job it runs the job without one, too",
+            "TF_CONFIG: is not set; `cairn run` is for containers started by a TFJob, or by anything else that sets "
+            "it; with --job it runs the job without one, too",
         ),
         (
             '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',

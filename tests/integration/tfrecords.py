@@ -1,4 +1,5 @@
-"""TFRecord files and protobuf's varints, by their definition: CRC-32C bit by bit. Nothing of Cairn is used."""
+"""TFRecord files and protobuf's varints, implemented from their definitions: CRC-32C bit by bit. Uses nothing of Cairn.
+"""
 
 import struct
 
@@ -25,7 +26,7 @@ def frame(data):
 
 
 def records(path):
-    """The records of a file, one after the other; each is checked when it is asked for."""
+    """Yields the records of a file in order; each is checked when it is requested."""
     with open(path, "rb") as f:
         data = f.read()
     at = 0
@@ -41,7 +42,7 @@ def records(path):
 
 
 def read_varint(data, at):
-    """(value, where it ends)"""
+    """Returns (value, index after it)."""
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift

@@ -1,6 +1,6 @@
-"""Goal: a whole cluster over mutual TLS (--tls-dir, deploy/make_certs.sh): the same bits as in plain, with workers on
-TCP, backups and a ps that is killed; who has no certificate, or another authority's, gets neither in nor an answer, and
-is told why; etcd over TLS too, where it is here."""
+"""Goal: a whole cluster over mutual TLS (--tls-dir, deploy/make_certs.sh). It has the same bits as without, with
+workers on TCP, backups and a ps that is killed. A process without a certificate, or with one of another authority, gets
+no access and no answer, and learns why. Also etcd over TLS, if it is installed."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def train(directory, data, epochs):
         check("TLS" in c.log("ps-0") and "TLS" in c.log("worker-0"), "the log says so")
         refused(c.address, None, "does it speak TLS")
         refused(c.address, os.path.join(directory, "other", "node"), "does it speak TLS, with a certificate")
-        # A worker of somebody else says why it waits, and is not in the cluster.
+        # A worker with a foreign certificate says why it waits, and is not in the cluster.
         log = os.path.join(directory, "stranger.log")
         with open(log, "w") as f:
             stranger = subprocess.Popen(
@@ -71,11 +71,11 @@ def same_digest(directory, data, tls_dir, epochs):
 
 
 def with_etcd(directory, tls_dir):
-    """The state in an etcd that asks for certificates too."""
+    """The state is in an etcd that requires certificates too."""
     if shutil.which("etcd") is None:
         print("etcd over TLS: skipped, there is no etcd", flush=True)
         return
-    with Cluster(ps=0, workers=0) as c:  # only for its folder and its end
+    with Cluster(ps=0, workers=0) as c:  # only for its folder and cleanup
         for attempt in range(5):
             if leads_with_etcd(c, f"coordinator-{attempt}", f"{directory}/etcd-{attempt}", tls_dir):
                 return
@@ -83,7 +83,7 @@ def with_etcd(directory, tls_dir):
 
 
 def leads_with_etcd(c, coordinator, etcd_dir, tls_dir):
-    """False where etcd ended: its ports were free, and somebody else was faster."""
+    """Returns False if etcd ended because another process took one of its ports."""
     port, peer = free_port(), free_port()
     etcd = subprocess.Popen(
         [

@@ -1,4 +1,4 @@
-"""TensorFlow's tutorials of tf.distribute, as Cairn's README translates them, end to end and short: real clusters, few
+"""TensorFlow's tutorials of tf.distribute, as translated in Cairn's README, end to end and short: real clusters, few
 steps.
 
   mirrored            "Distributed training with Keras": a CNN with MirroredStrategy; checkpoints, TensorBoard and a
@@ -87,7 +87,7 @@ def mirrored():
             c.cairn("export", job, "-o", path)
             check(figures(c.evaluate_with(job, "--weights", path)) == wanted, f"{name}: another accuracy")
             for strategy in ("MIRRORED", "PARAMETER_SERVER"):
-                # One step with a vanishing learning rate leaves every bit as it was.
+                # One step with a tiny learning rate leaves every bit unchanged.
                 again = c.submit(
                     write_job(c, f"again-{name}-{strategy}", without_callbacks, data),
                     {

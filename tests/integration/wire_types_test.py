@@ -1,7 +1,6 @@
 """Promise 3 for every wire_dtype: one digest for any number of workers and ps, any partition size and every synchronous
-strategy, with a worker and a ps killed on the way; and the model is as good as with FLOAT32, on pictures that are not
-scaled too: their sums over a batch, and the variances of what is computed of them, are large.
-"""
+strategy, even if a worker and a ps are killed. The model is as good as with FLOAT32, also on unscaled pictures, whose
+sums over a batch, and the variances computed from them, are large."""
 
 import functools
 import os
@@ -83,7 +82,7 @@ def one_digest(wire):
 
 
 def unscaled(wire, layers, batch, epochs):
-    """Digests of one worker and of two, and the first one's loss and accuracy."""
+    """Digests with one worker and with two, and the first run's loss and accuracy."""
     digests = []
     for workers in (2, 1):
         with Cluster(ps=1, workers=workers) as c:

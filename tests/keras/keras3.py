@@ -1,6 +1,6 @@
-"""Models as Keras 3 describes them: a small recorder with the look of Keras' functional API. It computes nothing; it
-writes what model.to_json() writes for the same lines (Keras 3.x, keras.src.models.functional), by the rules of Keras'
-serialization, written down here a second time. Nothing of Cairn is used.
+"""Models as Keras 3 describes them: a small recorder with the interface of Keras' functional API. It computes nothing.
+It writes what model.to_json() writes for the same lines (Keras 3.x, keras.src.models.functional), by the rules of
+Keras' serialization, implemented here a second time. Uses nothing of Cairn.
 
     x = Input((28, 28, 1))
     y = Dense(10, activation="softmax")(Flatten()(x))
@@ -96,7 +96,7 @@ def tensors_of(value):
 
 
 class Recorded:
-    """What stands in a model's list of layers."""
+    """An entry of a model's list of layers."""
 
     def __init__(self, name):
         self.name, self.calls = name, []
@@ -138,7 +138,7 @@ class Layer(Recorded):
         self.class_name, self.config = class_name, config
 
     def description(self):
-        indices = self.config.get("output_mode") == "int"  # of layers of categories
+        indices = self.config.get("output_mode") == "int"  # for category layers
         dtype = obj("DTypePolicy", {"name": "int64" if indices else "float32"}, "keras")
         config = {"name": self.name, "trainable": True, "dtype": dtype, **self.config}
         return obj(self.class_name, config, "keras.layers")

@@ -1,4 +1,4 @@
-"""The classes of Keras 3 with the arguments that may be given by place and the defaults of their get_config()."""
+"""Keras 3's classes with their positional arguments and the defaults of their get_config()."""
 
 
 def obj(class_name, config, module):

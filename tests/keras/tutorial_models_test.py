@@ -1,11 +1,11 @@
-"""Models as tutorials build them (tutorials_*.py), in Keras 3's JSON: each is accepted,
-trained for two steps, exported, read again, and predicts the same. What is refused is listed in REFUSED below, with the
-text that says why; a model that is no longer refused has to leave the list.
+"""Models as tutorials build them (tutorials_*.py), in Keras 3's JSON: each is accepted, trained for two steps,
+exported, read again, and predicts the same. Rejected models are listed in REFUSED below, with the message that says
+why; a model that is no longer rejected must be removed from the list.
 
     tutorial_models_test.py [--all] [NAME]...
 
-  NAME    these models only
-  --all   each in all four strategies; else one model in one strategy, by turns
+  NAME    only these models
+  --all   each in all four strategies; otherwise each in one strategy, which alternates
 """
 
 import json
@@ -29,13 +29,13 @@ from tfrecords import frame  # noqa: E402
 MODELS = {**tutorials_vision.MODELS, **tutorials_images.MODELS, **tutorials_sequences.MODELS, **tutorials_tables.MODELS}
 STRATEGIES = ("MULTI_WORKER_MIRRORED", "PARAMETER_SERVER", "MIRRORED", "CENTRAL_STORAGE")
 EXAMPLES = 16
-# Name of the model -> a part of what Cairn says of it, when it is read or when it is to be trained.
+# Name of the model -> a part of Cairn's message, either when the model is read or when it is to be trained.
 REFUSED = {}
 NOT_TRAINED = {}
 
 
 def message(number, data):
-    """A field of bytes, with its length before it."""
+    """Encodes a length-delimited field."""
     head, size = bytes([number << 3 | 2]), len(data)
     while size >= 0x80:
         head += bytes([size & 0x7F | 0x80])
@@ -67,7 +67,7 @@ def input_layers(description):
 
 
 def outputs_of(c, path):
-    """[(name, shape)] as `cairn models` shows the model."""
+    """[(name, shape)] as `cairn models` prints them."""
     model = json.loads(c.cairn("models", path, as_json=True).stdout)
     layers = {layer["name"]: layer for layer in model["layers"]}
     names = model.get("outputs") or [model["layers"][-1]["name"]]
@@ -75,7 +75,7 @@ def outputs_of(c, path):
 
 
 def trained_layer(c, path):
-    """The last layer with a kernel, as Cairn calls it."""
+    """The last layer with a kernel, by its name in Cairn."""
     layers = json.loads(c.cairn("models", path, as_json=True).stdout)["layers"]
     return [layer["name"] for layer in layers if layer["parameters"] and not layer["type"].endswith("Normalization")][
         -1
@@ -96,8 +96,9 @@ def target_numbers(rng, kind, shape):
 
 
 def write_data(path, inputs, outputs, kind, seed):
-    """Examples with random numbers. One input: records with a feature for it and one for each output, "target of NAME";
-    several: a line of CSV, the inputs' numbers in their order, and the label. Returns the shapes of the targets."""
+    """Writes examples with random numbers. One input: records with a feature for it and one for each output, "target of
+    NAME". Several inputs: lines of CSV with the inputs' numbers in order, and the label. Returns the shapes of the
+    targets."""
     rng = numpy.random.default_rng(seed)
     shapes, records = {}, []
     for _ in range(EXAMPLES):
@@ -125,7 +126,7 @@ def columns_text(begin, count):
 
 
 def data_of_outputs(path, inputs, outputs, shapes):
-    """data.inputs and data.targets: features of one input's records, columns of several inputs' lines."""
+    """data.inputs and data.targets: features of records for one input, columns of lines for several."""
     text, column = f'path: "{path}" ', 0
     if len(inputs) == 1:
         text += f'format: TFRECORD inputs {{ input: "{inputs[0][0]}" feature: "{inputs[0][0]}" }}'
@@ -206,7 +207,7 @@ class Tutorial:
         return self.path(ending)
 
     def refusal(self):
-        """What Cairn says of the model, or None where it takes it."""
+        """Cairn's message for the model, or None if it is accepted."""
         done = self.c.cairn("models", self.model, ok=False)
         return None if done.returncode == 0 else done.stderr.strip()
 
@@ -240,12 +241,13 @@ class Tutorial:
             self.c.cairn("export", job, "-o", exported)
             predicted = self.predict(job)
             check(numpy.isfinite(predicted).all(), f"{self.name}: predictions that are not finite")
-            # A job trains something: one layer, by a rate that changes no number. Batch normalizations are frozen.
+            # A job must train something: one layer, with a rate that changes no number. Batch normalizations are
+            # frozen.
             still = {"initial_weights": exported, "optimizer.learning_rate": "1e-30", "steps_per_epoch": 1}
             still["model.trainable_layers"] = trained_layer(self.c, exported)
             self.submit(exported, job + "-again", strategy, **still)
             again = self.predict(job + "-again")
-            # The job's one step applies constraints once more, which may round the norms again.
+            # The job's single step applies constraints once more, which may round the norms again.
             tolerance = 1e-6 if self.constrained else 0
             same = numpy.allclose(predicted, again, rtol=0, atol=tolerance)
             check(same, f"{self.name}: the exported model predicts something else")

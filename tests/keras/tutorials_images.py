@@ -1,5 +1,5 @@
-"""Models with targets of their own, and of volumes and videos, as tutorials build them. Small sizes; the shapes of the
-ideas."""
+"""Models with non-label targets, and of volumes and videos, as tutorials build them. Sizes are small; the architectures
+are the tutorials'."""
 
 from keras3 import *  # noqa: F401,F403
 

@@ -1,4 +1,5 @@
-"""Models of texts, series and sounds, as tutorials build them. Small sizes; the shapes of the ideas."""
+"""Models of texts, series and sounds, as tutorials build them. Sizes are small; the architectures are the tutorials'.
+"""
 
 import keras3
 from keras3 import *  # noqa: F401,F403

@@ -1,5 +1,5 @@
-"""Models of tables, of several inputs and outputs, and forms of one idea, as tutorials build them. Small sizes; the
-shapes of the ideas."""
+"""Models of tables, of several inputs and outputs, and variants of one idea, as tutorials build them. Sizes are small;
+the architectures are the tutorials'."""
 
 import keras3
 from keras3 import *  # noqa: F401,F403
@@ -182,7 +182,7 @@ def weights_used_twice():
     return Model(x, Dense(3, "softmax")(layer(layer(x))))
 
 
-# ---- forms of one idea ----
+# ---- variants of one idea ----
 
 
 # ---- categories ----
@@ -190,7 +190,7 @@ def weights_used_twice():
 
 @tutorial(BINARY)
 def structured_data_from_scratch():
-    """Columns of numbers and of codes, each with the layer that its kind wants."""
+    """Columns of numbers and of codes, each with the suitable layer."""
     age, sex, thal = Input((1,), name="age"), ids(1, "sex"), ids(1, "thal")
     vocabulary = [1, 2, 3, 5, 8]
     parts = [
@@ -212,7 +212,7 @@ def categories_with_embeddings():
 
 @tutorial(BINARY)
 def hashing_trick():
-    """Two columns and both together, by hashes."""
+    """Two columns and their cross, by hashes."""
     a, b = ids(1, "a"), ids(1, "b")
     crossed = HashedCrossing(16, output_mode="one_hot")([a, b])
     salted = CategoryEncoding(8, "one_hot")(Hashing(8, salt=[133, 137])(b))
@@ -284,7 +284,7 @@ for kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
     MODELS[f"merge_{kind.lower()}"] = (merged(kind), *CLASSES)
 
 
-# ---- what is asked of weights and activities ----
+# ---- penalties on weights and activities ----
 
 
 @tutorial()

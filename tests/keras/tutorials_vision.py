@@ -1,4 +1,4 @@
-"""Models that classify pictures, as tutorials build them. Small sizes; the shapes of the ideas."""
+"""Models that classify pictures, as tutorials build them. Sizes are small; the architectures are the tutorials'."""
 
 from keras3 import *  # noqa: F401,F403
 

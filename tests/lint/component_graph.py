@@ -1,11 +1,11 @@
 """Checks that calls between the parts of a core form no cycle (coordinator/core/component.h and
-server/core/partition_core.h name them).
+server/core/partition_core.h list them).
 
-    component_graph.py FOLDER...    prints what is wrong, one line each, or the parts in order; exit 1 if anything is
+    component_graph.py FOLDER...    prints problems, one per line, or the parts in order; exit code 1 if there are any
 
-A part can call another one only through something of its class that it holds or is given. So every class that the
-body of a class in a header names is an edge, and so is each of its bases. What could hide a call is refused:
-std::function, and a class that is declared without its header.
+A part can call another only through an object of that class that it holds or receives. So every class that is named in
+the body of a class in a header is an edge, and so is each base class. Anything that could hide a call is rejected:
+std::function, and classes declared without their header.
 """
 
 import os
@@ -17,7 +17,7 @@ FORWARD = re.compile(r"\b(?:class|struct) (\w+)\s*[;*&]")
 
 
 def body_of(text, brace):
-    """From the brace to the one that closes it."""
+    """The text from a brace to its closing brace."""
     depth = 0
     for place in range(brace, len(text)):
         depth += {"{": 1, "}": -1}.get(text[place], 0)
@@ -27,7 +27,7 @@ def body_of(text, brace):
 
 
 def classes(texts):
-    """By name of class: (file, what its head and its body say)."""
+    """By name of class: (file, the text of its head and its body)."""
     found = {}
     for name, text in texts.items():
         plain = re.sub(r"//[^\n]*|\"[^\"\n]*\"", "", text)
@@ -41,7 +41,7 @@ def edges(found):
 
 
 def cycle(graph):
-    """Names on a cycle, the first one again at the end; empty: there is none."""
+    """The names on a cycle, with the first one repeated at the end; empty if there is none."""
     done, path = set(), []
 
     def visit(name):
@@ -64,7 +64,7 @@ def cycle(graph):
 
 
 def order(graph):
-    """Each after all that it calls."""
+    """Sorts the classes so that each follows those that it calls."""
     placed = []
 
     def place(name):
@@ -79,7 +79,7 @@ def order(graph):
     return placed
 
 
-# What every part of a core has, and what of the core is not itself a part.
+# Classes that every part of a core uses, and those that hold or dispatch to parts.
 GROUNDS = {
     "Component": {"Ground", "Component", "PartitionLayer", "WorkerLayer", "OutputLayer", "ClusterCore", "StepContext"},
     "CopyContext": {"CopyContext"},
@@ -95,7 +95,7 @@ def parts_of(graph):
 
 
 def check(texts):
-    """texts: by name of file. What is wrong, and the graph of classes."""
+    """texts: by file name. Returns the problems, and the graph of classes."""
     problems = []
     found = classes(texts)
     graph = edges(found)

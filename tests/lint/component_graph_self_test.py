@@ -1,4 +1,4 @@
-"""Plants cycles among parts of a core and sees component_graph.py find them."""
+"""Plants cycles among parts of a core and checks that component_graph.py finds them."""
 
 import component_graph
 
@@ -10,7 +10,7 @@ GOOD = {
     "other.h": "class Other : Component {\n  std::optional<Low> own_;\n};\n",
 }
 
-# What Low holds, or is given, of a part above it.
+# How Low holds, or receives, a part above it.
 HOLDS = (
     "High& high_;",
     "High* high_ = nullptr;",
@@ -23,7 +23,7 @@ HOLDS = (
     "void Do(High& high);",
     "Ground ground_;",
 )
-# Files that are another than in GOOD, and what must be said.
+# Files that differ from GOOD, and the expected message.
 FAULTS = [({"low.h": "class Low {\n  %s\n};\n" % holds}, "calls form a cycle") for holds in HOLDS] + [
     ({"low.h": "class Low : public Base, private High {\n};\n"}, "calls form a cycle"),
     ({"other.h": "class Other : Component {\n  const High& high_;\n};\n"}, "calls form a cycle: High -> Other -> High"),

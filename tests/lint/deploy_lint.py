@@ -1,9 +1,9 @@
-"""Checks deploy/ without a container engine: that what the Dockerfiles copy and run is there and reaches the build
+"""Checks deploy/ without a container engine: that everything the Dockerfiles copy and run exists and reaches the build
 (.dockerignore), that packages are Debian's, and that each command of docker-compose.yml, of kubernetes/ and of
-systemd/, healthchecks too, has flags that its program knows and names services that are there.
+systemd/, including healthchecks, uses flags that its program has and names services that exist.
 
     deploy_lint.py ROOT BIN     BIN: the folder of the programs
-        prints what is wrong, one line each; exit 1 if anything is
+        prints problems, one per line; exit code 1 if there are any
 """
 
 import fnmatch
@@ -29,7 +29,7 @@ def read(root, path):
 
 
 def reaches_build(root, path):
-    """By .dockerignore: the last line that matches the path, or a folder that it is in, decides."""
+    """By .dockerignore: the last line that matches the path, or a folder that contains it, decides."""
     parts = path.split("/")
     above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
     included = True
@@ -101,7 +101,7 @@ def check_dockerfile(root, path):
 
 @functools.cache
 def debian_packages():
-    """Of the index that this machine has; empty without one."""
+    """The packages in this machine's index; empty if it has none."""
     if not glob.glob("/var/lib/apt/lists/*_Packages*"):
         return frozenset()
     return frozenset(
@@ -126,7 +126,7 @@ def check_packages(root):
 
 @functools.cache
 def flags_of(binaries, *command):
-    """The flags that the program, or a command of `cairn`, knows: {name: it takes a value}."""
+    """The flags of the program, or of a command of `cairn`: {name: whether it takes a value}."""
     out = subprocess.run([os.path.join(binaries, command[0]), *command[1:], "--help"], capture_output=True, text=True)
     check_ran(out)
     return {flag: bool(value) for flag, value in re.findall(r"^\s+(?:-\w,)?(--[\w-]+)( [A-Z]+)?", out.stdout, re.M)}
@@ -173,7 +173,7 @@ def value_after(command, flag):
 
 
 def check_compose(root, binaries, path):
-    text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", read(root, path))  # what it is without the variables
+    text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", read(root, path))  # with the variables' default values
     compose = yaml.safe_load(text)
     services = compose["services"]
     for name, service in services.items():

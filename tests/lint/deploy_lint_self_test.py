@@ -1,4 +1,4 @@
-"""Goal: deploy_lint.py finds each kind of fault when one is planted in a copy of deploy/, and nothing without. A check
+"""Goal: deploy_lint.py finds each kind of fault that is planted in a copy of deploy/, and none in the original. A check
 that cannot fail is a defect.
 
     deploy_lint_self_test.py ROOT BIN
@@ -11,7 +11,7 @@ import tempfile
 
 from deploy_lint import check_tree, debian_packages
 
-# File, text in it, what stands there instead, what must be said.
+# File, text in it, its replacement, the expected message.
 FAULTS = [
     (
         "deploy/Dockerfile",

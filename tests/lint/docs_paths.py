@@ -1,19 +1,19 @@
-"""Checks that what documents name is there: paths, links, anchors, functions, and the README.md of each folder.
+"""Checks that what documents name exists: paths, links, anchors, functions, and the README.md of each folder.
 
-    docs_paths.py ROOT        prints what is wrong, one line each; exit 1 if anything is
+    docs_paths.py ROOT        prints problems, one per line; exit code 1 if there are any
 
-1. docs/*.md and every README.md: a path in backticks exists; also one in a fenced block that begins with a folder of
-   the tree. What counts as a path stands at candidate(). In the README of a folder, a name in the column "file" of a
-   table and a name_with_underscores match a file of the folder (the latter may also be a word of the protos, the build
-   or a script).
-2. Their relative links exist, and an #anchor is a heading of the page that it points to.
-3. docs/*.md: `Class::Function` stands in the sources, and so does a `NameLikeThis`.
+1. docs/*.md and every README.md: a path in backticks exists; so does one in a fenced block that begins with a folder of
+   the tree. See candidate() for what counts as a path. In a folder's README, a name in the column "file" of a table
+   and a name_with_underscores match a file of the folder (the latter may also be a word of the protos, the build or a
+   script).
+2. Relative links in them exist, and an #anchor is a heading of the target page.
+3. docs/*.md: `Class::Function` occurs in the sources, and so does a `NameLikeThis`.
 4. Every file of the tree: a .md file that it names exists, with the anchor; no file refers to a design that the tree
    does not have.
 5. Each top folder and each folder of lint.py's FOLDERS has a README.md; those of FOLDERS say what the folder may
    include.
 
-Only files that git would carry are looked at, as in lint.py.
+Only files that git would carry are checked, as in lint.py.
 """
 
 import glob
@@ -32,9 +32,9 @@ TYPE = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+")
 STEM = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+\*?")
 SYMBOL = re.compile(r"([A-Z]\w*)::(~?\w+)(?:\(\))?")
 DOCUMENT = re.compile(r"(?<![\w./<*{$-])((?:[\w.-]+/)*[\w.-]+\.md)(#[\w-]+)?\b")
-# The design stood outside of the tree once.
+# A design document was once kept outside of the tree.
 LACKING = re.compile(r"§|\bdesign(?:\.md\b|'s\b|,? \"|,? section\b)", re.I)
-SOURCES = (".h", ".cc", ".cu", ".proto", ".cmake")  # names that nothing but files of the tree have
+SOURCES = (".h", ".cc", ".cu", ".proto", ".cmake")  # only files of the tree have names with these extensions
 PLACEHOLDER = re.compile(r"NAME|[<>$~]|\.\.\.")
 
 
@@ -47,13 +47,14 @@ def without_fences(text):
 
 
 def expand(path):
-    """a.{h,cc}: a.h and a.cc."""
+    """Expands a.{h,cc} to a.h and a.cc."""
     parts = [p[1:-1].split(",") if p.startswith("{") else [p] for p in re.split(r"(\{[\w.,]+\})", path)]
     return ["".join(p) for p in itertools.product(*parts)]
 
 
 def candidate(token, tops):
-    """Whether a word in backticks or a command is a path: it begins with a folder of the tree, or ends as a source."""
+    """Whether a word in backticks or a command is a path: it begins with a folder of the tree, or has a source's
+    extension."""
     if PLACEHOLDER.search(token) or not re.fullmatch(r"[\w.*/{},+-]+", token) or token.startswith("/"):
         return False
     first = token.removeprefix("./").split("/")[0]
@@ -61,12 +62,12 @@ def candidate(token, tops):
 
 
 def exists(root, folder, path):
-    """From the root of the tree, or from the document's folder."""
+    """Relative to the root of the tree, or to the document's folder."""
     return all(any(glob.glob(os.path.join(root, base, each)) for base in ("", folder)) for each in expand(path))
 
 
 def slugs(text):
-    """The anchors of a page, as GitHub makes them."""
+    """The anchors of a page, as GitHub creates them."""
     seen, found = {}, set()
     for heading in HEADING.findall(without_fences(text)):
         heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
@@ -110,7 +111,7 @@ def check_links(root, path, text):
 
 
 def check_file_tables(root, path, text):
-    """| file | ... | in a README: names with or without an ending, from the README's folder."""
+    """file | ... | in a README: names with or without an extension, relative to the README's folder."""
     if not path.endswith("/README.md"):
         return
     inside = False
@@ -160,23 +161,23 @@ def check_symbols(path, text, sources, words):
 
 def check_documents_named(root, path, text):
     if path.startswith("tests/lint/docs_paths"):
-        return  # they say what a fault looks like
+        return  # they contain example faults
     for match in LACKING.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         yield f'{path}:{line}: "{match.group(0)}" refers to a design that is not in the tree; see docs/architecture.md'
     if path.endswith(".md"):
-        return  # links and backticks are checked
+        return  # links and backticks are checked elsewhere
     for named, anchor in DOCUMENT.findall(text):
         at = [p for p in (named, os.path.join(os.path.dirname(path), named)) if os.path.exists(os.path.join(root, p))]
         if not at:
-            if "/" in named or named[0].isupper():  # report.md: what a program writes
+            if "/" in named or named[0].isupper():  # report.md: a program's output
                 yield f"{path}: refers to {named}, which is not there"
         elif anchor and not check_anchor(root, at[0], anchor[1:]):
             yield f"{path}: refers to {named}{anchor}, which is not a heading there"
 
 
 def may_include(folder):
-    """What a folder's README says: what its files may include besides their own folder."""
+    """What a folder's README says its files may include besides the folder itself."""
     words = {"proto": "generated messages", "grpc": "gRPC", "*": "everything"}
 
     def of(entries):

@@ -1,4 +1,4 @@
-"""Goal: docs_paths.py finds each kind of fault when one is planted, and nothing in a tree without any.
+"""Goal: docs_paths.py finds each kind of fault that is planted, and none in a tree without faults.
 
 A check that cannot fail is a defect.
 """
@@ -39,7 +39,7 @@ CLEAN = {
     "proto/a.proto": "message NodeMessage { int32 a_field = 1; }",
 }
 
-# Planted file, its text (or what to put in the clean text's place), what must be said.
+# Planted file, its text (or what to replace in the clean text), the expected message.
 FAULTS = [
     ("docs/a.md", "`server/gone.cc`", "docs/a.md: names server/gone.cc, which is not there"),
     ("docs/a.md", "`gone.h`", "names gone.h"),

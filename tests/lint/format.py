@@ -1,7 +1,7 @@
-"""Checks that clang-format-14 would leave every C++ file as it is (.clang-format), and black every Python file
-(pyproject.toml). A program that is missing, or of another version, is a failure.
+"""Checks that clang-format-14 would not change any C++ file (.clang-format), nor black any Python file
+(pyproject.toml). It is a failure if a program is missing or has another version.
 
-    format.py ROOT           prints the files that would change; exit 1 if there are any
+    format.py ROOT           prints the files that would change; exit code 1 if there are any
     format.py --write ROOT   formats them
 """
 
@@ -14,7 +14,7 @@ import tempfile
 
 from lint import SOURCE, files
 
-FOLDERS = "/usr/bin" + os.pathsep + os.environ.get("PATH", "")  # Debian's own first: what is installed beside is newer
+FOLDERS = "/usr/bin" + os.pathsep + os.environ.get("PATH", "")  # Debian's first: others that are installed are newer
 FILES_A_CALL = 40
 
 
@@ -26,7 +26,7 @@ def program(name):
 
 
 def clang_format(root, paths, write):
-    """Those of `paths` that are not as clang-format writes them."""
+    """The files in `paths` that clang-format would change."""
     command = [program("clang-format-14"), *(["-i"] if write else ["--dry-run"])]
 
     def run(part):
@@ -41,11 +41,11 @@ def clang_format(root, paths, write):
 
 
 def black(root, paths, write):
-    """Those of `paths` that are not as black writes them."""
+    """The files in `paths` that black would change."""
     command = [program("black"), "--config", "pyproject.toml", "--workers", "2", *([] if write else ["--check"])]
     if not paths:
         return set()
-    with tempfile.TemporaryDirectory() as cache:  # an empty one: what black finds depends on the files alone
+    with tempfile.TemporaryDirectory() as cache:  # an empty cache, so that the result depends only on the files
         environment = {**os.environ, "BLACK_CACHE_DIR": cache}
         done = subprocess.run(
             [*command, *paths], cwd=root, env=environment, capture_output=True, text=True, check=False
@@ -58,7 +58,7 @@ def black(root, paths, write):
 
 
 def check_tree(root, write=False):
-    """(how many files were looked at, those that are not formatted)"""
+    """(number of checked files, those that are not formatted)"""
     paths = list(files(root))
     cpp = [path for path in paths if path.endswith(SOURCE)]
     python = [path for path in paths if path.endswith(".py")]

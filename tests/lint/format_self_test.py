@@ -1,7 +1,7 @@
-"""Goal: format.py finds C++ and Python that is not formatted, and nothing in a tree that is; --write mends it; it
-fails, and does not skip, where it cannot look. A check that cannot fail is a defect.
+"""Goal: format.py finds unformatted C++ and Python, and nothing in a formatted tree; --write fixes it; it fails, and
+does not skip, if it cannot check. A check that cannot fail is a defect.
 
-    format_self_test.py ROOT      whose .clang-format and pyproject.toml are tried
+    format_self_test.py ROOT      uses the .clang-format and pyproject.toml of ROOT
 """
 
 import os
@@ -25,11 +25,11 @@ VIOLATIONS = [
     ("common/kernels/b.cu", "int  a;\n"),
     ("tests/b.cc", "int " + 60 * "a" + " = " + 60 * "b" + ";\n"),
     ("tests/a.py", "NAMES = [ 'a','b' ]\n"),
-    ("tests/unit/b.py", "def one():\n    return call(\n        1,\n        2,\n    )\n"),  # fits into one line
+    ("tests/unit/b.py", "def one():\n    return call(\n        1,\n        2,\n    )\n"),  # fits on one line
     ("tests/unit/c.py", "def one():\n  return 1\n"),
 ]
 
-# What cannot be looked at: planted file, its text, what must be said.
+# Cases that cannot be checked: planted file, its text, the expected message.
 FAILURES = [
     ("tests/a.py", "def (:\n", "black: error: cannot format"),
     ("pyproject.toml", '[tool.black]\nrequired-version = "1.2.3"\n', "black: Oh no!"),

@@ -1,12 +1,12 @@
-"""Checks that each struct that parts of the core keep for a job (coordinator/core/job_parts.h) is written by its owner
-alone.
+"""Checks that each struct that parts of the core keep for a job (coordinator/core/job_parts.h) is written only by its
+owner.
 
-    job_parts.py FOLDER    the folder of job_parts.h; prints what is wrong, one line each; exit 1 if anything is
+    job_parts.py FOLDER    the folder of job_parts.h; prints problems, one per line; exit code 1 if there are any
 
-The structs stand in PARTS; one that holds nothing but others (JobPartitions) has no owner. The comment above any other
-begins with its owners: `// Rollback: ...`, `// Epochs, OpenEpochs (job_facts.h): ...`. An
-owner is a part, whose files begin with its name in snake case, or what has its file named. Others change the struct by
-its own functions. job.cc and job_table.cc load and store all of them.
+The structs are in the headers PARTS; one that holds only others (JobPartitions) has no owner. The comment above any
+other begins with its owners: `// Rollback: ...`, `// Epochs, OpenEpochs (job_facts.h): ...`. An owner is a part, whose
+files begin with its name in snake case, or a class or function with its file in parentheses. Others change the struct
+only through its own functions. job.cc and job_table.cc load and store all structs.
 """
 
 import os
@@ -29,7 +29,7 @@ BEFORE = re.compile(r"(?:\+\+|--|std::erase(?:_if)?\(|std::exchange\(|std::move\
 
 
 def stems(owners):
-    """Beginnings of the names of files: `JobRuns` is job_runs, `OpenEpochs (job_facts.h)` job_facts."""
+    """Prefixes of file names: `JobRuns` is job_runs, `OpenEpochs (job_facts.h)` is job_facts."""
     found = []
     for owner in owners.split(", "):
         named = re.search(r"\((\w+)\.(?:h|cc)\)", owner)
@@ -38,7 +38,7 @@ def stems(owners):
 
 
 def check(parts, job, files):
-    """parts, job: the headers of PARTS and job.h; files: by name, the .cc of the folder."""
+    """parts, job: the headers of PARTS and job.h. files: the folder's .cc files, by name."""
     problems, owners = [], {}
     groups = {}  # by struct: its members, all of which are structs of parts
     for struct, body in BODY.findall(parts):

@@ -1,4 +1,4 @@
-"""Plants writes to another part's struct and sees job_parts.py find them."""
+"""Plants writes to another part's struct and checks that job_parts.py finds them."""
 
 import job_parts
 

@@ -1,10 +1,10 @@
-"""Checks what a compiler does not: that includes point down (docs/architecture.md#the-house), that enums of the protos
-have a harmless zero, that no class has too many members (class_sizes.py), and that no file names a path of the machine
-that it was written on.
+"""Checks what a compiler does not: that includes go downwards (docs/architecture.md#the-house), that enums of the
+protos have an UNSPECIFIED zero, that no class has too many members (class_sizes.py), and that no file contains a path
+of the machine on which it was written.
 
-    lint.py ROOT        prints what is wrong, one line each; exit 1 if anything is
+    lint.py ROOT        prints problems, one per line; exit code 1 if there are any
 
-Only files that git would carry are looked at: everything but build folders and hidden folders.
+Only files that git would carry are checked: everything except build folders and hidden folders.
 """
 
 import os
@@ -13,9 +13,9 @@ import sys
 
 from class_sizes import check_classes
 
-# What a folder's files may include besides their own folder: folders ("common/*": all below common), single headers,
-# "proto" (generated messages), "grpc" (the services' stubs and gRPC itself). A file belongs to the longest entry that
-# its path begins with.
+# What a folder's files may include besides their own folder: folders ("common/*": everything below common), single
+# headers, "proto" (generated messages), "grpc" (the services' stubs and gRPC itself). The longest entry that is a
+# prefix of a file's path applies.
 FOLDERS = {
     # ---- ground ----
     "common/base": [],
@@ -31,7 +31,7 @@ FOLDERS = {
         "common/model/onnx",
         "proto",
     ],
-    # ---- what services use ----
+    # ---- infrastructure ----
     "common/storage": ["common/base", "common/tensor", "proto"],
     "common/data": ["common/base", "common/tensor", "common/model", "proto"],
     "common/formats": ["common/base", "common/tensor", "common/model", "common/model/*", "proto"],
@@ -87,7 +87,7 @@ FOLDERS = {
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 SOURCE = (".h", ".cc", ".cu")
 TEXT = SOURCE + (".proto", ".py", ".sh", ".txt", ".cmake", ".md", ".json", ".yml", ".textproto", "Dockerfile", "run")
-# Paths of somebody's machine, as opposed to places that every Debian has.
+# Paths on a particular machine, unlike directories that every Debian system has.
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|Users|work|workspace|mnt)/[\w.-]+")
 
 
@@ -114,7 +114,7 @@ def folder_of(path):
 
 
 def includes(text):
-    """(included, what it is): a path of the tree, "proto", "grpc", or None for a library's."""
+    """(included, kind): kind is a path of the tree, "proto", "grpc", or None for a library's header."""
     for quote, included in INCLUDE.findall(text):
         if included.startswith("cairn/v1/"):
             yield included, "grpc" if included.endswith(".grpc.pb.h") else "proto"
@@ -149,7 +149,7 @@ LIMIT = re.compile(r"^[ \t]*(?:inline |static )*constexpr [^=;(]*\b(k[A-Za-z0-9]
 
 
 def check_limits(path, text):
-    """Limits stand in one header a subsystem."""
+    """Each subsystem has its limits in one header."""
     if not path.endswith(SOURCE) or path.startswith("tests/") or os.path.basename(path) == "limits.h":
         return
     for name in LIMIT.findall(text):
@@ -182,8 +182,8 @@ def check_paths(path, text):
 COLUMNS_MAX = 120
 LINES_MAX = 400
 SIZED = SOURCE + (".proto", ".py", ".sh")
-RAW_STRING = re.compile(r'(?<!\w)(?:u8|u|U|L)?R"(\w*)\(|\)(\w*)"')  # its begin, or what may be its end
-# Files that are longer, with the lines that they have: they may shrink, and then this does.
+RAW_STRING = re.compile(r'(?<!\w)(?:u8|u|U|L)?R"(\w*)\(|\)(\w*)"')  # its beginning, or its possible end
+# Files that are longer, with their present number of lines: they may shrink, and then so must the entry.
 LONG = {
     "tests/sim/checkers.cc": 404,
     "tests/unit/backend/cudnn_lowering_test.cc": 438,
@@ -200,12 +200,12 @@ LONG = {
 
 
 def check_size(path, text):
-    """Lines fit COLUMNS_MAX, but for data in raw strings of C++; a file is one thing, and has LINES_MAX lines at
-    most."""
+    """Lines are at most COLUMNS_MAX wide, except data in raw strings of C++. A file contains one thing and has at most
+    LINES_MAX lines."""
     if not path.endswith(SIZED):
         return
     lines = text.splitlines()
-    end = None  # of the raw string that the line begins in
+    end = None  # the end of the raw string in which the line begins
     for number, line in enumerate(lines, 1):
         raw = end is not None
         for mark in RAW_STRING.finditer(line) if path.endswith(SOURCE) else ():
@@ -225,7 +225,7 @@ def check_size(path, text):
 
 
 def check_states(path, text):
-    """A job's state changes in one function, which knows what may follow what."""
+    """A job's state changes in one function, which knows the valid transitions."""
     if (
         path.startswith("coordinator/")
         and path.endswith(".cc")

@@ -1,4 +1,4 @@
-"""Goal: lint.py finds each kind of violation when one is planted, and nothing in a tree without any. A check that
+"""Goal: lint.py finds each kind of violation that is planted, and none in a tree without violations. A check that
 cannot fail is a defect."""
 
 import os
@@ -65,7 +65,7 @@ CLEAN = {
     "deploy/a.sh": "cp x /usr/local/bin; ls /var/lib/cairn /tmp/x $root/work/x ../work/x\n",
 }
 
-# Planted file, its text, what must be said.
+# Planted file, its text, the expected message.
 VIOLATIONS = [
     ("common/base/a.h", '#include "common/tensor/buffer.h"', "common/base may use only nothing of ours"),
     ("common/model/a.cc", '#include "server/core/partition_core.h"', "common/model may use only"),
@@ -98,7 +98,7 @@ VIOLATIONS = [
     ("server/a.cc", 401 * "\n", "401 lines, at most 400"),
     ("proto/cairn/v1/a.proto", "// " + 118 * "a", "121 columns, at most 120"),
     ("tests/a.py", "# " + 119 * "a", "121 columns, at most 120"),
-    ("tests/a.py", '# R"(\n' + 121 * "a", "121 columns"),  # no raw string in this language
+    ("tests/a.py", '# R"(\n' + 121 * "a", "121 columns"),  # this language has no raw strings
     ("tests/a.py", 401 * "\n", "401 lines, at most 400"),
     ("deploy/a.sh", "# " + 119 * "a", "121 columns, at most 120"),
     ("deploy/a.sh", 401 * "\n", "401 lines, at most 400"),
@@ -130,7 +130,7 @@ def problems_with(planted):
     with tempfile.TemporaryDirectory() as root:
         for path, text in {**CLEAN, **planted}.items():
             write(root, path, text)
-        write(root, "build/release/a.h", '#include "/anything"')  # not looked at
+        write(root, "build/release/a.h", '#include "/anything"')  # not checked
         return check_tree(root)
 
 

@@ -1,11 +1,11 @@
-"""Checks that clang-tidy-14 finds nothing in the product's C++ (.clang-tidy). A program that is missing is a failure.
+"""Checks that clang-tidy-14 finds nothing in the product's C++ (.clang-tidy). A missing program is a failure.
 
-    tidy.py ROOT BUILD           prints what is found; exit 1 if anything is. BUILD holds compile_commands.json
-    tidy.py ROOT BUILD PATH...   of these folders alone
+    tidy.py ROOT BUILD           prints the findings; exit code 1 if there are any. BUILD holds compile_commands.json
+    tidy.py ROOT BUILD PATH...   only these folders
 
-The files of a folder are looked at as one translation unit, so that the headers that they share are read once; files
-whose unnamed namespaces have a name in common are in different ones. What was found clean is not looked at again
-while no file of the project that it reads has changed (~/.cache/cairn-tidy).
+The files of a folder are checked as one translation unit, so that the headers that they share are parsed once. Files
+whose unnamed namespaces have a name in common are in different units. A clean unit is not checked again until a project
+file that it reads changes (~/.cache/cairn-tidy).
 """
 
 import collections
@@ -21,11 +21,11 @@ import sys
 import tempfile
 
 PRODUCT = ("client", "common", "coordinator", "server", "worker")
-# In a unit of several files: a .cc is included, on purpose.
+# In a unit of several files, .cc files are included on purpose.
 NOT_OF_UNITS = ("bugprone-suspicious-include",)
 FILES_A_UNIT = 24
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cairn-tidy")
-# What a file may define for itself alone: at the start of a line, in an unnamed namespace or static.
+# What a file may define only for itself: at the start of a line, in an unnamed namespace or static.
 NAME = re.compile(
     r"^(?:(?:static|constexpr|inline|const|class|struct|enum|union|using|template <[^>]*>)\s+)*"
     r"(?:[\w:<>,&*\s]+?[\s&*])?(\w+)\s*(?:[=({;\[]|:(?!:)|final\b|$)"
@@ -57,7 +57,7 @@ def own_names(text):
 
 
 def flags_of(command):
-    """What the compiler is told of includes, macros and the language."""
+    """The compiler's flags for includes, macros and the language."""
     words, flags = shlex.split(command), []
     for i, word in enumerate(words):
         if word == "-isystem":
@@ -68,7 +68,7 @@ def flags_of(command):
 
 
 class Unit:
-    """Files that are looked at together."""
+    """Files that are checked together."""
 
     def __init__(self, files, flags):
         self.files = files
@@ -76,7 +76,7 @@ class Unit:
 
 
 def units_of(root, build, folders):
-    """By folder, with the flags of all its files; what differs in a macro is apart."""
+    """Groups files by folder, with the flags of all of them; files whose macros differ are in separate units."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
         commands = {entry["file"]: entry for entry in json.load(f)}
     by_folder = collections.defaultdict(list)
@@ -113,7 +113,7 @@ class Tidy:
             self.config = f.read()
 
     def look_at(self, unit):
-        """Lines of what is found."""
+        """Returns the lines of the findings."""
         with tempfile.TemporaryDirectory() as folder:
             source = os.path.join(folder, "unit.cc")
             with open(source, "w", encoding="utf-8") as f:
@@ -124,7 +124,7 @@ class Tidy:
                 os.utime(marker)
                 return []
             found, broken = self.run(source, unit)
-        if broken and len(unit.files) > 1:  # names that clash in a way that own_names does not see
+        if broken and len(unit.files) > 1:  # names clash in a way that own_names does not detect
             middle = len(unit.files) // 2
             halves = [Unit(unit.files[:middle], unit.flags), Unit(unit.files[middle:], unit.flags)]
             return [line for half in halves for line in self.look_at(half)]
@@ -135,7 +135,7 @@ class Tidy:
         return found
 
     def key(self, source, unit):
-        """Of the contents of all files of the project that the unit reads."""
+        """A hash of the contents of all project files that the unit reads."""
         done = subprocess.run(
             [self.clang, "-MM", "-w", *unit.flags, source], cwd=self.root, capture_output=True, text=True, check=False
         )
@@ -146,7 +146,7 @@ class Tidy:
         return digest.hexdigest()
 
     def run(self, source, unit):
-        """(what is found, whether the unit does not compile)"""
+        """(findings, whether the unit does not compile)"""
         checks = ",".join(f"-{check}" for check in NOT_OF_UNITS)
         done = subprocess.run(
             [self.tidy, "--quiet", f"--config={self.config}", f"--checks={checks}", source, "--", "-w", *unit.flags],
@@ -163,7 +163,7 @@ class Tidy:
 
 
 def check_tree(root, build, folders=PRODUCT):
-    """(how many files were looked at, what is found)"""
+    """(number of checked files, findings)"""
     units = units_of(root, build, folders)
     tidy = Tidy(root)
     units.sort(key=lambda unit: -len(unit.files))

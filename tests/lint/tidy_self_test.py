@@ -1,8 +1,8 @@
-"""Goal: tidy.py finds what .clang-tidy asks for in a planted file, and nothing in a clean one; files whose own names
-clash are looked at apart, also where it cannot be seen without compiling; what was clean is looked at again when a
-header that it reads changes.
+"""Goal: tidy.py finds violations of .clang-tidy in a planted file, and nothing in a clean one. Files whose own names
+clash are checked separately, even if only compiling shows the clash. A clean unit is checked again when a header that
+it reads changes.
 
-    tidy_self_test.py ROOT      whose .clang-tidy is tried
+    tidy_self_test.py ROOT      uses the .clang-tidy of ROOT
 """
 
 import json
@@ -22,7 +22,7 @@ CLEAN = {
     "int Three() { return Count(); }\n",
 }
 
-# Clash with one another, on lines that own_names does not read.
+# These clash with each other, on lines that own_names does not read.
 CLASH = {
     f"common/{name}.cc": '#include "common/a.h"\n\nnamespace { int Five() { return 5; } }\n\n'
     f"int {name.upper()}() {{ return Five(); }}\n"
@@ -81,7 +81,7 @@ def main():
         for path, text, check in VIOLATIONS:
             _, found = found_in(config, {**CLEAN, path: text})
             assert any(line.startswith(path) and check in line for line in found), (check, found)
-        with tempfile.TemporaryDirectory() as root:  # one tree that changes
+        with tempfile.TemporaryDirectory() as root:  # the same tree is modified step by step
             shutil.copy(config, os.path.join(root, ".clang-tidy"))
             plant(root, CLEAN)
             assert tidy.check_tree(root, os.path.join(root, "build"))[1] == []

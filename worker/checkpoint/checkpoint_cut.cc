@@ -50,7 +50,7 @@ absl::Status CheckpointCut::Keep(Part& part, const Frame& frame) {
     }
     if (want_version_ && part.image.version() != *want_version_) {
       return absl::UnavailableError(
-          absl::StrFormat("version %d came, %d was wanted", part.image.version(), *want_version_));
+          absl::StrFormat("received version %d, expected %d", part.image.version(), *want_version_));
     }
   }
   const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
@@ -101,7 +101,7 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
     }
     if (m.synchronous && part.image.loss_scale().SerializeAsString() != m.loss_scale.SerializeAsString()) {
       return absl::InternalError(
-          absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
+          absl::StrFormat("ps \"%s\": its partition has a different loss scale from the others", part.ps));
     }
     if (m.synchronous) continue;
     for (uint64_t sequence : part.image.sequences().last_sequence()) {  // one per unit

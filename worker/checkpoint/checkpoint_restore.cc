@@ -26,7 +26,7 @@
 namespace cairn {
 namespace {
 
-constexpr char kInstead[] = "to start a new job with its weights alone, give it as initial_weights";
+constexpr char kInstead[] = "to start a new job with only its weights, give it as initial_weights";
 
 template <typename... Args>
 absl::Status Bad(const Args&... args) {

@@ -134,7 +134,7 @@ void CentralMode::OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t p
 
 absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) const {
   const bool shows_update = frame.kind == v1::ExchangeFrame::VALUES && frame.partition.value == partition;
-  return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push tells of no update");
+  return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push contains no update");
 }
 
 // The gradient is not kept, so the replica is computed again, after the pause that a retry would wait.

@@ -148,7 +148,7 @@ const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
       leaves[m] = {member.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), member.examples};
     }
     GradientRounding rounding = context_.RoundingOf(partition, own.step);
-    // gradients that are clipped by norm are rounded afterwards
+    // Gradients that are clipped by norm are rounded afterwards.
     if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;
     const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(leaves.size())};
     const GradientSum sum = SumSubtree(node, leaves, rounding);

@@ -19,7 +19,7 @@
 
 namespace cairn::replica {
 
-// A request to one ps. Its owner knows its content and builds the frame anew each time it is sent.
+// A request to one ps. Its owner knows its content and builds the frame again each time it is sent.
 struct Request {
   enum class State : uint8_t {
     kIdle,     // not needed (yet, or any more)
@@ -41,7 +41,7 @@ struct RequestName {
 };
 RequestName NameOf(uint64_t token);
 
-// Buffers of one size, reused once nobody else holds them.
+// Buffers of one size, reused once nothing else holds them.
 class BufferPool {
  public:
   void Resize(size_t bytes, size_t spares_max);

@@ -232,7 +232,7 @@ absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vecto
   if ((c.plan.total_steps != message.total_steps() && !ends_early) ||
       c.plan.steps_per_epoch != message.steps_per_epoch()) {
     return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
-                                                   " steps, but the job's plan comes to ", c.plan.total_steps,
+                                                   " steps, but the job's plan has ", c.plan.total_steps,
                                                    "; coordinator and worker are of different versions"));
   }
   c.rates = EpochRates(spec, c.plan.steps_per_epoch);

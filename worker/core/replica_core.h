@@ -14,7 +14,7 @@
 //      differ by at most one between partitions, and the lowest is its next step.
 //   4. A request is sent again until it is answered, refused as invalid, or not
 //      needed any more. A gradient's bytes do not change while one of its pushes
-//      may still be sent: buffers are written only while nobody else holds them.
+//      may still be sent: buffers are written only while nothing else holds them.
 //   5. A step counts (is reported) once every partition has acknowledged it.
 //   6. The chief takes one checkpoint at a time; meanwhile no replica is reported
 //      as finished, so that the job does not end before its last checkpoint.
@@ -173,7 +173,7 @@ struct Report {
 struct SetTimer {
   absl::Time at;
 };
-// The job cannot go on here; nothing more is sent until it is dropped. Emitted once.
+// The job cannot continue here; nothing more is sent until it is dropped. Emitted once.
 struct Fail {
   std::string message;
 };

@@ -41,7 +41,7 @@ class ReplicaEnvironment {
   virtual void Report(v1::ReplicaReport report) = 0;
   // Calls WakeUp at this time of the environment's clock, or a little earlier.
   virtual void WakeAt(absl::Time at) = 0;
-  // The job cannot go on here, for this reason (ReplicaDriver::failure). Called once.
+  // The job cannot continue here, for this reason (ReplicaDriver::failure). Called once.
   virtual void Fail(const std::string& message) = 0;
 };
 

@@ -94,7 +94,7 @@ void ReportBook::Keep(v1::ReplicaReport report) {
 }
 
 void ReportBook::ReportAgain() {
-  // they are contained in what is kept
+  // They are contained in what is kept.
   std::erase_if(ready_, [](const v1::ReplicaReport& r) { return r.has_validation(); });
   for (const auto& [replica, reports] : kept_) ready_.insert(ready_.end(), reports.begin(), reports.end());
 }

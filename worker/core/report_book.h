@@ -42,7 +42,7 @@ class ReportBook {
   void Remove(ReplicaId replica);
   // The coordinator may have lost reports: the next Take returns the kept ones again.
   void ReportAgain();
-  // The replica goes on with `step`: kept validations of later steps are not reported again (the job may have been
+  // The replica continues with `step`: kept validations of later steps are not reported again (the job may have been
   // rolled back).
   void Forget(ReplicaId replica, int64_t step, int64_t steps_per_epoch);
 

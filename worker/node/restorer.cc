@@ -156,7 +156,7 @@ absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, i
     const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch);
     if (facts.ok()) return facts;
     if (!absl::IsNotFound(facts.status())) return Annotate(facts.status(), "callbacks: backup_and_restore");
-    // the job begins from initial values
+    // The job begins from initial values.
     if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();
   }
   const bool weights_only = spec.resume_from().empty();

@@ -1,7 +1,7 @@
 // Restorer: carries out the coordinator's Restore command: reads a checkpoint and fills a job's partitions, all at
 // version 0, from it.
 //
-// Blocking: runs on a thread of its own. Idempotent: a partition that already has the image acknowledges it.
+// Blocking: runs on its own thread. Idempotent: a partition that already has the image acknowledges it.
 #pragma once
 
 #include <atomic>

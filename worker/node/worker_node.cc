@@ -153,7 +153,8 @@ void WorkerNode::LookAtDevice() {
   const bool replicas =
       std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
   const bool end = device_watch_.Look(health, replicas, clock_.Now());
-  if (!known && device_watch_.lost()) LogError("%s; the jobs go on elsewhere, and this process ends", health.message());
+  if (!known && device_watch_.lost())
+    LogError("%s; the jobs continue elsewhere, and this process ends", health.message());
   if (end && options_.device_lost) return options_.device_lost();
   timers_.PostAfter(DeviceWatch::kLookEvery, [this] { LookAtDevice(); });
 }

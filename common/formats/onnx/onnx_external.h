@@ -1,4 +1,4 @@
-// Loads the weights of an ONNX model from files beside it (external data), which exporters write for large models.
+// Loads the weights of an ONNX model from files next to it (external data), which exporters write for large models.
 //
 // A free function, blocking; any thread. Invariants:
 //   1. Only regular files below the model's folder are read: no absolute path, no "..", no symbolic link.

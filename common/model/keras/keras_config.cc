@@ -175,7 +175,7 @@ const char* KerasInitializerClass(v1::Initializer::Kind kind) {
 absl::StatusOr<Json> ParseBoundedJson(absl::string_view text, size_t bytes_max) {
   if (text.size() > bytes_max) {
     return absl::InvalidArgumentError(
-        absl::StrCat("longer than ", bytes_max, " bytes; is this what model.to_json() gave?"));
+        absl::StrCat("longer than ", bytes_max, " bytes; is this what model.to_json() returned?"));
   }
   bool deep = false;
   const auto on_event = [&](int depth, Json::parse_event_t event, Json&) {
@@ -284,8 +284,8 @@ void KerasConfig::Activation(const char* key, v1::Activation* out) {
   if (value == nullptr) return;
   if (FunctionName(*value) == kOldHardSigmoid) {
     return RefuseKey(key, *value,
-                     "is clip(0.2 x + 0.5, 0, 1), and Keras 3's clip(x / 6 + 0.5, 0, 1); leave it out and "
-                     "put an Activation layer with it behind, or save the model with Keras 3");
+                     "is clip(0.2 x + 0.5, 0, 1), but in Keras 3 clip(x / 6 + 0.5, 0, 1); leave it out and "
+                     "put an Activation layer with it after this one, or save the model with Keras 3");
   }
   const std::string name = FunctionName(*value);
   const std::string plain = WithoutUnderscores(name);

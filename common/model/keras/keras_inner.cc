@@ -46,7 +46,7 @@ bool ReadInnerLayer(KerasConfig& config, const char* key, std::initializer_list<
   if (object == nullptr) return false;
   if (!object->is_object() || !object->contains("class_name") || !(*object)["class_name"].is_string() ||
       !object->contains("config") || !(*object)["config"].is_object()) {
-    config.Refuse(absl::StrCat(key, ": it is no layer, with class_name and config"));
+    config.Refuse(absl::StrCat(key, ": it is not a layer with class_name and config"));
     return false;
   }
   Json inner = (*object)["config"];

@@ -113,7 +113,7 @@ absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::ve
   CAIRN_RETURN_IF_ERROR(ResolveAxes("axis", inputs[0], layer->mutable_axis()));
   if (layer->axis_size() > 1 || layer->axis(0) != static_cast<int32_t>(inputs[0].size())) {
     return Bad("axis: ", v1::Activation_Name(layer->activation()), " over an axis of ", ToString(inputs[0]),
-               " other than the last one is not supported; put a permute before it and one behind it");
+               " other than the last one is not supported; put a permute before it and one after it");
   }
   layer->clear_axis();
   return absl::OkStatus();
@@ -131,7 +131,7 @@ void ReadActivationLayer(KerasConfig& c, v1::Layer* out) {
   v1::Activation activation = v1::LINEAR;
   c.Activation("activation", &activation);
   layer->set_activation(activation);
-  // the default of the function, not that of the layer
+  // The default of the function, not that of the layer.
   if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);
 }
 

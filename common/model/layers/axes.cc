@@ -29,7 +29,7 @@ absl::Status NeedLastAxes(const char* field, const Shape& input, Numbers* axes) 
   const int32_t rank = static_cast<int32_t>(input.size());
   if (axes->Get(0) == rank - axes->size() + 1) return absl::OkStatus();
   return Bad(field, ": not the last ones of its input ", ToString(input),
-             "; name the last one, or the last ones, or put a permute before and one behind");
+             "; name the last one, or the last ones, or put a permute before and one after it");
 }
 
 Shape KeptShape(const Shape& input, const Numbers& axes) {
@@ -47,7 +47,7 @@ Shape SizesOf(const Shape& input, const Numbers& axes) {
 void ReadAxes(KerasConfig& config, Numbers* axes) {
   config.Ints("axis", axes);
   for (const int32_t axis : *axes) {
-    if (axis == 0) config.Refuse("axis: 0 is the batch; name an axis behind it, from 1, or -1 for the last one");
+    if (axis == 0) config.Refuse("axis: 0 is the batch; name an axis after it, from 1, or -1 for the last one");
   }
 }
 

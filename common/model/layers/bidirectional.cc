@@ -32,7 +32,7 @@ absl::StatusOr<Common> ReadCommon(const char* field, const v1::Layer& layer) {
     case v1::Layer::kSimpleRnn: return CommonOf(layer.simple_rnn());
     case v1::Layer::kLstm: return CommonOf(layer.lstm());
     case v1::Layer::kGru: return CommonOf(layer.gru());
-    default: return Bad(field, ": it is no recurrent layer; use simple_rnn, lstm or gru");
+    default: return Bad(field, ": it is not a recurrent layer; use simple_rnn, lstm or gru");
   }
 }
 
@@ -71,7 +71,7 @@ absl::Status InferBidirectional(absl::Span<const Shape> inputs, Node* node, std:
   NameLayers(both, given);
   CAIRN_ASSIGN_OR_RETURN(const Common backward, ReadCommon("backward_layer", both->backward_layer()));
   if (forward.go_backwards == backward.go_backwards) {
-    return Bad("layer and backward_layer go the same way; turn go_backwards of one of them");
+    return Bad("layer and backward_layer have the same direction; change go_backwards of one of them");
   }
   if (forward.return_sequences != backward.return_sequences) {
     return Bad("return_sequences differs between layer and backward_layer; give both the same");
@@ -116,7 +116,7 @@ void ReadBidirectional(KerasConfig& c, v1::Layer* layer) {
   v1::Bidirectional* both = layer->mutable_bidirectional();
   // merge_mode may also be null, which means two outputs.
   std::string mode;
-  if (!c.Has("merge_mode")) c.Refuse("merge_mode: null gives two outputs, which is not supported; use concat, say");
+  if (!c.Has("merge_mode")) c.Refuse("merge_mode: null means two outputs, which is not supported; use concat, say");
   c.Text("merge_mode", &mode);
   for (const NamedMode& named : kModes) {
     if (mode == named.name) both->set_merge_mode(named.mode);

@@ -18,7 +18,7 @@ absl::Status NeedCategories(const char* field, int64_t value, const char* exampl
 }
 
 v1::EncodingMode ReadMode(KerasConfig& c) {
-  c.Only("sparse", false, "leave it out: what it gives is the same");
+  c.Only("sparse", false, "leave it out: the output is the same");
   std::string name;
   c.Text("output_mode", &name);
   if (name.empty()) return v1::ENCODING_MODE_UNSPECIFIED;

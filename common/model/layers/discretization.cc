@@ -40,10 +40,10 @@ void ReadDiscretization(KerasConfig& c, v1::Layer* layer) {
   v1::Discretization* to = layer->mutable_discretization();
   if (const Json* boundaries = c.Take("bin_boundaries")) {
     if (!boundaries->is_array() || boundaries->size() > static_cast<size_t>(kNormalizationNumbersMax)) {
-      return c.Refuse(absl::StrCat("bin_boundaries: ", ShownJson(*boundaries), " is no list of numbers"));
+      return c.Refuse(absl::StrCat("bin_boundaries: ", ShownJson(*boundaries), " is not a list of numbers"));
     }
     for (const Json& number : *boundaries) {
-      if (!number.is_number()) return c.Refuse(absl::StrCat("bin_boundaries: ", ShownJson(number), " is no number"));
+      if (!number.is_number()) return c.Refuse(absl::StrCat("bin_boundaries: ", ShownJson(number), " is not a number"));
       to->add_bin_boundaries(static_cast<float>(number.get<double>()));
     }
   }

@@ -100,11 +100,11 @@ void ReadNoise(KerasConfig& c, Layer* layer) {
   if (shape == nullptr) return;
   const auto refuse = [&](const char* what) { c.Refuse(absl::StrCat("noise_shape: ", ShownJson(*shape), " ", what)); };
   if (!shape->is_array() || shape->size() > static_cast<size_t>(kKerasListMax))
-    return refuse("is no list of numbers and nulls");
+    return refuse("is not a list of numbers and nulls");
   bool batch = true;
   for (const Json& item : *shape) {
     const bool whole = item.is_number_integer() && item.get<double>() >= 1 && item.get<double>() <= INT32_MAX;
-    if (!item.is_null() && !whole) return refuse("is no list of numbers and nulls");
+    if (!item.is_null() && !whole) return refuse("is not a list of numbers and nulls");
     if (batch && item == 1)
       return refuse("has one decision for all examples of a batch, which is not supported; write null for the batch");
     if (!batch) layer->add_noise_shape(item.is_null() ? -1 : item.get<int32_t>());

@@ -21,7 +21,8 @@ absl::Status InferOutput(const EinsumEquation& e, const Shape& input, const Numb
   const int elided = static_cast<int>(std::count_if(e.y.begin(), e.y.end(), is_elided));
   if (given.size() != static_cast<int>(e.y.size()) - elided) {
     return Bad("output_shape has ", given.size(), " numbers, but the equation's output has ",
-               static_cast<int>(e.y.size()) - elided, " axes behind the batch; give one each, or -1: as the input");
+               static_cast<int>(e.y.size()) - elided,
+               " axes after the batch; give one for each, or -1 for that of the input");
   }
   node->output.clear();
   for (size_t i = 0; i < e.y.size(); ++i) {
@@ -60,7 +61,8 @@ absl::Status InferEinsumDense(absl::Span<const Shape> inputs, Node* node, std::v
   for (const char c : dense->bias_axes()) {
     const size_t at = e.y.find(c);
     if (at == std::string::npos || c <= '9')
-      return Bad("bias_axes: \"", dense->bias_axes(), "\" names others than letters of the output behind the batch");
+      return Bad("bias_axes: \"", dense->bias_axes(),
+                 "\" has characters that are not letters of the output after the batch");
     first = std::min(first, at);
   }
   Shape bias;
@@ -79,7 +81,8 @@ void ReadEinsumDense(KerasConfig& c, v1::Layer* layer) {
     if (list.size() > kKerasListMax) return c.Refuse("output_shape: too many numbers");
     for (const Json& item : list) {
       const bool whole = item.is_number_integer() && item.get<double>() >= 1 && item.get<double>() <= INT32_MAX;
-      if (!whole && !item.is_null()) return c.Refuse(absl::StrCat("output_shape: ", ShownJson(*shape), " is no shape"));
+      if (!whole && !item.is_null())
+        return c.Refuse(absl::StrCat("output_shape: ", ShownJson(*shape), " is not a shape"));
       dense->add_output_shape(whole ? item.get<int32_t>() : -1);
     }
   }

@@ -76,7 +76,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 // A Gather that selects rows of a table by ids is an embedding.
 absl::Status ImportGather(OnnxImporter& importer) {
   if (!importer.IsConstant(0))
-    return Lacks("it picks from a layer's output; Cairn picks from constants alone, as an Embedding");
+    return Lacks("it selects from a layer's output; Cairn selects only from constants, as an Embedding");
   CAIRN_ASSIGN_OR_RETURN(const OnnxView ids, importer.ViewOf(1));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor table, importer.ConstantOf(0, "table"));
   OnnxAttributes attributes(importer.node());

@@ -116,7 +116,7 @@ absl::Status ResolveActivation(v1::Activation* activation) {
                "TANH or SOFTMAX");
   }
   if (*activation == v1::THRESHOLD) {
-    return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold behind it");
+    return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold after it");
   }
   if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
   return absl::OkStatus();
@@ -180,7 +180,7 @@ absl::Status CheckOrthogonal(const char* field, const v1::Regularizer& regulariz
   }
   const Shape& shape = variable.shape;
   if (shape.size() != 2) {
-    return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " is no matrix; use l1 or l2");
+    return Bad(field, ".orthogonal_factor: ", variable.name, " ", ToString(shape), " is not a matrix; use l1 or l2");
   }
   const int64_t vectors = shape[regularizer.orthogonal_columns() ? 1 : 0];
   if (vectors < 2) {
@@ -252,7 +252,7 @@ namespace {
 // For initializers that are defined for matrices.
 absl::Status CheckMatrix(const char* name, const Shape& shape, v1::Initializer::Kind kind) {
   if (kind == v1::Initializer::IDENTITY && shape.size() != 2) {
-    return Bad(name, " ", ToString(shape), " is no matrix, which IDENTITY makes; use another initializer");
+    return Bad(name, " ", ToString(shape), " is not a matrix, as IDENTITY needs; use another initializer");
   }
   if (kind != v1::Initializer::ORTHOGONAL) return absl::OkStatus();
   if (shape.size() < 2) {

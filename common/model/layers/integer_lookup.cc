@@ -35,7 +35,7 @@ void ReadTokens(KerasConfig& c, v1::IntegerLookup* layer) {
   if (const Json* tokens = c.Take("vocabulary")) {
     if (!tokens->is_array() || tokens->size() > static_cast<size_t>(kEmbeddingIdsMax)) {
       return c.Refuse(
-          absl::StrCat("vocabulary: ", ShownJson(*tokens), " is no list of whole numbers; give the tokens"));
+          absl::StrCat("vocabulary: ", ShownJson(*tokens), " is not a list of whole numbers; give the tokens"));
     }
     for (const Json& token : *tokens) {
       if (!token.is_number_integer()) {
@@ -46,10 +46,10 @@ void ReadTokens(KerasConfig& c, v1::IntegerLookup* layer) {
   }
   if (const Json* weights = c.Take("idf_weights")) {
     if (!weights->is_array() || weights->size() > static_cast<size_t>(kEmbeddingIdsMax)) {
-      return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(*weights), " is no list of numbers"));
+      return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(*weights), " is not a list of numbers"));
     }
     for (const Json& weight : *weights) {
-      if (!weight.is_number()) return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(weight), " is no number"));
+      if (!weight.is_number()) return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(weight), " is not a number"));
       layer->add_idf_weights(static_cast<float>(weight.get<double>()));
     }
   }

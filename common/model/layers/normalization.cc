@@ -59,7 +59,7 @@ void ReadNumbers(KerasConfig& c, const char* key, const Json& value, google::pro
     if (out->size() >= kNormalizationNumbersMax) return c.Refuse(absl::StrCat(key, ": too many numbers"));
     return out->Add(static_cast<float>(value.get<double>()));
   }
-  if (!value.is_array()) return c.Refuse(absl::StrCat(key, ": ", ShownJson(value), " is no number and no list"));
+  if (!value.is_array()) return c.Refuse(absl::StrCat(key, ": ", ShownJson(value), " is neither a number nor a list"));
   for (const Json& item : value) ReadNumbers(c, key, item, out);
 }
 

@@ -49,7 +49,7 @@ absl::Status NeedLastAxis(const Shape& input, Layer* layer) {
   if (!layer->has_axis()) layer->set_axis(-1);
   if (layer->axis() != -1 && layer->axis() != rank) {
     return Bad("axis ", layer->axis(), " is not the last one of its input ", ToString(input),
-               "; leave it out, or put a permute before and one behind");
+               "; leave it out, or put a permute before and one after it");
   }
   layer->set_axis(-1);
   return absl::OkStatus();

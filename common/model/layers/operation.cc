@@ -89,7 +89,7 @@ absl::Status InferProduct(absl::Span<const Shape> inputs, Node* node) {
   for (size_t i = 0; fit && i + 2 < a.size(); ++i) fit = a[i] == b[i];
   if (!fit) {
     return Bad("its inputs ", ToString(a), " and ", ToString(b),
-               " are no matrices [.., m, k] and [.., k, n] with equal other axes");
+               " are not matrices [.., m, k] and [.., k, n] with equal other axes");
   }
   node->output.back() = b.back();
   return absl::OkStatus();

@@ -18,7 +18,7 @@ absl::Status InferPermute(absl::Span<const Shape> inputs, Node* node, std::vecto
   const int rank = static_cast<int>(input.size());
   if (input.size() > kPermutedAxesMax) {
     return Bad("its input ", ToString(input), " has ", rank, " axes; at most ", kPermutedAxesMax,
-               " change places, so join some by a Reshape before it");
+               " can be permuted, so join some by a Reshape before it");
   }
   std::vector<int32_t> sorted(dims.begin(), dims.end());
   std::sort(sorted.begin(), sorted.end());

@@ -60,7 +60,7 @@ class Operator {
  private:
   std::string Name(int variable) const {
     const Variable& v = w_.graph().variables()[static_cast<size_t>(variable)];
-    // if shared, the name begins with that of another layer
+    // If shared, the name begins with that of another layer.
     return v.name.substr(w_.graph().nodes()[static_cast<size_t>(v.node)].name.size() + 1);
   }
 

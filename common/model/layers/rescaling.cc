@@ -53,7 +53,8 @@ void ReadNumbers(KerasConfig& c, const char* key, google::protobuf::RepeatedFiel
   const Json list = value->is_array() ? *value : Json::array({*value});
   if (list.size() > static_cast<size_t>(kNormalizationNumbersMax)) return c.Refuse(absl::StrCat(key, ": too many"));
   for (const Json& item : list) {
-    if (!item.is_number()) return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is no number and no list"));
+    if (!item.is_number())
+      return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is neither a number nor a list"));
     out->Add(static_cast<float>(item.get<double>()));
   }
 }

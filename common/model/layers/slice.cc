@@ -12,7 +12,7 @@ namespace {
 
 absl::Status CheckAxis(const v1::Slice::Axis& axis, int64_t size) {
   if (axis.drop() && (axis.has_end() || axis.has_step())) {
-    return Bad("axes: drop takes begin alone; leave end and step out");
+    return Bad("axes: drop takes only begin; leave end and step out");
   }
   if (axis.has_step() && axis.step() == 0) return Bad("axes: step is 0; use 1, or -1 to go backwards");
   if (RangeOf(axis, size).count > 0) return absl::OkStatus();
@@ -25,7 +25,7 @@ absl::Status InferSlice(absl::Span<const Shape> inputs, Node* node, std::vector<
   const Shape& input = inputs[0];
   if (slice->axes_size() > static_cast<int>(input.size())) {
     return Bad("axes has ", slice->axes_size(), " entries, but its input is ", ToString(input),
-               "; give one for each axis behind the batch");
+               "; give one for each axis after the batch");
   }
   while (slice->axes_size() < static_cast<int>(input.size())) slice->add_axes();
   node->output.clear();

@@ -75,7 +75,7 @@ absl::Status CheckInner(const v1::Layer& layer) {
   if (!WorksOnAStep(layer.kind_case())) {
     const LayerType* const type = FindLayerType(layer.kind_case());
     return Bad("layer: ", type == nullptr ? "it is missing" : absl::StrCat("a ", type->name, " is not supported there"),
-               "; use dense, conv2d or another layer of one input that draws nothing");
+               "; use dense, conv2d or another layer with one input and no random numbers");
   }
   if (layer.embedding().mask_zero()) {
     return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");
@@ -101,8 +101,8 @@ absl::Status InferFolded(const Shape& input, Node* inner, Node* node, std::vecto
   node->output = inner->output;
   node->output.insert(node->output.begin(), input[0]);
   if (node->output.size() > kLayerDimensionsMax) {
-    return Bad("layer: each step gives ", ToString(inner->output), ", which has more axes than ",
-               kLayerDimensionsMax - 1, "; put a flatten into another time_distributed behind it");
+    return Bad("layer: the output of a step is ", ToString(inner->output), ", which has more axes than ",
+               kLayerDimensionsMax - 1, "; put a flatten into another time_distributed after it");
   }
   return absl::OkStatus();
 }

@@ -163,7 +163,7 @@ absl::Status OnnxImporter::TakeOutput() {
   if (!placed.ok()) return Annotate(placed.status(), "the output");
   if (*placed == 0) return Bad("its output is its input");
   // The last layer must be the model's output. Any later layer is one that nothing uses.
-  if (*placed != layers_.count() - 1) return Lacks("layers behind the output \"", layers_.at(*placed).name(), "\"");
+  if (*placed != layers_.count() - 1) return Lacks("layers after the output \"", layers_.at(*placed).name(), "\"");
   return absl::OkStatus();
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 absl::Status Unreadable() {
   return Lacks(
-      "it rearranges a value with the steps before the batch in a way that is not read; transpose it to "
+      "it rearranges a value with the steps before the batch in a way that is not supported; transpose it to "
       "[batch,steps,features] first");
 }
 
@@ -88,8 +88,8 @@ absl::Status OnnxStepReader::ReadTranspose(const OnnxSteps& x) {
   OnnxRecurrence* const r = x.recurrence.get();
   if (r->reverse != turned && r->directions == 1) {
     return Lacks(
-        "a sequence that is computed backwards stands in its own order there; Cairn's come in the order of "
-        "computing, but of a bidirectional operator's");
+        "a sequence that is computed backwards keeps its own order there; Cairn's are in the order of "
+        "computation, except those of a bidirectional operator");
   }
   return End(r, true);
 }

@@ -86,7 +86,7 @@ absl::StatusOr<uint64_t> OnnxTensorBytes(const onnx::TensorProto& tensor) {
 
 absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
   if (tensor.data_location() == Type::EXTERNAL || tensor.external_data_size() > 0) {
-    return Bad(tensor, "its numbers lie in another file; save the model with its weights inside");
+    return Bad(tensor, "its numbers are in another file; save the model with its weights inside");
   }
   if (tensor.has_segment()) return Bad(tensor, "it is a segment of a tensor; save it whole");
   CAIRN_ASSIGN_OR_RETURN(const uint64_t bytes, OnnxTensorBytes(tensor));

@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "numbers are written as they are in memory");
 
 void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorProto* tensor) {
   tensor->set_data_type(onnx::TensorProto::FLOAT);

@@ -77,7 +77,7 @@ class OnnxWriter {
   // ---- shared by several layers (onnx_writer_parts.cc) ----
   // Applies the node's activation to a value with its channels in that position.
   std::string Activate(const Node& node, const std::string& value, Channels channels);
-  // sets the output after applying the activation
+  // Sets the output after applying the activation.
   void Finish(const Node& node, const std::string& value, Channels channels);
   // Combines all inputs with their axes in one order. `two`: the operator for two inputs; `more`: the one for any
   // number.

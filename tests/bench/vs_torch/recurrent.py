@@ -1,4 +1,4 @@
-"""A recurrent layer's forward and backward beside PyTorch's, one thread, alternating rounds.
+"""Compares a recurrent layer's forward and backward pass with PyTorch's, one thread, in alternating rounds.
 
 usage: recurrent.py PATH/TO/bench_recurrent [CELL...]
 """

@@ -1,9 +1,9 @@
-"""The peer: the small CNN or the MLP in PyTorch on one CPU thread a process, alone or with DistributedDataParallel over
-gloo.
+"""The PyTorch side of the comparison: the small CNN or the MLP with one CPU thread per process, in one process or with
+DistributedDataParallel over gloo.
 
     train.py cnn|mlp PROCESSES BATCH STEPS      prints images/s over STEPS steps after a warm-up
 
-Same layers, batch a process, optimizer (plain SGD) and loss as the Cairn job beside it; the data lies in memory.
+It has the same layers, batch per process, optimizer (plain SGD) and loss as the Cairn job; the data is in memory.
 """
 
 import os

@@ -67,8 +67,8 @@ TEST(Categories, WhatTheyDoNotTakeIsNamed) {
   const std::string lookup = "integer_lookup { vocabulary: [1, 2] num_oov_indices: 0 }";
   ExpectRefused(lookup, 7, "7 is not in the vocabulary, and num_oov_indices is 0; add it");
   ExpectRefused(lookup, 1.5f, "1.5 is not a whole number; correct the data");
-  ExpectRefused("hashing { num_bins: 3 }", 1e30f, "1e+30 is no number within 64 bits");
-  ExpectRefused("hashing { num_bins: 3 }", std::nanf(""), "nan is no number within 64 bits");
+  ExpectRefused("hashing { num_bins: 3 }", 1e30f, "1e+30 is not a number within 64 bits");
+  ExpectRefused("hashing { num_bins: 3 }", std::nanf(""), "nan is not a number within 64 bits");
 }
 
 // The examples of Keras' documentation.

@@ -1,8 +1,9 @@
 """Goal: every layer computes what its definition says, forward and backward, on both CPU backends.
 
-The definitions are written here once more, in numpy and float64, from Keras' and TensorFlow's documentation and the
-papers, without a look at the backends: shapes, SAME pads and defaults too. layers_driver prints models, values, batches
-and what the backends make of them; this compares loss, prediction, evaluation and every variable's gradient.
+The definitions are implemented here a second time, in numpy and float64, from the documentation of Keras and TensorFlow
+and the papers, independently of the backends, including shapes, SAME pads and defaults. layers_driver prints models,
+values, batches and the backends' results; this script compares loss, prediction, evaluation and every variable's
+gradient.
 
 usage: layers_numpy.py PATH/TO/layers_driver
 """
@@ -24,7 +25,7 @@ import numpy_tensors as tensors
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
-TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # of a vector's norm; the numbers come as float32
+TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # relative to a vector's norm; the numbers are passed as float32
 
 
 LAYERS = {
@@ -118,7 +119,7 @@ LAYERS = {
 
 
 class Within:
-    """The variables of the layer within a layer."""
+    """The variables of a layer inside a layer."""
 
     def __init__(self, outer, name):
         self.outer, self.name, self.frozen = outer, name, outer.frozen
@@ -136,9 +137,9 @@ class Within:
 
 
 def distributed(inner, xs, v, context):
-    """Step by step."""
+    """Applies a layer step by step."""
     kind = next(k for k in inner if k in LAYERS)
-    spec = dict(inner[kind], axis=[-1]) if kind == "layer_normalization" else inner[kind]  # a step's only axis
+    spec = dict(inner[kind], axis=[-1]) if kind == "layer_normalization" else inner[kind]  # the only axis of a step
     steps = []
     for s in range(xs[0].shape[1]):
         mask = context["mask"]
@@ -152,7 +153,7 @@ def distributed(inner, xs, v, context):
 
 
 def sparse_crossentropy(outputs, labels, from_logits):
-    p = outputs.reshape(len(labels), -1)  # a row for each position of each example
+    p = outputs.reshape(len(labels), -1)  # one row for each position of each example
     p, back = activated("SOFTMAX", p) if from_logits else (p / p.sum(axis=-1, keepdims=True), None)
     rows, classes, positions = np.arange(len(p)), labels.astype(int), len(labels) // len(outputs)
     loss = -np.log(p[rows, classes]).sum() / positions
@@ -171,7 +172,7 @@ def mean_squared_error(outputs, labels, _):
 
 
 def masked(loss, mask, outputs, labels, from_logits):
-    """Masked steps count for nothing, the others for all of the batch: Keras' sum_over_batch_size."""
+    """Masked steps do not count; the others are divided by the whole batch: Keras' sum_over_batch_size."""
     if not mask.any():
         return 0.0, np.zeros_like(outputs)
     labels = labels.reshape(*mask.shape, -1)[mask].ravel()
@@ -186,7 +187,7 @@ LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_
 
 
 def activity_penalty(node, y):
-    """Of a layer's outputs, summed over the examples, with its gradient."""
+    """The penalty on a layer's outputs, summed over the examples, with its gradient."""
     spec = node["layer"][node["type"]]
     spec = spec if node["type"] == "activity_regularization" else spec.get("activity_regularizer")
     if spec is None:
@@ -195,7 +196,7 @@ def activity_penalty(node, y):
 
 
 def run(case, training):
-    """Output, loss and, of a training step, the gradient of the whole parameter space."""
+    """Returns the output, the loss and, for a training step, the gradient of the whole parameter space."""
     nodes = case["model"]
     inputs = np.array(case["inputs"], dtype=np.float64).reshape(case["examples"], -1)
     outputs, variables, backwards, step_masks = [], [], [], {-1: None}
@@ -249,7 +250,7 @@ def run(case, training):
 
 
 def compare(case):
-    """Sentences about what differs."""
+    """Returns sentences about the differences."""
     _, loss, space = run(case, training=True)
     predictions, evaluated, _ = run(case, training=False)
     faults = []
@@ -269,7 +270,7 @@ def compare(case):
         check(backend, "the prediction", result["predictions"], predictions)
         for v in case["variables"]:
             part = slice(v["offset"], v["offset"] + int(np.prod(v["shape"])))
-            # A gradient that cancels out is as exact as its terms.
+            # A gradient that cancels out is only as exact as its terms.
             check(
                 backend,
                 "the gradient of " + v["name"],
@@ -286,7 +287,7 @@ def main():
     for line in driver.stdout.splitlines():
         case = json.loads(line)
         if case["loss"] not in LOSSES:
-            continue  # loss_test.cc has those
+            continue  # loss_test.cc covers those
         faults += compare(case)
         compared += 1
         types |= {node["type"] for node in case["model"]}

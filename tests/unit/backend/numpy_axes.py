@@ -1,4 +1,4 @@
-"""Layers that slide a window over any number of axes, in numpy: convolutions in groups, causal and transposed ones,
+"""Layers that slide a window over any number of axes, in numpy: convolutions with groups, causal and transposed ones,
 pooling, padding, cropping, up-sampling of sequences [n, steps, c], images [n, h, w, c] and volumes [n, d, h, w, c]. A
 layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
@@ -10,14 +10,14 @@ from numpy_common import with_bias_and_activation
 
 
 def numbers(value, rank, default=1):
-    """A field of one number, or of one for each axis."""
+    """A field with one number, or one for each axis."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     values = [v for v in values if v] or [default]
     return tuple(values * rank if len(values) == 1 else values)
 
 
 class Axes:
-    """Cuts a padded tensor into what lies under each place of a kernel, and puts gradients back."""
+    """Extracts from a padded tensor what is under each position of a kernel, and adds gradients back."""
 
     def __init__(self, sizes, kernel, strides, dilation, padding):
         self.kernel, self.strides, self.dilation, self.sizes = kernel, strides, dilation, sizes
@@ -63,7 +63,8 @@ def axes_of(x, spec, kernel="kernel_size", default=1):
 
 
 def grouped(x, kernel, axes, groups):
-    """y and dy -> (dx, dkernel); kernel [axes..., in of a group, out]: a group of outputs reads that of the inputs."""
+    """y and dy -> (dx, dkernel). kernel [axes..., in of a group, out]: a group of outputs reads the matching group of
+    inputs."""
     padded = axes.pad(x)
     ins = np.split(np.arange(x.shape[-1]), groups)
     outs = np.split(np.arange(kernel.shape[-1]), groups)
@@ -98,7 +99,7 @@ def conv(spec, xs, v, _):
 
 
 def depthwise_of(x, kernel, axes):
-    """As a convolution of as many groups as channels; kernel [axes..., channels, multiplier]."""
+    """A convolution with as many groups as channels; kernel [axes..., channels, multiplier]."""
     channels = x.shape[-1]
     y, back = grouped(x, kernel.reshape(*kernel.shape[:-2], 1, -1), axes, channels)
 
@@ -136,8 +137,8 @@ def separable_conv(spec, xs, v, _):
 
 
 def conv_transpose(spec, xs, v, _):
-    """Each number of the input lays the kernel [axes..., out, in] over the output; Keras' rule for its size, and SAME
-    cuts off both ends what is too much, the odd one at the end."""
+    """Each number of the input adds the kernel [axes..., out, in] to the output. The size follows Keras' rule; SAME
+    cuts the excess at both ends, an odd position at the end."""
     x, kernel = xs[0], v["kernel"]
     rank = x.ndim - 2
     strides, dilation = numbers(spec["strides"], rank), numbers(spec["dilation_rate"], rank)
@@ -259,7 +260,7 @@ def cropping(spec, xs, _v, _c):
 
 
 def up_sampling(spec, xs, _v, _c):
-    """Every number repeated."""
+    """Repeats every number."""
     x = xs[0]
     sizes = numbers(spec["size"], x.ndim - 2, 2)
     y = x

@@ -1,5 +1,5 @@
-"""Layers of categories from Keras' documentation, SipHash from its paper, FarmHash's Fingerprint64 of short texts.
-They have no gradient."""
+"""Category layers from Keras' documentation, SipHash from its paper, FarmHash's Fingerprint64 of short texts. They have
+no gradient."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def no_gradient(xs):
 
 
 def encoded(indices, mode, depth, weights=None):
-    """-1 counts nowhere."""
+    """-1 does not count."""
     if mode == "INT":
         return indices.astype(np.float64)
     rows = np.where(indices[..., None] == np.arange(depth), 1.0, 0.0)
@@ -90,7 +90,7 @@ def siphash(key, text):
 
 
 def farmhash(text):
-    """Of 1 to 3 bytes."""
+    """For 1 to 3 bytes."""
     k0, k2 = 0xC3A5C85C97CB3127, 0x9AE16A3B2F90404F
     y = text[0] + (text[len(text) // 2] << 8)
     z = len(text) + (text[-1] << 2)

@@ -1,5 +1,5 @@
-"""What the layers of numpy_windows.py and numpy_features.py share: a layer's variables, the activations, bias and
-activation behind a linear map. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
+"""Shared by numpy_windows.py and numpy_features.py: a layer's variables, the activations, bias and activation after a
+linear map. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
 import math
 
@@ -9,7 +9,7 @@ ERF = np.vectorize(math.erf)
 
 
 class Variables:
-    """A layer's variables by their name within it, and where their gradients go: nowhere where the layer is frozen."""
+    """A layer's variables by their name within it, and where their gradients are added: nowhere for a frozen layer."""
 
     def __init__(self, case, node):
         self.values, self.gradients = {}, {}
@@ -132,7 +132,7 @@ def softmax_backward(y, dy):
 
 
 def activated(kind, x, slope=0.2, alpha=None, spec=None):
-    """f(x) and the function dy -> dx."""
+    """Returns f(x) and the function dy -> dx."""
     if kind == "SOFTMAX":
         y = softmax(x)
         return y, lambda dy: softmax_backward(y, dy)
@@ -145,7 +145,7 @@ def activated(kind, x, slope=0.2, alpha=None, spec=None):
 
 
 def with_bias_and_activation(spec, v, linear, linear_backward):
-    """Adds what stands behind a linear map: bias and activation. linear_backward: dy -> dx."""
+    """Adds what follows a linear map: bias and activation. linear_backward: dy -> dx."""
     z = linear if v["bias"] is None else linear + v["bias"]
     y, activation_backward = activated(spec["activation"], z)
 

@@ -32,7 +32,7 @@ def embedding(spec, xs, v, _):
 
 
 def normalized(x, axes, epsilon):
-    """Over `axes` with their own statistics: x normalized and d(normalized) -> dx."""
+    """Normalizes over `axes` with their own statistics: returns the normalized x and d(normalized) -> dx."""
     mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
     factor = 1 / np.sqrt(variance + epsilon)
     n = (x - mean) * factor
@@ -138,7 +138,7 @@ def prelu(spec, xs, v, _c):
 
 
 def dot(spec, xs, _v, _c):
-    """keras.layers.Dot: tensordot of each example, of vectors of length 1 where they are normalized."""
+    """keras.layers.Dot: the tensordot of each example, of unit vectors if they are normalized."""
     axes = [a - 1 for a in spec["axes"]]
     lengths = [
         np.maximum(np.sqrt((x * x).sum(axis=a + 1, keepdims=True)), 1e-7) if spec["normalize"] else 1.0
@@ -148,7 +148,7 @@ def dot(spec, xs, _v, _c):
     y = np.stack([np.tensordot(a, b, axes=[[axes[0]], [axes[1]]]) for a, b in zip(*unit)])
 
     def backward(dy):
-        others = [x.ndim - 2 for x in xs]  # axes that are left of an example
+        others = [x.ndim - 2 for x in xs]  # the remaining axes of an example
         dy = dy.reshape(y.shape)
         gradients = []
         for k, (x, a) in enumerate(zip(unit, axes)):

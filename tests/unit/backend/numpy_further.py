@@ -1,5 +1,5 @@
-"""Layers of numpy_features.py's kind: numbers by place, noise, repeated rows. The numbers that are drawn come with the
-case (layers_driver); what is made of them is written here from Keras' documentation."""
+"""More layers like those of numpy_features.py: elementwise ones, noise, repeated rows. The random numbers are part of
+the case (layers_driver); their use is implemented here from Keras' documentation."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from numpy_common import activated, softmax, softmax_backward
 
 
 def kept(x, axes):
-    """x's shape with 1 along all axes but these, the batch's too."""
+    """x's shape with 1 along all axes except these, including the batch axis."""
     return [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
 
 
@@ -34,7 +34,7 @@ def rescaling(spec, xs, _v, _c):
 
 
 def noise(shape_of):
-    """shape_of: (spec, x) -> the shape of what is drawn, without the batch."""
+    """shape_of: (spec, x) -> the shape of the random numbers, without the batch."""
 
     def layer(spec, xs, _v, context):
         x = xs[0]
@@ -136,7 +136,8 @@ def bahdanau(spec, q, k, v):
 
 
 def einsum_dense(spec, xs, v, _):
-    """keras.layers.EinsumDense with numpy's own einsum: the way back is that of each operand's letters."""
+    """keras.layers.EinsumDense with numpy's own einsum; each operand's gradient is an einsum too, with the letters
+    permuted."""
     x, kernel = xs[0], v["kernel"]
     operands, result = spec["equation"].split("->")
     left, right = operands.split(",")

@@ -1,7 +1,6 @@
-"""Recurrent layers and masks of steps in numpy, from Keras' documentation: SimpleRNN, LSTM, GRU, Bidirectional,
-Masking, and what heeds a mask. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...].
-Gradients are central differences of the layer's own float64 output, so that there is no second derivation to be
-wrong in."""
+"""Recurrent layers and step masks in numpy, from Keras' documentation: SimpleRNN, LSTM, GRU, Bidirectional, Masking,
+and layers that use a mask. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]. Gradients
+are central differences of the layer's own float64 output, so that there is no second derivation that could be wrong."""
 
 import numpy as np
 
@@ -72,7 +71,8 @@ STEPS = {"simple_rnn": (simple_rnn_step, 1), "lstm": (lstm_step, 2), "gru": (gru
 
 
 def walk(kind, spec, x, states, w, steps, dropped, zero_masked):
-    """The outputs of all steps, or of the last, in the order of computing. steps: [examples, steps], what counts."""
+    """Returns the outputs of all steps, or of the last, in the order of computation. steps: [examples, steps], whether
+    each counts."""
     step, _ = STEPS[kind]
     n, count, _ = x.shape
     units = spec["units"]
@@ -98,7 +98,8 @@ def whole(n):
 
 
 def factors(context, before, x, units):
-    """Of the inputs and of the states. before: units of the recurrence before it in the layer; 0: it is the first."""
+    """Dropout factors of the inputs and of the states. before: units of the previous recurrence in the layer; 0: it is
+    the first."""
     n, features = x.shape[0], x.shape[-1]
     if not context["training"] or context["mask"] is None:
         return np.ones((n, features)), np.ones((n, units))
@@ -164,7 +165,7 @@ def masking(spec, xs, v, context):
 
 
 def made_mask(kind, spec, x):
-    """Which steps later layers take, where the layer makes a mask."""
+    """Which steps count for later layers, if the layer makes a mask."""
     if kind == "masking":
         return (x != spec["mask_value"]).any(axis=-1)
     return x != 0 if kind == "embedding" and spec["mask_zero"] else None
@@ -183,7 +184,7 @@ def masked_average(plain):
 
 
 def masked_attention(plain):
-    """Of Keras: a query sees the keys that count, a masked query none."""
+    """As in Keras: a query sees the keys that count, a masked query none."""
 
     def layer(spec, xs, v, context):
         masks = context["step_masks"]

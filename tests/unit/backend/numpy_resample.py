@@ -1,5 +1,5 @@
-"""Layers that give a picture another size, in numpy: Resizing, CenterCrop, adaptive pooling; a matrix for each axis.
-A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
+"""Layers that resize a picture, in numpy: Resizing, CenterCrop, adaptive pooling; one matrix per axis. A layer is a
+function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
 import math
 
@@ -55,13 +55,13 @@ def resized(x, matrices):
 
 
 def cropped_to_aspect(h, w, target):
-    """The middle of the picture with the target's proportions: begins and sizes."""
+    """The centred part of the picture with the target's aspect ratio: begins and sizes."""
     ch, cw = max(min(h, w * target[0] // target[1]), 1), max(min(w, h * target[1] // target[0]), 1)
     return ((h - ch) // 2, ch), ((w - cw) // 2, cw)
 
 
 def within(begin, size, n):
-    """As a matrix: places begin ... of an axis of n, those outside are 0."""
+    """As a matrix: positions begin ... of an axis of n; those outside are 0."""
     m = np.zeros((size, n))
     for i in range(size):
         if 0 <= begin + i < n:

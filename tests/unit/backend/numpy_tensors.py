@@ -1,11 +1,11 @@
-"""Operations on tensors, reductions and parts in numpy, with derivatives written by hand. A layer is a function: (spec,
-inputs, variables, context) -> y and dy -> [dx...]."""
+"""Operations on tensors, reductions and slices in numpy, with derivatives written by hand. A layer is a function:
+(spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
 import numpy as np
 
 
 def summed_to(gradient, shape):
-    """The gradient with regard to a tensor that numpy broadcast: summed over what was repeated."""
+    """The gradient with respect to a tensor that numpy broadcast: summed over the repeated axes."""
     gradient = gradient.reshape((1,) * (len(shape) - gradient.ndim) + gradient.shape)
     while gradient.ndim > len(shape):
         gradient = gradient.sum(axis=0)
@@ -16,7 +16,7 @@ def summed_to(gradient, shape):
 
 
 def as_rank(x, rank):
-    """Axes of 1 behind the batch, until there are so many."""
+    """Inserts axes of size 1 after the batch until the rank is `rank`."""
     return x.reshape(x.shape[:1] + (1,) * (rank - x.ndim) + x.shape[1:])
 
 

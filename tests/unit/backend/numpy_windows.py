@@ -19,7 +19,7 @@ def pads(size, kernel, stride, dilation, same):
 
 
 class Window:
-    """Cuts a padded image [n, h, w, c] into the pixels under each kernel place, and puts gradients back."""
+    """Extracts from a padded image [n, h, w, c] the pixels under each kernel position, and adds gradients back."""
 
     def __init__(self, h, w, kernel, strides, dilation, same):
         self.kernel, self.strides, self.dilation = kernel, strides, dilation
@@ -161,7 +161,7 @@ def along(pooling):
 
 
 def up_sampling2d(spec, xs, _v, _c):
-    """As a matrix for each axis: pixels repeated, or tf.image.resize's bilinear with half-pixel centres."""
+    """One matrix per axis: pixels repeated, or tf.image.resize's bilinear with half-pixel centres."""
     x = xs[0]
 
     def matrix(n, factor):

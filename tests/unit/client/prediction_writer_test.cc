@@ -107,7 +107,8 @@ TEST_F(PredictionWriterTest, Errors) {
   job.set_job_id(5);
   job.mutable_spec()->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
   const Case cases[] = {
-      {"-o out.txt: the ending tells the format; use .csv, .npy or .jsonl", PredictionFormatOf("out.txt").status()},
+      {"-o out.txt: the extension selects the format; use .csv, .npy or .jsonl",
+       PredictionFormatOf("out.txt").status()},
       {"--classes: the outputs of job 5 are not classes (its loss is MEAN_SQUARED_ERROR)",
        ClassDecision::Of(job).status()},
       {"--classes: names do not fit into .npy; use .csv or .jsonl",

@@ -126,10 +126,10 @@ TEST(TfConfig, TheSparseFormKnowsItsOwnEntries) {
     EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})", "c:7070"),
               "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-1 --data-dir /data/ps-1 --listen "
               "10.0.0.7:2222\n");
-    EXPECT_EQ(
-        lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})"),
-        "TF_CONFIG: cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
-        "CAIRN_COORDINATOR");
+    EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})"),
+              "TF_CONFIG: cluster: has neither a chief nor worker 0, next to which the coordinator could run; add one, "
+              "or set "
+              "CAIRN_COORDINATOR");
   }
 }
 
@@ -167,7 +167,7 @@ TEST(TfConfig, Errors) {
       {Text(R"({"worker": ["w:1"]})", R"({"type": "ps", "index": 0})"),
        "TF_CONFIG: task.type: \"ps\", but there is no cluster.ps"},
       {Text(R"({"ps": ["p:1"]})", R"({"type": "ps", "index": 0})"),
-       "TF_CONFIG: cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
+       "TF_CONFIG: cluster: has neither a chief nor worker 0, next to which the coordinator could run; add one, or set "
        "CAIRN_COORDINATOR"},
   };
   for (const auto& c : cases) EXPECT_EQ(Lines(c.text), c.error) << c.text;

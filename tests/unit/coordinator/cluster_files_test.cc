@@ -55,7 +55,7 @@ TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
     for (auto& [p, version] : c.node("ps-1").hosted.at(id).version) version = 9;
     c.Restart(c.node("ps-1"));
     c.Settle();
-    ASSERT_TRUE(c.Logged(synchronous ? "falls back from step 10 to 9" : "goes on from what its ps have kept"));
+    ASSERT_TRUE(c.Logged(synchronous ? "falls back from step 10 to 9" : "continues from what its ps have kept"));
     EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("all steps are done")));
     if (!synchronous) continue;
     c.Pass(absl::Seconds(70));

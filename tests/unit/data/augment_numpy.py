@@ -1,6 +1,6 @@
-"""Goal: the augmentations are Keras', by its formulas (keras/src/layers/preprocessing/image_preprocessing) written down
-here a second time in numpy and float64, and a pure function of (seed, pass, example): the random numbers are Philox'
-(Salmon et al. 2011), computed here too. augment_driver augments; pictures are compared number by number.
+"""Goal: the augmentations are Keras', by its formulas (keras/src/layers/preprocessing/image_preprocessing) implemented
+here a second time in numpy and float64, and are a pure function of (seed, pass, example). The random numbers are those
+of Philox (Salmon et al. 2011), also implemented here. augment_driver augments; pictures are compared number by number.
 """
 
 import os
@@ -64,7 +64,7 @@ def grey(x):
 
 
 def to_hsv(x):
-    """As colorsys, plane by plane."""
+    """As colorsys, for whole planes."""
     r, g, b = x[..., 0], x[..., 1], x[..., 2]
     high, low = x.max(-1), x.min(-1)
     spread = high - low
@@ -104,7 +104,7 @@ def posterize(x, d, low, high):
 
 
 def convolved(x, kernel):
-    """Zeros beyond the borders."""
+    """Beyond the borders are zeros."""
     h, w = kernel.shape[0] // 2, kernel.shape[1] // 2
     padded = numpy.pad(x, ((h, h), (w, w), (0, 0)))
     views = numpy.lib.stride_tricks.sliding_window_view(padded, kernel.shape, axis=(0, 1))
@@ -223,7 +223,7 @@ def auto_contrast(x, d=None):
 
 
 def equalize(x, d=None, bins=256):
-    """In float32, as the places of a table depend on the last bit."""
+    """In float32, since the table's indices depend on the last bit."""
     x = x.astype(numpy.float32)
     out = x.copy()
     last, most = numpy.float32(bins - 1), numpy.float32(255)
@@ -274,7 +274,7 @@ JITTER = (
     "random_color_jitter { brightness_factor: 0.2 contrast_factor: 0.3 saturation_factor: [0.3, 0.7] hue_factor: 0.4 }"
 )
 
-# text of the step: what it is here. The first column of a factor that is one number: what Keras makes of it.
+# Text of the step: its function here. For a factor of one number, the first column is what Keras makes of it.
 STEPS = {
     "random_shear { x_factor: 0.3 y_factor: [0.1, 0.2] }": lambda x, d: shear(x, d, (-0.3, 0.3), (0.1, 0.2)),
     "random_saturation { factor: [0.2, 0.9] }": lambda x, d: saturate(x, d, 0.2, 0.9),
@@ -327,7 +327,7 @@ def compare(folder, step, wanted, picture):
         expected = wanted(picture.astype(float), Draws(example))
         changed += not numpy.allclose(expected, picture)
         difference = abs(got[example] - expected)
-        # A number at the edge of a step (a shade, a threshold, a border) may fall to either side.
+        # A number at the edge of a level (a shade, a threshold, a border) may fall on either side.
         steps = any(word in step for word in ("rand_augment", "posterization", "solarization", "equalization"))
         beside = (difference > 2e-2).mean()
         assert beside <= (0.02 if steps else 0), (step, example, difference.max(), beside)
@@ -338,17 +338,17 @@ def main():
     rng = numpy.random.default_rng(3)
     with tempfile.TemporaryDirectory() as folder:
         picture = rng.integers(0, 256, (9, 7, 3)).astype(numpy.float32)
-        picture[2:5, 1:4] = [[[200, 100, 100]]]  # the largest channel twice; greys
+        picture[2:5, 1:4] = [[[200, 100, 100]]]  # two equal largest channels; greys
         picture[6] = 77
         for step, wanted in STEPS.items():
             compare(folder, step, wanted, picture)
         for step in ("random_invert {}", "auto_contrast {}", "random_sharpness { factor: 0.9 }", "equalization {}"):
             compare(folder, step, STEPS[step], rng.uniform(20, 200, (6, 11, 1)).astype(numpy.float32))
-        # One colour has no contrast to stretch.
+        # A single colour has no contrast to stretch.
         flat = numpy.full((4, 5, 3), 33, numpy.float32)
         for step in ("auto_contrast {}", "equalization {}"):
             assert (augmented(folder, f"augmentation {{ {step} }}", flat, 1) == 33).all(), step
-        # A second step has draws of its own.
+        # A second step has its own random numbers.
         two = augmented(
             folder,
             "augmentation { random_invert { factor: 0.6 } } augmentation { random_hue { factor: 0.7 } }",

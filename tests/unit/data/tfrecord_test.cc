@@ -294,7 +294,7 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
       {"data of the first record altered", spoiled(14), none, kLoss,
        ": record 0: its data has a wrong CRC, at byte 0; the file was altered or is damaged: make or fetch it again"},
       {"another format", "this is not a record at all", none, kLoss,
-       ": no TFRecord file: its first twelve bytes are no record's header"},
+       ": not a TFRecord file: its first twelve bytes are not a record's header"},
       {"empty", "", none, kLoss, ": an empty file"},
       {"no example",
        [] {
@@ -306,7 +306,7 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
       {"missing feature", Plain(2), [](v1::Data* d) { d->mutable_tfrecord()->set_input("picture"); }, kInvalid,
        "data.tfrecord.input: there is no feature \"picture\"; " + has + " (PATH, record 0)"},
       {"missing label", Records({{OfBytes("image", "abc"), Floats("z", {1, 2})}}), none, kInvalid,
-       "data.tfrecord.label: missing, and none of \"image/class/label\", \"label\", \"y\" is there; the record has "
+       "data.tfrecord.label: missing, and the record has none of \"image/class/label\", \"label\", \"y\"; it has "
        "\"image\" (3 "
        "bytes), \"z\" (float_list of 2); name one of them (PATH, record 0)"},
       {"label missing later", Plain(2) + Records({{OfBytes("image_raw", "abcdef")}}), none, kLoss,

@@ -156,11 +156,11 @@ TEST_F(Hdf5File, RefusesWhatIsNotAsked) {
   EXPECT_EQ(Error(File([&](hid_t file) {
               WriteArray(file, {H5T_IEEE_F32LE, {2, 2}, scaled});
             })),
-            "f.h5: \"a\": its filter 6 is not supported; save it without compression, or with gzip, shuffle and "
-            "fletcher32 alone");
+            "f.h5: \"a\": its filter 6 is not supported; save it without compression, or with only gzip, shuffle "
+            "and fletcher32");
   EXPECT_EQ(Read(plain, {1 << 20, 1 << 10}).status().message(),
             absl::StrCat("f.h5: has ", plain.size(),
-                         " bytes, the model's variables have 4294967296; was it saved of the same model?"));
+                         " bytes, the model's variables have 4294967296; was it saved from the same model?"));
 }
 
 TEST_F(Hdf5File, FollowsNothingOutOfTheFile) {
@@ -169,7 +169,7 @@ TEST_F(Hdf5File, FollowsNothingOutOfTheFile) {
       Error(File([](hid_t file) { H5Lcreate_external("/etc/passwd", "a", file, "a", H5P_DEFAULT, H5P_DEFAULT); })),
       kLink);
   EXPECT_EQ(Error(File([](hid_t file) { H5Lcreate_soft("a", file, "a", H5P_DEFAULT, H5P_DEFAULT); })), kLink);
-  constexpr char kElsewhere[] = "f.h5: \"a\": its numbers lie in another file, which is not followed";
+  constexpr char kElsewhere[] = "f.h5: \"a\": its numbers are in another file, which is not read";
   const std::string other = (dir_ / "other").string();
   EXPECT_EQ(Error(File([&](hid_t file) {
               Storing how;
@@ -236,7 +236,7 @@ TEST_F(Hdf5Chunk, IsNoLargerThanItsArray) {
   EXPECT_EQ(Error(File([](hid_t file) {
               (void)MakeArray(file, {H5T_IEEE_F32LE, {1 << 10, 1 << 10}, [](hid_t) {}, true});
             })),
-            "f.h5: \"a\": its chunks are larger than it is itself; the file is damaged");
+            "f.h5: \"a\": its chunks are larger than the array; the file is damaged");
 }
 
 // Of such files the library alone reads beyond its memory, or does not come to an end.

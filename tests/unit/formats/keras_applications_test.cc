@@ -323,7 +323,7 @@ TEST(KerasOperations, ActivationsAreRead) {
            {"Gelu", R"("approximate": true)", "approximate: true is not supported"},
            {"Squareplus", R"("b": 2)", "b: 2 is not supported; use 4"},
            {"LogSoftmax", R"("axis": 1)", "axis: 1 is not supported"},
-           {"LeakyRelu", R"("negative_slope": "a")", "negative_slope: \"a\" is no number"},
+           {"LeakyRelu", R"("negative_slope": "a")", "negative_slope: \"a\" is not a number"},
            {"Selu", R"("speed": 2)", "speed=2 is not supported"}}) {
     EXPECT_THAT(WhyOf(OfImage({Operation(type, "y", Keras3Tensor("image"), config, "nn")}, "y")),
                 HasSubstr(absl::StrCat("layer \"y\" (", type, "): ", why)));

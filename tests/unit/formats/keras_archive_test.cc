@@ -298,15 +298,15 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
             "bad.keras: not an HDF5 file, or a damaged one");
   const std::string empty = Weights([](Hdf5Writer& w) { CAIRN_CHECK(w.AddGroup("vars", "m").ok(), ""); });
   EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", empty}}),
-            "variable \"dense/kernel\" is not in bad.keras: there is no \"layers/dense/vars\"; was it saved of the "
+            "variable \"dense/kernel\" is not in bad.keras: there is no \"layers/dense/vars\"; was it saved from the "
             "same model?");
   const std::string one = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
     CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");
   });
-  EXPECT_EQ(
-      ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", one}}),
-      "layer \"dense\": it has 2 variables, \"layers/dense/vars\" in bad.keras has 1; was it saved of the same model?");
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", one}}),
+            "layer \"dense\": it has 2 variables, \"layers/dense/vars\" in bad.keras has 1; was it saved from the same "
+            "model?");
   const std::string shape = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
     CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");

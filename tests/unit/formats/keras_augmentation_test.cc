@@ -72,10 +72,9 @@ TEST(KerasAugmentation, ReadsEveryAugmentation) {
     EXPECT_FALSE(ReadKerasModel(model(R"("value_range": [0, 1], )")).ok());
   }
   const std::string auto_contrast = Keras2Sequential(KerasLayerText("AutoContrast", R"("name": "a")"));
-  EXPECT_EQ(
-      ReadKerasModel(auto_contrast).status().message(),
-      "layer \"a\" (AutoContrast): it changes pictures that are evaluated and predicted too; do it where the data "
-      "are made, or let data.augmentation do it in training alone");
+  EXPECT_EQ(ReadKerasModel(auto_contrast).status().message(),
+            "layer \"a\" (AutoContrast): it changes pictures in evaluation and prediction too; do it when the data "
+            "is made, or let data.augmentation do it in training only");
 }
 
 // json.dump(model.to_json(), file) writes a text in quotes.

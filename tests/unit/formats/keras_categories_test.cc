@@ -61,14 +61,14 @@ TEST(KerasCategories, WhatIsLackedIsRefused) {
     std::string type, config, error;
   };
   const std::vector<Case> cases = {
-      {"Discretization", R"("bin_boundaries": ["a"])", "bin_boundaries: \"a\" is no number"},
+      {"Discretization", R"("bin_boundaries": ["a"])", "bin_boundaries: \"a\" is not a number"},
       {"Discretization", R"("bin_boundaries": [1], "sparse": true)", "sparse: true"},
       {"CategoryEncoding", R"("num_tokens": 7, "output_mode": "binary")", "output_mode: binary is not known"},
       {"Hashing", R"("num_bins": 5, "salt": [1, 2, 3])", "salt: [1,2,3] is not one or two numbers"},
       {"Hashing", R"("num_bins": 5, "salt": -1)", "salt: -1 is not a whole number from 0"},
       {"IntegerLookup", R"("vocabulary": [1], "invert": true)",
        "invert: true is not supported; leave it out: it gives tokens for indices"},
-      {"IntegerLookup", R"("vocabulary": "tokens.txt")", "vocabulary: \"tokens.txt\" is no list of whole numbers"},
+      {"IntegerLookup", R"("vocabulary": "tokens.txt")", "vocabulary: \"tokens.txt\" is not a list of whole numbers"},
       {"IntegerLookup", R"("vocabulary": [1, "b"])", "vocabulary: \"b\" is not a whole number"},
       {"Dense", R"("units": 3)", "dtype: \"int64\" is not supported"},
   };

@@ -122,19 +122,19 @@ constexpr BadLayer kBadLayers[] = {
     {"LayerNormalization", R"("rms_scaling": true)", "rms_scaling: true is not supported; leave it out"},
     {"ReLU", R"("max_value": 3.0, "negative_slope": 0.1)",
      "negative_slope: together with max_value or threshold it is not supported; leave it out"},
-    {"Softmax", R"("axis": 0)", "axis: 0 is the batch; name an axis behind it, from 1, or -1 for the last one"},
+    {"Softmax", R"("axis": 0)", "axis: 0 is the batch; name an axis after it, from 1, or -1 for the last one"},
     {"Dropout", R"("rate": 0.5, "noise_shape": [1, 1])",
      "noise_shape: [1,1] has one decision for all examples of a batch, which is not supported; write null for the "
      "batch"},
-    {"Dropout", R"("rate": 0.5, "noise_shape": "all")", "noise_shape: \"all\" is no list of numbers and nulls"},
+    {"Dropout", R"("rate": 0.5, "noise_shape": "all")", "noise_shape: \"all\" is not a list of numbers and nulls"},
     {"Dropout", R"("rate": 0.5, "seed": -1)", "seed: -1 is not a whole number from 0"},
-    {"Normalization", R"("axis": -1, "mean": "a")", "mean: \"a\" is no number and no list"},
+    {"Normalization", R"("axis": -1, "mean": "a")", "mean: \"a\" is neither a number nor a list"},
     {"GlobalAveragePooling2D", R"("keepdims": 2)", "keepdims: 2 is neither true nor false"},
     {"UpSampling2D", R"("size": 2, "interpolation": "bicubic")",
      "interpolation: \"bicubic\" is not supported; use nearest or bilinear"},
     {"ZeroPadding2D", R"("padding": [[1, "a"], [0, 0]])",
      "padding: [[1,\"a\"],[0,0]] is not one number, [h, w] or [[top, bottom], [left, right]]"},
-    {"Rescaling", R"("scale": [0.1, "a"])", "scale: [0.1,\"a\"] is no number and no list"},
+    {"Rescaling", R"("scale": [0.1, "a"])", "scale: [0.1,\"a\"] is neither a number nor a list"},
     {"MultiHeadAttention", R"("num_heads": 2, "key_dim": 8, "output_shape": [4, 5])",
      "output_shape: more than one number is not supported; give one"},
     {"RandomRotation", R"("factor": 0.1, "fill_mode": "mirror")",
@@ -180,7 +180,7 @@ std::vector<BadModel> BadModels() {
       {"no JSON", "not JSON; give what model.to_json() returned, whole"},
       {R"({"class_name": "Sequential", "config": {"layers": [)", "not JSON; give what model.to_json() returned, whole"},
       {Nested(100), "nested more than 64 deep; is this a Keras model?"},
-      {std::string((16 << 20) + 1, ' '), "longer than 16777216 bytes; is this what model.to_json() gave?"},
+      {std::string((16 << 20) + 1, ' '), "longer than 16777216 bytes; is this what model.to_json() returned?"},
       {"[1, 2]", "class_name or config is missing; give what model.to_json() returned"},
       {R"({"class_name": "MyModel", "config": {}})",
        "class_name: \"MyModel\" is neither Sequential nor Functional; a subclassed model has no description of its "
@@ -203,17 +203,17 @@ std::vector<BadModel> BadModels() {
        "layer \"j\": a second InputLayer; a Sequential has one input"},
       {Keras2Sequential(
            R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
-       "layer \"s\": my>Swirl is a class of your own; use layers of Keras alone"},
+       "layer \"s\": my>Swirl is a class of your own; use only layers of Keras"},
       {Keras2Sequential(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "add"}})"),
        "layer \"add\": Add is an operation on tensors (as x + y), which only a Functional model has"},
       {Keras2Sequential(KerasLayerText("Conv2D", R"("name": "c", "filters": 2, "kernel_size": 3)") + "," +
                         KerasLayerText("RandomFlip", R"("name": "flip")")),
-       "layer \"flip\" (RandomFlip): an augmentation is supported right after the input alone; move it there, or use "
+       "layer \"flip\" (RandomFlip): an augmentation is supported only right after the input; move it there, or use "
        "data.augmentation"},
       {Keras2Sequential(KerasLayerText("Rescaling", R"("name": "r", "scale": 0.1)") + "," +
                         KerasLayerText("RandomContrast", R"("name": "contrast", "factor": 0.2)")),
-       "layer \"contrast\" (RandomContrast): it stands behind a Rescaling, but augmentation works on the data as it "
-       "is; move it "
+       "layer \"contrast\" (RandomContrast): it follows a Rescaling, but augmentation works on the data before "
+       "that; move it "
        "before the Rescaling"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 30, "width": 20)")),
        "layer \"crop\" (RandomCrop): 30 x 20 is not part of its input, 28 x 28; give it a height and a width within "
@@ -236,7 +236,7 @@ std::vector<BadModel> BadModels() {
       {Functional(R"([[["x", 0, 1, {}]]])"),
        "layer \"d\" (Dense): it takes a second output of \"x\"; a layer has one output"},
       {Functional("[]"), "layer \"d\" (Dense): it takes no input"},
-      {Functional("3"), "layer \"d\" (Dense): its inbound_nodes are no list"},
+      {Functional("3"), "layer \"d\" (Dense): its inbound_nodes are not a list"},
       {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is not a layer of the model"},
       {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
       {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),

@@ -104,7 +104,7 @@ TEST(KerasFeatures, HardSigmoidIsThatOfTheDialect) {
   EXPECT_THAT(ReadKerasModel(Keras2Sequential(KerasLayerText("Dense", R"("units": 2, "activation": "hard_sigmoid")")))
                   .status()
                   .message(),
-              HasSubstr("is clip(0.2 x + 0.5, 0, 1), and Keras 3's clip(x / 6 + 0.5, 0, 1)"));
+              HasSubstr("is clip(0.2 x + 0.5, 0, 1), but in Keras 3 clip(x / 6 + 0.5, 0, 1)"));
 }
 
 TEST(KerasFeatures, ReluHasItsArguments) {

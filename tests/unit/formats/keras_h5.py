@@ -1,8 +1,7 @@
-"""Goal: legacy .h5 files are read as Keras reads them. The files are written here with h5py by the rule of
-tf_keras/src/saving/legacy/hdf5_format.py (layer_names, weight_names, arrays below the layer's group); h5_driver reads
-them. Models and weights alone, by name and by order, models within models, long lists in parts, names with any
-character; damaged files and files of something else are refused with what is wrong.
-"""
+"""Goal: legacy .h5 files are read as Keras reads them. The files are written here with h5py by the rules of
+tf_keras/src/saving/legacy/hdf5_format.py (layer_names, weight_names, arrays below the layer's group), and read by
+h5_driver. Covers models and weights alone, by name and by order, nested models, long lists in parts, and names with any
+character. Damaged files and files of other kinds are rejected with the reason."""
 
 import json
 import os
@@ -34,7 +33,7 @@ def call(name):
 
 
 def functional(name, layers, shape, chain):
-    """Layers one behind the other."""
+    """Layers in a sequence."""
     listed = [
         {
             "class_name": "InputLayer",
@@ -128,7 +127,7 @@ IMAGE = [
 
 
 def image_weights(names):
-    """By layer of IMAGE, with the variables of each called so."""
+    """By layer of IMAGE, with the variables of each, named by this function."""
     shapes = {"conv": [(3, 3, 1, 2), (2,)], "bn": [(2,)] * 4, "out": [(32, 3), (3,)]}
     return [
         (name, [(w, numbers(*s)) for w, s in zip(names(name), shapes.get(name, []))])
@@ -160,7 +159,7 @@ def whole_models(folder):
     path = os.path.join(folder, "m.h5")
     save_model(path, model, layers)
     expect(path, wanted)
-    for ending in ("keras", "hdf5"):  # as Keras 2 up to 2.11 calls them too
+    for ending in ("keras", "hdf5"):  # extensions that Keras 2 up to 2.11 also uses
         other = os.path.join(folder, "m." + ending)
         os.rename(path, other)
         expect(other, wanted)
@@ -177,7 +176,7 @@ def whole_models(folder):
     layers = image_weights(lambda name: [f"net/{name}/{k}" for k in KEYS.get(name, [])])
     save_model(path, model, layers)
     expect(path, wanted_of(layers))
-    # A layer that has more variables in the file: by name.
+    # A layer that has more variables in the file: matched by name.
     layers[1][1].append(("bn/count:0", numbers(1)))
     save_model(path, model, layers)
     expect(path, wanted_of(layers))
@@ -194,17 +193,17 @@ def weights_alone(folder):
     os.rename(path, alone)
     expect(alone, wanted_of(layers), model)
     expect_error(alone, "holds weights without a model")
-    # Other names: by their order.
+    # Other names: matched by order.
     renamed = [(f"{n}_7", [(w.replace("/", "_7/", 1), v) for w, v in ws]) for n, ws in layers]
     with h5py.File(path, "w") as f:
         save_weights(f, renamed)
     expect(path, wanted_of(layers), model)
-    # One name that is there tells nothing where the others are not.
+    # A single matching name is ignored if the others do not match.
     mixed = renamed[:-1] + [("out", layers[-1][1])]
     with h5py.File(path, "w") as f:
         save_weights(f, mixed)
     expect(path, wanted_of(layers), model)
-    # In another order, by name.
+    # In another order: matched by name.
     with h5py.File(path, "w") as f:
         save_weights(f, layers[::-1])
     expect(path, wanted_of(layers), model)

@@ -1,8 +1,7 @@
-"""Where the weights of a layer stand in a .weights.h5 file follows from the shape of the model's graph and from how its
-layers are called. Models of many shapes (branches, diamonds, keyword arguments, models inside models, shapes at random)
-are laid out here by Keras' rule, which is written down a second time in keras_files.py; keras_driver reads them, and
-writes them again: each layer has its own weights afterwards, in both directions.
-"""
+"""Where the weights of a layer are in a .weights.h5 file depends on the shape of the model's graph and on how its
+layers are called. Models of many shapes (branches, diamonds, keyword arguments, nested models, random shapes) are laid
+out here by Keras' rule, which keras_files.py implements a second time. keras_driver reads them and writes them again:
+each layer must have its own weights afterwards, in both directions."""
 
 import io
 import json
@@ -33,7 +32,7 @@ def tensor(name):
 
 
 class Model:
-    """A Functional model in the making: each call of a method adds a layer and returns its name."""
+    """A Functional model under construction: each method adds a layer and returns its name."""
 
     def __init__(self, prefix=""):
         self.prefix, self.layers = prefix, []
@@ -68,7 +67,7 @@ class Model:
         return self.add("MultiHeadAttention", ATTENTION, [tensor(x) for x in xs], named)
 
     def inner(self, model, x):
-        """A model as a layer of this one."""
+        """Adds a model as a layer of this one."""
         name = f"{self.prefix}{model['prefix']}model"
         layer = {**model, "name": name, "inbound_nodes": [{"args": [tensor(x)], "kwargs": {}}]}
         layer["config"] = {**layer["config"], "name": name}
@@ -102,8 +101,8 @@ def chain(m, x, n):
 
 
 def attention_with(positional, *order):
-    """attention(query, value, key) with so many arguments by place; each comes of a layer of its own, which are made in
-    this order."""
+    """attention(query, value, key) with this many positional arguments; each is the output of its own layer, which are
+    created in this order."""
 
     def build(m):
         made = {argument: m.dense(m.input) for argument in order}
@@ -240,7 +239,7 @@ SHAPES = {
 
 
 def groups(model, path=""):
-    """(group, layer's name, class) of every layer that has no layers of its own, in Keras' order."""
+    """(group, layer's name, class) of every layer without inner layers, in Keras' order."""
     config = model["config"]
     layers = (
         keras_order(config)
@@ -259,7 +258,7 @@ def groups(model, path=""):
 
 
 def variables(kind):
-    """By group below the layer's: shapes of its variables."""
+    """By group below the layer's: the shapes of its variables."""
     if kind == "Dense":
         return {"vars": [(WIDTH, WIDTH), (WIDTH,)]}
     if kind == "LayerNormalization":
@@ -274,7 +273,7 @@ def variables(kind):
 
 
 def weights_of(model, numbers):
-    """A .weights.h5 file, every variable of a layer filled with the layer's number."""
+    """A .weights.h5 file in which every variable of a layer is filled with the layer's number."""
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as f:
         for group, name, kind in groups(model):
@@ -285,8 +284,8 @@ def weights_of(model, numbers):
 
 
 def write(path, model, numbers):
-    """The archive; of a model without models inside also the weights alone, of which the user's own model would say
-    where they stand."""
+    """Writes the archive. For a model without nested models also the weights alone, whose layout the user's own model
+    determines."""
     weights = weights_of(model, numbers)
     with zipfile.ZipFile(path + ".keras", "w") as archive:
         archive.writestr("metadata.json", json.dumps({"keras_version": "3.9.0", "date_saved": "2025-01-01@00:00:00"}))
@@ -317,7 +316,7 @@ def main(driver):
         for name, build in SHAPES.items():
             m = Model()
             output = build(m)
-            # As Keras lists the layers, or in any order: it makes no difference.
+            # The order in which Keras lists the layers, or any other, makes no difference.
             models[name] = m.json(output, random.Random(SEED) if name.startswith("random") else None)
             numbers[name] = {layer: i + 1 for i, (_, layer, _) in enumerate(groups(models[name]))}
             write(os.path.join(directory, name), models[name], numbers[name])
@@ -335,7 +334,7 @@ def main(driver):
                 written = json.loads(archive.read("config.json"))
                 weights = h5py.File(io.BytesIO(archive.read("model.weights.h5")), "r")
             expect_layers(weights, written, numbers[name], f"{name}.keras")
-            if is_flat(models[name]):  # as model.load_weights of the user's own model wants it
+            if is_flat(models[name]):  # as model.load_weights of the user's own model expects it
                 expect_layers(h5py.File(path + ".weights.h5", "r"), models[name], numbers[name], f"{name}.weights.h5")
     print(f"{len(models)} shapes, read and written")
 

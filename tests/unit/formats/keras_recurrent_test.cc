@@ -101,7 +101,7 @@ TEST(KerasRecurrent, OptionsThatAreNotThereAreRefusedByName) {
                                         plain + "}}}"))
                   .status()
                   .message(),
-              HasSubstr("layer \"b\" (Bidirectional): merge_mode: null gives two outputs"));
+              HasSubstr("layer \"b\" (Bidirectional): merge_mode: null means two outputs"));
 }
 
 std::vector<std::string> Layers() {

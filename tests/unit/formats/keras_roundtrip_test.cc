@@ -274,8 +274,8 @@ class KerasRoundTrip : public testing::TestWithParam<std::string> {
   void ExpectComesBack(const v1::Model& model, bool* differs_from, const std::string& default_text) {
     const absl::StatusOr<Graph> graph = Graph::Build(model);
     // Initializers and regularizers of matrices, of a variable that is none.
-    if (absl::StrContains(graph.status().message(), "which IDENTITY makes") ||
-        absl::StrContains(graph.status().message(), "is no matrix; use l1 or l2") ||
+    if (absl::StrContains(graph.status().message(), "as IDENTITY needs") ||
+        absl::StrContains(graph.status().message(), "is not a matrix; use l1 or l2") ||
         absl::StrContains(graph.status().message(), "ORTHOGONAL makes matrices")) {
       return;
     }

@@ -47,7 +47,7 @@ TEST(ModelReport, NamesEachLayerOfKeras) {
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0], "input_1 InputLayer: ");
   EXPECT_THAT(lines[1], HasSubstr("fn Lambda: Lambda is not supported: it calls Python code"));
-  EXPECT_EQ(lines[2], "s Swirl: my>Swirl is a class of your own; use layers of Keras alone");
+  EXPECT_EQ(lines[2], "s Swirl: my>Swirl is a class of your own; use only layers of Keras");
   EXPECT_EQ(lines[3], "inner/d Dense: lora_rank: 8 is not supported; leave it out");
   EXPECT_EQ(lines[4], "inner/r ReLU: ");
   EXPECT_EQ(lines[5], "f Flatten: ");
@@ -98,7 +98,7 @@ TEST(ModelReport, SaysWithWhatAModelTrains) {
   const TrainingReport one = report("layers { input { shape: 5 } } layers { dense { units: 1 } }");
   EXPECT_THAT(one.losses, Contains("MEAN_SQUARED_ERROR"));
   EXPECT_THAT(one.losses, Not(Contains("SPARSE_CATEGORICAL_CROSSENTROPY")));
-  EXPECT_THAT(one.data, ElementsAre("CSV of 5 columns beside the label", "TFRECORD of 5 numbers"));
+  EXPECT_THAT(one.data, ElementsAre("CSV of 5 columns besides the label", "TFRECORD of 5 numbers"));
   // A class for each step.
   const TrainingReport steps = report("layers { input { shape: [7, 3] } } layers { dense { units: 4 } }");
   EXPECT_THAT(steps.losses, Contains("SPARSE_CATEGORICAL_CROSSENTROPY"));

@@ -161,8 +161,8 @@ TEST_F(SafetensorsTest, LiesAreFound) {
               HasSubstr("more elements"));
   EXPECT_THAT(ErrorOf(Bytes(one(Tensor("a", "F32", "[2]", 0, 4)), four)), HasSubstr("shape [2] needs 8 bytes"));
   EXPECT_THAT(ErrorOf(Bytes(one(Tensor("a", "F32", "[1]", 0, 8)), four)),
-              HasSubstr("do not lie in the file's 4 bytes"));
-  EXPECT_THAT(ErrorOf(Bytes(one(Tensor("a", "F32", "[1]", 8, 4)), eight)), HasSubstr("do not lie"));
+              HasSubstr("are not within the file's 4 bytes"));
+  EXPECT_THAT(ErrorOf(Bytes(one(Tensor("a", "F32", "[1]", 8, 4)), eight)), HasSubstr("are not within"));
   EXPECT_THAT(ErrorOf(Bytes("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", four)),
               HasSubstr("not a pair"));
   EXPECT_THAT(ErrorOf(Bytes("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", four)),
@@ -171,7 +171,7 @@ TEST_F(SafetensorsTest, LiesAreFound) {
   EXPECT_THAT(
       ErrorOf(
           Bytes(absl::StrCat("{", Tensor("a", "F32", "[2]", 0, 8), ",", Tensor("b", "F32", "[1]", 4, 8), "}"), eight)),
-      HasSubstr("begin at 4, those before end at 8"));
+      HasSubstr("begin at 4, the previous ones end at 8"));
   EXPECT_THAT(ErrorOf(Bytes(one(Tensor("a", "F32", "[1]", 4, 8)), eight)), HasSubstr("begin at 4"));
   EXPECT_THAT(ErrorOf(Bytes(good, eight)), HasSubstr("the tensors end at 4, the data at 8"));
   EXPECT_THAT(ErrorOf(Bytes("{\"__metadata__\":3}", "")), HasSubstr("__metadata__ is not an object"));

@@ -121,14 +121,14 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { reduce_lr_on_plateau { min_lr: -1 } }",
        "callbacks[0].reduce_lr_on_plateau.min_lr: -1 is negative or not finite; use 0 or more"},
       {"optimizer { schedule { constant { } } } callbacks { reduce_lr_on_plateau { } }",
-       "callbacks[0].reduce_lr_on_plateau: the learning rate is optimizer.schedule's to say; leave one of them out"},
+       "callbacks[0].reduce_lr_on_plateau: optimizer.schedule sets the learning rate too; leave one of them out"},
       {"callbacks { learning_rate_scheduler { } }",
        "callbacks[0].learning_rate_scheduler.schedule: missing; use exponential_decay { ... }, say"},
       {"callbacks { learning_rate_scheduler { schedule { exponential_decay { decay_rate: 0.5 } } } }",
        "callbacks[0].learning_rate_scheduler.schedule: exponential_decay.decay_steps: missing; use a number of steps "
        "such as 1000"},
       {"callbacks { learning_rate_scheduler { schedule { constant { } } } } callbacks { reduce_lr_on_plateau { } }",
-       "callbacks[1].reduce_lr_on_plateau: callbacks[0].learning_rate_scheduler sets the learning rate anew in each "
+       "callbacks[1].reduce_lr_on_plateau: callbacks[0].learning_rate_scheduler sets the learning rate in each "
        "epoch; leave one "
        "of them out"},
       {"callbacks { csv_logger { } }", "callbacks[0].csv_logger.filename: missing; give a file as the workers see it"},
@@ -173,10 +173,10 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
        "callbacks[0].model_checkpoint.save_freq: \"batch\" is neither \"epoch\" nor a number of steps; use one of "
        "them"},
       {"callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: '10' save_best_only: true } }",
-       "callbacks[0].model_checkpoint.save_best_only: figures to compare are there after epochs; use save_freq: "
+       "callbacks[0].model_checkpoint.save_best_only: figures to compare exist only after epochs; use save_freq: "
        "\"epoch\""},
       {"callbacks { model_checkpoint { filepath: '/m.safetensors' initial_value_threshold: 0.5 } }",
-       "callbacks[0].model_checkpoint.initial_value_threshold: it has a meaning with save_best_only alone; set both or "
+       "callbacks[0].model_checkpoint.initial_value_threshold: it has an effect only with save_best_only; set both or "
        "neither"},
       {"checkpoints { dir: '/c' every_steps: 7 } callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: "
        "'10' } }",

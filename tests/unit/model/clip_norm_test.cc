@@ -220,8 +220,8 @@ TEST(ClipNorm, FactorsAfterRecords) {
 }
 
 TEST(ClipNorm, BadBytes) {
-  EXPECT_EQ(DecodeNorms("").status().message(), "scalars: 0 bytes are no records of norms");
-  EXPECT_EQ(DecodeNorms(std::string(105, 'x')).status().message(), "scalars: 105 bytes are no records of norms");
+  EXPECT_EQ(DecodeNorms("").status().message(), "scalars: 0 bytes are not records of norms");
+  EXPECT_EQ(DecodeNorms(std::string(105, 'x')).status().message(), "scalars: 105 bytes are not records of norms");
   EXPECT_EQ(DecodeFactors("1234567", 1).status().message(), "scalars: 7 bytes, expected 1 factors of 8");
   EXPECT_EQ(DecodeFactors(EncodeFactors(std::vector<double>{1.5}), 1).status().message(),
             "scalars: factor 1.5 is outside [0, 1]");

@@ -98,8 +98,8 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
        aug + "random_rotation.factor: 1.5 is outside [-1, 1]; use 0.1 for a tenth of a turn each way"},
       {Step("random_rotation { factor: nan }"),
        aug + "random_rotation.factor: nan is outside [-1, 1]; use 0.1 for a tenth of a turn each way"},
-      {Step("random_rotation { factor: -0.1 }"), aug + "random_rotation.factor: -0.1 is negative; one number f stands "
-                                                       "for [-f, f]: use 0.1 for a tenth of a turn each way"},
+      {Step("random_rotation { factor: -0.1 }"), aug + "random_rotation.factor: -0.1 is negative; one number f means "
+                                                       "[-f, f]: use 0.1 for a tenth of a turn each way"},
       {Step("random_rotation { factor: [0.1, 0.2, 0.3] }"),
        aug + "random_rotation.factor: 3 numbers; use one, or two: [low, high]"},
       {Step("random_rotation { factor: [0.2, 0.1] }"),

@@ -105,7 +105,7 @@ TEST(FaultCheck, EachWrongFieldIsNamed) {
       {"checkpoints { dir: '/c' mode: MIN }",
        "checkpoints.mode: it says what is best, but checkpoints.save_best names no figure; set both"},
       {"resume_from: '/a' initial_weights: '/b'",
-       "initial_weights: a job that goes on from resume_from has its weights from there; set only one of them"},
+       "initial_weights: a job that resumes from resume_from gets its weights from there; set only one of them"},
       {"resume_from: '" + std::string(4097, 'x') + "'", "resume_from: longer than 4096 bytes; use a shorter path"},
   };
   for (const auto& [change, message] : cases) {

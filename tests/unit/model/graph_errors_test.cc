@@ -50,7 +50,7 @@ TEST(GraphErrors, Structure) {
        "false }",
        "layer \"b\": trainable differs from that of \"a\", whose variables it shares; leave it out"},
       {"layers { input { shape: 4 } } layers { name: 'a' batch_normalization {} } layers { name: 'b' shares: 'a' }",
-       "layer \"b\": shares \"a/moving_mean\", a moving average, which two calls would move twice a step"},
+       "layer \"b\": shares \"a/moving_mean\", a moving average, which two calls would update twice a step"},
       {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } outputs: 'b'",
        "model.outputs: \"b\" is not a layer of the model"},
       {"layers { input { shape: 4 } } layers { name: 'a' dense { units: 4 } } outputs: ['a', 'a']",
@@ -67,7 +67,7 @@ TEST(GraphErrors, Structure) {
        "model.layers[1]: name has more than 512 bytes, or a line break or another control character, or is not UTF-8"},
       {kImage + "layers { name: \"a\\177\" flatten {} }", "use letters, digits"},
       {kImage + "layers { name: \"key=a\" flatten {} }",
-       "model.layers[1]: name \"key=a\" begins with \"key=\", by which a multi_head_attention tells its inputs"},
+       "model.layers[1]: name \"key=a\" begins with \"key=\", which names an input of a multi_head_attention"},
       {"layers { input { shape: [2, 4] } } layers { name: \"a\" inputs: [\"input_layer\", \"input_layer\"] "
        "multi_head_attention { num_heads: 1 key_dim: 2 } } layers { name: \"a/query\" dense { units: 2 } }",
        "layer \"a/query\": its variable \"a/query/kernel\" has the name of one of layer \"a\""},
@@ -217,7 +217,7 @@ TEST(GraphErrors, Calls) {
        "set false"},
       {attention("'query=q', 'key=q'"), "layer \"a\": inputs: no value; name a layer for it"},
       {attention("'q', 'query=q'"), "layer \"a\": inputs: query is given twice; give it once"},
-      {attention("'query=q', 'q'"), "layer \"a\": inputs: \"q\" stands behind one that has a name; name it too"},
+      {attention("'query=q', 'q'"), "layer \"a\": inputs: \"q\" follows one that is given by name; name it too"},
       {attention("'q', 'value=v'"), "layer \"a\": its input \"v\" is not a layer of the model"},
       {attention("'q', 'mask=q'"), "layer \"a\": its input \"mask=q\" is not a layer of the model"},
   });

@@ -95,7 +95,7 @@ TEST(GraphOperations, RefuseWhatDoesNotFit) {
            {"slice { axes { step: 0 } }", "step is 0"},
            {"slice { axes { begin: 2 end: 2 } }", "begin, end and step leave nothing of an axis of 4"},
            {"slice { axes { begin: 4 drop: true } }", "begin 4 is not on an axis of 4"},
-           {"slice { axes { begin: 1 end: 2 drop: true } }", "drop takes begin alone"},
+           {"slice { axes { begin: 1 end: 2 drop: true } }", "drop takes only begin"},
            {"subtract {}", "a subtract joins two layers"},
        }) {
     EXPECT_THAT(ErrorOf(c.layer), HasSubstr(c.error)) << c.layer;

@@ -282,7 +282,7 @@ TEST(JobCheck, Warnings) {
   EXPECT_THAT(
       warnings(v1::SOFTMAX, "loss { from_logits: true }"),
       ElementsAre(
-          "loss.from_logits: true, but the last layer \"dense\" ends in softmax, so its outputs are no logits; set "
+          "loss.from_logits: true, but the last layer \"dense\" ends in softmax, so its outputs are not logits; set "
           "from_logits: false or remove the activation"));
   EXPECT_THAT(
       warnings(v1::SOFTMAX, "loss { kind: BINARY_CROSSENTROPY }"),

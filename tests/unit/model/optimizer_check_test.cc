@@ -100,7 +100,7 @@ TEST(OptimizerCheck, ExactErrors) {
        "out"},
       {"sgd {} ema { momentum: 1 }", "optimizer.ema.momentum: 1 is outside [0, 1); use a number such as 0.99"},
       {"sgd {} ema { overwrite_frequency: -1 }",
-       "optimizer.ema.overwrite_frequency: -1 is negative; use a number of steps such as 100, or 0 for the end alone"},
+       "optimizer.ema.overwrite_frequency: -1 is negative; use a number of steps such as 100, or 0 for only the end"},
   };
   for (const auto& [optimizer, message] : cases) {
     SCOPED_TRACE(optimizer);

@@ -140,7 +140,7 @@ TEST(OutputsCheck, WhatDoesNotFitIsRefused) {
   bad("outputs { output: 'kind' loss { kind: MEAN_SQUARED_ERROR } metrics { kind: TOP_K_ACCURACY k: 4 } }",
       "outputs[0].metrics[0].k: 4");
   bad(outputs + "data { targets { output: 'price' columns: 'p' } }",
-      "data.targets: nothing is said of output \"kind\"");
+      "data.targets: there is no entry for output \"kind\"");
   bad(good + "data { targets { output: 'spare' columns: 'p' } }", "data.targets[2].output: \"spare\" has no loss");
   bad(good + "data { targets { output: 'kind' columns: 'p' } }", "data.targets[2].output: \"kind\" twice");
   bad(good + "data { targets { columns: 'p' } }", "data.targets[2].output: missing");
@@ -162,14 +162,14 @@ TEST(OutputsCheck, InputsThatDoNotFitAreRefused) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(says));
   };
   const std::string sizes = "inputs { input: 'sizes' columns: ['w', 'h'] } ";
-  bad(sizes, "data.inputs: nothing is said of input \"rooms\"");
+  bad(sizes, "data.inputs: there is no entry for input \"rooms\"");
   bad(sizes + "inputs { input: 'room' columns: 'r' }",
       "data.inputs[1].input: \"room\" is not an input of the model; did");
   bad(sizes + "inputs { columns: 'r' }", "data.inputs[1].input: missing");
   bad(sizes + "inputs { input: 'rooms' columns: 'r' } inputs { input: 'rooms' columns: 's' }",
       "data.inputs[2].input: \"rooms\" twice");
   bad(sizes + "inputs { input: 'rooms' columns: ['r', 's'] }", "data.inputs[1].columns: 2 of them");
-  bad(sizes + "inputs { input: 'rooms' }", "data.inputs[1]: says nothing");
+  bad(sizes + "inputs { input: 'rooms' }", "data.inputs[1]: names no source");
   bad(sizes + "inputs { input: 'rooms' feature: 'r' }", "data.inputs[1]: a feature, but data.inputs[0] names columns");
   bad("inputs { input: 'sizes' feature: 's' } inputs { input: 'rooms' feature: 'r' }", "only for format TFRECORD");
 }

@@ -102,10 +102,10 @@ TEST(RecurrentLayers, RefusesByName) {
       {"gru { units: 3 recurrent_activation: SOFTMAX }", "recurrent_activation SOFTMAX is not one"},
       {"lstm { units: 3 bias_initializer { kind: ORTHOGONAL } }", "has one axis, and ORTHOGONAL makes matrices"},
       {"lstm { units: 3 kernel_initializer { gain: 2 } }", "kernel_initializer.gain is only for kind ORTHOGONAL or"},
-      {"bidirectional {}", "layer: it is no recurrent layer; use simple_rnn, lstm or gru"},
-      {"bidirectional { layer { dense { units: 3 } } }", "layer: it is no recurrent layer"},
+      {"bidirectional {}", "layer: it is not a recurrent layer; use simple_rnn, lstm or gru"},
+      {"bidirectional { layer { dense { units: 3 } } }", "layer: it is not a recurrent layer"},
       {"bidirectional { merge_mode: 7 layer { gru { units: 3 } } }", "merge_mode 7 is not known"},
-      {"bidirectional { layer { gru { units: 3 } } backward_layer { gru { units: 3 } } }", "go the same way"},
+      {"bidirectional { layer { gru { units: 3 } } backward_layer { gru { units: 3 } } }", "have the same direction"},
       {"bidirectional { merge_mode: AVE layer { gru { units: 3 } } backward_layer { gru { units: 4 go_backwards: true "
        "} } }",
        "units 3 and 4 cannot be merged by AVE"},
@@ -213,7 +213,7 @@ TEST(Identity, OnesOnTheDiagonal) {
   EXPECT_THAT(absl::MakeConstSpan(values).first(6), ElementsAre(0.5, 0, 0, 0, 0.5, 0));
   EXPECT_THAT(
       OnSequence("conv1d { filters: 2 kernel_size: 1 kernel_initializer { kind: IDENTITY } }").status().message(),
-      HasSubstr("is no matrix, which IDENTITY makes"));
+      HasSubstr("is not a matrix, as IDENTITY needs"));
 }
 
 TEST(ForgetBias, BeginsAsOnesOfTheSecondPart) {

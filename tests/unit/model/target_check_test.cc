@@ -64,8 +64,8 @@ TEST(TargetCheck, WhatDoesNotFitIsRefused) {
     ExpectRefused(Job(last, mse, "data { " + data + " }"), says);
   };
   bad(kPixels, "", "the model's output is [8,8,1], but an example has one label; say in data.targets");
-  bad(kPixels, "targets {}", "data.targets[0]: says nothing");
-  bad(kPixels, "targets { input_itself: true feature: 'x' }", "says several things");
+  bad(kPixels, "targets {}", "data.targets[0]: names no source");
+  bad(kPixels, "targets { input_itself: true feature: 'x' }", "names several sources");
   bad(kPixels, "targets { input_itself: true } targets { input_itself: true }", "data.targets: 2 of them");
   bad(kPixels, "targets { input_itself: true output: 'q' }", "data.targets[0].output: \"q\"");
   bad(kPixels, "targets { input_itself: true } label_column: 'a'", "data.label_column: \"a\"");

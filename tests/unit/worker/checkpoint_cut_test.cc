@@ -105,7 +105,7 @@ TEST(CheckpointCut, HasTheLossScaleOfAllPartitions) {
   };
   EXPECT_EQ(cut_with(8, 8)->manifest.loss_scale.scale(), 8);
   EXPECT_THAT(std::string(cut_with(8, 4).status().message()),
-              HasSubstr("ps \"b\": its partition has another loss scale than the others"));
+              HasSubstr("ps \"b\": its partition has a different loss scale from the others"));
 }
 
 TEST(CheckpointCut, WhatDoesNotFitIsNamed) {
@@ -114,7 +114,7 @@ TEST(CheckpointCut, WhatDoesNotFitIsNamed) {
     cut.Add(1, frame);
     return std::string(cut.End(1, status).message());
   };
-  EXPECT_THAT(end(Tensor(1, 0, 1, 0, 8, {8, 8})), HasSubstr("ps \"b\": version 8 came, 7 was wanted"));
+  EXPECT_THAT(end(Tensor(1, 0, 1, 0, 8, {8, 8})), HasSubstr("ps \"b\": received version 8, expected 7"));
   EXPECT_THAT(end(Tensor(0, 0, 1, 0, 7, {7, 7})), HasSubstr("is not of this job's partition"));
   EXPECT_THAT(end(Tensor(1, 0, 2, 0, 7, {7, 7})), HasSubstr("is not of this job's partition"));
   EXPECT_THAT(end(Tensor(1, 0, 1, 0, 7, {7})), HasSubstr("is not of this job's partition"));

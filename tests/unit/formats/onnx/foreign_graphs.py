@@ -1,5 +1,5 @@
-"""Graphs as other programs export them, with weights at random: PyTorch's (channels first, torch.onnx's operators and
-names) and tf2onnx's (channels last outside, one Transpose at each end)."""
+"""Graphs as other programs export them, with random weights: PyTorch's (channels first, torch.onnx's operators and
+names) and tf2onnx's (channels last outside, with one Transpose at each end)."""
 
 import numpy as np
 from onnx import TensorProto
@@ -12,7 +12,7 @@ def torch_cnn():
     x = b.op("Relu", b.conv("input", "conv1", 6, 3, (3, 3), pads=[1, 1, 1, 1], strides=[1, 1], dilations=[1, 1]))
     x = b.op("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], ceil_mode=0)
     x = b.op("Relu", b.batch_norm(b.conv(x, "conv2", 4, 6, (3, 3), bias=False), "bn2", 4))
-    x = b.op("Flatten", x, axis=1)  # channels, height, width: the rows of fc1 change places
+    x = b.op("Flatten", x, axis=1)  # channels, height, width: the rows of fc1 are permuted
     x = b.op("Relu", b.gemm(x, "fc1", 7, 4 * 4 * 2))
     x = b.op("Dropout", x)
     x = b.op("Softmax", b.gemm(x, "fc2", 5, 7), axis=1)
@@ -96,7 +96,7 @@ def torch_joins():
 
 
 def torch_transposed():
-    """A small U: strides down, ConvTranspose and Resize up, channels first all along."""
+    """A small U-Net: strides down, ConvTranspose and Resize up, channels first throughout."""
     b = Builder(5)
     down = b.op("Relu", b.conv("input", "down", 4, 1, (3, 3), pads=[1] * 4, strides=[2, 2]))
     up = b.op(
@@ -130,7 +130,7 @@ def torch_transposed():
 
 
 def torch_norms():
-    """LayerNorm as opset 13 takes it apart, on channels last between two transpositions (ConvNeXt); GELU; GroupNorm;
+    """LayerNorm as decomposed in opset 13, on channels last between two transpositions (ConvNeXt); GELU; GroupNorm;
     InstanceNorm."""
     b = Builder(6)
     x = b.op("Transpose", b.conv("input", "stem", 6, 3, (2, 2), strides=[2, 2]), perm=[0, 2, 3, 1])
@@ -197,7 +197,7 @@ def torch_layer_norm_17():
 
 
 def torch_flat_batch_norm():
-    """A BatchNorm1d on what was flattened from channels first; two such joined."""
+    """A BatchNorm1d on a flattened channels-first value; two such values joined."""
     b = Builder(8)
     x = b.conv("input", "conv", 3, 2, (3, 3))
     flat = b.batch_norm(b.op("Flatten", x, axis=1), "bn", 18)
@@ -242,7 +242,7 @@ def torch_shuffle():
 
 
 def torch_normalized_input():
-    """(x / 255 - mean) / std by channel before everything else, as a module of its own."""
+    """(x / 255 - mean) / std by channel at the beginning, as a separate module."""
     b = Builder(11)
     x = b.op("Div", "input", b.constant(np.float32(255)))
     x = b.op(
@@ -262,7 +262,7 @@ def torch_normalized_input():
 
 
 def torch_mlp():
-    """Pictures of one channel, flattened at once."""
+    """Pictures of one channel, flattened first."""
     b = Builder(12)
     x = b.op("Relu", b.gemm(b.op("Flatten", "input"), "fc1", 6, 30))
     return b.graph(
@@ -309,7 +309,7 @@ def tf_cnn():
 
 
 def tf_text():
-    """Whole numbers in, an embedding, an average over the steps."""
+    """Integers as input, an embedding, an average over the steps."""
     b = Builder(14)
     x = b.op("Gather", b.weight("embedding/embeddings", 20, 6), b.op("Cast", "input", to=TensorProto.INT64), axis=0)
     x = b.op("ReduceMean", x, axes=[1], keepdims=0)
@@ -339,7 +339,7 @@ def torch_cut():
 
 
 def torch_slopes():
-    """A slope for each feature of a sequence, which stays as it is."""
+    """A slope for each feature of a sequence, which is not permuted."""
     b = Builder(16)
     x = b.op("MatMul", "input", b.weight("first", 5, 6))
     x = b.op("PRelu", x, b.weight("slopes", 6))

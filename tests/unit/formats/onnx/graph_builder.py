@@ -1,4 +1,4 @@
-"""Builds an ONNX graph node by node, with weights at random."""
+"""Builds an ONNX graph node by node, with random weights."""
 
 from dataclasses import dataclass
 from typing import List, Optional
@@ -14,7 +14,7 @@ class Graph:
     model: onnx.ModelProto
     input: np.ndarray
     channels_first: bool
-    layers: Optional[List[str]] = None  # the kinds that Cairn makes of it, in order
+    layers: Optional[List[str]] = None  # the expected kinds of Cairn's layers, in order
     names: Optional[List[str]] = None  # some layers' names
     outside: bool = False  # its weights are to be saved in another file
 

@@ -1,5 +1,5 @@
-"""Graphs as exporters wrote them before opset 9, and with what exporters leave to be computed: attributes that became
-inputs later, weights that are listed as inputs, shapes and weights put together of constants, weights elsewhere."""
+"""Graphs as exporters wrote them before opset 9, and with parts that exporters leave to be computed: attributes that
+became inputs later, weights listed as inputs, shapes and weights assembled from constants, external weights."""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -50,7 +50,7 @@ def opset8():
 
 
 def opset9_scales():
-    """PyTorch 1.0 to 1.2: nn.Upsample, whose factors are computed of the shape."""
+    """PyTorch 1.0 to 1.2: nn.Upsample, whose factors are computed from the shape."""
     b = Builder(23)
     x = b.op("Relu", b.conv("input", "conv", 3, 1, (3, 3), pads=[1] * 4))
     shape = b.op("Shape", x)
@@ -109,7 +109,7 @@ def computed_shapes():
 
 
 def computed_weights():
-    """Weights that are turned, cut, joined and scaled before they are used."""
+    """Weights that are transposed, sliced, concatenated and scaled before use."""
     b = Builder(27)
     w = b.op("Transpose", b.weight("raw", 6, 5), perm=[1, 0])
     left = b.op("Slice", w, b.constant(ints(0)), b.constant(ints(2)), b.constant(ints(1)))

@@ -1,5 +1,5 @@
-"""ONNX's operators in numpy, as far as Cairn and the tests' models use them: written from the operators' specification,
-for where onnxruntime cannot be had, and as a second opinion where it can.
+"""ONNX's operators in numpy, as far as Cairn and the tests' models use them. Implemented from the operators'
+specification, as a substitute for onnxruntime where it is not available, and as a second opinion where it is.
 
     outputs = run(onnx.load(path), x)
 """
@@ -22,7 +22,7 @@ def attributes(node):
 
 
 def columns(x, kernel, strides, dilations, pads, fill):
-    """[n, c, places..., kernel...] of [n, c, extent...]."""
+    """Turns [n, c, extent...] into [n, c, places..., kernel...]."""
     rank = len(kernel)
     width = [(0, 0), (0, 0)] + [(pads[i], pads[i + rank]) for i in range(rank)]
     padded = np.pad(x, width, constant_values=fill)
@@ -155,7 +155,7 @@ def slice_of(a, x, starts=None, ends=None, axes=None, steps=None):
 
 
 def cell_functions(a, count):
-    """The activations of the cells, each with the alpha and beta that it takes of the lists."""
+    """The activations of the cells, each with the alpha and beta that it consumes from the lists."""
     alphas, betas = list(a.get("activation_alpha", [])), list(a.get("activation_beta", []))
     functions = []
     for name in a.get("activations", [b"Sigmoid", b"Tanh", b"Tanh"][-count:]):
@@ -325,7 +325,7 @@ OPERATORS = {
 
 
 def run(model, x):
-    """The one output for the one input."""
+    """The single output for the single input."""
     graph = model.graph
     values = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
     values = {name: v.astype(np.float64) if v.dtype.kind == "f" else v for name, v in values.items()}

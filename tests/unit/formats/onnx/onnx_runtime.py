@@ -1,10 +1,10 @@
-"""Goal: what Cairn writes as ONNX is sound, and other programs compute of it what Cairn does; what other programs write
-comes in and computes the same.
+"""Goal: Cairn's ONNX files are valid, and other programs compute the same from them as Cairn does. Files of other
+programs can be imported and compute the same.
 
-Every file of `onnx_driver export` goes through onnx's own checker and shape inference, and is computed by onnxruntime
-(where npm can fetch it) and by onnx_numpy.py: both against the reference backend's outputs. Then graphs as PyTorch and
+Every file of `onnx_driver export` passes onnx's own checker and shape inference, and is computed by onnxruntime (if npm
+can fetch it) and by onnx_numpy.py; both are compared with the reference backend's outputs. Then graphs as PyTorch and
 tf2onnx export them, made with onnx.helper (foreign_graphs.py): Cairn reads them, and predicts what onnxruntime and
-numpy compute of the originals.
+numpy compute from the originals.
 
     onnx_runtime.py PATH/TO/onnx_driver
 """
@@ -22,7 +22,7 @@ import old_graphs
 import onnx_numpy
 from ort import Onnxruntime
 
-TOLERANCE = 1e-5  # of a vector's norm; the promise is 1e-4
+TOLERANCE = 1e-5  # relative to a vector's norm; the promise is 1e-4
 
 
 def check(condition, text):
@@ -77,7 +77,7 @@ def exported_files(driver, runtime, folder):
 
 
 def channels_last(x, graph):
-    """Of what has the rank of the input; a reshaped one stays as the graph has it."""
+    """For values of the input's rank; a reshaped value stays as in the graph."""
     return x.transpose([0, *range(2, x.ndim), 1]) if graph.channels_first and x.ndim == graph.input.ndim > 2 else x
 
 
@@ -93,7 +93,7 @@ def imported_graphs(driver, runtime, folder):
             onnx.save(graph.model, path)
     ran = runtime_outputs(runtime, [(path, g.input) for path, g in zip(paths, graphs)])
     for graph, path, y in zip(graphs, paths, ran):
-        # Channels last for Cairn where the graph has them first; and its output is the same way round.
+        # Channels last for Cairn if the graph has them first; the same for its output.
         channels_last(graph.input, graph).astype(np.float32).tofile(path + ".in")
         done = subprocess.run(
             [driver, "import", path, path + ".in", path + ".out", str(graph.input.shape[0])],

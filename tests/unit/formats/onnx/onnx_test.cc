@@ -76,7 +76,7 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     const bool both_ways = node.kind == LayerKind::kBidirectional && node.output.size() > 1;
     const char* const refused = node.kind == LayerKind::kMultiHeadAttention ? "a product of two layers' outputs"
                                 : adds_pairs                                ? "(Add): its inputs have different shapes"
-                                : both_ways                                 ? "stands in its own order there"
+                                : both_ways                                 ? "keeps its own order there"
                                 : node.kind == LayerKind::kDiscretization   ? "only to floats, or to ids for a Gather"
                                                                             : nullptr;
     if (refused == nullptr) continue;

@@ -1,6 +1,6 @@
-"""onnxruntime from the npm registry, in a folder that is kept: .cache/onnxruntime of the tree, or $CAIRN_ONNXRUNTIME.
+"""onnxruntime from npm, cached in the folder .cache/onnxruntime of the tree, or $CAIRN_ONNXRUNTIME.
 
-    runtime = Onnxruntime.find()          # None, and why, where npm is missing or nothing can be reached
+    runtime = Onnxruntime.find()          # None and the reason if npm is missing or the network is not reachable
     outputs = runtime.run([(path, x), ...])
 """
 
@@ -23,7 +23,7 @@ class Onnxruntime:
 
     @staticmethod
     def find():
-        """(the runtime, "") or (None, why there is none)."""
+        """(the runtime, "") or (None, the reason why there is none)."""
         folder = os.environ.get("CAIRN_ONNXRUNTIME", os.path.join(SOURCE, ".cache", "onnxruntime"))
         if shutil.which("node") is None:
             return None, "node is not installed"
@@ -47,7 +47,8 @@ class Onnxruntime:
         beside = f"{folder}.{os.getpid()}"
         os.makedirs(beside, exist_ok=True)
         try:
-            # Without scripts: the library for Linux is in the package; they would fetch one for GPUs.
+            # Without install scripts: the package contains the library for Linux; the scripts would download one for
+            # GPUs.
             done = subprocess.run(
                 ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", PACKAGE],
                 cwd=beside,
@@ -61,13 +62,13 @@ class Onnxruntime:
                 os.rename(beside, folder)
             return ""
         except (subprocess.TimeoutExpired, OSError) as error:
-            # Somebody else may have been faster.
+            # Another process may have been faster.
             return "" if os.path.isdir(folder) else f"npm cannot install {PACKAGE}: {error}"
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
     def run(self, wanted):
-        """[(path of a model, input)] to the outputs, all in one process."""
+        """Maps [(path of a model, input)] to the outputs, all in one process."""
         with tempfile.TemporaryDirectory() as work:
             jobs = []
             for i, (path, x) in enumerate(wanted):
