@@ -100,11 +100,11 @@ std::vector<WorkerCapacity> Assignments::WorkersFor(const Job& job, bool may_cha
     const int32_t own = own_it == own_replicas.end() ? 0 : own_it->second;
     const int32_t free = candidates_.FreeSlots(node);
     if (own > 0) {
-      members.push_back({name, std::clamp(own + free, 1, node.slots), node.device_kind});
+      members.push_back({name, std::clamp(own + free, 1, node.slots), node.machine.device_kind});
     } else if (node.connected() && free > 0) {
-      others.push_back({name, free, node.device_kind});
+      others.push_back({name, free, node.machine.device_kind});
     }
-    if (node.connected()) all.push_back({name, node.slots, node.device_kind});
+    if (node.connected()) all.push_back({name, node.slots, node.machine.device_kind});
   }
   MostSlotsFirst(others);
   std::vector<v1::Device> preferred = PreferredDevices(job);
@@ -126,7 +126,7 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
   const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
-    const std::map<NodeName, double>& stragglers = job.stragglers.watch.stragglers();
+    const std::map<NodeName, double>& stragglers = job.workers.stragglers.watch.stragglers();
     std::vector<WorkerCapacity> by_speed = workers;
     for (WorkerCapacity& w : by_speed)
       w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
@@ -141,13 +141,14 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
 // Moves one replica of the worst straggler to a worker that completes it sooner. The worker of a replica does not
 // affect any bit.
 void Assignments::RelieveStragglers(Job& job) {
-  if (!job.running() || !job.synchronous() || job.hosting.awaiting_ready || step_.now() < job.stragglers.looked_at)
+  if (!job.running() || !job.synchronous() || job.partitions.hosting.awaiting_ready ||
+      step_.now() < job.workers.stragglers.looked_at)
     return;
-  job.stragglers.looked_at = step_.now() + kStragglerLook;
-  if (job.stragglers.watch.Look(step_.now())) step_.Raise(SlotsChanged{});  // it gets its share back
-  const std::map<NodeName, double>& stragglers = job.stragglers.watch.stragglers();
-  if (stragglers.empty() || step_.now() < job.stragglers.relieve_at) return;
-  job.stragglers.relieve_at = step_.now() + kStragglerInterval;
+  job.workers.stragglers.looked_at = step_.now() + kStragglerLook;
+  if (job.workers.stragglers.watch.Look(step_.now())) step_.Raise(SlotsChanged{});  // it gets its share back
+  const std::map<NodeName, double>& stragglers = job.workers.stragglers.watch.stragglers();
+  if (stragglers.empty() || step_.now() < job.workers.stragglers.relieve_at) return;
+  job.workers.stragglers.relieve_at = step_.now() + kStragglerInterval;
   std::vector<NodeName> owners = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
   const double before = WorstLoad(owners, workers, stragglers);
@@ -171,7 +172,7 @@ void Assignments::RelieveStragglers(Job& job) {
 }
 
 void Assignments::ForgetSpeedOf(const NodeName& worker) {
-  for (auto& [id, job] : jobs_.all()) job.stragglers.watch.Forget(worker);
+  for (auto& [id, job] : jobs_.all()) job.workers.stragglers.watch.Forget(worker);
 }
 
 // why: for the user, if nothing is wrong with the workers that had the replicas.
@@ -188,10 +189,10 @@ void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const
   if (job.running() && job.status.spec().has_checkpoints()) {
     const bool done = IsDone(job, chief);
     if (chief != job.status.chief()) {
-      job.checkpoints.NameChief(done, step_.now());
+      job.outputs.checkpoints.NameChief(done, step_.now());
       TakeUnwritten(job, chief);
     } else if (done && !chief_was_done) {
-      job.checkpoints.LeaveChiefDone(step_.now());
+      job.outputs.checkpoints.LeaveChiefDone(step_.now());
     }
   }
   if (chief != job.status.chief()) NoteFormerChief(job);
@@ -209,8 +210,8 @@ void Assignments::NoteDevices(Job& job) const {
     const ClusterNode* node = nodes_.Find(r.worker());
     if (node == nullptr) continue;
     const auto& known = job.status.devices();
-    if (std::find(known.begin(), known.end(), node->device_kind) == known.end())
-      job.status.add_devices(node->device_kind);
+    if (std::find(known.begin(), known.end(), node->machine.device_kind) == known.end())
+      job.status.add_devices(node->machine.device_kind);
   }
 }
 
@@ -240,21 +241,21 @@ void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
 
 // Commands every worker that, as far as is known, does not run what it should.
 void Assignments::Send(Job& job) {
-  if (!job.running() || job.hosting.awaiting_ready) return;
+  if (!job.running() || job.partitions.hosting.awaiting_ready) return;
   const std::vector<int32_t> none;
   std::map<NodeName, std::vector<int32_t>> wanted;
   for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
   for (ClusterNode* node : nodes_.Connected(v1::WORKER)) {
     const auto its = wanted.find(node->name);
     const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
-    auto known = node->running.find(job.id());
-    if (known != node->running.end() && known->second.generation < job.rollback.generation) {
+    auto known = node->work.running.find(job.id());
+    if (known != node->work.running.end() && known->second.generation < job.partitions.rollback.generation) {
       step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights and must start over
-      node->running.erase(known);
-      known = node->running.end();
+      node->work.running.erase(known);
+      known = node->work.running.end();
     }
     if (replicas.empty()) {
-      if (known == node->running.end() || known->second.replicas.empty()) continue;
+      if (known == node->work.running.end() || known->second.replicas.empty()) continue;
       // It keeps the job's model and data until the job ends, and is told to drop it then.
       known->second.replicas.clear();
       known->second.assignment = job.assignment;
@@ -262,12 +263,12 @@ void Assignments::Send(Job& job) {
       const bool chief = job.status.chief() == node->name;
       // After a Hello it is unknown whether the worker was told that it is chief; a chief that does not know writes no
       // checkpoints.
-      const bool told_chief = known != node->running.end() && known->second.chief.value_or(false);
-      if (known != node->running.end() && known->second.generation == job.status.generation() &&
+      const bool told_chief = known != node->work.running.end() && known->second.chief.value_or(false);
+      if (known != node->work.running.end() && known->second.generation == job.status.generation() &&
           known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
         continue;
       }
-      node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job), job.assignment};
+      node->work.running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job), job.assignment};
     }
     step_.Send(*node, MakeAssignReplicas(job, node->name));
   }

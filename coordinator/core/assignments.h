@@ -19,7 +19,7 @@ namespace cairn {
 
 class Assignments : Component {
  public:
-  explicit Assignments(const Ground& ground) : Component(ground) {}
+  explicit Assignments(Ground& ground) : Component(ground) {}
 
   // Places the replicas of a job that starts.
   void Place(Job& job, std::vector<WorkerCapacity> workers);

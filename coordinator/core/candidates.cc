@@ -25,7 +25,7 @@ std::string NodesText(const std::vector<const ClusterNode*>& nodes) {
   std::vector<std::string> names;
   for (const ClusterNode* node : nodes) {
     if (names.size() == kNodesShown) break;
-    names.push_back(absl::StrFormat("\"%s\" (%s)", node->name, v1::Device_Name(node->device_kind)));
+    names.push_back(absl::StrFormat("\"%s\" (%s)", node->name, v1::Device_Name(node->machine.device_kind)));
   }
   std::string text = absl::StrJoin(names, ", ");
   if (nodes.size() > names.size()) absl::StrAppendFormat(&text, " and %d more", nodes.size() - names.size());
@@ -36,13 +36,13 @@ std::string NodesText(const std::vector<const ClusterNode*>& nodes) {
 
 const ClusterNode* Candidates::UsablePs(const Job& job, const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
-  const bool usable = node != nullptr && node->role == v1::PS && node->alive && !LeftOut(job, *node);
+  const bool usable = node != nullptr && node->role == v1::PS && node->alive() && !LeftOut(job, *node);
   return usable ? node : nullptr;
 }
 
 bool Candidates::LeftOut(const Job& job, const ClusterNode& node) const {
-  auto it = job.left_out.nodes.find(node.name);
-  return it != job.left_out.nodes.end() && it->second.incarnation == node.incarnation;
+  auto it = job.workers.left_out.nodes.find(node.name);
+  return it != job.workers.left_out.nodes.end() && it->second.incarnation == node.incarnation;
 }
 
 // Whether the ps must hold no partitions: a user drains it, or its store failed.
@@ -61,7 +61,7 @@ size_t Candidates::PsThere(const Job& job) const {
 std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
   std::map<NodeName, PsLoad> loads;
   for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->host, 0};
+    if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->machine.host, 0};
   }
   for (auto& [name, load] : loads) load.bytes = jobs_.usage().BytesOn(name) - jobs_.usage().BytesOn(name, job.id());
   if (with_own) {  // the present placement may not be stored yet
@@ -83,7 +83,7 @@ size_t Candidates::MostOfOneDevice(const Job& job, bool free) const {
   std::map<v1::Device, size_t> count;
   for (const auto& [name, node] : nodes_.all()) {
     if (node.role != v1::WORKER || !node.connected() || !MayWork(job, node)) continue;
-    count[node.device_kind] += !free || FreeSlots(node) > 0;
+    count[node.machine.device_kind] += !free || FreeSlots(node) > 0;
   }
   return std::max(count[v1::CPU], count[v1::GPU]);
 }
@@ -126,7 +126,7 @@ std::string Candidates::BitsText(const Job& job) const {
   std::map<std::string, NodeName> first;  // by fingerprint
   for (const v1::ReplicaPlacement& r : job.status.replicas()) {
     const ClusterNode* node = nodes_.Find(r.worker());
-    if (node != nullptr && !node->fingerprint.empty()) first.try_emplace(node->fingerprint, node->name);
+    if (node != nullptr && !node->machine.fingerprint.empty()) first.try_emplace(node->machine.fingerprint, node->name);
   }
   if (first.size() < 2) return "";
   return absl::StrFormat(
@@ -138,7 +138,7 @@ std::string Candidates::BitsText(const Job& job) const {
 // Why work is taken away from a node; empty: it is present and healthy.
 std::string Candidates::TroubleText(const Job& job, const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
-  if (node == nullptr || !node->alive) return "is gone";
+  if (node == nullptr || !node->alive()) return "is gone";
   if (LeftOut(job, *node)) return "cannot work for the job";
   if (!node->fault.empty()) return "has failed";
   return node->draining ? "is drained" : "";
@@ -176,7 +176,7 @@ bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
     if (p.primary() != ps) return true;
     return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
       const ClusterNode* node = UsablePs(job, b.node());
-      return Complete(b) && node != nullptr && !job.copies.returned.contains({p.partition(), b.node()});
+      return Complete(b) && node != nullptr && !job.partitions.copies.returned.contains({p.partition(), b.node()});
     });
   });
 }
@@ -184,7 +184,7 @@ bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
 // A ps without which a partition is not served; empty if all are served.
 NodeName Candidates::MissingPs(const Job& job) const {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (UsablePs(job, p.primary()) == nullptr || job.copies.returned.contains({p.partition(), p.primary()}))
+    if (UsablePs(job, p.primary()) == nullptr || job.partitions.copies.returned.contains({p.partition(), p.primary()}))
       return p.primary();
   }
   return {};
@@ -201,15 +201,15 @@ std::vector<ClusterNode*> Candidates::Askable(v1::Role role, const Job* job, boo
   if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
   std::vector<ClusterNode*> good;
   for (ClusterNode* node : all) {
-    const bool silent = step_.now() - node->last_heard > 2 * options_.heartbeat_interval;
-    const bool slow = job != nullptr && job->stragglers.watch.stragglers().contains(node->name);
+    const bool silent = step_.now() - node->lease.last_heard() > 2 * options_.heartbeat_interval;
+    const bool slow = job != nullptr && job->workers.stragglers.watch.stragglers().contains(node->name);
     if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
   }
   return good.empty() ? all : good;
 }
 
 bool Candidates::MayWork(const Job& job, const ClusterNode& worker) const {
-  return worker.alive && !worker.leaving() && !LeftOut(job, worker) && Fits(job.status.spec(), worker);
+  return worker.alive() && !worker.leaving() && !LeftOut(job, worker) && Fits(job.status.spec(), worker);
 }
 
 }  // namespace cairn

@@ -62,7 +62,8 @@ int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep
 void NoteFailedCheckpoint(Job& job, int64_t step) {
   const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(),
                 begin = end - job.status.steps_per_epoch();
-  if (step > begin && step <= end) job.checkpoints.failed_step = std::max(job.checkpoints.failed_step, step);
+  if (step > begin && step <= end)
+    job.outputs.checkpoints.failed_step = std::max(job.outputs.checkpoints.failed_step, step);
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
-  if (report.has_checkpoint()) job->checkpoints.late_chief_since = absl::InfiniteFuture();
+  if (report.has_checkpoint()) job->outputs.checkpoints.late_chief_since = absl::InfiniteFuture();
   auto& known = *job->status.mutable_checkpoints();
   for (const int64_t step : report.deleted_steps()) {
     known.erase(
@@ -87,21 +88,21 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     const bool newer =
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= step; });
     if (newer) {  // it, or a later one, was written by an earlier chief, or while other replicas were behind
-      job->checkpoints.heard = step_.now();
+      job->outputs.checkpoints.heard = step_.now();
       return;
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
-    job->checkpoints.error_step = report.has_checkpoint() ? step : 0;
+    job->outputs.checkpoints.error_step = report.has_checkpoint() ? step : 0;
     step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // the checkpoint of this step will not come any more
       NoteFailedCheckpoint(*job, report.checkpoint().step());
-      job->checkpoints.heard = step_.now();
+      job->outputs.checkpoints.heard = step_.now();
     }
   } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
     // A chief repeats which one was the best in its time; the copy is now of a later one.
     const bool outdated =
-        info.best() && info.step() != job->checkpoints.best_asked_step &&
+        info.best() && info.step() != job->outputs.checkpoints.best_asked_step &&
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
     if (outdated) return;
     NoteWritten(*job, info);
@@ -116,22 +117,22 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
 // A step that it could not write matters if it becomes chief again (TakeUnwritten). The step may not push out others
 // until the present chief has found it on the disk.
 void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
-  const auto& former = job.checkpoints.former_chiefs;
+  const auto& former = job.outputs.checkpoints.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(),
                       node.name);
   }
   if (!report.has_checkpoint() || report.checkpoint().best()) return;
   if (!report.error().empty()) {
-    return job.checkpoints.FormerChiefFailed(node.name, report.checkpoint().step(),
-                                             std::string(CutUtf8(report.error(), kErrorTextMax)));
+    return job.outputs.checkpoints.FormerChiefFailed(node.name, report.checkpoint().step(),
+                                                     std::string(CutUtf8(report.error(), kErrorTextMax)));
   }
   const auto& known = job.status.checkpoints();
   const bool there = std::any_of(known.begin(), known.end(),
                                  [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
   if (there || known.size() >= CheckpointsMax(job)) return;
   NoteWritten(job, report.checkpoint());
-  if (report.checkpoint().step() >= job.checkpoints.error_step) job.status.clear_checkpoint_error();
+  if (report.checkpoint().step() >= job.outputs.checkpoints.error_step) job.status.clear_checkpoint_error();
   Changed(job);
 }
 
@@ -148,7 +149,7 @@ void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
   std::stable_sort(known.begin(), known.end(),
                    [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
   if (news) step_.Log("job %d: checkpoint %s", job.id(), info.path());
-  if (!again && !info.best()) job.checkpoints.heard = step_.now();
+  if (!again && !info.best()) job.outputs.checkpoints.heard = step_.now();
   if (news && !info.best() && job.active()) files_.SaveAtStep(job, info.step());
 }
 
@@ -162,16 +163,17 @@ void Checkpoints::Changed(Job& job) {
 // ---- the best one ----
 void Checkpoints::ConsiderBest(Job& job) {
   if (job.status.spec().checkpoints().save_best().empty()) return;
-  const bool asked =
-      job.checkpoints.best_asked.worker == job.status.chief() && step_.now() < job.checkpoints.best_asked.until;
+  const bool asked = job.outputs.checkpoints.best_asked.worker == job.status.chief() &&
+                     step_.now() < job.outputs.checkpoints.best_asked.until;
   double monitored = NAN;
   const int64_t best = RestoresBest(job.status.spec()) != nullptr ? BestOfStopping(job, &monitored)
                                                                   : BestByFigure(job, asked, &monitored);
-  const int64_t to_keep = best >= 0                                                ? best
-                          : asked && !IsKept(job, job.checkpoints.best_asked_step) ? job.checkpoints.best_asked_step
-                                                                                   : -1;
+  const int64_t to_keep = best >= 0 ? best
+                          : asked && !IsKept(job, job.outputs.checkpoints.best_asked_step)
+                              ? job.outputs.checkpoints.best_asked_step
+                              : -1;
   const bool news = NoteCompared(job, to_keep);
-  const bool mark = best >= 0 && !(asked && job.checkpoints.best_asked_step == best);
+  const bool mark = best >= 0 && !(asked && job.outputs.checkpoints.best_asked_step == best);
   const ClusterNode* chief = TrainingChief(job);
   if (chief == nullptr || (!news && !mark)) return;
   // It may have got the job before another worker wrote the checkpoint, so it must learn of that first.
@@ -197,8 +199,8 @@ int64_t Checkpoints::BestByFigure(const Job& job, bool asked, double* monitored)
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
     if (info.best()) best = info.monitored();
   }
-  if (asked && (std::isnan(best) || better(job.checkpoints.best_asked_monitored, best)))
-    best = job.checkpoints.best_asked_monitored;
+  if (asked && (std::isnan(best) || better(job.outputs.checkpoints.best_asked_monitored, best)))
+    best = job.outputs.checkpoints.best_asked_monitored;
   int64_t step = -1;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
     const int epoch = EpochOf(job, info);
@@ -229,9 +231,10 @@ bool Checkpoints::NoteCompared(Job& job, int64_t to_keep) const {
 // null: there is no chief, or it does not have the job's current state. Assignments::Send calls this again.
 const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
   const ClusterNode* chief = nodes_.Find(job.status.chief());
-  if (chief == nullptr || !chief->connected() || !job.running() || job.hosting.awaiting_ready) return nullptr;
-  const auto given = chief->running.find(job.id());
-  const bool as_it_is = given != chief->running.end() && given->second.chief.value_or(false) &&
+  if (chief == nullptr || !chief->connected() || !job.running() || job.partitions.hosting.awaiting_ready)
+    return nullptr;
+  const auto given = chief->work.running.find(job.id());
+  const bool as_it_is = given != chief->work.running.end() && given->second.chief.value_or(false) &&
                         given->second.generation == job.status.generation() &&
                         given->second.replicas == job.ReplicasOf(chief->name);
   return as_it_is ? chief : nullptr;
@@ -240,9 +243,9 @@ const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
 // Repeated until the chief reports it as the best: its disk may have been full. A checkpoint that is not kept is later
 // removed as the oldest.
 void Checkpoints::SendMarkBest(Job& job, const ClusterNode& chief, int64_t step, double monitored) {
-  job.checkpoints.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
-  job.checkpoints.best_asked_step = step;
-  job.checkpoints.best_asked_monitored = monitored;
+  job.outputs.checkpoints.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
+  job.outputs.checkpoints.best_asked_step = step;
+  job.outputs.checkpoints.best_asked_monitored = monitored;
   v1::CoordinatorMessage message;
   v1::MarkBest& mark = *message.mutable_mark_best();
   mark.set_job_id(job.id());

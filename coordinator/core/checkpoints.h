@@ -16,7 +16,7 @@ namespace cairn {
 
 class Checkpoints : Component {
  public:
-  Checkpoints(const Ground& ground, ModelFiles& files) : Component(ground), files_(files) {}
+  Checkpoints(Ground& ground, ModelFiles& files) : Component(ground), files_(files) {}
 
   void OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report);
   // Tells the chief to keep the checkpoint of the best epoch, where the best has changed, and which others it no longer

@@ -14,30 +14,16 @@ namespace cairn {
 
 ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored,
                          absl::Time now)
-    : options_(options),
-      step_(incarnation, now),
-      jobs_(options_, stored, step_),
-      nodes_(options_, incarnation, stored, step_, jobs_),
-      candidates_(options_, step_, jobs_, nodes_),
-      hosting_(step_, jobs_, nodes_, candidates_),
-      ground_{options_, step_, jobs_, nodes_, candidates_, hosting_},
+    : ground_(options, incarnation, stored, now),
       endings_(ground_),
-      restores_(ground_, endings_),
-      rollback_(ground_, endings_, restores_),
-      copies_(ground_, endings_, restores_),
-      copy_watch_(ground_),
-      crash_loops_(ground_, endings_, copies_),
-      drains_(ground_, crash_loops_),
-      assignments_(ground_),
-      schedule_(ground_, endings_, assignments_),
-      files_(ground_),
-      checkpoints_(ground_, files_),
-      epochs_(ground_, endings_, assignments_, files_),
-      evaluations_(ground_, copies_),
-      reasons_(ground_, endings_, copies_, evaluations_),
-      submissions_(ground_, endings_, schedule_, reasons_),
-      runs_(ground_, {endings_, restores_, rollback_, copies_, assignments_, files_, checkpoints_, epochs_}),
-      reconciler_(ground_, endings_, copies_, crash_loops_, runs_) {}
+      partitions_(ground_, endings_),
+      workers_(ground_, endings_, partitions_),
+      outputs_(ground_, endings_, partitions_, workers_),
+      reasons_(ground_, endings_, partitions_.copies, outputs_.evaluations),
+      submissions_(ground_, endings_, workers_.schedule, reasons_),
+      runs_(ground_, {endings_, partitions_.restores, partitions_.rollback, partitions_.copies, workers_.assignments,
+                      outputs_.files, outputs_.checkpoints, outputs_.epochs}),
+      reconciler_(ground_, endings_, partitions_.copies, workers_.crash_loops, runs_) {}
 
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
   v1::GetJobRequest request;
@@ -46,21 +32,21 @@ absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) cons
 }
 
 Effects ClusterCore::Step(const Event& event, absl::Time now) {
-  step_.Begin(now);
-  jobs_.Begin();
+  ground_.step.Begin(now);
+  ground_.jobs.Begin();
   Dispatch(event);
   DeliverRaised();
-  schedule_.RunIfDue();
+  workers_.schedule.RunIfDue();
   DeliverRaised();
-  jobs_.SaveTold();
+  ground_.jobs.SaveTold();
   DeliverRaised();
   // Nodes' progress reports, by far the most frequent events, do not settle anything.
   const auto* says = std::get_if<NodeSays>(&event);
   const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
                                             says->message.has_figures());
-  if (!progress) nodes_.SaveIfSettled();
-  jobs_.EmitChanged();
-  return step_.TakeEffects();
+  if (!progress) ground_.nodes.SaveIfSettled();
+  ground_.jobs.EmitChanged();
+  return ground_.step.TakeEffects();
 }
 
 void ClusterCore::Dispatch(const Event& event) {
@@ -72,69 +58,69 @@ void ClusterCore::Dispatch(const Event& event) {
                  [this](const SubmitJob& e) { submissions_.OnSubmit(e); },
                  [this](const CancelJob& e) { endings_.OnCancel(e); },
                  [this](const DeleteJob& e) { endings_.OnDelete(e); },
-                 [this](const EvaluateJob& e) { evaluations_.OnEvaluate(e); },
-                 [this](const PredictJob& e) { evaluations_.OnPredict(e); },
-                 [this](const PredictionTaken& e) { evaluations_.OnPredictionTaken(e.reply); },
-                 [this](const PredictionGone& e) { evaluations_.OnPredictionGone(e.reply); },
-                 [this](const DrainNode& e) { drains_.OnDrain(e); },
+                 [this](const EvaluateJob& e) { outputs_.evaluations.OnEvaluate(e); },
+                 [this](const PredictJob& e) { outputs_.evaluations.OnPredict(e); },
+                 [this](const PredictionTaken& e) { outputs_.evaluations.OnPredictionTaken(e.reply); },
+                 [this](const PredictionGone& e) { outputs_.evaluations.OnPredictionGone(e.reply); },
+                 [this](const DrainNode& e) { workers_.drains.OnDrain(e); },
              },
              event);
 }
 
 void ClusterCore::DeliverRaised() {
-  while (const std::optional<DomainEvent> event = step_.TakeRaised()) Dispatch(*event);
+  while (const std::optional<DomainEvent> event = ground_.step.TakeRaised()) Dispatch(*event);
 }
 
 void ClusterCore::Dispatch(const DomainEvent& event) {
   std::visit(Overloaded{
                  [this](ReasonDue e) {
-                   if (Job* job = jobs_.Find(e.job); job != nullptr) reasons_.Update(*job);
+                   if (Job* job = ground_.jobs.Find(e.job); job != nullptr) reasons_.Update(*job);
                  },
                  [this](JobAdvanced e) {
-                   if (Job* job = jobs_.Find(e.job); job != nullptr && job->running()) runs_.Advance(*job);
+                   if (Job* job = ground_.jobs.Find(e.job); job != nullptr && job->running()) runs_.Advance(*job);
                  },
                  [this](AssignmentsSent e) {
-                   if (Job* job = jobs_.Find(e.job); job != nullptr) checkpoints_.ConsiderBest(*job);
+                   if (Job* job = ground_.jobs.Find(e.job); job != nullptr) outputs_.checkpoints.ConsiderBest(*job);
                  },
-                 [this](CopiesChanged e) { copy_watch_.Note(e); },
-                 [this](ReadinessDue e) { copy_watch_.Note(e); },
-                 [this](QueueChanged e) { schedule_.Note(e); },
-                 [this](SlotsChanged e) { schedule_.Note(e); },
+                 [this](CopiesChanged e) { partitions_.copy_watch.Note(e); },
+                 [this](ReadinessDue e) { partitions_.copy_watch.Note(e); },
+                 [this](QueueChanged e) { workers_.schedule.Note(e); },
+                 [this](SlotsChanged e) { workers_.schedule.Note(e); },
                  [this](QueueLookedAt e) { reasons_.Note(e); },
              },
              event);
 }
 
 void ClusterCore::OnTick() {
-  for (const Membership::Death& death : nodes_.Expire()) OnDeath(death);
+  for (const Membership::Death& death : ground_.nodes.Expire()) OnDeath(death);
   submissions_.Tick();
-  evaluations_.Tick();
-  copies_.ForgetOldLinks();
-  for (uint64_t id : jobs_.ByUrgency()) {
-    Job* job = jobs_.Find(id);
+  outputs_.evaluations.Tick();
+  partitions_.copies.ForgetOldLinks();
+  for (uint64_t id : ground_.jobs.ByUrgency()) {
+    Job* job = ground_.jobs.Find(id);
     if (job == nullptr || job->finished()) continue;  // it may end and be forgotten during the loop
-    if (job->copies.returned.empty() || !copies_.Settle(*job)) copies_.Repair(*job);
-    assignments_.RelieveStragglers(*job);
-    if (job->active()) files_.Tick(*job);
+    if (job->partitions.copies.returned.empty() || !partitions_.copies.Settle(*job)) partitions_.copies.Repair(*job);
+    workers_.assignments.RelieveStragglers(*job);
+    if (job->active()) outputs_.files.Tick(*job);
     if (job->running()) runs_.Advance(*job);
     if (job->finalizing()) runs_.TryFinalize(*job);
-    if (job->starting()) restores_.TryRestore(*job);
+    if (job->starting()) partitions_.restores.TryRestore(*job);
     if (!job->queued()) reasons_.Update(*job);
   }
-  copies_.TendEnded();
+  partitions_.copies.TendEnded();
   DeliverRaised();  // what is watched is complete only now
-  copy_watch_.Tick();
+  partitions_.copy_watch.Tick();
   reasons_.UpdateQueuedIfDue();
-  schedule_.Tick();
+  workers_.schedule.Tick();
 }
 
 // ---- nodes ----
 
 void ClusterCore::OnNodeUp(const NodeUp& event) {
-  const absl::StatusOr<Membership::Admission> admission = nodes_.Admit(event.session, event.hello);
+  const absl::StatusOr<Membership::Admission> admission = ground_.nodes.Admit(event.session, event.hello);
   if (!admission.ok()) return;
   const ClusterNode& node = *admission->node;
-  nodes_.Welcome(node);
+  ground_.nodes.Welcome(node);
   if (node.role == v1::PS) {
     reconciler_.ReconcilePs(*admission, event.hello);
   } else {
@@ -143,14 +129,14 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   if (admission->superseded.value != 0) ReleaseWork(node.name);  // answers from the old session are no longer received
   // Last: if the coordinator restarts while the new incarnation is not stored, it takes the node for a restarted one
   // and reconciles again.
-  nodes_.Save();
-  step_.Raise(SlotsChanged{});
+  ground_.nodes.Save();
+  ground_.step.Raise(SlotsChanged{});
 }
 
 void ClusterCore::OnNodeSays(const NodeSays& event) {
-  ClusterNode* node = nodes_.Heard(event.session);
+  ClusterNode* node = ground_.nodes.Heard(event.session);
   if (node == nullptr) {  // declared dead, or superseded
-    return step_.Emit(CloseSession{event.session, absl::AbortedError("the session is over; open a new one")});
+    return ground_.step.Emit(CloseSession{event.session, absl::AbortedError("the session is over; open a new one")});
   }
   OnMessage(*node, event.message);
 }
@@ -160,82 +146,82 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
   switch (m.kind_case()) {
     case v1::NodeMessage::kHeartbeat:
       node.memory_bytes = m.heartbeat().memory_bytes();
-      drains_.NoteFault(node, std::string(CutUtf8(m.heartbeat().fault(), kFaultTextMax)));
+      workers_.drains.NoteFault(node, std::string(CutUtf8(m.heartbeat().fault(), kFaultTextMax)));
       return runs_.OnProgress(node, m.heartbeat().progress());
     case v1::NodeMessage::kDataInfo:
-      if (worker && evaluations_.OnDataInfo(node, m.data_info())) return;
+      if (worker && outputs_.evaluations.OnDataInfo(node, m.data_info())) return;
       if (worker) return submissions_.OnDataInfo(node, m.data_info());
       break;
     case v1::NodeMessage::kEvaluated:
-      if (!ps) return evaluations_.OnEvaluated(node, m.evaluated());
+      if (!ps) return outputs_.evaluations.OnEvaluated(node, m.evaluated());
       break;
     case v1::NodeMessage::kPartitionsReady:
       if (ps) return reconciler_.OnPartitionsReady(node, m.partitions_ready());
       break;
     case v1::NodeMessage::kBackupReport:
-      if (ps) return copies_.OnBackupReport(node, m.backup_report());
+      if (ps) return partitions_.copies.OnBackupReport(node, m.backup_report());
       break;
     case v1::NodeMessage::kFigures:
-      if (ps) return epochs_.OnFigures(node, m.figures());
+      if (ps) return outputs_.epochs.OnFigures(node, m.figures());
       break;
     case v1::NodeMessage::kReplicaReport:
       if (worker) return runs_.OnReplicaReport(node, m.replica_report());
       break;
     case v1::NodeMessage::kPredicted:
-      if (worker) return evaluations_.OnPredicted(node, m.predicted());
+      if (worker) return outputs_.evaluations.OnPredicted(node, m.predicted());
       break;
     case v1::NodeMessage::kFinalized:
       if (worker) return runs_.OnFinalized(node, m.finalized());
       break;
     case v1::NodeMessage::kCheckpoint:
-      if (worker) return checkpoints_.OnCheckpoint(node, m.checkpoint());
+      if (worker) return outputs_.checkpoints.OnCheckpoint(node, m.checkpoint());
       break;
     case v1::NodeMessage::kRestored:
-      if (worker) return restores_.OnRestored(node, m.restored());
+      if (worker) return partitions_.restores.OnRestored(node, m.restored());
       break;
     case v1::NodeMessage::kSummariesWritten:
-      if (worker) return files_.OnSummariesWritten(node, m.summaries_written());
+      if (worker) return outputs_.files.OnSummariesWritten(node, m.summaries_written());
       break;
     case v1::NodeMessage::kModelSaved:
-      if (worker) return files_.OnModelSaved(node, m.model_saved());
+      if (worker) return outputs_.files.OnModelSaved(node, m.model_saved());
       break;
     case v1::NodeMessage::kJobError: return reconciler_.OnJobError(node, m.job_error());
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET: break;
   }
-  step_.Warn("%s \"%s\" sent a message of kind %d, which it may not send; ignored", RoleText(node.role), node.name,
-             m.kind_case());
+  ground_.step.Warn("%s \"%s\" sent a message of kind %d, which it may not send; ignored", RoleText(node.role),
+                    node.name, m.kind_case());
 }
 
 void ClusterCore::OnSessionClosed(const SessionClosed& event) {
-  const ClusterNode* node = nodes_.Closed(event.session);
+  const ClusterNode* node = ground_.nodes.Closed(event.session);
   if (node == nullptr) return;
-  step_.Log("%s \"%s\": its session broke", RoleText(node->role), node->name);
+  ground_.step.Log("%s \"%s\": its session broke", RoleText(node->role), node->name);
   ReleaseWork(node->name);
 }
 
 void ClusterCore::OnDeath(const Membership::Death& death) {
   const ClusterNode& node = *death.node;
-  step_.Warn("%s \"%s\" is lost", RoleText(node.role), node.name);
+  ground_.step.Warn("%s \"%s\" is lost", RoleText(node.role), node.name);
   if (death.session.value != 0) {
-    step_.Emit(CloseSession{death.session, absl::DeadlineExceededError("no heartbeat within the lease")});
+    ground_.step.Emit(CloseSession{death.session, absl::DeadlineExceededError("no heartbeat within the lease")});
   }
-  nodes_.Save();
+  ground_.nodes.Save();
   ReleaseWork(node.name);
-  step_.Raise(ReadinessDue{});
-  if (node.role == v1::WORKER) crash_loops_.NoteEnd(node.name, /*gone=*/true);
-  if (node.role == v1::WORKER) assignments_.ForgetSpeedOf(node.name);
+  ground_.step.Raise(ReadinessDue{});
+  if (node.role == v1::WORKER) workers_.crash_loops.NoteEnd(node.name, /*gone=*/true);
+  if (node.role == v1::WORKER) workers_.assignments.ForgetSpeedOf(node.name);
   if (node.role == v1::PS) reconciler_.OnPsLost(node.name);
-  step_.Raise(SlotsChanged{});
+  ground_.step.Raise(SlotsChanged{});
 }
 
 // Reassigns requests that the worker was to answer. Needed even if only the session broke, since the answer may be lost
 // with it.
 void ClusterCore::ReleaseWork(const NodeName& worker) {
-  restores_.ReleaseWorker(worker);
-  files_.ReleaseWorker(worker);
+  partitions_.restores.ReleaseWorker(worker);
+  outputs_.files.ReleaseWorker(worker);
   submissions_.ReleaseWorker(worker);
-  evaluations_.ReleaseWorker(worker);
+  outputs_.evaluations.ReleaseWorker(worker);
   runs_.ReleaseWorker(worker);
 }
 

@@ -1,6 +1,6 @@
 // ClusterCore: who is alive, who owns what, which jobs run. A state machine without I/O, threads or a clock
-// (docs/architecture.md#processes-cores-and-nodes). It hands events to its parts (component.h), and their domain events
-// to the parts above them.
+// (docs/architecture.md#processes-cores-and-nodes). It hands events to its parts (component.h, layers.h), and their
+// domain events to the parts above them.
 //
 // Not thread-safe: one executor drives it. Step takes one event and returns the effects to carry out, in order. A Store
 // is durable before the effects after it are carried out, so a crash between any two effects leaves a state from which
@@ -22,25 +22,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
-#include "coordinator/core/assignments.h"
-#include "coordinator/core/checkpoints.h"
 #include "coordinator/core/component.h"
-#include "coordinator/core/copies.h"
-#include "coordinator/core/copy_watch.h"
-#include "coordinator/core/crash_loops.h"
-#include "coordinator/core/drains.h"
 #include "coordinator/core/endings.h"
-#include "coordinator/core/epochs.h"
-#include "coordinator/core/evaluations.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/job_runs.h"
-#include "coordinator/core/model_files.h"
+#include "coordinator/core/layers.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/reconciler.h"
-#include "coordinator/core/restores.h"
-#include "coordinator/core/rollback.h"
-#include "coordinator/core/schedule.h"
 #include "coordinator/core/submissions.h"
 
 namespace cairn {
@@ -56,14 +45,14 @@ class ClusterCore {
 
   // Queries change nothing. Errors: NOT_FOUND.
   absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const {
-    return jobs_.GetJob(request, now);
+    return ground_.jobs.GetJob(request, now);
   }
   absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
   // Newest first; without the model's layers and the placements.
-  v1::ListJobsResponse ListJobs(absl::Time now) const { return jobs_.ListJobs(now); }
+  v1::ListJobsResponse ListJobs(absl::Time now) const { return ground_.jobs.ListJobs(now); }
   // The same jobs, each as CopyForRow (job_extract.h).
-  std::vector<v1::JobStatus> JobRows(absl::Time now) const { return jobs_.JobRows(now); }
-  v1::ListNodesResponse ListNodes() const { return nodes_.List(); }
+  std::vector<v1::JobStatus> JobRows(absl::Time now) const { return ground_.jobs.JobRows(now); }
+  v1::ListNodesResponse ListNodes() const { return ground_.nodes.List(); }
 
  private:
   void Dispatch(const Event& event);
@@ -77,27 +66,12 @@ class ClusterCore {
   void OnDeath(const Membership::Death& death);
   void ReleaseWork(const NodeName& worker);
 
-  // In the order of layers (component.h).
-  const CoordinatorOptions options_;
-  StepContext step_;
-  JobTable jobs_;
-  Nodes nodes_;
-  Candidates candidates_;
-  Hosting hosting_;
+  // From the ground up (component.h).
   Ground ground_;
   Endings endings_;
-  Restores restores_;
-  Rollback rollback_;
-  Copies copies_;
-  CopyWatch copy_watch_;
-  CrashLoops crash_loops_;
-  Drains drains_;
-  Assignments assignments_;
-  Schedule schedule_;
-  ModelFiles files_;
-  Checkpoints checkpoints_;
-  Epochs epochs_;
-  Evaluations evaluations_;
+  PartitionLayer partitions_;
+  WorkerLayer workers_;
+  OutputLayer outputs_;
   Reasons reasons_;
   Submissions submissions_;
   JobRuns runs_;

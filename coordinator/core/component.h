@@ -1,18 +1,21 @@
 // Component: what every part of the core above the ground may use. The parts, from the ground up, the left column
-// first:
+// first; layers.h has those of a layer together:
 //
-//   StepContext   time, effects, domain events           Assignments   who computes which replica
-//   JobTable      the jobs, as stored and shown          Schedule      the queue, how jobs start
-//   Nodes         who is in the cluster                  ModelFiles    model files and summaries
-//   Candidates    which nodes may work for a job         Checkpoints   what the chief wrote, the best one
-//   Hosting       generations, what each ps holds        Epochs        figures, decisions at the end of epochs
-//   Endings       how a job ends, how long it is kept    Evaluations   evaluate, predict, evaluators
-//   Restores      partitions filled from a checkpoint    Reasons       why a job waits, as shown to users
-//   Rollback      back to a common version               Submissions   jobs that come in
-//   Copies        which copy serves; repair, moves       JobRuns       from ready partitions to the digest
-//   CopyWatch     missing copies; readiness              Reconciler    what a node has, what it should have
-//   CrashLoops    workers that die again and again       ClusterCore   dispatches events
-//   Drains        nodes that must have no work
+//   Ground                                               WorkerLayer
+//     StepContext   time, effects, domain events           CrashLoops    workers that die again and again
+//     JobTable      the jobs, as stored and shown          Drains        nodes that must have no work
+//     Nodes         who is in the cluster                  Assignments   who computes which replica
+//     Candidates    which nodes may work for a job         Schedule      the queue, how jobs start
+//     Hosting       generations, what each ps holds      OutputLayer
+//   Endings         how a job ends, how long it is kept    ModelFiles    model files and summaries
+//   PartitionLayer                                         Checkpoints   what the chief wrote, the best one
+//     Restores      partitions filled from a checkpoint    Epochs        figures, decisions at the end of epochs
+//     Rollback      back to a common version               Evaluations   evaluate, predict, evaluators
+//     Copies        which copy serves; repair, moves     Reasons         why a job waits, as shown to users
+//     CopyWatch     missing copies; readiness            Submissions     jobs that come in
+//                                                        JobRuns         from ready partitions to the digest
+//                                                        Reconciler      what a node has, what it should have
+//                                                        ClusterCore     dispatches events
 //
 // A part calls only parts below it, and raises domain events for those above (StepContext): calls form no cycle
 // (tests/lint/component_graph.py).
@@ -20,6 +23,9 @@
 // Not thread-safe; one core owns all parts.
 #pragma once
 
+#include <cstdint>
+
+#include "absl/time/time.h"
 #include "coordinator/core/candidates.h"
 #include "coordinator/core/hosting.h"
 #include "coordinator/core/job_table.h"
@@ -29,19 +35,30 @@
 
 namespace cairn {
 
-// All of these outlive the parts that use them.
+// What the parts stand on. Each member uses those above it; all outlive the parts.
 struct Ground {
-  const CoordinatorOptions& options;
-  StepContext& step;
-  JobTable& jobs;
-  Nodes& nodes;
-  const Candidates& candidates;
-  Hosting& hosting;
+  // valid_options: are copied. incarnation: of this coordinator.
+  Ground(const CoordinatorOptions& valid_options, uint64_t incarnation, const StoredState& stored, absl::Time now)
+      : options(valid_options),
+        step(incarnation, now),
+        jobs(options, stored, step),
+        nodes(options, incarnation, stored, step, jobs),
+        candidates(options, step, jobs, nodes),
+        hosting(step, jobs, nodes, candidates) {}
+  Ground(const Ground&) = delete;
+  Ground& operator=(const Ground&) = delete;
+
+  const CoordinatorOptions options;
+  StepContext step;
+  JobTable jobs;
+  Nodes nodes;
+  const Candidates candidates;
+  Hosting hosting;
 };
 
 class Component {
  protected:
-  explicit Component(const Ground& ground)
+  explicit Component(Ground& ground)
       : options_(ground.options),
         step_(ground.step),
         jobs_(ground.jobs),

@@ -33,7 +33,7 @@ void Copies::NoteReturned(Job& job, const ClusterNode& node, const v1::HeldParti
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const std::vector<NodeName> holders = HoldersOf(p);
     if (std::find(holders.begin(), holders.end(), node.name) == holders.end()) continue;
-    JobCopies::Returned& returned = job.copies.returned[{p.partition(), node.name}] = {};
+    JobCopies::Returned& returned = job.partitions.copies.returned[{p.partition(), node.name}] = {};
     returned.since = step_.now();
     if (held == nullptr) continue;
     for (const v1::HeldPartition& h : held->partitions()) {
@@ -49,7 +49,7 @@ bool Copies::Settle(Job& job) {
   std::set<NodeName> back;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     const NodeName primary = p.primary();
-    const bool came_back = job.copies.returned.contains({p.partition(), primary});
+    const bool came_back = job.partitions.copies.returned.contains({p.partition(), primary});
     const SettleResult result = SettlePartition(job, p);
     if (result == SettleResult::kLost) return true;
     if (came_back && result == SettleResult::kChanged && p.primary() == primary) back.insert(primary);
@@ -65,7 +65,9 @@ bool Copies::Settle(Job& job) {
 }
 
 Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p) {
-  const auto returned = [&](const NodeName& name) { return job.copies.returned.contains({p.partition(), name}); };
+  const auto returned = [&](const NodeName& name) {
+    return job.partitions.copies.returned.contains({p.partition(), name});
+  };
   const ClusterNode* primary = candidates_.UsablePs(job, p.primary());
   if (primary != nullptr && !returned(p.primary())) {
     // A primary without a session may be dead already. The state on the disks of its in-sync backups may be needed
@@ -76,7 +78,7 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
     for (v1::BackupPlacement& b : *p.mutable_backups()) {
       if (!returned(b.node())) continue;
       b.set_former(b.former() && StaysComplete(job, p.partition(), b.node()));
-      job.copies.returned.erase({p.partition(), b.node()});
+      job.partitions.copies.returned.erase({p.partition(), b.node()});
       b.set_in_sync(false);
       changed = true;
     }
@@ -90,7 +92,7 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
   }
   if (heir.empty()) return SettleFromDisk(job, p);
   // It has every acknowledged update. The last primary may have reported one more update, which was not confirmed.
-  job.hosting.SetVersion(p.partition(), 0);
+  job.partitions.hosting.SetVersion(p.partition(), 0);
   MakePrimary(job, p, heir);
   return SettleResult::kChanged;
 }
@@ -107,7 +109,8 @@ uint64_t Copies::LeastVersion(const Job& job, uint32_t partition) const {
     if (job.synchronous() && !job.best.restored) return static_cast<uint64_t>(job.status.total_steps());
   }
   const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
-  uint64_t least = job.hosting.versions[partition] - std::min(job.hosting.versions[partition], unsettled);
+  uint64_t least =
+      job.partitions.hosting.versions[partition] - std::min(job.partitions.hosting.versions[partition], unsettled);
   // A report may be ahead of the update by what is in flight. The best epoch's weights are those of an earlier step.
   if (job.synchronous() && job.progress && !job.best.restored)
     least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
@@ -127,8 +130,8 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
     const v1::BackupPlacement* backup = FindBackup(p, name);
     if (backup != nullptr && !Complete(*backup)) continue;
     const ClusterNode* node = candidates_.UsablePs(job, name);
-    const auto it = job.copies.returned.find({p.partition(), name});
-    if (node == nullptr || !node->connected() || it == job.copies.returned.end()) {
+    const auto it = job.partitions.copies.returned.find({p.partition(), name});
+    if (node == nullptr || !node->connected() || it == job.partitions.copies.returned.end()) {
       away = true;
     } else if (!it->second.held) {
       lost = absl::StrFormat(
@@ -155,10 +158,10 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
   }
   // Another copy may have more updates.
   if (!logs && away && step_.now() - since < options_.copies_grace) return SettleResult::kSame;
-  job.hosting.SetVersion(p.partition(), best->version());
-  job.rollback.NeedsCheck();
+  job.partitions.hosting.SetVersion(p.partition(), best->version());
+  job.partitions.rollback.NeedsCheck();
   if (best_name == p.primary()) {
-    job.copies.returned.erase({p.partition(), best_name});
+    job.partitions.copies.returned.erase({p.partition(), best_name});
     for (v1::BackupPlacement& b : *p.mutable_backups()) {
       b.set_in_sync(false);
       b.set_former(false);
@@ -176,7 +179,7 @@ void Copies::LoseWeights(Job& job, const std::string& why) {
   const std::string lost = absl::StrCat("its weights are lost: ", why, "; submit the job again");
   jobs_.TellWarning(job, "%s", lost);
   job.status.clear_partitions();
-  job.copies.returned.clear();
+  job.partitions.copies.returned.clear();
   job.status.set_reason(absl::StrCat(job.status.reason(), job.status.reason().empty() ? "" : "; ", lost));
   jobs_.Save(job);
   hosting_.DropFromNodes(job.id(), v1::PS);
@@ -187,8 +190,8 @@ void Copies::LoseWeights(Job& job, const std::string& why) {
 bool Copies::StaysComplete(const Job& job, uint32_t partition, const NodeName& name) const {
   const ClusterNode* node = nodes_.Find(name);
   if (node != nullptr && candidates_.LeftOut(job, *node)) return false;
-  const auto returned = job.copies.returned.find({partition, name});
-  if (returned == job.copies.returned.end()) return true;
+  const auto returned = job.partitions.copies.returned.find({partition, name});
+  if (returned == job.partitions.copies.returned.end()) return true;
   const auto& held = returned->second.held;
   return LogsBeforeReply(job.status.spec().durability()) && held && held->version() >= LeastVersion(job, partition);
 }
@@ -199,7 +202,9 @@ bool Copies::StaysComplete(const Job& job, uint32_t partition, const NodeName& n
 // cannot follow now becomes a former copy (rule 4).
 void Copies::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned) {
   const NodeName old = p.primary();
-  const auto returned = [&](const NodeName& name) { return job.copies.returned.contains({p.partition(), name}); };
+  const auto returned = [&](const NodeName& name) {
+    return job.partitions.copies.returned.contains({p.partition(), name});
+  };
   const auto there = [&](const NodeName& name) {
     const ClusterNode* node = candidates_.UsablePs(job, name);
     return node != nullptr && node->connected();
@@ -221,8 +226,8 @@ void Copies::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& he
   }
   p.set_primary(heir);
   p.set_primary_address(nodes_.Find(heir)->address);
-  job.copies.returned.erase(job.copies.returned.lower_bound({p.partition(), NodeName()}),
-                            job.copies.returned.lower_bound({p.partition() + 1, NodeName()}));
+  job.partitions.copies.returned.erase(job.partitions.copies.returned.lower_bound({p.partition(), NodeName()}),
+                                       job.partitions.copies.returned.lower_bound({p.partition() + 1, NodeName()}));
 }
 
 // The workers are about to learn of the generation: from now on updates are acknowledged without the former copies.
@@ -263,14 +268,15 @@ void Copies::TellPromotions(Job& job, const std::vector<NodeName>& before) {
 
 bool Copies::TakeLostAway(Job& job, bool* stored) {
   std::set<std::pair<NodeName, NodeName>> lost;
-  for (const auto& [copy, loss] : std::exchange(job.copies.lost, {})) {
+  for (const auto& [copy, loss] : std::exchange(job.partitions.copies.lost, {})) {
     const NodeName& primary = job.status.partitions(static_cast<int>(copy.first)).primary();
     // An excluded ps has its own problems; the job continues from the copies of its backups.
     if (candidates_.UsablePs(job, primary) == nullptr) continue;
     const ClusterNode* backup = nodes_.Find(copy.second);
     // If the backup is silent to the coordinator too, the link is not the cause: its lease decides. The loss is
     // reported again.
-    if (backup == nullptr || !backup->connected() || step_.now() - backup->last_heard > 2 * options_.heartbeat_interval)
+    if (backup == nullptr || !backup->connected() ||
+        step_.now() - backup->lease.last_heard() > 2 * options_.heartbeat_interval)
       continue;
     if (!lost.insert({primary, copy.second}).second) continue;
     if (const auto news = links_.NoteLoss(primary, copy.second, loss, step_.now())) step_.Warn("%s", *news);
@@ -282,7 +288,7 @@ bool Copies::TakeLostAway(Job& job, bool* stored) {
                             [&](const v1::BackupPlacement& b) {
                               if (!lost.contains({p.primary(), b.node()})) return false;
                               raised = raised || b.in_sync();
-                              job.copies.caught_up.erase({p.partition(), b.node()});
+                              job.partitions.copies.caught_up.erase({p.partition(), b.node()});
                               return true;
                             }) ||
               *stored;
@@ -305,13 +311,13 @@ std::string Copies::WaitText(const Job& job) const {
   int waiting = 0;
   std::set<NodeName> away, back;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    const bool returned = job.copies.returned.contains({p.partition(), p.primary()});
+    const bool returned = job.partitions.copies.returned.contains({p.partition(), p.primary()});
     if (candidates_.UsablePs(job, p.primary()) != nullptr && !returned) continue;
     ++waiting;
     for (const NodeName& name : HoldersOf(p)) {
       v1::PartitionPlacement copy = p;
       if (name != p.primary() && !Complete(*FindBackup(copy, name))) continue;
-      (job.copies.returned.contains({p.partition(), name}) ? back : away).insert(name);
+      (job.partitions.copies.returned.contains({p.partition(), name}) ? back : away).insert(name);
     }
   }
   if (waiting == 0) return "";

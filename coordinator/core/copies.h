@@ -38,7 +38,7 @@ namespace cairn {
 
 class Copies : Component {
  public:
-  Copies(const Ground& ground, Endings& endings, Restores& restores)
+  Copies(Ground& ground, Endings& endings, Restores& restores)
       : Component(ground), endings_(endings), restores_(restores) {}
 
   // ---- losses ----

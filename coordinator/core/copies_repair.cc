@@ -31,13 +31,13 @@ void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& rep
   }
   v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
   if (p.primary() != node.name || FindBackup(p, report.node()) == nullptr) return;
-  job->copies.repair_due = true;  // the next Tick handles all of them together
+  job->partitions.copies.repair_due = true;  // the next Tick handles all of them together
   if (report.lost().empty()) {
-    job->copies.caught_up.insert({report.partition(), report.node()});
+    job->partitions.copies.caught_up.insert({report.partition(), report.node()});
     links_.NoteReached(node.name, report.node());
   } else {
-    job->copies.lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)),
-                                                             report.busy()};
+    job->partitions.copies.lost[{report.partition(), report.node()}] = {
+        std::string(CutUtf8(report.lost(), kLostTextMax)), report.busy()};
   }
 }
 
@@ -70,11 +70,12 @@ bool Copies::Recruit(Job& job) {
       return candidates_.Draining(h) ||
              (h != p.primary() && (candidates_.UsablePs(job, h) == nullptr || links_.Cut(p.primary(), h, step_.now())));
     });
-    const auto move = job.copies.moves.find(p.partition());
-    const bool moves = move != job.copies.moves.end() && !links_.Cut(p.primary(), move->second, step_.now()) &&
+    const auto move = job.partitions.copies.moves.find(p.partition());
+    const bool moves = move != job.partitions.copies.moves.end() &&
+                       !links_.Cut(p.primary(), move->second, step_.now()) &&
                        std::find(holders.begin(), holders.end(), move->second) == holders.end();
-    const auto shift = job.copies.shifts.find(p.partition());
-    const bool shifts = shift != job.copies.shifts.end() &&
+    const auto shift = job.partitions.copies.shifts.find(p.partition());
+    const bool shifts = shift != job.partitions.copies.shifts.end() &&
                         !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
                         std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
@@ -83,7 +84,7 @@ bool Copies::Recruit(Job& job) {
     std::vector<std::string> hosts;
     for (const NodeName& holder : holders) {
       if (const ClusterNode* node = nodes_.Find(holder); node != nullptr && !node->leaving())
-        hosts.push_back(node->host);
+        hosts.push_back(node->machine.host);
     }
     std::vector<PsLoad> reachable = loads;
     std::erase_if(reachable, [&](const PsLoad& load) {
@@ -94,7 +95,7 @@ bool Copies::Recruit(Job& job) {
     v1::BackupPlacement& b = *p.add_backups();
     b.set_node(target);
     b.set_address(nodes_.Find(target)->address);
-    job.copies.returned.erase({p.partition(), target});
+    job.partitions.copies.returned.erase({p.partition(), target});
     for (PsLoad& load : loads) {
       if (load.name == target) load.bytes += BytesOf(p);
     }
@@ -108,16 +109,18 @@ bool Copies::Recruit(Job& job) {
 
 // Acts on time, reports and wishes: records copies as in sync, carries out planned moves, removes superfluous copies.
 void Copies::Repair(Job& job) {
-  if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.hosting.awaiting_ready)) return;
-  if (!job.copies.repair_due && step_.now() < job.copies.balance_at) return;
-  job.copies.repair_due = false;
+  if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.partitions.hosting.awaiting_ready))
+    return;
+  if (!job.partitions.copies.repair_due && step_.now() < job.partitions.copies.balance_at) return;
+  job.partitions.copies.repair_due = false;
   bool stored = !job.active() && EndFormers(job);
   bool raised = TakeLostAway(job, &stored);
-  const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.copies.caught_up, {});
+  const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.partitions.copies.caught_up, {});
   for (const auto& [partition, name] : reported) {
     v1::BackupPlacement* b = FindBackup(*job.status.mutable_partitions(static_cast<int>(partition)), name);
     const ClusterNode* node = candidates_.UsablePs(job, name);
-    if (b == nullptr || b->in_sync() || node == nullptr || job.copies.returned.contains({partition, name})) continue;
+    if (b == nullptr || b->in_sync() || node == nullptr || job.partitions.copies.returned.contains({partition, name}))
+      continue;
     b->set_in_sync(true);
     stored = true;
   }
@@ -131,7 +134,7 @@ void Copies::Repair(Job& job) {
   stored = Recruit(job) || stored;
   if (raised) return hosting_.NewGeneration(job);
   if (!stored) return;
-  job.copies.repair_due = true;
+  job.partitions.copies.repair_due = true;
   jobs_.Save(job);
   hosting_.HostAll(job, false);
 }
@@ -139,8 +142,9 @@ void Copies::Repair(Job& job) {
 // Whether its copies must be checked: a ps came back or was lost, or copies are not where they should be.
 bool Copies::EndedAndDue(const Job& job) const {
   if (!job.finished() || job.status.partitions_size() == 0) return false;
-  return job.copies.settle_due || job.copies.renew_due || !job.copies.returned.empty() || job.copies.repair_due ||
-         step_.now() >= job.copies.balance_at;
+  return job.partitions.copies.settle_due || job.partitions.copies.renew_due ||
+         !job.partitions.copies.returned.empty() || job.partitions.copies.repair_due ||
+         step_.now() >= job.partitions.copies.balance_at;
 }
 
 // Checks the copies of ended jobs, a few at a time, in turn: nothing waits for them, and there may be many.
@@ -158,9 +162,9 @@ void Copies::TendEnded() {
 }
 
 void Copies::TendEndedJob(Job& job) {
-  const bool settle = std::exchange(job.copies.settle_due, false);
-  if ((settle || !job.copies.returned.empty()) && Settle(job)) return;
-  if (std::exchange(job.copies.renew_due, false)) return hosting_.NewGeneration(job);
+  const bool settle = std::exchange(job.partitions.copies.settle_due, false);
+  if ((settle || !job.partitions.copies.returned.empty()) && Settle(job)) return;
+  if (std::exchange(job.partitions.copies.renew_due, false)) return hosting_.NewGeneration(job);
   if (settle) hosting_.HostAll(job, false);
   Repair(job);
 }
@@ -169,20 +173,20 @@ void Copies::TendEndedJob(Job& job) {
 // of a copy that is no longer needed. `there`: the number of ps that can have copies.
 bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
-  const auto move = job.copies.moves.find(p.partition());
+  const auto move = job.partitions.copies.moves.find(p.partition());
   const bool drained = candidates_.Draining(p.primary());
-  if (drained || move != job.copies.moves.end()) {
+  if (drained || move != job.partitions.copies.moves.end()) {
     NodeName heir;
     for (const v1::BackupPlacement& b : p.backups()) {
       const ClusterNode* node = candidates_.UsablePs(job, b.node());
       if (!b.in_sync() || node == nullptr || !node->connected() || node->leaving()) continue;
-      const bool wished = move != job.copies.moves.end() && move->second == b.node();
+      const bool wished = move != job.partitions.copies.moves.end() && move->second == b.node();
       if (wished || (drained && heir.empty())) heir = b.node();
     }
     if (heir.empty()) return false;
     step_.Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
-    job.copies.moves.erase(p.partition());
-    job.hosting.SetVersion(p.partition(), 0);  // as in a promotion
+    job.partitions.copies.moves.erase(p.partition());
+    job.partitions.hosting.SetVersion(p.partition(), 0);  // as in a promotion
     MakePrimary(job, p, heir, true);
     return true;
   }
@@ -200,13 +204,14 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     in_sync += b.in_sync();
   }
   if (in_sync < wanted) return false;
-  if (const auto shift = job.copies.shifts.find(p.partition()); shift != job.copies.shifts.end()) {
+  if (const auto shift = job.partitions.copies.shifts.find(p.partition());
+      shift != job.partitions.copies.shifts.end()) {
     const v1::BackupPlacement* to = FindBackup(p, shift->second.second);
     if (to == nullptr || !to->in_sync()) return false;
     const NodeName from = shift->second.first;
     step_.Log("job %d: a backup of partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), from,
               to->node());
-    job.copies.shifts.erase(shift);
+    job.partitions.copies.shifts.erase(shift);
     return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });
   }
   return RemoveBackups(p, [&](const v1::BackupPlacement& b) {
@@ -220,18 +225,18 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
 
 // If nothing else is going on, moves a primary to a ps with less data; if primaries are balanced, a backup.
 void Copies::PlanMoves(Job& job) {
-  std::erase_if(job.copies.moves, [&](const auto& move) {
+  std::erase_if(job.partitions.copies.moves, [&](const auto& move) {
     const ClusterNode* to = candidates_.UsablePs(job, move.second);
     return to == nullptr || to->leaving();
   });
-  std::erase_if(job.copies.shifts, [&](const auto& shift) {
+  std::erase_if(job.partitions.copies.shifts, [&](const auto& shift) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(shift.first));
     const auto& [from, to] = shift.second;
     return FindBackup(p, from) == nullptr || p.primary() == to || candidates_.UsablePs(job, to) == nullptr ||
            candidates_.Draining(to) || candidates_.Draining(from) || links_.Cut(p.primary(), to, step_.now());
   });
-  if (step_.now() < job.copies.balance_at) return;
-  job.copies.balance_at = step_.now() + kBalanceAfter;
+  if (step_.now() < job.partitions.copies.balance_at) return;
+  job.partitions.copies.balance_at = step_.now() + kBalanceAfter;
   if (!job.running()) return;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     for (const v1::BackupPlacement& b : p.backups()) {
@@ -242,8 +247,8 @@ void Copies::PlanMoves(Job& job) {
     }
   }
   std::vector<PsLoad> loads = candidates_.PsLoads(job);
-  std::erase_if(loads,
-                [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->joined < kBalanceAfter; });
+  std::erase_if(
+      loads, [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->lease.joined() < kBalanceAfter; });
   std::vector<uint64_t> bytes;
   std::vector<PartitionCopies> copies;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
@@ -252,16 +257,17 @@ void Copies::PlanMoves(Job& job) {
     c.primary = p.primary();
     for (const v1::BackupPlacement& b : p.backups()) c.backups.push_back(b.node());
   }
-  while (static_cast<int>(job.copies.moves.size()) < kPartitionsMovingMax) {
+  while (static_cast<int>(job.partitions.copies.moves.size()) < kPartitionsMovingMax) {
     const std::optional<PrimaryMove> move = NextPrimaryMove(bytes, copies, loads);
-    if (!move || job.copies.moves.contains(static_cast<uint32_t>(move->partition))) break;
-    job.copies.moves[static_cast<uint32_t>(move->partition)] = move->to;
+    if (!move || job.partitions.copies.moves.contains(static_cast<uint32_t>(move->partition))) break;
+    job.partitions.copies.moves[static_cast<uint32_t>(move->partition)] = move->to;
     copies[move->partition].primary = move->to;
   }
-  while (job.copies.moves.empty() && static_cast<int>(job.copies.shifts.size()) < kPartitionsMovingMax) {
+  while (job.partitions.copies.moves.empty() &&
+         static_cast<int>(job.partitions.copies.shifts.size()) < kPartitionsMovingMax) {
     const std::optional<BackupMove> move = NextBackupMove(bytes, copies, loads);
-    if (!move || job.copies.shifts.contains(static_cast<uint32_t>(move->partition))) break;
-    job.copies.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
+    if (!move || job.partitions.copies.shifts.contains(static_cast<uint32_t>(move->partition))) break;
+    job.partitions.copies.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
     std::replace(copies[move->partition].backups.begin(), copies[move->partition].backups.end(), move->from, move->to);
   }
 }

@@ -35,9 +35,10 @@ void CopyWatch::Look(Job& job) {
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     const v1::PartitionPlacement& p = job.status.partitions(i);
     const auto has_all = [&](const NodeName& name) {
-      return candidates_.UsablePs(job, name) != nullptr && !job.copies.returned.contains({p.partition(), name});
+      return candidates_.UsablePs(job, name) != nullptr &&
+             !job.partitions.copies.returned.contains({p.partition(), name});
     };
-    const bool loading = job.hosting.awaiting_ready && !job.hosting.ready[static_cast<size_t>(i)];
+    const bool loading = job.partitions.hosting.awaiting_ready && !job.partitions.hosting.ready[static_cast<size_t>(i)];
     if (loading || !has_all(p.primary())) ++lack.behind[p.primary()];
     int in_sync = 0;
     for (const v1::BackupPlacement& b : p.backups()) {
@@ -48,7 +49,7 @@ void CopyWatch::Look(Job& job) {
     lack.partitions += in_sync < wanted;
     lack.mendable += in_sync < possible && has_all(p.primary());
   }
-  job.copy_watch.lack = std::move(lack);
+  job.partitions.copy_watch.lack = std::move(lack);
 }
 
 // Who will restore the missing copies, or what a user can do.
@@ -64,7 +65,7 @@ std::string CopyWatch::MendText(const Job& job) {
   const size_t there = candidates_.PsThere(job), needed = 1 + static_cast<size_t>(job.status.spec().backups());
   if (there >= needed) return "copies are made as soon as there is capacity";
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.role == v1::PS && !node.alive) dead.insert(name);
+    if (node.role == v1::PS && !node.alive()) dead.insert(name);
   }
   const std::string has = absl::StrFormat("%d ps that may hold copies, %d are needed", there, needed);
   if (dead.empty()) return absl::StrCat(has, ": start another one");
@@ -73,7 +74,7 @@ std::string CopyWatch::MendText(const Job& job) {
 
 std::string CopyWatch::DegradedText(const Job& job) {
   const std::string lacking =
-      absl::StrFormat("%d of %d partitions", job.copy_watch.lack.partitions, job.status.partitions_size());
+      absl::StrFormat("%d of %d partitions", job.partitions.copy_watch.lack.partitions, job.status.partitions_size());
   const std::string what = job.active()
                                ? absl::StrCat(lacking, " lack a backup in sync")
                                : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
@@ -81,8 +82,8 @@ std::string CopyWatch::DegradedText(const Job& job) {
 }
 
 void CopyWatch::UpdateDegraded(Job& job) {
-  if (job.copy_watch.lack.partitions == 0) {
-    job.copy_watch.lacking_since = absl::InfiniteFuture();
+  if (job.partitions.copy_watch.lack.partitions == 0) {
+    job.partitions.copy_watch.lacking_since = absl::InfiniteFuture();
     if (!job.status.has_degraded()) return;
     if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
     const absl::Duration lasted = step_.now() - absl::FromUnixMillis(job.status.degraded().since_unix_ms());
@@ -91,12 +92,12 @@ void CopyWatch::UpdateDegraded(Job& job) {
                absl::StrCat("every partition has its backups in sync again, after ",
                             absl::FormatDuration(absl::Trunc(lasted, absl::Milliseconds(100)))));
   }
-  job.copy_watch.lacking_since = std::min(job.copy_watch.lacking_since, step_.now());
-  if (!job.status.has_degraded() && step_.now() - job.copy_watch.lacking_since < kDegradedAfter) return;
+  job.partitions.copy_watch.lacking_since = std::min(job.partitions.copy_watch.lacking_since, step_.now());
+  if (!job.status.has_degraded() && step_.now() - job.partitions.copy_watch.lacking_since < kDegradedAfter) return;
   const bool news = !job.status.has_degraded();
   v1::Degraded degraded = job.status.degraded();
-  if (news) degraded.set_since_unix_ms(absl::ToUnixMillis(job.copy_watch.lacking_since));
-  degraded.set_partitions(job.copy_watch.lack.partitions);
+  if (news) degraded.set_since_unix_ms(absl::ToUnixMillis(job.partitions.copy_watch.lacking_since));
+  degraded.set_partitions(job.partitions.copy_watch.lack.partitions);
   degraded.set_text(DegradedText(job));
   if (!news && degraded.text() == job.status.degraded().text()) return;
   *job.status.mutable_degraded() = std::move(degraded);
@@ -120,7 +121,8 @@ void CopyWatch::Tick() {
     if (job == nullptr) continue;
     Look(*job);
     UpdateDegraded(*job);
-    const bool waits = job->copy_watch.lacking_since != absl::InfiniteFuture() && !job->status.has_degraded();
+    const bool waits =
+        job->partitions.copy_watch.lacking_since != absl::InfiniteFuture() && !job->status.has_degraded();
     if (waits) due_.insert(id);
     readiness_due_ = true;
   }
@@ -133,22 +135,23 @@ void CopyWatch::TellReadiness() {
   std::map<NodeName, std::string> behind;
   std::string lack;
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.role == v1::PS && node.expected && lack.empty())
+    if (node.role == v1::PS && node.lease.expected() && lack.empty())
       lack = absl::StrFormat("nothing has been heard yet from ps \"%s\", since the coordinator was started", name);
   }
   for (const auto& [id, job] : jobs_.all()) {
-    for (const auto& [name, partitions] : job.copy_watch.lack.behind) {
+    for (const auto& [name, partitions] : job.partitions.copy_watch.lack.behind) {
       std::string& why = behind[name];
       if (why.empty()) why = absl::StrFormat("%d partitions of job %d are not up to date on it yet", partitions, id);
     }
-    if (lack.empty() && job.copy_watch.lack.mendable > 0)
-      lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.copy_watch.lack.mendable, id);
+    if (lack.empty() && job.partitions.copy_watch.lack.mendable > 0)
+      lack =
+          absl::StrFormat("%d partitions of job %d lack a backup in sync", job.partitions.copy_watch.lack.mendable, id);
   }
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
     const auto own = behind.find(ps->name);
     const std::string& why = own == behind.end() ? lack : own->second;
-    if (ps->not_ready == why) continue;
-    ps->not_ready = why;
+    if (ps->work.not_ready == why) continue;
+    ps->work.not_ready = why;
     v1::CoordinatorMessage message;
     message.mutable_readiness()->set_why(why);
     step_.Send(*ps, std::move(message));

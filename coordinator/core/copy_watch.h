@@ -18,7 +18,7 @@ namespace cairn {
 
 class CopyWatch : Component {
  public:
-  explicit CopyWatch(const Ground& ground) : Component(ground) {}
+  explicit CopyWatch(Ground& ground) : Component(ground) {}
 
   void Note(CopiesChanged event) { due_.insert(event.job); }
   void Note(ReadinessDue) { readiness_due_ = true; }

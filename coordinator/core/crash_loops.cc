@@ -13,14 +13,14 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
-    std::erase_if(job.crash_loops.ends, [step](const auto& e) { return e.second.step != step; });
+    std::erase_if(job.workers.crash_loops.ends, [step](const auto& e) { return e.second.step != step; });
     if (!copies_.WaitText(job).empty()) continue;  // it makes no progress for another reason
-    const auto known = job.crash_loops.ends.find(worker);
-    if (!gone && known != job.crash_loops.ends.end() && known->second.gone) {
+    const auto known = job.workers.crash_loops.ends.find(worker);
+    if (!gone && known != job.workers.crash_loops.ends.end() && known->second.gone) {
       known->second.gone = false;
       jobs_.Save(job);
     } else if (!job.ReplicasOf(worker).empty()) {
-      JobCrashLoops::Ends& ends = job.crash_loops.ends[worker];
+      JobCrashLoops::Ends& ends = job.workers.crash_loops.ends[worker];
       ends = {step, ends.times + 1, gone};
       jobs_.Save(job);
     }
@@ -32,7 +32,7 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
 void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
-    JobCrashLoops::Ends& ends = job.crash_loops.ends[worker.name];
+    JobCrashLoops::Ends& ends = job.workers.crash_loops.ends[worker.name];
     if (ends.step != job.progress->step()) ends = {job.progress->step()};
     ++ends.times;
     const std::string why = absl::StrFormat("worker \"%s\": %s", worker.name, worker.fault);
@@ -41,7 +41,7 @@ void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
       continue;
     }
     jobs_.TellWarning(job, "continues without %s", why);
-    job.left_out.Add(worker.name, worker.incarnation, why);
+    job.workers.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(ReasonDue{job.id()});
     jobs_.Changed(job);
     jobs_.Save(job);
@@ -51,8 +51,9 @@ void CrashLoops::LeaveOutWorkerWithLostDevice(const ClusterNode& worker) {
 // The worker is back. The job continues without it if others can work; otherwise it gets its replicas once more.
 void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
-    const auto ends = job.crash_loops.ends.find(worker.name);
-    if (ends == job.crash_loops.ends.end() || ends->second.times < kCrashesAtOneStepMax || !job.running()) continue;
+    const auto ends = job.workers.crash_loops.ends.find(worker.name);
+    if (ends == job.workers.crash_loops.ends.end() || ends->second.times < kCrashesAtOneStepMax || !job.running())
+      continue;
     const std::string why = absl::StrFormat(
         "worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why", worker.name,
         ends->second.times, ends->second.step);
@@ -62,7 +63,7 @@ void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
     jobs_.TellWarning(job, "continues without %s", why);
-    job.left_out.Add(worker.name, worker.incarnation, why);
+    job.workers.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(SlotsChanged{});
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);

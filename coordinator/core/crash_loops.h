@@ -14,7 +14,7 @@ namespace cairn {
 
 class CrashLoops : Component {
  public:
-  CrashLoops(const Ground& ground, Endings& endings, const Copies& copies)
+  CrashLoops(Ground& ground, Endings& endings, const Copies& copies)
       : Component(ground), endings_(endings), copies_(copies) {}
 
   // `gone`: the worker was declared dead; it is not counted again when it comes back.

@@ -12,7 +12,7 @@ bool BitsMatter(const Job& job) {
 
 // Whether the node supports the job's compute_dtype, without which it cannot work for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
-  const std::vector<v1::DataType>& types = node.compute_dtypes;
+  const std::vector<v1::DataType>& types = node.machine.compute_dtypes;
   return types.empty() || spec.compute_dtype() == v1::DATA_TYPE_UNSPECIFIED ||
          std::find(types.begin(), types.end(), spec.compute_dtype()) != types.end();
 }
@@ -20,7 +20,7 @@ bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
 // Also compares the kind of device that the user asks for, for training.
 bool Fits(const v1::JobSpec& spec, const ClusterNode& worker) {
   const bool any = spec.device() == v1::DEVICE_UNSPECIFIED || spec.device() == v1::ANY;
-  return Computes(spec, worker) && (any || spec.device() == worker.device_kind);
+  return Computes(spec, worker) && (any || spec.device() == worker.machine.device_kind);
 }
 
 std::vector<v1::Device> PreferredDevices(const Job& job) {

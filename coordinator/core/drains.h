@@ -14,7 +14,7 @@ namespace cairn {
 
 class Drains : Component {
  public:
-  Drains(const Ground& ground, CrashLoops& crash_loops) : Component(ground), crash_loops_(crash_loops) {}
+  Drains(Ground& ground, CrashLoops& crash_loops) : Component(ground), crash_loops_(crash_loops) {}
 
   void OnDrain(const DrainNode& event);
   // A ps reports that its store failed, or a worker that its device is lost: it gets no new work, and its present work

@@ -109,8 +109,9 @@ std::string Endings::ShortfallText(const Job& job, const std::string& variable) 
       job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
   if (!job.best.restored && !std::isfinite(validation.loss()))
     AddText("the last validation's loss is not finite", &text);
-  AddText(job.files.first_missing, &text);
-  if (job.files.missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files.missing - 1);
+  AddText(job.outputs.files.first_missing, &text);
+  if (job.outputs.files.missing > 1)
+    absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.outputs.files.missing - 1);
   if (!job.status.checkpoint_error().empty()) {
     AddText(absl::StrCat("the last checkpoint was not written: ", job.status.checkpoint_error()), &text);
   }
@@ -143,7 +144,7 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   if (!keep_weights) job.status.clear_partitions();
   job.progress.reset();
   job.queueing.Leave();
-  job.hosting.EndWait();
+  job.partitions.hosting.EndWait();
   job.end.Forget();
   if (state == v1::SUCCEEDED) RemoveBackup(job);
   if (keep_weights && !IsComplete(state)) {  // they can be exported, even after a restart of their ps

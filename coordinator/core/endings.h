@@ -18,7 +18,7 @@ namespace cairn {
 
 class Endings : Component {
  public:
-  explicit Endings(const Ground& ground) : Component(ground) {}
+  explicit Endings(Ground& ground) : Component(ground) {}
 
   void OnCancel(const CancelJob& event);
   void OnDelete(const DeleteJob& event);

@@ -39,7 +39,7 @@ void Epochs::DecideEpochs(Job& job) {
     }
     if (FilesHoldUp(job, epoch)) return;
     job.decisions.checkpoint_wanted_since = absl::InfiniteFuture();
-    job.checkpoints.ForgetWord();
+    job.outputs.checkpoints.ForgetWord();
     Decide(job, epoch);
   }
 }
@@ -52,10 +52,11 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
     return true;
   }
   job.decisions.checkpoint_wanted_since = std::min(job.decisions.checkpoint_wanted_since, step_.now());
-  const int64_t failed = job.checkpoints.failed_step;
+  const int64_t failed = job.outputs.checkpoints.failed_step;
   if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
-  if (!job.synchronous() && job.checkpoints.heard != absl::InfinitePast() &&
-      step_.now() - std::max(job.checkpoints.heard, job.decisions.checkpoint_wanted_since) >= kLastCheckpointWait) {
+  if (!job.synchronous() && job.outputs.checkpoints.heard != absl::InfinitePast() &&
+      step_.now() - std::max(job.outputs.checkpoints.heard, job.decisions.checkpoint_wanted_since) >=
+          kLastCheckpointWait) {
     return false;
   }
   // A chief reports its last step after it has written the checkpoint of that step, or given up. A chief that replaced
@@ -69,11 +70,11 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
 // may have been lost. The other replicas were reported as finished long before. The same applies to a chief whose
 // remaining replicas other workers had finished: the report that it holds back was of a replica that moved away.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
-  if (job.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
+  if (job.outputs.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();
   const bool there = std::any_of(known.begin(), known.end(),
                                  [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
-  return !there && step_.now() - job.checkpoints.late_chief_since < kEndTimeout;
+  return !there && step_.now() - job.outputs.checkpoints.late_chief_since < kEndTimeout;
 }
 
 // Requests the model files of this epoch before the next one begins. Returns true if the next epoch has to wait for
@@ -144,8 +145,9 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // the job ended meanwhile
   if (job->status.partitions(0).primary() != node.name) return;     // no longer the primary
-  if (job->hosting.awaiting_ready) return;  // a returning ps may be behind; it is asked again once that is settled
-  if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in))
+  if (job->partitions.hosting.awaiting_ready)
+    return;  // a returning ps may be behind; it is asked again once that is settled
+  if (report.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in))
     return;  // from before the rollback
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {

@@ -20,7 +20,7 @@ namespace cairn {
 
 class Epochs : Component {
  public:
-  Epochs(const Ground& ground, Endings& endings, Assignments& assignments, ModelFiles& files)
+  Epochs(Ground& ground, Endings& endings, Assignments& assignments, ModelFiles& files)
       : Component(ground), endings_(endings), assignments_(assignments), files_(files) {}
 
   // A job's first partition keeps the figures (server/core/training_figures.h) until the results of their epochs

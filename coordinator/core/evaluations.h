@@ -24,7 +24,7 @@ namespace cairn {
 
 class Evaluations : Component {
  public:
-  Evaluations(const Ground& ground, Copies& copies) : Component(ground), copies_(copies) {}
+  Evaluations(Ground& ground, Copies& copies) : Component(ground), copies_(copies) {}
 
   void OnEvaluate(const EvaluateJob& event) { Begin(event.reply, event.request, false, event.deadline); }
   void OnPredict(const PredictJob& event) { Begin(event.reply, event.request, true, event.deadline); }

@@ -37,8 +37,9 @@ void Evaluations::FollowCheckpoints(Job& job) {
   if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) return;
   const v1::CheckpointInfo* next = nullptr;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
-    const auto failures = job.evaluations.failures.find(info.step());
-    const bool given_up = failures != job.evaluations.failures.end() && failures->second >= kEvaluatorFailuresMax;
+    const auto failures = job.outputs.evaluations.failures.find(info.step());
+    const bool given_up =
+        failures != job.outputs.evaluations.failures.end() && failures->second >= kEvaluatorFailuresMax;
     if (info.best() || given_up || Evaluated(job.status, info.step())) continue;
     if (next == nullptr || info.step() < next->step()) next = &info;
   }
@@ -64,7 +65,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
     const bool there =
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.asked.weights; });
     if (!there) return;
-    ++job->evaluations.failures[evaluation.asked.step];
+    ++job->outputs.evaluations.failures[evaluation.asked.step];
     return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.asked.weights, status.message());
   }
   if (Evaluated(job->status, evaluation.asked.step)) return;
@@ -73,7 +74,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
   *validation.mutable_sums() = evaluation.result.sums();
   validation.set_checkpoint(evaluation.asked.weights);
   AddStepValidation(std::move(validation), job->status);
-  job->evaluations.failures.erase(evaluation.asked.step);
+  job->outputs.evaluations.failures.erase(evaluation.asked.step);
   jobs_.Save(*job);
 }
 
@@ -81,7 +82,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
 std::string Evaluations::EvaluatorsText(const Job& job) const {
   if (job.status.spec().validation_by() != v1::BY_EVALUATOR || !job.active()) return "";
   const bool any = std::any_of(nodes_.all().begin(), nodes_.all().end(), [](const auto& n) {
-    return n.second.role == v1::EVALUATOR && n.second.alive && n.second.connected();
+    return n.second.role == v1::EVALUATOR && n.second.alive() && n.second.connected();
   });
   if (any) return candidates_.NobodyComputesText(job, v1::EVALUATOR);
   return "no evaluator is there: checkpoints are not evaluated; start one with cairn-worker --role evaluator";

@@ -26,8 +26,8 @@ void Hosting::BeginCopiesAnew(Job& job) {
 // An absent node says what it holds when it comes back, and gets the command then.
 void Hosting::DropFromNodes(uint64_t job_id, v1::Role role) {
   for (ClusterNode* node : nodes_.Connected(role)) {
-    if (role == v1::WORKER && node->running.erase(job_id) == 0) continue;
-    node->hosting.erase(job_id);
+    if (role == v1::WORKER && node->work.running.erase(job_id) == 0) continue;
+    node->work.hosting.erase(job_id);
     step_.Send(*node, MakeDropJob(job_id));
   }
 }
@@ -44,7 +44,7 @@ void Hosting::PlaceAnew(Job& job) {
     range.set_begin(p.begin());
     range.set_end(p.end());
   }
-  job.copies.ForgetReturned();
+  job.partitions.copies.ForgetReturned();
   const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
@@ -56,7 +56,7 @@ void Hosting::PlaceAnew(Job& job) {
       b.set_address(nodes_.Find(name)->address);
     }
   }
-  job.hosting.versions.assign(placed.size(), 0);
+  job.partitions.hosting.versions.assign(placed.size(), 0);
   NewGeneration(job);
 }
 
@@ -64,19 +64,20 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   job.end.AskAnew(step_.now());  // the answer will be for this generation
   // A ps that has not heard of the rollback rolls back with this generation. If others returned meanwhile, it is
   // decided again (FallBack).
-  const bool goes_back = job.rollback.under_way && !job.rollback.recovered;
+  const bool goes_back = job.partitions.rollback.under_way && !job.partitions.rollback.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
-  if (goes_back) job.rollback.RefuseBefore(job.status.generation());
-  job.copies.BeginGeneration();
+  if (goes_back) job.partitions.rollback.RefuseBefore(job.status.generation());
+  job.partitions.copies.BeginGeneration();
   jobs_.Save(job);
   step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
             absl::StrJoin(job.primaries(), ", "));
-  job.hosting.awaiting_ready =
+  job.partitions.hosting.awaiting_ready =
       !job.finished();  // for an ended job nothing waits for it: the ps have what is on their disks
-  job.hosting.ready.assign(job.status.partitions_size(), false);
-  job.hosting.versions.resize(job.status.partitions_size(), 0);
-  if (!job.restoring.from.empty()) job.hosting.SetVersions(0);  // some may already be filled from the checkpoint
-  job.hosting.held.assign(job.status.partitions_size(), {});
+  job.partitions.hosting.ready.assign(job.status.partitions_size(), false);
+  job.partitions.hosting.versions.resize(job.status.partitions_size(), 0);
+  if (!job.restoring.from.empty())
+    job.partitions.hosting.SetVersions(0);  // some may already be filled from the checkpoint
+  job.partitions.hosting.held.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   step_.Raise(ReasonDue{job.id()});
 }
@@ -85,16 +86,17 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
 // its copies are used: its disk may be behind, or may have been replaced. An incomplete copy is never used.
 void Hosting::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    const bool unsettled = std::any_of(job.copies.returned.begin(), job.copies.returned.end(), [&](const auto& r) {
-      if (r.first.second != ps->name) return false;
-      v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
-      const v1::BackupPlacement* backup = FindBackup(p, ps->name);
-      return p.primary() == ps->name || (backup != nullptr && Complete(*backup));
-    });
+    const bool unsettled =
+        std::any_of(job.partitions.copies.returned.begin(), job.partitions.copies.returned.end(), [&](const auto& r) {
+          if (r.first.second != ps->name) return false;
+          v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
+          const v1::BackupPlacement* backup = FindBackup(p, ps->name);
+          return p.primary() == ps->name || (backup != nullptr && Complete(*backup));
+        });
     if (unsettled) continue;
     if (job.UsesPs(ps->name)) {
       Host(job, *ps, anew);
-    } else if (ps->hosting.erase(job.id()) > 0) {
+    } else if (ps->work.hosting.erase(job.id()) > 0) {
       step_.Send(*ps, MakeDropJob(job.id()));
     }
   }
@@ -105,18 +107,19 @@ void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
   if (candidates_.LeftOut(job, ps)) return;
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
   const size_t hash = std::hash<std::string>()(message.SerializeAsString());
-  if (std::exchange(ps.hosting[job.id()], hash) == hash && !anew) return;
+  if (std::exchange(ps.work.hosting[job.id()], hash) == hash && !anew) return;
   step_.Send(ps, std::move(message));
 }
 
 // Returns whether this ps is to serve the partition.
 bool Hosting::MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held) {
   const uint32_t partition = held.partition();
-  if (partition >= job.hosting.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps)
+  if (partition >= job.partitions.hosting.ready.size() ||
+      job.status.partitions(static_cast<int>(partition)).primary() != ps)
     return false;
-  job.hosting.ready[partition] = true;
-  job.hosting.versions[partition] = std::max(job.hosting.versions[partition], held.version());
-  job.hosting.held[partition] = held;
+  job.partitions.hosting.ready[partition] = true;
+  job.partitions.hosting.versions[partition] = std::max(job.partitions.hosting.versions[partition], held.version());
+  job.partitions.hosting.held[partition] = held;
   return true;
 }
 

@@ -73,29 +73,30 @@ v1::StoredJob Job::ToStored() const {
   *stored.mutable_status() = status;
   stored.set_request_key(queueing.request_key);
   stored.set_assignment(assignment);
-  stored.set_rollback_generation(rollback.generation);
-  stored.set_rollback_to(rollback.to);
-  stored.set_rolling_back(rollback.under_way);
-  stored.set_recovered(rollback.recovered);
+  stored.set_rollback_generation(partitions.rollback.generation);
+  stored.set_rollback_to(partitions.rollback.to);
+  stored.set_rolling_back(partitions.rollback.under_way);
+  stored.set_recovered(partitions.rollback.recovered);
   stored.mutable_restore_from()->Assign(restoring.from.begin(), restoring.from.end());
   *stored.mutable_callbacks() = decisions.callbacks;
   stored.mutable_learning_rates()->Assign(decisions.learning_rates.begin(), decisions.learning_rates.end());
   stored.set_stopped_early(decisions.stopped_early);
-  stored.set_summaries_written(summaries.written);
-  for (const v1::SaveModel& save : files.saves) *stored.add_saves() = save;
-  stored.mutable_former_chiefs()->Assign(checkpoints.former_chiefs.begin(), checkpoints.former_chiefs.end());
-  stored.set_files_missing(files.missing);
-  stored.set_file_missing(files.first_missing);
+  stored.set_summaries_written(outputs.summaries.written);
+  for (const v1::SaveModel& save : outputs.files.saves) *stored.add_saves() = save;
+  stored.mutable_former_chiefs()->Assign(outputs.checkpoints.former_chiefs.begin(),
+                                         outputs.checkpoints.former_chiefs.end());
+  stored.set_files_missing(outputs.files.missing);
+  stored.set_file_missing(outputs.files.first_missing);
   stored.set_restores_best(best.restoring);
   stored.set_has_best(best.restored);
-  for (const auto& [worker, e] : crash_loops.ends) {
+  for (const auto& [worker, e] : workers.crash_loops.ends) {
     v1::StoredEnd& stored_end = *stored.add_ends();
     stored_end.set_worker(worker);
     stored_end.set_step(e.step);
     stored_end.set_times(e.times);
     stored_end.set_gone(e.gone);
   }
-  for (const auto& [node, l] : left_out.nodes) {
+  for (const auto& [node, l] : workers.left_out.nodes) {
     v1::StoredLeftOut& out = *stored.add_left_out();
     out.set_node(node);
     out.set_incarnation(l.incarnation);
@@ -134,18 +135,18 @@ void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text) {
 }
 
 void TakeUnwritten(Job& job, const NodeName& chief) {
-  const auto unwritten = job.checkpoints.unwritten.find(chief);
-  if (unwritten == job.checkpoints.unwritten.end()) return;
-  job.checkpoints.failed_step = std::max(job.checkpoints.failed_step, unwritten->second.step);
+  const auto unwritten = job.outputs.checkpoints.unwritten.find(chief);
+  if (unwritten == job.outputs.checkpoints.unwritten.end()) return;
+  job.outputs.checkpoints.failed_step = std::max(job.outputs.checkpoints.failed_step, unwritten->second.step);
   if (job.status.checkpoint_error().empty()) job.status.set_checkpoint_error(unwritten->second.error);
 }
 
 void NoteFormerChief(Job& job) {
   if (job.status.chief().empty()) return;
-  std::erase(job.checkpoints.former_chiefs, job.status.chief());
-  job.checkpoints.former_chiefs.push_back(job.status.chief());
-  if (job.checkpoints.former_chiefs.size() > kFormerChiefsKept)
-    job.checkpoints.former_chiefs.erase(job.checkpoints.former_chiefs.begin());
+  std::erase(job.outputs.checkpoints.former_chiefs, job.status.chief());
+  job.outputs.checkpoints.former_chiefs.push_back(job.status.chief());
+  if (job.outputs.checkpoints.former_chiefs.size() > kFormerChiefsKept)
+    job.outputs.checkpoints.former_chiefs.erase(job.outputs.checkpoints.former_chiefs.begin());
 }
 
 std::string SavedNote(const std::string& path) { return absl::StrCat("saved ", path); }
@@ -169,8 +170,8 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_keep(job.finalizing() || job.finished());
   host.set_ended(job.finished());
   *host.mutable_spec() = job.status.spec();
-  if (anew && job.synchronous() && job.rollback.generation == job.status.generation())
-    host.set_rollback_to(job.rollback.to);
+  if (anew && job.synchronous() && job.partitions.rollback.generation == job.status.generation())
+    host.set_rollback_to(job.partitions.rollback.to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
     if (p.primary() != ps && !backup) continue;
@@ -232,7 +233,7 @@ v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
 // Records that something the job requested, such as a file, is given up.
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
   AddNote(job, epoch, callback, text);
-  job.files.NoteMissing(absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax)));
+  job.outputs.files.NoteMissing(absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax)));
 }
 
 // What nodes hold and run becomes known from their Hello.
@@ -242,43 +243,45 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   job.queueing.request_key = stored.request_key();
   job.assignment = stored.assignment();
   job.restoring.from.assign(stored.restore_from().begin(), stored.restore_from().end());
-  job.rollback.generation = stored.rollback_generation();
-  job.rollback.to = stored.rollback_to();
-  job.rollback.under_way = stored.rolling_back();
-  job.rollback.recovered = stored.recovered();
+  job.partitions.rollback.generation = stored.rollback_generation();
+  job.partitions.rollback.to = stored.rollback_to();
+  job.partitions.rollback.under_way = stored.rolling_back();
+  job.partitions.rollback.recovered = stored.recovered();
   job.decisions.callbacks = stored.callbacks();
   job.decisions.learning_rates.assign(stored.learning_rates().begin(), stored.learning_rates().end());
   job.decisions.stopped_early = stored.stopped_early();
-  job.summaries.written = stored.summaries_written();
-  job.files.saves.assign(stored.saves().begin(), stored.saves().end());
-  job.checkpoints.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
-  job.files.missing = stored.files_missing();
-  job.files.first_missing = stored.file_missing();
+  job.outputs.summaries.written = stored.summaries_written();
+  job.outputs.files.saves.assign(stored.saves().begin(), stored.saves().end());
+  job.outputs.checkpoints.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
+  job.outputs.files.missing = stored.files_missing();
+  job.outputs.files.first_missing = stored.file_missing();
   job.best.restoring = stored.restores_best();
   job.best.restored = stored.has_best();
-  for (const v1::StoredEnd& e : stored.ends()) job.crash_loops.ends[e.worker()] = {e.step(), e.times(), e.gone()};
-  for (const v1::StoredLeftOut& l : stored.left_out()) job.left_out.nodes[l.node()] = {l.incarnation(), l.why()};
+  for (const v1::StoredEnd& e : stored.ends())
+    job.workers.crash_loops.ends[e.worker()] = {e.step(), e.times(), e.gone()};
+  for (const v1::StoredLeftOut& l : stored.left_out())
+    job.workers.left_out.nodes[l.node()] = {l.incarnation(), l.why()};
   job.end.versions.assign(stored.final_versions().begin(), stored.final_versions().end());
   for (const v1::StepValidation& v : job.status.validations()) {
-    job.summaries.validations_written = std::max(job.summaries.validations_written, v.step());
+    job.outputs.summaries.validations_written = std::max(job.outputs.summaries.validations_written, v.step());
   }
-  job.hosting.versions.assign(job.status.partitions_size(), 0);
-  job.hosting.held.resize(job.status.partitions_size());
+  job.partitions.hosting.versions.assign(job.status.partitions_size(), 0);
+  job.partitions.hosting.held.resize(job.status.partitions_size());
   if (job.status.has_degraded())
-    job.copy_watch.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
+    job.partitions.copy_watch.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
   if (job.active()) {
     job.progress.emplace(job.status, std::vector<int64_t>(stored.replica_step().begin(), stored.replica_step().end()),
                          std::vector<bool>(stored.replica_finished().begin(), stored.replica_finished().end()), now);
     const int64_t epoch_start = stored.epoch_started_unix_ms();
     job.progress->GoesOn(now, epoch_start > 0 ? std::optional(absl::FromUnixMillis(epoch_start)) : std::nullopt);
-    job.checkpoints.heard = now;  // earlier reports are lost
+    job.outputs.checkpoints.heard = now;  // earlier reports are lost
     // Whether the chief got its role after all its steps were done is unknown too; a chief that has written before
     // reports so again.
     const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
-    if (asked) job.checkpoints.late_chief_since = now;
+    if (asked) job.outputs.checkpoints.late_chief_since = now;
     // What nodes hold and run becomes known from their Hello.
-    job.hosting.awaiting_ready = true;
-    job.hosting.ready.assign(job.status.partitions_size(), false);
+    job.partitions.hosting.awaiting_ready = true;
+    job.partitions.hosting.ready.assign(job.status.partitions_size(), false);
   }
   return job;
 }

@@ -15,8 +15,11 @@
 #include "common/base/ids.h"
 #include "common/model/job_check.h"
 #include "common/model/state_text.h"
+#include "coordinator/core/job_outputs.h"
+#include "coordinator/core/job_partitions.h"
 #include "coordinator/core/job_parts.h"
 #include "coordinator/core/job_progress.h"
+#include "coordinator/core/job_workers.h"
 
 namespace cairn {
 
@@ -32,21 +35,12 @@ struct Job {
   // What each part of the core keeps (job_parts.h).
   JobReason reason;
   JobQueueing queueing;
-  JobHosting hosting;
-  JobRollback rollback;
-  JobReconciling reconciling;
-  JobCopies copies;
-  JobCopyWatch copy_watch;
-  JobStragglers stragglers;
-  JobCrashLoops crash_loops;
-  JobLeftOut left_out;
+  JobPartitions partitions;
+  JobWorkers workers;
   JobRestoring restoring;
   JobBest best;
-  JobCheckpoints checkpoints;
-  JobEvaluations evaluations;
   JobDecisions decisions;
-  JobFiles files;
-  JobSummaries summaries;
+  JobOutputs outputs;
   JobEnd end;
 
   uint64_t id() const { return status.job_id(); }

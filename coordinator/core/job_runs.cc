@@ -40,7 +40,7 @@ bool IsForChiefToSay(const Job& job, const NodeName& worker, const v1::ReplicaRe
 
 }  // namespace
 
-JobRuns::JobRuns(const Ground& ground, const Parts& parts)
+JobRuns::JobRuns(Ground& ground, const Parts& parts)
     : Component(ground),
       endings_(parts.endings),
       restores_(parts.restores),
@@ -52,16 +52,17 @@ JobRuns::JobRuns(const Ground& ground, const Parts& parts)
       epochs_(parts.epochs) {}
 
 void JobRuns::AllReady(Job& job) {
-  if (!job.active() || !job.hosting.awaiting_ready) return;
-  if (!std::all_of(job.hosting.ready.begin(), job.hosting.ready.end(), [](bool r) { return r; })) return;
-  if (job.rollback.recovered) {
+  if (!job.active() || !job.partitions.hosting.awaiting_ready) return;
+  if (!std::all_of(job.partitions.hosting.ready.begin(), job.partitions.hosting.ready.end(), [](bool r) { return r; }))
+    return;
+  if (job.partitions.rollback.recovered) {
     if (job.synchronous() ? rollback_.FallBack(job) : rollback_.GoOnFromWhatIsLeft(job)) return;
-    job.rollback.EndCheck();
+    job.partitions.rollback.EndCheck();
     jobs_.Save(job);
-  } else if (job.rollback.End()) {
+  } else if (job.partitions.rollback.End()) {
     jobs_.Save(job);
   }
-  job.hosting.EndWait();
+  job.partitions.hosting.EndWait();
   step_.Raise(CopiesChanged{job.id()});
   if (copies_.EndFormers(job)) {  // before the workers push in this generation
     jobs_.Save(job);
@@ -134,7 +135,7 @@ void JobRuns::BeginFinalizing(Job& job) {
 void JobRuns::NoteFinalVersions(Job& job) {
   if (!job.end.versions.empty()) return;
   std::vector<uint64_t> versions;
-  for (const v1::HeldPartition& at : job.hosting.held) versions.push_back(at.version());
+  for (const v1::HeldPartition& at : job.partitions.hosting.held) versions.push_back(at.version());
   job.end.versions = std::move(versions);
   jobs_.Save(job);
 }
@@ -144,11 +145,12 @@ void JobRuns::TryFinalize(Job& job) {
     if (step_.now() < job.end.at) return;
     return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.end.worker));
   }
-  if (job.hosting.awaiting_ready || !candidates_.MissingPs(job).empty()) {
+  if (job.partitions.hosting.awaiting_ready || !candidates_.MissingPs(job).empty()) {
     job.end.attempts = 0;  // the attempts failed because of the ps, which is waited for
     return;
   }
-  if (std::any_of(job.hosting.held.begin(), job.hosting.held.end(), [](const auto& at) { return at.in_memory(); }))
+  if (std::any_of(job.partitions.hosting.held.begin(), job.partitions.hosting.held.end(),
+                  [](const auto& at) { return at.in_memory(); }))
     return;  // the reason says so
   NoteFinalVersions(job);
   if (step_.now() < job.end.at) return;
@@ -167,7 +169,7 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
   Job* job = jobs_.Find(reply.job_id());
   if (job == nullptr || !job->finalizing()) return;
   if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
-  if (job->hosting.awaiting_ready || job->end.versions.empty()) return;                   // superseded too
+  if (job->partitions.hosting.awaiting_ready || job->end.versions.empty()) return;        // superseded too
   if (!reply.error().empty() || reply.digest().empty()) {
     if (job->end.worker != node.name) return;  // an answer of an attempt that was abandoned
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
@@ -193,13 +195,14 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
     Job* job = jobs_.Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
     // From before a rollback, or before the job was filled from a checkpoint.
-    if (progress.generation() < std::max(job->rollback.generation, job->restoring.filled_in)) continue;
-    if (!job->ReplicasOf(node.name).empty()) job->stragglers.watch.Heard(node.name, progress.replica_ms(), step_.now());
+    if (progress.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in)) continue;
+    if (!job->ReplicasOf(node.name).empty())
+      job->workers.stragglers.watch.Heard(node.name, progress.replica_ms(), step_.now());
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
         IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
-    const auto known = node.running.find(progress.job_id());
-    if (known != node.running.end() && known->second.Covers(progress.assignment()))
+    const auto known = node.work.running.find(progress.job_id());
+    if (known != node.work.running.end() && known->second.Covers(progress.assignment()))
       job->progress->Reached(known->second.replicas, progress.step(), step_.now());
     Advance(*job);
     jobs_.Changed(*job);
@@ -208,8 +211,9 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
 
 void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = jobs_.Find(report.job_id());
-  if (job == nullptr || !job->running() || !job->progress) return;                                 // it ended meanwhile
-  if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in)) return;  // from before that
+  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  if (report.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in))
+    return;  // from before that
   v1::ReplicaReport counts = report;
   if (IsForChiefToSay(*job, node.name, report)) {
     counts.clear_finished();
@@ -222,7 +226,7 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
   }
   if (!*counted) return;
   if (counts.finished()) {
-    if (node.name == job->status.chief()) job->checkpoints.ChiefToldEnd();
+    if (node.name == job->status.chief()) job->outputs.checkpoints.ChiefToldEnd();
     jobs_.Save(*job);
   }
   Advance(*job);

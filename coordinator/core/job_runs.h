@@ -41,7 +41,7 @@ class JobRuns : Component {
     Checkpoints& checkpoints;
     Epochs& epochs;
   };
-  JobRuns(const Ground& ground, const Parts& parts);
+  JobRuns(Ground& ground, const Parts& parts);
 
   // If every partition of the generation is ready: whatever was held up continues.
   void AllReady(Job& job);

@@ -10,38 +10,6 @@
 #include "coordinator/core/limits.h"
 
 namespace cairn {
-namespace {
-
-v1::Device KindOf(v1::Device said) { return said == v1::DEVICE_UNSPECIFIED ? v1::CPU : said; }
-
-std::vector<v1::DataType> TypesOf(const google::protobuf::RepeatedField<int>& said) {
-  std::vector<v1::DataType> types;
-  for (const int type : said) types.push_back(static_cast<v1::DataType>(type));
-  return types;
-}
-
-}  // namespace
-
-v1::NodeStatus StatusOfNode(const ClusterNode& node) {
-  v1::NodeStatus status;
-  status.set_name(node.name);
-  status.set_role(node.role);
-  status.set_address(node.address);
-  status.set_alive(node.alive);
-  status.set_slots(node.slots);
-  status.set_device(node.device);
-  status.set_host(node.host);
-  if (node.memory_bytes && node.alive) status.set_memory_bytes(*node.memory_bytes);
-  status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.last_heard));
-  status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
-  status.set_draining(node.draining);
-  status.set_fault(node.fault);
-  if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just joined"));
-  if (node.role != v1::PS) status.set_device_kind(node.device_kind);
-  status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
-  return status;
-}
-
 absl::Status CheckHello(const v1::Hello& hello) {
   const std::string& name = hello.name();
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -88,20 +56,13 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     node.name = status.name();
     node.role = status.role();
     node.address = status.address();
-    node.host = status.host();
-    node.device = status.device();
-    node.device_kind = KindOf(status.device_kind());
-    node.compute_dtypes = TypesOf(status.compute_dtypes());
+    node.machine = NodeMachine::Of(status);
     node.slots = status.slots();
-    node.alive = status.alive();
     node.draining = status.draining();
-    node.joined = absl::FromUnixMillis(status.joined_unix_ms());
-    node.last_heard = absl::FromUnixMillis(status.last_heartbeat_unix_ms());
     if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
-    node.expected = node.alive;
-    if (!node.alive) continue;
-    node.last_heard = now;  // as far as is known it is alive
-    node.dead_at = now + options_.start_grace;
+    node.lease =
+        NodeLease(absl::FromUnixMillis(status.joined_unix_ms()), absl::FromUnixMillis(status.last_heartbeat_unix_ms()));
+    if (status.alive()) node.lease.Expect(now, now + options_.start_grace);
   }
 }
 
@@ -110,7 +71,7 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   Admission admission;
   auto it = nodes_.find(hello.name());
   if (it == nodes_.end()) {
-    if (std::count_if(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.alive; }) >= kNodesMax) {
+    if (std::count_if(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.alive(); }) >= kNodesMax) {
       return absl::ResourceExhaustedError(
           absl::StrFormat("the cluster has %d nodes, the most that it can have", kNodesMax));
     }
@@ -118,40 +79,31 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   } else {
     ClusterNode& known = it->second;
     const bool same_process = known.incarnation == hello.incarnation();
-    if (known.alive && known.role != hello.role()) {
+    if (known.alive() && known.role != hello.role()) {
       return absl::AlreadyExistsError(
           absl::StrFormat("hello.name: \"%s\" is a %s of this cluster; choose another --name", hello.name(),
                           known.role == v1::PS ? "ps" : "worker"));
     }
-    if (known.connected() && !same_process && now - known.last_heard < options_.lease) {
+    if (known.connected() && !same_process && now - known.lease.last_heard() < options_.lease) {
       return absl::AlreadyExistsError(
           absl::StrFormat("hello.name: another live node is called \"%s\"; choose another --name", hello.name()));
     }
-    admission.superseded = known.session;
-    admission.was_alive = known.alive;
+    admission.superseded = known.lease.session();
+    admission.was_alive = known.alive();
     admission.same_process = same_process;
     admission.address_changed = known.address != hello.address();
-    if (known.connected()) sessions_.erase(known.session);
+    if (known.connected()) sessions_.erase(known.lease.session());
   }
   ClusterNode& node = it->second;
   node.name = hello.name();
   node.role = hello.role();
   node.address = hello.address();
-  node.host = hello.host();
-  node.device = hello.device();
-  node.fingerprint = hello.fingerprint();
-  node.device_kind = KindOf(hello.device_kind());
-  node.compute_dtypes = TypesOf(hello.compute_dtypes());
+  node.machine = NodeMachine::Of(hello);
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
   if (!admission.same_process) node.memory_bytes.reset();
   node.incarnation = hello.incarnation();
   node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));
-  node.expected = false;
-  if (!admission.was_alive) node.joined = now;
-  node.last_heard = now;
-  node.alive = true;
-  node.session = session;
-  node.dead_at = absl::InfiniteFuture();
+  node.lease.Open(session, now);
   sessions_[session] = node.name;
   admission.node = &node;
   Forget(now);
@@ -162,7 +114,7 @@ ClusterNode* Membership::Heard(SessionToken session, absl::Time now) {
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return nullptr;
   ClusterNode* node = Find(it->second);
-  node->last_heard = now;
+  node->lease.Hear(now);
   return node;
 }
 
@@ -171,25 +123,18 @@ ClusterNode* Membership::Closed(SessionToken session, absl::Time now) {
   if (it == sessions_.end()) return nullptr;
   ClusterNode* node = Find(it->second);
   sessions_.erase(it);
-  node->session = {};
-  node->dead_at = now + options_.reopen_grace;
+  node->lease.Break(now + options_.reopen_grace);
   return node;
 }
 
 std::vector<Membership::Death> Membership::Expire(absl::Time now) {
   std::vector<Death> deaths;
   for (auto& [name, node] : nodes_) {
-    if (!node.alive) continue;
-    const bool lapsed = node.connected() ? now - node.last_heard >= options_.lease : now >= node.dead_at;
-    if (!lapsed) continue;
-    deaths.push_back({&node, node.session});
-    sessions_.erase(node.session);
-    node.session = {};
-    node.alive = false;
-    node.expected = false;
-    node.running.clear();
-    node.hosting.clear();
-    node.not_ready.reset();
+    if (!node.lease.Lapsed(now, options_.lease)) continue;
+    const SessionToken session = node.lease.End();
+    sessions_.erase(session);
+    node.work = {};
+    deaths.push_back({&node, session});
   }
   if (deaths.empty()) Forget(now);
   return deaths;
@@ -198,7 +143,7 @@ std::vector<Membership::Death> Membership::Expire(absl::Time now) {
 void Membership::Forget(absl::Time now) {
   std::vector<std::pair<absl::Time, NodeName>> dead;
   for (const auto& [name, node] : nodes_) {
-    if (!node.alive) dead.emplace_back(node.last_heard, name);
+    if (!node.alive()) dead.emplace_back(node.lease.last_heard(), name);
   }
   std::sort(dead.begin(), dead.end());
   for (size_t i = 0; i < dead.size(); ++i) {
@@ -226,10 +171,8 @@ std::vector<ClusterNode*> Membership::Connected(v1::Role role) {
 }
 
 bool Membership::Settling(absl::Time now) const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-    const ClusterNode& node = entry.second;
-    return node.expected && now < node.dead_at;
-  });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [&](const auto& entry) { return entry.second.lease.MayComeBack(now); });
 }
 
 void Membership::Save(v1::StoredCluster& stored) const {

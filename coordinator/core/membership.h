@@ -2,17 +2,14 @@
 //
 // Not thread-safe; used by ClusterCore. Invariants:
 //   1. At most one session belongs to a node, and a session to at most one node.
-//   2. A node is alive from its Hello until its lease lapses (open
-//      session) or dead_at passes (no session). Nodes of the stored state
-//      start alive without a session: they have start_grace to come back.
+//   2. A node is alive from its Hello until it has said nothing for `lease`, or has had no session for reopen_grace
+//      (NodeLease). Nodes of the stored state start alive without a session: they have start_grace to come back.
 //   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept_max
 //      dead ones are remembered, for dead_nodes_kept_for.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -20,57 +17,11 @@
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "coordinator/core/cluster_node.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/options.h"
 
 namespace cairn {
-
-// What a worker computes for one job, as far as the coordinator knows.
-struct RunningReplicas {
-  uint64_t generation = 0;
-  std::vector<int32_t> replicas;  // ascending
-  std::optional<bool> chief;      // unknown after Hello
-  int64_t epochs = 0;             // EpochsCode; 0: the job does not wait at the end of epochs, or unknown
-  uint64_t assignment = 0;        // the last that it was sent; 0: none since its Hello
-
-  // Whether a report that names assignment `said` concerns these replicas. 0: the worker named no assignment.
-  bool Covers(uint64_t said) const { return said == 0 || said >= assignment; }
-};
-
-struct ClusterNode {
-  NodeName name;
-  v1::Role role = v1::ROLE_UNSPECIFIED;
-  std::string address;
-  std::string host;
-  std::string device;
-  std::string fingerprint;
-  v1::Device device_kind = v1::CPU;          // worker, evaluator
-  std::vector<v1::DataType> compute_dtypes;  // likewise: the ones it supports; empty: not known
-  int32_t slots = 0;
-  uint64_t incarnation = 0;              // 0: not known
-  bool expected = false;                 // was alive before this coordinator started, and is not back yet
-  std::optional<uint64_t> memory_bytes;  // nullopt: not reported yet
-  absl::Time joined;
-  absl::Time last_heard;
-
-  bool draining = false;  // a user drains it
-  std::string fault;      // the fault that it reported (ps: store, worker: device); empty: it is healthy
-  // It must get no new work, and its present work is to move elsewhere.
-  bool leaving() const { return draining || !fault.empty(); }
-
-  bool alive = false;
-  SessionToken session;                         // 0: none open
-  absl::Time dead_at = absl::InfiniteFuture();  // without a session
-  std::map<uint64_t, RunningReplicas> running;  // worker: by job
-  // ps: the last Readiness.why sent to this process; nullopt: none was sent.
-  std::optional<std::string> not_ready;
-  std::map<uint64_t, size_t> hosting;  // ps: by job, the hash of the last command; 0: not known
-
-  bool connected() const { return session.value != 0; }
-};
-
-// The caller fills in slots_used, partitions and primaries.
-v1::NodeStatus StatusOfNode(const ClusterNode& node);
 
 class Membership {
  public:

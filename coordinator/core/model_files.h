@@ -16,7 +16,7 @@ namespace cairn {
 
 class ModelFiles : Component {
  public:
-  explicit ModelFiles(const Ground& ground) : Component(ground) {}
+  explicit ModelFiles(Ground& ground) : Component(ground) {}
 
   // ---- model files ----
   void AddSave(Job& job, int64_t step, std::string path);

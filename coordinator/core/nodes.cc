@@ -43,7 +43,7 @@ absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v
     step_.Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
   if (!admission->was_alive) {
     const std::string what = node.role == v1::PS ? absl::StrCat("at ", node.address)
-                                                 : absl::StrFormat("%d slots, %s", node.slots, node.device);
+                                                 : absl::StrFormat("%d slots, %s", node.slots, node.machine.device);
     step_.Log("%s \"%s\" joined (%s)", RoleText(node.role), node.name, what);
   } else {
     step_.Log("%s \"%s\" %s", RoleText(node.role), node.name,
@@ -88,7 +88,7 @@ void Nodes::NoteRefusal(const NodeName& name, std::string why) {
 std::string Nodes::FaultsText() const {
   std::string text;
   for (const auto& [name, node] : members_.nodes()) {
-    if (node.alive && node.role == v1::PS && !node.fault.empty())
+    if (node.alive() && node.role == v1::PS && !node.fault.empty())
       absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
   }
   return text;
@@ -117,8 +117,8 @@ v1::NodeStatus Nodes::StatusWithoutPartitions(const NodeName& name) const {
   const ClusterNode& node = *members_.Find(name);
   v1::NodeStatus status = StatusOfNode(node);
   // A node from before the coordinator's restart that is still awaited is shown neither as alive nor as dead.
-  status.set_expected(node.expected);
-  if (node.expected) {
+  status.set_expected(node.lease.expected());
+  if (node.lease.expected()) {
     status.set_alive(false);
     status.clear_last_heartbeat_unix_ms();
     status.clear_not_ready();
@@ -145,8 +145,8 @@ v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
 std::set<NodeName> Nodes::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_.all()) {
-    for (const auto& [copy, returned] : job.copies.returned) names.insert(copy.second);
-    for (const NodeName& ps : job.reconciling.untold) {
+    for (const auto& [copy, returned] : job.partitions.copies.returned) names.insert(copy.second);
+    for (const NodeName& ps : job.partitions.reconciling.untold) {
       if (job.active() && job.UsesPs(ps)) names.insert(ps);
     }
   }

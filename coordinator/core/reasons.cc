@@ -23,7 +23,7 @@ constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // together the
 
 std::string LeftOutText(const Job& job) {
   std::string text;
-  for (const auto& [name, left_out] : job.left_out.nodes)
+  for (const auto& [name, left_out] : job.workers.left_out.nodes)
     absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
   return text.empty() ? text : text + ")";
 }
@@ -32,7 +32,8 @@ std::string LeftOutText(const Job& job) {
 std::string UnheardText(const Nodes& nodes, const v1::JobStatus& job) {
   std::set<NodeName> unheard;
   for (const v1::PartitionPlacement& p : job.partitions()) {
-    if (const ClusterNode* ps = nodes.Find(p.primary()); ps != nullptr && ps->expected) unheard.insert(ps->name);
+    if (const ClusterNode* ps = nodes.Find(p.primary()); ps != nullptr && ps->lease.expected())
+      unheard.insert(ps->name);
   }
   if (unheard.empty()) return "";
   const std::string more = unheard.size() > 1 ? absl::StrFormat(" and %d more", unheard.size() - 1) : "";
@@ -71,11 +72,11 @@ std::string Reasons::QueuedReason(const Job& job) const {
 std::string Reasons::Reason(const Job& job) const {
   if (job.queued()) return QueuedReason(job);
   if (std::string reason = copies_.WaitText(job); !reason.empty()) return reason;
-  if (job.hosting.awaiting_ready) {
+  if (job.partitions.hosting.awaiting_ready) {
     if (std::string text = UnheardText(nodes_, job.status); !text.empty()) return text;
     return absl::StrFormat("partitions are being loaded: %d of %d are ready",
-                           std::count(job.hosting.ready.begin(), job.hosting.ready.end(), true),
-                           job.hosting.ready.size());
+                           std::count(job.partitions.hosting.ready.begin(), job.partitions.hosting.ready.end(), true),
+                           job.partitions.hosting.ready.size());
   }
   if (job.starting() && !job.restoring.from.empty()) {
     if (step_.now() < job.restoring.not_before)
@@ -98,20 +99,20 @@ std::string Reasons::Reason(const Job& job) const {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log",
                            job.status.chief(), job.status.epochs_open());
   }
-  if (job.running() && step_.now() - job.files.waited_since >= kStalledAfter) {
+  if (job.running() && step_.now() - job.outputs.files.waited_since >= kStalledAfter) {
     return absl::StrFormat(
         "epoch %d waits for %d model files to be written, before their checkpoints are removed (checkpoints.keep_max "
         "is %d); see the "
         "workers' logs",
-        job.status.epochs_open() + 1, job.files.saves.size(), job.status.spec().checkpoints().keep_max());
+        job.status.epochs_open() + 1, job.outputs.files.saves.size(), job.status.spec().checkpoints().keep_max());
   }
-  if (job.running() && job.files.until != absl::InfiniteFuture()) {
+  if (job.running() && job.outputs.files.until != absl::InfiniteFuture()) {
     return absl::StrFormat(
         "all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a "
         "minute for them: see "
         "its notes and the workers' logs",
-        job.files.saves.size(),
-        WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries.written : 0);
+        job.outputs.files.saves.size(),
+        WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.outputs.summaries.written : 0);
   }
   if (job.running() && step_.now() - job.progress->replicas().last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
@@ -129,7 +130,7 @@ std::string Reasons::Reason(const Job& job) const {
 std::string Reasons::KeepReason(const Job& job) const {
   std::map<NodeName, std::pair<int, uint64_t>> writing;  // partitions, bytes of their values
   for (int i = 0; i < job.status.partitions_size(); ++i) {
-    if (!job.hosting.held[i].in_memory()) continue;
+    if (!job.partitions.hosting.held[i].in_memory()) continue;
     const v1::PartitionPlacement& p = job.status.partitions(i);
     auto& [partitions, bytes] = writing[p.primary()];
     ++partitions;
@@ -154,7 +155,7 @@ std::string Reasons::WarningText(const Job& job) const {
   if (const std::string evaluators = evaluations_.EvaluatorsText(job); !evaluators.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);
   }
-  for (const auto& [name, left_out] : job.left_out.nodes) {
+  for (const auto& [name, left_out] : job.workers.left_out.nodes) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr || !candidates_.LeftOut(job, *node) || !job.active()) continue;
     absl::StrAppend(&text, text.empty() ? "" : "; ", "continues without ", left_out.why);
@@ -167,7 +168,7 @@ void Reasons::UpdateQueued() {
   std::map<std::tuple<Needs, bool, bool>, std::string> known;
   for (auto& [id, job] : jobs_.all()) {
     if (!job.queued()) continue;
-    if (!job.left_out.nodes.empty()) {
+    if (!job.workers.left_out.nodes.empty()) {
       Set(job, QueuedReason(job));
       continue;
     }

@@ -17,7 +17,7 @@ namespace cairn {
 
 class Reasons : Component {
  public:
-  Reasons(const Ground& ground, const Endings& endings, const Copies& copies, const Evaluations& evaluations)
+  Reasons(Ground& ground, const Endings& endings, const Copies& copies, const Evaluations& evaluations)
       : Component(ground), endings_(endings), copies_(copies), evaluations_(evaluations) {}
 
   void Note(QueueLookedAt) { queue_due_ = true; }

@@ -57,7 +57,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
     return endings_.End(*job, v1::FAILED, message);
   jobs_.TellWarning(*job, "continues without %s", message);
-  job->left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
+  job->workers.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   step_.Raise(SlotsChanged{});
   step_.Raise(ReasonDue{job->id()});
   jobs_.Save(*job);
@@ -66,7 +66,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
 // Excludes a ps that is unusable for the job: the job starts or continues with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
-  job.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
+  job.workers.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   jobs_.Save(job);
   if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
   // A job that has run continues with fewer copies: it is filled from a checkpoint at this time.
@@ -87,15 +87,15 @@ void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string
 // ---- ps ----
 void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
   ClusterNode& node = *admission.node;
-  node.hosting.clear();
-  node.not_ready.reset();
+  node.work.hosting.clear();
+  node.work.not_ready.reset();
   step_.Raise(ReadinessDue{});
   if (!admission.same_process) copies_.ForgetLinksOf(node.name);
   std::vector<std::string> moved_away;  // jobs
   for (const v1::HeldPartitions& held : hello.held()) {
     const Job* job = jobs_.Find(held.job_id());
     if (job != nullptr && job->UsesPs(node.name)) {
-      node.hosting[held.job_id()] = 0;
+      node.work.hosting[held.job_id()] = 0;
       continue;
     }
     // It was replaced while it was away, or the job was deleted. But both job ids and generations must be ones that
@@ -138,14 +138,14 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
                         "directory is another cluster's, or damaged; start it with an empty one",
                         node.name, job.id(), held_generation, generation));
   }
-  if (anew) job.reconciling.untold.insert(node.name);
+  if (anew) job.partitions.reconciling.untold.insert(node.name);
   if (anew && job.ran()) copies_.NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return hosting_.NewGeneration(job, held_generation);
   const bool restarted =
-      anew || (!admission.was_alive && (!job.hosting.awaiting_ready || held_generation != generation));
+      anew || (!admission.was_alive && (!job.partitions.hosting.awaiting_ready || held_generation != generation));
   if (job.finished()) {
-    job.copies.SettleLater(/*renew=*/moved || (restarted && !anew));
+    job.partitions.copies.SettleLater(/*renew=*/moved || (restarted && !anew));
     return;
   }
   // Stores the new address and the new generation together: with the address alone, a restarted coordinator would not
@@ -162,7 +162,7 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   const bool to_be_kept =
       job.finalizing() && held != nullptr &&
       std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
-  if (!job.reconciling.untold.contains(node.name) && held_generation == generation && held != nullptr) {
+  if (!job.partitions.reconciling.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += hosting_.MarkReady(job, node.name, p);
   }
   const bool complete = covered == job.PartitionsOn(node.name);
@@ -179,7 +179,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     const v1::BackupPlacement* backup = FindBackup(p, node.name);
     if (p.primary() != node.name && (backup == nullptr || !Complete(*backup))) continue;
-    if (job.copies.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
+    if (job.partitions.copies.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
     const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
                                                       [&](const auto& h) { return h.partition() == p.partition(); });
     if (named) continue;
@@ -187,7 +187,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
         p.partition());
     jobs_.TellWarning(job, "continues without %s", why);
-    job.left_out.Add(node.name, node.incarnation, why);
+    job.workers.left_out.Add(node.name, node.incarnation, why);
     jobs_.Save(job);
     return;
   }
@@ -197,16 +197,16 @@ void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::Partitions
   Job* job = jobs_.Find(ready.job_id());
   if (job == nullptr) return step_.Send(node, MakeDropJob(ready.job_id()));
   if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
-  job->reconciling.untold.erase(node.name);
+  job->partitions.reconciling.untold.erase(node.name);
   for (const v1::HeldPartition& p : ready.partitions()) {
-    const bool serves = p.partition() < job->hosting.versions.size() &&
+    const bool serves = p.partition() < job->partitions.hosting.versions.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
     // While the job is filled from a checkpoint any version is right.
-    if (serves && job->restoring.from.empty() && p.version() < job->hosting.versions[p.partition()]) {
+    if (serves && job->restoring.from.empty() && p.version() < job->partitions.hosting.versions[p.partition()]) {
       return endings_.End(
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
-                          node.name, p.version(), p.partition(), job->hosting.versions[p.partition()]));
+                          node.name, p.version(), p.partition(), job->partitions.hosting.versions[p.partition()]));
     }
     hosting_.MarkReady(*job, node.name, p);
   }
@@ -222,7 +222,7 @@ void Reconciler::OnPsLost(const NodeName& ps) {
     Job& job = jobs_.At(id);
     if (job.queued() || !job.UsesPs(ps)) continue;
     if (job.finished()) {
-      job.copies.SettleLater(/*renew=*/false);
+      job.partitions.copies.SettleLater(/*renew=*/false);
       ++ended;
       continue;
     }
@@ -246,14 +246,14 @@ void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v
     crash_loops_.QuarantineCrashLoopingWorker(node);
     if (admission.was_alive) TellRestart(node);
   }
-  node.running.clear();
+  node.work.running.clear();
   for (const v1::HeldReplicas& running : hello.running()) {
     const Job* job = jobs_.Find(running.job_id());
     if (job == nullptr || !job->active()) {
       step_.Send(node, MakeDropJob(running.job_id()));
       continue;
     }
-    RunningReplicas& known = node.running[running.job_id()];
+    RunningReplicas& known = node.work.running[running.job_id()];
     known.generation = running.generation();
     known.replicas.assign(running.replicas().begin(), running.replicas().end());
     std::sort(known.replicas.begin(), known.replicas.end());
@@ -267,8 +267,8 @@ void Reconciler::TellRestart(const ClusterNode& worker) {
     const std::vector<int32_t> replicas = job.ReplicasOf(worker.name);
     if (!job.running() || replicas.empty() || !candidates_.MayWork(job, worker)) continue;
     // Repeated crashes are handled by CrashLoops.
-    if (const auto ends = job.crash_loops.ends.find(worker.name);
-        ends != job.crash_loops.ends.end() && ends->second.times > kRestartsTold)
+    if (const auto ends = job.workers.crash_loops.ends.find(worker.name);
+        ends != job.workers.crash_loops.ends.end() && ends->second.times > kRestartsTold)
       continue;
     jobs_.TellWarning(job, "worker \"%s\" was restarted and computes its replicas %s again", worker.name,
                       ReplicaListText(replicas));

@@ -16,7 +16,7 @@ namespace cairn {
 
 class Reconciler : Component {
  public:
-  Reconciler(const Ground& ground, Endings& endings, Copies& copies, CrashLoops& crash_loops, JobRuns& runs)
+  Reconciler(Ground& ground, Endings& endings, Copies& copies, CrashLoops& crash_loops, JobRuns& runs)
       : Component(ground), endings_(endings), copies_(copies), crash_loops_(crash_loops), runs_(runs) {}
 
   void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);

@@ -45,7 +45,7 @@ bool Restores::RestoreBest(Job& job) {
   job.restoring.AskAnew();
   job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.hosting.SetVersions(0);
+  job.partitions.hosting.SetVersions(0);
   hosting_.NewGeneration(job);
   return true;
 }
@@ -57,7 +57,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   const uint64_t updates_of_each = static_cast<uint64_t>(job.status.total_steps());
   const int32_t units = job.synchronous() ? 1 : job.status.spec().replicas() / LocalSyncOf(job.status.spec());
   const uint64_t last = updates_of_each * static_cast<uint64_t>(units);
-  const bool there = std::all_of(job.hosting.held.begin(), job.hosting.held.end(),
+  const bool there = std::all_of(job.partitions.hosting.held.begin(), job.partitions.hosting.held.end(),
                                  [&](const v1::HeldPartition& at) { return at.version() == last; });
   std::vector<std::string> others = CheckpointsToGoOnFrom(job);
   std::erase(others, path);
@@ -72,7 +72,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   job.restoring.from.clear();
   if (there) {
     jobs_.Transition(job, v1::FINALIZING);
-    job.hosting.SetVersions(last);  // an incomplete attempt is detected by these
+    job.partitions.hosting.SetVersions(last);  // an incomplete attempt is detected by these
   } else {
     job.restoring.from = std::move(others);
   }
@@ -82,7 +82,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
 
 // All partitions of a starting job are ready to be filled.
 void Restores::TryRestore(Job& job) {
-  if (!job.starting() || job.restoring.from.empty() || job.hosting.awaiting_ready) return;
+  if (!job.starting() || job.restoring.from.empty() || job.partitions.hosting.awaiting_ready) return;
   if (!job.restoring.worker.empty()) {
     if (step_.now() >= job.restoring.until)
       RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restoring.worker), true);
@@ -130,8 +130,8 @@ void Restores::RefreshRestoreFrom(Job& job) {
 
 void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply) {
   Job* job = jobs_.Find(reply.job_id());
-  if (job == nullptr || !job->starting() || job->hosting.awaiting_ready || job->restoring.worker != node.name ||
-      job->restoring.request != reply.request_id()) {
+  if (job == nullptr || !job->starting() || job->partitions.hosting.awaiting_ready ||
+      job->restoring.worker != node.name || job->restoring.request != reply.request_id()) {
     return;  // superseded
   }
   if (!reply.error().empty()) {
@@ -157,7 +157,7 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
         false);
   }
   jobs_.Tell(*job, "restored from %s: continues from step %d", path, step);
-  job->hosting.SetVersions(0);                                       // the partitions may have had later versions
+  job->partitions.hosting.SetVersions(0);                            // the partitions may have had later versions
   if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // otherwise all completed steps stay completed
   job->restoring.AskAnew();
   hosting_.BeginCopiesAnew(*job);
@@ -192,10 +192,10 @@ void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> 
   OpenEpochs(job, passed);
   job.progress.emplace(job.status, std::move(steps), std::vector<bool>{}, step_.now());
   job.decisions.WaitAnew();
-  job.files.WaitAnew();
+  job.outputs.files.WaitAnew();
   // Workers that have run the job before may be elsewhere in it, perhaps finished. They start over; reports from before
   // do not count.
-  job.rollback.RefuseBefore(job.status.generation());
+  job.partitions.rollback.RefuseBefore(job.status.generation());
 }
 
 // `silent`: the worker may still be working, and is fenced.
@@ -239,14 +239,14 @@ bool Restores::RestoreInstead(Job& job, const std::string& why) {
   job.restoring.AskAnew();
   job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.rollback.Forget();
+  job.partitions.rollback.Forget();
   job.end.BeginAnew(step_.now());
-  job.copies.BeginAnew();
+  job.partitions.copies.BeginAnew();
   jobs_.Save(job);
   const uint64_t before = job.status.generation();
   hosting_.PlaceAnew(job);
   if (job.status.generation() == before) {  // no ps to move to, for example because all are drained
-    job.hosting.SetVersions(0);
+    job.partitions.hosting.SetVersions(0);
     hosting_.NewGeneration(job);
   }
   step_.Raise(SlotsChanged{});

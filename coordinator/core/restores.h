@@ -20,7 +20,7 @@ namespace cairn {
 
 class Restores : Component {
  public:
-  Restores(const Ground& ground, Endings& endings) : Component(ground), endings_(endings) {}
+  Restores(Ground& ground, Endings& endings) : Component(ground), endings_(endings) {}
 
   // Begins the restore if all partitions of the starting job are ready to be filled.
   void TryRestore(Job& job);

@@ -30,10 +30,10 @@ std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t mo
 bool AllCameBack(const Job& job) {
   if (!job.finalizing()) return false;
   const bool at_last_step = job.synchronous() && !job.best.restored;
-  for (size_t i = 0; i < job.hosting.held.size(); ++i) {
+  for (size_t i = 0; i < job.partitions.hosting.held.size(); ++i) {
     const bool known = i < job.end.versions.size();
     if (!known && !at_last_step) return false;
-    if (job.hosting.held[i].version() !=
+    if (job.partitions.hosting.held[i].version() !=
         (known ? job.end.versions[i] : static_cast<uint64_t>(job.status.total_steps())))
       return false;
   }
@@ -53,11 +53,11 @@ void Rollback::BackToRunning(Job& job) {
 // from these: then a new generation rolls them back, or the job failed.
 bool Rollback::FallBack(Job& job) {
   uint64_t least = UINT64_MAX, most = 0;
-  for (const v1::HeldPartition& at : job.hosting.held) {
+  for (const v1::HeldPartition& at : job.partitions.hosting.held) {
     least = std::min(least, at.version());
     most = std::max(most, at.version());
   }
-  job.rollback.Forget();
+  job.partitions.rollback.Forget();
   if (AllCameBack(job)) return false;
   if (job.best.restored) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
@@ -72,7 +72,7 @@ bool Rollback::FallBack(Job& job) {
   std::optional<uint64_t> to = least;
   for (bool lowered = true; lowered && to;) {
     lowered = false;
-    for (const v1::HeldPartition& at : job.hosting.held) {
+    for (const v1::HeldPartition& at : job.partitions.hosting.held) {
       const std::optional<uint64_t> reached = ReachableUpTo(at, *to);
       if (reached == to) continue;
       to = reached;
@@ -97,13 +97,12 @@ bool Rollback::FallBack(Job& job) {
   const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
                                                             : absl::StrFormat("to step %d", *to);
   jobs_.TellWarning(job, "falls back %s: later updates were only in the memory of ps that died", from);
-  job.rollback.to = *to;
-  job.rollback.generation = job.status.generation() + 1;
-  job.rollback.under_way = true;
-  job.hosting.SetVersions(*to);
+  job.partitions.rollback.to = *to;
+  job.partitions.rollback.generation = job.status.generation() + 1;
+  job.partitions.rollback.under_way = true;
+  job.partitions.hosting.SetVersions(*to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), step_.now());
-  job.checkpoints.RollBack();
-  job.files.WaitAnew();
+  job.outputs.RollBack();
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
   hosting_.BeginCopiesAnew(job);
   hosting_.NewGeneration(job);
@@ -122,15 +121,14 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   jobs_.TellWarning(
       job,
       "continues from what its ps have kept; updates that were only in the memory of ps that died are computed again");
-  job.rollback.RefuseBefore(job.status.generation());
+  job.partitions.rollback.RefuseBefore(job.status.generation());
   if (job.progress) job.progress->RollBack(0, step_.now());
-  job.checkpoints.RollBack();
-  job.checkpoints.ForgetWord();
-  job.files.WaitAnew();
+  job.outputs.RollBack();
+  job.outputs.checkpoints.ForgetWord();
   if (!job.finalizing()) return false;
   BackToRunning(job);
-  job.rollback.EndCheck();
-  job.rollback.RefuseBefore(job.status.generation() + 1);
+  job.partitions.rollback.EndCheck();
+  job.partitions.rollback.RefuseBefore(job.status.generation() + 1);
   hosting_.NewGeneration(job);  // in which the ps drop what they have
   return true;
 }

@@ -11,7 +11,7 @@ namespace cairn {
 
 class Rollback : Component {
  public:
-  Rollback(const Ground& ground, Endings& endings, Restores& restores)
+  Rollback(Ground& ground, Endings& endings, Restores& restores)
       : Component(ground), endings_(endings), restores_(restores) {}
 
   // Called when all primaries of a synchronous job have reported their versions. True: the job cannot continue from

@@ -115,7 +115,7 @@ void Schedule::Run(bool all) {
   const bool waited = std::exchange(someone_waits_, nodes_.Settling() || StartQueued());
   if (!all && (someone_waits_ || !waited)) return;
   for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone or been drained
-    job.copies.RepairLater();
+    job.partitions.copies.RepairLater();
     step_.Raise(CopiesChanged{id});
   }
   std::vector<const Job*> running;
@@ -134,7 +134,7 @@ std::vector<WorkerCapacity> Schedule::FreeWorkers(const Job& job) {
   for (const ClusterNode* node : nodes_.Connected(v1::WORKER)) {
     if (!candidates_.MayWork(job, *node)) continue;
     if (const int32_t slots = candidates_.FreeSlots(*node); slots > 0)
-      free.push_back({node->name, slots, node->device_kind});
+      free.push_back({node->name, slots, node->machine.device_kind});
   }
   return free;
 }
@@ -149,10 +149,10 @@ bool Schedule::StartQueued() {
   std::set<Needs> too_large;  // for this cluster, even if nothing else runs
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.At(id);
-    if (job.left_out.nodes.empty() && too_large.contains(NeedsOf(job))) continue;
+    if (job.workers.left_out.nodes.empty() && too_large.contains(NeedsOf(job))) continue;
     const size_t needed = WorkersNeeded(job);
     if (candidates_.PsThere(job) < size_t{1} + static_cast<size_t>(job.status.spec().backups())) {
-      if (job.left_out.nodes.empty()) too_large.insert(NeedsOf(job));
+      if (job.workers.left_out.nodes.empty()) too_large.insert(NeedsOf(job));
       continue;
     }
     std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
@@ -160,7 +160,7 @@ bool Schedule::StartQueued() {
       StartJob(job, std::move(free));
     } else if (candidates_.MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
-    } else if (job.left_out.nodes.empty()) {
+    } else if (job.workers.left_out.nodes.empty()) {
       too_large.insert(NeedsOf(job));  // others need not wait for it
     }
   }
@@ -176,7 +176,7 @@ void Schedule::ResolveDefaults(Job& job) {
     std::vector<int32_t> slots;
     std::vector<WorkerCapacity> fit;
     for (const ClusterNode* worker : nodes_.Connected(v1::WORKER)) {
-      if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->device_kind});
+      if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->machine.device_kind});
     }
     std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
     // Further nodes are still expected.

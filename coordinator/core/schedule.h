@@ -19,7 +19,7 @@ namespace cairn {
 
 class Schedule : Component {
  public:
-  Schedule(const Ground& ground, Endings& endings, Assignments& assignments)
+  Schedule(Ground& ground, Endings& endings, Assignments& assignments)
       : Component(ground), endings_(endings), assignments_(assignments) {}
 
   void Note(QueueChanged) { queue_due_ = true; }

@@ -18,7 +18,7 @@ std::optional<DomainEvent> StepContext::TakeRaised() {
 }
 
 void StepContext::Send(const ClusterNode& node, v1::CoordinatorMessage message) {
-  if (node.connected()) Emit(SendCommand{node.session, std::move(message)});
+  if (node.connected()) Emit(SendCommand{node.lease.session(), std::move(message)});
 }
 
 void StepContext::ReplyError(ReplyToken token, absl::Status status) { Emit(Reply{token, std::move(status), {}}); }

@@ -195,7 +195,7 @@ void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
   for (const auto& [name, why] : inspection.failed) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr) continue;
-    job.left_out.Add(name, node->incarnation, BlindText(name, why));
+    job.workers.left_out.Add(name, node->incarnation, BlindText(name, why));
     jobs_.TellWarning(job, "continues without %s", BlindText(name, why));
   }
 }

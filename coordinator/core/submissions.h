@@ -22,7 +22,7 @@ namespace cairn {
 
 class Submissions : Component {
  public:
-  Submissions(const Ground& ground, Endings& endings, Schedule& schedule, const Reasons& reasons)
+  Submissions(Ground& ground, Endings& endings, Schedule& schedule, const Reasons& reasons)
       : Component(ground), endings_(endings), schedule_(schedule), reasons_(reasons) {}
 
   void OnSubmit(const SubmitJob& event);

@@ -1,13 +1,11 @@
 #include "coordinator/node/cluster_driver.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/overloaded.h"
-#include "common/model/state_text.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -26,32 +24,27 @@ absl::Status Stopping() { return NotLeading("the coordinator is stopping; try ag
 ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironment environment)
     : options_(options),
       clock_(environment.clock),
-      tick_(std::min(options.heartbeat_interval / 2, absl::Milliseconds(100))),
       on_leading_(std::move(environment.on_leading)),
       observer_(environment.observer),
       standing_by_(NotLeading("the coordinator is starting; try again")),
-      ticked_at_(clock_->Now()),
+      pace_(options_, clock_->Now()),
+      watchers_(clock_, environment.executor.get(),
+                [this]() -> const ClusterCore* { return MayAct() ? &reign_->core : nullptr; }),
       executor_(std::move(environment.executor)) {
   executor_->Post([this] { TickAgain(); });
 }
 
 ClusterDriver::~ClusterDriver() { Stop(); }
 
-// A process that was stopped, or did not get a CPU, has received nothing in the meantime. Nodes' messages are waiting
-// to be read, and are read before their leases are checked. Only once in a row: a machine that is always late must not
-// postpone the check for ever.
 void ClusterDriver::TickAgain() {
   if (stopped_) return;
-  const absl::Time now = clock_->Now();
-  const absl::Duration gap = now - std::exchange(ticked_at_, now);
-  reads_first_ = !reads_first_ && gap > options_.lease / 2;
-  if (!reads_first_) {
+  if (pace_.Due(clock_->Now())) {
     Step(Tick{});
   } else if (reign_ != nullptr) {
     LogWarning("the coordinator was suspended for %s: it reads waiting messages of its nodes before it checks leases",
-               absl::FormatDuration(gap));
+               absl::FormatDuration(pace_.gap()));
   }
-  executor_->PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });
+  executor_->PostAfter(pace_.wait(), [this] { TickAgain(); });
 }
 
 // ---- leadership ----
@@ -101,7 +94,7 @@ void ClusterDriver::EndAll(const absl::Status& why) {
   for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
   for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
   for (auto& [token, sink] : std::exchange(predictions_, {})) sink->Finish(why);
-  for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(why);
+  watchers_.End(why);
 }
 
 // ---- sessions ----
@@ -180,63 +173,22 @@ void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSin
                           std::function<void(uint64_t)> then) {
   executor_->Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (watchers_.size() >= kDriverWatchersMax) {
-      return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
-    }
+    if (watchers_.full()) return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
     absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now());
     if (!status.ok()) return sink->Finish(status.status());
     const uint64_t id = ++last_token_;
-    Watcher& watcher = watchers_[id];
-    watcher.sink = std::move(sink);
-    watcher.job = JobId(status->job_id());
+    watchers_.Add(id, JobId(status->job_id()), std::move(sink));
     then(id);
-    Notify(id);
+    watchers_.Notify(id);
   });
 }
 
 void ClusterDriver::WatcherWritten(uint64_t watcher) {
-  executor_->Post([this, watcher] {
-    auto it = watchers_.find(watcher);
-    if (it == watchers_.end()) return;
-    it->second.writing = false;
-    if (it->second.last) return FinishWatcher(watcher, absl::OkStatus());
-    Notify(watcher);
-  });
+  executor_->Post([this, watcher] { watchers_.Written(watcher); });
 }
 
 void ClusterDriver::WatcherGone(uint64_t watcher) {
-  executor_->Post([this, watcher] { watchers_.erase(watcher); });
-}
-
-// Sends the job's state to the watcher if it changed, the last write is done and the minimum interval has passed.
-void ClusterDriver::Notify(uint64_t watcher_id) {
-  auto it = watchers_.find(watcher_id);
-  if (it == watchers_.end() || !MayAct()) return;
-  Watcher& watcher = it->second;
-  if (!watcher.dirty || watcher.writing || watcher.timer) return;
-  const absl::Time now = clock_->Now();
-  if (const absl::Duration wait = watcher.written_at + kWatchInterval - now; wait > absl::ZeroDuration()) {
-    watcher.timer = true;
-    executor_->PostAfter(wait, [this, watcher_id] {
-      auto late = watchers_.find(watcher_id);
-      if (late == watchers_.end()) return;
-      late->second.timer = false;
-      Notify(watcher_id);
-    });
-    return;
-  }
-  absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(watcher.job, now);
-  if (!status.ok()) return FinishWatcher(watcher_id, status.status());  // deleted
-  watcher.dirty = false;
-  watcher.writing = true;
-  watcher.last = IsFinal(status->state());
-  watcher.written_at = now;
-  watcher.sink->Write(*std::move(status));
-}
-
-void ClusterDriver::FinishWatcher(uint64_t watcher_id, const absl::Status& status) {
-  auto node = watchers_.extract(watcher_id);
-  if (!node.empty()) node.mapped().sink->Finish(status);
+  executor_->Post([this, watcher] { watchers_.Gone(watcher); });
 }
 
 // ---- effects ----
@@ -248,19 +200,19 @@ void ClusterDriver::Step(const Event& event) {
 // Returns false if the store failed or this coordinator no longer leads; the remaining effects were not carried out.
 bool ClusterDriver::CarryOut(Effects effects) {
   std::vector<Store> stores;  // consecutive ones are written together
-  std::vector<uint64_t> notify;
+  std::vector<JobId> changed;
   for (Effect& effect : effects) {
     const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);
     if (needs_stores && !Flush(stores)) return false;
     if (observer_ != nullptr) observer_->OnEffect(effect);
-    Carry(effect, stores, notify);
+    Carry(effect, stores, changed);
   }
   if (!Flush(stores)) return false;
-  for (uint64_t id : notify) Notify(id);
+  watchers_.Changed(changed);
   return true;
 }
 
-void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vector<uint64_t>& notify) {
+void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vector<JobId>& changed) {
   std::visit(Overloaded{
                  [&](Store& e) { stores.push_back(std::move(e)); },
                  [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
@@ -279,13 +231,7 @@ void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vecto
                    if (auto it = predictions_.find(e.token); it != predictions_.end())
                      it->second->Write(std::move(e.part));
                  },
-                 [&](const JobChanged& e) {
-                   for (auto& [id, watcher] : watchers_) {
-                     if (watcher.job != e.job) continue;
-                     watcher.dirty = true;
-                     notify.push_back(id);
-                   }
-                 },
+                 [&](const JobChanged& e) { changed.push_back(e.job); },
              },
              effect);
 }

@@ -10,7 +10,7 @@
 //   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
 //   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time; more get RESOURCE_EXHAUSTED.
 //   3. When the store fails, or Leadership.valid returns false, no more effects are carried out: the core is dropped,
-//   sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
+//      sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
 #pragma once
 
 #include <functional>
@@ -20,33 +20,13 @@
 #include <vector>
 
 #include "coordinator/core/cluster_core.h"
-#include "coordinator/core/limits.h"
 #include "coordinator/node/cluster_environment.h"
+#include "coordinator/node/cluster_sinks.h"
+#include "coordinator/node/job_watchers.h"
+#include "coordinator/node/tick_pace.h"
 #include "coordinator/store/state_store.h"
 
 namespace cairn {
-
-class SessionSink {
- public:
-  virtual ~SessionSink() = default;
-  virtual void Send(v1::CoordinatorMessage message) = 0;
-  virtual void Close(const absl::Status& reason) = 0;
-};
-
-class WatchSink {
- public:
-  virtual ~WatchSink() = default;
-  virtual void Write(v1::JobStatus status) = 0;  // answered by ClusterDriver::WatcherWritten
-  virtual void Finish(const absl::Status& status) = 0;
-};
-
-// The caller of a prediction.
-class PredictionSink {
- public:
-  virtual ~PredictionSink() = default;
-  virtual void Write(v1::PredictResponse part) = 0;  // no other Write before ClusterDriver::PredictionTaken
-  virtual void Finish(const absl::Status& status) = 0;
-};
 
 // What a coordinator needs in order to lead.
 struct Leadership {
@@ -66,9 +46,6 @@ inline constexpr char kLeaderHttpPayload[] = "cairn-leader-http";
 
 class ClusterDriver {
  public:
-  // The minimum time between two updates of a watched job.
-  static constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
-
   using ReplyFn = std::function<void(const absl::Status&, const ReplyBody&)>;
 
   ClusterDriver(const CoordinatorOptions& options, ClusterEnvironment environment);
@@ -104,34 +81,7 @@ class ClusterDriver {
   void Stop();
 
  private:
-  struct Watcher {
-    std::shared_ptr<WatchSink> sink;
-    JobId job;
-    bool dirty = true;
-    bool writing = false;
-    bool last = false;  // the final state was written
-    bool timer = false;
-    absl::Time written_at = absl::InfinitePast();
-  };
-
-  void Step(const Event& event);
-  bool CarryOut(Effects effects);
-  bool Flush(std::vector<Store>& stores);
-  bool MayAct();
-  void Fail(const absl::Status& status);
-  void EndAll(const absl::Status& why);
-  void ShowLeading();
-  void Carry(Effect& effect, std::vector<Store>& stores, std::vector<uint64_t>& notify);
-  void TickAgain();
-  void Notify(uint64_t watcher_id);
-  void FinishWatcher(uint64_t watcher_id, const absl::Status& status);
-
-  const CoordinatorOptions options_;
-  Clock* const clock_;
-  const absl::Duration tick_;
-  const std::function<void(bool)> on_leading_;
-  ClusterObserver* const observer_;
-  // On the executor:
+  // What it has while it leads.
   struct Reign {
     Reign(const CoordinatorOptions& options, Leadership leadership, absl::Time now)
         : store(std::move(leadership.store)),
@@ -143,16 +93,31 @@ class ClusterDriver {
     std::function<bool()> valid;
     std::function<void(const absl::Status&)> on_failed;
   };
+
+  void Step(const Event& event);
+  bool CarryOut(Effects effects);
+  bool Flush(std::vector<Store>& stores);
+  bool MayAct();
+  void Fail(const absl::Status& status);
+  void EndAll(const absl::Status& why);
+  void ShowLeading();
+  void Carry(Effect& effect, std::vector<Store>& stores, std::vector<JobId>& changed);
+  void TickAgain();
+
+  const CoordinatorOptions options_;
+  Clock* const clock_;
+  const std::function<void(bool)> on_leading_;
+  ClusterObserver* const observer_;
+  // On the executor:
   std::unique_ptr<Reign> reign_;  // null: standing by
   absl::Status standing_by_;      // the status that callers get meanwhile
   bool stopped_ = false;
-  absl::Time ticked_at_;
-  bool reads_first_ = false;  // the last tick was deferred, to read waiting messages first
+  TickPace pace_;
   uint64_t last_token_ = 0;
   std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;
   std::map<ReplyToken, ReplyFn> calls_;
   std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
-  std::map<uint64_t, Watcher> watchers_;
+  JobWatchers watchers_;
   const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };
 

@@ -38,7 +38,7 @@ CAIRN_VECTORIZED void Decay(const float* __restrict w, float* __restrict out, in
 
 // a = momentum * a + (1 - momentum) * w
 CAIRN_VECTORIZED void Average(const float* __restrict w, float* __restrict a, int64_t n, Coefficients c) {
-  for (int64_t i = 0; i < n; ++i) a[i] = c.ema_momentum * a[i] + c.one_minus_ema_momentum * w[i];
+  for (int64_t i = 0; i < n; ++i) a[i] = c.average.momentum * a[i] + c.average.one_minus_momentum * w[i];
 }
 
 // v = momentum * v + (1 - momentum) * mean
@@ -153,9 +153,9 @@ void SetNadam(const OptimizerRule& rule, uint64_t t, Coefficients* c) {
   constexpr uint64_t kSettled = 1000;  // 0.96^1000 < 2^-53: from there on u equals beta_1
   double product = t > kSettled ? Power(rule.beta_1, t - kSettled) : 1;
   for (uint64_t step = 1; step <= std::min(t, kSettled); ++step) product *= u(step);
-  c->nadam_m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
-  c->nadam_g = static_cast<float>((1 - u(t)) / (1 - product));
-  c->one_minus_beta_2_pow = static_cast<float>(1 - Power(rule.beta_2, t));
+  c->nadam.m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
+  c->nadam.g = static_cast<float>((1 - u(t)) / (1 - product));
+  c->nadam.one_minus_beta_2_pow = static_cast<float>(1 - Power(rule.beta_2, t));
 }
 
 Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
@@ -171,8 +171,8 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   c.weight_decay = static_cast<float>(rule.weight_decay);
   // The first update initializes the average with the values, as Keras does.
   const double ema_momentum = u.step == 1 ? 0 : rule.ema_momentum;
-  c.ema_momentum = static_cast<float>(ema_momentum);
-  c.one_minus_ema_momentum = static_cast<float>(1 - ema_momentum);
+  c.average.momentum = static_cast<float>(ema_momentum);
+  c.average.one_minus_momentum = static_cast<float>(1 - ema_momentum);
   if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW) {
     const double correction = std::sqrt(1 - Power(rule.beta_2, u.step)) / (1 - Power(rule.beta_1, u.step));
     c.alpha = static_cast<float>(u.learning_rate * correction);
@@ -183,10 +183,10 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   c.beta_2 = static_cast<float>(rule.beta_2);
   if (rule.rule == UpdateRule::kNadam) SetNadam(rule, u.step, &c);
   if (rule.rule == UpdateRule::kFtrl) {
-    c.l1 = static_cast<float>(rule.l1);
-    c.l2 = static_cast<float>(2 * (rule.l2 + rule.beta / (2 * static_cast<double>(u.learning_rate))));
-    c.shrinkage = static_cast<float>(2 * rule.l2_shrinkage);
-    c.ftrl_power = static_cast<int>(std::lround(-2 * rule.learning_rate_power));
+    c.ftrl.l1 = static_cast<float>(rule.ftrl.l1);
+    c.ftrl.l2 = static_cast<float>(2 * (rule.ftrl.l2 + rule.ftrl.beta / (2 * static_cast<double>(u.learning_rate))));
+    c.ftrl.shrinkage = static_cast<float>(2 * rule.ftrl.l2_shrinkage);
+    c.ftrl.power = static_cast<int>(std::lround(-2 * rule.ftrl.learning_rate_power));
   }
   return c;
 }

@@ -49,19 +49,24 @@ enum class UpdateRule {
   kLion
 };
 
+// The numbers of kFtrl alone.
+struct FtrlRule {
+  double learning_rate_power = 0;  // 0, -0.5 or -1, whose powers are roots
+  double l1 = 0, l2 = 0, l2_shrinkage = 0, beta = 0;
+};
+
 // An optimizer with every default filled in; as Keras does, what depends on its numbers alone (1 - beta_2) is computed
 // in double. The learning rate is not here: it comes with each update.
 struct OptimizerRule {
   UpdateRule rule = UpdateRule::kSgd;
-  double momentum = 0;                                // kMomentum, kNesterov, kRmsProp (0: no slot for it)
-  double rho = 0;                                     // kRmsProp, kAdadelta
-  bool centered = false;                              // kRmsProp
-  double beta_1 = 0, beta_2 = 0;                      // kAdam, kAdamW, kAdamax, kNadam, kLion
-  bool amsgrad = false;                               // kAdam, kAdamW
-  double epsilon = 0;                                 // all that divide but kFtrl
-  double initial_accumulator_value = 0;               // kAdagrad, kFtrl: of the first slot
-  double learning_rate_power = 0;                     // kFtrl: 0, -0.5 or -1, whose powers are roots
-  double l1 = 0, l2 = 0, l2_shrinkage = 0, beta = 0;  // kFtrl
+  double momentum = 0;                   // kMomentum, kNesterov, kRmsProp (0: no slot for it)
+  double rho = 0;                        // kRmsProp, kAdadelta
+  bool centered = false;                 // kRmsProp
+  double beta_1 = 0, beta_2 = 0;         // kAdam, kAdamW, kAdamax, kNadam, kLion
+  bool amsgrad = false;                  // kAdam, kAdamW
+  double epsilon = 0;                    // all that divide but kFtrl
+  double initial_accumulator_value = 0;  // kAdagrad, kFtrl: of the first slot
+  FtrlRule ftrl;
   double weight_decay = 0;
   float clipvalue = 0;  // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
   bool ema = false;     // the last slot is the moving average of the values

@@ -37,15 +37,15 @@ CAIRN_VECTORIZED void Adamax(const float* __restrict w, float* __restrict io, fl
   }
 }
 
-// m, v as Adam's;  h = m * nadam_m + g * nadam_g;  w - h * lr / (sqrt(v / (1 - beta_2^t)) + epsilon)
+// m, v as Adam's;  h = m * nadam.m + g * nadam.g;  w - h * lr / (sqrt(v / (1 - beta_2^t)) + epsilon)
 CAIRN_VECTORIZED void Nadam(const float* __restrict w, float* __restrict io, float* __restrict m, float* __restrict v,
                             int64_t n, Coefficients c) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
     m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
     v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
-    const float h = m[i] * c.nadam_m + g * c.nadam_g;
-    io[i] = w[i] - h * c.learning_rate / (std::sqrt(v[i] / c.one_minus_beta_2_pow) + c.epsilon);
+    const float h = m[i] * c.nadam.m + g * c.nadam.g;
+    io[i] = w[i] - h * c.learning_rate / (std::sqrt(v[i] / c.nadam.one_minus_beta_2_pow) + c.epsilon);
   }
 }
 
@@ -56,11 +56,11 @@ CAIRN_VECTORIZED void Ftrl(const float* __restrict w, float* __restrict io, floa
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
     const float next = a[i] + g * g;
-    const float after = HalfPower(next, c.ftrl_power), before = HalfPower(a[i], c.ftrl_power);
-    l[i] = l[i] + (g + c.shrinkage * w[i]) - (after - before) / c.learning_rate * w[i];
+    const float after = HalfPower(next, c.ftrl.power), before = HalfPower(a[i], c.ftrl.power);
+    l[i] = l[i] + (g + c.ftrl.shrinkage * w[i]) - (after - before) / c.learning_rate * w[i];
     a[i] = next;
-    const float clipped = l[i] < -c.l1 ? -c.l1 : l[i] > c.l1 ? c.l1 : l[i];
-    io[i] = (clipped - l[i]) / (after / c.learning_rate + c.l2);
+    const float clipped = l[i] < -c.ftrl.l1 ? -c.ftrl.l1 : l[i] > c.ftrl.l1 ? c.ftrl.l1 : l[i];
+    io[i] = (clipped - l[i]) / (after / c.learning_rate + c.ftrl.l2);
   }
 }
 

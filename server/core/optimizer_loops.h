@@ -7,6 +7,21 @@
 
 namespace cairn {
 
+struct NadamCoefficients {
+  float m, g;                  // factors of m and g
+  float one_minus_beta_2_pow;  // 1 - beta_2^t
+};
+
+struct FtrlCoefficients {
+  float l1, l2, shrinkage;  // l2 with beta / (2 lr), then twice
+  int power;                // of the accumulator: 0, 1 for its root, 2 for itself
+};
+
+// Of the moving average of the values.
+struct AverageCoefficients {
+  float momentum, one_minus_momentum;
+};
+
 // Of one update, in float32. `g` in the formulas is the mean gradient io[i] / examples; w are the old values; what is
 // written to io are the new ones.
 struct Coefficients {
@@ -17,12 +32,11 @@ struct Coefficients {
   float one_minus_beta_1, one_minus_beta_2;
   float alpha;  // Adam: learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t); Adamax: learning_rate / (1 - beta_1^t)
   float epsilon;
-  float beta_1, beta_2;                          // Adamax, Lion
-  float nadam_m, nadam_g, one_minus_beta_2_pow;  // Nadam: factors of m and g; 1 - beta_2^t
-  float l1, l2, shrinkage;                       // Ftrl; l2 with beta / (2 lr), then twice
-  int ftrl_power;                                // of the accumulator: 0, 1 for its root, 2 for itself
+  float beta_1, beta_2;  // Adamax, Lion
+  NadamCoefficients nadam;
+  FtrlCoefficients ftrl;
   float weight_decay;
-  float ema_momentum, one_minus_ema_momentum;
+  AverageCoefficients average;
 };
 
 // In: w, the old values; io, the sum of gradients. Out: io, the new values; the slots.

@@ -9,11 +9,11 @@ namespace {
 void TakeFtrl(const v1::Ftrl& ftrl, OptimizerRule* r) {
   r->rule = UpdateRule::kFtrl;
   r->initial_accumulator_value = ftrl.has_initial_accumulator_value() ? Decimal(ftrl.initial_accumulator_value()) : 0.1;
-  r->learning_rate_power = ftrl.has_learning_rate_power() ? Decimal(ftrl.learning_rate_power()) : -0.5;
-  r->l1 = Decimal(ftrl.l1_regularization_strength());
-  r->l2 = Decimal(ftrl.l2_regularization_strength());
-  r->l2_shrinkage = Decimal(ftrl.l2_shrinkage_regularization_strength());
-  r->beta = Decimal(ftrl.beta());
+  r->ftrl.learning_rate_power = ftrl.has_learning_rate_power() ? Decimal(ftrl.learning_rate_power()) : -0.5;
+  r->ftrl.l1 = Decimal(ftrl.l1_regularization_strength());
+  r->ftrl.l2 = Decimal(ftrl.l2_regularization_strength());
+  r->ftrl.l2_shrinkage = Decimal(ftrl.l2_shrinkage_regularization_strength());
+  r->ftrl.beta = Decimal(ftrl.beta());
 }
 
 }  // namespace

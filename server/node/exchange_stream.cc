@@ -32,11 +32,11 @@ void ExchangeStream::Send(Frame frame) {
   {
     absl::MutexLock lock(&mutex_);
     if (last) flow_.Answered();
-    if (flow_.all_answered() && !ending_.has_value()) ending_ = grpc::Status::OK;
-    if (finishing_) return;
+    if (flow_.all_answered()) life_.End(grpc::Status::OK);
+    if (life_.finishing()) return;
     flow_.Queued(snapshot, frame.payload.size() + StreamFlow::kFrameOverheadBytes);
     frames_.Add(std::move(frame));
-    if (!TakeWriting()) return;
+    if (!life_.TakeWriting()) return;
   }
   Pump();
 }
@@ -44,9 +44,7 @@ void ExchangeStream::Send(Frame frame) {
 void ExchangeStream::End(grpc::Status status) {
   {
     absl::MutexLock lock(&mutex_);
-    if (ending_.has_value()) return;
-    ending_ = std::move(status);
-    if (!TakeWriting()) return;
+    if (!life_.End(std::move(status)) || !life_.TakeWriting()) return;
   }
   Pump();
 }
@@ -54,7 +52,7 @@ void ExchangeStream::End(grpc::Status status) {
 // ---- requests ----
 
 void ExchangeStream::OnReadDone(bool ok) {
-  if (!ok) {  // the client has closed its side and still gets its answers, or it is gone: OnCancel
+  if (!ok) {  // the client has closed its side, and still gets its answers; or it is gone: OnCancel
     {
       absl::MutexLock lock(&mutex_);
       flow_.HalfClose();
@@ -73,8 +71,8 @@ void ExchangeStream::OnReadDone(bool ok) {
   if (frame->has_value()) Deliver(**std::move(frame));
   {
     absl::MutexLock lock(&mutex_);
-    if (ending_.has_value() || !flow_.MayRead()) return;
-    ++starting_reads_;
+    if (life_.ending() || !flow_.MayRead()) return;
+    life_.BeginRead();
   }
   StartReadUnlocked();
 }
@@ -85,7 +83,7 @@ void ExchangeStream::Deliver(Frame frame) {
   const bool room = received && shared_.received->TryTake(bytes);
   {
     absl::MutexLock lock(&mutex_);
-    if (ending_.has_value()) {
+    if (life_.ending()) {
       if (room) shared_.received->Give(bytes);
       return;
     }
@@ -121,8 +119,8 @@ void ExchangeStream::GiveBack(size_t bytes) {
 }
 
 bool ExchangeStream::MayResumeRead() {
-  if (ending_.has_value() || !flow_.MayResume()) return false;
-  ++starting_reads_;
+  if (life_.ending() || !flow_.MayResume()) return false;
+  life_.BeginRead();
   return true;
 }
 
@@ -130,41 +128,35 @@ void ExchangeStream::StartReadUnlocked() {
   StartRead(&incoming_);
   {
     absl::MutexLock lock(&mutex_);
-    --starting_reads_;
-    if (!ending_.has_value() || !TakeWriting()) return;
+    life_.ReadStarted();
+    if (!life_.ending() || !life_.TakeWriting()) return;
   }
   Pump();
 }
 
 // ---- answers ----
 
-bool ExchangeStream::TakeWriting() { return !std::exchange(writing_, true); }
-
 void ExchangeStream::Pump() {
   std::optional<OutgoingFrames::Chunk> chunk;
   std::optional<grpc::Status> finish;
   {
     absl::MutexLock lock(&mutex_);
-    const bool sends = !frames_.empty() && !broken_;
+    const bool sends = !frames_.empty() && !life_.broken();
     const absl::Duration wait = sends ? WaitToSend() : absl::ZeroDuration();
     if (wait > absl::ZeroDuration()) {
-      writing_ = false;
+      life_.StopWriting();
       ResumeAfter(wait);
     } else if (sends) {
       chunk = frames_.TakeNext();
-    } else if (ending_.has_value() && starting_reads_ == 0 && !finishing_) {
-      finishing_ = true;  // writing_ stays set: nothing may be started any more
+    } else if (finish = life_.TakeFinish(); finish.has_value()) {
       frames_.Clear();
-      finish = *ending_;
     } else {
-      writing_ = finishing_;
+      life_.StopWriting();
     }
   }
   if (chunk.has_value()) {
-    outgoing_bytes_ = chunk->bytes;
-    outgoing_snapshot_ = chunk->snapshot;
-    outgoing_ = ToByteBuffer(chunk->frame);
-    StartWrite(&outgoing_);
+    write_ = {ToByteBuffer(chunk->frame), chunk->bytes, chunk->snapshot};
+    StartWrite(&write_.buffer);
   } else if (finish.has_value()) {
     Finish(*finish);
   }
@@ -172,7 +164,7 @@ void ExchangeStream::Pump() {
 
 // A stream that is ending is not delayed.
 absl::Duration ExchangeStream::WaitToSend() {
-  if (ending_.has_value()) return absl::ZeroDuration();
+  if (life_.ending()) return absl::ZeroDuration();
   if (frames_.next_is_snapshot()) return shared_.pacer->WaitFor(frames_.NextBytes(), SteadyNow());
   shared_.pacer->NoteTraffic(frames_.NextBytes(), SteadyNow());
   return absl::ZeroDuration();
@@ -186,21 +178,21 @@ void ExchangeStream::ResumeAfter(absl::Duration wait) {
     {
       absl::MutexLock lock(&self->mutex_);
       self->resuming_ = false;
-      if (!self->TakeWriting()) return;
+      if (!self->life_.TakeWriting()) return;
     }
     self->Pump();
   });
 }
 
 void ExchangeStream::OnWriteDone(bool ok) {
-  outgoing_.Clear();
+  write_.buffer.Clear();
   bool resume;
   {
     absl::MutexLock lock(&mutex_);
-    flow_.Sent(outgoing_snapshot_, outgoing_bytes_);
+    flow_.Sent(write_.snapshot, write_.bytes);
     if (!ok) {
-      broken_ = true;
-      if (!ending_.has_value()) ending_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone");
+      life_.Break();
+      life_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone"));
     }
     resume = MayResumeRead();
   }
@@ -211,7 +203,7 @@ void ExchangeStream::OnWriteDone(bool ok) {
 void ExchangeStream::OnCancel() {
   {
     absl::MutexLock lock(&mutex_);
-    broken_ = true;
+    life_.Break();
   }
   End(grpc::Status::CANCELLED);
 }

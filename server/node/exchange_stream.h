@@ -1,9 +1,8 @@
 // ExchangeStream: one call of the Exchange RPC. docs/architecture.md#the-walk-of-one-gradient
 //
 // Thread rule: Send, End and the release of credits from any thread; gRPC's callbacks on gRPC's threads. The stream
-// lives until OnDone has run and the last reference is gone (the service's map, credits, senders). gRPC's rule: no
-// operation may be started after Finish; Finish is started once, when no write is in progress. OutgoingFrames,
-// StreamFlow and SnapshotPacer decide what it sends and when it reads.
+// lives until OnDone has run and the last reference is gone (the service's map, credits, senders). StreamLife decides
+// which operations may be started, OutgoingFrames, StreamFlow and SnapshotPacer what it sends and when it reads.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -22,6 +20,7 @@
 #include "server/node/outgoing_frames.h"
 #include "server/node/snapshot_pacer.h"
 #include "server/node/stream_flow.h"
+#include "server/node/stream_life.h"
 
 namespace cairn {
 
@@ -46,6 +45,12 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void End(grpc::Status status);
 
  private:
+  struct Write {
+    grpc::ByteBuffer buffer;
+    size_t bytes = 0;  // to return to StreamFlow
+    bool snapshot = false;
+  };
+
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -55,11 +60,9 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void Refuse(const Frame& request);
   void GiveBack(size_t bytes);
   bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // starting_reads_ prevents Finish until StartRead has returned.
+  // After StreamLife::BeginRead.
   void StartReadUnlocked();
-  // True: the caller has become the writer, and must call Pump.
-  bool TakeWriting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The caller has taken writing_, so only it uses outgoing_. Writes the next chunk, finishes, or releases writing_.
+  // By the writer (StreamLife::TakeWriting): writes the next chunk, finishes, or stops writing.
   void Pump();
   // The time to wait before the next chunk.
   absl::Duration WaitToSend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -68,20 +71,15 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   const ExchangeShared& shared_;
   const uint64_t client_;
   FrameAssembler assembler_;              // used by reads only
-  grpc::ByteBuffer incoming_, outgoing_;  // of the one read and the one write in progress
-  size_t outgoing_bytes_ = 0;
-  bool outgoing_snapshot_ = false;
+  grpc::ByteBuffer incoming_;             // of the one read in progress
+  Write write_;                           // the one in progress; only the writer uses it
   std::shared_ptr<ExchangeStream> self_;  // until OnDone
 
   absl::Mutex mutex_;
   StreamFlow flow_ ABSL_GUARDED_BY(mutex_);
   OutgoingFrames frames_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool resuming_ ABSL_GUARDED_BY(mutex_) = false;   // a timer is set for the next snapshot chunk
-  int starting_reads_ ABSL_GUARDED_BY(mutex_) = 1;  // the first one in Start
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;     // writes cannot succeed
-  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called, or is about to be
-  std::optional<grpc::Status> ending_ ABSL_GUARDED_BY(mutex_);
+  StreamLife life_ ABSL_GUARDED_BY(mutex_);
+  bool resuming_ ABSL_GUARDED_BY(mutex_) = false;  // a timer is set for the next snapshot chunk
 };
 
 }  // namespace cairn

@@ -79,8 +79,11 @@ def order(graph):
     return placed
 
 
-# Classes that every part of a core uses, and that are not parts themselves.
-GROUNDS = {"Component": {"Ground", "Component", "ClusterCore", "StepContext"}, "CopyContext": {"CopyContext"}}
+# Classes that every part of a core uses, and those that hold or dispatch to parts.
+GROUNDS = {
+    "Component": {"Ground", "Component", "PartitionLayer", "WorkerLayer", "OutputLayer", "ClusterCore", "StepContext"},
+    "CopyContext": {"CopyContext"},
+}
 
 
 def parts_of(graph):

@@ -16,7 +16,17 @@ struct JobDecisions {
   std::vector<float> rates;
 };
 """
+GROUPED = (
+    PARTS
+    + """
+// What is known of its copies.
+struct JobPartitions {
+  JobRollback rollback;
+};
+"""
+)
 JOB = "struct Job {\n  JobRollback rollback;\n  JobDecisions decisions;\n};\n"
+GROUPED_JOB = "struct Job {\n  JobPartitions partitions;\n  JobDecisions decisions;\n};\n"
 GOOD = {
     "rollback.cc": "  job.rollback.to = 3;\n",
     "job_facts.cc": "  job.decisions.rates.push_back(1);\n",
@@ -41,10 +51,19 @@ def main():
     for fault in FAULTS:
         problems = job_parts.check(PARTS, JOB, {**GOOD, "epochs.cc": f"  {fault}\n"})
         assert len(problems) == 1 and "is of rollback" in problems[0], (fault, problems)
+    grouped = {name: text.replace(".rollback.", ".partitions.rollback.") for name, text in GOOD.items()}
+    assert job_parts.check(GROUPED, GROUPED_JOB, grouped) == [], job_parts.check(GROUPED, GROUPED_JOB, grouped)
+    for fault in FAULTS:
+        fault = fault.replace("rollback.", "partitions.rollback.")
+        problems = job_parts.check(GROUPED, GROUPED_JOB, {**grouped, "epochs.cc": f"  {fault}\n"})
+        assert len(problems) == 1 and "is of rollback" in problems[0], (fault, problems)
+    mixed = GROUPED.replace("  JobRollback rollback;\n", "  JobRollback rollback;\n  int more = 0;\n")
+    assert any("JobPartitions" in p and "names no owner" in p for p in job_parts.check(mixed, GROUPED_JOB, grouped))
+    assert any("does not hold JobRollback" in p for p in job_parts.check(PARTS, GROUPED_JOB, grouped))
     nobody = PARTS.replace("// Rollback: where", "// Where")
     assert any("names no owner" in p for p in job_parts.check(nobody, JOB, GOOD))
     assert any("holds none" in p for p in job_parts.check(PARTS, "", GOOD))
-    print(f"{len(FAULTS) + 2} planted faults were found")
+    print(f"{2 * len(FAULTS) + 4} planted faults were found")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Checks what a compiler does not: that includes go downwards (docs/architecture.md#the-house), that enums of the
-protos have an UNSPECIFIED zero, and that no file contains a path of the machine on which it was written.
+protos have an UNSPECIFIED zero, that no class has too many members (class_sizes.py), and that no file contains a path
+of the machine on which it was written.
 
     lint.py ROOT        prints problems, one per line; exit code 1 if there are any
 
@@ -9,6 +10,8 @@ Only files that git would carry are checked: everything except build folders and
 import os
 import re
 import sys
+
+from class_sizes import check_classes
 
 # What a folder's files may include besides their own folder: folders ("common/*": everything below common), single
 # headers, "proto" (generated messages), "grpc" (the services' stubs and gRPC itself). The longest entry that is a
@@ -248,6 +251,7 @@ def check_tree(root):
         problems += check_paths(path, text)
         problems += check_size(path, text)
         problems += check_states(path, text)
+        problems += check_classes(path, text)
     return problems
 
 

@@ -6,6 +6,41 @@ import tempfile
 
 from lint import check_tree
 
+# A class of all that must not be counted beside its 15 members and 40 methods.
+FULL = (
+    "// class Large { int a, b; };\n"
+    "enum class Kind { kOne, kTwo };\n"
+    "template <typename T>\n"
+    "class ABSL_LOCKABLE Full final : public Base<T>, private Other {\n"
+    " public:\n"
+    "  using Map = std::map<int, std::string>;\n"
+    "  friend class Other;\n"
+    "  enum Order { kFirst, kLast };\n"
+    "  struct Inner {\n    int a = 0, b[3] = {1, 2, 3};\n    void F() {}\n  };\n"
+    "  static constexpr int kMany = 3;\n"
+    "  static_assert(kMany > 2);\n"
+    "  explicit Full(std::function<void(int)> call, int m = {}) : call_(std::move(call)), text_{'{'} {}\n"
+    "  ~Full() override = default;\n"
+    "  Full& operator=(const Full&) = delete;\n"
+    '  bool operator()(int a) const { return text_ == "};" && a == 0; }\n'
+    "%s"
+    "\n private:\n"
+    "  const std::function<void(int)> call_;\n"
+    "  std::map<int, std::pair<int, int>> places_ ABSL_GUARDED_BY(mutex_);\n"
+    '  std::string text_ = "int a; int b;";\n'
+    "  char end_ = ';', begin_{'}'};\n"
+    "  uint32_t bit_ : 1;\n"
+    "  void (*function)(int, int) = nullptr;\n"  # counted as a method
+    "  mutable absl::Mutex mutex_;\n"
+    "  int array_[2] = {1, 2};\n"
+    "  struct {\n    int x, y;\n  } point_;\n"
+    "  Inner inner_{1, {2, 3, 4}};\n"
+    "%s"
+    "};\n"
+)
+METHODS = "".join(f"  void F{i}(int a, int b = {{}}) const {{\n    if (a) {{\n    }}\n  }}\n" for i in range(35))
+MEMBERS = "".join(f"  int n{i}_ = 0;\n" for i in range(5))
+
 CLEAN = {
     "common/base/ids.h": '#pragma once\n#include <string>\n#include "absl/strings/str_cat.h"\n',
     "common/tensor/buffer.h": '#include "common/base/ids.h"\n#include "cairn/v1/types.pb.h"\n',
@@ -24,6 +59,9 @@ CLEAN = {
         "enum Kind {\n  KIND_UNSPECIFIED = 0; // enum X { A = 1; }\n  ONE = 1;\n}\nenum F { AUTO = 0; }\n"
     ),
     "tests/unit/y_test.cc": 'f(R"(\n' + 121 * "a" + '\n)");\n' + 396 * "\n",
+    "server/full.h": FULL % (METHODS, MEMBERS),
+    "worker/core/replica_context.h": "struct Context {\n" + "".join(f"  int a{i};\n" for i in range(37)) + "};\n",
+    "common/tensor/frame.h": "struct Frame {\n" + "".join(f"  int a{i};\n" for i in range(30)) + "};\n",
     "deploy/a.sh": "cp x /usr/local/bin; ls /var/lib/cairn /tmp/x $root/work/x ../work/x\n",
 }
 
@@ -65,6 +103,18 @@ VIOLATIONS = [
     ("deploy/a.sh", "# " + 119 * "a", "121 columns, at most 120"),
     ("deploy/a.sh", 401 * "\n", "401 lines, at most 400"),
     ("coordinator/a.cc", "job.status.set_state(v1::FAILED);", "sets a job's state"),
+    ("server/full.h", FULL % (METHODS, MEMBERS + "  bool more_;\n"), "Full has 16 members, at most 15"),
+    ("server/full.h", FULL % (METHODS, MEMBERS.replace("n4_", "n4_, n5_")), "Full has 16 members"),
+    ("server/full.h", FULL % (METHODS, "  std::vector<Kind> v_ ABSL_GUARDED_BY(mutex_);\n" + MEMBERS), "16 members"),
+    ("server/full.h", FULL % (METHODS + "  void More();\n", MEMBERS), "Full has 41 methods, at most 40"),
+    ("server/full.h", FULL % (METHODS + "  int more() const { return n_; }\n", MEMBERS), "41 methods"),
+    ("server/full.h", FULL % (METHODS + "  template <typename U>\n  U As(U&&);\n", MEMBERS), "41 methods"),
+    ("server/a.cc", "class A::Impl {\n" + "".join(f"  T a{i}_;\n" for i in range(16)) + "};", "A::Impl has 16 members"),
+    (
+        "worker/core/replica_context.h",
+        "struct Context {\n" + "".join(f"  int a{i};\n" for i in range(38)) + "};",
+        "Context has 38 members, at most 37",
+    ),
     ("tests/unit/x_test.cc", 'Open("/wo' + 'rk/shared");', "is a path of one machine"),
 ]
 

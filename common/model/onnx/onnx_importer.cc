@@ -1,69 +1,58 @@
 #include "common/model/onnx/onnx_importer.h"
 
-#include <algorithm>
-#include <cmath>
 #include <deque>
 #include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
 #include "common/model/layer_type.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_arrange.h"
+#include "common/model/onnx/onnx_joins.h"
 
 namespace cairn {
 
-OnnxImporter::Handler OnnxImporter::HandlerOf(const std::string& type) {
-  using I = OnnxImporter;
-  static const std::map<std::string, Handler> handlers = {
-      {"Identity", &I::Identity}, {"Cast", &I::Cast},       {"Transpose", &I::Transpose}, {"Reshape", &I::Reshape},
-      {"Flatten", &I::Flatten},   {"Squeeze", &I::Squeeze}, {"Unsqueeze", &I::Unsqueeze}, {"Shape", &I::ShapeOf},
-      {"Expand", &I::Expand},     {"Add", &I::Binary},      {"Sub", &I::Binary},          {"Mul", &I::Binary},
-      {"Div", &I::Binary},        {"Sum", &I::Join},        {"Mean", &I::Join},           {"Max", &I::Join},
-      {"Min", &I::Join},
+namespace {
+
+using OnnxReader = absl::Status (*)(OnnxImporter&);
+
+// Null: Cairn has nothing that reads such an operator.
+OnnxReader ReaderOf(const std::string& type) {
+  static const std::map<std::string, OnnxReader> no_layers = {
+      {"Identity", ImportOnnxIdentity},
+      {"Cast", ImportOnnxCast},
+      {"Transpose", ImportOnnxTranspose},
+      {"Reshape", ImportOnnxReshape},
+      {"Flatten", ImportOnnxFlatten},
+      {"Squeeze", ImportOnnxSqueeze},
+      {"Unsqueeze", ImportOnnxUnsqueeze},
+      {"Shape", ImportOnnxShape},
+      {"Expand", ImportOnnxExpand},
+      {"Add", ImportOnnxArithmetic},
+      {"Sub", ImportOnnxArithmetic},
+      {"Mul", ImportOnnxArithmetic},
+      {"Div", ImportOnnxArithmetic},
+      {"Sum", ImportOnnxJoin},
+      {"Mean", ImportOnnxJoin},
+      {"Max", ImportOnnxJoin},
+      {"Min", ImportOnnxJoin},
   };
-  const auto it = handlers.find(type);
-  return it == handlers.end() ? nullptr : it->second;
+  if (const auto it = no_layers.find(type); it != no_layers.end()) return it->second;
+  const OnnxOperator* const layer = FindOnnxOperator(type);
+  return layer == nullptr ? nullptr : layer->read;
 }
 
-absl::StatusOr<ImportedOnnx> OnnxImporter::Import() {
-  CAIRN_RETURN_IF_ERROR(TakeInput());
-  for (const Node* node : graph_.nodes) {
-    node_ = node;
-    layers_.SetName(node->name());
-    const absl::Status status = TakeNode();
-    if (!status.ok()) return Annotate(status, OnnxNodeText(*node));
-  }
-  CAIRN_RETURN_IF_ERROR(TakeOutput());
-  return layers_.Take();
-}
-
-std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Report() {
-  std::vector<std::pair<const Node*, absl::Status>> report;
-  const absl::Status input = TakeInput();
-  std::set<std::string> unknown;
-  if (!input.ok()) unknown.insert(graph_.input->name());
-  for (const Node* node : graph_.nodes) {
-    node_ = node;
-    layers_.SetName(node->name());
-    bool open = false;
-    for (const std::string& value : node->input()) open = open || unknown.contains(value);
-    report.emplace_back(node, open ? CheckKnown() : TakeNode());
-    if (open || !report.back().second.ok()) unknown.insert(node->output().begin(), node->output().end());
-  }
-  return report;
-}
-
-// ---- the graph's input and output ----
-
-absl::StatusOr<Shape> OnnxImporter::InputDims() const {
-  const std::string where = absl::StrCat("input \"", absl::CEscape(graph_.input->name().substr(0, 128)), "\"");
-  if (!graph_.input->type().has_tensor_type() || !graph_.input->type().tensor_type().has_shape()) {
+// Of the graph's input, without the batch.
+absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input) {
+  const std::string where = absl::StrCat("input \"", absl::CEscape(input.name().substr(0, 128)), "\"");
+  if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) {
     return Bad(where, ": its shape is not in the file; export the model with shapes");
   }
-  const onnx::TensorShapeProto& shape = graph_.input->type().tensor_type().shape();
+  const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
   if (shape.dim_size() < 2 || shape.dim_size() > 5) {
     return Lacks(where, ": it has ", shape.dim_size(), " dimensions, batch included; 2 to 5 are read");
   }
@@ -81,8 +70,40 @@ absl::StatusOr<Shape> OnnxImporter::InputDims() const {
   return dims;
 }
 
+}  // namespace
+
+absl::StatusOr<ImportedOnnx> OnnxImporter::Import() {
+  CAIRN_RETURN_IF_ERROR(TakeInput());
+  for (const onnx::NodeProto* node : graph_.nodes) {
+    node_ = node;
+    layers_.SetName(node->name());
+    const absl::Status status = TakeNode();
+    if (!status.ok()) return Annotate(status, OnnxNodeText(*node));
+  }
+  CAIRN_RETURN_IF_ERROR(TakeOutput());
+  return layers_.Take();
+}
+
+std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Report() {
+  std::vector<std::pair<const onnx::NodeProto*, absl::Status>> report;
+  const absl::Status input = TakeInput();
+  std::set<std::string> unknown;
+  if (!input.ok()) unknown.insert(graph_.input->name());
+  for (const onnx::NodeProto* node : graph_.nodes) {
+    node_ = node;
+    layers_.SetName(node->name());
+    bool open = false;
+    for (const std::string& value : node->input()) open = open || unknown.contains(value);
+    report.emplace_back(node, open ? CheckKnown() : TakeNode());
+    if (open || !report.back().second.ok()) unknown.insert(node->output().begin(), node->output().end());
+  }
+  return report;
+}
+
+// ---- the graph's input and output ----
+
 // Whether axis 1 of the input is the channels. The first operators for which it matters decide; otherwise the sizes do.
-OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
+OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const Shape& dims) {
   if (dims.size() < 2) return Order::kAsIs;
   const Order first = dims.size() >= 3 ? Order::kPicture : Order::kSequence;
   static const std::set<std::string> channels_first = {"Conv",
@@ -98,14 +119,14 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
                                                        "Upsample"};
   static const std::set<std::string> as_is = {"Transpose", "MatMul",     "LayerNormalization",
                                               "Gather",    "ReduceMean", "Softmax"};
-  std::deque<std::string> values = {graph_.input->name()};
+  std::deque<std::string> values = {graph.input->name()};
   std::set<std::string> seen;
   while (!values.empty()) {
     const std::string value = values.front();
     values.pop_front();
-    const auto users = graph_.users.find(value);
-    if (users == graph_.users.end() || !seen.insert(value).second) continue;
-    for (const Node* user : users->second) {
+    const auto users = graph.users.find(value);
+    if (users == graph.users.end() || !seen.insert(value).second) continue;
+    for (const onnx::NodeProto* user : users->second) {
       if (user == nullptr) continue;
       if (channels_first.contains(user->op_type())) return first;
       if (as_is.contains(user->op_type())) return Order::kAsIs;
@@ -117,8 +138,8 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
 }
 
 absl::Status OnnxImporter::TakeInput() {
-  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims());
-  order_ = OrderOfInput(dims);
+  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims(*graph_.input));
+  order_ = OrderOfInput(graph_, dims);
   const std::vector<int> order = order_ == Order::kAsIs ? SameOrder(dims.size()) : ChannelsLast(dims.size());
   const Shape shape = ShapeInOrder(dims, order);
   v1::Layer layer;
@@ -146,51 +167,92 @@ absl::Status OnnxImporter::TakeOutput() {
   return absl::OkStatus();
 }
 
-// ---- operators ----
-
 absl::Status OnnxImporter::CheckKnown() const {
-  const bool known = HandlerOf(node_->op_type()) != nullptr || FindOnnxOperator(node_->op_type()) != nullptr;
-  return known ? absl::OkStatus() : Lacks("Cairn has no layer for this operator");
+  return ReaderOf(node_->op_type()) != nullptr ? absl::OkStatus() : Lacks("Cairn has no layer for this operator");
 }
 
 absl::Status OnnxImporter::TakeNode() {
-  if (TakesSteps()) return TakeSteps();
-  const Handler handler = HandlerOf(node_->op_type());
-  const OnnxOperator* const layer = FindOnnxOperator(node_->op_type());
+  if (steps_.Takes()) return steps_.Read();
   bool constant = node_->input_size() > 0;
   for (int i = 0; i < node_->input_size(); ++i) constant = constant && (!HasInput(i) || IsConstant(i));
-  if (constant) return FoldConstants();
+  if (constant) return constants_.Fold(*node_);
   CAIRN_RETURN_IF_ERROR(CheckKnown());
   for (int i = 1; i < node_->output_size(); ++i) {
-    const auto users = graph_.users.find(node_->output(i));
-    if (!node_->output(i).empty() && users != graph_.users.end())
+    if (!node_->output(i).empty() && !UsersOf(i).empty())
       return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)),
                    "\" is used; only the first one is read");
   }
-  return handler != nullptr ? (this->*handler)() : layer->read(*this);
+  return ReaderOf(node_->op_type())(*this);
 }
 
-absl::Status OnnxImporter::Identity() {
-  CAIRN_ASSIGN_OR_RETURN(OnnxView x, ViewOf(0));
-  const auto open = open_.find(node_->input(0));
-  if (open != open_.end() && graph_.UsedOnce(node_->input(0))) open_[node_->output(0)] = open->second;
-  SetView(std::move(x));
-  return absl::OkStatus();
+// ---- the operator at hand ----
+
+absl::StatusOr<OnnxView> OnnxImporter::ViewOf(int input) const {
+  if (!HasInput(input)) return Bad("its input ", input, " is missing");
+  const auto it = views_.find(node_->input(input));
+  if (it == views_.end()) return Lacks("its input ", input, " is a constant; it must be the output of a layer here");
+  return it->second;
 }
 
-// A cast to floats, or to integers, which an embedding does with its ids anyway.
-absl::Status OnnxImporter::Cast() {
-  CAIRN_ASSIGN_OR_RETURN(OnnxView x, ViewOf(0));
+bool OnnxImporter::IsConstant(int input) const { return constants_.Contains(node_->input(input)); }
+
+absl::StatusOr<OnnxTensor> OnnxImporter::ConstantOf(int input, const char* what) const {
+  if (!HasInput(input)) return Bad("its ", what, " (input ", input, ") is missing");
+  if (!IsConstant(input)) return Lacks("its ", what, " (input ", input, ") is computed; it must be a constant");
+  return constants_.Read(node_->input(input));
+}
+
+absl::StatusOr<std::vector<float>> OnnxImporter::FloatsOf(int input, const char* what, int64_t count) const {
+  CAIRN_ASSIGN_OR_RETURN(OnnxTensor tensor, ConstantOf(input, what));
+  if (tensor.whole) tensor.floats.assign(tensor.ints.begin(), tensor.ints.end());
+  if (static_cast<int64_t>(tensor.floats.size()) != count)
+    return Bad("its ", what, " has ", tensor.floats.size(), " numbers; ", count, " are needed");
+  return std::move(tensor.floats);
+}
+
+absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char* what) const {
+  CAIRN_ASSIGN_OR_RETURN(OnnxTensor tensor, ConstantOf(input, what));
+  if (!tensor.whole) return Bad("its ", what, " are not whole numbers");
+  for (int64_t& n : tensor.ints) {
+    if (tensor.of_batch && n == kOnnxUnknown) return Lacks("its ", what, " are computed of the batch's size");
+    if (tensor.of_batch && n == kOnnxBatch) n = INT64_MAX;
+  }
+  return std::move(tensor.ints);
+}
+
+// The layer's name: "layer1.0.conv1" from weights "layer1.0.conv1.weight", as in PyTorch; "conv1" from "conv1/kernel";
+// otherwise that of the node.
+absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
+                                           std::vector<OnnxVariable> variables, int weight_input) {
+  std::string name;
+  if (weight_input >= 0 && HasInput(weight_input)) {
+    const std::string& weight = node_->input(weight_input);
+    const size_t end = weight.find_last_of("./");
+    if (end != std::string::npos &&
+        (absl::EndsWith(weight, ".weight") || absl::EndsWith(weight, "/kernel") || absl::EndsWith(weight, "/gamma"))) {
+      name = weight.substr(0, end);
+    }
+  }
+  return layers_.Add(kind, std::move(layer), inputs, std::move(variables), name);
+}
+
+absl::StatusOr<std::vector<int64_t>> OnnxImporter::AxesGiven() const {
   OnnxAttributes attributes(*node_);
-  const int64_t to = attributes.Int("to", 0);
-  attributes.Ignore("saturate");
+  std::vector<int64_t> axes = attributes.Ints("axes");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  bool ids = true;
-  for (const Node* user : graph_.users.at(node_->output(0)))
-    ids = ids && user != nullptr && user->op_type() == "Gather";
-  if (to != onnx::TensorProto::FLOAT && !ids) return Lacks("to type ", to, "; only to floats, or to ids for a Gather");
-  SetView(std::move(x));
-  return absl::OkStatus();
+  if (HasInput(1)) return IntsOf(1, "axes");
+  return axes;
+}
+
+absl::Span<const onnx::NodeProto* const> OnnxImporter::UsersOf(int output) const {
+  const auto users = graph_.users.find(node_->output(output));
+  if (users == graph_.users.end()) return {};
+  return users->second;
+}
+
+int OnnxImporter::FoldableInput(int input) const {
+  const auto layer = foldable_.find(node_->input(input));
+  return layer != foldable_.end() && graph_.UsedOnce(node_->input(input)) ? layer->second : -1;
 }
 
 }  // namespace cairn

@@ -1,14 +1,16 @@
 // OnnxImporter: imports an ONNX graph, operator by operator, if Cairn has layers for its operators.
 //
-// Each value is a view of a layer's output (onnx_view.h). A multiplication by a constant, or an addition of one, is
-// folded into the preceding convolution or dense layer if nothing else reads that layer's output.
+// It goes through the operators in order and keeps the values known so far: constants, views of layers' outputs
+// (onnx_view.h), and values whose step axis precedes the batch (onnx_steps.h). An operator is read by the row of its
+// layer (OnnxOperator::read) or, if it is not a layer, by a function of onnx_arrange.h or onnx_joins.h.
 //
-// Used once, on one thread.
+// Used once, on one thread. Invariants:
+//   1. The output of each operator that was read is exactly one of these values.
+//   2. A multiplication by a constant, or an addition of one, is folded into the preceding convolution or dense layer
+//      only if nothing else reads that layer's output.
 #pragma once
 
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/model/onnx/onnx_attributes.h"
+#include "common/model/onnx/onnx_constants.h"
 #include "common/model/onnx/onnx_graph.h"
 #include "common/model/onnx/onnx_layers.h"
 #include "common/model/onnx/onnx_steps.h"
@@ -31,7 +34,9 @@ namespace cairn {
 class OnnxImporter {
  public:
   // graph: must be checked and fused.
-  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph) {}
+  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph), constants_(graph), steps_(*this) {}
+  OnnxImporter(const OnnxImporter&) = delete;
+  OnnxImporter& operator=(const OnnxImporter&) = delete;
 
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; they begin with the node, `node "conv1" (Conv): `, if one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
@@ -40,8 +45,8 @@ class OnnxImporter {
   // output of a rejected one, only its type is checked.
   std::vector<std::pair<const onnx::NodeProto*, absl::Status>> Report();
 
-  // ---- for layers: OnnxOperator::read ----
-  const onnx::NodeProto& node() const { return *node_; }  // the current operator
+  // ---- the current operator ----
+  const onnx::NodeProto& node() const { return *node_; }
   int64_t opset() const { return graph_.opset; }
   // The value of an input that is not a constant. Errors: it is a constant.
   absl::StatusOr<OnnxView> ViewOf(int input) const;
@@ -50,9 +55,12 @@ class OnnxImporter {
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
   absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
-  absl::StatusOr<std::vector<int64_t>> AxesGiven()
-      const;  // as an attribute (before opset 13) or as input 1; none: empty
+  // The attribute "axes" (before opset 13) or input 1; empty if there is neither.
+  absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
+  // The operators that read this output; nullptr stands for the graph's output.
+  absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
+  void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }
   OnnxLayers& layers() { return layers_; }
   const OnnxLayers& layers() const { return layers_; }
   // Adds a layer, named after the node (or after its weights, input `weight_input`). Variables' names do not include
@@ -61,7 +69,9 @@ class OnnxImporter {
                                std::vector<OnnxVariable> variables = {}, int weight_input = -1);
   // The operator's output is the layer's own output, so a following factor or bias may be folded into the layer's
   // variables.
-  void MarkFoldable(int layer) { open_[node_->output(0)] = layer; }
+  void MarkFoldable(int layer) { foldable_[node_->output(0)] = layer; }
+  // The layer into which the operator may be folded, as the only one to read this input; -1: none.
+  int FoldableInput(int input) const;
   // Reads inputs 1 and 2, gamma and beta of `channels` numbers. Either may be missing.
   template <typename Norm>
   absl::Status ReadScaleAndBias(int64_t channels, Norm* norm, std::vector<OnnxVariable>* variables) const {
@@ -79,58 +89,21 @@ class OnnxImporter {
   }
 
  private:
-  using Node = onnx::NodeProto;
-  using Handler = absl::Status (OnnxImporter::*)();
   enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two have channels first
 
-  // ---- onnx_importer.cc ----
-  static Handler HandlerOf(const std::string& type);  // for operators that are not layers; null: none
+  static Order OrderOfInput(const OnnxGraph& graph, const Shape& dims);
   absl::Status TakeInput();
-  absl::StatusOr<Shape> InputDims() const;
-  Order OrderOfInput(const Shape& dims) const;
   absl::Status TakeNode();
   absl::Status CheckKnown() const;  // whether there is code to read the operator
   absl::Status TakeOutput();
-  absl::Status Identity();
-  absl::Status Cast();
-
-  // ---- onnx_importer_arrange.cc ----
-  absl::Status Transpose();
-  absl::Status Reshape();
-  absl::Status Flatten();
-  absl::Status Squeeze();
-  absl::Status Unsqueeze();
-  absl::Status ShapeOf();
-  absl::Status Expand();
-  absl::Status FoldConstants();  // onnx_fold.h
-  // keeps_batch: target[0] is 0 and means the batch, whatever zero_copies is.
-  absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies, bool keeps_batch);
-
-  // ---- onnx_importer_steps.cc ----
-  bool TakesSteps() const;   // whether the current operator takes or returns values with the steps first
-  absl::Status TakeSteps();  // reads such an operator
-  absl::Status TakeRecurrent();
-  absl::Status BeginSteps(const OnnxView& x, OnnxSteps::Form form);
-  absl::StatusOr<OnnxView> MakeRecurrent(OnnxRecurrence* recurrence, bool sequences);
-
-  // ---- onnx_importer_joins.cc ----
-  absl::Status Binary();  // Add, Sub, Mul, Div
-  absl::Status Join();    // Sum, Mean and Max too
-  absl::Status WithConstant(int constant_input);
-  // x * scale + offset, with one number for all elements, or one for each index of `axis`.
-  absl::Status ByOne(const std::string& value, float scale, float offset);
-  absl::Status ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset);
-  absl::Status JoinLayers(LayerKind kind, const std::vector<OnnxView>& views);
 
   const OnnxGraph& graph_;
-  const Node* node_ = nullptr;  // the current operator
+  const onnx::NodeProto* node_ = nullptr;  // the current operator
   OnnxLayers layers_;
+  OnnxConstants constants_;
   std::map<std::string, OnnxView> views_;
-  std::map<std::string, OnnxSteps> steps_;
-  std::map<std::string, OnnxTensor> folded_;  // constants that were computed
-  int64_t folded_numbers_ = 0;
-  // Values that are a layer's own output, into which a factor or a bias may still be folded.
-  std::map<std::string, int> open_;
+  OnnxStepReader steps_;
+  std::map<std::string, int> foldable_;  // by value: the layer whose own output it is
   Order order_ = Order::kAsIs;
 };
 

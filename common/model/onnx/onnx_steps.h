@@ -1,32 +1,23 @@
 // Values of an ONNX graph in which the step or direction axis precedes the batch axis: the inputs and outputs of the
 // operators RNN, LSTM and GRU. They occur between two Transpose operators. The operator becomes a layer once it is
-// known which of its outputs is used (onnx_importer_steps.cc).
+// known which of its outputs is used.
 //
-// Value types.
+// Used once, on one thread.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "cairn/v1/model.pb.h"
-#include "common/model/graph.h"
-#include "common/model/onnx/onnx_variable.h"
+#include "common/base/status.h"
+#include "common/model/onnx/onnx_recurrence.h"
 #include "common/model/onnx/onnx_view.h"
 
 namespace cairn {
 
-// A recurrent operator that is not a layer yet.
-struct OnnxRecurrence {
-  LayerKind kind = LayerKind::kLSTM;
-  v1::Layer layer;
-  std::vector<int> inputs;
-  std::vector<OnnxVariable> variables;
-  int64_t steps = 0, units = 0, directions = 1;
-  bool reverse = false;
-  int made = -1;  // the layer's index; -1: not created yet
-  bool sequences = false;
-};
+class OnnxImporter;
 
 struct OnnxSteps {
   enum Form {
@@ -42,6 +33,34 @@ struct OnnxSteps {
   Form form = kSequence;
   OnnxView view;
   std::shared_ptr<OnnxRecurrence> recurrence;  // from kOutput on
+};
+
+// Reads the operators that take or return such values.
+class OnnxStepReader {
+ public:
+  explicit OnnxStepReader(OnnxImporter& importer) : importer_(importer) {}
+
+  // Whether the importer's current operator is one of them.
+  bool Takes() const;
+  // Reads it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
+  absl::Status Read();
+
+ private:
+  // The operator's output is x in another form.
+  absl::Status Become(OnnxSteps x, OnnxSteps::Form form);
+  // Creates the layer, whose output becomes the operator's. It returns either the sequence or the last state, not both.
+  absl::Status End(OnnxRecurrence* r, bool sequences);
+
+  absl::Status ReadTranspose(const OnnxSteps& x);
+  absl::Status ReadSqueeze(const OnnxSteps& x);
+  absl::Status ReadGather(const OnnxSteps& x);
+  absl::Status ReadReshape(const OnnxSteps& x);  // Flatten too
+  absl::Status ReadRecurrent();
+  absl::StatusOr<OnnxRecurrentWeights> ReadWeights(const OnnxRecurrence& r, const Shape& sequence) const;
+  absl::Status PlaceInputs(const OnnxView& sequence, OnnxRecurrence* r);
+
+  OnnxImporter& importer_;
+  std::map<std::string, OnnxSteps> values_;
 };
 
 }  // namespace cairn

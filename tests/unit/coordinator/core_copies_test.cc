@@ -38,7 +38,7 @@ v1::CheckpointInfo Checkpoint(int64_t step) {
 TEST(Endings, WhatAJobEndsWithIsStoredBeforeItsWorkersAreTold) {
   LossParts parts(1, 1);
   Job& job = parts.AddRunning(1, 0);
-  parts.nodes.Find("worker-0")->running[job.id()] = {};
+  parts.nodes.Find("worker-0")->work.running[job.id()] = {};
   parts.endings.End(job, v1::CANCELLED, "cancelled by a user");
   EXPECT_EQ(job.state(), v1::CANCELLED);
   bool stored = false;
@@ -88,8 +88,8 @@ TEST(Restores, TheNewestCheckpointTakesThePlaceOfLostWeights) {
 TEST(Rollback, PartitionsThatAreOneUpdateApartGoOn) {
   LossParts parts(2, 1);
   Job& job = parts.AddRunning(2, 0);
-  job.hosting.held[0].set_version(4);
-  job.hosting.held[1].set_version(5);
+  job.partitions.hosting.held[0].set_version(4);
+  job.partitions.hosting.held[1].set_version(5);
   EXPECT_FALSE(parts.rollback.FallBack(job));
 }
 
@@ -97,15 +97,15 @@ TEST(Rollback, WithoutALogAllGoBackToAVersionThatAllHave) {
   LossParts parts(2, 1);
   Job& job = parts.AddRunning(2, 0);
   job.status.mutable_spec()->set_durability(v1::SNAPSHOT);
-  job.hosting.held[0].set_version(8);
-  job.hosting.held[0].set_version_min(8);
-  job.hosting.held[0].add_versions(4);
-  job.hosting.held[1].set_version(6);
-  job.hosting.held[1].set_version_min(6);
-  job.hosting.held[1].add_versions(4);
+  job.partitions.hosting.held[0].set_version(8);
+  job.partitions.hosting.held[0].set_version_min(8);
+  job.partitions.hosting.held[0].add_versions(4);
+  job.partitions.hosting.held[1].set_version(6);
+  job.partitions.hosting.held[1].set_version_min(6);
+  job.partitions.hosting.held[1].add_versions(4);
   EXPECT_TRUE(parts.rollback.FallBack(job));
-  EXPECT_EQ(job.rollback.to, 4u);
-  EXPECT_TRUE(job.rollback.under_way);
+  EXPECT_EQ(job.partitions.rollback.to, 4u);
+  EXPECT_TRUE(job.partitions.rollback.under_way);
   EXPECT_EQ(job.status.generation(), 2u);
 }
 
@@ -149,11 +149,11 @@ TEST(CrashLoops, AWorkerThatDiesAtOneStepIsLeftOutAtTheThirdTime) {
   LossParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(job.left_out.nodes.empty());
+    EXPECT_TRUE(job.workers.left_out.nodes.empty());
     parts.crash_loops.NoteEnd("worker-0", false);
     parts.crash_loops.QuarantineCrashLoopingWorker(*parts.nodes.Find("worker-0"));
   }
-  EXPECT_TRUE(job.left_out.nodes.contains("worker-0"));
+  EXPECT_TRUE(job.workers.left_out.nodes.contains("worker-0"));
   EXPECT_GT(parts.CountRaised<SlotsChanged>(), 0);
 }
 

@@ -28,7 +28,7 @@ TEST(StepContext, NothingIsSentToANodeWithoutASession) {
   ClusterNode node;
   step.Send(node, MakeDropJob(1));
   EXPECT_TRUE(step.TakeEffects().empty());
-  node.session = SessionToken(4);
+  node.lease.Open(SessionToken(4), absl::FromUnixSeconds(100));
   step.Send(node, MakeDropJob(1));
   EXPECT_EQ(Only<SendCommand>(step.TakeEffects()).size(), 1u);
 }
@@ -103,9 +103,9 @@ TEST(Nodes, AnIncarnationIsNotStoredWhileItsCopiesWait) {
     return uint64_t{12345};
   };
   EXPECT_EQ(stored_incarnation(), 7u);
-  job.copies.returned[{0, "ps-0"}] = {};
+  job.partitions.copies.returned[{0, "ps-0"}] = {};
   EXPECT_EQ(stored_incarnation(), 0u);
-  job.copies.returned.clear();
+  job.partitions.copies.returned.clear();
   parts.nodes.SaveIfSettled();
   EXPECT_EQ(Only<Store>(parts.TakeEffects()).size(), 1u);
   parts.nodes.SaveIfSettled();
@@ -117,11 +117,11 @@ TEST(Candidates, APsThatIsLeftOutIsUsableAgainAsAnotherProcess) {
   Job& job = parts.AddRunning(2, 0);
   EXPECT_EQ(parts.candidates.PsThere(job), 2u);
   EXPECT_EQ(parts.candidates.MissingPs(job), "");
-  job.left_out.nodes["ps-1"] = {7, "its store failed"};
+  job.workers.left_out.nodes["ps-1"] = {7, "its store failed"};
   EXPECT_EQ(parts.candidates.UsablePs(job, "ps-1"), nullptr);
   EXPECT_EQ(parts.candidates.PsThere(job), 1u);
   EXPECT_EQ(parts.candidates.MissingPs(job), "ps-1");
-  job.left_out.nodes["ps-1"].incarnation = 6;
+  job.workers.left_out.nodes["ps-1"].incarnation = 6;
   EXPECT_NE(parts.candidates.UsablePs(job, "ps-1"), nullptr);
 }
 
@@ -140,7 +140,7 @@ TEST(Hosting, AGenerationIsStoredBeforeAnyPsIsToldOfIt) {
   Job& job = parts.AddRunning(2, 0);
   parts.hosting.NewGeneration(job);
   EXPECT_EQ(job.status.generation(), 2u);
-  EXPECT_TRUE(job.hosting.awaiting_ready);
+  EXPECT_TRUE(job.partitions.hosting.awaiting_ready);
   EXPECT_EQ(parts.CountRaised<ReasonDue>(), 1);
   std::vector<std::string> order;
   for (const Effect& effect : parts.step.TakeEffects()) {
@@ -162,7 +162,7 @@ TEST(Hosting, APsHearsOnlyWhatIsNews) {
 TEST(Hosting, APsThatCameBackServesNothingBeforeItIsSettled) {
   CoreParts parts(2, 1);
   Job& job = parts.AddRunning(2, 0);
-  job.copies.returned[{0, "ps-0"}] = {};
+  job.partitions.copies.returned[{0, "ps-0"}] = {};
   parts.hosting.HostAll(job, true);
   EXPECT_EQ(Only<SendCommand>(parts.TakeEffects()).size(), 1u);
 }

@@ -64,9 +64,9 @@ struct CoreParts {
         backup.set_in_sync(true);
       }
     }
-    job.hosting.versions.assign(static_cast<size_t>(partitions), 3);
-    job.hosting.held.resize(static_cast<size_t>(partitions));
-    job.hosting.ready.assign(static_cast<size_t>(partitions), true);
+    job.partitions.hosting.versions.assign(static_cast<size_t>(partitions), 3);
+    job.partitions.hosting.held.resize(static_cast<size_t>(partitions));
+    job.partitions.hosting.ready.assign(static_cast<size_t>(partitions), true);
     job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step.now());
     jobs.Save(job);
     TakeEffects();
@@ -75,10 +75,10 @@ struct CoreParts {
 
   // Its session broke and its lease lapsed.
   void Lose(const std::string& name) {
-    nodes.Closed(nodes.Find(name)->session);
+    nodes.Closed(nodes.Find(name)->lease.session());
     step.Begin(step.now() + absl::Minutes(10));
-    for (ClusterNode* node : nodes.Connected(v1::PS)) nodes.Heard(node->session);
-    for (ClusterNode* node : nodes.Connected(v1::WORKER)) nodes.Heard(node->session);
+    for (ClusterNode* node : nodes.Connected(v1::PS)) nodes.Heard(node->lease.session());
+    for (ClusterNode* node : nodes.Connected(v1::WORKER)) nodes.Heard(node->lease.session());
     nodes.Expire();
     TakeEffects();
   }
@@ -96,14 +96,14 @@ struct CoreParts {
     return count;
   }
 
-  CoordinatorOptions options;
   uint64_t last_session = 0;
-  StepContext step{100, absl::FromUnixSeconds(1'000'000)};
-  JobTable jobs{options, StoredState(), step};
-  Nodes nodes{options, 5, StoredState(), step, jobs};
-  Candidates candidates{options, step, jobs, nodes};
-  Hosting hosting{step, jobs, nodes, candidates};
-  Ground ground{options, step, jobs, nodes, candidates, hosting};
+  Ground ground{CoordinatorOptions(), /*incarnation=*/5, StoredState(), absl::FromUnixSeconds(1'000'000)};
+  const CoordinatorOptions& options = ground.options;
+  StepContext& step = ground.step;
+  JobTable& jobs = ground.jobs;
+  Nodes& nodes = ground.nodes;
+  const Candidates& candidates = ground.candidates;
+  Hosting& hosting = ground.hosting;
 };
 
 // Of one kind, in their order.

@@ -46,10 +46,10 @@ struct RunParts : CoreParts {
 TEST(Assignments, AWorkerIsToldOnceAndNobodyBeforeThePrimariesAreReady) {
   RunParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);
-  job.hosting.awaiting_ready = true;
+  job.partitions.hosting.awaiting_ready = true;
   parts.assignments.Send(job);
   EXPECT_TRUE(Only<SendCommand>(parts.TakeEffects()).empty());
-  job.hosting.awaiting_ready = false;
+  job.partitions.hosting.awaiting_ready = false;
   parts.assignments.Send(job);
   EXPECT_EQ(parts.CountRaised<AssignmentsSent>(), 1);
   EXPECT_EQ(Only<SendCommand>(parts.TakeEffects()).size(), 1u);
@@ -225,11 +225,11 @@ TEST(JobRuns, NoDigestIsTakenWhileLastValuesAreInMemory) {
   RunParts parts(1, 1);
   Job& job = parts.AddRunning(1, 0);
   parts.jobs.Transition(job, v1::FINALIZING);
-  job.hosting.held[0].set_version(10);
-  job.hosting.held[0].set_in_memory(true);
+  job.partitions.hosting.held[0].set_version(10);
+  job.partitions.hosting.held[0].set_in_memory(true);
   parts.runs.TryFinalize(job);
   EXPECT_TRUE(Only<SendCommand>(parts.TakeEffects()).empty());
-  job.hosting.held[0].set_in_memory(false);
+  job.partitions.hosting.held[0].set_in_memory(false);
   parts.runs.TryFinalize(job);
   EXPECT_EQ(job.end.versions, std::vector<uint64_t>{10});
   const Effects effects = parts.TakeEffects();

@@ -1,9 +1,10 @@
-// Goal: what an Exchange stream sends, when it reads, and how fast snapshots go, each by itself.
+// Goal: what an Exchange stream may start, what it sends, when it reads, and how fast snapshots go, each by itself.
 #include <gtest/gtest.h>
 
 #include "server/node/outgoing_frames.h"
 #include "server/node/snapshot_pacer.h"
 #include "server/node/stream_flow.h"
+#include "server/node/stream_life.h"
 
 namespace cairn {
 namespace {
@@ -50,6 +51,44 @@ TEST(StreamFlowTest, AClosedSideGetsTheAnswersToAllThatItAsked) {
   EXPECT_TRUE(flow.all_answered());
   flow.Answered();  // one that nobody asked for
   EXPECT_TRUE(flow.all_answered());
+}
+
+TEST(StreamLifeTest, ThereIsOneWriter) {
+  StreamLife life;
+  EXPECT_TRUE(life.TakeWriting());
+  EXPECT_FALSE(life.TakeWriting());
+  life.StopWriting();
+  EXPECT_TRUE(life.TakeWriting());
+}
+
+TEST(StreamLifeTest, FinishIsCalledOnceAndWithTheFirstStatus) {
+  StreamLife life;
+  life.ReadStarted();
+  ASSERT_TRUE(life.TakeWriting());
+  EXPECT_FALSE(life.TakeFinish().has_value()) << "nothing has ended it";
+  EXPECT_TRUE(life.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone")));
+  EXPECT_FALSE(life.End(grpc::Status::OK));
+  EXPECT_TRUE(life.ending());
+  EXPECT_FALSE(life.finishing());
+  const std::optional<grpc::Status> finish = life.TakeFinish();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(life.finishing());
+  EXPECT_FALSE(life.TakeFinish().has_value());
+  life.StopWriting();
+  EXPECT_FALSE(life.TakeWriting()) << "nothing is started after Finish";
+}
+
+TEST(StreamLifeTest, FinishWaitsForReadsThatAreBeingStarted) {
+  StreamLife life;  // the first read is being started
+  ASSERT_TRUE(life.TakeWriting());
+  ASSERT_TRUE(life.End(grpc::Status::OK));
+  EXPECT_FALSE(life.TakeFinish().has_value());
+  life.BeginRead();
+  life.ReadStarted();
+  EXPECT_FALSE(life.TakeFinish().has_value());
+  life.ReadStarted();
+  EXPECT_TRUE(life.TakeFinish().has_value());
 }
 
 TEST(OutgoingFramesTest, SnapshotsGoWhenNothingElseIsThere) {

@@ -1,0 +1,48 @@
+#include "coordinator/core/cluster_node.h"
+
+namespace cairn {
+namespace {
+
+// Hello and NodeStatus have the same fields.
+template <typename Message>
+NodeMachine MachineOf(const Message& said) {
+  NodeMachine machine;
+  machine.host = said.host();
+  machine.device = said.device();
+  if (said.device_kind() != v1::DEVICE_UNSPECIFIED) machine.device_kind = said.device_kind();
+  for (const int type : said.compute_dtypes()) machine.compute_dtypes.push_back(static_cast<v1::DataType>(type));
+  return machine;
+}
+
+}  // namespace
+
+NodeMachine NodeMachine::Of(const v1::Hello& hello) {
+  NodeMachine machine = MachineOf(hello);
+  machine.fingerprint = hello.fingerprint();
+  return machine;
+}
+
+NodeMachine NodeMachine::Of(const v1::NodeStatus& stored) { return MachineOf(stored); }
+
+v1::NodeStatus StatusOfNode(const ClusterNode& node) {
+  v1::NodeStatus status;
+  status.set_name(node.name);
+  status.set_role(node.role);
+  status.set_address(node.address);
+  status.set_alive(node.alive());
+  status.set_slots(node.slots);
+  status.set_device(node.machine.device);
+  status.set_host(node.machine.host);
+  if (node.memory_bytes && node.alive()) status.set_memory_bytes(*node.memory_bytes);
+  status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.lease.last_heard()));
+  status.set_joined_unix_ms(absl::ToUnixMillis(node.lease.joined()));
+  status.set_draining(node.draining);
+  status.set_fault(node.fault);
+  if (node.role == v1::PS && node.alive())
+    status.set_not_ready(node.work.not_ready.value_or("it has only just joined"));
+  if (node.role != v1::PS) status.set_device_kind(node.machine.device_kind);
+  status.mutable_compute_dtypes()->Assign(node.machine.compute_dtypes.begin(), node.machine.compute_dtypes.end());
+  return status;
+}
+
+}  // namespace cairn

@@ -1,0 +1,51 @@
+// JobWorkers: what the core knows of the workers of one job beside its replicas (JobStatus.replicas): which are slower
+// than the others, which end again and again, and which cannot work for it. Each struct is written by its owner, as
+// job_parts.h says.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "coordinator/core/stragglers.h"
+
+namespace cairn {
+
+// Assignments: workers that are slower than the others.
+struct JobStragglers {
+  StragglerWatch watch;
+  absl::Time looked_at = absl::InfinitePast();
+  absl::Time relieve_at = absl::InfinitePast();  // no relief before this time
+};
+
+// CrashLoops: how often a worker's process ended at the present step. Stored.
+struct JobCrashLoops {
+  struct Ends {
+    int64_t step = 0;
+    int times = 0;
+    bool gone = false;  // has not come back since the last end
+  };
+  std::map<NodeName, Ends> ends;
+};
+
+// Candidates: nodes that cannot work for the job. Stored.
+struct JobLeftOut {
+  struct Node {
+    uint64_t incarnation = 0;  // a restart may have mended it
+    std::string why;
+  };
+  std::map<NodeName, Node> nodes;
+
+  void Add(const NodeName& node, uint64_t incarnation, std::string why) { nodes[node] = {incarnation, std::move(why)}; }
+};
+
+struct JobWorkers {
+  JobStragglers stragglers;
+  JobCrashLoops crash_loops;
+  JobLeftOut left_out;
+};
+
+}  // namespace cairn
