@@ -12,7 +12,7 @@ namespace cairn::replica {
 // Of another version, or not wanted. Where a stale work still reads them it keeps the buffer.
 void CentralMode::ForgetValues() {
   uses_.clear();
-  held_.assign(context_.parts.size(), Held());
+  held_.assign(context_.assignment.parts.size(), Held());
   if (!step_.values.empty() && step_.values.unique()) return step_.values.Discard(0, step_.values.size());
   step_.values = context_.pool.Acquire();
 }
@@ -35,16 +35,17 @@ void CentralMode::OnAllFound() {
 void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
   const OwnReplica* own = replicas_.Find(event.work);
   if (phase_ != Phase::kRunning || own == nullptr || !own->at_work()) {
-    context_.effects.emplace_back(StopWork{event.work});
+    context_.output.Emit(StopWork{event.work});
     return;
   }
-  std::vector<uint16_t>& uses = uses_.try_emplace(event.work, context_.parts.size(), uint16_t{0}).first->second;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  std::vector<uint16_t>& uses =
+      uses_.try_emplace(event.work, context_.assignment.parts.size(), uint16_t{0}).first->second;
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     Held& held = held_[p];
     if (uses[p]++ == 0) ++held.users;
     if (held.here) {
-      context_.effects.emplace_back(WeightsHere{event.work, p});
+      context_.output.Emit(WeightsHere{event.work, p});
     } else if (held.pull.state == Request::State::kIdle) {
       SendPull(p);
     }
@@ -54,7 +55,7 @@ void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
 void CentralMode::OnWeightsDone(const WeightsDone& event) {
   const auto uses = uses_.find(event.work);
   if (uses == uses_.end()) return;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     if (uses->second[p] > 0 && --uses->second[p] == 0) LetGo(p);
   }
@@ -73,31 +74,33 @@ void CentralMode::LetGo(uint32_t partition) {
   Held& held = held_[partition];
   if (--held.users > 0) return;
   held = Held();
-  const Part& part = context_.parts[partition];
+  const Part& part = context_.assignment.parts[partition];
   step_.values.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
 }
 
 void CentralMode::SendPull(uint32_t partition) {
-  Frame frame = context_.MakePull(partition);
+  Frame frame = context_.frames.MakePull(partition);
   frame.want_version = static_cast<uint64_t>(step_.number);
-  context_.SendRequest(held_[partition].pull, kValuesOwner, std::move(frame));
+  context_.requests.Send(held_[partition].pull, kValuesOwner, std::move(frame));
 }
 
 void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   Held& held = held_[partition];
   if (held.pull.token != reply.request || held.pull.state != Request::State::kSent) return;
-  const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
+  const absl::Status status =
+      reply.frame.ok() ? context_.frames.CheckValues(*reply.frame, partition) : reply.frame.status();
   const bool gone = absl::IsFailedPrecondition(status) ||
                     (status.ok() && reply.frame->version != static_cast<uint64_t>(step_.number));
   // Our replicas were computed elsewhere and the job went on, or it was taken back.
   if (gone) return FindAgain();
-  if (!status.ok()) return context_.Retry(held.pull, partition, status);
+  if (!status.ok()) return context_.requests.Retry(held.pull, partition, status);
   held.pull = Request();
   held.here = true;
-  context_.CopyValues(*reply.frame, step_.values);
+  context_.frames.CopyValues(*reply.frame, step_.values);
   for (const auto& [work, counts] : uses_) {
-    context_.effects.insert(context_.effects.end(), counts[partition],
-                            WeightsHere{work, partition});  // each wish is granted
+    for (uint16_t wish = 0; wish < counts[partition]; ++wish) {  // each is granted
+      context_.output.Emit(WeightsHere{work, partition});
+    }
   }
 }
 
@@ -114,9 +117,10 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 Frame CentralMode::MakePush(StepPush& push, uint32_t partition) {
   const OwnReplica& own = replicas_[push.own_begin];
   const bool packed = own.joint != nullptr;
-  Frame frame = context_.MakePush(partition, {push.node.first, 1}, step_.number, push.examples, own.gradient, packed);
+  Frame frame =
+      context_.frames.MakePush(partition, {push.node.first, 1}, step_.number, push.examples, own.gradient, packed);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
-  if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
+  if (push.examples > 0 && (packed || context_.job.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
   }
   return frame;
@@ -126,7 +130,7 @@ void CentralMode::OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t p
   const size_t element = own.joint != nullptr ? SizeOf(own.joint->type) : sizeof(float);
   for (uint32_t p = partition_begin; p < partition_end; ++p) {
     own.ready[p] = 0;
-    const Part& part = context_.parts[p];
+    const Part& part = context_.assignment.parts[p];
     own.gradient.Discard(part.range.begin() * element, part.numbers() * element);
   }
 }
@@ -141,7 +145,7 @@ void CentralMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::S
   Request& again = again_[replicas_[push.own_begin].id];
   if (again.state != Request::State::kWaiting) {
     again.generation = push.requests[partition].generation;
-    context_.Retry(again, partition, status);
+    context_.requests.Retry(again, partition, status);
   }
   push.requests[partition] = Request();
 }
@@ -154,7 +158,7 @@ void CentralMode::OnSumLost(uint32_t partition) {
 
 void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
   for (uint32_t p = 0; p < held_.size(); ++p) {
-    if (!context_.ResendAtOnce(held_[p].pull, moved[p] != 0, raised)) continue;
+    if (!context_.requests.ResendAtOnce(held_[p].pull, moved[p] != 0, raised)) continue;
     held_[p].pull.attempt = 0;
     SendPull(p);
   }
@@ -171,11 +175,11 @@ void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
 
 void CentralMode::ResendMore() {
   for (uint32_t p = 0; p < held_.size(); ++p) {
-    if (context_.Due(held_[p].pull)) SendPull(p);
+    if (context_.requests.Due(held_[p].pull)) SendPull(p);
   }
   for (OwnReplica& own : replicas_) {
     const auto again = again_.find(own.id);
-    if (again != again_.end() && context_.Due(again->second)) ComputeAgain(own);
+    if (again != again_.end() && context_.requests.Due(again->second)) ComputeAgain(own);
   }
 }
 
@@ -192,7 +196,7 @@ void CentralMode::ComputeAgain(OwnReplica& own) {
 
 void CentralMode::Release(OwnReplica& own) {
   if (own.at_work()) {
-    context_.effects.emplace_back(StopWork{own.work});
+    context_.output.Emit(StopWork{own.work});
     // A slot that only begins with it is told that nobody wants it when it asks for values.
     OnWorkEnded(own.work);
   }

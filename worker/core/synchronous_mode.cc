@@ -21,9 +21,9 @@ void SynchronousMode::AssignReplicas() {
     context_.reports.Remove(gone.id);
     Release(gone);
   }
-  context_.pool.Resize(context_.space_bytes, replicas_.size() + spares_);
+  context_.pool.Resize(context_.job.space_bytes, replicas_.size() + spares_);
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // the last chief may not have come to it
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // the last chief may not have come to it
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kIdle) replicas_.Begin(own);
   }
@@ -39,7 +39,7 @@ void SynchronousMode::GoIdle() {
 }
 
 void SynchronousMode::OnReply(RequestName name, Reply& reply) {
-  if (name.partition >= context_.parts.size()) return;
+  if (name.partition >= context_.assignment.parts.size()) return;
   if (phase_ == Phase::kFinding && name.owner == kValuesOwner) return OnFindReply(name.partition, reply);
   if (phase_ != Phase::kRunning) return;
   if (name.owner == kValuesOwner) return OnValues(name.partition, reply);
@@ -77,14 +77,15 @@ void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
 
 void SynchronousMode::Run(uint64_t version) {
   step_.number = static_cast<int64_t>(version);
-  if (step_.number > context_.plan.total_steps) {
-    context_.FailJob("the variables have had more updates than the job has steps; drop the job and submit it again");
+  if (step_.number > context_.schedule.plan.total_steps) {
+    context_.output.Fail(
+        "the variables have had more updates than the job has steps; drop the job and submit it again");
     return;
   }
   phase_ = Phase::kRunning;
   step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // some partition is there
   for (const OwnReplica& own : replicas_) {
-    context_.reports.Forget(own.id, step_.number, context_.plan.steps_per_epoch);
+    context_.reports.Forget(own.id, step_.number, context_.schedule.plan.steps_per_epoch);
   }
   BeginStep();
 }
@@ -94,18 +95,18 @@ void SynchronousMode::Run(uint64_t version) {
 // The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is
 // beyond. Where slow pushes are dropped another step is between. After the last step: what there is.
 void SynchronousMode::Checkpoint() {
-  const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
-  const int64_t version = std::min(step_.number + ahead, context_.LastOpen());
-  context_.CheckpointIfDue(version, static_cast<uint64_t>(version));
+  const int64_t ahead = context_.job.spec.backup_replicas() > 0 ? 2 : 1;
+  const int64_t version = std::min(step_.number + ahead, context_.schedule.LastOpen());
+  context_.checkpoints.TakeIfDue(version, static_cast<uint64_t>(version));
 }
 
 void SynchronousMode::OnCheckpointDone() {
-  if (phase_ == Phase::kRunning && step_.number == context_.LastOpen()) Checkpoint();
+  if (phase_ == Phase::kRunning && step_.number == context_.schedule.LastOpen()) Checkpoint();
 }
 
 // An epoch was opened, or is the last one: what waited for it continues.
 void SynchronousMode::OpenGate() {
-  if (phase_ != Phase::kRunning || context_.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
+  if (phase_ != Phase::kRunning || context_.schedule.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
   Checkpoint();
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kWaiting) replicas_.Compute(own);
@@ -124,7 +125,7 @@ void SynchronousMode::BeginStep() {
 void SynchronousMode::OnGradient(const GradientReady& event) {
   OwnReplica* own = replicas_.Find(event.work);
   if (own == nullptr || own->state != OwnReplica::State::kComputing) return;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) own->ready[p] = 1;
   pushes_.PushFinal(*own, event.partition_begin, end);
 }
@@ -162,7 +163,7 @@ void SynchronousMode::FinishStepIfDone() {
   if (!pushes_.AllDone() || replicas_.AnyAtWork()) return;
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kComputed) {
-      context_.reports.AddStep(own.id, step_.number, context_.plan.steps_per_epoch, context_.now);
+      context_.reports.AddStep(own.id, step_.number, context_.schedule.plan.steps_per_epoch, context_.output.now());
     }
     Release(own);
   }
@@ -176,7 +177,7 @@ void SynchronousMode::FinishStepIfDone() {
 void SynchronousMode::ResendDue() {
   if (phase_ == Phase::kFinding) finder_.ResendDue();
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // no step may come at which it would be tried again
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // no step may come at which it would be tried again
   pushes_.ResendDue();
   ResendMore();
 }

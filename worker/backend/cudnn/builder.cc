@@ -99,7 +99,12 @@ absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const Lower
 }
 
 Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& machine)
-    : graph_(graph), options_(options), groups_(graph_, options_), machine_(machine), plan_(std::make_unique<Plan>()) {
+    : graph_(graph),
+      options_(options),
+      groups_(graph_, options_),
+      machine_(machine),
+      plan_(std::make_unique<Plan>()),
+      handover_(graph_) {
   plan_->examples_ = options.examples;
 }
 

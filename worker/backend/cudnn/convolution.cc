@@ -170,7 +170,7 @@ void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
 // An average pooling of windows of one number copies. Backward all that read the copy come before the first of them,
 // which made it.
 Value* Thinned(Builder& builder, const kernels::Window& w, Value* in) {
-  Value*& copy = builder.ThinnedAt(in, w.strides[0], w.strides[1]);
+  Value*& copy = builder.handover().ThinnedAt(in, w.strides[0], w.strides[1]);
   if (copy != nullptr) return copy;
   kernels::Window pick = w;
   pick.out[2] = w.in[2];

@@ -134,8 +134,9 @@ class Attention {
   // What masked queries see, and what is seen of masked keys, as Keras joins the masks of query, value and key.
   void FillMasked(const Ref& weights, float value) const {
     kernels::AttentionMasks m{n_, heads_, queries_, keys_, {}};
-    const Ref query = b_.StepMaskOf(node_.inputs[0]), values = b_.StepMaskOf(node_.inputs[1]),
-              key = b_.StepMaskOf(node_.inputs.back());
+    const LayerHandover& left = b_.handover();
+    const Ref query = left.StepMaskOf(node_.inputs[0]), values = left.StepMaskOf(node_.inputs[1]),
+              key = left.StepMaskOf(node_.inputs.back());
     if (!query && !values && !key) return;
     // The lowest number of the type: float16 has no infinity to spare.
     if (t_ == DType::kFloat16) value = std::max(value, -65504.0f);

@@ -160,7 +160,7 @@ void LowerEmbedding(Builder& builder, const Node& node) {
   });
   if (node.mask == node.id) {
     const Ref mask = builder.NewNumbers(count, DType::kFloat32);
-    builder.SetStepMask(node, mask);
+    builder.handover().SetStepMask(node, mask);
     builder.Emit("mask of ids", {ids}, {mask}, [=](const Run& r) {
       return kernels::MaskOfIds(r.stream(), count, r.At<float>(ids), r.At<float>(mask));
     });

@@ -6,13 +6,11 @@
 
 namespace cairn::cudnn {
 
-kernels::Normalized Builder::Normalization::At(const Run& r) const {
+kernels::Normalized Normalization::At(const Run& r) const {
   return {r.At<>(x), r.At<float>(mean), r.At<float>(variance), r.At<float>(scale), r.At<float>(offset), epsilon};
 }
 
 namespace {
-
-using Normalization = Builder::Normalization;
 
 // Where they are the moving statistics, as in Keras, the gradients of those are not written.
 Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Value* out) {
@@ -124,7 +122,7 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
   const Normalization a = EmitStatistics(builder, node, in, out);
   if (builder.groups().NormalizedByOther(node)) {
-    builder.postponed()[node.id] = a;
+    builder.handover().Postpone(node, a);
     return;
   }
   // What joined it.
@@ -137,9 +135,8 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
     // The later of the Add's inputs computes it.
     if (other < node.id) {
       last = next;
-      const auto postponed = builder.postponed().find(other);
-      if (postponed != builder.postponed().end()) {
-        b = postponed->second;
+      if (const Normalization* const postponed = builder.handover().FindPostponed(other)) {
+        b = *postponed;
       } else {
         residual = builder.ValueAt(other);
       }

@@ -124,7 +124,7 @@ void LowerMaskedAverage(Builder& b, const Node& node, const Ref& mask) {
 }
 
 void LowerGlobalAverage(Builder& builder, const Node& node) {
-  if (const Ref mask = builder.StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
+  if (const Ref mask = builder.handover().StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
   const int64_t channels = node.output.back(), n = builder.examples(), positions = in->numbers / channels / n;

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <limits>
 
-#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
+#include "worker/backend/onednn/weights_dropout.h"
 
 namespace cairn::onednn {
 namespace {
@@ -132,29 +132,24 @@ class RowSoftmax {
 class AttentionOp : public Op {
  public:
   AttentionOp(PlanBuilder& b, const Node& node, Value* query, Value* key, Value* value, Value* out)
-      : node_(node),
-        query_(query),
+      : query_(query),
         key_(key),
         value_(value),
         out_(out),
         layout_(LayoutOf(b, node.layer.multi_head_attention(), *query, *key)),
         scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(layout_.key_dim)))),
         causal_(node.layer.multi_head_attention().use_causal_mask()),
-        rate_(b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f),
         step_masks_(b, node),
-        softmax_(UseInputs(b), RowsOf(layout_)) {
-    dropped_ = softmax_.weights();
-    if (rate_ > 0) {
-      mask_ = b.New(RowsOf(layout_));
-      dropped_ = b.New(RowsOf(layout_));
-    }
+        softmax_(UseInputs(b), RowsOf(layout_)),
+        dropout_(b, node, b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f,
+                 node.layer.multi_head_attention().seed(), softmax_.weights()) {
     out->data = b.New(PlainDesc(layout_.examples, {layout_.queries, layout_.value_row()}));
   }
 
   void CompileBackward(PlanBuilder& b) override {
     UseInputs(b);
-    for (Tensor* tensor : {dropped_, out_->gradient}) b.Use(tensor);
-    if (mask_ != nullptr) b.Use(mask_);
+    dropout_.CompileBackward(b);
+    b.Use(out_->gradient);
     softmax_.CompileBackward(b);
     query_sink_ = b.WriteGradient(query_, query_->data->desc);
     key_sink_ = b.WriteGradient(key_, key_->data->desc);
@@ -174,18 +169,9 @@ class AttentionOp : public Op {
     if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });
     if (step_masks_.any())
       l.ForEachHead([&](int64_t e, int64_t h) { step_masks_.FillMasked(l, e, l.Scores(weights, e, h), 0.0f); });
-    if (mask_ != nullptr) {
-      const uint64_t seed = node_.layer.multi_head_attention().seed();
-      if (seed == 0) {
-        DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
-      } else {
-        const size_t count = static_cast<size_t>(mask_->numbers());
-        DropoutMask(run.info, node_.id, rate_, seed).Fill(0, absl::MakeSpan(mask_->data(), count));
-      }
-      Multiply(weights->data(), mask_->data(), dropped_->data(), mask_->numbers());
-    }
+    dropout_.Forward(run);
     l.ForEachHead([&](int64_t e, int64_t h) {
-      Check(dnnl_sgemm('N', 'N', l.queries, l.value_dim, l.keys, 1, l.Scores(dropped_, e, h), l.keys,
+      Check(dnnl_sgemm('N', 'N', l.queries, l.value_dim, l.keys, 1, l.Scores(dropout_.dropped(), e, h), l.keys,
                        l.Val(value_->data, e, h), l.value_row(), 0, l.Output(out_->data, e, h), l.value_row()));
     });
   }
@@ -196,12 +182,14 @@ class AttentionOp : public Op {
     Tensor* const gradient = softmax_.gradient();
     l.ForEachHead([&](int64_t e, int64_t h) {
       const float* dy = l.Output(out_->gradient, e, h);
-      Check(dnnl_sgemm('T', 'N', l.keys, l.value_dim, l.queries, 1, l.Scores(dropped_, e, h), l.keys, dy, value_row, 0,
-                       l.Val(value_sink_.tensor, e, h), value_row));
+      Check(dnnl_sgemm('T', 'N', l.keys, l.value_dim, l.queries, 1, l.Scores(dropout_.dropped(), e, h), l.keys, dy,
+                       value_row, 0, l.Val(value_sink_.tensor, e, h), value_row));
       Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.value_dim, 1, dy, value_row, l.Val(value_->data, e, h), value_row,
                        0, l.Scores(gradient, e, h), l.keys));
     });
-    if (mask_ != nullptr) Multiply(gradient->data(), mask_->data(), gradient->data(), mask_->numbers());
+    if (const Tensor* const factors = dropout_.factors()) {
+      Multiply(gradient->data(), factors->data(), gradient->data(), factors->numbers());
+    }
     softmax_.Backward(run);
     l.ForEachHead([&](int64_t e, int64_t h) {
       const float* ds = l.Scores(gradient, e, h);
@@ -220,7 +208,6 @@ class AttentionOp : public Op {
     return b;
   }
 
-  const Node& node_;
   Value* const query_;
   Value* const key_;
   Value* const value_;
@@ -228,11 +215,9 @@ class AttentionOp : public Op {
   const HeadLayout layout_;
   const float scale_;
   const bool causal_;
-  const float rate_;  // of dropout
   const StepMasks step_masks_;
   RowSoftmax softmax_;
-  Tensor* mask_ = nullptr;     // null: no dropout
-  Tensor* dropped_ = nullptr;  // the softmax times mask_, or itself
+  WeightsDropout dropout_;
   Sink query_sink_, key_sink_, value_sink_;
 };
 

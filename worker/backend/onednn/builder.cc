@@ -75,13 +75,13 @@ PlanBuilder::PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t 
       bfloat16_(bfloat16),
       engine_(engine),
       groups_(graph, loss_plan, mode),
-      plan_(std::make_unique<Plan>()) {
+      plan_(std::make_unique<Plan>()),
+      variables_(graph) {
   plan_->examples_ = examples;
 }
 
 std::unique_ptr<Plan> PlanBuilder::Build() {
   MakeValues();
-  FindSharedVariables();
   for (const Node& node : graph_.nodes()) {
     current_layer_ = node.name;
     current_node_ = node.id;
@@ -109,15 +109,14 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
       current_layer_ = step.layer;
       current_node_ = step.node;
       step.op->CompileBackward(*this);
-      TakeParts(step);
+      variables_.Take(step);
       for (const Plan::GradientPart& part : step.parts) Use(part.part);
-      NoteReads(step);
     }
-    PlanVariables();
+    variables_.SetRanges(plan_->steps_);
   }
   plan_->output_ = *output;
   if (differentiates_input_) plan_->input_gradient_ = node_values_.front()->gradient;
-  PlaceTensors();
+  plan_->tensors_.Place();
   return std::move(plan_);
 }
 
@@ -143,14 +142,6 @@ void PlanBuilder::MakeValues() {
   ++node_values_.back()->readers;  // the loss
 }
 
-void PlanBuilder::FindSharedVariables() {
-  last_users_.assign(graph_.variables().size(), -1);
-  for (const Node& node : graph_.nodes()) {
-    if (node.shares < 0) continue;
-    for (int v : node.variables) last_users_[v] = node.id;
-  }
-}
-
 Value* PlanBuilder::NewValue(bool needs_gradient) {
   Value* value = plan_->values_.emplace_back(std::make_unique<Value>()).get();
   value->needs_gradient = needs_gradient;
@@ -174,18 +165,11 @@ void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::uniqu
   for (int v : variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
   // Shared ones are complete with their first node, whose way back is the last.
   if (graph_.nodes()[current_node_].shares < 0) step.variables = std::move(variables);
-  TakeParts(step);
+  variables_.Take(step);
   for (const Plan::GradientPart& part : step.parts) {
     static_cast<ArenaBuffer&>(*part.part) = ArenaBuffer{.bytes = part.part->bytes};  // in use on the way back alone
   }
-  NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
-}
-
-// Those that the step's operation has asked for since the last call.
-void PlanBuilder::TakeParts(Plan::Step& step) {
-  step.parts.insert(step.parts.end(), parts_.begin(), parts_.end());
-  parts_.clear();
 }
 
 void PlanBuilder::CompileNode(const Node& node) {

@@ -37,28 +37,39 @@ Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dsta
 // kGruGates, then kGruCandidate: of a GRU whose reset gate acts before the product; kGru: after it.
 enum class Cell : int32_t { kSimple, kLstm, kGru, kGruGates, kGruCandidate };
 
-struct CellStep {
+// What all steps of a recurrence have in common.
+struct CellShape {
   int64_t examples = 0, units = 0;
+  int64_t mask_stride = 0;  // numbers from one example's mask to the next one's
   Act f = Act::kTanh, gate = Act::kSigmoid;
   float f_alpha = 0, gate_alpha = 0;
-  const float* mask = nullptr;  // [examples], mask_stride numbers apart: 0 where the step does not count; null: all do
-  int64_t mask_stride = 0;
   DType type = DType::kFloat32;
-  const float* factors = nullptr;  // of the states that meet a product; may be null
+};
 
-  // Forward. parts, [examples, parts * units]: x W, and h U too of kSimple and kLstm; becomes what stands before the
-  // activations.
+// A step, as both passes know it. parts, [examples, parts * units]: before CellForward x W, of kSimple and kLstm with
+// h U; behind it what the activations are applied to.
+struct CellStep {
+  CellShape shape;
+  const float* mask = nullptr;     // of the first example: 0 where the step does not count; null: all count
+  const float* factors = nullptr;  // dropout of the states that meet a product; may be null
   float* parts = nullptr;
+  const float *h = nullptr, *c = nullptr;
+  float* c_next = nullptr;
+  float* candidate = nullptr;  // kGru: h U + b[1] of the third part
+};
+
+struct CellForwardStep : CellStep {
   const float* bias = nullptr;         // of x W; may be null
   const float* state_parts = nullptr;  // h U: kGru 3 parts, kGruGates 2, kGruCandidate the third one
   const float* state_bias = nullptr;   // of kGru's; may be null
-  const float *h = nullptr, *c = nullptr;
-  float *h_next = nullptr, *c_next = nullptr;
-  void* state_next = nullptr;  // may be null
-  float* candidate = nullptr;  // kGru: h U + b[1] of the third part
-  void* reset = nullptr;       // kGruGates: s(r) h, dropped
+  float* h_next = nullptr;
+  void* state_next = nullptr;  // h_next as it meets the next product; may be null
+  void* reset = nullptr;       // kGruGates: s(r) h, with dropout
+};
 
-  // Backward; dh and dc become those of the state before the step, without what goes through the product with U.
+// dh and dc are of the states behind the step, and become those of the states before it, without what goes through the
+// product with U.
+struct CellBackwardStep : CellStep {
   const float* dy = nullptr;      // of the step's output; null: 0
   const float* dstate = nullptr;  // of state_next; null: 0
   float *dh = nullptr, *dc = nullptr;
@@ -68,10 +79,11 @@ struct CellStep {
   void* dcandidate = nullptr;    // kGruCandidate: of its state_parts
   float* dreset = nullptr;       // kGruGates: of `reset`; becomes its share of the gradient of the state
 };
-Error CellForward(Stream stream, Cell cell, const CellStep& s);
+
+Error CellForward(Stream stream, Cell cell, const CellForwardStep& s);
 // kGruCandidate comes first: it writes the third part of dparts, and of dstate_parts the first of two; kGruGates the
 // second ones.
-Error CellBackward(Stream stream, Cell cell, const CellStep& s);
+Error CellBackward(Stream stream, Cell cell, const CellBackwardStep& s);
 
 // ---- what goes out ----
 
