@@ -25,10 +25,10 @@ void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
       SendAgain(unit, p);
     }
   }
-  Checkpoint();  // the last chief may not have come to it, or those that were behind are another's now
+  Checkpoint();  // the former chief may not have taken it, or the slowest replicas may have moved to another worker
 }
 
-// The units become those of the assignment.
+// Makes the units those of the assignment.
 void IndependentMode::SetUnits() {
   std::vector<Unit> former = std::exchange(units_, {});
   const std::vector<int32_t>& replicas = context_.assignment.replicas;
@@ -132,8 +132,8 @@ void IndependentMode::TryPush(Unit& unit, uint32_t partition) {
   if (std::all_of(unit.members.begin(), unit.members.end(), ready)) SendAgain(unit, partition);
 }
 
-// The buffer that holds the members' sum in the partition's range: in the order of the summation tree, so that the bits
-// do not depend on who is ready first. Adds up at the first call.
+// The buffer that holds the sum of the members in the partition's range. The first call adds them, in the order of the
+// summation tree, so that the bits do not depend on which member is ready first.
 const Buffer& IndependentMode::SumOf(Unit& unit, uint32_t partition) {
   int32_t& place = unit.exchanges[partition].summed_in;
   if (place < 0 && unit.members.size() == 1) place = 0;
@@ -225,7 +225,7 @@ void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
   FinishStep(*unit);
 }
 
-// Of the members' sum. It is gathered in the first of them that has examples.
+// Clips the sum of the members. The sum is gathered in the first member that has examples.
 void IndependentMode::CheckAndClip(Unit& unit) {
   const auto first =
       std::find_if(unit.members.begin(), unit.members.end(), [](const Member& m) { return m.examples > 0; });
@@ -275,7 +275,7 @@ void IndependentMode::OnPushReply(Unit& unit, uint32_t partition, Reply& reply) 
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
   if (absl::IsOutOfRange(status)) {
-    StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));  // the job was taken back to an earlier step
+    StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));  // the job was rolled back
     return;
   }
   if (!status.ok()) {
@@ -283,7 +283,7 @@ void IndependentMode::OnPushReply(Unit& unit, uint32_t partition, Reply& reply) 
     return;
   }
   if (reply.frame->sequence > std::max(expected, unit.exchanges[partition].sequence)) {
-    // Someone else computes this replica, and is ahead.
+    // Another worker computes this replica, and is ahead.
     StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));
     return;
   }
@@ -297,7 +297,7 @@ void IndependentMode::OnPushReply(Unit& unit, uint32_t partition, Reply& reply) 
   FinishStep(unit);
 }
 
-// Does nothing while an answer or the computation's end is missing.
+// Does nothing until all partitions have answered and the computation has ended.
 void IndependentMode::FinishStep(Unit& unit) {
   if (unit.answered < context_.assignment.parts.size() || unit.state != Unit::State::kComputed) return;
   for (const Member& member : unit.members)
@@ -319,7 +319,7 @@ void IndependentMode::Checkpoint() {
 }
 
 void IndependentMode::ResendDue() {
-  Checkpoint();  // no step may come at which it would be tried again
+  Checkpoint();  // there may be no later step at which it would be tried again
   for (Unit& unit : units_) {
     for (uint32_t p = 0; p < unit.exchanges.size(); ++p) {
       if (context_.requests.Due(unit.exchanges[p].request)) SendAgain(unit, p);
@@ -330,7 +330,7 @@ void IndependentMode::ResendDue() {
 int64_t IndependentMode::step() const {
   int64_t lowest = -1;
   for (const Unit& unit : units_) {
-    if (unit.step < 0) return -1;  // it pulls: nobody knows yet how far it is, perhaps behind all others
+    if (unit.step < 0) return -1;  // it still pulls, and may be behind all others
     if (lowest < 0 || unit.step < lowest) lowest = unit.step;
   }
   return lowest;

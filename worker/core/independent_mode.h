@@ -21,8 +21,7 @@ namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  // Scopes of the whole parameter space. Empty where gradients are not clipped by norm and the job has no loss
-  // scale.
+  // The scopes of the whole parameter space. Empty if gradients are not clipped by norm and the job has no loss scale.
   struct Clipping {
     std::vector<ClipScope> scopes;
     std::vector<PenaltyRange> penalties;  // their gradients are added before the norms are computed
@@ -55,7 +54,7 @@ class IndependentMode : public Mode {
     Request request;         // a pull while pulling, else the push of the step
     int32_t summed_in = -1;  // the member whose buffer holds the sum; -1: not summed yet
     bool answered = false;
-    uint64_t version = 0;   // of the values: of `next` where answered, else of `current`
+    uint64_t version = 0;   // of the partition's values: in `next` if answered, else in `current`
     uint64_t sequence = 0;  // from the last pull
 
     void BeginPush() {
@@ -73,7 +72,7 @@ class IndependentMode : public Mode {
   struct StepGradient {
     uint64_t examples = 0;               // of all members
     std::shared_ptr<const Joint> joint;  // of the members; its sum is the first member's gradient
-    bool not_finite = false;             // every partition skips the step
+    bool not_finite = false;             // the ps skip the step
   };
   struct Unit {
     enum class State { kPulling, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: epoch not open
@@ -84,7 +83,7 @@ class IndependentMode : public Mode {
     StepGradient gradient;
     StepValues current, next;
     std::vector<Exchange> exchanges;  // by partition; empty: the unit has not begun
-    size_t answered = 0;              // how many of the exchanges are
+    size_t answered = 0;              // how many exchanges are
     std::vector<uint64_t> pulled;     // by partition: the sequences of the pull before this one
     uint64_t clock = 0;               // bounded staleness: the pulls wait as a replica at this clock would
     int pull_attempts = 0;

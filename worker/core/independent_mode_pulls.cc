@@ -1,4 +1,4 @@
-// IndependentMode: a unit that does not know its step, or whose values are another's, pulls.
+// IndependentMode: the pulls of a unit that does not know its step, or that another worker has overtaken.
 #include <algorithm>
 #include <utility>
 
@@ -47,9 +47,8 @@ void IndependentMode::OnAllPulled(Unit& unit) {
   const uint64_t lowest = *std::min_element(sequences.begin(), sequences.end());
   const uint64_t highest = *std::max_element(sequences.begin(), sequences.end());
   if (highest > lowest + 1 && sequences != unit.pulled) {
-    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others. Or the
-    // job goes on from a checkpoint, whose partitions were not cut at the same moment: then nothing has changed when it
-    // is pulled again.
+    // Another worker still computes this replica, and some partitions have its push while others do not. Or the job was
+    // resumed from a checkpoint whose partitions were not cut at the same moment: then the next pull finds the same.
     StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));
     return;
   }
@@ -59,7 +58,7 @@ void IndependentMode::OnAllPulled(Unit& unit) {
   }
   const bool bounded = context_.job.spec.has_staleness_bound() && context_.job.spec.staleness_bound() > 0;
   if (bounded && lowest > unit.clock) {
-    // Now that its clock is known, wait for those that are far behind, and take the values of then.
+    // Now that the clock is known, pull again: the ps answer once the units that are far behind have caught up.
     unit.clock = lowest;
     StartPull(unit, absl::ZeroDuration());
     return;

@@ -13,8 +13,8 @@ void MirroredMode::ForgetValues() {
   step_.values = context_.pool.Acquire();
 }
 
-// Partitions are at s or s + 1 when they stand still: nobody gets beyond s + 1 before all are there. What was pulled
-// from a moving job may differ by more; then the older ones are pulled again.
+// The partitions of a job at rest are at s or s + 1, since no replica gets beyond s + 1 before all are there. While the
+// job moves, the versions that were pulled may differ by more; then the older ones are pulled again.
 void MirroredMode::OnAllFound() {
   const std::vector<uint64_t> versions = finder_.versions();
   const uint64_t lowest = *std::min_element(versions.begin(), versions.end());
@@ -30,13 +30,13 @@ void MirroredMode::OnAllFound() {
 std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) const {
   if (context_.job.spec.backup_replicas() == 0)
     return MaximalNodes(held, static_cast<uint32_t>(context_.schedule.plan.replicas));
-  std::vector<TreeNode> nodes;  // a ps takes the first ones that come, replica by replica
+  std::vector<TreeNode> nodes;  // a ps uses the pushes that come first, by replica
   nodes.reserve(held.size());
   for (uint32_t replica : held) nodes.push_back({replica, 1});
   return nodes;
 }
 
-// The gradient buffer that holds the node's sum in the partition's range. Adds up at the first call.
+// The gradient buffer that holds the sum of the node in the partition's range. The first call adds up.
 Buffer& MirroredMode::SumOf(StepPush& push, uint32_t partition) {
   if (push.summed_in[partition] < 0 && push.node.count == 1) {
     replicas_[push.own_begin].touched = true;

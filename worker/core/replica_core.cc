@@ -21,7 +21,7 @@ using replica::Effects;
 
 namespace {
 
-// The coordinator is a peer like any other: what it sends is checked before it is used.
+// Checks what the coordinator sent, as for any peer.
 absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   const v1::JobSpec& spec = message.spec();
   if (spec.replicas() < 1 || spec.replicas() > kReplicasMax || spec.batch_size() < spec.replicas() ||
@@ -42,7 +42,7 @@ absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   return absl::OkStatus();
 }
 
-// Routes by partition; they cover the parameter space without gaps.
+// The routes by partition. Errors: INVALID_ARGUMENT if they do not cover the parameter space without gaps.
 absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& message) {
   std::vector<replica::Part> parts(message.routes_size());
   for (const v1::Route& route : message.routes()) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
-// By partition, whether it is at another address than before.
+// By partition, whether its address changed.
 absl::StatusOr<std::vector<char>> MovedParts(const std::vector<replica::Part>& before,
                                              const std::vector<replica::Part>& parts) {
   if (parts.size() != before.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
@@ -127,7 +127,7 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
 }
 
 void ReplicaCore::Dispatch(replica::Event& event) {
-  // Without an assignment all else is an answer to a former life.
+  // Without an assignment every other event is an answer to a former life.
   if (mode_ == nullptr && !std::holds_alternative<replica::Assign>(event)) return;
   std::visit(Overloaded{
                  [&](replica::Assign& e) {
@@ -146,7 +146,7 @@ void ReplicaCore::Dispatch(replica::Event& event) {
                    context_->FinishLater();
                  },
                  [&](const replica::ReportAgain&) { context_->reports.ReportAgain(); },
-                 [](const replica::Timer&) {},  // what is due is seen to after every event (Step)
+                 [](const replica::Timer&) {},  // Step sees to what is due after every event
                  [](const replica::Drop&) {},   // Step
              },
              event);
@@ -187,8 +187,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     CAIRN_RETURN_IF_ERROR(BeginJob(message, parts));
   }
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
-    // By the clock of a chief before, which may be ahead of this one: then every_minutes counts from what is known
-    // here.
+    // By the clock of a former chief, which may be ahead of this one: then the time of the checkpoint is not known.
     const absl::Time written = absl::FromUnixMillis(info.written_unix_ms());
     c.checkpoints.AddTaken(info.step(), written <= c.output.now() ? written : absl::InfinitePast());
   }
@@ -205,7 +204,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   return absl::OkStatus();
 }
 
-// The first assignment: what does not change of the job. Takes the spec.
+// Takes from the first assignment what does not change later. Moves the spec out of the message.
 absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts) {
   Context& c = *context_;
   const v1::JobSpec& spec = message.spec();
@@ -249,7 +248,7 @@ absl::Status ReplicaCore::MakeMode() {
   return absl::OkStatus();
 }
 
-// What callbacks decided: how far the job may go, whether it ends early, the learning rates.
+// Takes what callbacks decided: how far the job may go, whether it ends early, the learning rates.
 void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
   replica::JobSchedule& schedule = context_->schedule;
   schedule.gate = message.epochs_open() > 0 ? message.epochs_open() * schedule.plan.steps_per_epoch : INT64_MAX;

@@ -17,8 +17,8 @@ void StepClips::Stop() {
   requests_.clear();
 }
 
-// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait
-// for them.
+// The norms come in NORMS, and also in the VALUES of an update that was made before its norms were known here: other
+// partitions may still need them.
 absl::StatusOr<std::vector<uint32_t>> StepClips::Take(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
     if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
@@ -35,7 +35,7 @@ void StepClips::Send(const std::vector<uint32_t>& partitions, const std::vector<
   }
 }
 
-// Does nothing while a share is missing: who brings it comes back to it.
+// Does nothing while a share of the norms is missing: the answer that brings it calls this again.
 void StepClips::SendOne(uint32_t partition) {
   const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.job.spec.optimizer()));
   if (!factors) {

@@ -95,7 +95,7 @@ void StepPushes::PushFinal(OwnReplica& own, uint32_t partition_begin, uint32_t p
 
 void StepPushes::OnSummed(const GradientSummed& event) {
   const OwnReplica* joined = replicas_.FindJoined(event.joint);
-  if (joined == nullptr) return;  // of replicas that were computed again
+  if (joined == nullptr) return;  // its replicas were computed again
   const size_t first = replicas_.PlaceOf(*joined);
   StepPush& push = PushOf(*joined);
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
@@ -136,7 +136,7 @@ StepPushes::Answer StepPushes::OnAnswer(Request& request, StepPush* push, uint32
   if (status.ok() && !norms && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
-  std::vector<uint32_t> known;  // partitions whose factors this tells
+  std::vector<uint32_t> known;  // the partitions whose factors became known
   if (status.ok() && (norms || reply.frame->version == expected)) {
     auto taken = clips_.Take(*reply.frame, partition);
     status = taken.ok() ? absl::OkStatus() : absl::UnavailableError(taken.status().message());
@@ -185,7 +185,7 @@ void StepPushes::LoseSum(uint32_t partition) {
   rules_.OnSumLost(partition);
 }
 
-// ---- again ----
+// ---- retries ----
 
 void StepPushes::ResendClips(const std::vector<char>& moved, bool raised) {
   for (uint32_t p = 0; p < clips_.partitions(); ++p) {

@@ -13,7 +13,7 @@ void SynchronousMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   pushes_.ResendClips(moved, raised);
   Resend(moved, raised);
   OpenGate();
-  FinishStepIfDone();  // it may have waited for a replica that is another worker's now
+  FinishStepIfDone();  // it may have waited for a replica that has moved to another worker
 }
 
 void SynchronousMode::AssignReplicas() {
@@ -23,7 +23,7 @@ void SynchronousMode::AssignReplicas() {
   }
   context_.pool.Resize(context_.job.space_bytes, replicas_.size() + spares_);
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // the last chief may not have come to it
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // the former chief may not have taken it
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kIdle) replicas_.Begin(own);
   }
@@ -83,7 +83,7 @@ void SynchronousMode::Run(uint64_t version) {
     return;
   }
   phase_ = Phase::kRunning;
-  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // some partition is there
+  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // at least one partition is at it
   for (const OwnReplica& own : replicas_) {
     context_.reports.Forget(own.id, step_.number, context_.schedule.plan.steps_per_epoch);
   }
@@ -92,8 +92,9 @@ void SynchronousMode::Run(uint64_t version) {
 
 // ---- running ----
 
-// The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is
-// beyond. Where slow pushes are dropped another step is between. After the last step: what there is.
+// Takes the checkpoint of the version that this step leads to: no partition can be beyond it, since it needs own pushes
+// that are still to be sent. If slow pushes are dropped, it is one step later. After the last step it is the current
+// one.
 void SynchronousMode::Checkpoint() {
   const int64_t ahead = context_.job.spec.backup_replicas() > 0 ? 2 : 1;
   const int64_t version = std::min(step_.number + ahead, context_.schedule.LastOpen());
@@ -104,7 +105,7 @@ void SynchronousMode::OnCheckpointDone() {
   if (phase_ == Phase::kRunning && step_.number == context_.schedule.LastOpen()) Checkpoint();
 }
 
-// An epoch was opened, or is the last one: what waited for it continues.
+// Continues the replicas that waited, once their epoch is open or the job has ended.
 void SynchronousMode::OpenGate() {
   if (phase_ != Phase::kRunning || context_.schedule.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
   Checkpoint();
@@ -154,11 +155,11 @@ void SynchronousMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   own->work = 0;
   replicas_.Compute(*own);
   if (own->state == OwnReplica::State::kComputed) pushes_.SendReady(*own);
-  FinishStepIfDone();  // others' gradients may have made the step; it waits for what is left to be done here
+  FinishStepIfDone();  // the update may have been made without this worker's gradients
 }
 
-// The step is done when all partitions are, and neither a backward pass that has announced its last gradient is still
-// to return, nor a validation: their figures belong to the step.
+// The step is done when all partitions are, and no backward pass or validation is running any more: their figures
+// belong to the step.
 void SynchronousMode::FinishStepIfDone() {
   if (!pushes_.AllDone() || replicas_.AnyAtWork()) return;
   for (OwnReplica& own : replicas_) {
@@ -177,7 +178,7 @@ void SynchronousMode::FinishStepIfDone() {
 void SynchronousMode::ResendDue() {
   if (phase_ == Phase::kFinding) finder_.ResendDue();
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // no step may come at which it would be tried again
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // there is no later step to try it at
   pushes_.ResendDue();
   ResendMore();
 }

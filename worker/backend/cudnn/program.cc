@@ -47,7 +47,7 @@ class CudnnProgram : public Program {
     }
   }
 
-  // What the device may still use goes when it is done with it, or stays behind.
+  // Memory that the device may still use is released when it has finished, or, if the device is lost, never.
   ~CudnnProgram() override {
     DeviceHealth& device = machine_->health();
     if (!device.lost()) device.Note(machine_->WaitForAll(kPatience)).IgnoreError();
@@ -125,8 +125,8 @@ class CudnnProgram : public Program {
   }
 
  private:
-  // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of
-  // replicas.
+  // Adds each range that becomes final to the sum of the pieces, if there are several, and with the last piece to the
+  // sum of the replicas.
   absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases,
                      const GradientReady& ready) {
     const bool alone = info.first_piece && info.last_piece;
@@ -147,7 +147,7 @@ class CudnnProgram : public Program {
     return info.last_piece ? status : machine_->WaitAside(timer_.patience());  // before the next piece's gradient
   }
 
-  // Of a label where the batch does not say: the program is prepared before it sees one.
+  // The label size to prepare for, before there is a batch that says it.
   int64_t LabelSize() const {
     return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? loss_plan_.positions : outputs_;
   }
@@ -198,8 +198,8 @@ class CudnnProgram : public Program {
                               absl::FormatDuration(absl::Trunc(timer_.slowest(), absl::Milliseconds(1))))));
   }
 
-  // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each
-  // with a code of its library.
+  // The error of a step that failed, once nothing of the step is running any more. On a lost device every launch fails,
+  // each with a code of its own library; the reason of the loss is returned instead.
   absl::Status Ended(const absl::Status& failed) {
     DeviceHealth& device = machine_->health();
     const absl::Status noted = device.Note(failed);
@@ -325,16 +325,16 @@ class CudnnProgram : public Program {
   const Precision precision_;
   const LossPlan loss_plan_;
   const bool host_metrics_;
-  const std::unique_ptr<Machine> machine_;  // outlives what follows
+  const std::unique_ptr<Machine> machine_;  // outlives the members below
   const int64_t outputs_;                   // numbers of an example's output
-  std::vector<Embedding> embeddings_;       // they read the batch's inputs
+  std::vector<Embedding> embeddings_;       // those that read the batch's inputs
   Feed feed_;
   StepGradient gradient_;
   Pair results_;
   Block predictions_;               // pinned
-  std::vector<float> row_weights_;  // of the step that is under way
+  std::vector<float> row_weights_;  // of the current step
   StepTimer timer_;
-  Plans plans_;  // their recordings go before what they point to
+  Plans plans_;  // their recordings are released before what they point to
 };
 
 }  // namespace

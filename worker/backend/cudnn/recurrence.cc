@@ -248,7 +248,7 @@ void RecurrenceLowering::EmitCellBackward(Cell cell, BackwardRefs f, bool last) 
   });
 }
 
-// ---- what is behind the first step: the gradients of the first states, of the weights, of the input ----
+// ---- the gradients of the first states, of the weights and of the input ----
 
 void RecurrenceLowering::EmitFirstGradient(Value* to, const Ref& d, const Ref& dstate, const Ref& factors) const {
   if (to == nullptr || !to->needs_gradient) return;

@@ -13,7 +13,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// What the states of one or two recurrences become.
+// The output of one or two recurrences, made from their states.
 struct Outputs {
   kernels::RecurrentOutputs fixed;
   Ref h[2], mask;
@@ -114,7 +114,7 @@ void LowerMasking(Builder& b, const Node& node) {
   });
 }
 
-// On every step: what the layer within does with its input as a whole.
+// The layer within computes all steps at once.
 void LowerDistributed(Builder& b, const Node& node) {
   const Node& inner = b.handover().Keep(InnerNode(node));
   FindLayer(inner.kind)->lower(b, inner);

@@ -1,6 +1,6 @@
 // Scaled dot-product attention between its projections: softmax(q k / sqrt(key_dim)) v for each example and head, as
-// matrix products on the rows where they lie ([example, step, head, number]). Each head's products run on one thread,
-// so that the bits do not depend on how many there are.
+// matrix products on rows [example, step, head, number], which are not copied. The products of a head run on one
+// thread, so that the bits do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -15,8 +15,8 @@ namespace {
 
 void Check(dnnl_status_t status) { dnnl::error::wrap_c_api(status, "could not multiply matrices"); }
 
-// Where each head's matrices lie in the tensors: rows of queries, keys and values have all heads one after the other,
-// the scores one matrix for each head.
+// Where the matrices of each head are in the tensors. A row of queries, keys or values has all heads one after the
+// other; the scores are one matrix for each head.
 struct HeadLayout {
   int64_t examples = 0, heads = 0, key_dim = 0, value_dim = 0, queries = 0, keys = 0;
 
@@ -28,7 +28,7 @@ struct HeadLayout {
   float* Output(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries * heads + h) * value_dim; }
   float* Scores(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * heads + h) * queries * keys; }
 
-  // What a causal mask hides: of query number t the keys after number t.
+  // Sets the scores that a causal mask hides: for query t those of the keys after t.
   void FillUnseen(float* scores, float value) const {
     for (int64_t t = 0; t < queries; ++t) {
       float* row = scores + t * keys;
@@ -36,7 +36,8 @@ struct HeadLayout {
     }
   }
 
-  // In parallel. An exception may not leave a parallel loop: the first one's status is kept and thrown after it.
+  // Calls fn(example, head) in parallel. An exception must not leave a parallel loop: its status is thrown after the
+  // loop.
   template <typename Fn>
   void ForEachHead(Fn fn) const {
     dnnl_status_t failed = dnnl_success;
@@ -64,7 +65,7 @@ HeadLayout LayoutOf(const PlanBuilder& b, const v1::MultiHeadAttention& mha, con
   return layout;
 }
 
-// Which steps of query, value and key count, as Keras joins them.
+// The masks of steps of query, value and key, combined as in Keras.
 class StepMasks {
  public:
   StepMasks(PlanBuilder& b, const Node& node) {
@@ -78,7 +79,7 @@ class StepMasks {
 
   bool any() const { return masked_; }
 
-  // Of one example and head: what a masked query sees, and what is seen of masked keys.
+  // Sets the masked scores of one example and head: those of masked queries and of masked keys and values.
   void FillMasked(const HeadLayout& l, int64_t e, float* scores, float value) const {
     for (int64_t t = 0; t < l.queries; ++t) {
       const bool asks = Counts(0, e * l.queries + t);
@@ -230,7 +231,7 @@ std::unique_ptr<Op> MakeAttention(PlanBuilder& b, const Node& node, Value* query
 
 namespace {
 
-// Three projections, what mixes them, and the projection of that.
+// Three projections, attention between them, and the projection of its output.
 void CompileAttention(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   const int64_t steps = node.output[0], keys = b.graph().nodes()[node.inputs.back()].output[0];

@@ -1,7 +1,7 @@
-// Dense on vectors and on the rows of a sequence: three matrix products on the weights as they lie in the parameter
-// space, [in, out]. Measured, this is as fast as oneDNN's inner products in layouts of their own choice, and needs no
-// reorder of the weights. Where the input is a flattened image in a blocked layout, the rows of the weights are put in
-// its order (few numbers) instead of the image in the weights' order (many).
+// Dense on vectors and on the rows of a sequence: three matrix products with the kernel as it is in the parameter
+// space, [in, out]. By measurement this is as fast as oneDNN's inner products in layouts of their own choice, and needs
+// no reorder of the kernel. If the input is a flattened image in a blocked layout, the rows of the kernel are put into
+// its order (few numbers) instead of the image into the kernel's order (many).
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 using dnnl::memory;
 
-// row_of[p]: the number of the flattened image (channels last) that stands at place p of an example; -1 for padding.
+// The index in the flattened image (channels last) of the number at index p of an example; -1 for padding.
 std::vector<int64_t> RowOrder(const Desc& desc) {
   const memory::dims dims = desc.dims();
   const auto& layout = desc.data.format_desc.blocking;
@@ -51,7 +51,7 @@ class ReorderedKernel {
   const float* kernel() const { return kernel_->data(); }
   float* gradient() const { return gradient_->data(); }
 
-  // Fills kernel() from the one in Keras' order.
+  // Copies the kernel in Keras' order to kernel().
   void PutInOrder(const float* keras) {
     float* const ordered = kernel_->data();
     for (int64_t p = 0; p < rows(); ++p) {
@@ -62,7 +62,7 @@ class ReorderedKernel {
       }
     }
   }
-  // Copies gradient() to the one in Keras' order.
+  // Copies gradient() to the gradient in Keras' order.
   void PutBack(float* keras) const {
     for (int64_t p = 0; p < rows(); ++p) {
       if (row_of_[p] < 0) continue;
@@ -92,7 +92,7 @@ class DenseOp : public Op {
         bias_(b, p.bias) {
     const Desc& given = in->data->desc;
     source_ = b.Read(in->data, p.output.size() == 2 ? MakeDesc(given.dims(), Tag::nhwc) : given);
-    // A flattened image may have its numbers in an order of its own; in a sequence those of a row are side by side.
+    // A flattened image may be in a blocked layout; the rows of a sequence are read as contiguous numbers.
     if (p.output.size() == 1 && !IsPlain(given)) {
       reordered_.emplace(b, given, units_);
       in_numbers_ = reordered_->rows();

@@ -1,5 +1,5 @@
-// EinsumDense as one matrix product for each letter that all three operands share: what stands in another order is put
-// in order before, and back.
+// EinsumDense as matrix products, one for each index of the letters that all three operands share. Operands are put
+// into the order of the products before them, and results back into their own order.
 #include "worker/backend/einsum.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class EinsumOp : public LoopOp {
     ordered_dkernel_ = b.New(ordered_kernel_->desc);
   }
 
-  // fn(place in the examples' own order, place in [shared, examples, rows, width]) for all numbers of x or y.
+  // Calls fn(index in [examples, size], index in [shared, examples, rows, width]) for all numbers of x or y.
   template <typename Fn>
   void ForOrdered(const std::vector<int32_t>& places, int64_t size, int64_t width, const Fn& fn) const {
     const int64_t each = places_.rows * width;

@@ -1,5 +1,5 @@
-// Normalizations of each example by itself: LayerNormalization (oneDNN's) and GroupNormalization (loops). Both work
-// channels last.
+// Normalizations of each example by itself: LayerNormalization (by oneDNN) and GroupNormalization (by loops). Both work
+// in the layout channels last.
 #include <cstring>
 
 #include "worker/backend/onednn/bound_variable.h"

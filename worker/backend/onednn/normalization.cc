@@ -8,9 +8,8 @@ namespace {
 using dnnl::memory;
 using dnnl::normalization_flags;
 
-// The mean and the variance that a batch normalization normalizes by: those of the batch, or the moving ones. The
-// gradient of a moving one is the batch's times the number of examples, so that the sum over all batches of a step is
-// divided by the number of their examples like any gradient.
+// The mean and the variance that a batch normalization uses: those of the batch, or the moving ones. The gradient of a
+// moving statistic is the batch's statistic times the number of examples (backend.h, invariant 2).
 class BatchStatistics {
  public:
   BatchStatistics(const PlanBuilder& b, const Node& node, int64_t channels)
@@ -20,8 +19,8 @@ class BatchStatistics {
         mean_{b.FindVariable(node, "moving_mean")},
         variance_{b.FindVariable(node, "moving_variance")} {}
 
-  // Whether they are the batch's. A frozen layer (node.trainable false) uses the moving ones in training too, and so
-  // does one that is computed as in inference (InfersAlways).
+  // Whether they are those of the batch. A frozen layer (node.trainable false), and one that is computed as in
+  // inference (InfersAlways), uses the moving ones in training, too.
   bool of_batch() const { return of_batch_; }
 
   void AddForward(PlanBuilder& b, Arguments* arguments) {
@@ -138,7 +137,7 @@ class BatchNormalizationOp : public Op {
   BatchStatistics statistics_;
   normalization_flags flags_;
   dnnl::batch_normalization_forward::primitive_desc forward_desc_;
-  Tensor* workspace_ = nullptr;  // of the relu; null: there is none
+  Tensor* workspace_ = nullptr;  // of the relu; null: no relu
   Call forward_, backward_;
   Sink sink_;
 };

@@ -12,7 +12,7 @@ Call::Call(dnnl::primitive primitive, std::vector<std::pair<int, dnnl::memory>> 
   }
 }
 
-// The C function: the C++ one would build its list of arguments anew each time.
+// Calls the C function: the C++ one would build the list of arguments at each call.
 void Call::operator()(const Run& run) const {
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), run.stream.get(),
                                                  static_cast<int>(arguments_.size()), arguments_.data()),

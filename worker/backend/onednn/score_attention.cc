@@ -1,4 +1,4 @@
-// Attention without projections (worker/backend/score_attention.h), by loops and matrix products on the examples.
+// Attention without projections (worker/backend/score_attention.h): loops and matrix products, example by example.
 #include "worker/backend/score_attention.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class ScoreAttentionOp : public LoopOp {
     });
   }
 
-  // Into parts_, as the key may be the value; then to the inputs' gradients.
+  // Computes the gradients in parts_, since the key may be the value, and then copies them to those of the inputs.
   void Derive(const Run&, const float* dy) override {
     ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) { DeriveExample(e, dy + e * a_.queries * a_.values); });
     for (size_t i = 0; i < 3; ++i) {
