@@ -1,4 +1,4 @@
-// Layers that compute y = (x - shift) * scale + offset, with three numbers that the place of x decides: Normalization,
+// Layers that compute y = (x - shift) * scale + offset with factors that depend on the position of x: Normalization,
 // and Rescaling by channel.
 //
 // Pure functions; any thread.
@@ -16,12 +16,12 @@ namespace cairn {
 
 inline constexpr float kDeviationMin = 1e-7f;  // keras.config.epsilon()
 
-// Of a Rescaling without lists there is one scale for all, which backends compute in their own way.
+// False for a Rescaling without lists: it has one scale for all, which backends compute in their own way.
 inline bool IsAffine(const Node& node) {
   return node.kind == LayerKind::kNormalization || !node.layer.rescaling().scales().empty();
 }
 
-// The shape that the numbers have: the input's, with 1 along the axes that share them.
+// The shape of the factors: that of the input, with 1 along the axes that share them.
 inline Shape AffineShape(const Node& node) {
   if (node.kind == LayerKind::kNormalization) return ShapeAlong(node.output, node.layer.normalization().axis());
   return ShapeAlong(node.output, std::vector<int32_t>{static_cast<int32_t>(node.output.size())});
@@ -32,7 +32,7 @@ struct AffineFactors {
   std::vector<Number> shift, scale, offset;
 };
 
-// mean, variance: the variables; empty where the layer has none. `to`: of the numbers of AffineShape.
+// mean, variance: the variables; empty if the layer has none. Fills `to` with NumElements(AffineShape(node)) factors.
 template <typename Number>
 void FillAffineFactors(const Node& node, absl::Span<const Number> mean, absl::Span<const Number> variance,
                        AffineFactors<Number>* to) {

@@ -1,7 +1,7 @@
-// Where the buffers of a compiled program stand in its arena: one block of memory, planned once from when each buffer
-// is in use.
+// Places the buffers of a compiled program in its arena, one block of memory. The places are planned once, from the
+// steps in which each buffer is used.
 //
-// Pure. Two buffers overlap only if the spans of time in which they are used do not.
+// Pure functions; any thread. Invariant: two buffers overlap only if the spans of steps in which they are used do not.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace cairn {
 
 struct ArenaBuffer {
   int64_t bytes = 0;
-  int first_use = std::numeric_limits<int>::max();  // of the program's steps
+  int first_use = std::numeric_limits<int>::max();  // a step of the program
   int last_use = -1;
   int64_t offset = 0;  // set by PlaceBuffers; a multiple of the alignment
 
@@ -23,8 +23,8 @@ struct ArenaBuffer {
   }
 };
 
-// The largest first, each at the lowest place where it overlaps none that is in use at the same time. Returns the
-// arena's size in bytes. Buffers that are never used get offset 0 and no room.
+// Places the largest buffer first, each at the lowest offset where it overlaps no buffer in use at the same time.
+// Returns the size of the arena in bytes. Buffers that are never used get offset 0 and no memory.
 int64_t PlaceBuffers(absl::Span<ArenaBuffer* const> buffers, int64_t alignment);
 
 }  // namespace cairn

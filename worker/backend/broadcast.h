@@ -1,7 +1,7 @@
-// Walks: which numbers of several tensors meet, as numpy broadcasts, line by line.
+// Walk: iterates over several tensors that are broadcast as in numpy, line by line.
 //
-// Immutable after construction; any thread. Invariants: axes of 1 are dropped and neighbours joined where every tensor
-// has them side by side, so that tensors of one shape are one line.
+// Immutable after construction; any thread. Invariant: axes of size 1 are dropped, and neighbouring axes are merged
+// where they are contiguous in every tensor; so tensors of one shape are a single line.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 
 namespace cairn {
 
-// A tensor's place of number (0, 0, ...), and how far it is to the next one along each axis (0: the axis is repeated).
+// The offset of a tensor's first number, and its stride along each axis (0: the axis is repeated).
 struct WalkedTensor {
   std::vector<int64_t> strides;
   int64_t begin = 0;
 };
 
-// Strides of a dense tensor `shape` that is broadcast to `output`: both without examples. The walk's axes are the
-// examples and then those of `output`. shared: one tensor for all examples.
+// The strides of a dense tensor of shape `shape` that is broadcast to `output`, both without the batch axis. The axes
+// of the walk are the examples, then those of `output`. shared: all examples use one tensor.
 WalkedTensor BroadcastTo(const Shape& shape, const Shape& output, bool shared);
 
 class Walk {
  public:
-  // dims: of all axes. tensors: each with a stride for each axis.
+  // dims: the sizes of all axes. tensors: each has a stride for each axis.
   Walk(std::vector<int64_t> dims, std::vector<WalkedTensor> tensors);
 
   int64_t line() const { return dims_.back(); }  // numbers of a line
   int64_t stride(size_t tensor) const { return tensors_[tensor].strides.back(); }
 
-  // fn(places of the line's first number in each tensor), in the order of the axes.
+  // Calls fn(offsets of the line's first number in each tensor) for each line, in the order of the axes.
   template <typename Fn>
   void ForEachLine(Fn fn) const {
     std::vector<int64_t> at(dims_.size(), 0), places;

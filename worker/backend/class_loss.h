@@ -1,7 +1,7 @@
-// Losses of one row of numbers: cross-entropies and the mean squared error, with the formulas and clipping of
-// keras.losses. x: the outputs, t: the target, g: the gradient with regard to x, empty where it is not wanted.
+// Losses of one row of numbers: cross-entropies and the mean squared error, with the formulas and the clipping of
+// keras.losses. x: the outputs; t: the target; g: the gradient with respect to x, empty if it is not needed.
 //
-// Pure functions; any thread. The others are in row_loss.h.
+// Pure functions; any thread. The other losses are in row_loss.h.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool Clipped(Real p) {
   return p < Real(kEpsilon) || p > Real(1 - kEpsilon);
 }
 
-// Into p: softmax(x). Returns log(sum(exp(x))).
+// Writes softmax(x) to p and returns log(sum(exp(x))).
 template <typename Real>
 Real Softmax(absl::Span<const Real> x, absl::Span<Real> p) {
   const Real max = *std::max_element(x.begin(), x.end());
@@ -51,7 +51,7 @@ template <typename Real>
 double CategoricalFromLogits(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> scratch,
                              absl::Span<Real> g) {
   const Real log_sum = Softmax(x, scratch);
-  Real total = 0;  // of t: 1 for a distribution
+  Real total = 0;  // the sum of t: 1 for a distribution
   double loss = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     total += t[i];
@@ -80,7 +80,7 @@ double CategoricalFromProbabilities(absl::Span<const Real> x, absl::Span<const R
   return loss;
 }
 
-// keras.ops.sparse_categorical_crossentropy: the outputs are clipped, and their logarithms taken as logits.
+// keras.ops.sparse_categorical_crossentropy: the outputs are clipped, and their logarithms are used as logits.
 template <typename Real>
 double SparseFromProbabilities(absl::Span<const Real> x, absl::Span<const Real> t, absl::Span<Real> g) {
   Real sum = 0;
@@ -91,7 +91,7 @@ double SparseFromProbabilities(absl::Span<const Real> x, absl::Span<const Real> 
   return std::log(sum) - std::log(Clip(x[label]));
 }
 
-// ---- element by element, the mean over the outputs ----
+// ---- element-wise, the mean over the outputs ----
 
 // keras.ops.binary_crossentropy(from_logits=True): max(x, 0) - x t + log(1 + exp(-|x|)).
 template <typename Real>

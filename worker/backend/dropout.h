@@ -1,13 +1,14 @@
 // Which numbers a Dropout layer keeps: a pure function of the job's seed, the step, the replica, the layer and the
-// place of the number, the same in every backend.
+// index of the number, the same in every backend.
 //
 // Number i of the layer's input [examples, height, width, channels] (channels last, in that order) is kept if
 //   ToUniform(Philox(StreamKey(seed, kDropout), counter)[i % 4]) >= rate, with the 128-bit counter, b = i / 4:
 //     word 0: b's bits 0..31
 //     word 1: bits 0..11 the layer's node id, bits 12..21 the replica, bits 22..31 b's bits 32..41
 //     word 2, 3: the step, low word first
-// and it is then multiplied by 1 / (1 - rate). Backward multiplies by the same number. The words of kSeedFactor * the
-// layer's own seed are first XORed into the stream's key: 0, the default, leaves it as it is. Thread-safe.
+// and is then multiplied by 1 / (1 - rate). Backward multiplies by the same factor. Before that the words of
+// kSeedFactor * the layer's own seed are XORed into the stream's key; the default seed 0 leaves it unchanged.
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -29,12 +30,12 @@ class DropoutMask {
   DropoutMask(const StepInfo& info, int node, float rate, uint64_t seed = 0);
   // The random bits of the numbers 4 * block .. 4 * block + 3.
   std::array<uint32_t, 4> BitsAt(int64_t block) const;
-  // factors[j]: what number begin + j is multiplied by, 0 or 1 / (1 - rate).
+  // factors[j] becomes the factor of number begin + j: 0 or 1 / (1 - rate).
   void Fill(int64_t begin, absl::Span<float> factors) const;
 
  private:
   std::array<uint32_t, 2> key_;
-  std::array<uint32_t, 3> counter_;  // words 1 to 3 without the bits of the number's place
+  std::array<uint32_t, 3> counter_;  // words 1 to 3, without the bits of the number's index
   float rate_;
   float keep_factor_;
 };

@@ -1,5 +1,5 @@
-// An EinsumDense as products of matrices: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g stands for
-// the letters of all three, r for those of x and y, c for those of the kernel and y, i for those that are summed over.
+// EinsumDense as matrix products: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g are the letters that
+// all three share, r those of x and y, c those of the kernel and y, and i those that are summed over.
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// Where those numbers stand in an example of x and of y, and in the kernel.
+// The indices of those numbers in an example of x and of y, and in the kernel.
 struct EinsumPlaces {
   int64_t shared = 1, rows = 1, columns = 1, summed = 1;
   std::vector<int32_t> x;       // [shared, rows, summed]

@@ -1,4 +1,4 @@
-// The ids that an Embedding takes: what every backend refuses, in the same words.
+// Checks the ids of an Embedding, with the same error text in every backend.
 //
 // Thread-safe.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-// The row of an id that came as a float; -1 if it is no whole number in [0, rows).
+// The row of an id given as a float; -1 if it is not an integer in [0, rows).
 inline int64_t EmbeddingRow(float id, int64_t rows) {
   if (!(id >= 0 && id < static_cast<float>(rows))) return -1;
   const int64_t row = static_cast<int64_t>(id);

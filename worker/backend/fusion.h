@@ -1,4 +1,4 @@
-// Which layers take others into their own launches, in every backend that fuses.
+// Which layers may be fused with others, in every backend that fuses layers. Pure functions; any thread.
 #pragma once
 
 #include "common/model/activation_numbers.h"
@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// Layers that apply an activation themselves: those with a kernel.
+// Whether layers of this kind apply an activation themselves: those with a kernel do.
 inline bool AppliesActivation(LayerKind kind) {
   switch (kind) {
     case LayerKind::kConv1D:
@@ -24,13 +24,14 @@ inline bool AppliesActivation(LayerKind kind) {
   }
 }
 
-// Activations that have come after the first ones: backends compute each by an operation of its own, on plain buffers.
+// Whether the node's activation is one of those after RELU6: backends compute each by an operation of its own, on plain
+// buffers.
 inline bool IsFurtherActivation(const Node& node) {
   if (node.activation == v1::RELU6) return ActivationAlpha(node) != DefaultAlpha(v1::RELU6);
   return node.activation > v1::RELU6;
 }
 
-// Layers that can take a ZeroPadding2D before them into their own window.
+// Whether layers of this kind can take the pads of a ZeroPadding2D before them into their own window.
 inline bool TakesPads(LayerKind kind) {
   return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
 }

@@ -1,4 +1,4 @@
-// Whether a backend has all layers of a graph: what is compiled afterwards has a row for each.
+// Checks that a backend computes all layers of a graph: afterwards its table has a row for each of them.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// has: whether there is a row for the kind. Errors: UNIMPLEMENTED names the first layer that there is none for.
+// has: whether the backend's table has a row for the kind. Errors: UNIMPLEMENTED names the first layer without one.
 inline absl::Status CheckLayers(const Graph& graph, const char* backend, bool (*has)(LayerKind kind)) {
   for (const Node& node : graph.nodes()) {
     if (has(node.kind)) continue;

@@ -1,4 +1,4 @@
-// Every limit of the backends, its reason, and how the limits depend on one another.
+// The limits of the backends, the reason for each, and how they depend on one another.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ inline constexpr int kComputeThreadsMax = 1024;
 
 // ---- GPUs ----
 
-// Of a window; a place in it fits a byte.
+// Positions of a pooling window: the index of one fits into a byte.
 inline constexpr int64_t kPoolingPlacesMax = 256;
 inline constexpr int64_t kConvolutionWorkspaceBytesMax = int64_t{1} << 30;
-// What NVIDIA advises for Hopper.
+// The size that NVIDIA recommends for Hopper.
 inline constexpr int64_t kProductWorkspaceBytesMax = int64_t{32} << 20;
-// Of a choice by time.
+// How many engines are timed to choose one.
 inline constexpr size_t kCandidatesMax = 12;
-// A model has some hundred shapes. Beyond this nothing is added.
+// A model has some hundred shapes. A full file takes no more entries.
 inline constexpr size_t kTuningEntriesMax = 20000;
 inline constexpr uintmax_t kTuningFileBytesMax = 16 << 20;
 

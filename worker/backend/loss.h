@@ -1,7 +1,8 @@
-// Losses and metrics on the model's output: shared by the backends that compute on the CPU.
+// Losses and metrics of a model's output, for the backends that compute them on the CPU.
 //
-// Formulas and clipping as keras.losses and keras.metrics (epsilon 1e-7 for probabilities). An output of several axes
-// is rows of its last axis: a loss is computed for each row (position), an example's is the mean over its rows.
+// Pure functions; any thread. Formulas and clipping are those of keras.losses and keras.metrics (epsilon 1e-7 for
+// probabilities). An output of several axes consists of rows along its last axis: each row (position) has a loss, and
+// the loss of an example is the mean over its rows.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +17,36 @@
 
 namespace cairn {
 
-// How the end of a model and its loss are computed together. A softmax (sigmoid) before a categorical (binary)
-// cross-entropy on probabilities is fused: the loss takes the logits, the gradient is p - y, and the final activation
-// has no backward of its own.
+// How the final activation of a model and its loss are computed together. A softmax (sigmoid) before a categorical
+// (binary) cross-entropy of probabilities is fused: the loss takes the logits, the gradient is p - y, and the
+// activation has no backward pass of its own.
 struct LossPlan {
   bool fused = false;    // the loss takes the input of the final activation
-  bool softmax = false;  // of classes (IsCategorical), else element-wise
-  // By class, 1 where it is not named: what an example's (a position's) loss and gradient are multiplied with in
-  // training (keras.Model.fit's class_weight; the mean is still taken over the number of examples). Empty: all 1.
+  bool softmax = false;  // the loss is one of classes (IsCategorical); else it is element-wise
+  // By class: the factor of the loss and the gradient of an example (or a position) in training, as keras.Model.fit's
+  // class_weight; 1 for classes that are not named. The mean is still taken over the number of examples. Empty: all 1.
   std::vector<float> class_weights;
   int64_t positions = 1;    // rows of an example's output, each with a loss
-  int64_t metric_rows = 1;  // the same of metrics: DICE and TVERSKY take the whole example as one row
-  int mask = -1;            // node whose mask of steps the output has; -1: none
+  int64_t metric_rows = 1;  // the same for metrics: DICE and TVERSKY take the whole example as one row
+  int mask = -1;            // the node that makes the output's mask of steps; -1: it has none
 };
 LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights = {});
 LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights = {});
 RowLossSettings SettingsOf(const v1::Loss& loss);
 
-// Labels are [examples, label_size]: a class number for each position (SPARSE_..., and other losses of classes where
-// label_size is the number of positions), else a number for each output. Behind them may stand the weights of examples,
-// [examples]. They, and loss.ignore_class, weigh the rows' losses and gradients:
+// The weights of the rows in the loss and the gradient. Labels are [examples, label_size]: a class number for each
+// position (for SPARSE_..., and for other losses of classes if label_size is the number of positions), else a number
+// for each output. They may be followed by the weights of the examples, [examples]. With those, or with
+// loss.ignore_class, the weight of a row is
 //   weight(example) / (rows of the example that are not ignored), 0 for ignored rows
-// so that a loss is still divided by the number of examples, as in Keras; without weights and ignored rows all have
-// 1 / positions, and the vector is empty.
+// so that a loss is still divided by the number of examples, as in Keras. Without weights and ignored rows every row
+// has 1 / positions, and the result is empty.
 //
-// step_mask: of a masked output, [examples, steps] of 1 and 0; empty: every step counts. As in Keras masked steps count
-// for nothing, and the others for all steps of the batch:
+// step_mask: that of a masked output, [examples, steps] of 1 and 0; empty: every step counts. As in Keras the steps
+// that count stand for all steps of the batch:
 //   weight(example) * examples / (rows of the batch that are neither masked nor ignored)
-// so that the batch's loss, divided by the number of examples, is the mean over the rows that count; 0 without any.
+// so that the batch's loss, divided by the number of examples, is the mean over the rows that count; 0 if there are
+// none.
 std::vector<float> RowWeights(const v1::Loss& loss, const LossPlan& plan, int64_t examples,
                               absl::Span<const float> labels, int64_t label_size,
                               absl::Span<const float> step_mask = {});
@@ -52,28 +55,29 @@ inline bool TakesClassNumbers(const v1::Loss& loss, const LossPlan& plan, int64_
          (plan.softmax && label_size == plan.positions && label_size != outputs);
 }
 
-// outputs: [examples, outputs] as the plan says (logits where fused or from_logits). gradients: the same size, the
-// gradient of the SUM over examples of the loss with regard to `outputs`; empty for evaluation, which has no class
-// weights. With label_smoothing s a target t counts as t (1 - s) + s / classes (binary: s / 2), in evaluation too, as
-// in Keras; metrics see t. Errors: INVALID_ARGUMENT, a label out of range.
+// Computes the loss, its gradient and the metrics. outputs: [examples, outputs], as the plan says: logits if the
+// activation is fused or loss.from_logits. gradients: of the same size, the gradient of the SUM of the loss over the
+// examples with respect to `outputs`; empty for evaluation, which has no class weights. With label_smoothing s a target
+// t counts as t (1 - s) + s / classes (binary: s / 2), in evaluation too, as in Keras; metrics use t. Errors:
+// INVALID_ARGUMENT if a label is out of range.
 //
-// Rows of masked steps (step_mask, as of RowWeights) have neither loss nor gradient nor metrics, and any label.
+// Rows of masked steps (step_mask, as for RowWeights) have no loss, gradient or metrics; their labels may be anything.
 //
-// metrics: MetricSumCount sums of each (common/model/metric_sums.h), without weights. Accuracy on logits of a binary
-// loss compares with 0, the logit of 0.5; others see what the model gives.
+// metrics: MetricSumCount sums of each (common/model/metric_sums.h), without weights. The accuracy of the logits of a
+// binary loss compares with 0, the logit of 0.5; the other metrics use the model's output after its activation.
 template <typename Real>
 absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
                             int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
                             int64_t label_size, absl::Span<Real> gradients, BatchSums* sums,
                             absl::Span<const float> step_mask = {});
 
-// The metrics alone, into sums->metrics.
+// Computes the metrics alone, into sums->metrics.
 absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
                        int64_t examples, absl::Span<const float> outputs, absl::Span<const float> labels,
                        int64_t label_size, BatchSums* sums);
 
-// What LossAndMetrics would refuse, before anything is computed: `outputs` numbers an example, `labels` of all
-// examples.
+// Returns the error that LossAndMetrics would return, before anything is computed. outputs: numbers of an example;
+// labels: those of all examples.
 absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
                          absl::Span<const float> labels, int64_t label_size);
 

@@ -1,4 +1,4 @@
-// Where the numbers of an example find theirs in a smaller tensor that is repeated along some axes.
+// Indices into a small tensor that is repeated along some axes of an example.
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// For each number of `shape`, in order, its place in `small`: a shape of as many axes, each of its size there or 1.
+// For each number of `shape`, in order, its index in `small`, a shape of as many axes, each of the same size or 1.
 inline std::vector<int32_t> RepeatedPlaces(const Shape& small, const Shape& shape) {
   std::vector<int32_t> places(static_cast<size_t>(NumElements(shape)));
   for (size_t i = 0; i < places.size(); ++i) {
@@ -26,7 +26,7 @@ inline std::vector<int32_t> RepeatedPlaces(const Shape& small, const Shape& shap
   return places;
 }
 
-// `shape` with the size 1 along all axes but these, which count from 1.
+// `shape` with size 1 along all axes except these, which count from 1.
 template <typename Axes>
 Shape ShapeAlong(const Shape& shape, const Axes& axes) {
   Shape along(shape.size(), 1);

@@ -1,4 +1,4 @@
-// What a worker asks of the plugin of a GPU (plugin.h).
+// The options that a worker gives the plugin of a GPU (plugin.h).
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@ inline constexpr int kAllDevices = -1;
 
 struct PluginOptions {
   int device = kAllDevices;
-  // In jobs that are not deterministic, take of several engines the one that is measured to be the fastest.
+  // In jobs that are not deterministic, choose between several engines by measured time. Costs time in the first step
+  // of a model.
   bool autotune = false;
-  std::string tuning_file;  // where what was measured is kept; "": nowhere
+  std::string tuning_file;  // keeps the measured times; "": they are not kept
 };
 
 }  // namespace cairn

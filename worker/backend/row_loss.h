@@ -1,6 +1,7 @@
-// Losses of one row of numbers, beside those of class_loss.h: the formulas of keras.losses (Keras 3), with gradients.
+// Losses of one row of numbers other than those of class_loss.h: the formulas of keras.losses (Keras 3), with
+// gradients.
 //
-// Written once for every backend: plain C++, compiled by nvcc too, without memory of its own. Pure functions.
+// Written once for all backends: plain C++ that nvcc compiles too, without memory of its own. Pure functions.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@
 
 namespace cairn {
 
-// Numbers as of v1::Loss::Kind (loss.cc checks them).
+// The numbers are those of v1::Loss::Kind (loss.cc checks it).
 enum class RowLossKind : int32_t {
   kMeanAbsolute = 5,
   kMeanAbsolutePercentage = 6,
@@ -45,8 +46,8 @@ struct RowLossSettings {
   float q = 0.5f;          // kGeneralizedCrossEntropy
 };
 
-// Of a row x [n] with targets t(i) and gradients written by g(i, value), times nothing: the caller scales them. With
-// kGradient false g is not called. keras.config.epsilon() is 1e-7.
+// The loss of a row x [n] with targets t(i). g(i, value) takes the gradient, which the caller scales; it is not called
+// if kGradient is false. keras.config.epsilon() is 1e-7.
 template <typename Real, bool kGradient, class Target, class Gradient>
 class RowLoss {
  public:
@@ -79,7 +80,7 @@ class RowLoss {
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
   }
 
-  // ---- number by number, the mean over the row ----
+  // ---- element-wise, the mean over the row ----
 
   CAIRN_ROW_LOSS double MeanOfElements() {
     const Real mean = Real(1) / static_cast<Real>(n_);
@@ -92,7 +93,7 @@ class RowLoss {
     return loss / static_cast<double>(n_);
   }
 
-  // slope: the derivative with regard to x.
+  // slope: the derivative with respect to x.
   CAIRN_ROW_LOSS Real Element(Real x, Real t, Real* slope) const {
     using std::exp;
     using std::log;
@@ -200,7 +201,7 @@ class RowLoss {
     return -cosine;
   }
 
-  // Of the probabilities, divided by their sum and clipped: -alpha (1 - p)^gamma t log p.
+  // p: the probabilities, divided by their sum and clipped. The loss is -alpha (1 - p)^gamma t log p.
   CAIRN_ROW_LOSS double CategoricalFocal() {
     using std::exp;
     using std::log;
@@ -210,7 +211,7 @@ class RowLoss {
     for (int64_t i = 0; i < n_; ++i) sum += s_.logits ? exp(x_[i] - most) : x_[i];
     const Real alpha = s_.alpha, gamma = s_.gamma;
     const auto share = [&](int64_t i) { return (s_.logits ? exp(x_[i] - most) : x_[i]) / sum; };
-    // The derivative with regard to the share.
+    // The derivative with respect to the normalized probability.
     const auto slope = [&](int64_t i) -> Real {
       const Real p = share(i);
       if (Clipped(p)) return 0;

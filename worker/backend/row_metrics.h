@@ -1,6 +1,7 @@
-// Sums of a job's metrics over rows of outputs and targets: what common/model/metric_sums.h makes figures of.
+// RowMetrics: adds up the sums of a job's metrics over rows of outputs and targets; common/model/metric_sums.h computes
+// the metrics from them.
 //
-// Of one thread. Formulas as keras.metrics (Keras 3).
+// Not thread-safe. The formulas are those of keras.metrics (Keras 3).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class RowMetrics {
   RowMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics, int64_t size,
              std::vector<double>* sums);
 
-  // x: the outputs as LossAndMetrics has them; t: the target, a one-hot vector for a class number. known: false for a
-  // class number that is ignored by the loss: it is no class.
+  // Adds a row. x: the outputs as LossAndMetrics gets them; t: the target, one-hot for a class number. known: false for
+  // a class number that the loss ignores, since it need not be a class.
   void Add(absl::Span<const Real> x, absl::Span<const Real> t, bool known);
 
  private:
@@ -40,13 +41,13 @@ class RowMetrics {
   void AddIntersections(const v1::Metric& metric, absl::Span<const Real> x, absl::Span<const Real> t, double* sums,
                         bool known) const;
   void AddR2(absl::Span<const Real> t, double* sums) const;
-  // What the model gives for x, into p_.
+  // Computes the model's output for x into p_.
   void MakeOutputs(absl::Span<const Real> x);
 
   const v1::Loss loss_;
   const LossPlan& plan_;
   const bool logits_;
-  const double share_;  // of a row in its example
+  const double share_;  // the weight of a row in its example
   std::vector<Place> places_;
   bool needs_outputs_ = false;
   std::vector<Real> p_, scratch_, smoothed_;

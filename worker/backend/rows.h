@@ -1,4 +1,4 @@
-// Layers on rows: the numbers along the last axis, or the last ones.
+// Layers that work on rows: the numbers along the last axis, or along the last axes.
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,7 +11,7 @@ namespace cairn {
 
 inline constexpr double kUnitLengthMin = 1e-6;  // Keras' UnitNormalization: sqrt(1e-12)
 
-// The numbers of a row, of a layer whose `axis` names the last axes of `shape`.
+// How many numbers a row of the layer has: its `axis` names the last axes of `shape`.
 template <typename Layer>
 int64_t RowNumbers(const Layer& layer, const Shape& shape) {
   int64_t numbers = 1;

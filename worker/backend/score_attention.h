@@ -1,10 +1,10 @@
-// What Attention and AdditiveAttention compute: softmax over s of a score of query t and key s, times the values.
+// Attention and AdditiveAttention: the softmax over the keys s of a score of query t and key s, times the values.
 //
 //   Attention, DOT        scale * q_t . k_s
 //   Attention, CONCAT     weight * sum over i of tanh(scale * (q_ti + k_si))
 //   AdditiveAttention     sum over i of scale_i * tanh(q_ti + k_si)
 //
-// A scale that the layer does not have is 1. Pure functions; any thread.
+// A scale or weight that the layer does not have is 1. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ScoreAttention {
   int64_t queries = 0, keys = 0, features = 0, values = 0;
 };
 
-// inputs: the shapes of the query, the value and, where it is another one, the key.
+// query, value: their shapes. The key has the shape of the value but for its features, which are the query's.
 inline ScoreAttention ScoreAttentionOf(const Node& node, const Shape& query, const Shape& value) {
   ScoreAttention a;
   const auto take = [&](const auto& layer) {

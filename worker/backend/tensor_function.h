@@ -1,6 +1,6 @@
-// TensorFunction: what the layers on tensors without variables compute: Operation, Subtract, Minimum, Reduce and Slice,
-// forward and backward, for one node and number of examples. Of the backends on the CPU: the reference in float64,
-// oneDNN in float32. Formulas are those of tf.math and of its gradients.
+// TensorFunction: the layers without variables that work on tensors (Operation, Subtract, Minimum, Reduce and Slice),
+// forward and backward, for one node and one number of examples. Used by the backends on the CPU: by the reference in
+// float64, by oneDNN in float32. The formulas are those of tf.math and of its gradients.
 //
 // Immutable after construction; any thread. Tensors are dense, [examples, shape...], channels last.
 #pragma once
@@ -19,13 +19,14 @@ class TensorFunction {
  public:
   virtual ~TensorFunction() = default;
 
-  // x: of each input. y is overwritten.
+  // x: the inputs. Overwrites y.
   virtual void Forward(absl::Span<const T* const> x, T* y) const = 0;
-  // Adds the gradient with regard to input `which` to dx: as float64, for a number of which many of y may depend.
+  // Adds the gradient with respect to input `which` to dx. It is float64, since many numbers of y may depend on one of
+  // x.
   virtual void Backward(absl::Span<const T* const> x, const T* y, const T* dy, size_t which, double* dx) const = 0;
 };
 
-// T: float or double. Null: the kind is none of these.
+// T: float or double. Null if the node is not such a layer.
 template <typename T>
 std::unique_ptr<TensorFunction<T>> MakeTensorFunction(const Graph& graph, const Node& node, int64_t examples);
 

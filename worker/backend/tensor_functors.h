@@ -1,5 +1,5 @@
-// The formulas of an Operation on one number or two, with their derivatives. Of the tensor functions and the tests of
-// kernels.
+// The formulas of an Operation on one number or two, with their derivatives. Used by the tensor functions and by the
+// tests of kernels.
 //
 // Pure functions; any thread.
 #pragma once
@@ -16,7 +16,7 @@ namespace cairn {
 inline float LowOf(const v1::Operation& o) { return o.has_low() ? o.low() : -std::numeric_limits<float>::infinity(); }
 inline float HighOf(const v1::Operation& o) { return o.has_high() ? o.high() : std::numeric_limits<float>::infinity(); }
 
-// use(f(x), slope(x, y)) of a kind of one input. low, high: of CLIP.
+// Calls use(f(x), slope(x, y)) with the functions of a kind that has one input. low, high: the bounds of CLIP.
 template <typename T, typename Use>
 void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
   using O = v1::Operation;
@@ -49,7 +49,7 @@ void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
   }
 }
 
-// use(f(a, b), slope of a(a, b, y), slope of b) of a kind of two operands.
+// Calls use(f(a, b), the slopes of a and of b, each of (a, b, y)) with the functions of a kind that has two operands.
 template <typename T, typename Use>
 void WithBinary(v1::Operation::Kind kind, Use use) {
   using O = v1::Operation;

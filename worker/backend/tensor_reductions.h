@@ -1,6 +1,6 @@
 // The tensor functions that work along axes: Reduce, and softmax, normalization and running sums along one axis.
 //
-// Included by tensor_function.cc. Sums are of float64 in the order of the numbers.
+// Included by tensor_function.cc alone. Sums are float64, in the order of the numbers.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace cairn {
 
-// A vector that is normalized counts as at least so long: the square root of tf.math.l2_normalize's epsilon.
+// The least length by which a vector is divided: the square root of tf.math.l2_normalize's epsilon.
 inline constexpr double kNormalizedLengthMin = 1e-6;
 
 template <typename T>
 class Reduction : public TensorFunction<T> {
  public:
-  // reduce: its axes are from 1, ascending.
+  // reduce: its axes count from 1 and ascend.
   Reduction(const v1::Reduce& reduce, const Shape& input, int64_t examples)
       : kind_(reduce.kind()), examples_(examples), example_(NumElements(input)) {
     std::vector<int64_t> kept = {0}, reduced = {0};
@@ -46,7 +46,7 @@ class Reduction : public TensorFunction<T> {
   }
 
  private:
-  // fn(place of the first of the numbers that make one, that one's place).
+  // Calls fn(index of the first number of those that are reduced to one, index of that one) for each output.
   template <typename Fn>
   void ForEach(Fn fn) const {
     int64_t to = 0;
@@ -153,7 +153,7 @@ class Reduction : public TensorFunction<T> {
 template <typename T>
 class AlongAxis : public TensorFunction<T> {
  public:
-  // axis: from 1.
+  // axis: counts from 1.
   AlongAxis(v1::Operation::Kind kind, const Shape& input, int axis, int64_t examples)
       : kind_(kind), size_(input[static_cast<size_t>(axis) - 1]) {
     for (size_t i = static_cast<size_t>(axis); i < input.size(); ++i) step_ *= input[i];
@@ -189,7 +189,7 @@ class AlongAxis : public TensorFunction<T> {
         return;
       }
       const double length = kind_ == v1::Operation::SOFTMAX ? 1 : Length(in[0] + begin);
-      const bool constant = length <= kNormalizedLengthMin;  // it was divided by one
+      const bool constant = length <= kNormalizedLengthMin;  // it was divided by a constant
       for (int64_t i = 0; !constant && i < size_; ++i) sum += double{y[i * step_]} * dy[i * step_];
       for (int64_t i = 0; i < size_; ++i) {
         const double of_y = y[i * step_], of_dy = dy[i * step_];
@@ -201,7 +201,7 @@ class AlongAxis : public TensorFunction<T> {
   }
 
  private:
-  // fn(place of a line's first number).
+  // Calls fn(index of the first number) for each line.
   template <typename Fn>
   void ForEach(Fn fn) const {
     for (int64_t line = 0; line < lines_; ++line) fn(line / step_ * step_ * size_ + line % step_);

@@ -9,10 +9,10 @@ namespace cairn::replica {
 
 // ---- values ----
 
-// The values have another version, or are not needed. If stale work still reads the buffer, that work keeps it.
+// The values are of another version, or are not needed. A stale work that still reads the keeps work keeps it.
 void CentralMode::ForgetValues() {
   uses_.clear();
-  held_.assign(context_.parts.size(), Held());
+  held_.assign(context_.assignment.parts.size(), Held());
   if (!step_.values.empty() && step_.values.unique()) return step_.values.Discard(0, step_.values.size());
   step_.values = context_.pool.Acquire();
 }
@@ -23,7 +23,7 @@ void CentralMode::DropValues() {
   step_.values = Buffer();
 }
 
-// The step: the version that all partitions have or had just before.
+// The job is at the version that all partitions have or had before their current before.
 void CentralMode::OnAllFound() {
   const uint64_t lowest = *std::min_element(finder_.versions().begin(), finder_.versions().end());
   const uint64_t highest = *std::max_element(finder_.versions().begin(), finder_.versions().end());
@@ -35,16 +35,17 @@ void CentralMode::OnAllFound() {
 void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
   const OwnReplica* own = replicas_.Find(event.work);
   if (phase_ != Phase::kRunning || own == nullptr || !own->at_work()) {
-    context_.effects.emplace_back(StopWork{event.work});
+    context_.output.Emit(StopWork{event.work});
     return;
   }
-  std::vector<uint16_t>& uses = uses_.try_emplace(event.work, context_.parts.size(), uint16_t{0}).first->second;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  std::vector<uint16_t>& uses =
+      uses_.try_emplace(event.work, context_.assignment.parts.size(), uint16_t{0}).first->second;
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     Held& held = held_[p];
     if (uses[p]++ == 0) ++held.users;
     if (held.here) {
-      context_.effects.emplace_back(WeightsHere{event.work, p});
+      context_.output.Emit(WeightsHere{event.work, p});
     } else if (held.pull.state == Request::State::kIdle) {
       SendPull(p);
     }
@@ -54,7 +55,7 @@ void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
 void CentralMode::OnWeightsDone(const WeightsDone& event) {
   const auto uses = uses_.find(event.work);
   if (uses == uses_.end()) return;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     if (uses->second[p] > 0 && --uses->second[p] == 0) LetGo(p);
   }
@@ -68,36 +69,38 @@ void CentralMode::OnWorkEnded(uint64_t work) {
   }
 }
 
-// One work less uses it.
+// One work less needs the partition.
 void CentralMode::LetGo(uint32_t partition) {
   Held& held = held_[partition];
   if (--held.users > 0) return;
   held = Held();
-  const Part& part = context_.parts[partition];
+  const Part& part = context_.assignment.parts[partition];
   step_.values.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
 }
 
 void CentralMode::SendPull(uint32_t partition) {
-  Frame frame = context_.MakePull(partition);
+  Frame frame = context_.frames.MakePull(partition);
   frame.want_version = static_cast<uint64_t>(step_.number);
-  context_.SendRequest(held_[partition].pull, kValuesOwner, std::move(frame));
+  context_.requests.Send(held_[partition].pull, kValuesOwner, std::move(frame));
 }
 
 void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   Held& held = held_[partition];
   if (held.pull.token != reply.request || held.pull.state != Request::State::kSent) return;
-  const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
+  const absl::Status status =
+      reply.frame.ok() ? context_.frames.CheckValues(*reply.frame, partition) : reply.frame.status();
   const bool gone = absl::IsFailedPrecondition(status) ||
                     (status.ok() && reply.frame->version != static_cast<uint64_t>(step_.number));
-  // This worker's replicas were computed elsewhere and the job advanced, or the job was rolled back.
+  // Own replicas were computed elsewhere and the job has moved on, or the job was rolled back.
   if (gone) return FindAgain();
-  if (!status.ok()) return context_.Retry(held.pull, partition, status);
+  if (!status.ok()) return context_.requests.Retry(held.pull, partition, status);
   held.pull = Request();
   held.here = true;
-  context_.CopyValues(*reply.frame, step_.values);
+  context_.frames.CopyValues(*reply.frame, step_.values);
   for (const auto& [work, counts] : uses_) {
-    context_.effects.insert(context_.effects.end(), counts[partition],
-                            WeightsHere{work, partition});  // answers every request
+    for (uint16_t wish = 0; wish < counts[partition]; ++wish) {  // every request every granted
+      context_.output.Emit(WeightsHere{work, partition});
+    }
   }
 }
 
@@ -110,14 +113,14 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
   return nodes;
 }
 
-// The payload is copied, so that the gradient's memory can be freed at once. The copy is freed when it is written to
-// the network.
+// The payload is copied, so that the gradient's memory can be freed at once. The copy is freed when it has been sent.
 Frame CentralMode::MakePush(StepPush& push, uint32_t partition) {
   const OwnReplica& own = replicas_[push.own_begin];
   const bool packed = own.joint != nullptr;
-  Frame frame = context_.MakePush(partition, {push.node.first, 1}, step_.number, push.examples, own.gradient, packed);
+  Frame frame =
+      context_.frames.MakePush(partition, {push.node.first, 1}, step_.number, push.examples, own.gradient, packed);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
-  if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
+  if (push.examples > 0 && (packed || context_.job.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
   }
   return frame;
@@ -127,7 +130,7 @@ void CentralMode::OnPushed(OwnReplica& own, uint32_t partition_begin, uint32_t p
   const size_t element = own.joint != nullptr ? SizeOf(own.joint->type) : sizeof(float);
   for (uint32_t p = partition_begin; p < partition_end; ++p) {
     own.ready[p] = 0;
-    const Part& part = context_.parts[p];
+    const Part& part = context_.assignment.parts[p];
     own.gradient.Discard(part.range.begin() * element, part.numbers() * element);
   }
 }
@@ -137,12 +140,12 @@ absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) co
   return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push contains no update");
 }
 
-// The gradient is not kept, so the replica is computed again, after the pause that a retry would wait.
+// The gradient is gone: the replica is computed again, after the pause of a retry that is retried.
 void CentralMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
   Request& again = again_[replicas_[push.own_begin].id];
   if (again.state != Request::State::kWaiting) {
     again.generation = push.requests[partition].generation;
-    context_.Retry(again, partition, status);
+    context_.requests.Retry(again, partition, status);
   }
   push.requests[partition] = Request();
 }
@@ -155,7 +158,7 @@ void CentralMode::OnSumLost(uint32_t partition) {
 
 void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
   for (uint32_t p = 0; p < held_.size(); ++p) {
-    if (!context_.ResendAtOnce(held_[p].pull, moved[p] != 0, raised)) continue;
+    if (!context_.requests.ResendAtOnce(held_[p].pull, moved[p] != 0, raised)) continue;
     held_[p].pull.attempt = 0;
     SendPull(p);
   }
@@ -172,17 +175,17 @@ void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
 
 void CentralMode::ResendMore() {
   for (uint32_t p = 0; p < held_.size(); ++p) {
-    if (context_.Due(held_[p].pull)) SendPull(p);
+    if (context_.requests.Due(held_[p].pull)) SendPull(p);
   }
   for (OwnReplica& own : replicas_) {
     const auto again = again_.find(own.id);
-    if (again != again_.end() && context_.Due(again->second)) ComputeAgain(own);
+    if (again != again_.end() && context_.requests.Due(again->second)) ComputeAgain(own);
   }
 }
 
 void CentralMode::ComputeAgain(OwnReplica& own) {
   if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
-  own.joint = nullptr;  // the sum of a joint gradient can be read only once
+  own.joint = nullptr;  // the sum of a joint can be read announced once
   if (own.state == OwnReplica::State::kComputing) {
     own.again = true;
   } else if (own.state == OwnReplica::State::kComputed) {
@@ -193,8 +196,8 @@ void CentralMode::ComputeAgain(OwnReplica& own) {
 
 void CentralMode::Release(OwnReplica& own) {
   if (own.at_work()) {
-    context_.effects.emplace_back(StopWork{own.work});
-    // A slot that is just starting on it finds out when it requests values.
+    context_.output.Emit(StopWork{own.work});
+    // A slot that has not begun with it yet gets its StopWork finds out when it requests values.
     OnWorkEnded(own.work);
   }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,7 @@ namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  // Scopes of the whole parameter space. Empty where gradients are not clipped by norm and the job has no loss
-  // scale.
+  // The scopes of the whole parameter space. Empty if gradients are not clipped by norm and the job has no loss scale.
   struct Clipping {
     std::vector<ClipScope> scopes;
     std::vector<PenaltyRange> penalties;  // their gradients are added before the norms are computed
@@ -49,51 +49,69 @@ class IndependentMode : public Mode {
     std::vector<char> ready;  // by partition: its gradient is final
     BatchSums sums;
   };
-  struct Own {
+  // The exchange of a unit's current step with one partition.
+  struct Exchange {
+    Request request;         // a pull while pulling, else the push of the step
+    int32_t summed_in = -1;  // the member whose buffer holds the sum; -1: not summed yet
+    bool answered = false;
+    uint64_t version = 0;   // of the partition's values: in `next` if answered, else in `current`
+    uint64_t sequence = 0;  // from the last pull
+
+    void BeginPush() {
+      request = Request();
+      summed_in = -1;
+      answered = false;
+    }
+  };
+  // The values of a step.
+  struct StepValues {
+    Buffer buffer;
+    float loss_scale = 0;  // as partition 0 says
+  };
+  // The gradient of a unit's current step: the sum of its members'.
+  struct StepGradient {
+    uint64_t examples = 0;               // of all members
+    std::shared_ptr<const Joint> joint;  // of the members; its sum is the first member's gradient
+    bool not_finite = false;             // the ps skip the step
+  };
+  struct Unit {
     enum class State { kPulling, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: epoch not open
-    uint32_t unit = 0;
+    uint32_t number = 0;
     State state = State::kPulling;
     int64_t step = -1;  // the next one to finish; -1: not known yet
     std::vector<Member> members;
-    uint64_t examples = 0;               // of all members
-    std::shared_ptr<const Joint> joint;  // of the step's members; its sum is the first member's gradient
-    Buffer values, next;
-    std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`
-    std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not summed yet
-    std::vector<char> filled;        // by partition: answered
-    size_t filled_count = 0;
-    std::vector<uint64_t> sequences;         // by partition, from the last pull
-    std::vector<uint64_t> sequences_before;  // by partition, from the pull before that
-    std::vector<uint64_t> versions;          // by partition: of `next` where filled, else of `values`
-    uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica at this clock would
+    StepGradient gradient;
+    StepValues current, next;
+    std::vector<Exchange> exchanges;  // by partition; empty: the unit has not begun
+    size_t answered = 0;              // how many exchanges are
+    std::vector<uint64_t> pulled;     // by partition: the sequences of the pull before this one
+    uint64_t clock = 0;               // bounded staleness: the pulls wait as a replica at this clock would
     int pull_attempts = 0;
-    float loss_scale = 0, next_loss_scale = 0;  // of this step and the next one, as partition 0 says
-    bool not_finite = false;                    // the step's gradient is not finite: every partition skips it
   };
 
   // ---- independent_mode_pulls.cc ----
-  void StartPull(Own& own, absl::Duration pause);
-  void OnPullReply(Own& own, uint32_t partition, Reply& reply);
-  void OnAllPulled(Own& own);
+  void StartPull(Unit& unit, absl::Duration pause);
+  void OnPullReply(Unit& unit, uint32_t partition, Reply& reply);
+  void OnAllPulled(Unit& unit);
 
-  void BeginStep(Own& own);
+  void BeginStep(Unit& unit);
   void Checkpoint();
-  void StartCompute(Own& own);
-  const Buffer& SumOf(Own& own, uint32_t partition);
-  v1::EpochFigures FiguresOf(const Own& own) const;
-  void CheckAndClip(Own& own);
-  void TryPush(Own& own, uint32_t partition);
-  void SendAgain(Own& own, uint32_t partition);  // the pull or the push
-  void OnPushReply(Own& own, uint32_t partition, Reply& reply);
-  void FinishStep(Own& own);
-  void Release(Own& own);
+  void StartCompute(Unit& unit);
+  const Buffer& SumOf(Unit& unit, uint32_t partition);
+  v1::EpochFigures FiguresOf(const Unit& unit) const;
+  void CheckAndClip(Unit& unit);
+  void TryPush(Unit& unit, uint32_t partition);
+  void SendAgain(Unit& unit, uint32_t partition);  // the pull or the push
+  void OnPushReply(Unit& unit, uint32_t partition, Reply& reply);
+  void FinishStep(Unit& unit);
+  void Release(Unit& unit);
   void SetUnits();
   // Both null: no member has this work.
-  std::pair<Own*, Member*> FindWork(uint64_t work);
+  std::pair<Unit*, Member*> FindWork(uint64_t work);
 
   Context& context_;
   const Clipping clipping_;
-  std::vector<Own> own_;  // sorted by unit
+  std::vector<Unit> units_;  // sorted by number
 };
 
 }  // namespace cairn::replica

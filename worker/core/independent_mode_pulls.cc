@@ -1,4 +1,4 @@
-// IndependentMode: pulls of units that do not know their step, or whose values are outdated.
+// IndependentMode: the pulls of a units that do not know their step, or that another worker has overtaken.
 #include <algorithm>
 #include <utility>
 
@@ -6,69 +6,70 @@
 
 namespace cairn::replica {
 
-void IndependentMode::StartPull(Own& own, absl::Duration pause) {
-  Release(own);
-  own.state = Own::State::kPulling;
-  own.step = -1;
-  own.values = context_.pool.Acquire();
-  const size_t partitions = context_.parts.size();
-  own.requests.assign(partitions, Request());
-  own.versions.assign(partitions, 0);
-  own.sequences_before = std::exchange(own.sequences, std::vector<uint64_t>(partitions, 0));
-  own.filled.assign(partitions, 0);
-  own.filled_count = 0;
+void IndependentMode::StartPull(Unit& unit, absl::Duration pause) {
+  Release(unit);
+  unit.state = Unit::State::kPulling;
+  unit.step = -1;
+  unit.current.buffer = context_.pool.Acquire();
+  const size_t partitions = context_.assignment.parts.size();
+  unit.pulled.clear();
+  for (const Exchange& exchange : unit.exchanges) unit.pulled.push_back(exchange.sequence);
+  unit.exchanges.assign(partitions, Exchange());
+  unit.answered = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
     if (pause > absl::ZeroDuration()) {
-      context_.RetryAfter(own.requests[p], pause);
+      context_.requests.RetryAfter(unit.exchanges[p].request, pause);
     } else {
-      SendAgain(own, p);
+      SendAgain(unit, p);
     }
   }
 }
 
-void IndependentMode::OnPullReply(Own& own, uint32_t partition, Reply& reply) {
-  const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
+void IndependentMode::OnPullReply(Unit& unit, uint32_t partition, Reply& reply) {
+  const absl::Status status =
+      reply.frame.ok() ? context_.frames.CheckValues(*reply.frame, partition) : reply.frame.status();
   if (!status.ok()) {
-    context_.Retry(own.requests[partition], partition, status);
+    context_.requests.Retry(unit.exchanges[partition].request, partition, status);
     return;
   }
-  own.requests[partition] = Request();
-  context_.CopyValues(*reply.frame, own.values);
-  if (partition == 0) own.loss_scale = reply.frame->loss_scale;
-  own.versions[partition] = reply.frame->version;
-  own.sequences[partition] = reply.frame->sequence;
-  own.filled[partition] = 1;
-  if (++own.filled_count == context_.parts.size()) OnAllPulled(own);
+  unit.exchanges[partition].request = Request();
+  context_.frames.CopyValues(*reply.frame, unit.current.buffer);
+  if (partition == 0) unit.current.loss_scale = reply.frame->loss_scale;
+  unit.exchanges[partition].version = reply.frame->version;
+  unit.exchanges[partition].sequence = reply.frame->sequence;
+  unit.exchanges[partition].answered = 1;
+  if (++unit.answered == context_.assignment.parts.size()) OnAllPulled(unit);
 }
 
-void IndependentMode::OnAllPulled(Own& own) {
-  const uint64_t lowest = *std::min_element(own.sequences.begin(), own.sequences.end());
-  const uint64_t highest = *std::max_element(own.sequences.begin(), own.sequences.end());
-  if (highest > lowest + 1 && own.sequences != own.sequences_before) {
-    // Another worker still computes this replica: its pushes have reached some partitions but not others. Or the job
-    // resumed from a checkpoint whose partitions were not cut at the same moment; then the next pull gives the same
-    // result.
-    StartPull(own, context_.Pause(own.pull_attempts++));
+void IndependentMode::OnAllPulled(Unit& unit) {
+  std::vector<uint64_t> sequences;
+  for (const Exchange& exchange : unit.exchanges) sequences.push_back(exchange.sequence);
+  const uint64_t lowest = *std::min_element(sequences.begin(), sequences.end());
+  const uint64_t highest = *std::max_element(sequences.begin(), sequences.end());
+  if (highest > lowest + 1 && sequences != unit.pulled) {
+    // Another worker still computes this replica, and some partitions have its push while others do not. Or the job was
+    // resumed from a checkpoint whose partitions were not cut at the same moment; then the next pull finds the same.
+    StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));
     return;
   }
-  if (highest > static_cast<uint64_t>(context_.plan.total_steps)) {
-    context_.FailJob("a replica has had more updates than the job has steps; drop the job and submit it again");
+  if (highest > static_cast<uint64_t>(context_.schedule.plan.total_steps)) {
+    context_.output.Fail("a replica has had more updates than the job has steps; drop the job and submit it again");
     return;
   }
-  const bool bounded = context_.spec.has_staleness_bound() && context_.spec.staleness_bound() > 0;
-  if (bounded && lowest > own.clock) {
-    // Its clock is now known: wait for replicas that are far behind, and use the values at that time.
-    own.clock = lowest;
-    StartPull(own, absl::ZeroDuration());
+  const bool bounded = context_.job.spec.has_staleness_bound() && context_.job.spec.staleness_bound() > 0;
+  if (bounded && lowest > unit.clock) {
+    // Now that the clock is now known: pull again: the ps answer once the units that are far behind have caught up.
+    unit.clock = lowest;
+    StartPull(unit, absl::ZeroDuration());
     return;
   }
-  own.pull_attempts = 0;
-  own.step = static_cast<int64_t>(lowest);
-  for (const Member& member : own.members) {
-    context_.reports.Forget(member.id, own.step, context_.plan.steps_per_epoch);
+  unit.pull_attempts = 0;
+  unit.step = static_cast<int64_t>(lowest);
+  for (const Member& member : unit.members) {
+    context_.reports.Forget(member.id, unit.step, context_.schedule.plan.steps_per_epoch);
   }
   Checkpoint();
-  BeginStep(own);
+  BeginStep(unit);
 }
 
 }  // namespace cairn::replica

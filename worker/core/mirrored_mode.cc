@@ -13,8 +13,8 @@ void MirroredMode::ForgetValues() {
   step_.values = context_.pool.Acquire();
 }
 
-// While the job stands still, partitions are at s or s + 1: none advances beyond s + 1 before all are there. Pulls from
-// a running job may differ by more; then the older ones are repeated.
+// The partitions of a job at rest are at s or s + 1, since no replica advances beyond s + 1 before all are there. While the
+// job moves, the versions that were pulled may differ by more; then the older ones are repeated.
 void MirroredMode::OnAllFound() {
   const std::vector<uint64_t> versions = finder_.versions();
   const uint64_t lowest = *std::min_element(versions.begin(), versions.end());
@@ -28,21 +28,22 @@ void MirroredMode::OnAllFound() {
 }
 
 std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) const {
-  if (context_.spec.backup_replicas() == 0) return MaximalNodes(held, static_cast<uint32_t>(context_.plan.replicas));
-  std::vector<TreeNode> nodes;  // a ps accepts the first pushes that arrive, one replica at a time
+  if (context_.job.spec.backup_replicas() == 0)
+    return MaximalNodes(held, static_cast<uint32_t>(context_.schedule.plan.replicas));
+  std::vector<TreeNode> nodes;  // a ps uses the pushes that come first, at a time
   nodes.reserve(held.size());
   for (uint32_t replica : held) nodes.push_back({replica, 1});
   return nodes;
 }
 
-// The gradient buffer that holds the node's sum in the partition's range. The first call computes it.
+// The gradient buffer that holds the sum of the node in the partition's range. The first call adds up.
 Buffer& MirroredMode::SumOf(StepPush& push, uint32_t partition) {
   if (push.summed_in[partition] < 0 && push.node.count == 1) {
     replicas_[push.own_begin].touched = true;
     push.summed_in[partition] = 0;
   }
   if (push.summed_in[partition] < 0) {
-    const Part& part = context_.parts[partition];
+    const Part& part = context_.assignment.parts[partition];
     std::vector<GradientSum> leaves(push.node.count);
     for (uint32_t i = 0; i < push.node.count; ++i) {
       OwnReplica& own = replicas_[push.own_begin + i];
@@ -50,7 +51,7 @@ Buffer& MirroredMode::SumOf(StepPush& push, uint32_t partition) {
       if (own.examples == 0) continue;
       leaves[i] = {own.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), own.examples};
     }
-    const GradientSum sum = SumSubtree(push.node, leaves, context_.RoundingOf(partition, step_.number));
+    const GradientSum sum = SumSubtree(push.node, leaves, context_.frames.RoundingOf(partition, step_.number));
     for (uint32_t i = 0; i < push.node.count; ++i) {
       if (leaves[i].gradient.data() == sum.gradient.data()) push.summed_in[partition] = static_cast<int32_t>(i);
     }
@@ -63,22 +64,22 @@ Frame MirroredMode::MakePush(StepPush& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
   const bool packed =
       push.examples > 0 && replicas_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
-  return context_.MakePush(partition, push.node, step_.number, push.examples, gradient, packed);
+  return context_.frames.MakePush(partition, push.node, step_.number, push.examples, gradient, packed);
 }
 
 absl::Status MirroredMode::CheckAnswer(const Frame& frame, uint32_t partition) const {
-  return context_.CheckValues(frame, partition);
+  return context_.frames.CheckValues(frame, partition);
 }
 
 void MirroredMode::TakeValues(const Frame& frame) {
   if (next_.empty()) next_ = context_.pool.Acquire();
-  context_.CopyValues(frame, next_);
+  context_.frames.CopyValues(frame, next_);
 }
 
 void MirroredMode::OnStepDone() { context_.pool.Release(std::exchange(step_.values, std::exchange(next_, {}))); }
 
 void MirroredMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
-  context_.Retry(push.requests[partition], partition, status);
+  context_.requests.Retry(push.requests[partition], partition, status);
 }
 
 }  // namespace cairn::replica

@@ -16,7 +16,7 @@ class MirroredMode : public SynchronousMode {
 
  private:
   void ForgetValues() override;
-  void OnFound(const Frame& frame) override { context_.CopyValues(frame, step_.values); }
+  void OnFound(const Frame& frame) override { context_.frames.CopyValues(frame, step_.values); }
   void OnAllFound() override;
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
   Frame MakePush(StepPush& push, uint32_t partition) override;

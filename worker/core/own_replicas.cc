@@ -9,7 +9,7 @@ namespace cairn::replica {
 
 std::vector<OwnReplica> OwnReplicas::Assign() {
   std::vector<OwnReplica> former = std::exchange(own_, {});
-  for (int32_t replica : context_.replicas) {
+  for (int32_t replica : context_.assignment.replicas) {
     const auto same =
         std::find_if(former.begin(), former.end(), [&](const OwnReplica& o) { return o.id.value == replica; });
     if (same != former.end()) {
@@ -31,8 +31,8 @@ void OwnReplicas::Release(OwnReplica& own) {
 }
 
 void OwnReplicas::Begin(OwnReplica& own) {
-  const StepPlan& plan = context_.plan;
-  own.ready.assign(context_.parts.size(), 0);
+  const StepPlan& plan = context_.schedule.plan;
+  own.ready.assign(context_.assignment.parts.size(), 0);
   own.examples = step_.number < plan.total_steps ? static_cast<uint64_t>(plan.Places(step_.number, own.id).size()) : 0;
   own.work = context_.StartEvaluation(own.id, step_.number, step_.values, by_layer_);
   if (own.work == 0) return Compute(own);
@@ -41,39 +41,39 @@ void OwnReplicas::Begin(OwnReplica& own) {
 
 void OwnReplicas::Compute(OwnReplica& own) {
   own.touched = false;
-  if (step_.number == context_.plan.total_steps) {
+  if (step_.number == context_.schedule.plan.total_steps) {
     own.state = OwnReplica::State::kFinished;
     context_.Finish(own.id);
     return;
   }
-  if (context_.AtGate(step_.number)) {
+  if (context_.schedule.AtGate(step_.number)) {
     own.state = OwnReplica::State::kWaiting;
     own.work = 0;
     return;
   }
   if (own.examples == 0) {
     own.state = OwnReplica::State::kComputed;
-    own.sums = BatchSums{0, 0, std::vector<double>(static_cast<size_t>(MetricSumCount(context_.spec)))};
-    own.ready.assign(context_.parts.size(), 1);
+    own.sums = BatchSums{0, 0, std::vector<double>(static_cast<size_t>(MetricSumCount(context_.job.spec)))};
+    own.ready.assign(context_.assignment.parts.size(), 1);
     return;
   }
   own.state = OwnReplica::State::kComputing;
-  own.ready.assign(context_.parts.size(), 0);
+  own.ready.assign(context_.assignment.parts.size(), 0);
   own.work = context_.NewWork();
   own.touched = own.joint != nullptr;
   if (own.joint == nullptr) {
     if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
     own.gradient = context_.pool.Acquire();
   }
-  context_.effects.emplace_back(replica::Compute{own.work, own.id, step_.number, step_.values,
-                                                 own.joint == nullptr ? own.gradient : Buffer(), by_layer_,
-                                                 step_.loss_scale, own.joint});
+  context_.output.Emit(replica::Compute{own.work, own.id, step_.number, step_.values,
+                                        own.joint == nullptr ? own.gradient : Buffer(), by_layer_, step_.loss_scale,
+                                        own.joint});
 }
 
 void OwnReplicas::Join(const std::vector<TreeNode>& nodes) {
   size_t begin = 0;
   for (const TreeNode& node : nodes) {
-    const std::shared_ptr<const Joint> joint = context_.MakeJoint(node, step_.number, context_.wire);
+    const std::shared_ptr<const Joint> joint = context_.MakeJoint(node, step_.number, context_.job.wire);
     bool first = true;
     for (uint32_t i = 0; joint != nullptr && i < node.count; ++i) {
       if (!joint->leaves[i]) continue;

@@ -21,7 +21,7 @@ using replica::Effects;
 
 namespace {
 
-// The coordinator is a peer like any other: its messages are validated before use.
+// Checks what the coordinator sent, as for any peer.
 absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   const v1::JobSpec& spec = message.spec();
   if (spec.replicas() < 1 || spec.replicas() > kReplicasMax || spec.batch_size() < spec.replicas() ||
@@ -42,7 +42,7 @@ absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   return absl::OkStatus();
 }
 
-// Routes by partition; they cover the parameter space without gaps.
+// The routes by partition. Errors: INVALID_ARGUMENT if they do not cover the parameter space without gaps.
 absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& message) {
   std::vector<replica::Part> parts(message.routes_size());
   for (const v1::Route& route : message.routes()) {
@@ -104,48 +104,35 @@ ReplicaCore::~ReplicaCore() = default;
 
 Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
   Context& c = *context_;
-  c.now = now;
-  c.effects.clear();
+  c.output.Begin(now);
   if (std::holds_alternative<replica::Drop>(event)) {
-    const uint64_t works = c.works, serial = c.serial, checkpoints = c.checkpoints;
     mode_.reset();
-    context_ = std::make_unique<Context>(c.options);
-    // Late answers to an earlier job must not be taken for current ones.
-    context_->works = works;
-    context_->serial = serial;
-    context_->checkpoints = checkpoints;
+    context_ = std::make_unique<Context>(c.options, c.numbers);
     return {};
   }
-  if (c.failed) return {};
-  if (std::holds_alternative<replica::Timer>(event) && now >= c.armed) c.armed = absl::InfiniteFuture();
+  if (c.output.failed()) return {};
+  if (std::holds_alternative<replica::Timer>(event)) c.output.OnTimer();
   Dispatch(event);
-  if (mode_ == nullptr || c.failed) return std::exchange(c.effects, {});
-  if (now >= c.retry_earliest) {
-    c.retry_earliest = absl::InfiniteFuture();
-    mode_->ResendDue();
-  }
+  if (mode_ == nullptr || c.output.failed()) return c.output.Take();
+  if (c.output.TakeWake()) mode_->ResendDue();
   if (now >= c.reports.deadline() || c.reports.HasReady()) {
     for (v1::ReplicaReport& report : c.reports.Take(now)) {
-      report.set_job_id(c.job.value);
-      report.set_generation(c.generation.value);
-      c.effects.emplace_back(replica::Report{std::move(report)});
+      report.set_job_id(c.assignment.job.value);
+      report.set_generation(c.assignment.generation.value);
+      c.output.Emit(replica::Report{std::move(report)});
     }
   }
-  const absl::Time deadline = std::min(c.retry_earliest, c.reports.deadline());
-  if (deadline < c.armed) {
-    c.armed = deadline;
-    c.effects.emplace_back(replica::SetTimer{deadline});
-  }
-  return std::exchange(c.effects, {});
+  c.output.ArmTimer(c.reports.deadline());
+  return c.output.Take();
 }
 
 void ReplicaCore::Dispatch(replica::Event& event) {
-  // Without an assignment, any other event is an answer to an earlier job.
+  // Without an assignment, every other event is an answer to an earlier job.
   if (mode_ == nullptr && !std::holds_alternative<replica::Assign>(event)) return;
   std::visit(Overloaded{
                  [&](replica::Assign& e) {
                    if (absl::Status status = OnAssign(std::move(e.message)); !status.ok())
-                     context_->FailJob(std::string(status.message()));
+                     context_->output.Fail(std::string(status.message()));
                  },
                  [&](replica::Reply& e) { mode_->OnReply(replica::NameOf(e.request), e); },
                  [&](replica::GradientReady& e) { mode_->OnGradient(e); },
@@ -154,12 +141,12 @@ void ReplicaCore::Dispatch(replica::Event& event) {
                  [&](const replica::WeightsDone& e) { mode_->OnWeightsDone(e); },
                  [&](replica::Computed& e) { OnComputed(e); }, [&](const replica::Evaluated& e) { OnEvaluated(e); },
                  [&](const replica::CheckpointDone& e) {
-                   if (!context_->EndCheckpoint(e)) return;
+                   if (!context_->checkpoints.End(e)) return;
                    mode_->OnCheckpointDone();
                    context_->FinishLater();
                  },
                  [&](const replica::ReportAgain&) { context_->reports.ReportAgain(); },
-                 [](const replica::Timer&) {},  // due work is done after every event (Step)
+                 [](const replica::Timer&) {},  // Step sees to what is due after every event
                  [](const replica::Drop&) {},   // Step
              },
              event);
@@ -170,7 +157,7 @@ void ReplicaCore::OnComputed(replica::Computed& event) {
   if (event.sums.ok()) {
     mode_->OnComputed(event.work, *std::move(event.sums));
   } else if (mode_->Knows(event.work)) {
-    context_->FailJob(std::string(event.sums.status().message()));
+    context_->output.Fail(std::string(event.sums.status().message()));
   }
 }
 
@@ -179,120 +166,117 @@ void ReplicaCore::OnEvaluated(const replica::Evaluated& event) {
   if (event.sums.ok()) {
     mode_->OnEvaluated(event.work, *event.sums);
   } else if (mode_->Knows(event.work)) {
-    context_->FailJob(std::string(event.sums.status().message()));
+    context_->output.Fail(std::string(event.sums.status().message()));
   }
 }
 
 absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   Context& c = *context_;
-  if (c.assigned && (message.assignment() < c.assignment || message.generation() < c.generation.value)) {
+  replica::Assignment& a = c.assignment;
+  const bool first = !a.arrived();
+  if (!first && (message.assignment() < a.number || message.generation() < a.generation.value)) {
     return absl::OkStatus();  // an old one that arrived late
   }
   CAIRN_RETURN_IF_ERROR(CheckAssignment(message));
   CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
-  const bool raised = c.assigned && message.generation() > c.generation.value;
+  const bool raised = !first && message.generation() > a.generation.value;
   std::vector<char> moved(parts.size(), 0);
-  if (c.assigned) {
-    CAIRN_ASSIGN_OR_RETURN(moved, MovedParts(c.parts, parts));
+  if (!first) {
+    CAIRN_ASSIGN_OR_RETURN(moved, MovedParts(a.parts, parts));
   } else {
     CAIRN_RETURN_IF_ERROR(BeginJob(message, parts));
   }
-  if (!c.checkpoint_rule) {
-    c.checkpoint_rule.emplace(c.spec, c.plan.steps_per_epoch, c.plan.total_steps, message.restored_step(), c.now);
-  }
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
-    // The time is from a former chief's clock, which may be ahead. In that case every_minutes counts from the
-    // checkpoints known here.
+    // The time is from a former chief, which may be ahead. In that case the time of the checkpoint is not known.
     const absl::Time written = absl::FromUnixMillis(info.written_unix_ms());
-    c.checkpoint_rule->Taken(info.step(), written <= c.now ? written : absl::InfinitePast());
+    c.checkpoints.AddTaken(info.step(), written <= c.output.now() ? written : absl::InfinitePast());
   }
   SetEpochs(message);
-  c.chief = message.chief();
-  c.assigned = true;
-  c.assignment = message.assignment();
-  c.generation = Generation(message.generation());
-  c.parts = std::move(parts);
-  c.replicas.assign(message.replicas().begin(), message.replicas().end());
-  std::sort(c.replicas.begin(), c.replicas.end());
-  c.replicas.erase(std::unique(c.replicas.begin(), c.replicas.end()), c.replicas.end());
+  a.chief = message.chief();
+  a.number = message.assignment();
+  a.generation = Generation(message.generation());
+  a.parts = std::move(parts);
+  a.replicas.assign(message.replicas().begin(), message.replicas().end());
+  std::sort(a.replicas.begin(), a.replicas.end());
+  a.replicas.erase(std::unique(a.replicas.begin(), a.replicas.end()), a.replicas.end());
   mode_->OnAssigned(moved, raised);
   c.FinishLater();
   return absl::OkStatus();
 }
 
-// The first assignment: sets up the constant parts of the job. Takes the spec.
+// Takes from the first assignment sets up the constant parts later. Moves the spec out of the message.
 absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts) {
   Context& c = *context_;
   const v1::JobSpec& spec = message.spec();
-  c.plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
+  StepPlan& plan = c.schedule.plan;
+  plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
   // Callbacks may have ended the job after an earlier epoch.
   const bool ends_early = message.epochs_open() > 0 && message.total_steps() > 0 &&
-                          message.total_steps() < c.plan.total_steps &&
-                          message.total_steps() % c.plan.steps_per_epoch == 0;
-  if ((c.plan.total_steps != message.total_steps() && !ends_early) ||
-      c.plan.steps_per_epoch != message.steps_per_epoch()) {
+                          message.total_steps() < plan.total_steps && message.total_steps() % plan.steps_per_epoch == 0;
+  if ((plan.total_steps != message.total_steps() && !ends_early) || plan.steps_per_epoch != message.steps_per_epoch()) {
     return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
-                                                   " steps, but the job's plan has ", c.plan.total_steps,
+                                                   " steps, but the job's plan has ", plan.total_steps,
                                                    "; coordinator and worker are of different versions"));
   }
-  c.rates = EpochRates(spec, c.plan.steps_per_epoch);
-  c.job = JobId(message.job_id());
-  c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
-  c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
-  c.has_loss_scale = LossScaleRuleOf(spec).has_value();
-  c.spec = std::move(*message.mutable_spec());
-  c.space_bytes = parts.back().range.end() * sizeof(float);
-  for (const replica::Part& part : parts) c.ranges.push_back(part.range);
-  c.jitter = message.job_id() << 20;
-  if (c.wire == v1::FLOAT16 || c.wire == v1::INT8) {
-    CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.spec, c.ranges.back().end()));
-    c.layout = GradientLayoutOf(graph, c.spec);
+  c.schedule.rates = EpochRates(spec, plan.steps_per_epoch);
+  c.assignment.job = JobId(message.job_id());
+  c.job.validation_examples = static_cast<int64_t>(message.data().validation_examples());
+  c.job.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+  c.job.has_loss_scale = LossScaleRuleOf(spec).has_value();
+  c.job.spec = std::move(*message.mutable_spec());
+  c.job.space_bytes = parts.back().range.end() * sizeof(float);
+  for (const replica::Part& part : parts) c.job.ranges.push_back(part.range);
+  c.backoff.BeginJob(message.job_id());
+  c.checkpoints.BeginJob(c.job.spec, message.restored_step());
+  if (c.job.wire == v1::FLOAT16 || c.job.wire == v1::INT8) {
+    CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.job.spec, c.job.ranges.back().end()));
+    c.job.layout = GradientLayoutOf(graph, c.job.spec);
   }
   return MakeMode();
 }
 
 absl::Status ReplicaCore::MakeMode() {
   Context& c = *context_;
-  if (c.spec.strategy() == v1::CENTRAL_STORAGE) {
+  if (c.job.spec.strategy() == v1::CENTRAL_STORAGE) {
     mode_ = std::make_unique<replica::CentralMode>(c);
-  } else if (IsSynchronous(c.spec)) {
+  } else if (IsSynchronous(c.job.spec)) {
     mode_ = std::make_unique<replica::MirroredMode>(c);
   } else {
-    CAIRN_ASSIGN_OR_RETURN(auto clipping, ClippingOf(c.spec, c.ranges.back().end()));
+    CAIRN_ASSIGN_OR_RETURN(auto clipping, ClippingOf(c.job.spec, c.job.ranges.back().end()));
     mode_ = std::make_unique<replica::IndependentMode>(c, std::move(clipping));
   }
   return absl::OkStatus();
 }
 
-// Applies the callbacks' decisions: how far the job may go, whether it ends early, the learning rates.
+// Takes what callbacks' decisions: how far the job may go, whether it ends early, the learning rates.
 void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
-  Context& c = *context_;
-  c.gate = message.epochs_open() > 0 ? message.epochs_open() * c.plan.steps_per_epoch : INT64_MAX;
-  c.rates.Decide({message.learning_rates().begin(), message.learning_rates().end()});
-  if (message.total_steps() <= 0 || message.total_steps() >= c.plan.total_steps) return;
-  c.plan.total_steps = message.total_steps();
-  c.checkpoint_rule->EndAt(c.plan.total_steps);
+  replica::JobSchedule& schedule = context_->schedule;
+  schedule.gate = message.epochs_open() > 0 ? message.epochs_open() * schedule.plan.steps_per_epoch : INT64_MAX;
+  schedule.rates.Decide({message.learning_rates().begin(), message.learning_rates().end()});
+  if (message.total_steps() <= 0 || message.total_steps() >= schedule.plan.total_steps) return;
+  schedule.plan.total_steps = message.total_steps();
+  context_->checkpoints.EndAt(message.total_steps());
 }
 
 int64_t ReplicaCore::step() const {
   const int64_t step = mode_ == nullptr ? -1 : mode_->step();
-  if (step < context_->plan.total_steps) return step;
-  const bool over = std::all_of(context_->replicas.begin(), context_->replicas.end(),
+  if (step < context_->schedule.plan.total_steps) return step;
+  const bool over = std::all_of(context_->assignment.replicas.begin(), context_->assignment.replicas.end(),
                                 [&](int32_t replica) { return context_->reports.Finished(ReplicaId(replica)); });
-  return over ? step : context_->plan.total_steps - 1;
+  return over ? step : context_->schedule.plan.total_steps - 1;
 }
 std::optional<v1::JobProgress> ReplicaCore::progress() const {
   const int64_t reached = step();
   if (reached < 0) return std::nullopt;
   v1::JobProgress progress;
-  progress.set_job_id(context_->job.value);
-  progress.set_generation(context_->generation.value);
-  progress.set_assignment(context_->assignment);
+  progress.set_job_id(context_->assignment.job.value);
+  progress.set_generation(context_->assignment.generation.value);
+  progress.set_assignment(context_->assignment.number);
   progress.set_step(reached);
   return progress;
 }
-Generation ReplicaCore::generation() const { return context_->generation; }
-const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->replicas; }
-const std::vector<v1::PartitionRange>& ReplicaCore::ranges() const { return context_->ranges; }
+Generation ReplicaCore::generation() const { return context_->assignment.generation; }
+const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->assignment.replicas; }
+const std::vector<v1::PartitionRange>& ReplicaCore::ranges() const { return context_->job.ranges; }
 
 }  // namespace cairn

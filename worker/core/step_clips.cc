@@ -8,8 +8,8 @@ namespace cairn::replica {
 
 void StepClips::Begin(int64_t step) {
   step_ = step;
-  norms_.Clear(/*one_decides=*/context_.spec.backup_replicas() > 0);
-  requests_.assign(context_.parts.size(), Request());
+  norms_.Clear(/*one_decides=*/context_.job.spec.backup_replicas() > 0);
+  requests_.assign(context_.assignment.parts.size(), Request());
 }
 
 void StepClips::Stop() {
@@ -17,8 +17,9 @@ void StepClips::Stop() {
   requests_.clear();
 }
 
-// Takes the norms of a NORMS answer, or of VALUES after an update that was applied before this worker knew its norms:
-// other partitions may still wait for them.
+// The norms come in NORMS answer, or also in the VALUES of an update that was applied before its norms were known here:
+// other
+// partitions may still need them.
 absl::StatusOr<std::vector<uint32_t>> StepClips::Take(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
     if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
@@ -35,16 +36,16 @@ void StepClips::Send(const std::vector<uint32_t>& partitions, const std::vector<
   }
 }
 
-// Does nothing while a record is missing; the arrival of the last one calls this again.
+// Does nothing while a record of the norms is missing; the the answer that of the calls this again.
 void StepClips::SendOne(uint32_t partition) {
-  const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
+  const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.job.spec.optimizer()));
   if (!factors) {
     requests_[partition] = Request();
     return;
   }
-  Frame clip = context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
+  Frame clip = context_.frames.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
   if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as in its pushes
-  context_.SendRequest(requests_[partition], owner_, std::move(clip));
+  context_.requests.Send(requests_[partition], owner_, std::move(clip));
 }
 
 void StepClips::Forget(uint32_t partition) {
@@ -53,14 +54,14 @@ void StepClips::Forget(uint32_t partition) {
 }
 
 void StepClips::Resend(uint32_t partition, bool moved, bool raised) {
-  if (!context_.ResendAtOnce(requests_[partition], moved, raised)) return;
+  if (!context_.requests.ResendAtOnce(requests_[partition], moved, raised)) return;
   requests_[partition].attempt = 0;
   SendOne(partition);
 }
 
 void StepClips::ResendDue() {
   for (uint32_t p = 0; p < partitions(); ++p) {
-    if (context_.Due(requests_[p])) SendOne(p);
+    if (context_.requests.Due(requests_[p])) SendOne(p);
   }
 }
 

@@ -5,7 +5,7 @@
 namespace cairn::replica {
 
 void StepFinder::Start(absl::Duration pause) {
-  const size_t partitions = context_.parts.size();
+  const size_t partitions = context_.assignment.parts.size();
   requests_.assign(partitions, Request());
   versions_.assign(partitions, 0);
   loss_scales_.assign(partitions, 0);
@@ -13,7 +13,7 @@ void StepFinder::Start(absl::Duration pause) {
   found_ = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
     if (pause > absl::ZeroDuration()) {
-      context_.RetryAfter(requests_[p], pause);
+      context_.requests.RetryAfter(requests_[p], pause);
     } else {
       Send(p);
     }
@@ -21,9 +21,9 @@ void StepFinder::Start(absl::Duration pause) {
 }
 
 void StepFinder::Send(uint32_t partition) {
-  Frame frame = context_.MakePull(partition);
+  Frame frame = context_.frames.MakePull(partition);
   frame.want_version = wanted_[partition];
-  context_.SendRequest(requests_[partition], owner_, std::move(frame));
+  context_.requests.Send(requests_[partition], owner_, std::move(frame));
 }
 
 void StepFinder::Again(uint32_t partition, std::optional<uint64_t> version) {
@@ -35,12 +35,13 @@ void StepFinder::Again(uint32_t partition, std::optional<uint64_t> version) {
 StepFinder::Answer StepFinder::OnReply(uint32_t partition, Reply& reply) {
   Request& request = requests_[partition];
   if (request.token != reply.request || request.state != Request::State::kSent) return Answer::kIgnored;
-  const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
+  const absl::Status status =
+      reply.frame.ok() ? context_.frames.CheckValues(*reply.frame, partition) : reply.frame.status();
   const bool gone = wanted_[partition] && (absl::IsFailedPrecondition(status) ||
                                            (status.ok() && reply.frame->version != *wanted_[partition]));
   if (gone) return Answer::kGone;
   if (!status.ok()) {
-    context_.Retry(request, partition, status);
+    context_.requests.Retry(request, partition, status);
     return Answer::kIgnored;
   }
   request = Request();
@@ -52,7 +53,7 @@ StepFinder::Answer StepFinder::OnReply(uint32_t partition, Reply& reply) {
 
 void StepFinder::Resend(const std::vector<char>& moved, bool raised) {
   for (uint32_t p = 0; p < requests_.size(); ++p) {
-    if (!context_.ResendAtOnce(requests_[p], moved[p] != 0, raised)) continue;
+    if (!context_.requests.ResendAtOnce(requests_[p], moved[p] != 0, raised)) continue;
     requests_[p].attempt = 0;
     Send(p);
   }
@@ -60,7 +61,7 @@ void StepFinder::Resend(const std::vector<char>& moved, bool raised) {
 
 void StepFinder::ResendDue() {
   for (uint32_t p = 0; p < requests_.size(); ++p) {
-    if (context_.Due(requests_[p])) Send(p);
+    if (context_.requests.Due(requests_[p])) Send(p);
   }
 }
 

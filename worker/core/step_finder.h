@@ -25,7 +25,7 @@ class StepFinder {
   void Again(uint32_t partition, std::optional<uint64_t> version);
   void Stop() { requests_.clear(); }
   // The back-off before the next Start; grows with each call since the last EndAttempts.
-  absl::Duration NextPause() { return context_.Pause(attempts_++); }
+  absl::Duration NextPause() { return context_.backoff.Pause(attempts_++); }
   void EndAttempts() { attempts_ = 0; }
 
   enum class Answer {

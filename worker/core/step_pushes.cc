@@ -9,7 +9,7 @@
 namespace cairn::replica {
 
 void StepPushes::Begin() {
-  done_.assign(context_.parts.size(), 0);
+  done_.assign(context_.assignment.parts.size(), 0);
   done_count_ = 0;
   clips_.Begin(step_.number);
   pushes_.clear();
@@ -21,7 +21,7 @@ void StepPushes::Stop() {
 }
 
 void StepPushes::Build() {
-  if (step_.number == context_.plan.total_steps) return;
+  if (step_.number == context_.schedule.plan.total_steps) return;
   std::vector<StepPush> former = std::exchange(pushes_, {});
   std::vector<size_t> again;
   size_t begin = 0;
@@ -32,8 +32,8 @@ void StepPushes::Build() {
     } else {
       StepPush& push = pushes_.emplace_back();
       push.node = node;
-      push.requests.resize(context_.parts.size());
-      push.summed_in.assign(context_.parts.size(), -1);
+      push.requests.resize(context_.assignment.parts.size());
+      push.summed_in.assign(context_.assignment.parts.size(), -1);
       for (size_t i = begin; i < begin + node.count; ++i) {
         OwnReplica& own = replicas_[i];
         push.examples += own.examples;
@@ -60,7 +60,7 @@ void StepPushes::SendReady(uint32_t partition) {
 }
 
 void StepPushes::SendReady(StepPush& push) {
-  for (uint32_t p = 0; p < context_.parts.size(); ++p) TrySend(push, p);
+  for (uint32_t p = 0; p < context_.assignment.parts.size(); ++p) TrySend(push, p);
 }
 
 void StepPushes::TrySend(StepPush& push, uint32_t partition) {
@@ -81,7 +81,7 @@ void StepPushes::Send(StepPush& push, uint32_t partition) {
     const auto sums = [&](uint32_t i) -> const BatchSums& { return replicas_[push.own_begin + i].sums; };
     frame.figures = context_.FiguresOf(push.node, step_.number, sums).SerializeAsString();
   }
-  context_.SendRequest(push.requests[partition], push.node.first + 1, std::move(frame));
+  context_.requests.Send(push.requests[partition], push.node.first + 1, std::move(frame));
 }
 
 void StepPushes::PushFinal(OwnReplica& own, uint32_t partition_begin, uint32_t partition_end) {
@@ -98,7 +98,7 @@ void StepPushes::OnSummed(const GradientSummed& event) {
   if (joined == nullptr) return;  // its replicas were computed again
   const size_t first = replicas_.PlaceOf(*joined);
   StepPush& push = PushOf(*joined);
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     push.summed_in[p] = static_cast<int32_t>(first - push.own_begin);
     for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) replicas_[i].ready[p] = 1;
@@ -132,11 +132,11 @@ StepPushes::Answer StepPushes::OnAnswer(Request& request, StepPush* push, uint32
                      reply.frame->sequence == expected;
   absl::Status status = reply.frame.status();
   if (status.ok() && !norms) status = rules_.CheckAnswer(*reply.frame, partition);
-  if (status.ok() && !norms) status = context_.CheckLossScale(*reply.frame);
+  if (status.ok() && !norms) status = context_.frames.CheckLossScale(*reply.frame);
   if (status.ok() && !norms && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
-  std::vector<uint32_t> known;  // partitions whose factors became known by this
+  std::vector<uint32_t> known;  // the partitions whose factors became known
   if (status.ok() && (norms || reply.frame->version == expected)) {
     auto taken = clips_.Take(*reply.frame, partition);
     status = taken.ok() ? absl::OkStatus() : absl::UnavailableError(taken.status().message());
@@ -159,16 +159,16 @@ StepPushes::Answer StepPushes::OnRefused(Request& request, StepPush* push, uint3
   } else if (absl::IsAborted(status)) {
     LoseSum(partition);
   } else {
-    context_.Retry(request, partition, status);
+    context_.requests.Retry(request, partition, status);
   }
   return Answer::kIgnored;
 }
 
 StepPushes::Answer StepPushes::OnUpdate(const Frame& frame, uint32_t partition, const std::vector<uint32_t>& known) {
   if (done_count_ > 0 && frame.loss_scale != next_loss_scale_) {
-    context_.FailJob(absl::StrCat("the partitions differ in the loss scale after step ", step_.number, ": ",
-                                  frame.loss_scale, " in partition ", partition, ", ", next_loss_scale_,
-                                  " in others; resume from a checkpoint"));
+    context_.output.Fail(absl::StrCat("the partitions differ in the loss scale after step ", step_.number, ": ",
+                                      frame.loss_scale, " in partition ", partition, ", ", next_loss_scale_,
+                                      " in others; resume from a checkpoint"));
     return Answer::kIgnored;
   }
   next_loss_scale_ = frame.loss_scale;
@@ -185,7 +185,7 @@ void StepPushes::LoseSum(uint32_t partition) {
   rules_.OnSumLost(partition);
 }
 
-// ---- repeats ----
+// ---- retries ----
 
 void StepPushes::ResendClips(const std::vector<char>& moved, bool raised) {
   for (uint32_t p = 0; p < clips_.partitions(); ++p) {
@@ -200,7 +200,7 @@ void StepPushes::ResendClips(const std::vector<char>& moved, bool raised) {
 void StepPushes::ResendPushes(const std::vector<char>& moved, bool raised) {
   for (StepPush& push : pushes_) {
     for (uint32_t p = 0; p < push.requests.size(); ++p) {
-      if (!context_.ResendAtOnce(push.requests[p], moved[p] != 0, raised)) continue;
+      if (!context_.requests.ResendAtOnce(push.requests[p], moved[p] != 0, raised)) continue;
       push.requests[p].attempt = 0;
       Send(push, p);
     }
@@ -221,7 +221,7 @@ bool StepPushes::ForgetMoved(const StepPush& push, const std::vector<char>& move
 void StepPushes::ResendDue() {
   for (StepPush& push : pushes_) {
     for (uint32_t p = 0; p < push.requests.size(); ++p) {
-      if (context_.Due(push.requests[p])) Send(push, p);
+      if (context_.requests.Due(push.requests[p])) Send(push, p);
     }
   }
   clips_.ResendDue();

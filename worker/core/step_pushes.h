@@ -87,7 +87,7 @@ class StepPushes {
   void ResendDue();
 
   const std::vector<StepPush>& all() const { return pushes_; }
-  bool AllDone() const { return done_count_ == context_.parts.size(); }
+  bool AllDone() const { return done_count_ == context_.assignment.parts.size(); }
   // Named by the partitions that are done; valid where AllDone().
   float next_loss_scale() const { return next_loss_scale_; }
 

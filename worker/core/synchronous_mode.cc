@@ -13,7 +13,7 @@ void SynchronousMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   pushes_.ResendClips(moved, raised);
   Resend(moved, raised);
   OpenGate();
-  FinishStepIfDone();  // it may have waited for a replica that moved to another worker
+  FinishStepIfDone();  // it may have waited for a replica that has moved to another worker
 }
 
 void SynchronousMode::AssignReplicas() {
@@ -21,9 +21,9 @@ void SynchronousMode::AssignReplicas() {
     context_.reports.Remove(gone.id);
     Release(gone);
   }
-  context_.pool.Resize(context_.space_bytes, replicas_.size() + spares_);
+  context_.pool.Resize(context_.job.space_bytes, replicas_.size() + spares_);
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // the last chief may not have reached it
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // the former chief may not have taken it
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kIdle) replicas_.Begin(own);
   }
@@ -39,7 +39,7 @@ void SynchronousMode::GoIdle() {
 }
 
 void SynchronousMode::OnReply(RequestName name, Reply& reply) {
-  if (name.partition >= context_.parts.size()) return;
+  if (name.partition >= context_.assignment.parts.size()) return;
   if (phase_ == Phase::kFinding && name.owner == kValuesOwner) return OnFindReply(name.partition, reply);
   if (phase_ != Phase::kRunning) return;
   if (name.owner == kValuesOwner) return OnValues(name.partition, reply);
@@ -77,35 +77,37 @@ void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
 
 void SynchronousMode::Run(uint64_t version) {
   step_.number = static_cast<int64_t>(version);
-  if (step_.number > context_.plan.total_steps) {
-    context_.FailJob("the variables have had more updates than the job has steps; drop the job and submit it again");
+  if (step_.number > context_.schedule.plan.total_steps) {
+    context_.output.Fail(
+        "the variables have had more updates than the job has steps; drop the job and submit it again");
     return;
   }
   phase_ = Phase::kRunning;
-  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // the version is that of some partition
+  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // at least one version is at it
   for (const OwnReplica& own : replicas_) {
-    context_.reports.Forget(own.id, step_.number, context_.plan.steps_per_epoch);
+    context_.reports.Forget(own.id, step_.number, context_.schedule.plan.steps_per_epoch);
   }
   BeginStep();
 }
 
 // ---- running ----
 
-// The version to which this step leads. It needs this worker's own push, which is sent later, so no partition is beyond
-// it. If slow pushes are dropped, there must be another step in between. After the last step: the final version.
+// Takes the checkpoint of the version to which this step leads. It needs this no partition can be beyond it, since it needs own pushes
+// that are still to be sent. If slow pushes are dropped, it in one step later. After the last step it is the current
+// one.
 void SynchronousMode::Checkpoint() {
-  const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
-  const int64_t version = std::min(step_.number + ahead, context_.LastOpen());
-  context_.CheckpointIfDue(version, static_cast<uint64_t>(version));
+  const int64_t ahead = context_.job.spec.backup_replicas() > 0 ? 2 : 1;
+  const int64_t version = std::min(step_.number + ahead, context_.schedule.LastOpen());
+  context_.checkpoints.TakeIfDue(version, static_cast<uint64_t>(version));
 }
 
 void SynchronousMode::OnCheckpointDone() {
-  if (phase_ == Phase::kRunning && step_.number == context_.LastOpen()) Checkpoint();
+  if (phase_ == Phase::kRunning && step_.number == context_.schedule.LastOpen()) Checkpoint();
 }
 
-// An epoch was opened, or the last one is known: work that waited for it continues.
+// Continues the replicas that waited, once their epoch is open or the job has ended.
 void SynchronousMode::OpenGate() {
-  if (phase_ != Phase::kRunning || context_.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
+  if (phase_ != Phase::kRunning || context_.schedule.AtGate(step_.number) || !replicas_.AnyWaiting()) return;
   Checkpoint();
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kWaiting) replicas_.Compute(own);
@@ -124,7 +126,7 @@ void SynchronousMode::BeginStep() {
 void SynchronousMode::OnGradient(const GradientReady& event) {
   OwnReplica* own = replicas_.Find(event.work);
   if (own == nullptr || own->state != OwnReplica::State::kComputing) return;
-  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.assignment.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) own->ready[p] = 1;
   pushes_.PushFinal(*own, event.partition_begin, end);
 }
@@ -153,16 +155,16 @@ void SynchronousMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   own->work = 0;
   replicas_.Compute(*own);
   if (own->state == OwnReplica::State::kComputed) pushes_.SendReady(*own);
-  FinishStepIfDone();  // the gradients of others may have completed the step; it still waits for this worker's own work
+  FinishStepIfDone();  // the update of others may have been made without this worker's gradients
 }
 
-// The step is done when all partitions are, and when no backward pass that has announced its last gradient and no
-// validation is still to return: their figures belong to the step.
+// The step is done when all partitions are, and no backward pass or validation and running any more: their figures
+// belong to the step.
 void SynchronousMode::FinishStepIfDone() {
   if (!pushes_.AllDone() || replicas_.AnyAtWork()) return;
   for (OwnReplica& own : replicas_) {
     if (own.state == OwnReplica::State::kComputed) {
-      context_.reports.AddStep(own.id, step_.number, context_.plan.steps_per_epoch, context_.now);
+      context_.reports.AddStep(own.id, step_.number, context_.schedule.plan.steps_per_epoch, context_.output.now());
     }
     Release(own);
   }
@@ -176,7 +178,7 @@ void SynchronousMode::FinishStepIfDone() {
 void SynchronousMode::ResendDue() {
   if (phase_ == Phase::kFinding) finder_.ResendDue();
   if (phase_ != Phase::kRunning) return;
-  if (step_.number == context_.LastOpen()) Checkpoint();  // there may be no later step at which to retry it
+  if (step_.number == context_.schedule.LastOpen()) Checkpoint();  // there is no later step to try it at
   pushes_.ResendDue();
   ResendMore();
 }

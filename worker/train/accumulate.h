@@ -1,10 +1,11 @@
-// Gradient accumulation (JobSpec.accumulate_steps): a replica's examples of one step, computed in pieces one after the
+// Gradient accumulation (JobSpec.accumulate_steps): computes a replica's examples of one step in pieces, one after the
 // other.
 //
-// Of one slot thread. Memory is that of one piece, and one more gradient where there are several. Invariants:
-//   1. The gradient is the pieces' gradients added up in their order; one piece: the program's own, bit for bit.
-//   2. A number is announced once, when the last piece's gradient is in it.
-//   3. What is random differs between pieces: a piece is a step of its own to the program.
+// Called on one slot thread. Needs the memory of one piece, plus one more gradient if there are several. Invariants:
+//   1. The gradient is the sum of the pieces' gradients, added in the order of the pieces. With one piece it is the
+//      program's own gradient, bit for bit.
+//   2. A range of the gradient is announced once, when the last piece has been added to it.
+//   3. Random numbers differ between pieces: to the program each piece is a step of its own.
 #pragma once
 
 #include <functional>
@@ -15,15 +16,16 @@
 
 namespace cairn {
 
-// batch(piece): the examples of plan.Piece(step, replica, piece), asked for in order; not for empty pieces.
+// Returns the examples of plan.Piece(step, replica, piece). Called in the order of the pieces, and not for empty ones.
 using PieceBatch = std::function<absl::StatusOr<Batch>(int32_t piece)>;
 
-// info.step and info.replica say which. The replica has at least one example.
+// Computes the step info.step of the replica info.replica, which must have at least one example in it.
 absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch,
                                       const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradient,
                                       const GradientReady& ready);
 
-// The same, but the program adds up (Program::TrainJoined), and gives the sum to the join. ready: of the last piece.
+// The same, but the program adds up the pieces (Program::TrainJoined) and gives the sum to `join`. `ready` is called
+// for the last piece.
 absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch,
                                             const StepInfo& info, absl::Span<const float> values,
                                             const std::shared_ptr<GradientJoin>& join, uint32_t leaf,

@@ -1,14 +1,13 @@
-// Checkpointer: carries out what the chief's core asks for (TakeCheckpoint) and the coordinator (MarkBest), for one
-// job: asks the ps for their state, gathers it, writes it, removes superfluous checkpoints, reports.
+// Checkpointer: takes the checkpoints of one job when the chief's core (TakeCheckpoint) or the coordinator (MarkBest)
+// asks for them: it asks the ps for their state, gathers and writes it, removes superfluous checkpoints, and reports.
 //
-// Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of
-// memory; files are written on the executor, which all jobs of a worker share. Invariants:
-//   1. At most one cut is gathered at a time (the core asks for one), and freed when it is written.
-//   2. A cut is written only where every partition answered with the version that was wanted, whole.
-//   3. It removes only checkpoints of its own job (own_checkpoints.h), that it knows of.
-//   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is wanted, too.
-//   5. A MarkBest that waited here while another chief kept one is not carried out: the coordinator has long asked that
-//      one.
+// Thread rule: any thread; no call blocks except Prune. The answers of the ps are gathered on gRPC threads, each into
+// its own range of memory; files are written on the executor, which all jobs of a worker share. Invariants:
+//   1. At most one cut is gathered at a time (the core asks for one), and it is freed once it is written.
+//   2. A cut is written only if every partition answered completely, with the version that was asked for.
+//   3. Only checkpoints of this job (own_checkpoints.h) that are known here are removed.
+//   4. A checkpoint that was begun is finished even if the job is dropped meanwhile: its last checkpoint is wanted.
+//   5. A MarkBest that waited here is dropped if another worker has marked a best checkpoint since it was asked for.
 #pragma once
 
 #include <functional>
@@ -45,14 +44,15 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
 
   Checkpointer(JobId job, const CheckpointerServices& services);
 
-  // The checkpoints that the coordinator knows of. Removes what they push out, on the executor.
+  // Learns which checkpoints the coordinator knows of. Removes those beyond keep_max, on the executor.
   void Know(std::shared_ptr<const v1::AssignReplicas> assignment);
-  // The requests are sent before it returns. `done` runs once, on any thread.
+  // Sends the requests before it returns. `done` is called once, on any thread.
   void Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done);
   void MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment);
-  // Removes what is beyond keep_max; returns the steps that are not there any more. Blocking: of the executor.
+  // Removes checkpoints beyond keep_max and returns the steps whose checkpoints are gone. Blocks: called on the
+  // executor.
   std::vector<int64_t> Prune(const v1::AssignReplicas& assignment);
-  // Tells the coordinator again what it may have missed.
+  // Repeats the reports that the coordinator may have missed.
   void ReportAgain();
 
  private:
@@ -64,16 +64,17 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   CheckpointOwner OwnerOf(const v1::AssignReplicas& assignment) const;
   std::vector<int64_t> ForgetMissing(const OwnCheckpoints& own);
   void Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status);
-  // No other try follows.
+  // Reports that the checkpoint was not written and will not be tried again.
   void ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why);
 
   const JobId job_;
   const CheckpointerServices services_;
   absl::Mutex mutex_;
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
-  absl::Time best_kept_ = absl::InfinitePast();  // by this worker, in BestKeptAt's time; on the executor
-  // The last one, where the disk refused it, or no cut came about. The end of an epoch may wait for it, so that the
-  // coordinator has to hear of it.
+  // BestKeptAt after this worker last marked a best checkpoint. Used on the executor alone.
+  absl::Time best_kept_ = absl::InfinitePast();
+  // The last checkpoint if it could not be written, or no cut succeeded. The end of an epoch may wait for it, so the
+  // coordinator must hear of it.
   std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written_ ABSL_GUARDED_BY(mutex_);
 };
 

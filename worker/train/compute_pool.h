@@ -1,14 +1,14 @@
-// ComputePool: the slot threads of a worker, shared by its jobs. JobModel: what a slot has to know of a job to compute
+// ComputePool: the slot threads of a worker, shared by its jobs. JobModel: what a slot must know of a job to compute
 // for it.
 //
-// Thread rule: any thread may Submit. A task runs on one slot thread, which hands it its own ProgramCache. A task is at
-// home on the slot that has what it needs: its program is compiled there, its device has the next batch. Invariants:
-//   1. Each slot runs one task at a time; tasks of one priority start in the order of Submit, but that a slot takes
-//      those first that are at home on it. Each is passed over kPassesMax times at most.
-//   2. No task waits while a slot is idle, but for one whose home has only an Ending left of the task before.
+// Thread rule: any thread may Submit. A task runs on one slot thread, which hands it its own ProgramCache. The home of
+// a task is the slot that has its program compiled and its next batch on the device. Invariants:
+//   1. A slot runs one task at a time. Tasks of one priority start in the order of Submit, except that a slot prefers
+//      tasks at home on it; a task is passed over at most kPassesMax times.
+//   2. No task waits while a slot is idle, except for a home slot whose running task has announced its Ending.
 //   3. Evaluation gets at least one of every kTrainingRun + 1 turns of a slot, so that neither starves the other.
-//   4. A slot keeps the programs of at most kProgramsMax models, and none of a model that is gone after Purge.
-// The queue holds at most one task for each own replica and each evaluation under way.
+//   4. A slot keeps the programs of at most kProgramsMax models, and after Purge none of a model that nobody holds.
+// The queues hold at most one task for each own replica and each evaluation in progress.
 #pragma once
 
 #include <deque>
@@ -27,20 +27,20 @@ namespace cairn {
 
 struct JobModel {
   v1::JobSpec spec;
-  std::shared_ptr<const Graph> graph;  // of several trained outputs: the joined one (common/model/job_outputs.h)
+  std::shared_ptr<const Graph> graph;  // with several trained outputs, the joined one (common/model/job_outputs.h)
   ProgramOptions options;
 };
-// batch_max: the largest run of examples that a replica gets.
+// options.batch_max is the most examples that a replica computes at a time.
 absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& spec);
-// The same for batches of `inputs`.
+// The same model for batches whose inputs are of this element type.
 std::shared_ptr<const JobModel> WithInputs(const JobModel& model, Element inputs);
 
-// Of one slot thread.
+// The compiled programs of one slot. Used on its thread alone.
 class ProgramCache {
  public:
   ProgramCache(int slot, Backend& backend) : slot_(slot), backend_(backend) {}
   int slot() const { return slot_; }
-  // Compiles at the first call for a model. The program lives until the next call.
+  // Compiles the program at the first call for a model. The result is valid until the next call.
   absl::StatusOr<Program*> Get(const std::shared_ptr<const JobModel>& model);
   void DropGone();
 
@@ -51,7 +51,7 @@ class ProgramCache {
   };
   const int slot_;
   Backend& backend_;
-  std::vector<Entry> entries_;  // last used at the end
+  std::vector<Entry> entries_;  // the most recently used one last
 };
 
 class ComputePool {
@@ -65,14 +65,14 @@ class ComputePool {
   ComputePool(const ComputePool&) = delete;
   ComputePool& operator=(const ComputePool&) = delete;
 
-  // home: the slot that ran such a task last (ProgramCache::slot), if any did. Dropped after Stop.
+  // home: the slot that last ran such a task (ProgramCache::slot), if any did. After Stop the task is dropped.
   void Submit(Priority priority, Task task, int home = kNoSlot);
-  // Of a running task: what is left of it is short. A task that it submits itself, at home there, waits for its end
-  // rather than go elsewhere.
+  // Called by a running task that is about to end: a task that it submits with its own slot as the home waits for that
+  // slot rather than run elsewhere.
   void Ending(int slot);
-  // Lets every slot drop the programs of models that nobody holds any more.
+  // Makes every slot drop the programs of models that nobody holds any more.
   void Purge();
-  // Waits for the tasks that run; the waiting ones are dropped.
+  // Waits for the running tasks and drops the waiting ones.
   void Stop();
   int slots() const { return slots_; }
   Backend& backend() const { return backend_; }
@@ -81,14 +81,14 @@ class ComputePool {
   struct Queued {
     Task task;
     int home = kNoSlot;
-    int passed = 0;  // later ones that were taken before it
+    int passed = 0;  // how many later tasks were taken before it
   };
   using Queue = std::deque<Queued>;
   struct Slot {
     enum class State { kIdle, kBusy, kEnding };
     State state = State::kIdle;
     int training_run = 0;  // training tasks in a row
-    Task next;             // handed to it by Submit
+    Task next;             // handed over by Submit
     Priority next_priority = Priority::kTraining;
     absl::CondVar wake;
   };

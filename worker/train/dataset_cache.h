@@ -1,8 +1,7 @@
-// DatasetCache: data sets that are open in this worker, so that jobs on the same data share one, and its decoded
-// examples.
+// DatasetCache: the data sets that are open in this worker. Jobs on the same data share one, with its decoded examples.
 //
-// Thread-safe. Invariant: a data set is kept as long as someone uses it, and for kDatasetKeep after it was opened (the
-// inspection at submission opens it, the job that follows uses it).
+// Thread-safe. Invariant: a data set stays open while someone uses it, and for kDatasetKeep after it was opened (the
+// inspection at submission opens it, and the job that follows uses it).
 #pragma once
 
 #include <memory>
@@ -24,7 +23,7 @@ class DatasetCache {
  public:
   explicit DatasetCache(Clock& clock) : clock_(clock) {}
 
-  // fresh: read the files again even if the data set is open. Errors: as OpenDataset. Blocks while it opens.
+  // fresh: reads the files again even if the data set is open. Blocks while it opens. Errors: those of OpenDataset.
   absl::StatusOr<std::shared_ptr<const Dataset>> Open(const v1::Data& data, const Shape& input_shape, bool fresh);
   void DropIdle();
 
@@ -36,7 +35,7 @@ class DatasetCache {
     absl::Time keep_until;
   };
   Clock& clock_;
-  absl::Mutex opening_;  // one is opened at a time; taken before mutex_
+  absl::Mutex opening_;  // held while a data set opens: one at a time; taken before mutex_
   absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };

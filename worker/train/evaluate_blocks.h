@@ -1,6 +1,6 @@
-// A program's figures of many examples, block by block: validation in training, evaluation after it.
+// Evaluates a program on many examples, block by block: for validation during training and for evaluation after it.
 //
-// Of one slot thread.
+// Called on one slot thread.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,13 @@
 
 namespace cairn {
 
-// The examples of one of `shards` shards of an evaluation: a run of whole blocks, so that the blocks of all shards are
-// the same however many shards there are. May be empty.
+// The examples of one of the `shards` shards of an evaluation: a run of whole blocks, so that the blocks are the same
+// for any number of shards. May be empty.
 PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64_t shards);
 
-// Adds up what the program says of the examples begin .. end - 1 of the split, in blocks of the program's batch_max. A
-// block's figures are rounded once and added exactly (common/base/exact_sum.h): sums of blocks have the same bits
-// whoever computed which.
-// Stops with CANCELLED when *stop is set.
+// Returns the sums over these places of the split, evaluated in blocks of the program's batch_max. The figures of a
+// block are rounded once and added exactly (common/base/exact_sum.h): their sums have the same bits whichever worker
+// computes which block. Returns CANCELLED soon after *stop is set.
 absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
                                          v1::Split split, PlaceRange places, absl::Span<const float> values,
                                          const std::atomic<bool>& stop);

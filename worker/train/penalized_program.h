@@ -1,8 +1,8 @@
-// A program whose losses include the model's penalty (common/model/penalty.h), whatever backend computes it: each
-// example's loss, in training and in evaluation, as in Keras. The penalty's gradient is the ps' business.
+// Adds the model's penalty (common/model/penalty.h) to the losses of a program of any backend: to the loss of each
+// example, in training and in evaluation, as in Keras. The gradient of the penalty is added by the ps.
 //
-// Thread rule and invariants of Program (worker/backend/backend.h). Invariant: the penalty has the same bits whether
-// the values are all there or come layer by layer.
+// Thread rule and invariants: those of Program (worker/backend/backend.h). Invariant: the penalty has the same bits
+// whether all values are there at once or come layer by layer.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// The program itself where nothing is regularized.
+// Returns the program itself if nothing is regularized.
 std::unique_ptr<Program> WithPenalty(std::unique_ptr<Program> program, const Graph& graph);
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
-// The model's outputs for examples of a split: the part of a prediction that a slot computes.
+// Computes the model's outputs for examples of a split: the part of a prediction that runs on a slot.
 //
-// A free function, on a slot's thread.
+// Called on one slot thread.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-// float32, little-endian, of the examples begin .. end - 1 in their order, computed in blocks of the program's
-// batch_max. Stops with CANCELLED when *stop is set.
+// Returns the outputs for these places of the split, in order, as little-endian float32. They are computed in blocks of
+// the program's batch_max. Returns CANCELLED soon after *stop is set.
 absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const Dataset& dataset,
                                           v1::Split split, PlaceRange places, absl::Span<const float> values,
                                           const std::atomic<bool>& stop);

@@ -1,6 +1,7 @@
 // PsConnections: one connection to each ps, shared by all jobs of a worker.
 //
-// Thread-safe, but for Retain and Clear: one thread, never a callback of a connection (closing waits for those).
+// Thread-safe, except that Retain and Clear are called by one thread, and never by a callback of a connection (closing
+// waits for the callbacks).
 #pragma once
 
 #include <map>
@@ -16,12 +17,12 @@ namespace cairn {
 
 class PsConnections {
  public:
-  // `done` as PsConnection says.
+  // done: as PsConnection calls it.
   void Send(const std::string& address, Frame frame, PsConnection::Done done);
   void Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor, PsConnection::Done done);
-  // Closes the connections to other addresses than these.
+  // Closes the connections to all other addresses.
   void Retain(const std::set<std::string>& addresses);
-  // Closes all for good; from now on Send drops what it gets. Those who send are stopped before.
+  // Closes all connections for good; from now on Send drops its frames. All senders must have been stopped.
   void Clear();
 
  private:

@@ -1,6 +1,7 @@
-// ReplicaSeats: which slot computed each own replica of a job last, and so what a slot gets next if nothing moves.
+// ReplicaSeats: which slot last computed each own replica of a job, and so which replica a slot gets next if none
+// moves.
 //
-// Of one thread at a time.
+// Not thread-safe: one caller at a time.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class ReplicaSeats {
   };
 
   void Take(ReplicaId replica, int slot, int64_t step) { seats_[replica.value] = {slot, step}; }
-  // The worker has no others any more.
+  // Forgets all other replicas.
   void Keep(absl::Span<const int32_t> replicas) {
     std::erase_if(seats_, [&](const auto& seat) {
       return std::find(replicas.begin(), replicas.end(), seat.first) == replicas.end();
@@ -32,7 +33,8 @@ class ReplicaSeats {
     const auto seat = seats_.find(replica.value);
     return seat == seats_.end() ? ComputePool::kNoSlot : seat->second.slot;
   }
-  // After the replica's present step: replicas of one slot take turns in their order, each at the step after its last.
+  // The turn of the slot after the replica's current step: the replicas of one slot take turns in ascending order, each
+  // with the step after its last one.
   std::optional<Turn> NextOn(int slot, ReplicaId replica) const {
     auto next = seats_.upper_bound(replica.value);
     for (size_t i = 0; i < seats_.size(); ++i, ++next) {

@@ -1,6 +1,7 @@
-// StepJoins: the backend's sums of a job (worker/backend/gradient_join.h), found by the replicas that add to them.
+// StepJoins: the sums of a job's gradients that the backend makes (worker/backend/gradient_join.h), shared by the
+// replicas that add to them.
 //
-// Thread-safe. A sum is freed when all its replicas have left it, or nobody wants it any more.
+// Thread-safe. Invariant: a sum is freed when all its replicas have left it, or when nobody needs it any more.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,13 @@ namespace cairn {
 
 class StepJoins {
  public:
-  // A partition's sum is final; on the thread of one of the replicas.
+  // Called when the sum of a partition is final, on the thread of one of the replicas.
   using Summed = std::function<void(replica::GradientSummed)>;
 
   StepJoins(Backend& backend, Summed summed) : backend_(backend), summed_(std::move(summed)) {}
 
-  // Made by the first replica that comes. ranges: of the partitions, in order. Each replica that gets it leaves it.
-  // Errors: the backend's.
+  // Returns the sum of the joint; the first replica to enter makes it. Each replica that got it must Leave it. ranges:
+  // those of the partitions, in order. Errors: those of the backend.
   absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint,
                                                       const std::shared_ptr<const Graph>& graph,
                                                       const std::vector<v1::PartitionRange>& ranges);
@@ -34,9 +35,9 @@ class StepJoins {
 
  private:
   struct Join {
-    std::weak_ptr<const replica::Joint> joint;  // gone: nobody wants it any more
+    std::weak_ptr<const replica::Joint> joint;  // expired: nobody needs the sum any more
     std::shared_ptr<GradientJoin> join;
-    int64_t missing = 0;  // replicas that have not left it
+    int64_t missing = 0;  // how many replicas have not left it
   };
 
   Backend& backend_;

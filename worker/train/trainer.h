@@ -1,9 +1,9 @@
-// Trainer: one job on this worker: what the effects of its core become (ReplicaDriver). It computes on the slots, talks
-// to the ps, reports to the coordinator.
+// Trainer: one job on this worker. It carries out the effects of the job's core (ReplicaDriver): it computes on the
+// slots, talks to the ps, and reports to the coordinator.
 //
 // Thread rule: any thread. Invariants:
-//   1. No call blocks, except tasks of a slot: those wait for data and compile.
-//   2. After Drop nothing is sent or reported any more; tasks under way end at their next block.
+//   1. No call blocks, except on a slot: tasks there compile programs and wait for data.
+//   2. After Drop nothing is sent or reported any more; running tasks end at their next block.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@
 
 namespace cairn {
 
-// What a worker's trainers share. All of it outlives them.
+// What the trainers of a worker share. All of it outlives them.
 struct TrainerServices {
   ComputePool* pool = nullptr;
   PsConnections* connections = nullptr;
@@ -40,8 +40,8 @@ struct TrainerServices {
   SerialExecutor* files = nullptr;  // writes checkpoints
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
-  std::function<void()>
-      device_trouble;  // a call of a program failed for a reason of the device; thread-safe, may be null
+  // Called when a call of a program failed because of the device; thread-safe, may be null.
+  std::function<void()> device_trouble;
   int decode_threads = 1;
 };
 
@@ -49,18 +49,18 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
  public:
   Trainer(JobId job, const TrainerServices& services);
 
-  // Returns whether it has other replicas now, or another generation.
+  // Returns whether the replicas or the generation changed.
   bool Assign(const v1::AssignReplicas& message);
   void MarkBest(const v1::MarkBest& command);
   void Drop();
-  // The session is open again: what the coordinator may have missed.
+  // The session was opened again: repeats the reports that the coordinator may have missed.
   void ReportAgain();
 
   JobId job() const { return job_; }
-  std::optional<v1::JobProgress> progress() const;  // nothing before the first step is known
+  std::optional<v1::JobProgress> progress() const;  // nullopt until the step is known
   v1::HeldReplicas held() const { return driver_.held(); }
-  std::vector<std::string> addresses() const;  // of the ps in the present assignment
-  // Of a failed job: to be told to the coordinator, again after each reconnect.
+  std::vector<std::string> addresses() const;  // of the ps of the current assignment
+  // Why the job failed here, if it did. The caller tells the coordinator, again after each reconnect.
   std::optional<v1::JobError> error() const;
   // What slots need to evaluate this job's model; null before the first step.
   std::shared_ptr<const JobModel> model() const;
@@ -87,7 +87,7 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   void WakeAt(absl::Time at) override;
   void Fail(const std::string& message) override;
 
-  void NoteTrouble(const absl::Status& status);  // of a task that failed
+  void NoteTrouble(const absl::Status& status);  // the error of a task
 
   // ---- computing layer by layer ----
   std::shared_ptr<LayerWeights> Weights(uint64_t work) const;
@@ -100,8 +100,8 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   void NoteReplicaTime(absl::Duration time);
   void NoteLossScale(const replica::Compute& compute);
   int HomeOf(ReplicaId replica) const;
-  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared,
-                 Program& program);  // the slot's next batch to its device
+  // Starts to bring the slot's next batch to its device.
+  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared, Program& program);
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -111,11 +111,11 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   const TrainerServices services_;
   const std::shared_ptr<Checkpointer> checkpointer_;
   ReplicaDriver driver_;
-  std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
-  std::atomic<float> loss_scale_{0};         // as computed with last
-  std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
-  std::atomic<bool> device_trouble_{false};  // what this worker computes on cannot do it, or has too little memory
-  StepJoins joins_;                          // entered by tasks, which hold this
+  std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known yet
+  std::atomic<float> loss_scale_{0};         // of the last Compute
+  std::atomic<bool> data_trouble_{false};    // the data set is missing here, or is a different one
+  std::atomic<bool> device_trouble_{false};  // the device cannot compute the model, or has too little memory
+  StepJoins joins_;                          // entered by tasks, which keep this alive
 
   absl::Mutex preparing_;  // held while data is opened; taken before mutex_
   mutable absl::Mutex mutex_;

@@ -18,10 +18,10 @@ using State = OwnReplica::State;
 
 class OwnReplicasTest : public CorePartsTest {
  protected:
-  OwnReplicasTest() { step_.values = Buffer::Zeros(context_.space_bytes); }
+  OwnReplicasTest() { step_.values = Buffer::Zeros(context_.job.space_bytes); }
 
   std::vector<OwnReplica> Assign(std::vector<int32_t> replicas) {
-    context_.replicas = std::move(replicas);
+    context_.assignment.replicas = std::move(replicas);
     return replicas_.Assign();
   }
 
@@ -67,7 +67,7 @@ TEST_F(OwnReplicasTest, AStepBeginsWithAComputeIntoABufferOfItsOwn) {
 }
 
 TEST_F(OwnReplicasTest, WithoutExamplesThereIsNothingToCompute) {
-  context_.plan = StepPlan::Make(/*examples=*/2, /*batch_size=*/2, /*replicas=*/4, 0, /*epochs=*/2);
+  context_.schedule.plan = StepPlan::Make(/*examples=*/2, /*batch_size=*/2, /*replicas=*/4, 0, /*epochs=*/2);
   Assign({0, 3});
   for (OwnReplica& own : replicas_) replicas_.Begin(own);
   const size_t without = replicas_[0].examples == 0 ? 0 : 1;
@@ -78,14 +78,14 @@ TEST_F(OwnReplicasTest, WithoutExamplesThereIsNothingToCompute) {
 }
 
 TEST_F(OwnReplicasTest, WaitsAtTheGateAndFinishesAfterTheLastStep) {
-  context_.gate = 2;
+  context_.schedule.gate = 2;
   step_.number = 2;
   Assign({0});
   replicas_.Begin(replicas_[0]);
   EXPECT_EQ(replicas_[0].state, State::kWaiting);
   EXPECT_TRUE(replicas_.AnyWaiting());
   EXPECT_FALSE(replicas_.AnyAtWork());
-  context_.gate = 4;
+  context_.schedule.gate = 4;
   replicas_.Compute(replicas_[0]);
   EXPECT_EQ(replicas_[0].state, State::kComputing);
   replicas_.Release(replicas_[0]);
@@ -96,7 +96,7 @@ TEST_F(OwnReplicasTest, WaitsAtTheGateAndFinishesAfterTheLastStep) {
 }
 
 TEST_F(OwnReplicasTest, TheValidationOfAnEpochComesBeforeTheStepAfterIt) {
-  context_.validation_examples = 8;
+  context_.job.validation_examples = 8;
   step_.number = 2;
   Assign({1});
   replicas_.Begin(replicas_[0]);
@@ -114,7 +114,7 @@ TEST_F(OwnReplicasTest, AReleasedReplicaIsNotFoundAndItsBufferIsUsedAgain) {
   replicas_.Begin(replicas_[0]);
   const uint64_t work = replicas_[0].work;
   const std::byte* const buffer = reinterpret_cast<const std::byte*>(replicas_[0].gradient.data());
-  context_.effects.clear();  // they hold the buffer
+  context_.output.Take();  // they hold the buffer
   replicas_.Release(replicas_[0]);
   EXPECT_EQ(replicas_.Find(work), nullptr);
   EXPECT_EQ(replicas_.Find(0), nullptr) << "0 is no work, and what an idle replica has";
@@ -126,11 +126,11 @@ TEST_F(OwnReplicasTest, ANodeThatMakesSumsGetsOneGradientForAll) {
   ReplicaCoreOptions options;
   options.joins = true;
   Context joining(options);
-  joining.spec = context_.spec;
-  joining.plan = context_.plan;
-  joining.parts = context_.parts;
-  joining.replicas = {0, 1, 2};
-  joining.pool.Resize(context_.space_bytes, 8);
+  joining.job.spec = context_.job.spec;
+  joining.schedule.plan = context_.schedule.plan;
+  joining.assignment.parts = context_.assignment.parts;
+  joining.assignment.replicas = {0, 1, 2};
+  joining.pool.Resize(context_.job.space_bytes, 8);
   OwnReplicas replicas(joining, step_, /*by_layer=*/false);
   replicas.Assign();
   replicas.Join({{0, 2}, {2, 1}});

@@ -41,7 +41,7 @@ Frame Norms(std::string scalars) {
 class StepClipsTest : public CorePartsTest {
  protected:
   StepClipsTest() {
-    context_.spec.mutable_optimizer()->set_global_clipnorm(2);
+    context_.job.spec.mutable_optimizer()->set_global_clipnorm(2);
     clips_.Begin(2);
   }
   std::vector<uint32_t> Known(uint32_t partition, float number) {
@@ -135,21 +135,21 @@ TEST_F(StepClipsTest, WhatFailedIsSentWhenItsTimeHasComeOrTheGenerationRose) {
   Known(1, 1);
   clips_.Send(Known(2, 1), none_done_);
   Take<Send>();
-  context_.Retry(clips_.request(1), 1, absl::UnavailableError("away"));
+  context_.requests.Retry(clips_.request(1), 1, absl::UnavailableError("away"));
   clips_.ResendDue();
   clips_.Resend(1, /*moved=*/false, /*raised=*/false);
   EXPECT_THAT(Take<Send>(), IsEmpty());
   clips_.Resend(1, /*moved=*/false, /*raised=*/true);
   EXPECT_THAT(Take<Send>(), SizeIs(1));
-  context_.Retry(clips_.request(1), 1, absl::UnavailableError("away"));
-  context_.now += context_.options.retry_max;
+  context_.requests.Retry(clips_.request(1), 1, absl::UnavailableError("away"));
+  Advance(context_.options.retry_max);
   clips_.ResendDue();
   EXPECT_THAT(Take<Send>(), SizeIs(1));
 }
 
 // With backup_replicas the first partition of a norm decides; the others take over the factor that it applied.
 TEST_F(StepClipsTest, OnePartitionDecidesWhereSlowPushesAreDropped) {
-  context_.spec.set_backup_replicas(1);
+  context_.job.spec.set_backup_replicas(1);
   clips_.Begin(2);
   Known(0, 1);
   Known(1, 1);

@@ -32,7 +32,7 @@ TEST_F(StepFinderTest, AllAreFoundWhenEachHasAnswered) {
   const std::vector<Send> pulls = Take<Send>();
   ASSERT_THAT(pulls, SizeIs(kPartitions));
   for (uint32_t p = 0; p < kPartitions; ++p) {
-    EXPECT_EQ(pulls[p].address, context_.parts[p].address);
+    EXPECT_EQ(pulls[p].address, context_.assignment.parts[p].address);
     EXPECT_EQ(pulls[p].frame.kind, v1::ExchangeFrame::PULL);
     EXPECT_EQ(pulls[p].frame.want_version, std::nullopt);
     EXPECT_EQ(NameOf(pulls[p].request).owner, kOwner);
@@ -64,7 +64,7 @@ TEST_F(StepFinderTest, AnswersThatDoNotFitAreAskedForAgainAfterAPause) {
   EXPECT_THAT(Take<Send>(), IsEmpty());
   finder_.ResendDue();
   EXPECT_THAT(Take<Send>(), IsEmpty()) << "before the pause is over";
-  context_.now += context_.options.retry_max;
+  Advance(context_.options.retry_max);
   finder_.ResendDue();
   pulls = Take<Send>();
   ASSERT_THAT(pulls, SizeIs(kPartitions));
@@ -103,7 +103,7 @@ TEST_F(StepFinderTest, WithoutAVersionAFencedPullIsTriedAgain) {
   finder_.Start(absl::ZeroDuration());
   const std::vector<Send> pulls = Take<Send>();
   EXPECT_EQ(Answer(pulls[0], absl::FailedPreconditionError("generation 4")), StepFinder::Answer::kIgnored);
-  EXPECT_LT(context_.retry_earliest, absl::InfiniteFuture());
+  EXPECT_LT(context_.output.wake(), absl::InfiniteFuture());
 }
 
 TEST_F(StepFinderTest, AfterAnAssignmentOnlyMovedOrWaitingOnesAreSent) {
@@ -130,13 +130,13 @@ TEST_F(StepFinderTest, PausesGrowUntilTheAttemptsEnd) {
   EXPECT_LE(pause, context_.options.retry_min);
   finder_.Start(absl::Seconds(1));
   EXPECT_THAT(Take<Send>(), IsEmpty());
-  context_.now += absl::Seconds(1);
+  Advance(absl::Seconds(1));
   finder_.ResendDue();
   EXPECT_THAT(Take<Send>(), SizeIs(kPartitions));
 }
 
 TEST_F(StepFinderTest, TheLossScaleIsThatOfAPartitionAtTheVersion) {
-  context_.has_loss_scale = true;
+  context_.job.has_loss_scale = true;
   finder_.Start(absl::ZeroDuration());
   const std::vector<Send> pulls = Take<Send>();
   for (uint32_t p = 0; p < kPartitions; ++p) {

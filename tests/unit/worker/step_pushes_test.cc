@@ -21,7 +21,7 @@ class StepPushesTest : public CorePartsTest, protected PushRules {
  protected:
   StepPushesTest() {
     step_.number = 1;
-    step_.values = Buffer::Zeros(context_.space_bytes);
+    step_.values = Buffer::Zeros(context_.job.space_bytes);
     Assign({0, 1, 2});
     pushes_.Begin();
     for (OwnReplica& own : replicas_) replicas_.Begin(own);
@@ -34,19 +34,20 @@ class StepPushesTest : public CorePartsTest, protected PushRules {
   Frame MakePush(StepPush& push, uint32_t partition) override {
     OwnReplica& first = replicas_[push.own_begin];
     first.touched = true;
-    return context_.MakePush(partition, push.node, step_.number, push.examples, first.gradient, /*packed=*/false);
+    return context_.frames.MakePush(partition, push.node, step_.number, push.examples, first.gradient,
+                                    /*packed=*/false);
   }
   void OnPushed(OwnReplica& /*own*/, uint32_t begin, uint32_t end) override { final_.emplace_back(begin, end); }
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override {
-    return context_.CheckValues(frame, partition);
+    return context_.frames.CheckValues(frame, partition);
   }
   void OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) override {
-    context_.Retry(push.requests[partition], partition, status);
+    context_.requests.Retry(push.requests[partition], partition, status);
   }
   void OnSumLost(uint32_t partition) override { lost_.push_back(partition); }
 
   void Assign(std::vector<int32_t> replicas) {
-    context_.replicas = std::move(replicas);
+    context_.assignment.replicas = std::move(replicas);
     for (OwnReplica& gone : replicas_.Assign()) replicas_.Release(gone);
   }
   // The gradients of the replica in all partitions; computed: with its figures.
@@ -127,7 +128,7 @@ TEST_F(StepPushesTest, AnswersThatDoNotFitAreTriedAgain) {
   EXPECT_EQ(Answer(sent[2], small), StepPushes::Answer::kIgnored);
   EXPECT_EQ(Answer(sent[3], Values(sent[3].frame.partition.value + 1, 2)), StepPushes::Answer::kIgnored);
   EXPECT_THAT(Take<Send>(), IsEmpty());
-  context_.now += context_.options.retry_max;
+  Advance(context_.options.retry_max);
   pushes_.ResendDue();
   EXPECT_THAT(Take<Send>(), SizeIs(4));
   Reply reply{1, Values(0, 2)};
@@ -149,7 +150,7 @@ TEST_F(StepPushesTest, TheJobMayHaveGoneOnOrBack) {
 }
 
 TEST_F(StepPushesTest, PartitionsThatNameDifferentLossScalesFailTheJob) {
-  context_.has_loss_scale = true;
+  context_.job.has_loss_scale = true;
   const std::vector<Send> sent = FinishAll();
   Frame first = Values(sent[0].frame.partition.value, 2);
   first.loss_scale = 16;
@@ -180,7 +181,7 @@ TEST_F(StepPushesTest, AnotherSubtreeKeepsWhatWasSentAndComputesUsedGradientsAga
 
 TEST_F(StepPushesTest, AfterAMoveTheSamePushesGoToTheNewAddress) {
   const std::vector<Send> sent = FinishAll();
-  context_.parts[1].address = "ps-9";
+  context_.assignment.parts[1].address = "ps-9";
   pushes_.ResendPushes({0, 1, 0}, /*raised=*/true);
   const std::vector<Send> again = Take<Send>();
   ASSERT_THAT(again, SizeIs(2));
@@ -204,7 +205,7 @@ TEST_F(StepPushesTest, ForgetMovedTakesBackWhatIsUnderWayThere) {
 
 class ClippedPushesTest : public StepPushesTest {
  protected:
-  ClippedPushesTest() { context_.spec.mutable_optimizer()->set_global_clipnorm(1); }
+  ClippedPushesTest() { context_.job.spec.mutable_optimizer()->set_global_clipnorm(1); }
 
   static Frame Norms(uint32_t partition) {
     NormRecord record;
@@ -261,7 +262,7 @@ TEST_F(ClippedPushesTest, NormsThatCannotBeReadAreAskedForAgain) {
   Frame old = Norms(sent[1].frame.partition.value);
   old.sequence = 1;
   EXPECT_EQ(Answer(sent[1], old), StepPushes::Answer::kIgnored);
-  context_.now += context_.options.retry_max;
+  Advance(context_.options.retry_max);
   pushes_.ResendDue();
   EXPECT_THAT(Take<Send>(), SizeIs(2));
 }

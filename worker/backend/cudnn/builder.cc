@@ -25,13 +25,13 @@ static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 &&
                   static_cast<int>(kernels::Act::kRelu) == v1::RELU,
               "kernels::Act has the numbers of v1::Activation");
 
-// Gradients are handed out in ranges of at least this many numbers: 1 MiB.
+// Gradients are released in ranges of at least this many numbers: 1 MiB.
 constexpr int64_t kReleaseNumbersMin = 1 << 18;
-// A segment brings at least this many more numbers of the values: 4 MiB. Each is launched by itself.
+// Each segment adds at least this many numbers of the values: 4 MiB. Each is launched by itself.
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
-// What a graph may be on a CPU alone.
+// Refuses graphs that only the backends on CPUs compute.
 absl::Status CheckGraph(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     const char* what = node.shares >= 0                                ? "it shares another layer's variables"
@@ -46,7 +46,7 @@ absl::Status CheckGraph(const Graph& graph) {
   return absl::OkStatus();
 }
 
-// An activation within a recurrent layer that this backend does not compute; LINEAR: none.
+// The activation within a recurrent layer that this backend does not compute; LINEAR: there is none.
 v1::Activation FurtherRecurrentActivation(const Node& node) {
   if (!IsRecurrent(node.kind)) return v1::LINEAR;
   for (const Recurrence& r : RecurrencesOf(node.layer)) {
@@ -57,7 +57,7 @@ v1::Activation FurtherRecurrentActivation(const Node& node) {
   return v1::LINEAR;
 }
 
-// Options of layers that this backend computes without them alone.
+// Refuses options that this backend does not support.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     const v1::Layer& l = node.kind == LayerKind::kTimeDistributed ? node.layer.time_distributed().layer() : node.layer;
@@ -99,7 +99,12 @@ absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const Lower
 }
 
 Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& machine)
-    : graph_(graph), options_(options), groups_(graph_, options_), machine_(machine), plan_(std::make_unique<Plan>()) {
+    : graph_(graph),
+      options_(options),
+      groups_(graph_, options_),
+      machine_(machine),
+      plan_(std::make_unique<Plan>()),
+      handover_(graph_) {
   plan_->examples_ = options.examples;
 }
 
@@ -126,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   return std::move(plan_);
 }
 
-// ---- which values there are, and which nodes need no launch ----
+// ---- values ----
 
 void Builder::MakeValues() {
   const std::vector<Node>& nodes = graph_.nodes();
@@ -166,7 +171,7 @@ absl::Status Builder::LowerLoss() {
   const Ref outputs = Read(*last, DType::kFloat32);
   plan_->outputs_ = outputs;
   if (options_.mode == Mode::kPredict) {
-    // Stands until it is copied out.
+    // In use until they are copied out.
     if (outputs.place == Ref::kArena) plan_->buffers_[outputs.buffer].Use(static_cast<int>(plan_->steps_.size()));
     return absl::OkStatus();
   }
@@ -217,7 +222,7 @@ absl::Status Builder::LowerLoss() {
 // ---- backward ----
 
 void Builder::LowerBackward() {
-  // Each node's variables, with the padding behind them, as one range.
+  // The variables of a node, with the padding after them, are one range.
   const std::vector<Variable>& variables = graph_.variables();
   std::vector<int64_t> begins(graph_.nodes().size(), -1);
   for (const Variable& v : variables) {
@@ -234,7 +239,7 @@ void Builder::LowerBackward() {
   for (int id = static_cast<int>(graph_.nodes().size()) - 1; id >= 0; --id) {
     current_ = &graph_.nodes()[id];
     const Value* out = node_values_[id];
-    // Without a gradient nothing that is read depends on it.
+    // Without a gradient no output that is used depends on it.
     if (out->gradient) {
       for (size_t i = by_node[id].size(); i-- > 0;) by_node[id][i]();
     }
@@ -243,7 +248,7 @@ void Builder::LowerBackward() {
   release(0);
 }
 
-// A new one begins where a step reads values behind those that stand there already.
+// A segment begins at each step that reads values beyond those of the segments so far.
 void Builder::MakeSegments() {
   const std::vector<Variable>& variables = graph_.variables();
   std::vector<Plan::Segment>& segments = plan_->segments_;

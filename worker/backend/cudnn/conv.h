@@ -1,8 +1,8 @@
 // Convolutions by cuDNN's graph API.
 //
-// Of one CudaMachine. The engine is chosen when Prepare sees a convolution first and kept: of those that keep what
-// Precision promises and can be made ready, the heuristics' first one, or with a Tuner the fastest. What cuDNN has no
-// such engine for is computed by kernels of our own, slowly.
+// Part of one CudaMachine. Prepare chooses the engine of a convolution once and keeps it: the first one of the
+// heuristics that keeps what Precision promises and can be prepared, or with a Tuner the fastest of those. If cuDNN has
+// no such engine, Cairn's own kernels compute the convolution, slowly.
 #pragma once
 
 #include <map>
@@ -28,14 +28,15 @@ class Conv {
 
  private:
   struct Plan {
-    Engine engine;  // none: kernels of our own
-    int64_t narrow_bytes =
-        0;  // of a kernel's gradient in Precision.type, in front of the workspace; 0: float32 where it belongs
+    Engine engine;  // none: Cairn's own kernels
+    // The engine writes the kernel's gradient in Precision.type, to this many bytes in front of the workspace; 0: it
+    // writes float32 to the output itself.
+    int64_t narrow_bytes = 0;
   };
   Conv(const Precision& precision, cudaStream_t stream, Tuner* tuner)
       : precision_(precision), stream_(stream), tuner_(tuner) {}
   absl::StatusOr<Engine> ChooseEngine(const Convolution& c, DType filter_gradient);
-  // first, second, to: as Run's, `to` of the type that the engine writes.
+  // first, second, to: as for Run; `to` has the type that the engine writes.
   absl::Status Launch(const Engine& engine, const Convolution& c, const void* first, const void* second,
                       const void* bias, void* to, void* workspace) const;
   absl::Status RunKernels(const Convolution& c, const void* first, const void* second, void* to);

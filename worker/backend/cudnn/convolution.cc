@@ -10,7 +10,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// One number of the input for each of the output: a matrix product.
+// Whether each output pixel reads one input pixel of the same position: then the convolution is a matrix product.
 bool Pointwise(const kernels::Window& w) {
   const kernels::Depth& d = w.depth;
   if (w.groups != 1 || d.kernel != 1 || d.stride != 1 || d.pad != 0 || d.in != d.out) return false;
@@ -20,7 +20,7 @@ bool Pointwise(const kernels::Window& w) {
   return true;
 }
 
-// The same with strides: of the input only some numbers are read.
+// The same with strides: only some of the input pixels are read.
 bool Thinning(const kernels::Window& w) {
   if (w.groups != 1 || w.depth.in != 1 || w.depth.out != 1 || w.depth.kernel != 1) return false;
   for (int i = 0; i < 2; ++i) {
@@ -40,7 +40,7 @@ bool Even(const kernels::Window& w) {
   return true;
 }
 
-// The image with its padding around it, as large as the window reads or the image reaches; and the same window on that.
+// The image with its padding, as large as the window reads or the image extends; and the window without padding on it.
 kernels::Window Padded(const kernels::Window& w) {
   kernels::Window padded = w;
   for (int i = 0; i < 2; ++i) {
@@ -92,14 +92,15 @@ Ref EmitPadded(Builder& builder, const kernels::Window& w, const kernels::Window
   return image;
 }
 
-// y(w.out) of x(w.in) and so on, through padded copies where the padding is uneven.
+// Emit the convolution, or one of its gradients, through a padded copy if the padding differs between the two sides.
 void EmitForward(Builder& builder, const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y) {
   if (Even(w)) return EmitConvolution(builder, {Convolution::kForward, w}, x, kernel, y);
   const kernels::Window padded = Padded(w);
   EmitConvolution(builder, {Convolution::kForward, padded}, EmitPadded(builder, w, padded, x), kernel, y);
 }
 
-// + bias, then relu, in one launch; false, and nothing done, where the machine has no such launch.
+// Emits the convolution with bias and relu as one launch. False, with nothing emitted, if the machine has no such
+// launch.
 bool EmitFused(Builder& builder, Convolution c, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y) {
   const kernels::Window w = c.window;
   if (!Even(w)) c.window = Padded(w);
@@ -133,8 +134,8 @@ void EmitBackwardFilter(Builder& builder, const kernels::Window& w, const Ref& x
 
 // ---- layers ----
 
-// A plain or transposed convolution after its way forward; of a transposed one `window` leads from its output to its
-// input.
+// What the backward pass of a plain or transposed convolution needs of the forward pass. The window of a transposed one
+// is that from its output to its input.
 struct Convolved {
   kernels::Window window;
   const Variable *kernel, *bias;
@@ -167,10 +168,10 @@ void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   EmitConvert(builder, share, t, dx.ref, t, c.in->numbers, true);
 }
 
-// An average pooling of windows of one number copies. Backward all that read the copy come before the first of them,
-// which made it.
+// Copies the pixels that the window reads, by an average pooling of windows of one pixel. In the backward pass all
+// readers of the copy come before the node that made it.
 Value* Thinned(Builder& builder, const kernels::Window& w, Value* in) {
-  Value*& copy = builder.ThinnedAt(in, w.strides[0], w.strides[1]);
+  Value*& copy = builder.handover().ThinnedAt(in, w.strides[0], w.strides[1]);
   if (copy != nullptr) return copy;
   kernels::Window pick = w;
   pick.out[2] = w.in[2];
@@ -196,7 +197,7 @@ Value* Thinned(Builder& builder, const kernels::Window& w, Value* in) {
   return thin;
 }
 
-// Our own kernels: they take any padding.
+// By Cairn's own kernels, which take any padding.
 void LowerDepthwise(Builder& builder, const kernels::Window& w, const Projection& depthwise, Value* in, Value* out) {
   const Variable *const kernel = depthwise.kernel, *const bias = depthwise.bias;
   const Activation f = depthwise.f;
@@ -259,8 +260,8 @@ void LowerConvolution(Builder& builder, const Node& node) {
     return LowerProjection(builder, {kernel, bias, w.in[2], w.out[2], f}, Pointwise(w) ? in : Thinned(builder, w, in),
                            out);
   }
-  // Of a transposed one the window leads from its output to its input, and forward is what backward is of the plain
-  // one.
+  // The window of a transposed convolution is that from its output to its input: its forward pass is the backward pass
+  // of the plain one.
   if (transposed) {
     for (int i = 0; i < 3; ++i) std::swap(w.in[i], w.out[i]);
     std::swap(w.depth.in, w.depth.out);

@@ -1,6 +1,6 @@
 // CudaMachine: the Machine of a GPU: three streams (copies in, work, copies out), cuBLASLt, cuDNN.
 //
-// As every Machine of one thread at a time. Whatever thread calls, the device is made current first.
+// Used by one thread at a time, as every Machine. Each call first makes the device current on the calling thread.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace cairn::cudnn {
 
-// tuner: null: engines and algorithms by heuristics. It outlives the machine.
+// tuner: null: engines and algorithms are chosen by heuristics. It outlives the machine.
 absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision,
                                                          Tuner* tuner);
 

@@ -70,8 +70,8 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
 
 namespace {
 
-// keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; with the heads in front of the
-// steps, softmax(q k' / sqrt(key_dim)) v as products of one batch; back, and the last projection.
+// keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; then, with the heads moved
+// before the steps, softmax(q k' / sqrt(key_dim)) v as batched products; then the heads are moved back and projected.
 class Attention {
  public:
   Attention(Builder& builder, const Node& node)
@@ -104,7 +104,7 @@ class Attention {
   struct Parts {
     Value *q = nullptr, *k = nullptr, *v = nullptr;  // [example, step, head, number]
     Value* out = nullptr;                            // before the last projection
-    Ref qh, kh, vh;                                  // with the heads in front of the steps
+    Ref qh, kh, vh;                                  // with the heads before the steps
     Ref weights, dropped;                            // softmax of the scores
   };
 
@@ -131,20 +131,21 @@ class Attention {
                                       r.At<>(to), t, false);
             });
   }
-  // What masked queries see, and what is seen of masked keys, as Keras joins the masks of query, value and key.
+  // Sets the scores of masked queries and of masked keys and values; the masks are combined as in Keras.
   void FillMasked(const Ref& weights, float value) const {
     kernels::AttentionMasks m{n_, heads_, queries_, keys_, {}};
-    const Ref query = b_.StepMaskOf(node_.inputs[0]), values = b_.StepMaskOf(node_.inputs[1]),
-              key = b_.StepMaskOf(node_.inputs.back());
+    const LayerHandover& left = b_.handover();
+    const Ref query = left.StepMaskOf(node_.inputs[0]), values = left.StepMaskOf(node_.inputs[1]),
+              key = left.StepMaskOf(node_.inputs.back());
     if (!query && !values && !key) return;
-    // The lowest number of the type: float16 has no infinity to spare.
+    // The lowest finite number of the type.
     if (t_ == DType::kFloat16) value = std::max(value, -65504.0f);
     b_.Emit("fill masked", {weights, query, values, key}, {weights}, [=, t = t_](const Run& r) mutable {
       m.of[0] = r.At<float>(query), m.of[1] = r.At<float>(values), m.of[2] = r.At<float>(key);
       return kernels::FillMaskedScores(r.stream(), m, value, r.At<>(weights), t);
     });
   }
-  // Of one batch: each head of each example. `product` has its sizes and what is transposed.
+  // Emits the product for each head of each example as one batch. product: the sizes, and what is transposed.
   void Multiply(Product product, const Ref& a, const Ref& b, const Ref& c) const {
     product.batch = n_ * heads_;
     product.out = t_;
@@ -190,7 +191,7 @@ class Attention {
             });
     Multiply({.m = queries_, .n = key_dim, .k = keys_, .alpha = scale_}, ds, p.kh, dqh);
     Multiply({.m = keys_, .n = key_dim, .k = queries_, .transpose_a = true, .alpha = scale_}, ds, p.qh, dkh);
-    // The projections read them next, in the opposite order.
+    // The backward passes of the projections read them next, in the opposite order.
     for (Value* value : {p.q, p.k, p.v}) b_.GradientSink(value);
     Swap(dqh, p.q->gradient, heads_, queries_, key_dim);
     Swap(dkh, p.k->gradient, heads_, keys_, key_dim);
@@ -207,7 +208,7 @@ class Attention {
 
 void LowerAttention(Builder& builder, const Node& node) { Attention(builder, node).Lower(); }
 
-// One input of a Dot as rows of what is summed, [examples, rows, size], of length 1 where they are normalized.
+// An input of Dot as rows along the summed axis, [examples, rows, size]; of length 1 if the layer normalizes them.
 struct DotRows {
   Value* value = nullptr;
   int64_t rows = 0, size = 0, all = 0;  // all: of all examples
@@ -250,7 +251,7 @@ struct DotRows {
     return d;
   }
 
-  // The gradient of `value` from that of `data`, which is lost.
+  // Computes the gradient of `value` from that of `data`, which is overwritten.
   void LowerBackward(Builder& b, const Ref& gradient, DType t) const {
     const Builder::Sink dx = b.GradientSink(value);
     const Ref y = data, length = lengths;

@@ -1,5 +1,5 @@
-// What every call into CUDA and NVIDIA's libraries goes through: their errors as statuses that say what was tried, and
-// the device as the worker tells of it.
+// Calls to CUDA and NVIDIA's libraries: their errors as statuses that say what failed; and the description of a device.
+// Thread-safe.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,17 +14,17 @@
 
 namespace cairn::cudnn {
 
-// OK, or the error with `what` ("cudaMalloc of 4096 bytes") before it. RESOURCE_EXHAUSTED where memory is short,
-// UNAVAILABLE where there is no device or driver, or the device is lost to this process, else INTERNAL.
+// OK, or the error with `what` ("cudaMalloc of 4096 bytes") before it. RESOURCE_EXHAUSTED if memory is short;
+// UNAVAILABLE if there is no device or driver, or the device is lost to this process; else INTERNAL.
 absl::Status FromCuda(cudaError_t error, const std::string& what);
-// UNIMPLEMENTED where the library has no way to do it, else INTERNAL.
+// The same: UNIMPLEMENTED if the library does not support it, else INTERNAL.
 absl::Status FromCudnn(cudnnStatus_t status, const std::string& what);
 absl::Status FromCublas(cublasStatus_t status, const std::string& what);
 
-// Device `index` of those that CUDA sees. Errors: UNAVAILABLE says which of driver, device or compute capability is
-// missing.
+// Describes device `index` of those that CUDA sees. Errors: UNAVAILABLE says which of driver, device or compute
+// capability is missing.
 absl::StatusOr<DeviceInfo> FindDevice(int index);
-// Lets the devices copy from one another directly where the machine can; copies between the others go through the host.
+// Enables direct copies between the devices where the machine supports them; other copies go through the host.
 void EnablePeers(const std::vector<DeviceInfo>& devices);
 
 }  // namespace cairn::cudnn

@@ -1,8 +1,8 @@
-// DeviceHealth: whether a device is lost: it failed for good, or hangs. All who use the device share one: its programs,
-// machines, their memory.
+// DeviceHealth: whether a device is lost: it failed for good, or it hangs. The programs and machines of a device, and
+// their memory, share one.
 //
-// A device that hangs ends no step, frees no memory and can be waited for for ever; it is treated as one that failed.
-// Thread-safe.
+// Thread-safe. A device that hangs ends no step and frees no memory, and a wait for it would never end; so it is
+// treated like one that failed.
 #pragma once
 
 #include <string>
@@ -16,8 +16,9 @@ namespace cairn::cudnn {
 class DeviceHealth {
  public:
   explicit DeviceHealth(std::string device) : device_(std::move(device)) {}  // "GPU 0"
-  // Of a call that ended with this. A device that failed (UNAVAILABLE) or hangs (DEADLINE_EXCEEDED) is lost, for good;
-  // then, and for other calls that fail on a lost device: UNAVAILABLE, why it was lost.
+  // Takes note of how a call on the device ended, and returns the status for the caller. A device that failed
+  // (UNAVAILABLE) or hangs (DEADLINE_EXCEEDED) is lost for good. On a lost device every failed call returns UNAVAILABLE
+  // with the reason of the loss, except CANCELLED.
   absl::Status Note(const absl::Status& status);
   absl::Status status() const;
   bool lost() const { return !status().ok(); }

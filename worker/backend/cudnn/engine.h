@@ -1,7 +1,7 @@
-// cuDNN's graph API: a convolution as an operation, and the engines that compute it. Descriptors can be made, and
-// engines found for a GPU that is only described, without a device.
+// cuDNN's graph API: a convolution as an operation, and the engines that compute it. Neither making descriptors nor
+// finding engines for a GPU that is only described needs a device.
 //
-// Values of their owner's thread.
+// Not thread-safe: used on the thread of the owner.
 #pragma once
 
 #include <memory>
@@ -42,13 +42,13 @@ class Descriptor {
   const char* what_ = "";
 };
 
-// A convolution as an operation of cuDNN: can be made without a device.
+// A convolution as an operation of cuDNN.
 struct ConvolutionOperation {
   // The unique ids of the tensors.
   static constexpr int64_t kImage = 'x', kKernel = 'w', kResult = 'y', kBias = 'b';
   Descriptor image, kernel, result;  // x, w, y; or their gradients
   Descriptor window, operation;
-  // Where bias or relu follow: tensors that exist only within the engine, and the operations.
+  // If bias or relu follow: the tensors that exist only within the engine, and those operations.
   std::vector<Descriptor> inner;
   std::vector<cudnnBackendDescriptor_t> operations;  // all of them, in order
 };
@@ -59,8 +59,8 @@ absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const P
 // Whether an engine with these numerical notes computes what Precision promises.
 bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNote_t>& notes);
 
-// A GPU that an engine is chosen for: the one of a handle, or one that is only described (cuDNN's JSON of a device),
-// which need not be here.
+// The GPU for which an engine is chosen: that of a handle, or one that is only described (by cuDNN's JSON of a device)
+// and need not be present.
 struct EngineTarget {
   cudnnHandle_t handle = nullptr;
   const Descriptor* device = nullptr;
@@ -69,12 +69,12 @@ absl::StatusOr<Descriptor> DescribeDevice(const std::string& json);
 
 struct Engine {
   Descriptor execution;  // an execution plan
-  Descriptor config;     // what it was made of: cuDNN does not say that a plan keeps it
+  Descriptor config;     // the plan was made from it; cuDNN does not promise that a plan keeps it alive
   int64_t workspace_bytes = 0;
   std::string name;  // "engine 38 knobs 2=1 5=0": of this version of cuDNN
 };
-// Those that keep what Precision promises and can be made ready, in the order of the heuristics, `count_max` at most.
-// Errors: UNIMPLEMENTED, cuDNN has none.
+// The engines that keep what Precision promises and can be prepared, in the order of the heuristics, at most
+// `count_max`. Errors: UNIMPLEMENTED if cuDNN has none.
 absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, const Convolution& c,
                                                 const Precision& precision, DType filter_gradient, size_t count_max);
 

@@ -1,9 +1,8 @@
-// Feed: what a step brings to the device: values, the batch, the key of its random numbers.
+// Feed: copies to the device what a step needs: the values, the batch, the key of its random numbers.
 //
-// Of the program's thread. Invariants:
-//   1. What is copied lies in pinned memory that is not written again before the device has read it: the step that read
-//      it is over.
-//   2. Values cross in the type that they have, chunk by chunk, in the order in which the plan reads them.
+// Used on the program's thread. Invariants:
+//   1. Pinned memory that is copied from is not written again before the step that reads it has ended.
+//   2. Values are copied in the type that they have, chunk by chunk, in the order in which the plan reads them.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +26,22 @@ class Feed {
   // Both outlive it.
   Feed(const Graph& graph, Machine& machine);
 
-  // labels: of an example, with the weights of its rows, at most. inputs: of the batches to be expected; for others
-  // there is memory when the first comes.
+  // labels: the most numbers of an example's labels, with the weights of its rows. inputs: the element type of the
+  // batches to expect; memory for the other type is allocated when the first such batch comes.
   absl::Status Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights, Element inputs);
-  // From here on values are asked of `source`, if it is not null.
+  // From now on values come from `source`; null: they are all in memory.
   void UseWeightSource(WeightSource* source) { source_ = source; }
 
-  // What the batch's inputs are on the device: bytes cross as bytes, but for an Embedding, which reads float32.
+  // The element type of the batch's inputs on the device: bytes stay bytes, except for an Embedding, which reads
+  // float32.
   Element OnDevice(const Batch& batch) const { return widens_ ? Element::kFloat : batch.element; }
-  // Brings the inputs of the next CopyBatch, if there is memory for two batches; else does nothing.
+  // Starts to copy the inputs of the next CopyBatch if there is memory for two batches; else does nothing.
   void Prefetch(const Batch& next);
-  // Inputs, and for training and evaluation labels with the weights of their rows behind them, and for training the
-  // key.
+  // Copies the inputs; for training and evaluation the labels, followed by the weights of their rows; and for training
+  // the key.
   absl::Status CopyBatch(Mode mode, const Batch& batch, absl::Span<const float> row_weights, const StepInfo& info);
-  // Values [from, to), which come as numbers of `type`; later work finds them, and the batch. wanted_end: of all values
-  // that the plan reads.
+  // Copies the values [from, to), which are exact in `type`. Work that is enqueued later finds them and the batch on
+  // the device. wanted_end: the end of all values that the plan reads.
   absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to,
                           int64_t wanted_end);
 
@@ -66,9 +66,9 @@ class Feed {
   int64_t examples_max_ = 0;
   Pair values_, labels_, key_, class_weights_;
   Pair inputs_[2], next_[2];  // by Element; next: of Prefetch
-  Buffer next_inputs_;        // what stands in next_, or is on its way there; empty: nothing
+  Buffer next_inputs_;        // the inputs that are in next_, or on their way there; empty: none
   bool prefetch_refused_ = false;
-  Block value_bits_;  // values as they come; with values of 16 bits only
+  Block value_bits_;  // the values before they are widened; only for types of 16 bits
   WeightSource* source_ = nullptr;
 };
 

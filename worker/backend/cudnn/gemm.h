@@ -1,8 +1,8 @@
 // Matrix products by cuBLASLt.
 //
-// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: of those that add up in a
-// fixed order (no split along k that is summed by atomics) in a workspace that the caller brings, the heuristics' first
-// one, or with a Tuner the fastest.
+// Part of one CudaMachine. Prepare chooses the algorithm of a product once and keeps it: the first one of the
+// heuristics that adds in a fixed order (without splits along k that are summed by atomics) within the caller's
+// workspace, or with a Tuner the fastest of those.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace cairn::cudnn {
 
-// Descriptors of a product: those can be made, and looked at, without a device.
+// The descriptors of a product. They can be made and inspected without a device.
 class ProductDescriptors {
  public:
   static absl::StatusOr<std::unique_ptr<ProductDescriptors>> Make(const Product& product, const Precision& precision);
@@ -27,7 +27,7 @@ class ProductDescriptors {
   absl::Status SetBias(const void* bias);
 
   cublasLtMatmulDesc_t operation = nullptr;
-  // cuBLASLt counts by columns: the transposed of C is B' A'.
+  // cuBLASLt's matrices are in column-major order, so the transpose of C is computed as B' A'.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 
  private:

@@ -1,4 +1,5 @@
-// Launches that several layers are made of: each adds its steps to the plan that is being built.
+// Launches that several layers use. Each function adds steps to the plan that is being built; as for Builder, one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace cairn::cudnn {
 
-// Axes of tensors in another order: the examples, then up to three axes; missing ones stand first with the size 1.
+// A permutation of the axes of a tensor: the examples, then up to three axes; missing axes come first, with size 1.
 struct Permutation {
   struct Axes {
     int64_t dims[4] = {1, 1, 1, 1};
@@ -15,26 +16,26 @@ struct Permutation {
   };
   Axes forward, backward;
 };
-// order: for each axis of the result the one it is of `from`, counted from 1 (keras.layers.Permute).
+// order: for each axis of the result the axis of `from`, counted from 1 (keras.layers.Permute).
 Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order);
 
-// To `to`, in its type; `add`: to what stands there.
+// Copies n numbers to another type. add: adds them to `to`.
 void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
                  bool add = false);
-// C of `p` from A and B; bias only with p.bias. `add`: to what stands in C.
+// Computes C from A and B; `bias` is used only with p.bias. add: adds to C.
 void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c,
                  bool add = false);
-// y = f(y + bias), in place; the value `out` is y then, or, where the derivative needs f's argument, another buffer.
-// Returns y before f where backward needs it.
+// y = f(y + bias), in place, and out->data = y. If the derivative needs the argument of f, the result goes to another
+// buffer, and y before f is returned for backward.
 Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out);
-// Turns out's gradient into that of what stood before f, in place.
+// Turns the gradient of `out` into that of the argument of f, in place.
 void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& before, int64_t columns, Value* out);
 void EmitPermute(Builder& builder, const Permutation::Axes& axes, const Ref& from, const Ref& to, DType type, bool add);
-// Images or volumes of w.in into the middle of those of w.out, zeros around (w.pad, w.depth.pad); and the other way. Of
-// volumes: first within the planes, then of whole planes.
+// EmitPad copies images or volumes of w.in into the middle of those of w.out, with zeros around them (w.pad,
+// w.depth.pad); EmitCrop does the reverse. Volumes are padded first within the planes, then by whole planes.
 void EmitPad(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type);
 void EmitCrop(Builder& builder, const kernels::Window& w, const Ref& from, const Ref& to, DType type, bool add);
-// The window within the planes of volumes, and that of whole planes: as images whose rows are the planes.
+// The window within the planes of volumes, and the window over whole planes: that of images whose rows are the planes.
 kernels::Window WithinPlanes(const kernels::Window& w);
 kernels::Window OfPlanes(const kernels::Window& w);
 void EmitColumnSums(Builder& builder, const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type);

@@ -1,4 +1,4 @@
-// How the GPU's backend computes a kind of layers: a row of its table, in the file of the layer's family.
+// How the GPU backend computes a kind of layer: a row of its table, in the file of the layer's family.
 //
 // Rows are constants; any thread.
 #pragma once
@@ -11,13 +11,14 @@ namespace cairn::cudnn {
 
 struct Layer {
   LayerKind kind;
-  // Emits the node's launches, which give b.Out(node); what is to be done on the way back goes to Builder::Backward.
+  // Emits the launches of the node's forward pass, which compute b.Out(node), and passes Builder::Backward a function
+  // that emits those of its backward pass.
   void (*lower)(Builder& b, const Node& node);
 };
 
-// y = x * kernel (+ bias), with f, on rows: a product. Both ways.
+// y = f(x * kernel + bias) on rows, as a product; forward and backward.
 struct Projection {
-  const Variable *kernel = nullptr, *bias = nullptr;  // bias: or none
+  const Variable *kernel = nullptr, *bias = nullptr;  // bias null: none
   int64_t in_columns = 0, out_columns = 0;
   Activation f;
 };
@@ -33,7 +34,7 @@ absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> ResampleLayers();
 absl::Span<const Layer> WindowLayers();
 
-// Null: there is none.
+// Null: the backend has no row for the kind.
 const Layer* FindLayer(LayerKind kind);
 
 }  // namespace cairn::cudnn

@@ -1,4 +1,4 @@
-// The layers that have a launch of their own each.
+// The layers that consist of one launch each.
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
@@ -8,7 +8,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// {y} or, where it is added to, also read.
+// What a launch reads: `reads`, and the output if it is added to.
 std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
   if (add) reads.push_back(sum);
   return reads;
@@ -16,7 +16,7 @@ std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
 
 const char* Adds(bool add) { return add ? " add" : ""; }
 
-// The batch's own numbers where they will do; else a copy, with the Rescaling behind it.
+// Uses the batch's numbers themselves if possible; else emits a copy, with the Rescaling that joined it.
 void LowerInput(Builder& builder, const Node& node) {
   Value* const out = builder.ValueAt(node.id);
   const Ref inputs{Ref::kInputs};
@@ -160,7 +160,7 @@ void LowerEmbedding(Builder& builder, const Node& node) {
   });
   if (node.mask == node.id) {
     const Ref mask = builder.NewNumbers(count, DType::kFloat32);
-    builder.SetStepMask(node, mask);
+    builder.handover().SetStepMask(node, mask);
     builder.Emit("mask of ids", {ids}, {mask}, [=](const Run& r) {
       return kernels::MaskOfIds(r.stream(), count, r.At<float>(ids), r.At<float>(mask));
     });
@@ -177,7 +177,7 @@ void LowerEmbedding(Builder& builder, const Node& node) {
   });
 }
 
-// Names for what stands there: the node has joined the one before it.
+// Emits nothing: the node has joined the one before it and only renames its output.
 void LowerNothing(Builder&, const Node&) {}
 
 constexpr Layer kLayers[] = {

@@ -1,7 +1,7 @@
-// Mailbox: what CUDA's own thread tells the thread that waits for a device: signals of a step that arrived, and that
+// Mailbox: how a thread of CUDA tells the thread that waits for a device that signals of a step have arrived, or that
 // all work is done.
 //
-// Thread-safe. Who waits looks at the device now and then: a device that failed tells nothing.
+// Thread-safe. The waiting thread looks at the device from time to time, since a failed device sends no messages.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ namespace cairn::cudnn {
 
 class Mailbox {
  public:
-  // `device`: in errors.
+  // device: its name in errors.
   explicit Mailbox(std::string device) : device_(std::move(device)) {}
 
   void Reset(int count);  // forgets the signals that arrived
   void Put(int signal);
-  // A number greater than those before; PutDrain of it says that all work enqueued before is done.
+  // Returns a new number, greater than all before. PutDrain of it says that all work enqueued before is done.
   uint64_t AskDrain();
   void PutDrain(uint64_t drain);
 
-  // Called every `look`. Unset: work goes on. Else the device has nothing to do any more: OK, or its error.
+  // Called every `look`. nullopt: the device still works; else it is idle: OK, or its error.
   using Look = std::function<std::optional<absl::Status>()>;
-  // Errors: the device's; INTERNAL, it has nothing to do and the signal did not arrive; DEADLINE_EXCEEDED after
+  // Errors: that of the device; INTERNAL if the device is idle and the signal has not arrived; DEADLINE_EXCEEDED after
   // `patience`.
   absl::Status Wait(int signal, absl::Duration patience, absl::Duration look, const Look& device);
   absl::Status WaitForDrain(uint64_t drain, absl::Duration patience, absl::Duration look, const Look& device);

@@ -1,10 +1,10 @@
 // NodeGroups: which nodes of a graph are computed together, by the launches of one of them.
 //
-// An activation goes with the layer before it; a batch normalization takes the Add and the relu behind it, another one
-// that the Add reads, and in training the bias before it; ZeroPadding2D goes into the window that follows; Flatten and
-// Reshape only rename.
+// An activation joins the layer before it. A batch normalization is joined by the Add and the relu after it, by the
+// other batch normalization that the Add reads, and in training by the bias before it. A ZeroPadding2D joins the window
+// after it. Flatten and Reshape only rename their input.
 //
-// Immutable. Invariant: the node that computes a joined one comes before it.
+// Immutable; any thread. Invariant: the node that computes a joined node comes before it.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Activation {
   float alpha = 0;  // LEAKY_RELU's slope, ELU's alpha; not negative
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
   bool softmax() const { return kind == v1::SOFTMAX; }
-  // Whether the derivative needs x: f(x) does not tell it.
+  // Whether the derivative cannot be computed from f(x) and needs x.
   bool needs_input() const {
     return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS;
   }
@@ -29,30 +29,31 @@ struct Activation {
 
 class NodeGroups {
  public:
-  // Both outlive it.
+  // Both outlive this.
   NodeGroups(const Graph& graph, const LoweringOptions& options);
 
-  bool Joined(const Node& node) const { return joined_[node.id]; }  // computed with another node
-  // Of a node that is joined: the one whose output is its own, too. Of others: itself.
+  bool Joined(const Node& node) const { return joined_[node.id]; }  // it is computed with another node
+  // For a joined node: the node that computes it and has the same output. For other nodes: the node itself.
   int ComputedBy(const Node& node) const { return computed_by_[node.id]; }
   const Node* OnlyReader(const Node& node) const;  // null: none, or several
-  // A batch normalization that the other one of its Add computes.
+  // Whether it is a batch normalization that is computed with the other one of its Add.
   bool NormalizedByOther(const Node& node) const;
-  // In training a batch normalization takes away again what a bias before it adds: it is a part of the moving mean and
-  // has no gradient.
+  // Whether the node's bias is only added to the moving mean of the batch normalization after it: in training the
+  // normalization subtracts it again, so it has no gradient.
   bool BiasGoesToNormalization(const Node& node) const;
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
-  // With the pads of a ZeroPadding2D before it; of volumes: over their planes, and their depth.
+  // The window of the node, with the pads of a ZeroPadding2D that joined it; for volumes over their planes, and with
+  // their depth.
   kernels::Window WindowOf(const Node& node) const;
-  // Whether the node is computed as in training: it may not be in a step of training.
+  // Whether the node is computed as in training. In a training step some layers are computed as in inference.
   bool Trains(const Node& node) const { return options_.mode == Mode::kTrain && !InfersAlways(node); }
-  // A batch normalization that takes its batch's statistics; the others have constant ones, the moving statistics.
+  // Whether a batch normalization uses the statistics of the batch; otherwise it uses the moving ones.
   bool TakesStatistics(const Node& node) const { return Trains(node) && node.trainable; }
 
  private:
-  bool TakenByNormalization(const Node& node) const;  // an Add that a batch normalization before it computes
-  bool TakesZeros(const Node& node) const;            // a max pooling, of a ZeroPadding2D
+  bool TakenByNormalization(const Node& node) const;  // it is an Add that joins a batch normalization before it
+  bool TakesZeros(const Node& node) const;            // it is a max pooling after a ZeroPadding2D
   bool JoinsProducer(const Node& node) const;
 
   const Graph& graph_;

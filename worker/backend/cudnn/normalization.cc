@@ -6,15 +6,14 @@
 
 namespace cairn::cudnn {
 
-kernels::Normalized Builder::Normalization::At(const Run& r) const {
+kernels::Normalized Normalization::At(const Run& r) const {
   return {r.At<>(x), r.At<float>(mean), r.At<float>(variance), r.At<float>(scale), r.At<float>(offset), epsilon};
 }
 
 namespace {
 
-using Normalization = Builder::Normalization;
-
-// Where they are the moving statistics, as in Keras, the gradients of those are not written.
+// Emits the statistics of the batch and the gradients of the moving ones. If the layer uses the moving statistics, it
+// emits nothing, and as in Keras they have no gradients.
 Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Value* out) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
@@ -32,7 +31,7 @@ Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Valu
   const Ref x = n.x, mean = n.mean = builder.NewNumbers(channels, DType::kFloat32),
             variance = n.variance = builder.NewNumbers(channels, DType::kFloat32);
   const Ref scratch = builder.Scratch(kernels::BatchStatisticsScratch(rows, channels));
-  // The gradients of the moving averages do not come from behind.
+  // The gradients of the moving averages are computed in the forward pass.
   const Ref of_mean = builder.GradientOf(moving_mean), of_variance = builder.GradientOf(moving_variance);
   const Node& producer = builder.NodeAt(node.inputs[0]);
   const Ref bias =
@@ -48,11 +47,11 @@ Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Valu
   return n;
 }
 
-// What one launch has normalized.
+// The normalizations that one launch has computed.
 struct Normalized {
-  const Node *node, *other;  // other: b's node, null where there is none
+  const Node *node, *other;  // other: the node of b; null: none
   Normalization a, b;
-  Value* residual;  // what was added; or null
+  Value* residual;  // what was added; null: nothing
   bool relu;
   Ref passed;
   Value* out;
@@ -76,7 +75,7 @@ void LowerNormalizationBackward(Builder& builder, const Normalized& normalized) 
     for (const Ref& ref : b.Reads()) reads.push_back(ref);
   }
   if (!builder.Frozen(node)) {
-    // Written to the parameter space where the layer has such variables, else to a buffer: dx needs the sums.
+    // In the parameter space if the layer has such variables, else in a buffer: dx needs the sums.
     const auto sum = [&](const Node& of, const char* name) {
       const Variable* v = builder.Find(of, name);
       return v != nullptr ? builder.GradientOf(v) : builder.NewNumbers(channels, DType::kFloat32);
@@ -116,18 +115,18 @@ void LowerNormalizationBackward(Builder& builder, const Normalized& normalized) 
                });
 }
 
-// With the Add and the relu behind it, where nothing else reads what stands between, and with the other batch
-// normalization of the Add.
+// Lowers a batch normalization with the nodes that joined it: the Add, the relu, and the other batch normalization of
+// the Add.
 void LowerBatchNormalization(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
   const Normalization a = EmitStatistics(builder, node, in, out);
   if (builder.groups().NormalizedByOther(node)) {
-    builder.postponed()[node.id] = a;
+    builder.handover().Postpone(node, a);
     return;
   }
-  // What joined it.
+  // The nodes that joined it.
   Normalization b;
   Value* residual = nullptr;
   const Node* last = &node;
@@ -137,9 +136,8 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
     // The later of the Add's inputs computes it.
     if (other < node.id) {
       last = next;
-      const auto postponed = builder.postponed().find(other);
-      if (postponed != builder.postponed().end()) {
-        b = postponed->second;
+      if (const Normalization* const postponed = builder.handover().FindPostponed(other)) {
+        b = *postponed;
       } else {
         residual = builder.ValueAt(other);
       }
@@ -150,7 +148,7 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
                     builder.groups().ActivationOf(*next).kind == v1::RELU;
 
   const Ref added = residual != nullptr ? builder.Read(*residual, t) : Ref{}, y = builder.NewLike(*out);
-  // Without something added backward computes from x what the relu let through.
+  // If nothing is added, backward computes from x which numbers the relu passed.
   const bool joins = residual != nullptr || b.in != nullptr;
   const Ref passed = builder.training() && relu && joins ? builder.New(kernels::PassedBytes(rows, channels)) : Ref{};
   out->data = y;
@@ -180,7 +178,7 @@ void LowerGroupNormalization(Builder& builder, const Node& node) {
   const DType t = out->type;
   const int64_t channels = node.output.back();
   const bool layer = node.kind == LayerKind::kLayerNormalization;
-  // A layer normalization is that of one group, each row an example.
+  // Layer normalization is group normalization with one group, and each row as an example.
   const int64_t outer = layer ? out->numbers / channels : builder.examples();
   const int64_t positions = out->numbers / channels / outer;
   const int64_t groups = layer ? 1 : node.layer.group_normalization().groups();

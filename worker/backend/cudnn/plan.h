@@ -1,11 +1,11 @@
-// Plan: a graph lowered for one batch size and one purpose: the launches in order, and where their buffers are.
+// Plan: a graph lowered for one batch size and one purpose: the launches in order, and the places of their buffers.
 //
 // Immutable once built; runs on one thread at a time. Invariants:
-//   1. Every buffer lies in the arena; two overlap only if the spans of steps in which they are used do not.
-//   2. A step reads and writes only the places that it names, and reads nothing that no step before it wrote: what
-//      stands in the arena before a run does not matter.
-//   3. Launches depend on the plan only, not on the batch: what changes from step to step (values, inputs, labels, the
-//      key of dropout) stands in memory, so that a run can be recorded once and launched again.
+//   1. Every buffer is in the arena; two overlap only if the spans of steps in which they are used do not.
+//   2. A step reads and writes only the places that it names, and nothing of the arena that no earlier step has
+//      written: a run does not depend on the contents of the arena before it.
+//   3. Launches depend only on the plan, not on the batch: what changes from step to step (values, inputs, labels, the
+//      key of dropout) is in memory, so that a run can be recorded once and launched again.
 //   4. Every range of the parameter space is released exactly once, from the end to the beginning.
 #pragma once
 
@@ -45,7 +45,7 @@ struct Ref {
   explicit operator bool() const { return place != kNone; }
 };
 
-// Where the memory is that a plan's references point into.
+// The memory that a plan's references point into.
 struct Run {
   Machine& machine;
   const class Plan& plan;
@@ -71,12 +71,12 @@ class Plan {
     std::string layer;  // for errors
     std::vector<Ref> reads, writes;
     std::function<absl::Status(const Run&)> enqueue;
-    // What it costs on paper: each tensor that it names once, workspaces and scratch too; the FLOP of products and
-    // convolutions.
+    // Its theoretical cost: the bytes of each tensor that it names, counted once, with workspaces and scratch; the FLOP
+    // of products and convolutions.
     int64_t bytes_read = 0, bytes_written = 0;
     double flop = 0;
   };
-  // The steps from `begin` on read nothing of the values behind `values_end`, until the next segment begins.
+  // The steps from `begin` to the next segment read no values beyond `values_end`.
   struct Segment {
     int begin = 0;
     int64_t values_end = 0;
@@ -91,12 +91,12 @@ class Plan {
   int64_t arena_bytes() const { return arena_bytes_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<ArenaBuffer>& buffers() const { return buffers_; }
-  // Not empty, the first from step 0. So values that later layers read are copied to the device while earlier ones
-  // compute.
+  // At least one; the first begins at step 0. So the values of later layers are copied to the device while earlier
+  // layers compute.
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Release>& releases() const { return releases_; }
   const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
-  // All steps as text, one a line, with the arena's size: for tests and --log-level=debug.
+  // All steps as text, one on each line, and the size of the arena: for tests and --log-level=debug.
   std::string Text() const;
 
   // Enqueues step `i`. Errors name the layer.

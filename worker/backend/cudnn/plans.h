@@ -1,8 +1,8 @@
-// Plans: the lowered plans of a program, the last few that were used, and the arena that they share.
+// Plans: the plans that a program used last, and the arena that they share.
 //
-// Of the program's thread. Invariants:
-//   1. A recording points into the arena as it is: with a larger arena all are forgotten.
-//   2. Nothing that the device may still use goes before it is waited for.
+// Used on the program's thread. Invariants:
+//   1. A recording points into the arena: when the arena is replaced by a larger one, all recordings are dropped.
+//   2. Nothing that the device may still use is released before the device was waited for.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ class Plans {
     bool row_weights = false;
     Element inputs = Element::kFloat;
     std::unique_ptr<Plan> plan;
-    bool warm = false;  // has run: libraries have loaded their kernels
-    std::vector<std::unique_ptr<Recording>>
-        recordings[2];  // by whether the gradient is joined, and segment; of a warm one
+    bool warm = false;  // it has run: the libraries have loaded their kernels
+    // Of a warm plan: by whether the gradient is joined, and by segment.
+    std::vector<std::unique_ptr<Recording>> recordings[2];
   };
 
-  // options: examples, label_size, row_weights, inputs and mode are Find's. The graph and the machine outlive this.
+  // options: Find sets examples, label_size, row_weights, inputs and mode. The graph and the machine outlive this.
   Plans(const Graph& graph, LoweringOptions options, Machine& machine)
       : graph_(graph), options_(std::move(options)), machine_(machine) {}
 
-  // The plan, lowered if it is not among the last few; it stands until the next Find.
+  // Returns the plan; lowers it if it is not among the last few. Valid until the next Find.
   absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size, bool row_weights, Element inputs);
   const Block& arena() const { return arena_; }
 
@@ -41,7 +41,7 @@ class Plans {
   const LoweringOptions options_;
   Machine& machine_;
   Block arena_;
-  std::list<Kept> plans_;  // the last used first
+  std::list<Kept> plans_;  // the most recently used one first
 };
 
 }  // namespace cairn::cudnn

@@ -13,6 +13,8 @@
 #include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/join.h"
 #include "worker/backend/cudnn/plans.h"
+#include "worker/backend/cudnn/step_gradient.h"
+#include "worker/backend/cudnn/step_timer.h"
 #include "worker/backend/embedding.h"
 #include "worker/backend/gradient_tracker.h"
 
@@ -34,37 +36,32 @@ class CudnnProgram : public Program {
         loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
         host_metrics_(CountsOnHost(options.loss, options.metrics)),
         machine_(std::move(machine)),
-        clock_(std::move(clock)),
         outputs_(NumElements(graph_->output().output)),
         feed_(*graph_, *machine_),
+        gradient_(*graph_, *machine_),
+        timer_(std::move(clock)),
         plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {
     for (const Node& node : graph_->nodes()) {
       if (node.kind == LayerKind::kEmbedding)
         embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
     }
-    for (const Variable& v : graph_->variables()) {
-      if (v.kind == VariableKind::kTrainable) continue;
-      not_scaled_.emplace_back(v.offset, v.offset + (v.size + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment);
-    }
   }
 
-  // What the device may still use goes when it is done with it, or stays behind.
+  // Memory that the device may still use is released when it has finished, or, if the device is lost, never.
   ~CudnnProgram() override {
     DeviceHealth& device = machine_->health();
     if (!device.lost()) device.Note(machine_->WaitForAll(kPatience)).IgnoreError();
   }
 
   absl::Status Prepare() {
-    const int64_t space = graph_->space_size() * 4, examples = options_.batch_max;
+    const int64_t examples = options_.batch_max;
     const Element inputs = embeddings_.empty() ? options_.inputs : Element::kFloat;
     CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1) + loss_plan_.positions,
                                         loss_plan_.class_weights, inputs));
-    CAIRN_RETURN_IF_ERROR(gradients_.Allocate(*machine_, space));
+    CAIRN_RETURN_IF_ERROR(gradient_.Prepare());
     CAIRN_RETURN_IF_ERROR(
         results_.Allocate(*machine_, static_cast<int64_t>(1 + (host_metrics_ ? 0 : options_.metrics.size())) * 8));
     if (host_metrics_) CAIRN_RETURN_IF_ERROR(MakePredictions());
-    // Padding and frozen variables are never written: their gradients stay 0.
-    CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
     CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept,
                            plans_.Find(Mode::kTrain, examples, LabelSize(), options_.loss.has_ignore_class(), inputs));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
@@ -84,8 +81,7 @@ class CudnnProgram : public Program {
     for (size_t i = 0; i < releases.size(); ++i) {
       CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(i)));
       const int64_t begin = releases[i].begin, end = releases[i].end;
-      std::memcpy(gradients.data() + begin, gradients_.pinned.as<float>() + begin, (end - begin) * sizeof(float));
-      if (info.loss_scale != 1) TakeOut(info.loss_scale, begin, end, gradients);
+      gradient_.Take(begin, end, info.loss_scale, gradients);
       if (ready) ready(begin, end);
     }
     return Sums(*kept->plan, batch);
@@ -97,10 +93,7 @@ class CudnnProgram : public Program {
     const auto sum = std::dynamic_pointer_cast<DeviceJoin>(join);
     if (sum == nullptr || !sum->HasLeaf(leaf))
       return absl::InvalidArgumentError("the sum is not of this backend, or not of this replica");
-    if (sum->type() != v1::FLOAT32 && rounded_.bytes() == 0) {
-      CAIRN_ASSIGN_OR_RETURN(rounded_, machine_->Allocate(graph_->space_size() * 2));
-    }
-    if (!info.first_piece || !info.last_piece) CAIRN_RETURN_IF_ERROR(pieces_.Prepare(*machine_, graph_->space_size()));
+    CAIRN_RETURN_IF_ERROR(gradient_.PrepareJoin(sum->type(), /*pieces=*/!info.first_piece || !info.last_piece));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
     const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
     if (!added.ok()) return Ended(added);
@@ -128,46 +121,33 @@ class CudnnProgram : public Program {
   }
 
   uint64_t memory_bytes() const override {
-    const int64_t bytes = plans_.arena().bytes() + feed_.bytes() + gradients_.device.bytes() + results_.device.bytes() +
-                          rounded_.bytes() + pieces_.bytes();
-    return static_cast<uint64_t>(bytes);
+    return static_cast<uint64_t>(plans_.arena().bytes() + feed_.bytes() + gradient_.bytes() + results_.device.bytes());
   }
 
  private:
-  // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of
-  // replicas.
+  // Adds each range that becomes final to the sum of the pieces, if there are several, and with the last piece to the
+  // sum of the replicas.
   absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases,
                      const GradientReady& ready) {
     const bool alone = info.first_piece && info.last_piece;
-    const DeviceJoin::Source own{*machine_,       gradients_.device.as<float>(), 1 / info.loss_scale, not_scaled_,
-                                 rounded_.data(), gradients_.pinned.data()};
-    const DeviceJoin::Source all{*machine_, pieces_.sum(), 1, not_scaled_, rounded_.data(), gradients_.pinned.data()};
+    const DeviceJoin::Source own = gradient_.Own(1 / info.loss_scale), all = gradient_.Pieces();
     GradientTracker tracker(sum.ranges());
     absl::Status status;
     for (size_t i = 0; i < releases.size() && status.ok(); ++i) {
       CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(i)));
       if (ready) ready(releases[i].begin, releases[i].end);
-      if (!alone) CAIRN_RETURN_IF_ERROR(pieces_.Add(own, releases[i].begin, releases[i].end, info.first_piece));
+      if (!alone) CAIRN_RETURN_IF_ERROR(gradient_.AddPiece(own, releases[i].begin, releases[i].end, info.first_piece));
       if (!info.last_piece) continue;
       tracker.Final(releases[i].begin, releases[i].end, [&](uint32_t first, uint32_t last) {
         for (uint32_t range = last; range-- > first;) {
-          if (status.ok()) status = sum.Add(leaf, range, alone ? own : all, patience_);
+          if (status.ok()) status = sum.Add(leaf, range, alone ? own : all, timer_.patience());
         }
       });
     }
-    return info.last_piece ? status : machine_->WaitAside(patience_);  // before the next piece's gradient
+    return info.last_piece ? status : machine_->WaitAside(timer_.patience());  // before the next piece's gradient
   }
 
-  // The loss scale of the gradients in [begin, end); a moving average's range holds no gradient.
-  void TakeOut(float loss_scale, int64_t begin, int64_t end, absl::Span<float> gradients) const {
-    const float factor = 1 / loss_scale;
-    for (const Variable& v : graph_->variables()) {
-      if (v.kind != VariableKind::kTrainable) continue;
-      for (int64_t i = std::max(v.offset, begin); i < std::min(v.offset + v.size, end); ++i) gradients[i] *= factor;
-    }
-  }
-
-  // Of a label where the batch does not say: the program is prepared before it sees one.
+  // The label size to prepare for, before there is a batch that says it.
   int64_t LabelSize() const {
     return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? loss_plan_.positions : outputs_;
   }
@@ -211,15 +191,15 @@ class CudnnProgram : public Program {
   }
 
   absl::Status Wait(int signal) {
-    const absl::Status arrived = machine_->WaitFor(signal, patience_);
+    const absl::Status arrived = machine_->WaitFor(signal, timer_.patience());
     if (!absl::IsDeadlineExceeded(arrived)) return machine_->health().Note(arrived);
     return machine_->health().Note(Annotate(
-        arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
-                              absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1))))));
+        arrived, absl::StrCat("waited for ", absl::FormatDuration(timer_.patience()), ", the slowest step before took ",
+                              absl::FormatDuration(absl::Trunc(timer_.slowest(), absl::Milliseconds(1))))));
   }
 
-  // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each
-  // with a code of its library.
+  // The error of a step that failed, once nothing of the step is running any more. On a lost device every launch fails,
+  // each with a code of its own library; the reason of the loss is returned instead.
   absl::Status Ended(const absl::Status& failed) {
     DeviceHealth& device = machine_->health();
     const absl::Status noted = device.Note(failed);
@@ -238,13 +218,11 @@ class CudnnProgram : public Program {
                            plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size,
                                        !row_weights_.empty(), feed_.OnDevice(batch)));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + (host_metrics_ ? 2 : 1));
-    patience_ = StepPatience(!kept->warm, slowest_);
+    timer_.Begin(/*first=*/!kept->warm);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
-    // What launching took, a source's values among it, is not the device's; nor is what a first step loads and chooses
-    // a step.
-    timed_ = std::exchange(kept->warm, true);
-    launched_ = clock_->Now();
+    kept->warm = true;
+    timer_.Launched();
     return kept;
   }
 
@@ -276,7 +254,7 @@ class CudnnProgram : public Program {
                   plan,
                   plans_.arena().data(),
                   feed_.values(),
-                  gradients_.device.as<float>(),
+                  gradient_.device(),
                   feed_.inputs(kept.inputs),
                   feed_.labels(),
                   feed_.class_weights(),
@@ -297,8 +275,7 @@ class CudnnProgram : public Program {
         const int64_t first = releases[next].begin,
                       bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
         CAIRN_RETURN_IF_ERROR(joined ? machine_->Announce(static_cast<int>(next))
-                                     : machine_->CopyOut(gradients_.pinned.as<float>() + first,
-                                                         gradients_.device.as<float>() + first, bytes,
+                                     : machine_->CopyOut(gradient_.pinned() + first, gradient_.device() + first, bytes,
                                                          static_cast<int>(next)));
         copies = true;
       }
@@ -320,7 +297,7 @@ class CudnnProgram : public Program {
 
   absl::StatusOr<BatchSums> Sums(const Plan& plan, const Batch& batch) {
     CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size())));
-    if (timed_) slowest_ = std::max(slowest_, clock_->Now() - launched_);
+    timer_.Done();
     const double* results = results_.pinned.as<double>();
     BatchSums sums{.examples = static_cast<uint64_t>(plan.examples()), .loss = results[0]};
     if (!host_metrics_) sums.metrics.assign(results + 1, results + 1 + options_.metrics.size());
@@ -348,21 +325,16 @@ class CudnnProgram : public Program {
   const Precision precision_;
   const LossPlan loss_plan_;
   const bool host_metrics_;
-  const std::unique_ptr<Machine> machine_;  // outlives what follows
-  const std::shared_ptr<Clock> clock_;
-  const int64_t outputs_;              // numbers of an example's output
-  std::vector<Embedding> embeddings_;  // they read the batch's inputs
+  const std::unique_ptr<Machine> machine_;  // outlives the members below
+  const int64_t outputs_;                   // numbers of an example's output
+  std::vector<Embedding> embeddings_;       // those that read the batch's inputs
   Feed feed_;
-  Pair gradients_, results_;
-  std::vector<std::pair<int64_t, int64_t>> not_scaled_;  // what the loss scale is not taken out of, in order
-  PieceSum pieces_;                                      // of steps of several pieces only
-  Block rounded_;                                        // a sum of gradients in its type; with one of 16 bits only
-  Block predictions_;                                    // pinned
-  std::vector<float> row_weights_;                       // of the step that is under way
-  absl::Duration slowest_, patience_;                    // of steps so far; with the one that is under way
-  absl::Time launched_;                                  // all of the step that is under way
-  bool timed_ = false;                                   // it is not the first of its plan
-  Plans plans_;                                          // their recordings go before what they point to
+  StepGradient gradient_;
+  Pair results_;
+  Block predictions_;               // pinned
+  std::vector<float> row_weights_;  // of the current step
+  StepTimer timer_;
+  Plans plans_;  // their recordings are released before what they point to
 };
 
 }  // namespace

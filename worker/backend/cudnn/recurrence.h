@@ -2,70 +2,102 @@
 // inputs, and the gradients of all weights, are one product for the whole sequence; a step is a product with the state
 // and one launch.
 //
-// Buffers are ordered by step first, in the order in which steps are computed: [steps, examples, numbers]. Used by one
-// thread, while a plan is built.
+// Used by one thread, while a plan is built. Invariants:
+//   1. Buffers are ordered by step first, in the order in which steps are computed (StepBuffer).
+//   2. States and sums are float32; what meets a product is of Builder::type().
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "common/model/recurrent.h"
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
+#include "worker/backend/cudnn/recurrence_weights.h"
+#include "worker/backend/recurrence_shape.h"
 
 namespace cairn::cudnn {
+
+// A buffer ordered by step first: [steps, examples, numbers].
+struct StepBuffer {
+  Ref ref;
+  int64_t step_bytes = 0;
+  // None: there is no such buffer.
+  Ref At(int64_t step) const {
+    Ref at = ref;
+    if (at) at.offset += step * step_bytes;
+    return at;
+  }
+};
 
 class RecurrenceLowering {
  public:
   // mask: of the input's steps, [examples, steps], or none.
   RecurrenceLowering(Builder& builder, const Node& node, const Recurrence& recurrence, Ref mask);
 
-  // h, c: where the first states are, or null.
+  // h, c: the first states; null: zeros.
   void Forward(const Value& in, const Value* h, const Value* c);
-  // d: of the states behind the steps, or, of the last one alone. h, c: whose gradients the first states' are, or null.
+  // d: the gradient of the state after each step, or, without return_sequences, after the last one. in, h, c: the
+  // values that Forward read; it writes the gradients of those that need one.
   void Backward(const Ref& d, Value* in, Value* h, Value* c);
 
-  const Ref& states() const { return h_; }  // float32 [steps + 1, examples, units]
-  const Recurrence& recurrence() const { return r_; }
+  const Ref& states() const { return kept_.h.ref; }  // float32 [steps + 1, examples, units]
+  const Recurrence& recurrence() const { return s_.r; }
 
  private:
-  // What a step's launches read and write.
-  struct StepRefs {
-    Ref mask, factors, parts, bias, state_parts, state_bias, h, c, h_next, c_next, state_next, candidate, reset;
-    Ref dy, dstate, dh, dc, dparts, dstate_parts, dreset, dcandidate;
+  // What forward computes of each step, for backward.
+  struct Kept {
+    Ref packed;            // the inputs, ordered by step
+    StepBuffer parts;      // what the activations are applied to
+    StepBuffer h, c;       // the states: [steps + 1, ...]
+    StepBuffer states;     // h as it meets the recurrent kernel: with dropout, of Builder::type()
+    StepBuffer candidate;  // GRU: h U + b[1] of the third part, or s(r) h
+    Ref state_parts;       // GRU: h U, of one step; forward only
   };
-  bool ResetsBefore() const { return r_.cell == RecurrentCell::kGru && !r_.reset_after; }
-  bool ResetsAfter() const { return r_.cell == RecurrentCell::kGru && r_.reset_after; }
-  Ref At(const Ref& ref, int64_t step, int64_t numbers, DType type) const;  // of `numbers` for each example and step
-  kernels::Steps Packing() const { return {n_, steps_, features_, r_.go_backwards}; }
-  Ref InType(const Ref& weights, int64_t numbers) const;
-  Ref Piece(const Ref& all, int64_t begin, int64_t width) const;  // columns of the recurrent kernel
+  // What backward computes: of all steps, and (h, c, state) of the step at hand.
+  struct Gradients {
+    StepBuffer parts, state_parts, candidate;
+    Ref h, c, state;  // state: of what meets the recurrent kernel
+  };
+  // What the launches of a step read and write in both passes, and in one of them: the references of
+  // kernels::CellStep, CellForwardStep and CellBackwardStep.
+  struct StepRefs {
+    Ref mask, factors, parts, h, c, c_next, candidate;
+    void Bind(const Run& r, kernels::CellStep* s) const;
+  };
+  struct ForwardRefs : StepRefs {
+    Ref bias, state_parts, state_bias, h_next, state_next, reset;
+    void Bind(const Run& r, kernels::CellForwardStep* s) const;
+  };
+  struct BackwardRefs : StepRefs {
+    Ref dy, dstate, dh, dc, dparts, dstate_parts, dreset, dcandidate;
+    void Bind(const Run& r, kernels::CellBackwardStep* s) const;
+  };
+
+  StepBuffer NewSteps(int64_t steps, int64_t numbers, DType type) const;
+  kernels::Steps Packing() const { return {s_.examples, s_.steps, s_.features, s_.r.go_backwards}; }
   Ref Factors(bool of_state, float rate, int64_t numbers) const;  // of dropout; none: 1
-  void PrepareWeights();
+  kernels::CellShape CellShapeOf() const;
+  StepRefs RefsOf(int64_t step) const;
+
+  void EmitPack(const Value& in);
   void EmitStart(const Value* from, const Ref& to, const Ref& state, const Ref& factors) const;
-  void EmitFirstGradient(Value* to, const Ref& d, const Ref& dstate, const Ref& factors) const;
-  static void Bind(const StepRefs& f, const Run& r, kernels::CellStep* s);
-  kernels::CellStep Fixed() const;
-  StepRefs CommonRefs(int64_t step) const;
   void EmitForward(int64_t step) const;
-  void EmitCellForward(kernels::Cell cell, StepRefs f) const;
+  void EmitCellForward(kernels::Cell cell, ForwardRefs f) const;
   void EmitBackward(int64_t step, const Ref& d) const;
-  void EmitCellBackward(kernels::Cell cell, StepRefs f, bool last) const;
+  void EmitCellBackward(kernels::Cell cell, BackwardRefs f, bool last) const;
+  void EmitFirstGradient(Value* to, const Ref& d, const Ref& dstate, const Ref& factors) const;
   void EmitWeightGradients() const;
-  void PutPiece(const Product& product, const Ref& a, const Ref& b, const Ref& gradient, int64_t begin) const;
+  void EmitInputGradient(Value* in) const;
 
   Builder& b_;
   const int node_;
-  const Recurrence r_;
-  const DType t_;
-  const int64_t n_, steps_, features_, units_, width_;
+  const RecurrenceShape s_;
   const Ref mask_;
   const bool trains_;
-  const Variable *kernel_ = nullptr, *recurrent_ = nullptr, *bias_ = nullptr;
-  Ref input_factors_, state_factors_, packed_, input_weights_, weights_, candidate_weights_;
-  Ref parts_, h_, c_, states_, state_parts_;
-  Ref candidate_;  // GRU: h U + b[1] of the third part, or s(r) h
-  Ref dparts_, dstate_parts_, dcandidate_, dh_, dc_, dstate_;
+  RecurrenceWeights weights_;
+  Ref input_factors_, state_factors_;  // of dropout; none: 1
+  Kept kept_;
+  Gradients gradients_;
 };
 
 }  // namespace cairn::cudnn

@@ -13,7 +13,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// What the states of one or two recurrences become.
+// The output of one or two recurrences, made from their states.
 struct Outputs {
   kernels::RecurrentOutputs fixed;
   Ref h[2], mask;
@@ -41,7 +41,7 @@ kernels::Merge MergeOf(RecurrentMerge merge) {
 void LowerRecurrent(Builder& b, const Node& node) {
   Value *const out = b.Out(node), *const in = b.In(node);
   const RecurrentLayer layer = RecurrentLayerOf(b.graph(), node);
-  const Ref mask = b.StepMaskOf(node.inputs[0]);
+  const Ref mask = b.handover().StepMaskOf(node.inputs[0]);
   const DType type = out->type;
   if (type != b.type()) {
     return b.Fail(absl::UnimplementedError(
@@ -97,7 +97,7 @@ void LowerMasking(Builder& b, const Node& node) {
   const float value = node.layer.masking().mask_value();
   const Ref x = b.Read(*in, type), y = b.NewLike(*out), mask = b.NewNumbers(rows, DType::kFloat32);
   out->data = y;
-  b.SetStepMask(node, mask);
+  b.handover().SetStepMask(node, mask);
   b.Emit("mask steps", {x}, {y, mask}, [=](const Run& r) {
     return kernels::MaskRows(r.stream(), rows, columns, value, r.At<>(x), r.At<float>(mask), r.At<>(y), type);
   });
@@ -114,9 +114,9 @@ void LowerMasking(Builder& b, const Node& node) {
   });
 }
 
-// On every step: what the layer within does with its input as a whole.
+// The layer within computes all steps at once.
 void LowerDistributed(Builder& b, const Node& node) {
-  const Node& inner = b.Keep(InnerNode(node));
+  const Node& inner = b.handover().Keep(InnerNode(node));
   FindLayer(inner.kind)->lower(b, inner);
 }
 

@@ -1,7 +1,7 @@
-// Stopwatch: how long launches take on the current device, with memory of its own to work on.
+// Stopwatch: measures how long launches take on the current device, with memory of its own for them.
 //
-// Of one choice among candidates (tuning.h) and one thread; what it holds goes with it. On a stream of its own: what
-// others do on the device at the same time is measured too.
+// Used for one choice among candidates (tuning.h), on one thread; it releases what it holds. It has a stream of its
+// own: what others do on the device at the same time is measured, too.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,10 +21,10 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  // Filled with small numbers, not with 0: those are faster than real data. null of 0 bytes. Errors:
+  // Memory filled with small numbers; zeros would be faster than real data. Null for 0 bytes. Errors:
   // RESOURCE_EXHAUSTED.
   absl::StatusOr<void*> Memory(int64_t bytes);
-  // The shortest of a few runs, after one that loads what is needed. Waits for the device.
+  // The time of the shortest of a few runs, after a first one that loads the kernels. Waits for the device.
   absl::StatusOr<double> Microseconds(const std::function<absl::Status(cudaStream_t)>& enqueue);
   // The stream of its runs.
   absl::StatusOr<cudaStream_t> stream();

@@ -1,4 +1,4 @@
-// The trial of a device: whether it computes at all, before a worker promises it to a cluster.
+// Tries a device before the worker offers it to the cluster.
 #pragma once
 
 #include "absl/time/time.h"
@@ -6,9 +6,9 @@
 
 namespace cairn::cudnn {
 
-// Memory, copies, a kernel of ours, a product and a convolution whose results are known, as launches and as a
-// recording. What a broken installation fails at in the first step of a job, it fails at here. `precision`: the
-// machine's. Errors: the machine's; INTERNAL says what was computed wrong; DEADLINE_EXCEEDED after `patience`.
+// Tries memory, copies, one of Cairn's kernels, a product and a convolution with known results, as launches and as a
+// recording: so a broken installation fails here and not in the first step of a job. precision: that of the machine.
+// Errors: those of the machine; INTERNAL says what was computed wrong; DEADLINE_EXCEEDED after `patience`.
 absl::Status TryMachine(Machine& machine, const Precision& precision, absl::Duration patience);
 
 }  // namespace cairn::cudnn

@@ -1,8 +1,8 @@
-// Choosing the fastest of several engines or algorithms by time, once for a kind of device and a shape.
+// Chooses the fastest of several engines or algorithms by measured time, once for each kind of device and shape.
 //
-// A choice by time may be another one the next time or on the next machine, and two engines may differ in the last
-// bits. So deterministic jobs have no Tuner: what they take is a pure function of device, libraries and shape
-// (machine.h, invariant 2).
+// A choice by time may differ the next time or on another machine, and two engines may differ in the last bits. So
+// deterministic jobs have no Tuner: their choice is a pure function of device, libraries and shape (machine.h,
+// invariant 2).
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@
 
 namespace cairn::cudnn {
 
-// What was measured, kept in a file that the workers of a machine share. Thread-safe. Invariants:
-//   1. The file is replaced as a whole: a reader sees all of one version.
-//   2. A file that is torn, of another program or too large is as good as none, and said so in one line; it is replaced
-//      by the first Put.
-//   3. What the file says is only ever compared with the names of what the library offers.
+// The choices so far, in a file that the workers of a machine share. Thread-safe. Invariants:
+//   1. The file is replaced as a whole: a reader sees one complete version.
+//   2. A file that is torn, of another program or too large is ignored, with one line in the log; the first Put
+//      replaces it.
+//   3. The contents of the file are only compared with the names that the library offers.
 class TuningFile {
  public:
-  // path: "" keeps nothing beyond this process. Folders are made when the first choice is written.
+  // path: "": nothing is kept beyond this process. Folders are created when the first choice is written.
   explicit TuningFile(std::string path);
 
   std::optional<std::string> Find(const std::string& key) const;
-  // microseconds: for people who read the file. A file that cannot be written is said once; the choice counts in this
-  // process all the same.
+  // microseconds: for people who read the file. If the file cannot be written, this is logged once; the choice still
+  // counts in this process.
   void Put(const std::string& key, const std::string& choice, double microseconds);
 
  private:
@@ -51,15 +51,15 @@ class TuningFile {
   bool unwritable_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Of one kind of device. Thread-safe: one thread measures at a time.
+// The tuner of one kind of device. Thread-safe: one thread measures at a time.
 class Tuner {
  public:
-  // device: what the times are of: model, driver, libraries. The file outlives the tuner.
+  // device: all that times depend on: model, driver, libraries. The file outlives the tuner.
   Tuner(TuningFile& file, std::string device) : file_(file), device_(std::move(device)) {}
 
-  // The place in `names` of the candidate that is the fastest at `what`; names are in the order of the library's
-  // heuristics, not empty. microseconds(i) runs candidate i; one that fails is not taken. 0 where nothing could be
-  // measured.
+  // Returns the index of the candidate that is the fastest at `what`. names: those of the candidates, at least one, in
+  // the order of the library's heuristics. microseconds(i) runs candidate i; one that fails is not chosen. Returns 0 if
+  // nothing could be measured.
   size_t Choose(const std::string& what, const std::vector<std::string>& names,
                 const std::function<absl::StatusOr<double>(size_t)>& microseconds);
 

@@ -1,5 +1,5 @@
 // Layers that slide a window or change the sizes of images, sequences and volumes: pooling, padding, cropping,
-// up-sampling. A volume is worked on in two turns: within its planes, then on whole planes, as images whose rows they
+// up-sampling. A volume is computed in two passes: within its planes, then over whole planes, as images whose rows they
 // are.
 #include <utility>
 
@@ -13,7 +13,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// {y} or, where it is added to, also read.
+// What a launch reads: `reads`, and the output if it is added to.
 std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
   if (add) reads.push_back(sum);
   return reads;
@@ -25,7 +25,7 @@ int64_t Outputs(const kernels::Window& w) { return w.examples * w.out[0] * w.out
 
 bool IsVolume(const kernels::Window& w) { return w.depth.in != 1 || w.depth.out != 1 || w.depth.kernel != 1; }
 
-// One turn, and all of them.
+// One pass over a volume, and all of its passes.
 using Turn = void (*)(Builder& builder, const kernels::Window& w, bool which, Value* in, Value* out);
 void LowerTurns(Builder& builder, const Node& node, bool which, Turn turn) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
@@ -90,7 +90,8 @@ void LowerPooling(Builder& builder, const Node& node) {
     const bool whole = w.out[0] == 1 && w.out[1] == 1 && w.pad[0] == 0 && w.pad[1] == 0;
     if (!maximum || !whole || w.kernel[0] == 1 || w.kernel[1] == 1 || w.kernel[0] * w.kernel[1] <= kPoolingPlacesMax)
       return LowerPool(b, w, maximum, false, in, out);
-    // Of so many places none is kept, and to look for it again takes long: along the rows, then along the column.
+    // The window is too large to keep the index of the maximum, and slow to search again: pool along the rows, then
+    // along the column.
     kernels::Window rows = w, column = w;
     rows.out[0] = column.in[0] = w.in[0];
     rows.kernel[0] = rows.strides[0] = 1;
@@ -101,7 +102,7 @@ void LowerPooling(Builder& builder, const Node& node) {
   });
 }
 
-// Over the steps that count.
+// The average over the steps that count.
 void LowerMaskedAverage(Builder& b, const Node& node, const Ref& mask) {
   Value *const in = b.In(node), *const out = b.Out(node);
   const DType t = out->type;
@@ -124,7 +125,7 @@ void LowerMaskedAverage(Builder& b, const Node& node, const Ref& mask) {
 }
 
 void LowerGlobalAverage(Builder& builder, const Node& node) {
-  if (const Ref mask = builder.StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
+  if (const Ref mask = builder.handover().StepMaskOf(node.inputs[0])) return LowerMaskedAverage(builder, node, mask);
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
   const int64_t channels = node.output.back(), n = builder.examples(), positions = in->numbers / channels / n;
@@ -161,7 +162,7 @@ void LowerZeroPadding(Builder& builder, const Node& node) {
   });
 }
 
-// As the padding the other way round: from images of w.out, the input, to those of w.in.
+// The reverse of padding: from images of w.out, the input, to those of w.in.
 void LowerCropping(Builder& b, const Node& node) {
   Value *const in = b.In(node), *const out = b.Out(node);
   const DType t = out->type;

@@ -1,22 +1,22 @@
 // Scaled dot-product attention between its projections: softmax(q k / sqrt(key_dim)) v for each example and head, as
-// matrix products on the rows where they lie ([example, step, head, number]). Each head's products run on one thread,
-// so that the bits do not depend on how many there are.
+// matrix products on rows [example, step, head, number], which are not copied. The products of a head run on one
+// thread, so that the bits do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
-#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
+#include "worker/backend/onednn/weights_dropout.h"
 
 namespace cairn::onednn {
 namespace {
 
 void Check(dnnl_status_t status) { dnnl::error::wrap_c_api(status, "could not multiply matrices"); }
 
-// Where each head's matrices lie in the tensors: rows of queries, keys and values have all heads one after the other,
-// the scores one matrix for each head.
+// Where the matrices of each head are in the tensors. A row of queries, keys or values has all heads one after the
+// other; the scores are one matrix for each head.
 struct HeadLayout {
   int64_t examples = 0, heads = 0, key_dim = 0, value_dim = 0, queries = 0, keys = 0;
 
@@ -28,7 +28,7 @@ struct HeadLayout {
   float* Output(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * queries * heads + h) * value_dim; }
   float* Scores(Tensor* t, int64_t e, int64_t h) const { return t->data() + (e * heads + h) * queries * keys; }
 
-  // What a causal mask hides: of query number t the keys after number t.
+  // Sets the scores that a causal mask hides: for query t those of the keys after t.
   void FillUnseen(float* scores, float value) const {
     for (int64_t t = 0; t < queries; ++t) {
       float* row = scores + t * keys;
@@ -36,7 +36,8 @@ struct HeadLayout {
     }
   }
 
-  // In parallel. An exception may not leave a parallel loop: the first one's status is kept and thrown after it.
+  // Calls fn(example, head) in parallel. An exception must not leave a parallel loop: its status is thrown after the
+  // loop.
   template <typename Fn>
   void ForEachHead(Fn fn) const {
     dnnl_status_t failed = dnnl_success;
@@ -64,7 +65,7 @@ HeadLayout LayoutOf(const PlanBuilder& b, const v1::MultiHeadAttention& mha, con
   return layout;
 }
 
-// Which steps of query, value and key count, as Keras joins them.
+// The masks of steps of query, value and key, combined as in Keras.
 class StepMasks {
  public:
   StepMasks(PlanBuilder& b, const Node& node) {
@@ -78,7 +79,7 @@ class StepMasks {
 
   bool any() const { return masked_; }
 
-  // Of one example and head: what a masked query sees, and what is seen of masked keys.
+  // Sets the masked scores of one example and head: those of masked queries and of masked keys and values.
   void FillMasked(const HeadLayout& l, int64_t e, float* scores, float value) const {
     for (int64_t t = 0; t < l.queries; ++t) {
       const bool asks = Counts(0, e * l.queries + t);
@@ -132,29 +133,24 @@ class RowSoftmax {
 class AttentionOp : public Op {
  public:
   AttentionOp(PlanBuilder& b, const Node& node, Value* query, Value* key, Value* value, Value* out)
-      : node_(node),
-        query_(query),
+      : query_(query),
         key_(key),
         value_(value),
         out_(out),
         layout_(LayoutOf(b, node.layer.multi_head_attention(), *query, *key)),
         scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(layout_.key_dim)))),
         causal_(node.layer.multi_head_attention().use_causal_mask()),
-        rate_(b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f),
         step_masks_(b, node),
-        softmax_(UseInputs(b), RowsOf(layout_)) {
-    dropped_ = softmax_.weights();
-    if (rate_ > 0) {
-      mask_ = b.New(RowsOf(layout_));
-      dropped_ = b.New(RowsOf(layout_));
-    }
+        softmax_(UseInputs(b), RowsOf(layout_)),
+        dropout_(b, node, b.groups().Trains(node) ? node.layer.multi_head_attention().dropout() : 0.0f,
+                 node.layer.multi_head_attention().seed(), softmax_.weights()) {
     out->data = b.New(PlainDesc(layout_.examples, {layout_.queries, layout_.value_row()}));
   }
 
   void CompileBackward(PlanBuilder& b) override {
     UseInputs(b);
-    for (Tensor* tensor : {dropped_, out_->gradient}) b.Use(tensor);
-    if (mask_ != nullptr) b.Use(mask_);
+    dropout_.CompileBackward(b);
+    b.Use(out_->gradient);
     softmax_.CompileBackward(b);
     query_sink_ = b.WriteGradient(query_, query_->data->desc);
     key_sink_ = b.WriteGradient(key_, key_->data->desc);
@@ -174,18 +170,9 @@ class AttentionOp : public Op {
     if (causal_) l.ForEachHead([&](int64_t e, int64_t h) { l.FillUnseen(l.Scores(weights, e, h), 0.0f); });
     if (step_masks_.any())
       l.ForEachHead([&](int64_t e, int64_t h) { step_masks_.FillMasked(l, e, l.Scores(weights, e, h), 0.0f); });
-    if (mask_ != nullptr) {
-      const uint64_t seed = node_.layer.multi_head_attention().seed();
-      if (seed == 0) {
-        DropoutFactors(run.info, node_.id, rate_, mask_->numbers(), mask_->data());
-      } else {
-        const size_t count = static_cast<size_t>(mask_->numbers());
-        DropoutMask(run.info, node_.id, rate_, seed).Fill(0, absl::MakeSpan(mask_->data(), count));
-      }
-      Multiply(weights->data(), mask_->data(), dropped_->data(), mask_->numbers());
-    }
+    dropout_.Forward(run);
     l.ForEachHead([&](int64_t e, int64_t h) {
-      Check(dnnl_sgemm('N', 'N', l.queries, l.value_dim, l.keys, 1, l.Scores(dropped_, e, h), l.keys,
+      Check(dnnl_sgemm('N', 'N', l.queries, l.value_dim, l.keys, 1, l.Scores(dropout_.dropped(), e, h), l.keys,
                        l.Val(value_->data, e, h), l.value_row(), 0, l.Output(out_->data, e, h), l.value_row()));
     });
   }
@@ -196,12 +183,14 @@ class AttentionOp : public Op {
     Tensor* const gradient = softmax_.gradient();
     l.ForEachHead([&](int64_t e, int64_t h) {
       const float* dy = l.Output(out_->gradient, e, h);
-      Check(dnnl_sgemm('T', 'N', l.keys, l.value_dim, l.queries, 1, l.Scores(dropped_, e, h), l.keys, dy, value_row, 0,
-                       l.Val(value_sink_.tensor, e, h), value_row));
+      Check(dnnl_sgemm('T', 'N', l.keys, l.value_dim, l.queries, 1, l.Scores(dropout_.dropped(), e, h), l.keys, dy,
+                       value_row, 0, l.Val(value_sink_.tensor, e, h), value_row));
       Check(dnnl_sgemm('N', 'T', l.queries, l.keys, l.value_dim, 1, dy, value_row, l.Val(value_->data, e, h), value_row,
                        0, l.Scores(gradient, e, h), l.keys));
     });
-    if (mask_ != nullptr) Multiply(gradient->data(), mask_->data(), gradient->data(), mask_->numbers());
+    if (const Tensor* const factors = dropout_.factors()) {
+      Multiply(gradient->data(), factors->data(), gradient->data(), factors->numbers());
+    }
     softmax_.Backward(run);
     l.ForEachHead([&](int64_t e, int64_t h) {
       const float* ds = l.Scores(gradient, e, h);
@@ -220,7 +209,6 @@ class AttentionOp : public Op {
     return b;
   }
 
-  const Node& node_;
   Value* const query_;
   Value* const key_;
   Value* const value_;
@@ -228,11 +216,9 @@ class AttentionOp : public Op {
   const HeadLayout layout_;
   const float scale_;
   const bool causal_;
-  const float rate_;  // of dropout
   const StepMasks step_masks_;
   RowSoftmax softmax_;
-  Tensor* mask_ = nullptr;     // null: no dropout
-  Tensor* dropped_ = nullptr;  // the softmax times mask_, or itself
+  WeightsDropout dropout_;
   Sink query_sink_, key_sink_, value_sink_;
 };
 
@@ -245,7 +231,7 @@ std::unique_ptr<Op> MakeAttention(PlanBuilder& b, const Node& node, Value* query
 
 namespace {
 
-// Three projections, what mixes them, and the projection of that.
+// Three projections, attention between them, and the projection of its output.
 void CompileAttention(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   const int64_t steps = node.output[0], keys = b.graph().nodes()[node.inputs.back()].output[0];

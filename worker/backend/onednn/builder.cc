@@ -75,13 +75,13 @@ PlanBuilder::PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t 
       bfloat16_(bfloat16),
       engine_(engine),
       groups_(graph, loss_plan, mode),
-      plan_(std::make_unique<Plan>()) {
+      plan_(std::make_unique<Plan>()),
+      variables_(graph) {
   plan_->examples_ = examples;
 }
 
 std::unique_ptr<Plan> PlanBuilder::Build() {
   MakeValues();
-  FindSharedVariables();
   for (const Node& node : graph_.nodes()) {
     current_layer_ = node.name;
     current_node_ = node.id;
@@ -109,15 +109,14 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
       current_layer_ = step.layer;
       current_node_ = step.node;
       step.op->CompileBackward(*this);
-      TakeParts(step);
+      variables_.Take(step);
       for (const Plan::GradientPart& part : step.parts) Use(part.part);
-      NoteReads(step);
     }
-    PlanVariables();
+    variables_.SetRanges(plan_->steps_);
   }
   plan_->output_ = *output;
   if (differentiates_input_) plan_->input_gradient_ = node_values_.front()->gradient;
-  PlaceTensors();
+  plan_->tensors_.Place();
   return std::move(plan_);
 }
 
@@ -134,21 +133,13 @@ void PlanBuilder::MakeValues() {
       trains |= node_values_[input]->needs_gradient;
       ++node_values_[input]->readers;
     }
-    // The last input, the key, is the value too where there are two.
+    // The last input is both the key and the value if there are two inputs.
     const bool attends = node.kind == LayerKind::kMultiHeadAttention || node.kind == LayerKind::kAttention ||
                          node.kind == LayerKind::kAdditiveAttention;
     if (attends) ++node_values_[node.inputs.back()]->readers;
     node_values_[node.id] = NewValue(trains || (differentiates_input_ && node.kind == LayerKind::kInput));
   }
   ++node_values_.back()->readers;  // the loss
-}
-
-void PlanBuilder::FindSharedVariables() {
-  last_users_.assign(graph_.variables().size(), -1);
-  for (const Node& node : graph_.nodes()) {
-    if (node.shares < 0) continue;
-    for (int v : node.variables) last_users_[v] = node.id;
-  }
 }
 
 Value* PlanBuilder::NewValue(bool needs_gradient) {
@@ -172,20 +163,13 @@ void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::uniqu
   step.node = current_node_;
   step.backward = out->needs_gradient;
   for (int v : variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
-  // Shared ones are complete with their first node, whose way back is the last.
+  // Shared variables are complete after the backward pass of their first node, which runs last.
   if (graph_.nodes()[current_node_].shares < 0) step.variables = std::move(variables);
-  TakeParts(step);
+  variables_.Take(step);
   for (const Plan::GradientPart& part : step.parts) {
-    static_cast<ArenaBuffer&>(*part.part) = ArenaBuffer{.bytes = part.part->bytes};  // in use on the way back alone
+    static_cast<ArenaBuffer&>(*part.part) = ArenaBuffer{.bytes = part.part->bytes};  // in use in the backward pass only
   }
-  NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
-}
-
-// Those that the step's operation has asked for since the last call.
-void PlanBuilder::TakeParts(Plan::Step& step) {
-  step.parts.insert(step.parts.end(), parts_.begin(), parts_.end());
-  parts_.clear();
 }
 
 void PlanBuilder::CompileNode(const Node& node) {
@@ -204,7 +188,7 @@ void PlanBuilder::CompileInput(const Node& node) {
     offset = rescaling->layer.rescaling().offset();
     last = rescaling;
   }
-  // oneDNN's first-layer convolutions take few channels one after another.
+  // oneDNN's convolutions of few channels, as in a first layer, want channels first.
   bool channels_first =
       !differentiates_input_ && graph_.inputs().size() == 1 && node.output.size() >= 3 && node.output.back() < 16;
   for (int id : groups_.ReadersOf(*last)) {
@@ -215,8 +199,8 @@ void PlanBuilder::CompileInput(const Node& node) {
   AddOp({}, out, MakeInput(*this, node, scale, offset, channels_first, out));
 }
 
-// The input's value; a plain vector where it is a flattened image and the node's operation needs the order of its
-// numbers.
+// The value of the input. If that is a flattened image and the node's operation depends on the order of its numbers, it
+// is copied to a plain vector.
 Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
   Value* value = node_values_[input];
   const Shape& shape = graph_.nodes()[input].output;

@@ -1,6 +1,8 @@
-// PlanBuilder: what an operation may ask for while it is compiled.
+// PlanBuilder: compiles a graph to a Plan, and provides operations with what they ask for while they are compiled:
+// buffers, variables, primitives.
 //
-// Not thread-safe. oneDNN's exceptions pass through; the caller turns them into a status with current_layer().
+// Not thread-safe; one Build each. oneDNN's exceptions pass through; the caller makes a status of them, with
+// current_layer().
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include "dnnl.hpp"
 #include "worker/backend/onednn/node_groups.h"
 #include "worker/backend/onednn/plan.h"
+#include "worker/backend/onednn/step_variables.h"
 
 namespace cairn::onednn {
 
@@ -23,19 +26,20 @@ using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag);
-// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}. A volume's planes
-// stand one below the other, as one image; what needs its depth looks at the same numbers as at a volume.
+// The dimensions of a batch of `examples`, each of a shape without the batch axis, as oneDNN orders them: {n, f}, or
+// {n, c, h, w}. A volume is an image of its planes, one below the other; operations that need its depth view the same
+// numbers as a volume.
 dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape);
-// The image of a volume of `shape` (others: itself) as {n, c, d, h, w}, and back.
+// The image of a volume of `shape` viewed as {n, c, d, h, w}, and back. Other images are returned unchanged.
 Desc VolumeOf(const Desc& image, const Shape& shape);
 Desc ImageOf(const Desc& volume);
 // The dimensions of that volume.
 dnnl::memory::dims VolumeDims(int64_t examples, const Shape& shape);
-// The plain layout of those: channels last, as Keras has it.
+// The plain layout of such a batch: channels last, as in Keras.
 Desc PlainDesc(int64_t examples, const Shape& shape);
 bool IsPlain(const Desc& desc);  // two dimensions, or channels last without blocks
 
-// Where an operation reads a value in the layout it wants: the value itself, or a copy that Prepare makes.
+// A value in the layout that an operation wants: the value itself, or a copy that Prepare makes.
 struct Source {
   Tensor* tensor = nullptr;
   Call reorder;
@@ -44,11 +48,11 @@ struct Source {
   }
 };
 
-// Where an operation writes its share of a value's gradient; Finish brings it to its place.
+// Where an operation writes its share of a value's gradient. Finish adds it, or copies it, to the gradient.
 struct Sink {
   Tensor* tensor = nullptr;
-  Tensor* sum = nullptr;  // add `tensor` to it
-  Call reorder;           // or reorder (and add)
+  Tensor* sum = nullptr;  // Finish adds `tensor` to it; or null
+  Call reorder;           // Finish reorders (and adds); or none
   void Finish(const Run& run) const;
 };
 
@@ -57,7 +61,8 @@ class PlanBuilder {
   PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode, const dnnl::engine& engine,
               bool bfloat16 = false);
 
-  // Before Build: the plan finds the gradient of the inputs, too (Plan::input_gradient). Of a model with one input.
+  // Before Build: the plan computes the gradient of the inputs, too (Plan::input_gradient). Only for a model with one
+  // input.
   void DifferentiateInput() { differentiates_input_ = true; }
   std::unique_ptr<Plan> Build();
   const std::string& current_layer() const { return current_layer_; }
@@ -73,62 +78,57 @@ class PlanBuilder {
   dnnl::prop_kind forward_kind() const {
     return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   }
-  // Attributes that every primitive has: the scratchpad is the arena's.
+  // The attributes of every primitive: its scratchpad is in the arena.
   dnnl::primitive_attr Attributes() const;
 
-  // A buffer, in use now. Use: it is in use now, too.
+  // A new buffer, in use at the current step. Use: an existing buffer is in use at the current step, too.
   Tensor* New(const Desc& desc);
   Tensor* NewBytes(int64_t bytes);
   void InputsAreCopied() { plan_->copies_inputs_ = true; }
-  // The operation writes it on the way forward; it is part of the loss.
+  // Adds a term of the loss that the operation writes in its forward pass.
   void AddPenalty(const double* penalty) { plan_->penalties_.push_back(penalty); }
   Tensor* NewInputs(const Desc& desc);  // the batch's inputs: read only, outside the arena
   dnnl::memory Use(Tensor* tensor);
   dnnl::memory Use(Tensor* tensor, const Desc& view);
 
-  // Variables in the caller's spaces.
-  const Variable* FindVariable(const Node& node, const char* name) const;  // "kernel"; null if it has none
-  // Whether its gradient is wanted.
+  // ---- variables, in the caller's memory ----
+  const Variable* FindVariable(const Node& node, const char* name) const;  // "kernel"; null if the node has none
+  // Whether the gradient of the variable is needed.
   bool Trains(const Variable& variable) const { return training() && variable.kind != VariableKind::kFrozen; }
   dnnl::memory ValueOf(const Variable& variable, const Desc& desc);
   dnnl::memory GradientOf(const Variable& variable, const Desc& desc);
 
-  // With a scratchpad added.
+  // Adds the scratchpad to the arguments.
   template <typename PrimitiveDesc, typename Primitive>
   Call MakeCall(const PrimitiveDesc& desc, const Primitive& primitive,
                 std::vector<std::pair<int, dnnl::memory>> arguments) {
     return CallOf(primitive, desc.scratchpad_desc(), std::move(arguments));
   }
-  // to = from, or to += from. No call if they are one memory.
+  // to = from, or to += from if `add`.
   Call Reorder(const dnnl::memory& from, const dnnl::memory& to, bool add = false);
 
   Source Read(Tensor* tensor, const Desc& wanted);
   Sink WriteGradient(Value* value, const Desc& wanted);
 
-  // A node that lives as long as the plan.
+  // Keeps a node for as long as the plan lives.
   const Node& Keep(Node node) { return *plan_->inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
 
-  // Which steps of the node's output count, of 1 and 0, [examples, steps]; null: all. In use where it is asked for.
+  // Which steps of the node's output count: [examples, steps] of 1 and 0; null: all. The caller must Use it.
   Tensor* StepMaskOf(int node) const;
-  void SetStepMask(const Node& node, Tensor* mask) { step_masks_[node.id] = mask; }  // of the node that makes it
+  void SetStepMask(const Node& node, Tensor* mask) { step_masks_[node.id] = mask; }  // for the node that makes it
 
-  // variables: whose gradients it computes; out: what it writes.
+  // variables: those whose gradients the operation computes; out: the value that it writes.
   void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
-  Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
+  Value* NewInnerValue(bool needs_gradient);  // a value between two operations of one node
   void CompileInput(const Node& node);
 
  private:
   Call CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
               std::vector<std::pair<int, dnnl::memory>> arguments);
   void MakeValues();
-  void FindSharedVariables();
   Value* NewValue(bool needs_gradient);
   void CompileNode(const Node& node);
   Value* FlatIfNeeded(const Node& node, int input);
-  void TakeParts(Plan::Step& step);
-  void NoteReads(Plan::Step& step);
-  void PlanVariables();
-  void PlaceTensors();
 
   const Graph& graph_;
   const Mode mode_;
@@ -138,14 +138,11 @@ class PlanBuilder {
   const NodeGroups groups_;
   std::unique_ptr<Plan> plan_;
   std::vector<Value*> node_values_;
-  std::map<int, Tensor*> step_masks_;   // by the node that makes it
-  std::vector<const Variable*> reads_;  // whose values were asked for by the operation that is being compiled
+  std::map<int, Tensor*> step_masks_;  // by the node that makes it
+  StepVariables variables_;
   int now_ = 0;
   std::string current_layer_;
   int current_node_ = 0;
-  // By variable: the last node that uses it, where several do, whose gradient is written first; else -1.
-  std::vector<int> last_users_;
-  std::vector<Plan::GradientPart> parts_;  // of the operation that is being compiled
 };
 
 }  // namespace cairn::onednn

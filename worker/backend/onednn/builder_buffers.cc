@@ -1,19 +1,12 @@
-// What operations ask PlanBuilder for while they are compiled, and where the buffers end up.
+// What operations ask PlanBuilder for while they are compiled: buffers, variables, calls.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/limits.h"
 #include "worker/backend/onednn/builder.h"
 
 namespace cairn::onednn {
-
-namespace {
-
-int64_t AlignUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-}  // namespace
 
 // ---- buffers ----
 
@@ -24,7 +17,7 @@ dnnl::primitive_attr PlanBuilder::Attributes() const {
 }
 
 Tensor* PlanBuilder::New(const Desc& desc) {
-  Tensor* tensor = plan_->tensors_.emplace_back(std::make_unique<Tensor>()).get();
+  Tensor* tensor = plan_->tensors_.Add();
   tensor->desc = desc;
   tensor->bytes = static_cast<int64_t>(desc.get_size());
   tensor->memory = dnnl::memory(desc, engine_, DNNL_MEMORY_NONE);
@@ -39,7 +32,7 @@ Tensor* PlanBuilder::NewBytes(int64_t bytes) {
 Tensor* PlanBuilder::NewInputs(const Desc& desc) {
   Tensor* tensor = New(desc);
   tensor->offset = -1;
-  plan_->input_bindings_.push_back(tensor->memory);
+  plan_->input_bindings_.Add(tensor->memory);
   return tensor;
 }
 
@@ -52,7 +45,7 @@ dnnl::memory PlanBuilder::Use(Tensor* tensor, const Desc& view) {
   Use(tensor);
   if (view == tensor->desc) return tensor->memory;
   tensor->views.push_back(dnnl::memory(view, engine_, DNNL_MEMORY_NONE));
-  if (tensor->offset < 0) plan_->input_bindings_.push_back(tensor->views.back());
+  if (tensor->offset < 0) plan_->input_bindings_.Add(tensor->views.back());
   return tensor->views.back();
 }
 
@@ -71,20 +64,19 @@ const Variable* PlanBuilder::FindVariable(const Node& node, const char* name) co
 
 dnnl::memory PlanBuilder::ValueOf(const Variable& variable, const Desc& desc) {
   dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
-  plan_->value_bindings_.push_back({memory, variable.offset});
-  reads_.push_back(&variable);
+  plan_->value_bindings_.Add(memory, variable.offset);
+  variables_.NoteRead(variable);
   return memory;
 }
 
 dnnl::memory PlanBuilder::GradientOf(const Variable& variable, const Desc& desc) {
-  const int last = last_users_[static_cast<size_t>(&variable - graph_.variables().data())];
-  if (last >= 0 && last != current_node_) {
+  if (variables_.IsPart(variable, current_node_)) {
     Tensor* part = New(MakeDesc({variable.size}, Tag::x));
-    parts_.push_back({part, variable.offset, variable.size});
+    variables_.NotePart(variable, part);
     return Use(part, desc);
   }
   dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
-  plan_->gradient_bindings_.push_back({memory, variable.offset});
+  plan_->gradient_bindings_.Add(memory, variable.offset);
   return memory;
 }
 
@@ -130,41 +122,6 @@ Sink PlanBuilder::WriteGradient(Value* value, const Desc& wanted) {
     sink.reorder = Reorder(sink.tensor->memory, gradient, add);
   }
   return sink;
-}
-
-// ---- the end ----
-
-// The values that the step's operation has asked for since the last call, with the padding after them.
-void PlanBuilder::NoteReads(Plan::Step& step) {
-  for (const Variable* variable : reads_) {
-    const int64_t end = AlignUp(variable->offset + variable->size, kSpaceAlignment);
-    const bool first = step.reads_begin == step.reads_end;
-    step.reads_begin = first ? variable->offset : std::min(step.reads_begin, variable->offset);
-    step.reads_end = first ? end : std::max(step.reads_end, end);
-  }
-  reads_.clear();
-}
-
-// Each step announces the variables of its node, with the padding after each; frozen ones as zeros.
-void PlanBuilder::PlanVariables() {
-  for (Plan::Step& step : plan_->steps_) {
-    for (int v : step.variables) {
-      const Variable& variable = graph_.variables()[v];
-      const int64_t end = variable.offset + variable.size, aligned = AlignUp(end, kSpaceAlignment);
-      const int64_t written = Trains(variable) ? end : variable.offset;
-      if (step.begin == step.end) step.begin = variable.offset;
-      if (written < aligned) step.gaps.emplace_back(written, aligned);
-      step.end = aligned;
-    }
-  }
-}
-
-void PlanBuilder::PlaceTensors() {
-  std::vector<ArenaBuffer*> buffers;
-  for (const auto& tensor : plan_->tensors_) {
-    if (tensor->offset >= 0) buffers.push_back(tensor.get());
-  }
-  plan_->arena_bytes_ = PlaceBuffers(buffers, 64);
 }
 
 }  // namespace cairn::onednn

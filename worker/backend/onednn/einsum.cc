@@ -1,10 +1,11 @@
-// EinsumDense as one matrix product for each letter that all three operands share: what stands in another order is put
-// in order before, and back.
+// EinsumDense as matrix products, one for each index of the letters that all three operands share. Operands are put
+// into the order of the products before them, and results back into their own order.
 #include "worker/backend/einsum.h"
 
 #include <algorithm>
 
 #include "worker/backend/fusion.h"
+#include "worker/backend/onednn/bound_variable.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
 
@@ -24,16 +25,10 @@ class EinsumOp : public LoopOp {
         examples_(b.examples()),
         rows_(examples_ * places_.rows),
         in_(NumElements(input)),
-        out_(NumElements(node.output)) {
-    const Variable& kernel = *b.FindVariable(node, "kernel");
-    const Desc desc = MakeDesc({kernel.size}, Tag::x);
-    kernel_ = b.ValueOf(kernel, desc);
-    if (b.Trains(kernel)) kernel_gradient_ = b.GradientOf(kernel, desc);
-    if (const Variable* bias = b.FindVariable(node, "bias")) {
-      bias_numbers_ = bias->size;
-      bias_ = b.ValueOf(*bias, MakeDesc({bias->size}, Tag::x));
-      if (b.Trains(*bias)) bias_gradient_ = b.GradientOf(*bias, MakeDesc({bias->size}, Tag::x));
-    }
+        out_(NumElements(node.output)),
+        kernel_(b, b.FindVariable(node, "kernel")),
+        bias_(b, b.FindVariable(node, "bias")) {
+    if (const Variable* const bias = b.FindVariable(node, "bias")) bias_numbers_ = bias->size;
     ordered_x_ = b.New(MakeDesc({places_.shared, rows_, places_.summed}, Tag::abc));
     ordered_kernel_ = b.New(MakeDesc({places_.shared, places_.summed, places_.columns}, Tag::abc));
     ordered_y_ = b.New(MakeDesc({places_.shared, rows_, places_.columns}, Tag::abc));
@@ -48,7 +43,7 @@ class EinsumOp : public LoopOp {
     ordered_dkernel_ = b.New(ordered_kernel_->desc);
   }
 
-  // fn(place in the examples' own order, place in [shared, examples, rows, width]) for all numbers of x or y.
+  // Calls fn(index in [examples, size], index in [shared, examples, rows, width]) for all numbers of x or y.
   template <typename Fn>
   void ForOrdered(const std::vector<int32_t>& places, int64_t size, int64_t width, const Fn& fn) const {
     const int64_t each = places_.rows * width;
@@ -61,7 +56,7 @@ class EinsumOp : public LoopOp {
   }
 
   void Compute(const Run&, float* y) override {
-    const float* const kernel = static_cast<const float*>(kernel_.get_data_handle());
+    const float* const kernel = kernel_.value();
     for (size_t i = 0; i < places_.kernel.size(); ++i) ordered_kernel_->data()[i] = kernel[places_.kernel[i]];
     ForOrdered(places_.x, in_, places_.summed,
                [&](int64_t at, int64_t ordered) { ordered_x_->data()[ordered] = x()[at]; });
@@ -69,7 +64,7 @@ class EinsumOp : public LoopOp {
       Multiply('N', 'N', rows_, places_.columns, places_.summed, X(ordered_x_, g), places_.summed,
                Kernel(ordered_kernel_, g), places_.columns, Y(ordered_y_, g), places_.columns);
     }
-    const float* const bias = bias_ ? static_cast<const float*>(bias_.get_data_handle()) : nullptr;
+    const float* const bias = bias_.value();
     ForOrdered(places_.y, out_, places_.columns, [&](int64_t at, int64_t ordered) {
       y[at] =
           ordered_y_->data()[ordered] + (bias == nullptr ? 0.0f : bias[places_.bias[static_cast<size_t>(at % out_)]]);
@@ -77,20 +72,19 @@ class EinsumOp : public LoopOp {
   }
 
   void Derive(const Run&, const float* dy) override {
-    if (bias_gradient_) {
+    if (bias_.trains()) {
       std::vector<double> sums(static_cast<size_t>(bias_numbers_), 0.0);
       for (int64_t i = 0; i < examples_ * out_; ++i)
         sums[static_cast<size_t>(places_.bias[static_cast<size_t>(i % out_)])] += dy[i];
-      std::copy(sums.begin(), sums.end(), static_cast<float*>(bias_gradient_.get_data_handle()));
+      std::copy(sums.begin(), sums.end(), bias_.gradient());
     }
     ForOrdered(places_.y, out_, places_.columns,
                [&](int64_t at, int64_t ordered) { ordered_dy_->data()[ordered] = dy[at]; });
-    if (kernel_gradient_) {
+    if (float* const to = kernel_.gradient()) {
       for (int64_t g = 0; g < places_.shared; ++g) {
         Multiply('T', 'N', places_.summed, places_.columns, rows_, X(ordered_x_, g), places_.summed, Y(ordered_dy_, g),
                  places_.columns, Kernel(ordered_dkernel_, g), places_.columns);
       }
-      float* const to = static_cast<float*>(kernel_gradient_.get_data_handle());
       for (size_t i = 0; i < places_.kernel.size(); ++i) to[places_.kernel[i]] = ordered_dkernel_->data()[i];
     }
     if (dx() == nullptr) return;
@@ -108,8 +102,8 @@ class EinsumOp : public LoopOp {
 
   const EinsumPlaces places_;
   const int64_t examples_, rows_, in_, out_;
+  const BoundVariable kernel_, bias_;
   int64_t bias_numbers_ = 0;
-  dnnl::memory kernel_, kernel_gradient_, bias_, bias_gradient_;
   Tensor *ordered_x_ = nullptr, *ordered_kernel_ = nullptr, *ordered_y_ = nullptr;
   Tensor *ordered_dx_ = nullptr, *ordered_dkernel_ = nullptr, *ordered_dy_ = nullptr;
 };

@@ -1,14 +1,14 @@
-// ElementwiseOp: what operations share whose output has the layout of their input, number for number.
+// ElementwiseOp: the base of operations whose output has the layout of their input, number for number.
 #pragma once
 
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
 
-// Whether an element-wise operation may work in the input's own buffer.
+// Whether an element-wise operation may write its output to the buffer of its input.
 inline bool InPlace(const Value* in) { return in->readers == 1 && in->may_overwrite; }
 
-// dx = dy * something, in the gradient's own buffer where it is the first share of it.
+// Backward computes dx = dy * something, directly in the input's gradient if it is the first share of it.
 class ElementwiseOp : public Op {
  public:
   // keeps_input: backward needs the input.
@@ -38,7 +38,7 @@ class ElementwiseOp : public Op {
   }
 
  protected:
-  // target: where dx goes, which may be the output's gradient.
+  // target: where to write dx; it may be the output's gradient.
   virtual void CompileBackward(PlanBuilder&, Tensor* /*target*/) {}
   virtual void Backward(const Run& run, const float* dy, float* dx, int64_t count) = 0;
 

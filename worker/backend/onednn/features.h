@@ -1,4 +1,4 @@
-// Operations on features, by loops on plain buffers (loop_op.h), and the families of the files that have them.
+// Operations on features that are loops on plain buffers (loop_op.h), and the families of layers in their files.
 #pragma once
 
 #include <memory>
@@ -7,14 +7,14 @@
 
 namespace cairn::onednn {
 
-// affine.cc: numbers by place (worker/backend/affine.h).
+// affine.cc: factors that depend on the position (worker/backend/affine.h).
 std::unique_ptr<Op> MakeAffine(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
-// further_activations.cc: the node's own, one of IsFurtherActivation.
+// further_activations.cc: the node's activation, for which IsFurtherActivation holds.
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out);
 
 absl::Span<const Layer> ActivityLayers();
-// The same for the rows of recurrent layers: y = f(x), g = g * f'(x); both may be in place.
+// further_activations.cc, for the rows of recurrent layers: y = f(x), g = g * f'(x); y may be x.
 void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count);
 void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t count);
 

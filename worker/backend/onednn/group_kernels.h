@@ -1,7 +1,7 @@
 // Group normalization over [examples, positions, channels], channels last.
 //
-// Thread-safe. Sums are taken in double in the order of the positions, each example on one thread, so that the bits
-// depend neither on the vector width nor on the number of threads.
+// Thread-safe. Sums are float64, in the order of the positions, each example on one thread, so that the bits depend
+// neither on the vector width nor on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ struct GroupShape {
 
 int64_t GroupScratchBytes(const GroupShape& s);
 
-// statistics: for each example and group the mean and 1 / sqrt(variance + epsilon). gamma, beta may be null.
+// Computes y and the statistics: the mean and 1 / sqrt(variance + epsilon) of each example and group. gamma and beta
+// may be null.
 void GroupForward(const GroupShape& s, const float* x, const float* gamma, const float* beta, double* scratch,
                   float* statistics, float* y);
-// Into scratch, for each example and channel: the sums over positions of dy and of dy * normalized x. Their sums over
-// examples are the gradients of beta and gamma; either may be null.
+// Writes to scratch, for each example and channel, the sums over the positions of dy and of dy * normalized x. Their
+// sums over the examples are the gradients of beta and gamma, either of which may be null.
 void GroupBackwardSums(const GroupShape& s, const float* x, const float* statistics, const float* dy, double* scratch,
                        float* dgamma, float* dbeta);
-// scratch: as GroupBackwardSums left it.
+// Computes dx. scratch: as GroupBackwardSums left it.
 void GroupBackward(const GroupShape& s, const float* x, const float* statistics, const float* gamma, const float* dy,
                    const double* scratch, float* dx);
 

@@ -1,8 +1,8 @@
-// ImageLayout: where the numbers of an image (or a sequence: an image of height 1) lie, channels last or in blocks of
+// ImageLayout: the layout of an image (or of a sequence, an image of height 1): channels last, or in blocks of
 // channels.
 //
-// The place of (n, c, p) is n * example_stride + c / block * block_stride + c % block + p * pixel_stride. Channels that
-// stand side by side are one block.
+// The index of (n, c, p) is n * example_stride + c / block * block_stride + c % block + p * pixel_stride. Channels last
+// is one block of all channels.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
-// Loops over flat buffers that oneDNN has no cheaper primitive for: memory-bound, compiled for several vector widths.
+// Loops over flat buffers for which oneDNN has no cheaper primitive: memory-bound, compiled for several vector widths.
 //
-// Thread-safe. Each number of the output depends on the inputs at its own place only, so that the bits do not depend
-// on the vector width. Buffers may be blocked: a zero in the padding stays a zero, except where said.
+// Thread-safe. Each number of the output depends only on the inputs at its own index, so that the bits do not depend on
+// the vector width; ColumnSums adds in the order of the rows. Buffers may be blocked: zeros in the padding stay zeros,
+// unless a function says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace cairn::onednn {
 
-// Loops with fewer numbers than this are not worth waking other threads for.
+// A loop over fewer numbers runs on one thread: waking others would cost more.
 inline constexpr int64_t kParallelNumbersMin = 1 << 16;
 
 // An activation. alpha >= 0: LEAKY_RELU's slope, ELU's alpha.
@@ -20,17 +21,17 @@ struct Activation {
   float alpha = 0;
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
   bool elementwise() const { return kind != v1::SOFTMAX; }
-  bool further() const { return kind > v1::RELU6; }  // of IsFurtherActivation: recurrent layers alone have it here
-  // Whether the derivative needs x: f(x) does not tell it.
+  bool further() const { return kind > v1::RELU6; }  // as IsFurtherActivation; here only recurrent layers have one
+  // Whether the derivative cannot be computed from f(x) and needs x.
   bool needs_input() const {
     return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS || further();
   }
 };
 
-// g = g * f'(x), in place, where y = f(x). f is element-wise and needs no input.
+// g = g * f'(x), in place, where y = f(x). f must be element-wise and not needs_input().
 void ActivationBackward(const Activation& f, const float* y, float* g, int64_t count);
 
-// y[r][c] = f(y[r][c] + bias[c]); bias may be null; f is one for which CheapActivation holds.
+// y[r][c] = f(y[r][c] + bias[c]); bias may be null. CheapActivation(f) must hold.
 inline bool CheapActivation(const Activation& f) {
   return f.linear() || f.kind == v1::RELU || f.kind == v1::LEAKY_RELU || f.kind == v1::RELU6;
 }
@@ -47,17 +48,17 @@ void AddTo(const float* x, float* y, int64_t count);                           /
 void Multiply(const float* x, const float* factors, float* y, int64_t count);  // y = x * factors; y may be x
 void Scale(const float* x, float scale, float* y, int64_t count);              // y = x * scale; y may be x
 void MaximumWith(const float* x, float* y, int64_t count);                     // y = max(x, y)
-// dx = rest where x is the maximum y, and there rest = 0; else dx = 0.
+// Where x equals the maximum y: dx = rest, and then rest = 0. Elsewhere dx = 0.
 void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, int64_t count);
 
-// y = x * scale + offset, from channels last to channels first if `transpose`: [pixels, channels] -> [channels, pixels]
-// in each example.
+// y = x * scale + offset; with `transpose` from channels last to channels first: [pixels, channels] -> [channels,
+// pixels] in each example.
 void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
              int64_t channels, float* y);
 void Rescale(const uint8_t* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
              int64_t channels, float* y);
 
-// The factors of DropoutMask (worker/backend/dropout.h) of the numbers 0 .. count - 1.
+// Computes the factors of DropoutMask (worker/backend/dropout.h) of the numbers 0 .. count - 1.
 void DropoutFactors(const StepInfo& info, int node, float rate, int64_t count, float* factors);
 
 }  // namespace cairn::onednn

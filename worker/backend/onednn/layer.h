@@ -1,4 +1,4 @@
-// How oneDNN's backend computes a kind of layers: a row of its table, in the file of the layer's family.
+// How the oneDNN backend computes a kind of layer: a row of its table, in the file of the layer's family.
 //
 // Rows are constants; any thread.
 #pragma once
@@ -14,11 +14,11 @@ namespace cairn::onednn {
 
 struct Layer {
   LayerKind kind;
-  // Adds the node's operations to the plan (PlanBuilder::AddOp); the last one gives `out`.
+  // Adds the operations of the node to the plan (PlanBuilder::AddOp). The last one writes `out`.
   void (*compile)(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out);
 };
 
-// One operation on the first input, or on all of them.
+// Compiles a node to one operation, on its first input or on all inputs.
 template <auto Make>
 void CompileOne(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   b.AddOp(node.variables, out, Make(b, node, in[0], out));
@@ -45,7 +45,7 @@ absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> ResampleLayers();
 absl::Span<const Layer> TensorLayers();
 
-// Null: there is none.
+// Null: the backend has no row for the kind.
 const Layer* FindLayer(LayerKind kind);
 
 }  // namespace cairn::onednn

@@ -1,4 +1,5 @@
-// LoopOp: an operation by loops on its inputs, each as Keras orders its numbers: channels last, without blocks.
+// LoopOp: the base of operations that are loops over their inputs. Each input is in Keras' layout: channels last,
+// without blocks.
 #pragma once
 
 #include <utility>
@@ -10,7 +11,7 @@ namespace cairn::onednn {
 
 class LoopOp : public Op {
  public:
-  // inputs: their shapes, without the examples. keeps_inputs: backward reads them; keeps_output: backward reads y.
+  // inputs: their shapes, without the batch axis. keeps_inputs: backward reads them. keeps_output: backward reads y.
   LoopOp(PlanBuilder& b, std::vector<Value*> in, const std::vector<Shape>& inputs, const Shape& output, Value* out,
          bool keeps_inputs, bool keeps_output = false)
       : in_(std::move(in)), out_(out), keeps_inputs_(keeps_inputs), keeps_output_(keeps_output) {
@@ -57,7 +58,7 @@ class LoopOp : public Op {
   const float* y() const { return out_->data->data(); }
   float* dx(size_t i = 0) const { return sinks_[i].tensor == nullptr ? nullptr : sinks_[i].tensor->data(); }
 
-  // Buffers that backward uses beside the inputs' and the output's.
+  // Makes and uses the buffers that backward needs besides those of the inputs and of the output.
   virtual void UseBackward(PlanBuilder&) {}
   virtual void Compute(const Run& run, float* y) = 0;
   // Writes dx(i) of each input that has one, and the gradients of the variables.
@@ -73,7 +74,7 @@ class LoopOp : public Op {
   bool compiled_ = false;
 };
 
-// fn(example) in parallel where there is enough to do; examples share nothing.
+// Calls fn(example) for each example, in parallel if there is enough work. Calls must not share anything.
 template <typename Fn>
 void ForExamples(int64_t examples, int64_t numbers, const Fn& fn) {
 #pragma omp parallel for schedule(static) if (numbers >= kParallelNumbersMin)

@@ -1,5 +1,6 @@
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
+#include "worker/backend/onednn/scale_and_shift.h"
 
 namespace cairn::onednn {
 namespace {
@@ -7,44 +8,84 @@ namespace {
 using dnnl::memory;
 using dnnl::normalization_flags;
 
-// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no
-// gradients; one that is computed as in inference (InfersAlways) uses them, and gamma and beta have theirs.
+// The mean and the variance that a batch normalization uses: those of the batch, or the moving ones. The gradient of a
+// moving statistic is the batch's statistic times the number of examples (backend.h, invariant 2).
+class BatchStatistics {
+ public:
+  BatchStatistics(const PlanBuilder& b, const Node& node, int64_t channels)
+      : examples_(b.examples()),
+        of_batch_(b.groups().Trains(node) && node.trainable),
+        channels_(MakeDesc({channels}, Tag::x)),
+        mean_{b.FindVariable(node, "moving_mean")},
+        variance_{b.FindVariable(node, "moving_variance")} {}
+
+  // Whether they are those of the batch. A frozen layer (node.trainable false), and one that is computed as in
+  // inference (InfersAlways), uses the moving ones in training, too.
+  bool of_batch() const { return of_batch_; }
+
+  void AddForward(PlanBuilder& b, Arguments* arguments) {
+    for (Statistic* s : {&mean_, &variance_}) {
+      if (of_batch_) s->batch = b.New(channels_);
+    }
+    arguments->emplace_back(DNNL_ARG_MEAN, of_batch_ ? mean_.batch->memory : b.ValueOf(*mean_.moving, channels_));
+    arguments->emplace_back(DNNL_ARG_VARIANCE,
+                            of_batch_ ? variance_.batch->memory : b.ValueOf(*variance_.moving, channels_));
+  }
+
+  void CompileBackward(PlanBuilder& b) {
+    for (Statistic* s : {&mean_, &variance_}) {
+      if (!of_batch_) continue;
+      b.Use(s->batch);
+      s->gradient = b.GradientOf(*s->moving, channels_);
+    }
+  }
+  void AddBackward(PlanBuilder& b, Arguments* arguments) const {
+    arguments->emplace_back(DNNL_ARG_MEAN, of_batch_ ? mean_.batch->memory : b.ValueOf(*mean_.moving, channels_));
+    arguments->emplace_back(DNNL_ARG_VARIANCE,
+                            of_batch_ ? variance_.batch->memory : b.ValueOf(*variance_.moving, channels_));
+  }
+
+  void WriteGradients() const {
+    if (!of_batch_) return;
+    for (const Statistic* s : {&mean_, &variance_}) {
+      Scale(s->batch->data(), static_cast<float>(examples_), static_cast<float*>(s->gradient.get_data_handle()),
+            s->batch->numbers());
+    }
+  }
+
+ private:
+  struct Statistic {
+    const Variable* moving = nullptr;
+    Tensor* batch = nullptr;  // null: the moving one is used
+    memory gradient;          // of the moving one
+  };
+
+  const int64_t examples_;
+  const bool of_batch_;
+  const Desc channels_;
+  Statistic mean_, variance_;
+};
+
 class BatchNormalizationOp : public Op {
  public:
   BatchNormalizationOp(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out)
       : in_(in),
         out_(out),
         epsilon_(node.layer.batch_normalization().epsilon()),
-        examples_(b.examples()),
-        trains_(b.groups().Trains(node) && node.trainable),
-        gamma_(b.FindVariable(node, "gamma")),
-        beta_(b.FindVariable(node, "beta")),
-        moving_mean_(b.FindVariable(node, "moving_mean")),
-        moving_variance_(b.FindVariable(node, "moving_variance")) {
-    // Vectors are images of one pixel.
-    const memory::dims dims = in->data->desc.dims();
-    view_ = dims.size() == 2 ? MakeDesc({dims[0], dims[1], 1, 1}, Tag::nhwc) : in->data->desc;
-    channels_ = MakeDesc({dims[1]}, Tag::x);
-    auto flags = normalization_flags::none;
-    if (gamma_ != nullptr) flags |= normalization_flags::use_scale;
-    if (beta_ != nullptr) flags |= normalization_flags::use_shift;
-    if (relu) flags |= normalization_flags::fuse_norm_relu;
-    if (!trains_) flags |= normalization_flags::use_global_stats;
-    flags_ = flags;
-    const dnnl::batch_normalization_forward::desc desc(b.forward_kind(), view_, epsilon_, flags);
+        view_(ViewOf(in->data->desc)),
+        scale_and_shift_(b, node, view_.dims()[1]),
+        statistics_(b, node, view_.dims()[1]),
+        flags_(scale_and_shift_.flags()) {
+    if (relu) flags_ |= normalization_flags::fuse_norm_relu;
+    if (!statistics_.of_batch()) flags_ |= normalization_flags::use_global_stats;
+    const dnnl::batch_normalization_forward::desc desc(b.forward_kind(), view_, epsilon_, flags_);
     forward_desc_ = dnnl::batch_normalization_forward::primitive_desc(desc, b.Attributes(), b.engine());
 
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(in->data, view_)}};
+    Arguments arguments = {{DNNL_ARG_SRC, b.Use(in->data, view_)}};
     out->data = b.New(in->data->desc);
     arguments.emplace_back(DNNL_ARG_DST, b.Use(out->data, view_));
-    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-    if (trains_) {
-      mean_ = b.New(channels_);
-      variance_ = b.New(channels_);
-    }
-    arguments.emplace_back(DNNL_ARG_MEAN, trains_ ? mean_->memory : b.ValueOf(*moving_mean_, channels_));
-    arguments.emplace_back(DNNL_ARG_VARIANCE, trains_ ? variance_->memory : b.ValueOf(*moving_variance_, channels_));
+    scale_and_shift_.AddForward(b, &arguments);
+    statistics_.AddForward(b, &arguments);
     if (relu && b.training()) {
       workspace_ = b.New(forward_desc_.workspace_desc());
       arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
@@ -53,30 +94,21 @@ class BatchNormalizationOp : public Op {
   }
 
   void CompileBackward(PlanBuilder& b) override {
-    const memory mean = trains_ ? b.Use(mean_) : b.ValueOf(*moving_mean_, channels_);
-    const memory variance = trains_ ? b.Use(variance_) : b.ValueOf(*moving_variance_, channels_);
-    if (trains_) {
-      mean_gradient_ = b.GradientOf(*moving_mean_, channels_);
-      variance_gradient_ = b.GradientOf(*moving_variance_, channels_);
-    }
+    statistics_.CompileBackward(b);
     if (!out_->needs_gradient) return;
-    const bool variables = gamma_ != nullptr || beta_ != nullptr;
-    const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
-    const dnnl::batch_normalization_backward::desc desc(kind, view_, view_, epsilon_, flags_);
+    const dnnl::batch_normalization_backward::desc desc(scale_and_shift_.backward_kind(), view_, view_, epsilon_,
+                                                        flags_);
     const dnnl::batch_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     if (in_->needs_gradient) {
       sink_ = b.WriteGradient(in_, in_->data->desc);
     } else {
       sink_.tensor = b.New(in_->data->desc);  // the primitive computes it anyway
     }
-    std::vector<std::pair<int, memory>> arguments = {
-        {DNNL_ARG_SRC, b.Use(in_->data, view_)},
-        {DNNL_ARG_MEAN, mean},
-        {DNNL_ARG_VARIANCE, variance},
-        {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
-        {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)},
-    };
-    AddScaleAndShift(b, gamma_, beta_, channels_, &arguments);
+    Arguments arguments = {{DNNL_ARG_SRC, b.Use(in_->data, view_)},
+                           {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
+                           {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)}};
+    statistics_.AddBackward(b, &arguments);
+    scale_and_shift_.AddBackward(b, &arguments);
     if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
     backward_ = b.MakeCall(pd, dnnl::batch_normalization_backward(pd), std::move(arguments));
   }
@@ -84,54 +116,33 @@ class BatchNormalizationOp : public Op {
   void Forward(const Run& run) override { forward_(run); }
 
   void BackwardVariables(const Run& run) override {
-    if (trains_) {
-      WriteSum(mean_, mean_gradient_);
-      WriteSum(variance_, variance_gradient_);
-    }
+    statistics_.WriteGradients();
     if (backward_) backward_(run);
   }
 
   void BackwardInputs(const Run& run) override { sink_.Finish(run); }
 
  private:
-  void WriteSum(Tensor* statistic, const memory& gradient) const {
-    Scale(statistic->data(), static_cast<float>(examples_), static_cast<float*>(gradient.get_data_handle()),
-          statistic->numbers());
+  // Vectors are images of one pixel.
+  static Desc ViewOf(const Desc& desc) {
+    const memory::dims dims = desc.dims();
+    return dims.size() == 2 ? MakeDesc({dims[0], dims[1], 1, 1}, Tag::nhwc) : desc;
   }
 
   Value* const in_;
   Value* const out_;
   const float epsilon_;
-  const int64_t examples_;
-  const bool trains_;
-  const Variable* const gamma_;
-  const Variable* const beta_;
-  const Variable* const moving_mean_;
-  const Variable* const moving_variance_;
-  Desc view_, channels_;
-  normalization_flags flags_ = normalization_flags::none;
+  const Desc view_;
+  const ScaleAndShift scale_and_shift_;
+  BatchStatistics statistics_;
+  normalization_flags flags_;
   dnnl::batch_normalization_forward::primitive_desc forward_desc_;
-  Tensor* mean_ = nullptr;
-  Tensor* variance_ = nullptr;
-  Tensor* workspace_ = nullptr;
-  memory mean_gradient_, variance_gradient_;
+  Tensor* workspace_ = nullptr;  // of the relu; null: no relu
   Call forward_, backward_;
   Sink sink_;
 };
 
 }  // namespace
-
-void AddScaleAndShift(PlanBuilder& b, const Variable* gamma, const Variable* beta, const Desc& channels,
-                      std::vector<std::pair<int, memory>>* arguments) {
-  const auto add = [&](const Variable* variable, int value, int gradient) {
-    if (variable == nullptr) return;
-    arguments->emplace_back(value, b.ValueOf(*variable, channels));
-    arguments->emplace_back(gradient,
-                            b.Trains(*variable) ? b.GradientOf(*variable, channels) : b.New(channels)->memory);
-  };
-  add(gamma, DNNL_ARG_SCALE, DNNL_ARG_DIFF_SCALE);
-  add(beta, DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SHIFT);
-}
 
 std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out) {
   return std::make_unique<BatchNormalizationOp>(b, node, relu, in, out);

@@ -12,7 +12,7 @@ Call::Call(dnnl::primitive primitive, std::vector<std::pair<int, dnnl::memory>> 
   }
 }
 
-// The C function: the C++ one would build its list of arguments anew each time.
+// Calls the C function: the C++ one would build the list of arguments at each call.
 void Call::operator()(const Run& run) const {
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive_.get(), run.stream.get(),
                                                  static_cast<int>(arguments_.size()), arguments_.data()),
@@ -25,7 +25,21 @@ double Plan::penalty() const {
   return sum;
 }
 
-void Plan::Bind(uint8_t* arena) {
+void Bindings::Point(const float* space) {
+  if (space == space_) return;
+  for (Binding& b : bindings_) b.memory.set_data_handle(const_cast<float*>(space) + b.offset);
+  space_ = space;
+}
+
+void PlanTensors::Place() {
+  std::vector<ArenaBuffer*> buffers;
+  for (const auto& tensor : tensors_) {
+    if (tensor->offset >= 0) buffers.push_back(tensor.get());
+  }
+  arena_bytes_ = PlaceBuffers(buffers, 64);
+}
+
+void PlanTensors::Bind(uint8_t* arena) {
   for (const auto& tensor : tensors_) {
     if (tensor->offset < 0) continue;  // outside the arena
     tensor->memory.set_data_handle(arena + tensor->offset);
@@ -33,7 +47,7 @@ void Plan::Bind(uint8_t* arena) {
   }
 }
 
-// The values that the step reads are there when it returns; those of the next one that reads any are on their way.
+// Waits for the values that the step reads, and asks for those of the next step that reads any.
 absl::Status Plan::Enter(WeightSource* source, int step, int direction) {
   if (source == nullptr || !Reads(step, direction)) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(source->Acquire(steps_[step].reads_begin, steps_[step].reads_end));
@@ -53,14 +67,8 @@ void Plan::Leave(WeightSource* source, int step, int direction) {
 }
 
 absl::Status Plan::Forward(const Run& run, const float* inputs, const float* values, WeightSource* source) {
-  if (inputs != bound_inputs_) {
-    for (dnnl::memory& memory : input_bindings_) memory.set_data_handle(const_cast<float*>(inputs));
-    bound_inputs_ = inputs;
-  }
-  if (values != bound_values_) {
-    for (Binding& b : value_bindings_) b.memory.set_data_handle(const_cast<float*>(values) + b.offset);
-    bound_values_ = values;
-  }
+  input_bindings_.Point(inputs);
+  value_bindings_.Point(values);
   absl::Status error;
   const Run checked{run.stream, run.info, run.bytes, &error};
   for (int i = 0; i < static_cast<int>(steps_.size()); ++i) {
@@ -72,10 +80,7 @@ absl::Status Plan::Forward(const Run& run, const float* inputs, const float* val
 }
 
 absl::Status Plan::Backward(const Run& run, float* gradients, const GradientReady& ready, WeightSource* source) {
-  if (gradients != bound_gradients_) {
-    for (Binding& b : gradient_bindings_) b.memory.set_data_handle(gradients + b.offset);
-    bound_gradients_ = gradients;
-  }
+  gradient_bindings_.Point(gradients);
   for (int i = static_cast<int>(steps_.size()) - 1; i >= 0; --i) {
     const Step& step = steps_[i];
     CAIRN_RETURN_IF_ERROR(Enter(source, i, -1));

@@ -1,4 +1,4 @@
-// The Program of OnednnBackend: plans by purpose and batch size, and the arena that they share.
+// The Program of OnednnBackend: the plans for each purpose and batch size, and the arena that they share.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace cairn::onednn {
 
-// Compiles the plan for training on full batches at once. Errors: INVALID_ARGUMENT for options out of range,
-// UNIMPLEMENTED names the layer for which oneDNN has no primitive.
+// Compiles the plan for training on full batches at once; other plans are compiled when they are needed. Errors:
+// INVALID_ARGUMENT if an option is out of range; UNIMPLEMENTED names the layer for which oneDNN has no primitive.
 absl::StatusOr<std::unique_ptr<Program>> MakeProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options);
 
 }  // namespace cairn::onednn

@@ -1,16 +1,11 @@
 #include "worker/backend/onednn/recurrence.h"
 
-#include <algorithm>
 #include <cstring>
-
-#include "worker/backend/dropout.h"
 
 namespace cairn::onednn {
 namespace {
 
-float* Handle(const dnnl::memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
-
-// C[m][n] = A' B' + beta C, row by row; a row of B and C has `columns` numbers, of which n take part.
+// The sizes of a product C = A' B' + beta C, row by row: C is [m][n], A' is [m][k], B' is [k][n].
 struct Factors {
   char transpose_a = 'N', transpose_b = 'N';
   int64_t m = 0, n = 0, k = 0;
@@ -24,235 +19,184 @@ void MultiplyMatrices(const Factors& f, const float* a, const float* b, float be
 
 Activation ActivationOf(v1::Activation kind) { return {kind, RecurrentAlpha(kind)}; }
 
+// Null: there is none (index -1).
+const Variable* VariableAt(const PlanBuilder& b, int index) {
+  return index < 0 ? nullptr : &b.graph().variables()[index];
+}
+
 }  // namespace
 
 RecurrenceRun::RecurrenceRun(PlanBuilder& b, const Node& node, const Recurrence& recurrence)
-    : r_(recurrence),
-      node_(node.id),
-      examples_(b.examples()),
-      steps_(b.graph().nodes()[node.inputs[0]].output[0]),
-      features_(b.graph().nodes()[node.inputs[0]].output[1]),
-      units_(recurrence.units),
-      width_(recurrence.gates() * recurrence.units) {
-  cell_ = {examples_, units_, ActivationOf(r_.activation), ActivationOf(r_.recurrent_activation)};
-  const auto variable = [&](int index) -> const Variable& { return b.graph().variables()[index]; };
-  const auto bind = [&](int index, dnnl::memory* value, dnnl::memory* gradient) {
-    if (index < 0) return;
-    const Desc desc = MakeDesc({variable(index).size}, Tag::x);
-    *value = b.ValueOf(variable(index), desc);
-    if (b.Trains(variable(index))) *gradient = b.GradientOf(variable(index), desc);
-  };
-  bind(r_.kernel, &kernel_, &kernel_gradient_);
-  bind(r_.recurrent_kernel, &recurrent_, &recurrent_gradient_);
-  bind(r_.bias, &bias_, &bias_gradient_);
-  trains_ = b.Trains(variable(r_.kernel));
-  drops_inputs_ = b.groups().Trains(node) && r_.dropout > 0;
-  drops_states_ = b.groups().Trains(node) && r_.recurrent_dropout > 0;
-  const auto rows = [&](int64_t steps, int64_t numbers) {
-    return b.New(MakeDesc({steps * examples_, numbers}, Tag::nc));
-  };
-  x_ = rows(steps_, features_);
-  parts_ = rows(steps_, width_);
-  h_ = rows(steps_ + 1, units_);
-  if (b.training() && cell_.keeps_raw()) raw_ = rows(steps_, width_);
-  if (r_.cell == RecurrentCell::kLstm) {
-    c_ = rows(steps_ + 1, units_);
-    f_c_ = rows(steps_, units_);
+    : s_(recurrence, b.examples(), b.graph().nodes()[node.inputs[0]].output),
+      cell_{s_.examples, s_.units(), ActivationOf(recurrence.activation),
+            ActivationOf(recurrence.recurrent_activation)},
+      kernel_(b, VariableAt(b, recurrence.kernel)),
+      recurrent_(b, VariableAt(b, recurrence.recurrent_kernel)),
+      bias_(b, VariableAt(b, recurrence.bias)),
+      input_(b, node, s_),
+      states_(b, node, s_) {
+  Activations& a = activations_;
+  a.parts = StepBuffer(b, s_.steps, s_.width());
+  if (b.training() && cell_.keeps_raw()) a.raw = StepBuffer(b, s_.steps, s_.width());
+  if (s_.r.cell == RecurrentCell::kLstm) {
+    a.c = StepBuffer(b, s_.steps + 1, s_.units());
+    a.f_c = StepBuffer(b, s_.steps, s_.units());
   }
-  if (r_.cell == RecurrentCell::kGru) reset_ = rows(steps_, units_);
-  if (ResetsAfter()) state_parts_ = rows(1, width_);
-  if (drops_inputs_) input_factors_ = rows(1, features_);
-  if (drops_states_) {
-    state_factors_ = rows(1, units_);
-    dropped_ = rows(steps_, units_);
-  }
+  if (s_.r.cell == RecurrentCell::kGru) a.reset = StepBuffer(b, s_.steps, s_.units());
+  if (s_.ResetsAfter()) a.of_state = StepBuffer(b, 1, s_.width());
 }
 
 void RecurrenceRun::CompileBackward(PlanBuilder& b) {
-  for (Tensor* tensor : {x_, parts_, raw_, h_, c_, f_c_, dropped_, reset_, input_factors_, state_factors_}) {
-    if (tensor != nullptr) b.Use(tensor);
-  }
-  const auto rows = [&](int64_t steps, int64_t numbers) {
-    return b.New(MakeDesc({steps * examples_, numbers}, Tag::nc));
-  };
-  dparts_ = rows(steps_, width_);
-  dh_ = rows(1, units_);
-  dstate_ = rows(1, units_);
-  if (r_.cell == RecurrentCell::kLstm) dc_ = rows(1, units_);
-  if (ResetsAfter()) dstate_parts_ = rows(steps_, width_);
-  if (ResetsBefore()) dreset_ = rows(1, units_);
-  dx_ = rows(steps_, features_);
-}
-
-void RecurrenceRun::FillFactors(const Run& run) {
-  const auto fill = [&](Tensor* tensor, bool of_state, float rate) {
-    if (tensor == nullptr) return;
-    const int64_t begin = RecurrentMaskBegin(r_, of_state, examples_, features_);
-    const int64_t count = examples_ * (of_state ? units_ : features_);
-    DropoutMask(run.info, node_, rate).Fill(begin, absl::MakeSpan(tensor->data(), count));
-  };
-  fill(input_factors_, false, r_.dropout);
-  fill(state_factors_, true, r_.recurrent_dropout);
-}
-
-void RecurrenceRun::Pack(const float* x) {
-#pragma omp parallel for schedule(static) if (steps_ * examples_ * features_ >= kParallelNumbersMin)
-  for (int64_t step = 0; step < steps_; ++step) {
-    for (int64_t e = 0; e < examples_; ++e) {
-      const float* const from = x + (e * steps_ + InputStep(step)) * features_;
-      float* const to = x_->data() + (step * examples_ + e) * features_;
-      if (input_factors_ == nullptr) {
-        std::memcpy(to, from, features_ * sizeof(float));
-      } else {
-        const float* const factors = input_factors_->data() + e * features_;
-        for (int64_t i = 0; i < features_; ++i) to[i] = from[i] * factors[i];
-      }
-    }
-  }
+  input_.CompileBackward(b);
+  states_.CompileBackward(b);
+  const Activations& a = activations_;
+  for (const StepBuffer* buffer : {&a.parts, &a.raw, &a.c, &a.f_c, &a.reset}) buffer->Use(b);
+  Gradients& g = gradients_;
+  g.parts = StepBuffer(b, s_.steps, s_.width());
+  g.h = StepBuffer(b, 1, s_.units());
+  g.dropped = StepBuffer(b, 1, s_.units());
+  if (s_.r.cell == RecurrentCell::kLstm) g.c = StepBuffer(b, 1, s_.units());
+  if (s_.ResetsAfter()) g.of_state = StepBuffer(b, s_.steps, s_.width());
+  if (s_.ResetsBefore()) g.reset = StepBuffer(b, 1, s_.units());
 }
 
 StepMask RecurrenceRun::MaskOf(const float* step_mask, int64_t step) const {
   if (step_mask == nullptr) return {};
-  return {step_mask + InputStep(step), steps_};
+  return {step_mask + s_.InputStep(step), s_.steps};
 }
 
-const float* RecurrenceRun::State(int64_t step) const { return Units(dropped_ != nullptr ? dropped_ : h_, step); }
+// ---- forward ----
 
 void RecurrenceRun::Forward(const Run& run, const float* x, const float* h, const float* c, const float* step_mask) {
-  FillFactors(run);
-  Pack(x);
-  const int64_t rows = steps_ * examples_;
-  MultiplyMatrices({.m = rows, .n = width_, .k = features_, .a_row = features_, .b_row = width_, .c_row = width_},
-                   x_->data(), Handle(kernel_), 0, parts_->data());
-  if (bias_) BiasActivation({}, Handle(bias_), parts_->data(), rows, width_);
-  const auto begin = [&](Tensor* tensor, const float* from) {
-    if (tensor == nullptr) return;
-    const size_t bytes = examples_ * units_ * sizeof(float);
-    if (from != nullptr) std::memcpy(tensor->data(), from, bytes);
-    if (from == nullptr) std::memset(tensor->data(), 0, bytes);
-  };
-  begin(h_, h);
-  begin(c_, c);
-  for (int64_t step = 0; step < steps_; ++step) ForwardStep(step, MaskOf(step_mask, step));
+  const int64_t features = s_.features, width = s_.width();
+  float* const parts = activations_.parts.data();
+  input_.Pack(run, x);
+  MultiplyMatrices({.m = s_.rows(), .n = width, .k = features, .a_row = features, .b_row = width, .c_row = width},
+                   input_.packed(), kernel_.value(), 0, parts);
+  if (bias_.value() != nullptr) BiasActivation({}, bias_.value(), parts, s_.rows(), width);
+  states_.Begin(run, h);
+  if (activations_.c) BeginStates(activations_.c, c);
+  for (int64_t step = 0; step < s_.steps; ++step) ForwardStep(step, MaskOf(step_mask, step));
 }
 
 void RecurrenceRun::ForwardStep(int64_t step, const StepMask& mask) {
-  float* const parts = Parts(parts_, step);
-  const float* const h = Units(h_, step);
-  float* const h_next = Units(h_, step + 1);
-  if (dropped_ != nullptr) Multiply(h, state_factors_->data(), Units(dropped_, step), examples_ * units_);
-  Factors product{.m = examples_, .n = width_, .k = units_, .a_row = units_, .b_row = width_, .c_row = width_};
-  switch (r_.cell) {
-    case RecurrentCell::kSimple:
-      MultiplyMatrices(product, State(step), Handle(recurrent_), 1, parts);
-      return SimpleForward(cell_, mask, parts, Raw(step), h, h_next);
-    case RecurrentCell::kLstm:
-      MultiplyMatrices(product, State(step), Handle(recurrent_), 1, parts);
-      return LstmForward(cell_, mask, parts, Raw(step), h, Units(c_, step), h_next, Units(c_, step + 1),
-                         Units(f_c_, step));
-    case RecurrentCell::kGru: break;
+  states_.Drop(step);
+  if (s_.r.cell == RecurrentCell::kGru) return ForwardGru(step, mask);
+  const Activations& a = activations_;
+  float *const parts = a.parts.At(step), *const raw = a.raw.At(step);
+  const float* const h = states_.At(step);
+  float* const h_next = states_.At(step + 1);
+  const int64_t units = s_.units(), width = s_.width();
+  MultiplyMatrices({.m = s_.examples, .n = width, .k = units, .a_row = units, .b_row = width, .c_row = width},
+                   states_.Dropped(step), recurrent_.value(), 1, parts);
+  if (s_.r.cell == RecurrentCell::kSimple) return SimpleForward(cell_, mask, parts, raw, h, h_next);
+  LstmForward(cell_, mask, parts, raw, h, a.c.At(step), h_next, a.c.At(step + 1), a.f_c.At(step));
+}
+
+void RecurrenceRun::ForwardGru(int64_t step, const StepMask& mask) {
+  const Activations& a = activations_;
+  float *const parts = a.parts.At(step), *const raw = a.raw.At(step), *const reset = a.reset.At(step);
+  const float *const h = states_.At(step), *const dropped = states_.Dropped(step);
+  float* const h_next = states_.At(step + 1);
+  const int64_t units = s_.units(), width = s_.width();
+  Factors product{.m = s_.examples, .n = width, .k = units, .a_row = units, .b_row = width, .c_row = width};
+  if (s_.r.reset_after) {
+    float* const of_state = a.of_state.data();
+    MultiplyMatrices(product, dropped, recurrent_.value(), 0, of_state);
+    if (bias_.value() != nullptr) BiasActivation({}, bias_.value() + width, of_state, s_.examples, width);
+    return GruAfterForward(cell_, mask, parts, of_state, raw, h, reset, h_next);
   }
-  if (r_.reset_after) {
-    float* const of_state = state_parts_->data();
-    MultiplyMatrices(product, State(step), Handle(recurrent_), 0, of_state);
-    if (bias_) BiasActivation({}, Handle(bias_) + width_, of_state, examples_, width_);
-    return GruAfterForward(cell_, mask, parts, of_state, Raw(step), h, Units(reset_, step), h_next);
+  product.n = 2 * units;
+  MultiplyMatrices(product, dropped, recurrent_.value(), 1, parts);
+  GruGatesForward(cell_, parts, raw, dropped, reset);
+  product.n = units;
+  MultiplyMatrices(product, reset, recurrent_.value() + 2 * units, 1, parts + 2 * units);
+  GruCandidateForward(cell_, mask, parts, raw, h, h_next);
+}
+
+// ---- backward ----
+
+void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps) {
+  const Gradients& g = gradients_;
+  const int64_t size = g.h.step_numbers();
+  std::memset(g.h.data(), 0, size * sizeof(float));
+  if (g.c) std::memset(g.c.data(), 0, size * sizeof(float));
+  for (int64_t step = s_.steps; step-- > 0;) {
+    if (s_.r.return_sequences) AddTo(dh_of_steps + step * size, g.h.data(), size);
+    if (!s_.r.return_sequences && step + 1 == s_.steps) AddTo(dh_of_steps, g.h.data(), size);
+    BackwardStep(step, MaskOf(step_mask, step));
   }
-  product.n = 2 * units_;
-  MultiplyMatrices(product, State(step), Handle(recurrent_), 1, parts);
-  GruGatesForward(cell_, parts, Raw(step), State(step), Units(reset_, step));
-  product.n = units_;
-  MultiplyMatrices(product, Units(reset_, step), Handle(recurrent_) + 2 * units_, 1, parts + 2 * units_);
-  GruCandidateForward(cell_, mask, parts, Raw(step), h, h_next);
+  if (kernel_.trains()) ComputeWeightGradients();
 }
 
 void RecurrenceRun::BackwardStep(int64_t step, const StepMask& mask) {
-  const float *const parts = Parts(parts_, step), *const h = Units(h_, step);
-  float *const dparts = Parts(dparts_, step), *const dh = dh_->data(), *const dstate = dstate_->data();
-  const float* of_product = dparts;  // the gradient of State(step) times the kernel
+  const Activations& a = activations_;
+  const Gradients& g = gradients_;
+  const float *const parts = a.parts.At(step), *const raw = a.raw.At(step), *const h = states_.At(step);
+  float *const dparts = g.parts.At(step), *const dh = g.h.data(), *const ddropped = g.dropped.data();
+  const float* of_product = dparts;  // the gradient of Dropped(step) times the recurrent kernel
+  const int64_t units = s_.units(), width = s_.width(), size = g.h.step_numbers();
   Factors product{
-      .transpose_b = 'T', .m = examples_, .n = units_, .k = width_, .a_row = width_, .b_row = width_, .c_row = units_};
+      .transpose_b = 'T', .m = s_.examples, .n = units, .k = width, .a_row = width, .b_row = width, .c_row = units};
   float beta = 0;
-  switch (r_.cell) {
-    case RecurrentCell::kSimple: SimpleBackward(cell_, mask, parts, Raw(step), dh, dparts); break;
+  switch (s_.r.cell) {
+    case RecurrentCell::kSimple: SimpleBackward(cell_, mask, parts, raw, dh, dparts); break;
     case RecurrentCell::kLstm:
-      LstmBackward(cell_, mask, parts, Raw(step), Units(c_, step), Units(c_, step + 1), Units(f_c_, step), dh,
-                   dc_->data(), dparts);
+      LstmBackward(cell_, mask, parts, raw, a.c.At(step), a.c.At(step + 1), a.f_c.At(step), dh, g.c.data(), dparts);
       break;
     case RecurrentCell::kGru:
-      if (r_.reset_after) {
-        GruAfterBackward(cell_, mask, parts, Raw(step), h, Units(reset_, step), dh, dparts, Parts(dstate_parts_, step));
-        of_product = Parts(dstate_parts_, step);
+      if (s_.r.reset_after) {
+        GruAfterBackward(cell_, mask, parts, raw, h, a.reset.At(step), dh, dparts, g.of_state.At(step));
+        of_product = g.of_state.At(step);
         break;
       }
-      GruCandidateBackward(cell_, mask, parts, Raw(step), h, dh, dparts);
-      product.k = units_;
-      MultiplyMatrices(product, dparts + 2 * units_, Handle(recurrent_) + 2 * units_, 0, dreset_->data());
-      GruGatesBackward(cell_, parts, Raw(step), State(step), dreset_->data(), dparts);
-      std::memcpy(dstate, dreset_->data(), examples_ * units_ * sizeof(float));
-      product.k = 2 * units_;
+      GruCandidateBackward(cell_, mask, parts, raw, h, dh, dparts);
+      product.k = units;
+      MultiplyMatrices(product, dparts + 2 * units, recurrent_.value() + 2 * units, 0, g.reset.data());
+      GruGatesBackward(cell_, parts, raw, states_.Dropped(step), g.reset.data(), dparts);
+      std::memcpy(ddropped, g.reset.data(), size * sizeof(float));
+      product.k = 2 * units;
       beta = 1;
       break;
   }
-  MultiplyMatrices(product, of_product, Handle(recurrent_), beta, dstate);
-  if (state_factors_ != nullptr) Multiply(dstate, state_factors_->data(), dstate, examples_ * units_);
-  AddTo(dstate, dh, examples_ * units_);
+  MultiplyMatrices(product, of_product, recurrent_.value(), beta, ddropped);
+  states_.DropGradient(ddropped);
+  AddTo(ddropped, dh, size);
 }
 
-void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps) {
-  const int64_t size = examples_ * units_, rows = steps_ * examples_;
-  std::memset(dh_->data(), 0, size * sizeof(float));
-  if (dc_ != nullptr) std::memset(dc_->data(), 0, size * sizeof(float));
-  for (int64_t step = steps_; step-- > 0;) {
-    if (r_.return_sequences) AddTo(dh_of_steps + step * size, dh_->data(), size);
-    if (!r_.return_sequences && step + 1 == steps_) AddTo(dh_of_steps, dh_->data(), size);
-    BackwardStep(step, MaskOf(step_mask, step));
-  }
-  if (!trains_) return;
-  const float* const dparts = dparts_->data();
-  MultiplyMatrices({.transpose_a = 'T',
-                    .m = features_,
-                    .n = width_,
-                    .k = rows,
-                    .a_row = features_,
-                    .b_row = width_,
-                    .c_row = width_},
-                   x_->data(), dparts, 0, Handle(kernel_gradient_));
-  Factors product{
-      .transpose_a = 'T', .m = units_, .n = width_, .k = rows, .a_row = units_, .b_row = width_, .c_row = width_};
-  float* const to = Handle(recurrent_gradient_);
-  if (ResetsBefore()) {
-    product.n = 2 * units_;
-    MultiplyMatrices(product, State(0), dparts, 0, to);
-    product.n = units_;
-    MultiplyMatrices(product, reset_->data(), dparts + 2 * units_, 0, to + 2 * units_);
+void RecurrenceRun::ComputeWeightGradients() const {
+  const float* const dparts = gradients_.parts.data();
+  const float* const of_state = gradients_.of_state.data();  // with reset_after
+  const int64_t features = s_.features, units = s_.units(), width = s_.width(), rows = s_.rows();
+  Factors product{.transpose_a = 'T', .m = features, .n = width, .k = rows};
+  product.a_row = features, product.b_row = width, product.c_row = width;
+  MultiplyMatrices(product, input_.packed(), dparts, 0, kernel_.gradient());
+  product.m = product.a_row = units;
+  float* const to = recurrent_.gradient();
+  if (s_.ResetsBefore()) {
+    product.n = 2 * units;
+    MultiplyMatrices(product, states_.Dropped(0), dparts, 0, to);
+    product.n = units;
+    MultiplyMatrices(product, activations_.reset.data(), dparts + 2 * units, 0, to + 2 * units);
   } else {
-    MultiplyMatrices(product, State(0), ResetsAfter() ? dstate_parts_->data() : dparts, 0, to);
+    MultiplyMatrices(product, states_.Dropped(0), s_.ResetsAfter() ? of_state : dparts, 0, to);
   }
-  if (bias_gradient_) ColumnSums(dparts, rows, width_, width_, Handle(bias_gradient_));
-  if (bias_gradient_ && ResetsAfter()) {
-    ColumnSums(dstate_parts_->data(), rows, width_, width_, Handle(bias_gradient_) + width_);
-  }
+  if (!bias_.trains()) return;
+  ColumnSums(dparts, rows, width, width, bias_.gradient());
+  if (s_.ResetsAfter()) ColumnSums(of_state, rows, width, width, bias_.gradient() + width);
 }
 
 void RecurrenceRun::AddInputGradient(float* dx) const {
+  const int64_t features = s_.features, width = s_.width();
   MultiplyMatrices({.transpose_b = 'T',
-                    .m = steps_ * examples_,
-                    .n = features_,
-                    .k = width_,
-                    .a_row = width_,
-                    .b_row = width_,
-                    .c_row = features_},
-                   dparts_->data(), Handle(kernel_), 0, dx_->data());
-#pragma omp parallel for schedule(static) if (steps_ * examples_ * features_ >= kParallelNumbersMin)
-  for (int64_t e = 0; e < examples_; ++e) {
-    for (int64_t step = 0; step < steps_; ++step) {
-      const float* const from = dx_->data() + (step * examples_ + e) * features_;
-      float* const to = dx + (e * steps_ + InputStep(step)) * features_;
-      const float* const factors = input_factors_ == nullptr ? nullptr : input_factors_->data() + e * features_;
-      for (int64_t i = 0; i < features_; ++i) to[i] += factors == nullptr ? from[i] : from[i] * factors[i];
-    }
-  }
+                    .m = s_.rows(),
+                    .n = features,
+                    .k = width,
+                    .a_row = width,
+                    .b_row = width,
+                    .c_row = features},
+                   gradients_.parts.data(), kernel_.value(), 0, input_.gradient());
+  input_.AddGradient(dx);
 }
 
 }  // namespace cairn::onednn

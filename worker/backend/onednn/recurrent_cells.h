@@ -1,7 +1,7 @@
-// What recurrent layers compute between their matrix products, one step of all examples at a time, forward and backward
-// (common/model/recurrent.h has the formulas).
+// The cells of recurrent layers: what is computed between their matrix products, one step of all examples at a time,
+// forward and backward (common/model/recurrent.h has the formulas).
 //
-// Thread-safe. Rows are the examples'; each is computed on one thread, number by number, so that the bits depend
+// Thread-safe. A row is an example; each row is computed on one thread, number by number, so that the bits depend
 // neither on the number of threads nor on the vector width. The functions e^x and tanh are polynomials of our own,
 // right to 2e-7 of the larger of the result and, for a sigmoid, 1e-7.
 #pragma once
@@ -15,50 +15,52 @@ namespace cairn::onednn {
 struct CellShape {
   int64_t examples = 0, units = 0;
   Activation f, gate;  // activation, recurrent_activation
-  // Whether the numbers before an activation are needed on the way back: `raw` is not null then.
+  // Whether backward needs the numbers before an activation. Then `raw` is not null.
   bool keeps_raw() const { return f.needs_input() || gate.needs_input(); }
 };
 
-// Which examples' step counts; begin null: all.
+// Which examples count in a step; begin null: all.
 struct StepMask {
   const float* begin = nullptr;
   int64_t stride = 0;
   bool Counts(int64_t example) const { return begin == nullptr || begin[example * stride] != 0; }
 };
 
-// parts, [examples, parts * units]: before the activations; then behind them. raw: a copy of them before, or null.
-// h, c: the states before the step; h_next, c_next: behind it.
+// parts, [examples, parts * units]: what the activations are applied to, in place. raw: takes a copy from before the
+// activations, or null. h, c: the states before the step; h_next, c_next: those after it.
 void SimpleForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, float* h_next);
-// dh: of h_next; then the share of h that does not go through a product. dparts: before the activations.
+// dh: the gradient of h_next; becomes the share of that of h that does not go through a product. dparts: takes the
+// gradient of `parts` before the activations.
 void SimpleBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, float* dh,
                     float* dparts);
 
 // f_c: f(c_next).
 void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, const float* c,
                  float* h_next, float* c_next, float* f_c);
-// dc: of c_next; then of c.
+// dc: the gradient of c_next; becomes that of c.
 void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* c,
                   const float* c_next, const float* f_c, float* dh, float* dc, float* dparts);
 
-// With reset_after. state_parts: h U + b[1]; candidate, [examples, units]: its third part.
+// GRU with reset_after. state_parts: h U + b[1]; candidate, [examples, units]: takes its third part.
 void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, const float* state_parts, float* raw,
                      const float* h, float* candidate, float* h_next);
-// dstate_parts: of state_parts.
+// dstate_parts: takes the gradient of state_parts.
 void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* h,
                       const float* candidate, float* dh, float* dparts, float* dstate_parts);
 
-// Without. The first two parts, and what meets the kernel's third part: reset = s(r) state; state: h, dropped.
+// GRU without reset_after. Computes the first two parts, and what meets the third part of the recurrent kernel: reset =
+// s(r) state. state: h after dropout.
 void GruGatesForward(const CellShape& s, float* parts, float* raw, const float* state, float* reset);
 void GruCandidateForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h,
                          float* h_next);
-// The first and the third part of dparts.
+// Computes the first and the third part of dparts.
 void GruCandidateBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
                           const float* h, float* dh, float* dparts);
-// The second one. dreset: of `reset`; then its share of the gradient of `state`.
+// Computes the second part of dparts. dreset: the gradient of `reset`; becomes its share of the gradient of `state`.
 void GruGatesBackward(const CellShape& s, const float* parts, const float* raw, const float* state, float* dreset,
                       float* dparts);
 
-// y = f(x), y may be x; g = g * f'(x) where y = f(x), and x is read only where f needs it.
+// ActivateRow: y = f(x); y may be x. SlopeRow: g = g * f'(x), where y = f(x); x is read only if f.needs_input().
 void ActivateRow(const Activation& f, const float* x, float* y, int64_t count);
 void SlopeRow(const Activation& f, const float* x, const float* y, float* g, int64_t count);
 

@@ -1,12 +1,13 @@
-// Attention without projections (worker/backend/score_attention.h), by loops and matrix products on the examples.
+// Attention without projections (worker/backend/score_attention.h): loops and matrix products, example by example.
 #include "worker/backend/score_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "worker/backend/dropout.h"
+#include "worker/backend/onednn/bound_variable.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
+#include "worker/backend/onednn/weights_dropout.h"
 
 namespace cairn::onednn {
 namespace {
@@ -22,36 +23,19 @@ class ScoreAttentionOp : public LoopOp {
   ScoreAttentionOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, const std::vector<Shape>& shapes,
                    Value* out)
       : LoopOp(b, in, shapes, node.output, out, /*keeps_inputs=*/true),
-        node_(node),
         a_(ScoreAttentionOf(node, shapes[0], shapes[1])),
         examples_(b.examples()),
-        rate_(b.groups().Trains(node) ? a_.dropout : 0.0f) {
-    if (const Variable* scale = b.FindVariable(node, "scale")) {
-      const Desc desc = MakeDesc({scale->size}, Tag::x);
-      scale_ = b.ValueOf(*scale, desc);
-      if (b.Trains(*scale)) scale_gradient_ = b.GradientOf(*scale, desc);
-    }
-    if (const Variable* weight = b.FindVariable(node, "concat_score_weight")) {
-      const Desc desc = MakeDesc({1}, Tag::x);
-      weight_ = b.ValueOf(*weight, desc);
-      if (b.Trains(*weight)) weight_gradient_ = b.GradientOf(*weight, desc);
-    }
-    const Desc scores = MakeDesc({examples_ * a_.queries, a_.keys}, Tag::nc);
-    weights_ = dropped_ = b.New(scores);
-    if (rate_ > 0) {
-      mask_ = b.New(scores);
-      dropped_ = b.New(scores);
-    }
-  }
+        scale_(b, b.FindVariable(node, "scale")),
+        weight_(b, b.FindVariable(node, "concat_score_weight")),
+        weights_(b.New(MakeDesc({examples_ * a_.queries, a_.keys}, Tag::nc))),
+        dropout_(b, node, b.groups().Trains(node) ? a_.dropout : 0.0f, a_.seed, weights_) {}
 
  private:
   void UseBackward(PlanBuilder& b) override {
-    for (Tensor* tensor : {weights_, dropped_, mask_}) {
-      if (tensor != nullptr) b.Use(tensor);
-    }
+    b.Use(weights_);
+    dropout_.CompileBackward(b);
     scores_gradient_ = b.New(weights_->desc);
     sums_ = b.NewBytes(examples_ * (a_.features + 1) * static_cast<int64_t>(sizeof(double)));
-    for (Tensor*& part : parts_) part = nullptr;
     for (size_t i = 0; i < 3; ++i) parts_[i] = b.New(MakeDesc({examples_, Size(i)}, Tag::nc));
   }
 
@@ -64,10 +48,10 @@ class ScoreAttentionOp : public LoopOp {
   float* Scores(Tensor* t, int64_t e) const { return t->data() + e * a_.queries * a_.keys; }
   int64_t Seen(int64_t t) const { return a_.causal ? std::min(t + 1, a_.keys) : a_.keys; }
   float Scale(int64_t i) const {
-    if (!scale_) return 1;
-    return static_cast<const float*>(scale_.get_data_handle())[a_.score == ScoreAttention::kAdditive ? i : 0];
+    const float* const scale = scale_.value();
+    return scale == nullptr ? 1 : scale[a_.score == ScoreAttention::kAdditive ? i : 0];
   }
-  float Weight() const { return weight_ ? *static_cast<const float*>(weight_.get_data_handle()) : 1; }
+  float Weight() const { return weight_.value() == nullptr ? 1 : *weight_.value(); }
 
   void Score(int64_t e, float* scores) const {
     if (a_.score == ScoreAttention::kDot) {
@@ -99,26 +83,21 @@ class ScoreAttentionOp : public LoopOp {
         for (int64_t s = 0; s < a_.keys; ++s) row[s] = s < seen ? row[s] / static_cast<float>(sum) : 0.0f;
       }
     });
-    if (mask_ != nullptr) {
-      const size_t count = static_cast<size_t>(mask_->numbers());
-      DropoutMask(run.info, node_.id, rate_, a_.seed).Fill(0, absl::MakeSpan(mask_->data(), count));
-      onednn::Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
-    }
+    dropout_.Forward(run);
     ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) {
-      Multiply('N', 'N', a_.queries, a_.values, a_.keys, 1, Scores(dropped_, e), a_.keys, v(e), a_.values, 0,
+      Multiply('N', 'N', a_.queries, a_.values, a_.keys, 1, Scores(dropout_.dropped(), e), a_.keys, v(e), a_.values, 0,
                y + e * a_.queries * a_.values, a_.values);
     });
   }
 
-  // Into parts_, as the key may be the value; then to the inputs' gradients.
+  // Computes the gradients in parts_, since the key may be the value, and then copies them to those of the inputs.
   void Derive(const Run&, const float* dy) override {
     ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) { DeriveExample(e, dy + e * a_.queries * a_.values); });
     for (size_t i = 0; i < 3; ++i) {
       if (dx(i) != nullptr) std::copy_n(parts_[i]->data(), examples_ * Size(i), dx(i));
     }
     const double* const sums = static_cast<const double*>(sums_->memory.get_data_handle());
-    if (scale_gradient_) {
-      float* const to = static_cast<float*>(scale_gradient_.get_data_handle());
+    if (float* const to = scale_.gradient()) {
       const int64_t count = a_.score == ScoreAttention::kAdditive ? a_.features : 1;
       for (int64_t i = 0; i < count; ++i) {
         double sum = 0;
@@ -126,10 +105,10 @@ class ScoreAttentionOp : public LoopOp {
         to[i] = static_cast<float>(sum);
       }
     }
-    if (weight_gradient_) {
+    if (float* const to = weight_.gradient()) {
       double sum = 0;
       for (int64_t e = 0; e < examples_; ++e) sum += sums[e * (a_.features + 1) + a_.features];
-      *static_cast<float*>(weight_gradient_.get_data_handle()) = static_cast<float>(sum);
+      *to = static_cast<float>(sum);
     }
   }
 
@@ -138,15 +117,16 @@ class ScoreAttentionOp : public LoopOp {
                  *const dk = parts_[2]->data() + e * Size(2), *const ds = Scores(scores_gradient_, e);
     double* const sums = static_cast<double*>(sums_->memory.get_data_handle()) + e * (a_.features + 1);
     std::fill_n(sums, a_.features + 1, 0.0);
-    Multiply('T', 'N', a_.keys, a_.values, a_.queries, 1, Scores(dropped_, e), a_.keys, dy, a_.values, 0, dv,
+    Multiply('T', 'N', a_.keys, a_.values, a_.queries, 1, Scores(dropout_.dropped(), e), a_.keys, dy, a_.values, 0, dv,
              a_.values);
     Multiply('N', 'T', a_.queries, a_.keys, a_.values, 1, dy, a_.values, v(e), a_.values, 0, ds, a_.keys);
-    const float *const weights = Scores(weights_, e), *const mask = mask_ == nullptr ? nullptr : Scores(mask_, e);
+    const float* const weights = Scores(weights_, e);
+    const float* const factors = dropout_.factors() == nullptr ? nullptr : Scores(dropout_.factors(), e);
     for (int64_t t = 0; t < a_.queries; ++t) {
       const int64_t begin = t * a_.keys;
       double dot = 0;
       for (int64_t s = 0; s < a_.keys; ++s) {
-        if (mask != nullptr) ds[begin + s] *= mask[begin + s];
+        if (factors != nullptr) ds[begin + s] *= factors[begin + s];
         dot += weights[begin + s] * ds[begin + s];
       }
       for (int64_t s = 0; s < a_.keys; ++s)
@@ -157,7 +137,7 @@ class ScoreAttentionOp : public LoopOp {
                a_.features);
       Multiply('T', 'N', a_.keys, a_.features, a_.queries, Scale(0), ds, a_.keys, q(e), a_.features, 0, dk,
                a_.features);
-      if (!scale_gradient_) return;
+      if (!scale_.trains()) return;
       for (int64_t t = 0; t < a_.queries; ++t) {
         for (int64_t s = 0; s < Seen(t); ++s) {
           float product = 0;
@@ -186,14 +166,11 @@ class ScoreAttentionOp : public LoopOp {
     }
   }
 
-  const Node& node_;
   const ScoreAttention a_;
   const int64_t examples_;
-  const float rate_;
-  dnnl::memory scale_, scale_gradient_, weight_, weight_gradient_;
-  Tensor* weights_ = nullptr;  // the softmax: [examples, queries, keys]
-  Tensor* dropped_ = nullptr;  // weights_ times mask_, or weights_ itself
-  Tensor* mask_ = nullptr;     // null: no dropout
+  const BoundVariable scale_, weight_;
+  Tensor* const weights_;  // the softmax: [examples, queries, keys]
+  WeightsDropout dropout_;
   Tensor* scores_gradient_ = nullptr;
   Tensor* sums_ = nullptr;  // [examples, features + 1]: gradients of scale and of the score's weight, float64
   Tensor* parts_[3] = {};   // gradients of query, value and key

@@ -1,5 +1,5 @@
-// ReferenceBackend: the Backend of tests and of doubt. Slow, float64 inside, results rounded to float32. Every layer is
-// supported.
+// ReferenceBackend: a slow Backend for tests, and to check others against. It computes in float64 and rounds its
+// results to float32. It supports every layer.
 #pragma once
 
 #include <memory>

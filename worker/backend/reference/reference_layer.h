@@ -1,7 +1,7 @@
-// How the reference computes a kind of layers: a row of its table, in the file of the layer's family. A row is given a
-// Pass: one node, for the batch at hand.
+// How the reference computes a kind of layer: a row of its table, in the file of the layer's family. A row gets a Pass:
+// one node and the current batch.
 //
-// Rows are constants; a pass is for one thread.
+// Rows are constants; any thread. A pass is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 
 namespace cairn::reference {
 
-// One node's numbers for the batch at hand.
+// The numbers of one node for the current batch.
 struct Activations {
   std::vector<double> before;  // before the activation, where the layer has one
   std::vector<double> output;
-  std::vector<double> gradient;  // with regard to `output`; the last node's of a fused loss: to `before`
-  // What the layer's way back needs of its way forward.
+  std::vector<double> gradient;  // with respect to `output`; of the last node, if the loss is fused, to `before`
+  // What the layer's backward pass needs of its forward pass.
   std::vector<float> mask;
-  std::vector<float> steps;  // of a node that makes a mask: 1 for each step that counts, else 0; [examples, steps]
+  std::vector<float> steps;  // for a node that makes a mask: [examples, steps], 1 for each step that counts, else 0
   std::vector<std::vector<double>> kept;
 };
 
 class Pass {
  public:
   // training: null for evaluation, and for a layer that is computed as in inference. values, gradients: the parameter
-  // space; no gradients on the way forward. dy: with regard to `before`; none on the way forward.
+  // space; gradients is empty in the forward pass. dy: with respect to `before`; empty in the forward pass.
   Pass(const Graph& graph, const Node& node, int64_t examples, const StepInfo* training, In values, Out gradients,
        In dy, std::vector<Activations>* nodes)
       : graph_(graph),
@@ -44,7 +44,7 @@ class Pass {
         nodes_(*nodes) {}
 
   const Graph& graph() const { return graph_; }
-  // The same pass as another node of this one's id: of the layer within (common/model/inner_node.h).
+  // The same pass for another node with the same id: that of the layer within (common/model/inner_node.h).
   Pass As(const Node& node) const {
     return Pass(graph_, node, examples_, training_, values_, gradients_, dy_, &nodes_);
   }
@@ -61,7 +61,7 @@ class Pass {
   In dy() const { return dy_; }
   Activations& here() const { return nodes_[node_.id]; }
 
-  // Which steps of an input count: [examples, steps] of 1 and 0; empty: all.
+  // Which steps of an input count: [examples, steps] of 1 and 0; empty: all of them.
   absl::Span<const float> step_mask(size_t input = 0) const {
     const int maker = graph_.nodes()[node_.inputs[input]].mask;
     return maker < 0 ? absl::Span<const float>() : absl::MakeConstSpan(nodes_[maker].steps);
@@ -70,7 +70,7 @@ class Pass {
   // A variable by its index, and its gradient (added to).
   In value(int variable) const { return Of(variable, values_); }
   Out gradient_of(int variable) const { return Of(variable, gradients_); }
-  // The variable called `name` of the node, its gradient (added to); empty where the node has none such.
+  // The node's variable called `name`, and its gradient (added to); empty if the node has none.
   In variable(const char* name) const { return Find(name, values_); }
   Out gradient(const char* name) const { return Find(name, gradients_); }
 
@@ -82,7 +82,7 @@ class Pass {
   }
   template <typename Number>
   absl::Span<Number> Find(absl::string_view name, absl::Span<Number> space) const {
-    // "/layer" of a layer within the node.
+    // "/layer" for a layer within the node, else "".
     const absl::string_view within = absl::string_view(node_.name).substr(graph_.nodes()[node_.id].name.size());
     for (int v : node_.variables) {
       const Variable& variable = graph_.variables()[v];
@@ -106,7 +106,7 @@ class Pass {
 
 struct Layer {
   LayerKind kind;
-  // Into y: the node without its activation. Errors: a batch that the layer cannot take.
+  // Computes y: the node without its activation. Errors: a batch that the layer cannot take.
   absl::Status (*forward)(const Pass& pass);
   void (*backward)(const Pass& pass);
 };
@@ -121,7 +121,7 @@ absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> TensorLayers();
 absl::Span<const Layer> CategoryLayers();
 
-// Null: the reference has none.
+// Null: the reference has no row for the kind.
 const Layer* FindLayer(LayerKind kind);
 
 }  // namespace cairn::reference

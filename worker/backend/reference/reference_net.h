@@ -1,7 +1,7 @@
-// ReferenceNet: a graph's forward and backward pass in float64. Its gradients are checked against finite differences
-// of its own losses (tests/unit/backend), and the other backends against its gradients.
+// ReferenceNet: the forward and backward pass of a graph in float64. Its gradients are tested against finite
+// differences of its losses (tests/unit/backend), and the other backends against its gradients.
 //
-// For one thread at a time. Every call computes from its arguments alone.
+// Not thread-safe. The result of a call depends only on its arguments.
 #pragma once
 
 #include <memory>
@@ -21,12 +21,12 @@ class ReferenceNet {
   ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
                absl::Span<const v1::ClassWeight> class_weights = {}, std::vector<JoinedOutput> outputs = {});
 
-  // Program::TrainStep in float64; values, gradients: space_size() numbers. Without gradients (an empty span) it is the
-  // training loss alone, which finite differences are taken of.
+  // Program::TrainStep in float64. values, gradients: space_size() numbers each. If `gradients` is empty, only the
+  // training loss is computed, as finite differences need it.
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const double> values,
                                       absl::Span<double> gradients);
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const double> values);
-  // [examples, output shape...]
+  // Returns the outputs: [examples, output shape...].
   absl::StatusOr<std::vector<double>> Predict(const Batch& batch, absl::Span<const double> values);
 
   uint64_t memory_bytes() const;  // of the last call's activations

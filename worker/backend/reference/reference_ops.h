@@ -1,10 +1,10 @@
-// The layers' formulas in float64, written to be read: loops over the definition, nothing clever. What the other
-// backends are compared with.
+// The formulas of the layers in float64, written to be read: plain loops over the definitions. The other backends are
+// compared with them.
 //
-// Pure functions. Tensors are laid out [examples, height, width, channels] or [examples, features], those of windows
-// also [examples, steps, channels] or [examples, depth, height, width, channels]; shapes are given without examples.
-// Functions named ...Backward ADD to the gradients that they are given, so that a tensor with several readers collects
-// from all of them.
+// Pure functions; any thread. Tensors are [examples, height, width, channels] or [examples, features]; with windows
+// also [examples, steps, channels] or [examples, depth, height, width, channels]. Shapes are given without the batch
+// axis. Functions named ...Backward ADD to the gradients that they get, so that the gradient of a tensor with several
+// readers is the sum over them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Extent {
   int64_t pixels() const { return depth * height * width; }
 };
 
-// What a layer works on besides its numbers.
+// The sizes that a layer works with.
 struct Geometry {
   int64_t examples = 0;
   Shape input;
@@ -41,8 +41,8 @@ struct Geometry {
 void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y);
 void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
 
-// keras.layers.DepthwiseConv2D. kernel: [h, w, in, multiplier]; output channel c * multiplier + m comes of input
-// channel c.
+// keras.layers.DepthwiseConv2D. kernel: [h, w, in, multiplier]; output channel c * multiplier + m is computed from
+// input channel c.
 void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y);
 void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
 
@@ -50,11 +50,12 @@ void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, 
 void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y);
 void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
 
-// keras.layers.MaxPooling2D. Of equal numbers in a window the first one, row by row, gets the gradient.
+// keras.layers.MaxPooling2D. If several numbers of a window are the maximum, the first one, row by row, gets the
+// gradient.
 void MaxPooling2D(const Geometry& g, In x, Out y);
 void MaxPooling2DBackward(const Geometry& g, In x, In dy, Out dx);
 
-// keras.layers.AveragePooling2D: the mean over the window's part within the picture.
+// keras.layers.AveragePooling2D: the mean over the part of the window that is within the image.
 void AveragePooling2D(const Geometry& g, In x, Out y);
 void AveragePooling2DBackward(const Geometry& g, In dy, Out dx);
 
@@ -75,41 +76,42 @@ struct BatchStatistics {
 };
 BatchStatistics Statistics(int64_t channels, In x);
 void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In beta, Out y);
-// Through the batch's own statistics.
+// With the statistics of the batch, which depend on x.
 void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
                                 Out dgamma, Out dbeta);
-// Through statistics that do not depend on x.
+// With statistics that do not depend on x.
 void ConstantBatchNormalizationBackward(In x, In mean, In variance, double epsilon, In gamma, In dy, Out dx, Out dgamma,
                                         Out dbeta);
 
-// Wu & He 2018, each example by itself: the channels are cut into groups, each of which is normalized over its channels
-// and all positions. gamma and beta may be empty. With one group and every position an example of its own it is layer
-// normalization (Ba et al. 2016).
+// Wu & He 2018, each example by itself: the channels are divided into groups, each of which is normalized over its
+// channels and all positions. gamma and beta may be empty. With one group, and each position as an example, this is
+// layer normalization (Ba et al. 2016).
 void GroupNormalization(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma, In beta,
                         Out y);
 void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma,
                                 In dy, Out dx, Out dgamma, Out dbeta);
 
-// keras.layers.UpSampling2D: pixels repeated, or bilinear between pixels' middles, the edge repeated.
+// keras.layers.UpSampling2D: repeats pixels, or interpolates between the centers of pixels, with the edge repeated.
 void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y);
 void UpSampling2DBackward(const Geometry& g, bool bilinear, In dy, Out dx);
 
-// Resizing, CenterCrop and adaptive average pooling, as the axes say; `fill`: what lies around the input.
+// Resizing, CenterCrop and adaptive average pooling, as the axes say. fill: the value outside the input.
 void Resample(int64_t examples, int64_t channels, const std::vector<ResampledAxis>& axes, double fill, In x, Out y);
 void ResampleBackward(int64_t examples, int64_t channels, const std::vector<ResampledAxis>& axes, In dy, Out dx);
-// Over the windows of common/model/resample.h. Of equal numbers in a window the first one gets the gradient.
+// Over the windows of common/model/resample.h. If several numbers of a window are the maximum, the first one gets the
+// gradient.
 void AdaptiveMaxPooling(const Geometry& g, In x, Out y);
 void AdaptiveMaxPoolingBackward(const Geometry& g, In x, In dy, Out dx);
 
-// For each number of a tensor of shape `output` the place of the one that it comes from: of a tensor of shape `input`
-// that is broadcast to it (Multiply), or whose axes stand in another order (keras.layers.Permute; dims from 1).
+// For each number of a tensor of shape `output` the index of the number of the input that it is copied from: a tensor
+// of shape `input` that is broadcast (Multiply), or whose axes are permuted (keras.layers.Permute; dims count from 1).
 std::vector<int64_t> BroadcastPlaces(int64_t examples, const Shape& input, const Shape& output);
 std::vector<int64_t> PermutedPlaces(int64_t examples, const Shape& input, absl::Span<const int32_t> dims);
 
 // Vaswani et al. 2017, equation 1, for each head, on q [examples, t, heads, key_dim], k [examples, s, heads, key_dim],
-// v [examples, s, heads, value_dim]: softmax over s of q k / sqrt(key_dim), times `mask` (dropout, [examples, heads, t,
-// s]), times v. Causal: row t sees s <= t only. weights: the softmax. y: [examples, t, heads, value_dim]. keys_seen:
-// [examples, t, s], 1 where t sees s, else 0; empty: all. A row that sees nothing has weights of 0.
+// v [examples, s, heads, value_dim]: the softmax over s of q k / sqrt(key_dim), times `mask` (dropout, [examples,
+// heads, t, s]), times v. causal: row t sees only s <= t. weights: the softmax. y: [examples, t, heads, value_dim].
+// keys_seen: [examples, t, s], 1 where t sees s, else 0; empty: all are seen. A row that sees nothing has weights of 0.
 struct AttentionShape {
   int64_t examples = 0, queries = 0, keys = 0, heads = 0, key_dim = 0, value_dim = 0;
   bool causal = false;

@@ -1,4 +1,5 @@
-// The activations of v1::Activation and their derivatives, number by number. Formulas: worker/backend/reference.
+// The activations of v1::Activation and their derivatives, number by number. The formulas are those of
+// worker/backend/reference.
 #pragma once
 
 #include <cmath>
@@ -19,7 +20,7 @@ inline constexpr float kGeluCubic = 0.044715f;
 
 CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
   switch (f) {
-    case Act::kRelu: return x < 0 ? 0.0f : x;  // NaN stays: what went wrong must show
+    case Act::kRelu: return x < 0 ? 0.0f : x;  // a NaN stays one, so that errors show
     case Act::kLeakyRelu: return x > 0 ? x : alpha * x;
     case Act::kSigmoid: return Sigmoid(x);
     case Act::kTanh: return tanhf(x);
@@ -33,12 +34,12 @@ CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
   }
 }
 
-// Whether the derivative is a function of the result.
+// Whether the derivative can be computed from the result.
 inline bool TellsDerivative(Act f) {
   return f != Act::kGelu && f != Act::kGeluTanh && f != Act::kSilu && f != Act::kSoftplus;
 }
 
-// v: the result where it tells the derivative, else the argument.
+// v: the result if TellsDerivative(f), else the argument.
 CAIRN_DEVICE float Derivative(Act f, float alpha, float v) {
   switch (f) {
     case Act::kRelu: return v > 0 ? 1.0f : 0.0f;

@@ -1,8 +1,8 @@
-// Sums over the rows of [batch, rows, columns], column by column, in an order that the shape alone decides.
+// Sums over the rows of [batch, rows, columns], column by column, in an order that depends only on the shape.
 //
-// A block has `across` threads side by side, each of which has one column (or eight), and 256 / across lanes of rows.
-// Rows are cut into chunks. A lane adds every lanes-th row of its chunk, the lanes are joined as a tree, and the chunks
-// by a second kernel: 8 columns and 32 lanes a block.
+// A block has `across` threads side by side, each with one column (or eight), and 256 / across lanes of rows. Rows are
+// divided into chunks. A lane adds every lanes-th row of its chunk; the lanes are joined as a tree; the chunks are
+// joined by a second kernel, with 8 columns and 32 lanes in a block.
 #pragma once
 
 #include "worker/backend/cudnn/kernels/places.h"
@@ -19,7 +19,7 @@ struct ColumnShape {
 };
 
 inline ColumnShape ShapeOfColumns(int64_t batch, int64_t rows, int64_t columns, bool wide) {
-  // Blocks enough for any GPU; a constant, so that sums are the same on all of them.
+  // Enough blocks for any GPU; a constant, so that sums are the same on all GPUs.
   constexpr int64_t kBlocks = 1024, kLaneRowsMin = 4;
   ColumnShape s{batch, rows, columns, wide, 0, 0, 0, 0};
   const int64_t groups = wide ? columns / kWide : columns;
@@ -120,7 +120,7 @@ template <class Sums>
 struct JoinChunks {
   static constexpr int kThreads = kBlockThreads;
   static constexpr int kAcross = 8, kLanes = kThreads / kAcross;  // 8 floats side by side: what memory gives at once
-  static constexpr int kAhead = 4;                                // chunks whose numbers are under way together
+  static constexpr int kAhead = 4;                                // chunks that are loaded at the same time
   static constexpr int kSharedBytes = kThreads * Sums::kValues * 4;
   ColumnShape s;
   Divider tiles;
@@ -173,9 +173,9 @@ Error LaunchColumns(Stream stream, const ColumnShape& s, const Sums& sums, float
   return Launch(stream, s.batch * joins, JoinChunks<Sums>{s, Divider(joins, s.batch * joins), sums, scratch});
 }
 
-// fn.Do<V>(fn.Of<V>(column), i, fn.Fetch<V>(i)) for every number i = row * columns + column of [rows, columns]: what a
-// column needs is made once for all rows of a thread, and what it reads of some rows is under way before the first is
-// worked on.
+// Calls fn.Do<V>(fn.Of<V>(column), i, fn.Fetch<V>(i)) for every number i = row * columns + column of [rows, columns].
+// What a column needs is computed once for all rows of a thread, and several rows are loaded before the first is
+// processed.
 template <class Fn, int V>
 struct ForEachRow {
   static constexpr int kThreads = 128;  // of many registers each
@@ -213,7 +213,7 @@ struct ForEachRow {
 
 template <class Fn>
 Error LaunchForEachRow(Stream stream, int64_t rows, int64_t columns, const Fn& fn) {
-  // Enough blocks for any GPU, as few as that takes: each thread makes what its column needs.
+  // Just enough blocks for any GPU, since each thread computes what its column needs.
   constexpr int64_t kBlocks = 4096, kLaneRowsMin = 4, kLaneRowsMax = 64;
   const ColumnShape s = ShapeOfColumns(1, rows, columns, Wide(columns));
   const int64_t lanes = ForEachRow<Fn, 1>::kThreads >> s.across_log2;

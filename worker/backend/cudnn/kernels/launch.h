@@ -1,16 +1,15 @@
-// How a kernel is written once and runs on a GPU and on the CPU: as blocks of threads, with the same additions in the
+// Lets a kernel be written once and run on a GPU and on the CPU: as blocks of threads, with the same additions in the
 // same order.
 //
 // A kernel is a struct of its arguments with kThreads, kSharedBytes and
 //   template <class Block> CAIRN_DEVICE void operator()(Block& block) const;
-// Its body is a sequence of ForEachThread and Reduce: what stands between two of them is the same for all threads of a
-// block. nvcc makes a GPU kernel of it; g++ makes loops (the folder's README says what for), in either order of blocks
-// and threads, so that a body whose threads disturb one another gives other bits. Invariants of every body:
+// Its body is a sequence of ForEachThread and Reduce calls; the code between two of them is the same for all threads of
+// a block. nvcc compiles it to a GPU kernel, g++ to loops (see the README of the folder). The loops can run over blocks
+// and threads in either order, so that a body whose threads interfere gives different bits. Invariants of every body:
 //   1. Blocks share nothing; each number of the output is written by one thread of one block.
-//   2. What is added up, in which order, is a function of the shapes
-//      alone: not of the device, not of the number of blocks running.
-//   3. Within one ForEachThread a thread reads of the shared memory
-//      what earlier ones wrote, and writes only its own places.
+//   2. What is added, and in which order, depends only on the shapes: not on the device, not on the number of blocks.
+//   3. Within one ForEachThread a thread reads from shared memory only what earlier calls wrote, and writes only to its
+//      own part of it.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +41,7 @@ class Block {
  public:
   CAIRN_DEVICE explicit Block(unsigned char* shared) : shared_(shared) {}
   CAIRN_DEVICE int64_t index() const { return blockIdx.x; }
-  // Shared memory from `byte` on; what it holds at the start is undefined.
+  // The shared memory from `byte` on; its initial contents are undefined.
   template <class T>
   CAIRN_DEVICE T* Shared(int byte = 0) const {
     return reinterpret_cast<T*>(shared_ + byte);
@@ -52,8 +51,9 @@ class Block {
     fn(static_cast<int>(threadIdx.x));
     __syncthreads();
   }
-  // join over values[0 .. kThreads) of the shared memory as a tree of fixed shape: (i, i + half) for half = kThreads /
-  // 2, ..., 1. The values are lost.
+  // Joins values[0 .. kThreads) of the shared memory as a tree of fixed shape: (i, i + half) for half = kThreads / 2,
+  // ...,
+  // 1. Overwrites the values.
   template <class T, class Join>
   CAIRN_DEVICE T Reduce(T* values, Join join) const {
     const int thread = static_cast<int>(threadIdx.x);
@@ -76,7 +76,7 @@ class Block {
   unsigned char* shared_;
 };
 
-// At least two blocks side by side: with one, all of its threads wait for memory at the same time.
+// At least two blocks on a multiprocessor: with one, all of its threads wait for memory at the same time.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 2) Run(const __grid_constant__ Kernel kernel) {
   __shared__ alignas(16) unsigned char shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
@@ -88,7 +88,7 @@ template <class Kernel>
 Error Launch(Stream stream, int64_t blocks, const Kernel& kernel) {
   if (blocks <= 0) return 0;
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
-  // Its own error: cudaGetLastError may give one that a library left behind.
+  // The error of this launch: cudaGetLastError may return one of an earlier call of a library.
   void* arguments[] = {const_cast<Kernel*>(&kernel)};
   return cudaLaunchKernel(&Run<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(Kernel::kThreads), arguments, 0,
                           stream);
@@ -139,8 +139,8 @@ Error Launch(Stream, int64_t blocks, const Kernel& kernel) {
 
 #endif
 
-// Calls fn.Do<1>(i) for i in [0, n), a thread each; with `wide` fn.Do<8>(i) for whole groups of eight, and Do<1> for
-// what is left.
+// Calls fn.Do<1>(i) for i in [0, n), each on a thread of its own; with `wide` fn.Do<8>(i) for whole groups of eight,
+// and Do<1> for the rest.
 template <class Fn>
 struct ForEach {
   static constexpr int kThreads = kBlockThreads;

@@ -1,4 +1,4 @@
-// Numbers of a kernel: any of the three types in memory, float32 in registers.
+// The numbers of kernels: any of the three types in memory, float32 in registers.
 //
 // Conversions are those of common/tensor/dtype.h, bit for bit (kernels_test): round to nearest, ties to even.
 #pragma once
@@ -48,7 +48,7 @@ CAIRN_DEVICE float FromFloat16(uint16_t h) {
 #if defined(__CUDA_ARCH__)
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-  return f == f ? f : FloatOf(sign | 0x7f800000 | (mantissa << 13));  // of a NaN the instruction keeps no bits
+  return f == f ? f : FloatOf(sign | 0x7f800000 | (mantissa << 13));  // the instruction does not keep the bits of a NaN
 #else
   const uint32_t exponent = (h >> 10) & 0x1f;
   if (exponent == 31) return FloatOf(sign | 0x7f800000 | (mantissa << 13));
@@ -62,7 +62,7 @@ CAIRN_DEVICE float FromBits(uint16_t h, DType type) {
 }
 CAIRN_DEVICE uint16_t ToBits(float f, DType type) { return type == DType::kBFloat16 ? ToBfloat16(f) : ToFloat16(f); }
 
-// A tensor's numbers.
+// The numbers of a tensor.
 struct In {
   const void* data;
   DType type;
@@ -72,7 +72,7 @@ struct Out {
   DType type;
 };
 
-// V numbers side by side: 1, or 8, which are read and written 16 bytes at a time.
+// V adjacent numbers: 1, or 8, which are read and written 16 bytes at a time.
 inline constexpr int kWide = 8;
 
 template <int V>
@@ -108,13 +108,13 @@ CAIRN_DEVICE Pair LoadPair(const void* from) {
 CAIRN_DEVICE void StoreWords(void* to, const Words& w) {
 #if defined(__CUDA_ARCH__)
   __stwb(static_cast<uint4*>(to),
-         make_uint4(w.at[0], w.at[1], w.at[2], w.at[3]));  // an assignment was compiled to four stores
+         make_uint4(w.at[0], w.at[1], w.at[2], w.at[3]));  // an assignment would be compiled to four stores
 #else
   *static_cast<Words*>(to) = w;
 #endif
 }
 
-// Eight numbers of 16 bits. On the device two are rounded by one instruction, which keeps no bits of a NaN.
+// Eight numbers of 16 bits. On the device one instruction rounds two; it does not keep the bits of a NaN.
 CAIRN_DEVICE Words ToWords(const Numbers<8>& n, DType type) {
   Words words;
 #if defined(__CUDA_ARCH__)
@@ -141,7 +141,7 @@ CAIRN_DEVICE Words ToWords(const Numbers<8>& n, DType type) {
 
 }  // namespace internal
 
-// Numbers i .. i + V; with V == 8 i is a multiple of 8 and the tensor starts on 16 bytes.
+// The numbers i .. i + V - 1. With V == 8, i is a multiple of 8 and the tensor is aligned to 16 bytes.
 template <int V>
 CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
   Numbers<V> n;
@@ -167,7 +167,7 @@ CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
   return n;
 }
 
-// The same of bytes; with V == 8 they are read 8 at a time.
+// The same for bytes; with V == 8 they are read 8 at a time.
 template <int V>
 CAIRN_DEVICE Numbers<V> LoadBytes(const uint8_t* from, int64_t i) {
   Numbers<V> n;
@@ -201,7 +201,7 @@ CAIRN_DEVICE void Store(const Out& y, int64_t i, const Numbers<V>& n) {
 
 CAIRN_DEVICE float At(const In& x, int64_t i) { return Load<1>(x, i).at[0]; }
 CAIRN_DEVICE void Set(const Out& y, int64_t i, float value) { Store<1>(y, i, {{value}}); }
-// y[i] = value, or += where the tensor already holds another reader's gradient.
+// y[i] = value, or y[i] += value if the tensor already has the gradient of another reader.
 CAIRN_DEVICE void SetOrAdd(const Out& y, int64_t i, float value, bool add) {
   Set(y, i, add ? At({y.data, y.type}, i) + value : value);
 }
@@ -216,12 +216,12 @@ CAIRN_DEVICE void StoreOrAdd(const Out& y, int64_t i, Numbers<V> n, bool add) {
   Store<V>(y, i, n);
 }
 
-// Division by a number that is known at launch: as a multiplication (Granlund & Montgomery 1994) where all dividends
-// are below 2^31.
+// Division by a number that is known at launch: by a multiplication (Granlund & Montgomery 1994) if all dividends are
+// below 2^31.
 class Divider {
  public:
   Divider() = default;
-  // For n in [0, end).
+  // For dividends in [0, end).
   Divider(int64_t divisor, int64_t end)
       : divisor_(divisor), small_(end <= (int64_t{1} << 31) && divisor < (int64_t{1} << 31)) {
     if (!small_) return;

@@ -21,10 +21,10 @@ CAIRN_DEVICE PhiloxBlock Philox(uint32_t key0, uint32_t key1, PhiloxBlock c) {
   return c;
 }
 
-// What numbers 4 * block .. 4 * block + 3 of the layer are multiplied by: 0 or 1 / (1 - rate).
+// The factors of the numbers 4 * block .. 4 * block + 3 of the layer: 0 or 1 / (1 - rate).
 struct Factors {
   float at[4];
-  // at[k] of a k that is not known when this is compiled: an index would send the four to local memory.
+  // at[k] for a k that is not known at compile time: indexing would put the four numbers into local memory.
   CAIRN_DEVICE float Of(int64_t k) const { return k < 2 ? (k == 0 ? at[0] : at[1]) : (k == 2 ? at[2] : at[3]); }
 };
 CAIRN_DEVICE Factors DropoutFactors(const StepKey& key, int node, float rate, float keep, int64_t block) {

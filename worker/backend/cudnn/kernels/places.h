@@ -1,11 +1,11 @@
-// Places in images [examples, height, width, channels].
+// Positions in images [examples, height, width, channels].
 #pragma once
 
 #include "worker/backend/cudnn/kernels/numbers.h"
 
 namespace cairn::cudnn::kernels {
 
-// Where number i of [examples, height, width, channels] is.
+// The position of number i of [examples, height, width, channels].
 struct Place {
   int64_t example, y, x, channel;
 };
@@ -26,7 +26,7 @@ struct Places {
 };
 
 inline int64_t Count(const Window& w, const int64_t shape[3]) { return w.examples * shape[0] * shape[1] * shape[2]; }
-// Whether rows of these lengths, from these places, are whole groups of eight.
+// Whether all of these lengths and offsets of rows are multiples of eight.
 inline bool Wide(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) {
   return (a | b | c | d | e) % kWide == 0;
 }

@@ -73,14 +73,15 @@ CAIRN_DEVICE float Slope(Act f, float alpha, float x) {
 // One unit of one example.
 template <Cell kCell>
 struct Forward {
-  CellStep s;
+  using Step = CellForwardStep;
+  Step s;
   Divider units;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
     int64_t e;
     const int64_t u = units.Split(i, &e);
-    const bool counts = s.mask == nullptr || s.mask[e * s.mask_stride] != 0;
-    const int64_t n = s.units;
+    const bool counts = s.mask == nullptr || s.mask[e * s.shape.mask_stride] != 0;
+    const int64_t n = s.shape.units;
     float h = s.h[i];
     if constexpr (kCell == Cell::kSimple) {
       const float x = Part(e, u, 1, 0);
@@ -103,38 +104,39 @@ struct Forward {
     } else if constexpr (kCell == Cell::kGruGates) {
       Sum(e, u, 0, s.state_parts[e * 2 * n + u]);
       const float r = Sum(e, u, 1, s.state_parts[(e * 2 + 1) * n + u]);
-      Set({s.reset, s.type}, i, Gate(r) * (s.factors == nullptr ? h : h * s.factors[i]));
+      Set({s.reset, s.shape.type}, i, Gate(r) * (s.factors == nullptr ? h : h * s.factors[i]));
       return;
     } else {
       const float z = s.parts[e * 3 * n + u], value = Sum(e, u, 2, s.state_parts[i]);
       h = counts ? Gate(z) * h + (1 - Gate(z)) * F(value) : h;
     }
     s.h_next[i] = h;
-    if (s.state_next != nullptr) Set({s.state_next, s.type}, i, s.factors == nullptr ? h : h * s.factors[i]);
+    if (s.state_next != nullptr) Set({s.state_next, s.shape.type}, i, s.factors == nullptr ? h : h * s.factors[i]);
   }
-  CAIRN_DEVICE float F(float x) const { return Activate(s.f, s.f_alpha, x); }
-  CAIRN_DEVICE float Gate(float x) const { return Activate(s.gate, s.gate_alpha, x); }
+  CAIRN_DEVICE float F(float x) const { return Activate(s.shape.f, s.shape.f_alpha, x); }
+  CAIRN_DEVICE float Gate(float x) const { return Activate(s.shape.gate, s.shape.gate_alpha, x); }
   // One of `parts` parts with its bias, which is kept.
   CAIRN_DEVICE float Part(int64_t e, int64_t u, int64_t parts, int64_t k) const {
-    float* const at = s.parts + (e * parts + k) * s.units + u;
-    return *at += s.bias == nullptr ? 0.0f : s.bias[k * s.units + u];
+    float* const at = s.parts + (e * parts + k) * s.shape.units + u;
+    return *at += s.bias == nullptr ? 0.0f : s.bias[k * s.shape.units + u];
   }
   CAIRN_DEVICE float Sum(int64_t e, int64_t u, int64_t k, float of_state) const {
     Part(e, u, 3, k);
-    return s.parts[(e * 3 + k) * s.units + u] += of_state;
+    return s.parts[(e * 3 + k) * s.shape.units + u] += of_state;
   }
 };
 
 template <Cell kCell>
 struct Backward {
-  CellStep s;
+  using Step = CellBackwardStep;
+  Step s;
   Divider units;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
     int64_t e;
     const int64_t u = units.Split(i, &e);
-    const bool counts = s.mask == nullptr || s.mask[e * s.mask_stride] != 0;
-    const int64_t n = s.units;
+    const bool counts = s.mask == nullptr || s.mask[e * s.shape.mask_stride] != 0;
+    const int64_t n = s.shape.units;
     if constexpr (kCell == Cell::kGruGates) {
       const float r = s.parts[(e * 3 + 1) * n + u], d = s.dreset[i];
       const float h = s.factors == nullptr ? s.h[i] : s.h[i] * s.factors[i];
@@ -184,11 +186,11 @@ struct Backward {
     }
     s.dh[i] = counts ? before : dh;
   }
-  CAIRN_DEVICE float F(float x) const { return Activate(s.f, s.f_alpha, x); }
-  CAIRN_DEVICE float Gate(float x) const { return Activate(s.gate, s.gate_alpha, x); }
-  CAIRN_DEVICE float FSlope(float x) const { return Slope(s.f, s.f_alpha, x); }
-  CAIRN_DEVICE float GateSlope(float x) const { return Slope(s.gate, s.gate_alpha, x); }
-  CAIRN_DEVICE void Give(void* to, int64_t i, float d) const { Set({to, s.type}, i, d); }
+  CAIRN_DEVICE float F(float x) const { return Activate(s.shape.f, s.shape.f_alpha, x); }
+  CAIRN_DEVICE float Gate(float x) const { return Activate(s.shape.gate, s.shape.gate_alpha, x); }
+  CAIRN_DEVICE float FSlope(float x) const { return Slope(s.shape.f, s.shape.f_alpha, x); }
+  CAIRN_DEVICE float GateSlope(float x) const { return Slope(s.shape.gate, s.shape.gate_alpha, x); }
+  CAIRN_DEVICE void Give(void* to, int64_t i, float d) const { Set({to, s.shape.type}, i, d); }
 };
 
 // ---- what goes out ----
@@ -262,9 +264,9 @@ Error LaunchPack(Stream stream, const Steps& s, bool unpack, const void* from, v
 }
 
 template <template <Cell> class Kernel>
-Error LaunchCell(Stream stream, Cell cell, const CellStep& s) {
-  const int64_t n = s.examples * s.units;
-  const Divider units(s.units, n);
+Error LaunchCell(Stream stream, Cell cell, const typename Kernel<Cell::kSimple>::Step& s) {
+  const int64_t n = s.shape.examples * s.shape.units;
+  const Divider units(s.shape.units, n);
   switch (cell) {
     case Cell::kSimple: return LaunchForEach(stream, n, false, Kernel<Cell::kSimple>{s, units});
     case Cell::kLstm: return LaunchForEach(stream, n, false, Kernel<Cell::kLstm>{s, units});
@@ -297,8 +299,10 @@ Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dsta
   return LaunchForEach(stream, n, false, GradientOfState{dh, dstate, factors, add, {d, type}});
 }
 
-Error CellForward(Stream stream, Cell cell, const CellStep& s) { return LaunchCell<Forward>(stream, cell, s); }
-Error CellBackward(Stream stream, Cell cell, const CellStep& s) { return LaunchCell<Backward>(stream, cell, s); }
+Error CellForward(Stream stream, Cell cell, const CellForwardStep& s) { return LaunchCell<Forward>(stream, cell, s); }
+Error CellBackward(Stream stream, Cell cell, const CellBackwardStep& s) {
+  return LaunchCell<Backward>(stream, cell, s);
+}
 
 Error JoinOutputs(Stream stream, const RecurrentOutputs& o, void* y, DType type) {
   const int64_t width = o.of[0].units + (o.merge == Merge::kConcat ? o.of[1].units : 0);

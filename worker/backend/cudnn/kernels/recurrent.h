@@ -1,8 +1,8 @@
 // Launchers of recurrent layers and of masks of steps (recurrent.cu, step_masks.cu); formulas:
 // common/model/recurrent.h. The invariants of kernels.h hold.
 //
-// Buffers of a recurrence are ordered by step first, in the order in which steps are computed: [steps, examples,
-// numbers]. States and sums are float32; what a product takes is of `type`.
+// The buffers of a recurrence are ordered by step first, in the order in which steps are computed: [steps, examples,
+// numbers]. States and sums are float32; the inputs of products are of `type`.
 #pragma once
 
 #include "worker/backend/cudnn/kernels/kernels.h"
@@ -11,13 +11,13 @@ namespace cairn::cudnn::kernels {
 
 // ---- dropout ----
 
-// factors[i]: of number begin + i of the layer (worker/backend/dropout.h), begin a multiple of 4.
+// factors[i]: the factor of number begin + i of the layer (worker/backend/dropout.h). begin must be a multiple of 4.
 Error DropoutFactors(Stream stream, int64_t begin, int64_t n, const StepKey* key, int node, float rate, float* factors);
 
 // ---- steps ----
 
-// [examples, steps, features] to [steps, examples, features], from the last step on if `backwards`, times factors
-// [examples, features] (may be null); and back.
+// PackSteps reorders [examples, steps, features] to [steps, examples, features], from the last step on if `backwards`,
+// and multiplies by factors [examples, features] (may be null). UnpackSteps does the reverse, times the same factors.
 struct Steps {
   int64_t examples = 0, steps = 0, features = 0;
   bool backwards = false;
@@ -26,7 +26,7 @@ struct Steps {
 Error PackSteps(Stream stream, const Steps& s, const void* x, void* packed, DType type);
 Error UnpackSteps(Stream stream, const Steps& s, const void* packed, void* x, DType type, bool add);
 
-// h = from, or 0 where that is null; state (may be null) = h * factors (may be null).
+// h = from, or 0 if that is null; state (may be null) = h * factors (may be null).
 Error StartState(Stream stream, int64_t n, const void* from, const float* factors, float* h, void* state, DType type);
 // d = dh + dstate * factors (may be null); dstate may be null.
 Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dstate, const float* factors, void* d,
@@ -34,33 +34,44 @@ Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dsta
 
 // ---- one step ----
 
-// kGruGates, then kGruCandidate: of a GRU whose reset gate acts before the product; kGru: after it.
+// kGruGates, then kGruCandidate: a GRU whose reset gate acts before the product; kGru: one whose gate acts after it.
 enum class Cell : int32_t { kSimple, kLstm, kGru, kGruGates, kGruCandidate };
 
-struct CellStep {
+// What all steps of a recurrence have in common.
+struct CellShape {
   int64_t examples = 0, units = 0;
+  int64_t mask_stride = 0;  // numbers from one example's mask to the next one's
   Act f = Act::kTanh, gate = Act::kSigmoid;
   float f_alpha = 0, gate_alpha = 0;
-  const float* mask = nullptr;  // [examples], mask_stride numbers apart: 0 where the step does not count; null: all do
-  int64_t mask_stride = 0;
   DType type = DType::kFloat32;
-  const float* factors = nullptr;  // of the states that meet a product; may be null
+};
 
-  // Forward. parts, [examples, parts * units]: x W, and h U too of kSimple and kLstm; becomes what stands before the
-  // activations.
+// What both passes of a step use. parts, [examples, parts * units]: before CellForward x W, for kSimple and kLstm plus
+// h U; after it the arguments of the activations.
+struct CellStep {
+  CellShape shape;
+  const float* mask = nullptr;     // of the first example: 0 where the step does not count; null: all count
+  const float* factors = nullptr;  // dropout of the states that meet a product; may be null
   float* parts = nullptr;
+  const float *h = nullptr, *c = nullptr;
+  float* c_next = nullptr;
+  float* candidate = nullptr;  // kGru: h U + b[1] of the third part
+};
+
+struct CellForwardStep : CellStep {
   const float* bias = nullptr;         // of x W; may be null
   const float* state_parts = nullptr;  // h U: kGru 3 parts, kGruGates 2, kGruCandidate the third one
   const float* state_bias = nullptr;   // of kGru's; may be null
-  const float *h = nullptr, *c = nullptr;
-  float *h_next = nullptr, *c_next = nullptr;
-  void* state_next = nullptr;  // may be null
-  float* candidate = nullptr;  // kGru: h U + b[1] of the third part
-  void* reset = nullptr;       // kGruGates: s(r) h, dropped
+  float* h_next = nullptr;
+  void* state_next = nullptr;  // h_next as it meets the next product; may be null
+  void* reset = nullptr;       // kGruGates: s(r) h, with dropout
+};
 
-  // Backward; dh and dc become those of the state before the step, without what goes through the product with U.
-  const float* dy = nullptr;      // of the step's output; null: 0
-  const float* dstate = nullptr;  // of state_next; null: 0
+// dh and dc are the gradients of the states after the step, and become those of the states before it, without the share
+// that goes through the product with U.
+struct CellBackwardStep : CellStep {
+  const float* dy = nullptr;      // the gradient of the step's output; null: 0
+  const float* dstate = nullptr;  // that of state_next; null: 0
   float *dh = nullptr, *dc = nullptr;
   bool last = false;             // dh and dc are 0, and not read
   void* dparts = nullptr;        // of `parts`
@@ -68,12 +79,13 @@ struct CellStep {
   void* dcandidate = nullptr;    // kGruCandidate: of its state_parts
   float* dreset = nullptr;       // kGruGates: of `reset`; becomes its share of the gradient of the state
 };
-Error CellForward(Stream stream, Cell cell, const CellStep& s);
+
+Error CellForward(Stream stream, Cell cell, const CellForwardStep& s);
 // kGruCandidate comes first: it writes the third part of dparts, and of dstate_parts the first of two; kGruGates the
 // second ones.
-Error CellBackward(Stream stream, Cell cell, const CellStep& s);
+Error CellBackward(Stream stream, Cell cell, const CellBackwardStep& s);
 
-// ---- what goes out ----
+// ---- the output ----
 
 enum class Merge : int32_t { kOne, kConcat, kSum, kMultiply, kAverage };
 
@@ -90,25 +102,26 @@ struct RecurrentOutputs {
   const float* mask = nullptr;  // [examples, steps]; null: all count
 };
 Error JoinOutputs(Stream stream, const RecurrentOutputs& o, void* y, DType type);
-// d: of the states of recurrence `which`, [steps or 1, examples, units].
+// d: the gradient of the states of recurrence `which`, [steps or 1, examples, units].
 Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, int which, const void* dy, DType type, float* d);
 
 // ---- masks ----
 
-// mask[row] = 1 where a number of the row is not `value`, else 0; y = x * mask.
+// mask[row] = 1 if a number of the row is not `value`, else 0; y = x * mask.
 Error MaskRows(Stream stream, int64_t rows, int64_t columns, float value, const void* x, float* mask, void* y,
                DType type);
 // y = x * mask[row].
 Error MultiplyByMask(Stream stream, int64_t rows, int64_t columns, const float* mask, const void* x, void* y,
                      DType type, bool add);
 Error MaskOfIds(Stream stream, int64_t n, const float* ids, float* mask);  // 0 where the id is 0
-// The mean over the steps that count, 0 where none does: [examples, steps, channels] to [examples, channels].
+// The mean over the steps that count, 0 if none does: [examples, steps, channels] to [examples, channels].
 Error MaskedAverage(Stream stream, int64_t examples, int64_t steps, int64_t channels, const float* mask, const void* x,
                     void* y, DType type);
 Error MaskedAverageBackward(Stream stream, int64_t examples, int64_t steps, int64_t channels, const float* mask,
                             const void* dy, void* dx, DType type, bool add);
-// Scores [examples, heads, queries, keys] become `value` where a query, or the value or key of a key's step, does not
-// count. masks: [examples, queries], [examples, keys] twice; each may be null.
+// Sets the scores [examples, heads, queries, keys] to `value` where the step of the query, or that of the key or the
+// value, does not count. of: the masks of query, [examples, queries], value and key, [examples, keys]; each may be
+// null.
 struct AttentionMasks {
   int64_t examples = 0, heads = 0, queries = 0, keys = 0;
   const float* of[3] = {};

@@ -1,4 +1,4 @@
-// What a window covers, and which windows cover a place.
+// Which positions a window covers, and which windows cover a position.
 #pragma once
 
 #include "worker/backend/cudnn/kernels/places.h"
@@ -19,15 +19,15 @@ struct Geometry {
   CAIRN_DEVICE int32_t height() const { return static_cast<int32_t>(in.height.divisor()); }
   CAIRN_DEVICE int32_t width() const { return static_cast<int32_t>(in.width.divisor()); }
 
-  // A place of a window: how far its pixel lies from the window's step over the picture, padding included.
+  // A position in a window: the distance of its pixel from the origin of the window in the padded image.
   struct Tap {
     int32_t y, x;
   };
   CAIRN_DEVICE Tap TapOf(int32_t place) const {
     return {place / kernel[1] * dilation[0] - pad[0], place % kernel[1] * dilation[1] - pad[1]};
   }
-  // The input's number under the tap of the output's pixel `row` (over all examples); below 0: it lies outside the
-  // picture.
+  // The index of the input number under the tap, for the output pixel `row` (counted over all examples); negative: it
+  // is outside the image.
   CAIRN_DEVICE int64_t InputUnder(const Tap& tap, int64_t row, int64_t channel) const {
     int64_t rest, example;
     const int32_t x = static_cast<int32_t>(out.width.Split(row, &rest)) * strides[1] + tap.x;
@@ -36,8 +36,8 @@ struct Geometry {
   }
 
   CAIRN_DEVICE bool Inside(int32_t y, int32_t x) const { return y >= 0 && y < height() && x >= 0 && x < width(); }
-  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row; kAll: and of
-  // the padding.
+  // Calls fn(y, x, index within the window) for each pixel that window (out_y, out_x) covers, row by row; kAll: also
+  // for those of the padding.
   template <bool kAll = false, class Fn>
   CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
     const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0],
@@ -51,8 +51,8 @@ struct Geometry {
       }
     }
   }
-  // fn(out, k) for the windows along axis `d` that cover the padded place with their k-th tap, in their order. Taps
-  // that lie side by side are `stride` apart among those of one place: no division for each of them.
+  // Calls fn(out, k) for each window along axis `d` whose k-th tap covers the position in the padded image, in their
+  // order. The taps of neighbouring windows at one position are `stride` apart, so that no division is needed for each.
   template <class Fn>
   CAIRN_DEVICE void ForEachCovering(int d, int32_t place, int64_t size, Fn fn) const {
     const bool dense = dilation[d] == 1;
@@ -66,7 +66,7 @@ struct Geometry {
       if (from >= 0 && (dense || from % strides[d] == 0) && to < size) fn(to, k);
     }
   }
-  // fn(out_y, out_x, place within that window) for the windows that cover (y, x), row by row.
+  // Calls fn(out_y, out_x, index within that window) for each window that covers (y, x), row by row.
   template <class Fn>
   CAIRN_DEVICE void ForEachWindow(int64_t in_y, int64_t in_x, Fn fn) const {
     const int32_t y = static_cast<int32_t>(in_y) + pad[0], x = static_cast<int32_t>(in_x) + pad[1];

@@ -1,0 +1,30 @@
+// RecurrenceShape: the sizes of one recurrence (common/model/recurrent.h) on one batch, and the order of its steps.
+//
+// A value; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "common/model/graph.h"
+#include "common/model/recurrent.h"
+
+namespace cairn {
+
+struct RecurrenceShape {
+  RecurrenceShape(const Recurrence& recurrence, int64_t batch, const Shape& input)
+      : r(recurrence), examples(batch), steps(input[0]), features(input[1]) {}
+
+  Recurrence r;
+  int64_t examples = 0, steps = 0, features = 0;
+
+  int64_t units() const { return r.units; }
+  int64_t width() const { return r.gates() * r.units; }  // of the parts of a step: of the kernels' columns
+  int64_t rows() const { return steps * examples; }
+  // GRU: whether the reset gate acts on the state before its product with the recurrent kernel, or on the product.
+  bool ResetsBefore() const { return r.cell == RecurrentCell::kGru && !r.reset_after; }
+  bool ResetsAfter() const { return r.cell == RecurrentCell::kGru && r.reset_after; }
+  // The step of the input that is computed as number `step`.
+  int64_t InputStep(int64_t step) const { return r.go_backwards ? steps - 1 - step : step; }
+};
+
+}  // namespace cairn
