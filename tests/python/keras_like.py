@@ -4,6 +4,7 @@ their JSON), variables, losses, metrics, optimizers, callbacks.
 
 import os
 import sys
+import types
 
 import numpy
 
@@ -197,3 +198,36 @@ TerminateOnNaN = callback("TerminateOnNaN")
 LearningRateScheduler = callback("LearningRateScheduler")
 History = callback("History")
 LambdaCallback = callback("LambdaCallback")
+
+
+# ---- a module like Keras ----
+
+
+class Sequential(Model):
+    """Dense and Flatten layers, with weights of its own."""
+
+    def __init__(self, layers):
+        recorded = keras3.Sequential(layers)
+        random = numpy.random.default_rng(11)
+        weights, size = {}, 0
+        for layer in recorded.members:
+            if not hasattr(layer, "config"):  # the input
+                size = int(numpy.prod(layer.description()["config"]["batch_shape"][1:]))
+            elif layer.class_name == "Dense":
+                units = layer.config["units"]
+                weights[f"{layer.name}/kernel"] = random.normal(0, 0.2, (size, units)).astype(numpy.float32)
+                weights[f"{layer.name}/bias"] = numpy.zeros(units, numpy.float32)
+                size = units
+        super().__init__(recorded, weights)
+
+
+def module(load_model):
+    """What `import keras` gives, as far as examples and the guide need it."""
+    keras = types.ModuleType("keras")
+    keras.Sequential, keras.Input = Sequential, keras3.Input
+    keras.layers = types.SimpleNamespace(Dense=keras3.Dense, Flatten=keras3.Flatten)
+    keras.optimizers = types.SimpleNamespace(Adam=Adam)
+    keras.callbacks = types.SimpleNamespace(EarlyStopping=EarlyStopping, ReduceLROnPlateau=ReduceLROnPlateau)
+    keras.models = types.ModuleType("keras.models")
+    keras.models.load_model = load_model
+    return keras

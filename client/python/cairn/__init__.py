@@ -18,7 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cairn.client import Client
-    from cairn.errors import Error, JobFailed
+    from cairn.errors import (  # noqa: F401
+        Aborted,
+        AlreadyExists,
+        Cancelled,
+        DataLoss,
+        DeadlineExceeded,
+        Error,
+        FailedPrecondition,
+        Internal,
+        InvalidArgument,
+        JobFailed,
+        LocalClusterError,
+        NotFound,
+        OutOfRange,
+        PermissionDenied,
+        ProgramError,
+        ResourceExhausted,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+        Unknown,
+    )
     from cairn.job import Job
 
 # Name -> the module that has it.

@@ -121,7 +121,8 @@ class Layout:
     def input_features(self, x: Named) -> list[Feature]:
         if self.data.inputs:
             by_input = {source.input: source.feature for source in self.data.inputs}
-            return [Feature(by_input[key], records.FLOAT_LIST, floats(f"x[{key!r}]", x[key])) for key in by_input]
+            arrays = {key: x[key] if key in x else x[""] for key in by_input}
+            return [Feature(by_input[k], records.FLOAT_LIST, floats(f"x[{k!r}]", a)) for k, a in arrays.items()]
         name = self.data.tfrecord.input or INPUT
         array, encoding = next(iter(x.values())), self.data.tfrecord.encoding
         if encoding == Encoding.RAW_UINT8:

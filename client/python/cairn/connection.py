@@ -76,6 +76,7 @@ class Connection:
         self._pid = os.getpid()
         self._current = addresses[0]
         self._next = 0
+        self._not_serving = ""  # the address that was not reached last
         self._closed = False
 
     def text(self) -> str:
@@ -108,16 +109,21 @@ class Connection:
             return self._current, self._stub
 
     def _move_on(self, failed: str, named: str) -> bool:
-        """Asks elsewhere from now on. True: a leader was named, so that there is no need to wait."""
+        """Asks elsewhere from now on. True: a leader was named, so that there is no need to wait.
+
+        A standby keeps naming a dead leader until its lease expires: one that did not serve is not asked again at once.
+        """
         with self._lock:
             if self._current != failed:
                 return True  # another thread did
             self._drop()
-            if named and named != failed:
+            if named and named not in (failed, self._not_serving):
                 self._current = named
                 return True
-            self._next = (self._next + 1) % len(self.addresses)
-            self._current = self.addresses[self._next]
+            self._not_serving = "" if named else failed
+            others = [address for address in self.addresses if address != failed] or [failed]
+            self._next = (self._next + 1) % len(others)
+            self._current = others[self._next]
             return False
 
     def call(self, method: str, request: Any, timeout: float) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn import arguments, progress as progress_module, tables
-from cairn.errors import JobFailed
+from cairn.errors import JobFailed, ProgramError
 from cairn.v1 import cluster_pb2
 from cairn.watch import FINAL, state_of, watch
 
@@ -128,7 +128,8 @@ class Job:
             if shown is None or (change == told and now - at < SHOWN_EVERY_S):
                 continue
             told, at = change, now
-            shown.update(self._client._program.ask("job", str(self.id), timeout=STATUS_TIMEOUT_S))
+            with contextlib.suppress(ProgramError):  # the coordinator may be away; the next status comes
+                shown.update(self._client._program.ask("job", str(self.id), timeout=STATUS_TIMEOUT_S))
 
     # ---- its weights ----
 
