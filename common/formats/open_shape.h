@@ -23,6 +23,9 @@ bool HasOpenShape(const v1::Model& model);
 absl::Status CloseShape(const Shape& shape, v1::Model* model);
 absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::string& keras_json);
 
+// Closes it by what the fields of a job's data say, if they say something. Errors name the fields.
+absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model);
+
 // What the fields of a job's data say of an example: pictures [height, width, 0], numbers of TFRECORD; empty: nothing.
 Shape ShapeOfFields(const v1::Data& data);
 
