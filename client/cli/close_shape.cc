@@ -8,9 +8,7 @@ namespace cairn {
 
 absl::Status CloseShapeByData(v1::JobSpec* spec) {
   if (!HasOpenShape(spec->model())) return absl::OkStatus();
-  if (const Shape fields = ShapeOfFields(spec->data()); !fields.empty()) {
-    CAIRN_RETURN_IF_ERROR(CloseShape(fields, spec->mutable_model()));
-  }
+  CAIRN_RETURN_IF_ERROR(CloseShapeByFields(spec->data(), spec->mutable_model()));
   if (!HasOpenShape(spec->model())) return absl::OkStatus();
   const auto dataset = OpenDataset(spec->data(), {});
   if (!dataset.ok()) {
@@ -20,7 +18,8 @@ absl::Status CloseShapeByData(v1::JobSpec* spec) {
         "data.tfrecord.shape, or submit the job where its data is"));
   }
   const auto& shape = (*dataset)->info().example_shape();
-  return CloseShape(Shape(shape.begin(), shape.end()), spec->mutable_model());
+  return Annotate(CloseShape(Shape(shape.begin(), shape.end()), spec->mutable_model()),
+                  absl::StrCat("data.path: ", spec->data().path()));
 }
 
 }  // namespace cairn

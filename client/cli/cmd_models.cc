@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
+#include "client/cli/input_shape.h"
 #include "client/cli/job_file.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"
@@ -30,16 +31,17 @@ bool IsFile(const std::string& name) {
 }
 
 absl::StatusOr<v1::Model> ModelOf(const ModelsOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const Shape shape, ParseInputShape(options.input_shape));
   if (IsFile(options.name)) {
     v1::JobSpec spec;
     CAIRN_RETURN_IF_ERROR(TakeModelFile(options.name, &spec));
-    const Shape shape(options.input_shape.begin(), options.input_shape.end());
     if (shape.empty()) {
       CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
       return spec.model();
     }
     CAIRN_RETURN_IF_ERROR(CloseShape(shape, spec.mutable_model()));
     CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
+    if (spec.model().layers().empty()) return spec.model();
     const auto& given = spec.model().layers(0).input().shape();
     if (Shape(given.begin(), given.end()) == shape) return spec.model();
     return absl::InvalidArgumentError(absl::StrCat("--input-shape: the model's input is ",
@@ -47,7 +49,7 @@ absl::StatusOr<v1::Model> ModelOf(const ModelsOptions& options) {
   }
   v1::ReadyMade wanted;
   wanted.set_name(options.name);
-  wanted.mutable_input_shape()->Assign(options.input_shape.begin(), options.input_shape.end());
+  wanted.mutable_input_shape()->Assign(shape.begin(), shape.end());
   if (options.classes != 0) wanted.set_classes(options.classes);
   return MakeReadyMade(wanted);
 }

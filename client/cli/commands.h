@@ -61,7 +61,7 @@ struct ExportOptions {
 struct ModelsOptions {
   std::string name;     // empty: all models
   bool report = false;  // report on every layer of the file `name`, supported or refused
-  std::vector<int32_t> input_shape;
+  std::string input_shape;
   int32_t classes = 0;
 };
 struct MakeDataOptions {

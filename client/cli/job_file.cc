@@ -20,6 +20,7 @@
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/keras_h5.h"
+#include "common/formats/limits.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
@@ -70,6 +71,7 @@ absl::Status TakeUtf8(const std::string& where, std::string* text) {
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message) {
   Errors errors(where, message->GetDescriptor());
   google::protobuf::TextFormat::Parser parser;
+  parser.SetRecursionLimit(kTextDepthMax);
   parser.RecordErrorsTo(&errors);
   if (parser.MergeFromString(text, message)) return absl::OkStatus();
   return absl::InvalidArgumentError(errors.Text());

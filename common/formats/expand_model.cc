@@ -44,9 +44,7 @@ absl::Status ExpandModel(v1::Model* model, v1::Data* data) {
 }
 
 absl::Status ExpandJob(v1::JobSpec* spec) {
-  if (const Shape fields = ShapeOfFields(spec->data()); !fields.empty() && HasOpenShape(spec->model())) {
-    CAIRN_RETURN_IF_ERROR(CloseShape(fields, spec->mutable_model()));
-  }
+  CAIRN_RETURN_IF_ERROR(CloseShapeByFields(spec->data(), spec->mutable_model()));
   v1::Data head;
   CAIRN_RETURN_IF_ERROR(ExpandModel(spec->mutable_model(), &head));
   if (head.augmentation().empty()) return absl::OkStatus();

@@ -15,6 +15,8 @@
 namespace cairn {
 namespace {
 
+constexpr char kCallSeparator = '\x1f';  // names hold no such character
+
 // The arguments of a class's call() that may be positional, in order.
 std::vector<std::string> PositionalArguments(const std::string& type) {
   if (IsKerasModel(type)) return {"inputs", "training", "mask"};
@@ -244,7 +246,13 @@ class Reader {
 bool IsKerasModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
 
 std::string KerasTensorName(const std::string& layer, int call) {
-  return call == 0 ? layer : absl::StrCat(layer, "\x1f", call);  // names do not contain this character
+  return call == 0 ? layer : absl::StrCat(layer, std::string(1, kCallSeparator), call);
+}
+
+std::string ShownTensor(absl::string_view tensor) {
+  const size_t name = tensor.find(kCallSeparator);
+  if (name == absl::string_view::npos) return ShownText(tensor);
+  return absl::StrCat(ShownText(tensor.substr(0, name)), " (call ", ShownText(tensor.substr(name + 1)), ")");
 }
 
 absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& call,
@@ -255,7 +263,7 @@ absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::str
 absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
                                                const std::vector<KerasCall>& calls) {
   const auto bad = [&](size_t layer, absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(layers[layer]), "\": ", what));
+    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownTensor(layers[layer]), "\": ", what));
   };
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -271,7 +279,7 @@ absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& l
     for (const std::string& input : taken) {
       const auto it = places.find(input);
       if (it == places.end()) {
-        return bad(i, absl::StrCat("its input \"", ShownText(input), "\" is not a layer of the model"));
+        return bad(i, absl::StrCat("its input \"", ShownTensor(input), "\" is not a layer of the model"));
       }
       users[it->second].push_back(i);
     }

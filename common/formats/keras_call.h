@@ -20,6 +20,8 @@ namespace cairn {
 
 // The name of a call's output: the layer's name for its first call, call 0; else a text that cannot be a name.
 std::string KerasTensorName(const std::string& layer, int call);
+// As an error shows it: "dense", "dense (call 1)".
+std::string ShownTensor(absl::string_view tensor);
 
 // A tensor that Keras 3 passes as the mask of an input.
 struct KerasMask {

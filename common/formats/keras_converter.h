@@ -110,6 +110,7 @@ class KerasConverter {
   std::vector<NamedMask> masks_;
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
+  int appended_ = 0;        // calls so far, of models too
   int frozen_ = 0;          // enclosing models that are not trained
   int inference_ = 0;       // enclosing models that are called with training=False
   bool rescaled_ = false;

@@ -10,6 +10,7 @@
 #include "common/formats/keras_masks.h"
 #include "common/formats/keras_operation.h"
 #include "common/formats/keras_order.h"
+#include "common/formats/limits.h"
 
 namespace cairn {
 namespace {
@@ -89,6 +90,9 @@ absl::StatusOr<KerasConverter::Calls> KerasConverter::ReadCalls(const std::vecto
       all.names.push_back(entry.name);
       all.calls.emplace_back();
     }
+    if (all.calls.size() + nodes.size() > static_cast<size_t>(kKerasCallsMax)) {
+      return Bad("config.layers: more than ", kKerasCallsMax, " calls of layers; use a smaller model");
+    }
     for (size_t n = 0; n < nodes.size(); ++n) {
       const KerasOperationEntry operation{entry.name, entry.type, entry.module, entry.config, &nodes[n]};
       CAIRN_ASSIGN_OR_RETURN(KerasCall call, IsKerasOperation(entry.type, entry.module)
@@ -138,7 +142,7 @@ absl::Status KerasConverter::AppendInputs(const std::vector<Entry>& entries, con
   for (const std::string& name : input_names) {
     const auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
     if (entry == entries.end() || entry->type != "InputLayer") {
-      return Bad("config.input_layers: \"", ShownText(name), "\" is not an InputLayer of the model");
+      return Bad("config.input_layers: \"", ShownTensor(name), "\" is not an InputLayer of the model");
     }
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(*entry, KerasCall(), 0));
     (*names)[name] = made[0];
@@ -214,6 +218,9 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   }
   for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
   KerasMasks masks(config);
+  std::vector<size_t> numbers;  // of each call among those of its entry
+  std::map<size_t, size_t> counts;
+  for (const size_t entry : calls.entries) numbers.push_back(counts[entry]++);
   for (const size_t i : calls.order) {
     Entry entry = entries[calls.entries[i]];
     if (masks.IsMaskOnly(entry.name)) continue;
@@ -222,14 +229,17 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       return Bad("layer \"", ShownText(entry.name), "\": an InputLayer that config.input_layers does not name");
     }
     if (entry.json->contains("inbound_nodes") && IsKerasOperation(entry.type, entry.module)) {
-      size_t number = 0;  // the call index within this entry
-      for (size_t k = 0; k < i; ++k) number += calls.entries[k] == calls.entries[i];
-      entry.call = &(*entry.json)["inbound_nodes"][number];
+      entry.call = &(*entry.json)["inbound_nodes"][numbers[i]];
     }
     KerasCall call = calls.calls[i];
     for (std::string& name : call.inputs) {
       CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
-      name = names.at(name);
+      const auto made = names.find(name);
+      if (made == names.end()) {
+        return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): its input \"",
+                   ShownTensor(name), "\" is a mask, which a layer takes as mask=... alone");
+      }
+      name = made->second;
     }
     CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
@@ -243,13 +253,13 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   for (const std::string& name : output_names) {
     const auto output = names.find(name);
     if (output == names.end()) {
-      return Bad("config.output_layers: \"", ShownText(name), "\" is not a layer of the model");
+      return Bad("config.output_layers: \"", ShownTensor(name), "\" is not a layer of the model");
     }
     outputs.push_back(output->second);
   }
   if (outputs.size() == 1 && !result_.model.layers().empty() && !inputs.has_value() &&
       outputs[0] != result_.model.layers().rbegin()->name()) {
-    return Bad("config.output_layers: \"", ShownText(output_names[0]), "\" is the output, but \"",
+    return Bad("config.output_layers: \"", ShownTensor(output_names[0]), "\" is the output, but \"",
                ShownText(result_.model.layers().rbegin()->name()),
                "\" takes something of the model too; remove what does not lead to the output");
   }

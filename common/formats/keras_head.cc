@@ -54,7 +54,7 @@ absl::Status KerasConverter::CheckHead(const Entry& entry, const KerasCall& call
 
 absl::Status KerasConverter::CheckNotBeforeAugmentation(const Entry& entry, const std::string& input) const {
   if (result_.data.augmentation().empty() || input != head_ || head_keras_ == head_) return absl::OkStatus();
-  return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" without \"",
+  return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownTensor(input), "\" without \"",
              ShownText(head_keras_), "\"; let every layer take the augmented one");
 }
 

@@ -192,6 +192,11 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
 }
 
 absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry, const KerasCall& call, int nesting) {
+  if (result_.model.layers_size() >= kLayersMax || ++appended_ > kKerasCallsMax) {
+    return Bad("layer \"", ShownText(entry.name),
+               "\": with what the models inside the model do in each of their calls there are ", "more than ",
+               kLayersMax, " layers, or ", kKerasCallsMax, " calls; use a smaller model");
+  }
   if (IsKerasModel(entry.type)) return AppendModel(entry, call, nesting);
   if (IsKerasOperation(entry.type, entry.module)) {
     CAIRN_ASSIGN_OR_RETURN(std::string name, AppendOperation(entry, call));

@@ -169,7 +169,7 @@ class Reader {
   // Reads one item of an index after the batch.
   absl::Status ReadKey(const Json& item, v1::Slice::Axis* axis) const {
     if (item.is_number_integer()) {
-      axis->set_begin(item.get<int32_t>());
+      axis->set_begin(static_cast<int32_t>(std::clamp<double>(item.get<double>(), -INT32_MAX, INT32_MAX)));
       axis->set_drop(true);
       return absl::OkStatus();
     }
@@ -313,8 +313,9 @@ class Reader {
   absl::Status ReadSwap(v1::Layer* layer) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> a, Axes(arguments_.TakeOrOperand({"axis1"}), rank(), "axis1"));
     CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> b, Axes(arguments_.TakeOrOperand({"axis2"}), rank(), "axis2"));
+    if (a.size() != 1 || b.size() != 1) return arguments_.Bad("axis1 or axis2 is not one number; give one for each");
     for (int i = 1; i <= rank(); ++i) {
-      layer->mutable_permute()->add_dims(i == a.at(0) ? b.at(0) : i == b.at(0) ? a.at(0) : i);
+      layer->mutable_permute()->add_dims(i == a[0] ? b[0] : i == b[0] ? a[0] : i);
     }
     return absl::OkStatus();
   }

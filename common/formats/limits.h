@@ -13,6 +13,9 @@ namespace cairn {
 inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;
 // Depth of nested models.
 inline constexpr int kKerasNestingMax = 8;
+// Calls of layers and models, with those of models inside models as often as these are called: more than a model of
+// kLayersMax (common/base/limits.h) layers can need. A small description may have 100^8.
+inline constexpr int kKerasCallsMax = 1 << 14;
 // Operations in a chain that computes a mask.
 inline constexpr int kKerasMaskDepthMax = 64;
 // Inputs of one call.
@@ -50,6 +53,10 @@ inline constexpr size_t kHdf5NamesBytesMax = size_t{4} << 20;
 inline constexpr int kHdf5NamePartsMax = 1024;
 
 // ---- all ----
+
+// Messages within messages in protobuf's text format: as deep as the binary format has them. The parser has no limit of
+// its own, and a text that is deeper than the stack.
+inline constexpr int kTextDepthMax = 100;
 
 // Numbers of a trained model hardly compress.
 inline constexpr uint64_t kGrowthMax = 100;

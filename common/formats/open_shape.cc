@@ -16,10 +16,10 @@ namespace {
 
 constexpr int64_t kOpen = -1;
 
-// "[null,null,3]", as Keras writes it.
+// "[null,null,3]", as Keras writes it. What is not positive is not known.
 std::string Shown(const Shape& shape) {
   std::vector<std::string> sides;
-  for (const int64_t side : shape) sides.push_back(side == kOpen ? "null" : absl::StrCat(side));
+  for (const int64_t side : shape) sides.push_back(side <= 0 ? "null" : absl::StrCat(side));
   std::string text = "[";
   for (const std::string& side : sides) absl::StrAppend(&text, text.size() > 1 ? "," : "", side);
   return text + "]";
@@ -29,8 +29,8 @@ bool IsOpen(const Shape& shape) { return std::find(shape.begin(), shape.end(), k
 
 absl::StatusOr<Shape> Closed(const Shape& open, const Shape& by) {
   const auto bad = [&] {
-    return Bad("the model's input ", Shown(open), " cannot be ", ToString(by),
-               "; give a shape that has its axes and its closed dimensions");
+    return Bad("the model's input ", Shown(open), " cannot be ", Shown(by), "; a shape that fits has ", open.size(),
+               open.size() == 1 ? " axis" : " axes", ", and is the same where the input is not null");
   };
   Shape closed = open;
   if (open.size() == by.size()) {
@@ -42,7 +42,11 @@ absl::StatusOr<Shape> Closed(const Shape& open, const Shape& by) {
     return closed;
   }
   int64_t known = 1, numbers = 1;
-  for (const int64_t side : open) known *= side == kOpen ? 1 : std::max<int64_t>(side, 1);
+  for (const int64_t side : open) {
+    if (side == kOpen) continue;
+    if (side <= 0 || known > INT32_MAX / side) return bad();  // as large as no example is
+    known *= side;
+  }
   for (const int64_t side : by) {
     if (side <= 0 || numbers > INT32_MAX / side) return bad();
     numbers *= side;
@@ -150,6 +154,14 @@ absl::Status CloseShape(const Shape& shape, v1::Model* model) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model) {
+  const Shape fields = ShapeOfFields(data);
+  if (fields.empty() || !HasOpenShape(*model)) return absl::OkStatus();
+  return Annotate(CloseShape(fields, model), data.image_height() > 0 && data.image_width() > 0
+                                                 ? "data.image_height and data.image_width"
+                                                 : "data.tfrecord.shape");
 }
 
 Shape ShapeOfFields(const v1::Data& data) {

@@ -24,7 +24,10 @@ bool HasOpenShape(const v1::Model& model);
 absl::Status CloseShape(const Shape& shape, v1::Model* model);
 absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::string& keras_json);
 
-// The shape of an example that follows from the fields of a job's data: pictures [height, width, 0], numbers of
+// Closes it by what the fields of a job's data say, if they say something. Errors name the fields.
+absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model);
+
+// What the fields of a job's data: pictures [height, width, 0], numbers of
 // TFRECORD; empty if nothing follows.
 Shape ShapeOfFields(const v1::Data& data);
 

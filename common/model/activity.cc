@@ -38,6 +38,17 @@ void RenameInputs(const std::map<std::string, std::string>& names, v1::Layer* la
   }
 }
 
+// Its penalty is a layer of its own.
+void ClearActivityRegularizer(v1::Layer* layer) {
+  const google::protobuf::Reflection& reflection = *layer->GetReflection();
+  const google::protobuf::FieldDescriptor* const kind =
+      reflection.GetOneofFieldDescriptor(*layer, v1::Layer::descriptor()->FindOneofByName("kind"));
+  if (kind == nullptr) return;
+  google::protobuf::Message* const fields = reflection.MutableMessage(layer, kind);
+  const google::protobuf::FieldDescriptor* const field = fields->GetDescriptor()->FindFieldByName(kField);
+  if (field != nullptr) fields->GetReflection()->ClearField(fields, field);
+}
+
 }  // namespace
 
 ActivityFactors ActivityRegularizerOf(const Node& node) {
@@ -93,6 +104,7 @@ std::shared_ptr<const Graph> WithActivityLayers(std::shared_ptr<const Graph> gra
     v1::Layer* const layer = model.add_layers();
     *layer = node.layer;
     if (node.shares >= 0) layer->clear_kind();  // it is that of the named layer
+    ClearActivityRegularizer(layer);
     RenameInputs(renamed, layer);
     const ActivityFactors factors = ActivityRegularizerOf(node);
     if (factors.none()) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/bad.h"
 #include "common/base/limits.h"
@@ -53,7 +54,9 @@ absl::StatusOr<v1::EncodingMode> EncodingModeOf(v1::EncodingMode given, v1::Enco
   if (std::find(allowed.begin(), allowed.end(), given) != allowed.end()) return given;
   const std::string names = absl::StrJoin(
       allowed, ", ", [](std::string* out, v1::EncodingMode mode) { *out += v1::EncodingMode_Name(mode); });
-  return Bad("output_mode ", static_cast<int>(given), " is not one of the layer; use ", names);
+  const std::string& name = v1::EncodingMode_Name(given);
+  return Bad("output_mode: the layer has no ", name.empty() ? absl::StrCat(static_cast<int>(given)) : name, "; use ",
+             names);
 }
 
 }  // namespace cairn

@@ -15,13 +15,20 @@ namespace {
 // The constant of tf.sparse.cross_hashed.
 constexpr uint64_t kCrossingKey = 0xDECAFCAFFE;
 
-// Converts a number to int64 before hashing, as Keras does: truncated. nullopt: out of range.
-std::optional<int64_t> Whole(double x) {
+// Hashing makes number of numbers before it hashes them, as Keras does: truncated. nullopt: out of range.
+std::optional<int64_t> Cut(double x) {
   if (!(std::abs(x) < 0x1p63)) return std::nullopt;
   return static_cast<int64_t>(x);
 }
 
+// The others take whole numbers alone, as in Keras.
+std::optional<int64_t> Whole(double x) {
+  const std::optional<int64_t> cut = Cut(x);
+  return cut.has_value() && static_cast<double>(*cut) == x ? cut : std::nullopt;
+}
+
 std::string NoNumber(double x) { return absl::StrCat(x, " is not a number within 64 bits; correct the data"); }
+std::string NotWhole(double x) { return absl::StrCat(x, " is not a whole number; correct the data"); }
 
 // tf.searchsorted with side "right": boundaries[i - 1] <= x < boundaries[i]; NaN is beyond all boundaries.
 class Bucket : public CategoryIndex {
@@ -61,7 +68,7 @@ class Hashed : public CategoryIndex {
     if (layer.has_mask_value() && bins_ > 1 && absl::SimpleAtoi(layer.mask_value(), &mask)) mask_ = mask;
   }
   std::optional<int64_t> Of(absl::Span<const double> x) const override {
-    const std::optional<int64_t> number = Whole(x[0]);
+    const std::optional<int64_t> number = Cut(x[0]);
     if (!number.has_value()) return std::nullopt;
     if (!mask_.has_value()) return Bin(*number, bins_);
     return static_cast<double>(*mask_) == x[0] ? 0 : 1 + Bin(*number, bins_ - 1);  // bin 0 is for the mask
@@ -93,7 +100,8 @@ class Crossed : public CategoryIndex {
     return static_cast<int64_t>(hash % bins_);
   }
   std::string Refusal(absl::Span<const double> x) const override {
-    return NoNumber(*std::find_if(x.begin(), x.end(), [](double one) { return !Whole(one).has_value(); }));
+    const double bad = *std::find_if(x.begin(), x.end(), [](double one) { return !Whole(one).has_value(); });
+    return Cut(bad).has_value() ? NotWhole(bad) : NoNumber(bad);
   }
 
  private:
@@ -105,11 +113,11 @@ class LookedUp : public CategoryIndex {
   explicit LookedUp(Vocabulary<int64_t> vocabulary) : vocabulary_(std::move(vocabulary)) {}
   std::optional<int64_t> Of(absl::Span<const double> x) const override {
     const std::optional<int64_t> token = Whole(x[0]);
-    if (!token.has_value() || static_cast<double>(*token) != x[0]) return std::nullopt;
+    if (!token.has_value()) return std::nullopt;
     return vocabulary_.Find(*token);
   }
   std::string Refusal(absl::Span<const double> x) const override {
-    if (!(x[0] == std::floor(x[0]))) return absl::StrCat(x[0], " is not a whole number; correct the data");
+    if (!(x[0] == std::floor(x[0]))) return NotWhole(x[0]);
     return absl::StrCat(x[0],
                         " is not in the vocabulary, and num_oov_indices is 0; add it, or set num_oov_indices to 1");
   }
@@ -122,13 +130,14 @@ Vocabulary<int64_t> VocabularyIn(const v1::Layer& layer) {
   return Vocabulary<int64_t>::Make(VocabularyOf(layer.integer_lookup())).value();  // checked when the graph was built
 }
 
+// nullptr: it is a lookup's.
 std::unique_ptr<const CategoryIndex> IndexOf(const v1::Layer& layer) {
   switch (layer.kind_case()) {
     case v1::Layer::kDiscretization: return std::make_unique<Bucket>(layer.discretization());
     case v1::Layer::kCategoryEncoding: return std::make_unique<Given>(layer.category_encoding().num_tokens());
     case v1::Layer::kHashing: return std::make_unique<Hashed>(layer.hashing());
     case v1::Layer::kHashedCrossing: return std::make_unique<Crossed>(layer.hashed_crossing());
-    default: return std::make_unique<LookedUp>(VocabularyIn(layer));
+    default: return nullptr;
   }
 }
 
@@ -150,8 +159,15 @@ CategoryCode CategoryCodeOf(const v1::Layer& layer) {
 CategoryFunction::CategoryFunction(const Graph& graph, const Node& node)
     : node_(node),
       index_(IndexOf(node.layer)),
-      code_(CategoryCodeOf(node.layer)),
-      numbers_(NumElements(graph.nodes()[static_cast<size_t>(node.inputs[0])].output)) {}
+      numbers_(NumElements(graph.nodes()[static_cast<size_t>(node.inputs[0])].output)) {
+  if (index_ != nullptr) {
+    code_ = CategoryCodeOf(node.layer);
+    return;
+  }
+  Vocabulary<int64_t> vocabulary = VocabularyIn(node.layer);  // of many tokens: it is made once
+  code_ = vocabulary.code();
+  index_ = std::make_unique<LookedUp>(std::move(vocabulary));
+}
 
 template <typename T>
 absl::Status CategoryFunction::Forward(int64_t examples, absl::Span<const T* const> x, T* y) const {

@@ -122,24 +122,23 @@ float FactorOf(const v1::Constraint& c, float norm) {
   return (c.rate() * at_most(low) + rest * norm) / shifted;
 }
 
-void ApplyNorm(const ConstraintRange& range, float* w) {
+// numbers: what it needs room for, taken from one variable to the next.
+void ApplyNorm(const ConstraintRange& range, float* w, std::vector<double>* numbers) {
   const auto [strides, count] = StridesOf(range);
   const int64_t width = range.shape.back(), step = strides.back();
-  std::vector<double> squares(static_cast<size_t>(count), 0.0);
+  numbers->assign(static_cast<size_t>(count), 0.0);
   ForRows(range.shape, strides, [&](int64_t first, int64_t norm) {
-    double* sums = squares.data() + norm;
+    double* sums = numbers->data() + norm;
     for (int64_t i = 0; i < width; ++i) sums[i * step] += static_cast<double>(w[first + i]) * w[first + i];
   });
-  std::vector<float> factors(squares.size());
-  for (size_t i = 0; i < factors.size(); ++i) {
-    factors[i] = FactorOf(range.constraint, static_cast<float>(std::sqrt(squares[i])));
-  }
+  for (double& x : *numbers) x = FactorOf(range.constraint, static_cast<float>(std::sqrt(x)));  // of float32
   const bool divides = range.constraint.kind() == v1::Constraint::UNIT_NORM;
   ForRows(range.shape, strides, [&](int64_t first, int64_t norm) {
-    const float* factor = factors.data() + norm;
+    const double* factors = numbers->data() + norm;
     for (int64_t i = 0; i < width; ++i) {
       float& x = w[first + i];
-      x = divides ? x / factor[i * step] : x * factor[i * step];
+      const auto factor = static_cast<float>(factors[i * step]);
+      x = divides ? x / factor : x * factor;
     }
   });
 }
@@ -158,8 +157,8 @@ absl::Status ResolveConstraints(v1::Layer* layer, absl::Span<const Variable> var
 
 std::vector<ConstraintRange> ConstraintRangesOf(const Graph& graph, int64_t begin, int64_t end) {
   std::vector<ConstraintRange> ranges;
-  for (const Node& node : graph.nodes()) {
-    if (node.shares >= 0 || node.variables.empty()) continue;
+  for (const int id : NodesWithin(graph, begin, end)) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
     std::vector<Variable> own;
     for (const int v : node.variables) own.push_back(graph.variables()[v]);
     v1::Layer layer = node.layer;
@@ -176,10 +175,11 @@ std::vector<ConstraintRange> ConstraintRangesOf(const Graph& graph, int64_t begi
 }
 
 void ApplyConstraints(absl::Span<const ConstraintRange> ranges, absl::Span<float> values) {
+  std::vector<double> numbers;
   for (const ConstraintRange& range : ranges) {
     float* const w = values.data() + range.begin;
     if (HasNorm(range.constraint.kind())) {
-      ApplyNorm(range, w);
+      ApplyNorm(range, w, &numbers);
       continue;
     }
     for (int64_t i = 0; i < range.end - range.begin; ++i) w[i] = w[i] < 0 ? 0 : w[i];  // keeps NaN

@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "common/model/activity.h"
+#include "common/model/article.h"
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
@@ -69,7 +70,7 @@ absl::Status GraphBuilder::CreateNodes() {
                            "has no type; set one, such as conv2d { ... } or dense { ... }"));
     }
     if (id == 0 && (shares || type->kind != LayerKind::kInput)) {
-      return PlaceError(0, absl::StrCat("the first layer is ", shares ? "no input" : absl::StrCat("a ", type->name),
+      return PlaceError(0, absl::StrCat("the first layer is ", shares ? "no input" : WithArticle(type->name),
                                         "; put an input layer before it, such as { input { shape: [28, 28, 1] } }"));
     }
     Node& node = graph_.nodes_.emplace_back();
@@ -233,14 +234,14 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
                                                "[\"x\", \"x\"]"));
   }
   if (given > type.inputs_max) {
-    return LayerError(node->name, absl::StrCat("has ", given, " inputs, but a ", type.name, " takes ",
+    return LayerError(node->name, absl::StrCat("has ", given, " inputs, but ", WithArticle(type.name), " takes ",
                                                type.inputs_max == 1 ? "one; join them by add or concatenate"
                                                                     : absl::StrCat(type.inputs_max)));
   }
   if (given < type.inputs_min) {
-    return LayerError(node->name, absl::StrCat(type.name[0] == 'a' ? "an " : "a ", type.name, " joins two",
-                                               type.inputs_max > 2 ? " or more" : "",
-                                               " layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
+    return LayerError(node->name,
+                      absl::StrCat(WithArticle(type.name), " joins two", type.inputs_max > 2 ? " or more" : "",
+                                   " layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
   std::vector<std::string> names(layer->inputs().begin(), layer->inputs().end());
   if (node->kind == LayerKind::kMultiHeadAttention) {

@@ -221,6 +221,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   if (TrainsOutputs(job.spec)) {
     CAIRN_RETURN_IF_ERROR(CheckOutputLosses(&job.spec, job.graph, &job.warnings));
     CAIRN_RETURN_IF_ERROR(CheckTargetsOfOutputs(&job.spec, job.graph));
+    CAIRN_RETURN_IF_ERROR(CheckJoined(job.graph, job.spec));
   } else {
     CAIRN_RETURN_IF_ERROR(CheckOutputs(job.graph));
     CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.mutable_loss(), job.graph));

@@ -19,10 +19,14 @@ absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
   const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
   if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();
   if (expected == example) return absl::OkStatus();
-  if (expected != input) {
-    return Bad("data.image_height: ", job.spec.data().image_height(), " x ", job.spec.data().image_width(),
+  if (const int32_t height = job.spec.data().image_height(), width = job.spec.data().image_width(); height > 0) {
+    // An open input is what these fields have closed it to.
+    const bool sized = example.size() == 3 && (example[0] != height || example[1] != width);
+    return Bad("data.image_height: ", height, " x ", width,
+               expected == input ? absl::StrCat(", as the model's input ", ToString(input)) : "",
                ", but the examples of ", data.path(), " are ", ToString(example),
-               "; set image_height and image_width to that");
+               sized ? "; set image_height and image_width to that"
+                     : "; leave image_height and image_width out, and set the input's shape to that");
   }
   return Bad(
       "model.layers[0].input.shape: ", ToString(input), ", but the examples of ", data.path(), " are ",

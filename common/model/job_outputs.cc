@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/activity.h"
 #include "common/model/metric_sums.h"
 #include "common/model/target_check.h"
 
@@ -24,7 +25,7 @@ google::protobuf::Message* KindOf(v1::Layer* layer) {
 }
 
 // The activation that the joined output omits: a softmax or sigmoid whose cross-entropy is computed from the logits,
-// which is exact for any number. Only for a layer whose output and variables nothing else uses.
+// which is exact for any number. Only for a layer whose output and variables shares, and whose activity has no penalty, which is one of what the activation gives.
 v1::Activation LeftOut(const Graph& graph, const Node& node, const v1::Loss& loss) {
   const v1::Loss::Kind kind = loss.kind();
   const bool categorical =
@@ -33,6 +34,7 @@ v1::Activation LeftOut(const Graph& graph, const Node& node, const v1::Loss& los
                                 : kind == v1::Loss::BINARY_CROSSENTROPY ? v1::SIGMOID
                                                                         : v1::LINEAR;
   if (loss.from_logits() || wanted == v1::LINEAR || node.activation != wanted || node.shares >= 0) return v1::LINEAR;
+  if (!ActivityRegularizerOf(node).none()) return v1::LINEAR;
   for (const Node& other : graph.nodes()) {
     if (other.shares == node.id) return v1::LINEAR;
     if (std::find(other.inputs.begin(), other.inputs.end(), node.id) != other.inputs.end()) return v1::LINEAR;
@@ -111,6 +113,12 @@ absl::StatusOr<Graph> BuildJoined(const v1::Model& model, const std::vector<Join
   all.mutable_concatenate();
   joined.clear_outputs();
   return Graph::Build(joined);
+}
+
+absl::Status CheckJoined(const Graph& graph, const v1::JobSpec& spec) {
+  return Annotate(BuildJoined(spec.model(), JoinedOutputsOf(graph, spec)).status(),
+                  "outputs: the model as it is trained, with a flatten layer for each output of several axes and one "
+                  "that concatenates all");
 }
 
 std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec) {

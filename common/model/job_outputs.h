@@ -34,6 +34,10 @@ std::vector<JoinedOutput> JoinedOutputsOf(const Graph& graph, const v1::JobSpec&
 // Errors: as Graph::Build.
 absl::StatusOr<Graph> BuildJoined(const v1::Model& model, const std::vector<JoinedOutput>& outputs);
 
+// Whether the joined model can be built: it has more layers than the model, and a larger output. Errors:
+// INVALID_ARGUMENT, `outputs: ...`.
+absl::Status CheckJoined(const Graph& graph, const v1::JobSpec& spec);
+
 // The job's metrics. With one output these are JobSpec.metrics. With several outputs they are the mean of each output's
 // loss ("a_loss"), then each output's metrics ("a_accuracy"), ordered and named as in Keras. A loss is a metric of kind
 // METRIC_UNSPECIFIED, a mean.

@@ -9,6 +9,7 @@
 #include "common/model/constraint.h"
 #include "common/model/penalty.h"
 #include "common/model/step_plan.h"
+#include "common/model/variable_fields.h"
 
 namespace cairn {
 namespace {
@@ -17,16 +18,27 @@ struct Span {
   int64_t begin = 0, end = 0;  // including the padding after the variable
 };
 
-// In order of the space.
-std::vector<Span> WholeSpansOf(const Graph& graph) {
+// Of the variables with numbers in [begin, end), in order of the space.
+std::vector<Span> WholeSpansOf(const Graph& graph, int64_t begin, int64_t end) {
   std::map<int64_t, int64_t> ends;  // by their beginnings
-  const auto add = [&](int64_t begin, int64_t end) {
-    ends[begin] = (end + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment;
+  const std::vector<int> nodes = NodesWithin(graph, begin, end);
+  if (nodes.empty()) return {};
+  const auto& variables = graph.variables();
+  const auto of = [&](int node) -> const std::vector<int>& {
+    return graph.nodes()[static_cast<size_t>(node)].variables;
   };
-  for (const ConstraintRange& range : ConstraintRangesOf(graph, 0, graph.space_size())) {
+  const Variable& first = variables[static_cast<size_t>(of(nodes.front()).front())];
+  const Variable& last = variables[static_cast<size_t>(of(nodes.back()).back())];
+  const int64_t whole_begin = first.offset, whole_end = last.offset + last.size;
+  const auto add = [&](int64_t from, int64_t to) {
+    from += whole_begin;
+    to = (to + whole_begin + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment;
+    if (from < end && to > begin) ends[from] = to;
+  };
+  for (const ConstraintRange& range : ConstraintRangesOf(graph, whole_begin, whole_end)) {
     if (range.constraint.kind() != v1::Constraint::NON_NEG) add(range.begin, range.end);
   }
-  for (const PenaltyRange& range : PenaltyRangesOf(graph, 0, graph.space_size())) {
+  for (const PenaltyRange& range : PenaltyRangesOf(graph, whole_begin, whole_end)) {
     if (range.orthogonal != 0) add(range.begin, range.end);
   }
   std::vector<Span> spans;
@@ -44,7 +56,7 @@ std::string Described(const Graph& graph, const Span& span) {
 }  // namespace
 
 absl::Status CheckWholeVariables(const Graph& graph) {
-  for (const Span& span : WholeSpansOf(graph)) {
+  for (const Span& span : WholeSpansOf(graph, 0, graph.space_size())) {
     if ((span.end - span.begin) * static_cast<int64_t>(sizeof(float)) <= kPartitionBytesMax) continue;
     return Bad("model: ", Described(graph, span), " has a constraint with a norm or the orthogonal regularizer, for ",
                "which one ps must have it whole, and is larger than ", kPartitionBytesMax,
@@ -54,9 +66,8 @@ absl::Status CheckWholeVariables(const Graph& graph) {
 }
 
 absl::Status CheckWholeVariables(const Graph& graph, int64_t begin, int64_t end) {
-  for (const Span& span : WholeSpansOf(graph)) {
-    const bool apart = span.end <= begin || span.begin >= end, whole = span.begin >= begin && span.end <= end;
-    if (apart || whole) continue;
+  for (const Span& span : WholeSpansOf(graph, begin, end)) {
+    if (span.begin >= begin && span.end <= end) continue;
     return Bad("range [", begin, ",", end, ") cuts ", Described(graph, span), ", which must be whole");
   }
   return absl::OkStatus();
@@ -67,7 +78,7 @@ std::vector<v1::PartitionRange> CutPartitions(const Graph& graph, int64_t partit
   for (const v1::PartitionRange& range : CutPartitions(graph.space_size(), partition_bytes)) {
     bounds.insert(static_cast<int64_t>(range.end()));
   }
-  for (const Span& span : WholeSpansOf(graph)) {
+  for (const Span& span : WholeSpansOf(graph, 0, graph.space_size())) {
     const auto first = bounds.upper_bound(span.begin), last = bounds.lower_bound(span.end);
     if (first == last) continue;
     bounds.erase(first, last);

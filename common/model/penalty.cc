@@ -121,11 +121,11 @@ void AddOrthogonalGradient(const PenaltyRange& range, double examples, const flo
   }
 }
 
-// The orthogonal regularizers of all layers' variables, by index in Graph::variables().
-std::map<int, v1::Regularizer> OrthogonalsOf(const Graph& graph) {
+// The orthogonal regularizers of some layers' variables, by index in Graph::variables().
+std::map<int, v1::Regularizer> OrthogonalsOf(const Graph& graph, const std::vector<int>& nodes) {
   std::map<int, v1::Regularizer> found;
-  for (const Node& node : graph.nodes()) {
-    if (node.shares >= 0 || node.variables.empty()) continue;
+  for (const int id : nodes) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
     std::vector<Variable> own;
     for (const int v : node.variables) own.push_back(graph.variables()[v]);
     v1::Layer layer = node.layer;
@@ -142,11 +142,17 @@ std::map<int, v1::Regularizer> OrthogonalsOf(const Graph& graph) {
 
 std::vector<PenaltyRange> PenaltyRangesOf(const Graph& graph, int64_t begin, int64_t end) {
   std::vector<PenaltyRange> ranges;
-  const std::map<int, v1::Regularizer> orthogonals = OrthogonalsOf(graph);
-  for (size_t i = 0; i < graph.variables().size(); ++i) {
-    const Variable& v = graph.variables()[i];
+  const std::vector<int> nodes = NodesWithin(graph, begin, end);
+  const std::map<int, v1::Regularizer> orthogonals = OrthogonalsOf(graph, nodes);
+  std::vector<int> variables;
+  for (const int id : nodes) {
+    const std::vector<int>& own = graph.nodes()[static_cast<size_t>(id)].variables;
+    variables.insert(variables.end(), own.begin(), own.end());
+  }
+  for (const int i : variables) {
+    const Variable& v = graph.variables()[static_cast<size_t>(i)];
     const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
-    if (const auto found = orthogonals.find(static_cast<int>(i)); found != orthogonals.end()) {
+    if (const auto found = orthogonals.find(i); found != orthogonals.end()) {
       if (v.kind != VariableKind::kTrainable || to - from != v.size) continue;
       PenaltyRange& range = ranges.emplace_back();
       range = {from - begin, to - begin};

@@ -1,5 +1,7 @@
 #include "common/model/variable_fields.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -64,6 +66,17 @@ std::vector<VariableField> VariableFieldsOf(v1::Layer* layer, absl::string_view 
   Finder finder(suffix, variables);
   finder.Visit(layer, "", "");
   return finder.Take();
+}
+
+std::vector<int> NodesWithin(const Graph& graph, int64_t begin, int64_t end) {
+  const auto& variables = graph.variables();  // in order of offset
+  auto v = std::partition_point(variables.begin(), variables.end(),
+                                [&](const Variable& one) { return one.offset + one.size <= begin; });
+  std::vector<int> nodes;
+  for (; v != variables.end() && v->offset < end; ++v) {
+    if (nodes.empty() || nodes.back() != v->node) nodes.push_back(v->node);
+  }
+  return nodes;
 }
 
 }  // namespace cairn

@@ -25,4 +25,8 @@ struct VariableField {
 std::vector<VariableField> VariableFieldsOf(v1::Layer* layer, absl::string_view suffix,
                                             absl::Span<const Variable> variables);
 
+// The nodes, by id, that have variables of their own within the numbers [begin, end) of the parameter space, in order.
+// Takes a time of their number, whatever the size of the graph.
+std::vector<int> NodesWithin(const Graph& graph, int64_t begin, int64_t end);
+
 }  // namespace cairn

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/model/model_inputs.h"
 #include "common/model/step_plan.h"
 #include "coordinator/core/evaluations.h"
 #include "coordinator/core/limits.h"
@@ -12,11 +14,13 @@ namespace cairn {
 absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) {
   const v1::JobSpec& spec = job.status.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  const int64_t bytes = NumElements(graph.output().output) * static_cast<int64_t>(sizeof(float));
+  const int64_t bytes = ModelOutputSize(graph) * static_cast<int64_t>(sizeof(float));
   if (bytes > kEvaluationBlockBytesMax) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("the outputs of one example are %d bytes (shape %s), more than the %d that one answer may hold",
-                        bytes, ToString(graph.output().output), kEvaluationBlockBytesMax));
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the outputs of one example are %d bytes (%s), more than the %d that one answer may hold", bytes,
+        graph.outputs().size() == 1 ? absl::StrCat("shape ", ToString(graph.output().output))
+                                    : absl::StrCat("of ", graph.outputs().size(), " outputs"),
+        kEvaluationBlockBytesMax));
   }
   const auto examples = static_cast<int64_t>(evaluation.examples);
   const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));

@@ -70,6 +70,9 @@ absl::Status Schedule::LayOut(Job& job) {
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));
   job.status.set_steps_per_epoch(plan.steps_per_epoch);
   job.status.set_total_steps(plan.total_steps);
+  if (spec.partition_bytes() <= 0) {
+    return absl::InvalidArgumentError("partition_bytes: it has no value yet, and no ps is there to tell one; give it");
+  }
   const int64_t space = job.queueing.checked->graph.space_size();
   const int64_t partitions = (space * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
   const std::string advice = absl::StrFormat(

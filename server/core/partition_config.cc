@@ -17,9 +17,12 @@ namespace {
 
 std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
   std::vector<Segment> segments;
-  for (const Variable& v : graph.variables()) {  // in order of offset
+  const auto& all = graph.variables();  // in order of offset
+  auto v_at =
+      std::partition_point(all.begin(), all.end(), [&](const Variable& v) { return v.offset + v.size <= begin; });
+  for (; v_at != all.end() && v_at->offset < end; ++v_at) {
+    const Variable& v = *v_at;
     const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
-    if (from >= to) continue;
     const bool average = v.kind == VariableKind::kMovingAverage;
     segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f,
                         /*decays=*/v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name),

@@ -7,6 +7,14 @@
 
 namespace cairn {
 
+StepInfo WithinLayer(const StepInfo& info, int outer) {
+  const PhiloxBlock bits = Philox({static_cast<uint32_t>(info.seed), static_cast<uint32_t>(info.seed >> 32)},
+                                  {static_cast<uint32_t>(outer), 0, 0, kWithinLayer});
+  StepInfo within = info;
+  within.seed = bits[0] | static_cast<uint64_t>(bits[1]) << 32;
+  return within;
+}
+
 DropoutMask::DropoutMask(const StepInfo& info, int node, float rate, uint64_t seed)
     : key_(StreamKey(info.seed, RandomStream::kDropout)),
       counter_{static_cast<uint32_t>(node) | info.replica << 12, static_cast<uint32_t>(info.step),

@@ -24,6 +24,12 @@ static_assert(kLayersMax <= 1 << 12 && kReplicasMax <= 1 << 10, "the counter has
 
 inline constexpr uint64_t kSeedFactor = 0x9E3779B97F4A7C15;  // odd: no two seeds give one key
 
+// Of a layer within layer `outer` (a TimeDistributed whose steps are part of the batch): its own node id is one of a
+// graph of its own, so that the outer one's goes into the seed, which is the first two words, low one first, of
+//   Philox(info.seed's words, {outer, 0, 0, kWithinLayer})
+StepInfo WithinLayer(const StepInfo& info, int outer);
+inline constexpr uint32_t kWithinLayer = 0x4C415952;
+
 class DropoutMask {
  public:
   // rate: in [0, 1). seed: the layer's own.

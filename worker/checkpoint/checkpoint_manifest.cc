@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
 #include "common/base/limits.h"
+#include "common/formats/limits.h"
 #include "common/model/limits.h"
 #include "common/model/loss_scale.h"
 #include "common/model/metric_sums.h"
@@ -155,6 +156,7 @@ absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
   if (!figures->is_array() || figures->size() > static_cast<size_t>(OpenEpochsMax(0)))
     return Bad("figures is not an array, or too long");
   google::protobuf::TextFormat::Parser parser;
+  parser.SetRecursionLimit(kTextDepthMax);
   parser.AllowUnknownField(true);
   for (const ordered_json& epoch : *figures) {
     if (!epoch.is_string() || !parser.ParseFromString(epoch.get<std::string>(), m.figures.Add()))
@@ -202,6 +204,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
   }
   CAIRN_ASSIGN_OR_RETURN(const std::string spec, Text(json, "job_spec"));
   google::protobuf::TextFormat::Parser parser;
+  parser.SetRecursionLimit(kTextDepthMax);
   parser.AllowUnknownField(true);  // the file may be from a newer version
   if (!parser.ParseFromString(spec, &m.spec)) return Bad("job_spec is not a JobSpec");
   if (m.spec.replicas() < 1 || m.spec.replicas() > kReplicasMax) return Bad("job_spec.replicas is not filled in");

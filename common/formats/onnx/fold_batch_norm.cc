@@ -100,6 +100,9 @@ class Folder {
       for (const int input : node.inputs) layer->add_inputs(NameFor(input));
       if (affines_.contains(node.id)) UseBias(node.kind, layer);
     }
+    for (const int output : graph_.outputs()) {  // of one alone it is the last layer
+      if (graph_.outputs().size() > 1) model.add_outputs(NameFor(output));
+    }
     CAIRN_ASSIGN_OR_RETURN(Graph folded, Graph::Build(model));
     std::vector<float> space(static_cast<size_t>(folded.space_size()), 0.0f);
     for (const Variable& v : folded.variables()) FillVariable(folded, v, absl::MakeSpan(space));
@@ -107,7 +110,19 @@ class Folder {
   }
 
  private:
+  // Nodes that stay as they are: outputs by whose names a job or a program knows them, and calls of one layer.
+  std::vector<bool> Kept() const {
+    std::vector<bool> kept(graph_.nodes().size(), false);
+    for (const int output : graph_.outputs()) kept[static_cast<size_t>(output)] = graph_.outputs().size() > 1;
+    for (const Node& node : graph_.nodes()) {
+      if (node.shares < 0) continue;
+      kept[static_cast<size_t>(node.id)] = kept[static_cast<size_t>(node.shares)] = true;
+    }
+    return kept;
+  }
+
   void FindFoldable() {
+    const std::vector<bool> kept = Kept();
     std::vector<int> uses(graph_.nodes().size(), 0);
     for (const Node& node : graph_.nodes()) {
       for (const int input : node.inputs) ++uses[static_cast<size_t>(input)];
@@ -116,6 +131,7 @@ class Folder {
       if (node.kind != LayerKind::kBatchNormalization) continue;
       const Node& before = graph_.nodes()[static_cast<size_t>(node.inputs[0])];
       if (!CanFold(before) || uses[static_cast<size_t>(before.id)] != 1) continue;
+      if (kept[static_cast<size_t>(node.id)] || kept[static_cast<size_t>(before.id)]) continue;
       into_[node.id] = before.id;
       affines_[before.id] = AffineOf(graph_, node, space_);
     }

@@ -8,6 +8,7 @@
 #include "common/base/lacks.h"
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
+#include "common/model/article.h"
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
 #include "common/model/layers/categories.h"
@@ -23,6 +24,9 @@ std::string ModelText(const std::string& name, const Graph& graph) {
   v1::Model model;
   model.set_name(name);
   for (const Node& node : graph.nodes()) *model.add_layers() = node.layer;
+  for (const int output : graph.outputs()) {  // of one alone it is the last layer
+    if (graph.outputs().size() > 1) model.add_outputs(graph.nodes()[static_cast<size_t>(output)].name);
+  }
   std::string text;
   google::protobuf::TextFormat::PrintToString(model, &text);
   return text;
@@ -36,7 +40,7 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
   CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
   if (FoldsSteps(node)) {
-    return named(Lacks("a ", FindLayerType(node.layer.time_distributed().layer().kind_case())->name,
+    return named(Lacks(WithArticle(FindLayerType(node.layer.time_distributed().layer().kind_case())->name),
                        " on every step is not written as ONNX; write safetensors or Keras' format"));
   }
   const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/formats/limits.h"
+#include "common/formats/onnx/onnx_constants.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/onnx/onnx_fuse.h"
 #include "common/model/graph.h"
@@ -64,20 +65,7 @@ std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> Match
   return matched;
 }
 
-// An estimate of the numbers in a graph's constants other than its variables. A description may be of any size; what is
-// built from it must be bounded.
-int64_t ConstantNumbers(const Graph& graph) {
-  int64_t sum = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.kind == LayerKind::kBatchNormalization || node.kind == LayerKind::kGroupNormalization)
-      sum += 2 * node.output.back();
-    if (!node.layer.multi_head_attention().use_causal_mask()) continue;
-    sum += node.output[0] * graph.nodes()[static_cast<size_t>(node.inputs[1])].output[0];
-  }
-  return sum;
-}
-
-// Suppresses messages: a file without a Cairn model is read as any other graph.
+// What messages: a file without a Cairn model is read as any other graph.
 class Silent : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };
@@ -89,11 +77,12 @@ absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& mo
   const std::string* text = opset ? OwnModelText(model) : nullptr;
   ImportedOnnx imported;
   google::protobuf::TextFormat::Parser parser;
+  parser.SetRecursionLimit(kTextDepthMax);
   Silent silent;
   parser.RecordErrorsTo(&silent);
   if (text == nullptr || !parser.ParseFromString(*text, &imported.model)) return std::nullopt;
   const absl::StatusOr<Graph> own = Graph::Build(imported.model);
-  if (!own.ok() || ConstantNumbers(*own) > static_cast<int64_t>(model.ByteSizeLong())) return std::nullopt;
+  if (!own.ok() || !ConstantsFit(*own, static_cast<int64_t>(model.ByteSizeLong()))) return std::nullopt;
   const auto matched = MatchSkeleton(*own, model.graph());
   if (!matched.has_value()) return std::nullopt;
   for (const auto& [place, tensor] : *matched) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace cairn {
 namespace {
@@ -70,6 +71,23 @@ bool ReadConstraint(const Json& value, v1::Constraint* out) {
   return true;
 }
 
+// "MaxNorm(axis=[0], max_value=-1)".
+std::string ShownConstraint(const Json& value) {
+  const bool argued = value.is_object() && value.contains("config") && value["config"].is_object();
+  const Json config = argued ? value["config"] : Json::object();
+  std::string arguments;
+  for (const auto& [key, argument] : config.items()) {
+    absl::StrAppend(&arguments, arguments.empty() ? "" : ", ", ShownText(key), "=", ShownJson(argument));
+  }
+  return arguments.empty() ? ShownJson(value) : absl::StrCat(ShownJson(value), "(", arguments, ")");
+}
+
+bool HasEmptyAxis(const Json& value) {
+  if (!value.is_object() || !value.contains("config") || !value["config"].is_object()) return false;
+  const Json& config = value["config"];
+  return config.contains("axis") && config["axis"].is_array() && config["axis"].empty();
+}
+
 bool IsFalse(const Message& fields, const char* name) {
   const FieldDescriptor* const field = fields.GetDescriptor()->FindFieldByName(name);
   return field != nullptr && fields.GetReflection()->HasField(fields, field) &&
@@ -120,10 +138,14 @@ void ReadKerasCommon(KerasConfig& config, v1::Layer* layer) {
     if (!IsConstraint(field)) continue;
     const Json* const value = config.Take(field->name().c_str());
     if (value == nullptr || LacksVariable(*fields, field->name())) continue;
+    if (HasEmptyAxis(*value)) {
+      return config.Refuse(absl::StrCat(field->name(), ": ", ShownConstraint(*value),
+                                        " has a norm along no axis; name one in axis, such as 0, or leave axis out"));
+    }
     v1::Constraint constraint;
     if (!ReadConstraint(*value, &constraint)) {
       return config.Refuse(absl::StrCat(
-          field->name(), ": ", ShownJson(*value),
+          field->name(), ": ", ShownConstraint(*value),
           " is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, or leave it out"));
     }
     fields->GetReflection()->MutableMessage(fields, field)->CopyFrom(constraint);

@@ -56,11 +56,13 @@ void WriteOnnxResampled(const Node& node, OnnxWriter& w) {
   std::string y = x;
   std::vector<size_t> order = {0};  // the channels
   for (size_t axis = 1; axis <= axes.size(); ++axis) order.push_back(axis);
-  std::vector<float> inside = {1};  // for each position the share that comes from inside the input
+  const float fill = FillOf(node);
+  std::vector<float> inside = {
+      1};  // for each position the share that comes from inside the input gives: where the rest counts
   for (size_t axis = 1; axis <= axes.size(); ++axis) {
     const ResampledAxis& a = axes[axis - 1];
     std::vector<float> more;
-    for (const float share : inside) {
+    for (const float share : fill == 0 ? std::vector<float>() : inside) {
       for (const ResampledPlace& place : a.places) more.push_back(share * static_cast<float>(1 - place.outside));
     }
     inside = std::move(more);
@@ -72,7 +74,7 @@ void WriteOnnxResampled(const Node& node, OnnxWriter& w) {
   for (size_t axis = 1; axis <= axes.size(); ++axis) {
     if (!std::is_sorted(order.begin(), order.end())) y = AxisToEnd(w, y, axis, &order);
   }
-  if (const float fill = FillOf(node); fill != 0) {
+  if (fill != 0) {
     for (float& share : inside) share = fill * (1 - share);
     Shape dims = {1};
     dims.insert(dims.end(), node.output.begin(), node.output.end() - 1);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/article.h"
 #include "common/model/inner_node.h"
 #include "common/model/keras/keras_fields.h"
 #include "common/model/keras/keras_inner.h"
@@ -74,8 +75,9 @@ absl::Status CheckInner(const v1::Layer& layer) {
   }
   if (!WorksOnAStep(layer.kind_case())) {
     const LayerType* const type = FindLayerType(layer.kind_case());
-    return Bad("layer: ", type == nullptr ? "it is missing" : absl::StrCat("a ", type->name, " is not supported there"),
-               "; use dense, conv2d or another layer with one input and no random numbers");
+    return Bad(
+        "layer: ", type == nullptr ? "it is missing" : absl::StrCat(WithArticle(type->name), " is not supported there"),
+        "; use dense, conv2d or another layer with one input and no random numbers");
   }
   if (layer.embedding().mask_zero()) {
     return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");

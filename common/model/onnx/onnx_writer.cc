@@ -190,20 +190,22 @@ void OnnxWriter::WriteModelOutput(const Node& node) {
   if (output.last.empty()) {
     output.last = Transpose(output.first, ChannelsToBack(node.output.size()));
   }
-  const std::string name = Unique(node.name);
+  const std::string value = output.last, name = Unique(node.name);
+  const auto named = [&](const onnx::ValueInfoProto& one) { return one.name() == value; };
+  const bool taken = std::any_of(out_->input().begin(), out_->input().end(), named) ||
+                     std::any_of(out_->output().begin(), out_->output().end(), named);
   SetValueInfo(name, node.output, out_->add_output());
-  const bool input = std::any_of(out_->input().begin(), out_->input().end(),
-                                 [&](const onnx::ValueInfoProto& one) { return one.name() == output.last; });
-  if (input) {
-    Op("Identity", {output.last});
+  if (taken) {  // the model's input, or another output: of a layer that gives what it takes
+    Op("Identity", {value});
     out_->mutable_node(out_->node_size() - 1)->set_output(0, name);
     return;
   }
   for (onnx::NodeProto& op : *out_->mutable_node()) {
-    if (op.output(0) == output.last) op.set_output(0, name);
-    for (std::string& value : *op.mutable_input()) {
-      if (value == output.last) value = name;
-    }
+    if (op.output(0) == value) op.set_output(0, name);
+    std::replace(op.mutable_input()->begin(), op.mutable_input()->end(), value, name);
+  }
+  for (auto& [id, other] : outputs_) {
+    for (std::string* const of : {&other.first, &other.last}) *of = *of == value ? name : *of;
   }
 }
 

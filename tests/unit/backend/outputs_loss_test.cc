@@ -175,6 +175,60 @@ TEST(OutputsLoss, WhatOnlyAnOutputWithoutALossReadsHasNoGradient) {
   }
 }
 
+// Penalties of probabilities and of numbers are in the loss of all backends, in training and in evaluation, and are
+// those of Keras' formula; the gradient is the loss's.
+TEST(OutputsLoss, PenaltiesOfOutputsAreInTheLoss) {
+  const Subject s = SubjectOf(R"(
+    model { layers { name: "x" input { shape: 4 } }
+            layers { name: "a" inputs: "x" dense { units: 2 activity_regularizer { l1: 0.5 } } }
+            layers { name: "b" inputs: "x" dense { units: 3 activation: SOFTMAX activity_regularizer { l2: 2 } } }
+            layers { name: "c" inputs: "a" dense { units: 1 activation: SIGMOID activity_regularizer { l1: 3 } } }
+            outputs: ["c", "a", "b"] }
+    data { path: "/d" targets { output: "a" columns: ["p", "q"] } targets { output: "b" columns: "k" }
+           targets { output: "c" columns: "l" } }
+    outputs { output: "a" loss { kind: MEAN_SQUARED_ERROR } }
+    outputs { output: "b" loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } }
+    outputs { output: "c" loss { kind: BINARY_CROSSENTROPY } weight: 0.25 } optimizer { sgd {} })");
+  Batch batch = SomeBatch(false);
+  batch.label_size = 4;
+  std::vector<float> y;
+  for (int e = 0; e < 5; ++e) y.insert(y.end(), {static_cast<float>(e % 2), 0.4f, -1, static_cast<float>(e % 3)});
+  batch.labels = Buffer::CopyOf(y.data(), y.size() * sizeof(float));
+  const std::vector<float> start = CaseValues(*s.graph, 2);
+  const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(s.graph, s.options).value();
+  const Buffer predicted = program->Predict(batch, start).value();
+  double losses = 0, penalty = 0;
+  for (size_t e = 0; e < 5; ++e) {
+    const absl::Span<const float> p = predicted.floats().subspan(e * 6, 6),
+                                  t = absl::MakeConstSpan(y).subspan(e * 4, 4);
+    losses -= 0.25 * (t[0] * std::log(p[0]) + (1 - t[0]) * std::log(1 - p[0]));
+    losses += (std::pow(p[1] - t[1], 2) + std::pow(p[2] - t[2], 2)) / 2 - std::log(p[3 + static_cast<size_t>(t[3])]);
+    penalty += 3 * std::abs(p[0]) + 0.5 * (std::abs(p[1]) + std::abs(p[2]));
+    penalty += 2 * (std::pow(p[3], 2) + std::pow(p[4], 2) + std::pow(p[5], 2));
+  }
+  EXPECT_GT(penalty, 1);
+  ReferenceNet net(s.graph, {}, s.options.metrics, {}, s.outputs);
+  std::vector<double> values(start.begin(), start.end()), gradients(values.size());
+  std::vector<float> own(start.size());
+  const StepInfo info;
+  EXPECT_NEAR(program->Evaluate(batch, start).value().loss, losses + penalty, 1e-4);
+  EXPECT_NEAR(net.Evaluate(batch, values).value().loss, losses + penalty, 1e-4);
+  EXPECT_NEAR(program->TrainStep(batch, info, start, absl::MakeSpan(own), {}).value().loss, losses + penalty, 1e-4);
+  EXPECT_NEAR(net.TrainStep(batch, info, values, absl::MakeSpan(gradients)).value().loss, losses + penalty, 1e-4);
+  const auto loss_at = [&](int64_t i, double shift) {
+    std::vector<double> shifted = values;
+    shifted[i] += shift;
+    return net.Evaluate(batch, shifted).value().loss;
+  };
+  for (const Variable& v : s.graph->variables()) {
+    for (int64_t i = v.offset; i < v.offset + v.size; ++i) {
+      const double expected = (loss_at(i, 1e-5) - loss_at(i, -1e-5)) / 2e-5;
+      EXPECT_NEAR(gradients[i], expected, 1e-7 + 1e-6 * std::abs(expected)) << v.name << "[" << i - v.offset << "]";
+      EXPECT_NEAR(own[i], gradients[i], 1e-5 + 1e-4 * std::abs(gradients[i])) << v.name;
+    }
+  }
+}
+
 TEST(OutputsLoss, BadLabelsAreRefusedByTheirOutput) {
   const Subject s = SubjectOf(kJob);
   const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(s.graph, s.options).value();

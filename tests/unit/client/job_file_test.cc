@@ -61,6 +61,9 @@ TEST(JobFile, DeepNestingIsAnErrorNotACrash) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += "model {";
   EXPECT_NE(ErrorOf(text), "no error");
+  text = "model { layers { ";  // fields that there are
+  for (int i = 0; i < 100000; ++i) text += "time_distributed { layer { ";
+  EXPECT_THAT(ErrorOf(text), HasSubstr("too deep"));
 }
 
 class JobFileOnDisk : public ::testing::Test {

@@ -146,6 +146,30 @@ TEST(ClusterPredict, OutputsThatDoNotFitAreRefused) {
   EXPECT_TRUE(c.predictions[kCall].empty());
 }
 
+// An answer holds all outputs of its examples, whichever is the last.
+TEST(ClusterPredict, AllOutputsCount) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec();
+  v1::Layer& wide = *spec.mutable_model()->add_layers();
+  wide.set_name("wide");
+  wide.mutable_repeat_vector()->set_n(100'000);
+  v1::Layer& last = *spec.mutable_model()->add_layers();
+  last.set_name("last");
+  last.add_inputs(spec.model().layers(0).name().empty() ? "input_layer" : spec.model().layers(0).name());
+  last.mutable_dense()->set_units(1);
+  for (const char* name : {"wide", "last"}) spec.mutable_model()->add_outputs(name);
+  spec.clear_loss();
+  spec.clear_metrics();
+  spec.add_outputs()->set_output("last");
+  spec.mutable_outputs(0)->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
+  const uint64_t id = c.SubmitOk(spec);
+  Predict(c, Request(id));
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(kCall), nullptr);
+  EXPECT_THAT(std::string(c.ReplyTo(kCall)->status.message()),
+              HasSubstr("the outputs of one example are 1600004 bytes (of 2 outputs), more than the 1048576"));
+}
+
 TEST(ClusterPredict, OtherDataAreLookedAtFirst) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(c.Spec());

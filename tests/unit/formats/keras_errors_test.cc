@@ -62,11 +62,18 @@ constexpr BadLayer kBadLayers[] = {
      "and "
      "axes, or leave it out"},
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": "two"}})",
-     "kernel_constraint: MaxNorm is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, "
+     "kernel_constraint: MaxNorm(max_value=\"two\") is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "numbers and axes, "
      "or "
      "leave it out"},
+    {"Dense", R"("units": 4, "bias_constraint": {"class_name": "UnitNorm", "config": {"axis": []}})",
+     "bias_constraint: UnitNorm(axis=[]) has a norm along no axis; name one in axis, such as 0, or leave axis out"},
+    {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MinMaxNorm", "config": {"axis": [], "rate": 0.5}})",
+     "kernel_constraint: MinMaxNorm(axis=[], rate=0.5) has a norm along no axis; name one in axis, such as 0, or leave "
+     "axis out"},
     {"Dense", R"("units": 4, "bias_constraint": {"class_name": "UnitNorm", "config": {"axis": [0, "x"]}})",
-     "bias_constraint: UnitNorm is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, "
+     "bias_constraint: UnitNorm(axis=[0,\"x\"]) is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "numbers and axes, "
      "or "
      "leave it out"},
     {"Dense", R"("units": 4, "activity_regularizer": {"class_name": "OrthogonalRegularizer", "config": {}})",
@@ -229,8 +236,8 @@ std::vector<BadModel> BadModels() {
                                                 Keras3Tensor("image"), R"("training": false)")),
                         "crop"),
        "layer \"crop\" (RandomCrop): it is called with training=false; leave that out, or crop the data before"},
-      {Functional(R"([[["x", 0, 0, {}]], [["d", 1, 0, {}]]])"), "layer \"d\\0371\": its inputs lead back to itself"},
-      {Functional(R"([[["x", 1, 0, {}]]])"), "layer \"d\": its input \"x\\0371\" is not a layer of the model"},
+      {Functional(R"([[["x", 0, 0, {}]], [["d", 1, 0, {}]]])"), "layer \"d (call 1)\": its inputs lead back to itself"},
+      {Functional(R"([[["x", 1, 0, {}]]])"), "layer \"d\": its input \"x (call 1)\" is not a layer of the model"},
       {Functional(R"([[["x", -1, 0, {}]]])"),
        "layer \"d\" (Dense): its input [\"x\",-1,0,{}] is not a call of a layer"},
       {Functional(R"([[["x", 0, 1, {}]]])"),

@@ -314,5 +314,73 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
   }
 }
 
+// ---- descriptions that no program wrote ----
+
+// A model of two calls of a model of two calls of ...: 2^depth layers, or none at all.
+std::string CallsOfCalls(int depth, bool empty) {
+  const std::string input = R"({"class_name": "InputLayer", "name": "i", "config": {"name": "i",
+      "batch_input_shape": [null, 4]}, "inbound_nodes": []})";
+  const std::string layer = R"({"class_name": "Dense", "name": "d", "config": {"name": "d", "units": 4},
+      "inbound_nodes": [[["i", 0, 0, {}]]]})";
+  std::string model = absl::StrCat(R"({"class_name": "Functional", "name": "m", "config": {"name": "m", "layers": [)",
+                                   input, empty ? "" : ", ", empty ? "" : layer, R"(], "input_layers": [["i", 0, 0]],
+      "output_layers": [[")",
+                                   empty ? "i" : "d", R"(", 0, 0]]})");
+  for (int level = 0; level < depth; ++level) {
+    std::string calls = R"([["i", 0, 0, {}]])";
+    for (int call = 0; call < 19; ++call) calls += absl::StrCat(R"(, [["m", )", call, ", 0, {}]]");
+    model = absl::StrCat(R"({"class_name": "Functional", "name": "m", "config": {"name": "m", "layers": [)", input,
+                         ", ", model, R"(, "inbound_nodes": [)", calls, R"(]}], "input_layers": [["i", 0, 0]],
+      "output_layers": [["m", 19, 0]]})");
+  }
+  return model + "}";
+}
+
+TEST(KerasGraphs, ModelsWithinModelsDoNotGrowWithoutBound) {
+  EXPECT_EQ(Read(CallsOfCalls(1, false)).nodes().size(), 21u);
+  for (const bool empty : {false, true}) {
+    EXPECT_THAT(ErrorOf(CallsOfCalls(7, empty)),
+                HasSubstr("more than 4096 layers, or 16384 calls; use a smaller model"));
+  }
+}
+
+TEST(KerasGraphs, ALayerIsNotCalledWithoutBound) {
+  std::string calls = R"([["image", 0, 0, {}]])";
+  for (int i = 0; i < 16384; ++i) calls += R"(, [["image", 0, 0, {}]])";
+  const std::string layer = absl::StrCat(
+      R"({"class_name": "Flatten", "name": "f", "config": {"name": "f"}, "inbound_nodes": [)", calls, "]}");
+  EXPECT_EQ(ErrorOf(OfImage({layer}, "f")), "config.layers: more than 16384 calls of layers; use a smaller model");
+}
+
+// An output that is there, but of a call that is not.
+TEST(KerasGraphs, AnOutputOfNoCallIsShownAsItIsCalled) {
+  std::string json = OfImage({Keras3Node("Dense", "d", R"("units": 2)", Keras3Tensor("image"))}, "d");
+  const size_t at = json.rfind(R"("d", 0, 0)");
+  EXPECT_EQ(ErrorOf(json.replace(at, 9, R"("d", 3, 0)")),
+            "config.output_layers: \"d (call 3)\" is not a layer of the model");
+}
+
+TEST(KerasGraphs, AxesAreOneNumber) {
+  const std::string image = Keras3Tensor("image");
+  EXPECT_EQ(ErrorOf(OfImage({Numpy("Swapaxes", "s", image, R"("axis1": [], "axis2": 2)")}, "s")),
+            "layer \"s\" (Swapaxes): axis1 or axis2 is not one number; give one for each");
+  EXPECT_THAT(ErrorOf(OfImage({Numpy("Swapaxes", "s", image, R"("axis1": 1, "axis2": [1, 2])")}, "s")),
+              HasSubstr("is not one number"));
+}
+
+// One layer in the manner of Keras 2 takes as a value what is a mask to one in that of Keras 3.
+TEST(KerasGraphs, AMaskIsNoInput) {
+  const std::string image = Keras3Tensor("image");
+  const std::string old = R"({"class_name": "Dense", "name": "old", "config": {"name": "old", "units": 2},
+      "inbound_nodes": [[["mask", 0, 0, {}]]]})";
+  const std::string json =
+      OfImage({Numpy("NotEqual", "mask", image + ", 0"), old,
+               Keras3Node("Flatten", "f", "", image, absl::StrCat(R"("mask": )", Keras3Tensor("mask"))),
+               Keras3Node("Flatten", "g", "", Keras3Tensor("old")),
+               Keras3Node("Concatenate", "c", "", "[" + Keras3Tensor("f") + ", " + Keras3Tensor("g") + "]")},
+              "c");
+  EXPECT_THAT(ErrorOf(json), HasSubstr("layer \"old\" (Dense): its input \"mask\" is a mask"));
+}
+
 }  // namespace
 }  // namespace cairn

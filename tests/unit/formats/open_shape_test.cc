@@ -78,11 +78,32 @@ TEST(OpenShape, RefusesWhatDoesNotFit) {
     EXPECT_THAT(CloseShape(shape, &model).message(), HasSubstr("cannot be " + ToString(shape))) << sides;
     EXPECT_TRUE(HasOpenShape(model));
   }
+  // Closed dimensions whose product is 0 in 64 bits.
+  for (const std::string sides : {"null, 4294967296, 4294967296", "null, 65536, 65536, 65536, 65536", "null, 0"}) {
+    v1::Model model = ModelOf(Pictures(sides));
+    EXPECT_THAT(CloseShape({60}, &model).message(), HasSubstr("cannot be [60]")) << sides;
+  }
+  v1::Model layers = FromText<v1::Model>("layers { input { shape: [-1, 65536, 65536, 65536, 65536] } }");
+  EXPECT_THAT(CloseShape({60}, &layers).message(),
+              HasSubstr("model.layers[0].input.shape: the model's input [null,65536,65536,65536,65536] cannot be [60]; "
+                        "a shape that fits has 5 axes, and is the same where the input is not null"));
   v1::Model two = FromText<v1::Model>("layers { input { shape: -1 } } layers { input { shape: 3 } }");
   EXPECT_THAT(CloseShape({3}, &two).message(), HasSubstr("several inputs"));
   EXPECT_THAT(
       Graph::Build(FromText<v1::Model>("layers { input { shape: -1 } } layers { flatten {} }")).status().message(),
       HasSubstr("shape [-1] is open, and nothing closes it; say data.image_height"));
+}
+
+TEST(OpenShape, SaysWhichFieldDoesNotFit) {
+  v1::JobSpec spec;
+  *spec.mutable_model() = ModelOf(Pictures("null, 5"));
+  *spec.mutable_data() = FromText<v1::Data>("image_height: 9 image_width: 7");
+  EXPECT_THAT(
+      ExpandJob(&spec).message(),
+      HasSubstr("data.image_height and data.image_width: model.keras_json: the model's input [null,5] cannot be "
+                "[9,7,null]; a shape that fits has 2 axes"));
+  *spec.mutable_data() = FromText<v1::Data>("tfrecord { shape: [4, 6] }");
+  EXPECT_THAT(ExpandJob(&spec).message(), HasSubstr("data.tfrecord.shape: model.keras_json: "));
 }
 
 TEST(OpenShape, LeavesClosedModelsAndBadOnesAlone) {

@@ -9,9 +9,12 @@
 #include <map>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/activity.h"
 #include "common/model/job_check.h"
 #include "common/model/partition_cut.h"
+#include "common/model/penalty.h"
 #include "common/model/step_plan.h"
 #include "tests/unit/model/model_text.h"
 
@@ -251,6 +254,83 @@ TEST(Constraint, AVariableThatNoPartitionHoldsIsRefused) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_THAT(std::string(CheckWholeVariables(*graph).message()),
               HasSubstr("dense/kernel [8192,4096] has a constraint with a norm"));
+}
+
+// What a part of the space has is what the whole has there, whatever is cut.
+TEST(Constraint, APartHasTheRangesOfTheWhole) {
+  const absl::StatusOr<Graph> graph = Built(R"(
+    layers { input { shape: 9 } }
+    layers { name: "a" dense { units: 9 kernel_constraint { kind: NON_NEG } kernel_regularizer { l2: 1 } } }
+    layers { name: "b" shares: "a" }
+    layers { name: "c" dense { units: 7 kernel_constraint { kind: MAX_NORM } bias_constraint { kind: NON_NEG } } }
+    layers { name: "d" batch_normalization {} }
+    layers { name: "e" dense { units: 5 kernel_regularizer { orthogonal_factor: 0.1 } bias_regularizer { l1: 1 } } })");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const std::vector<ConstraintRange> all = ConstraintRangesOf(*graph, 0, graph->space_size());
+  const std::vector<PenaltyRange> penalties = PenaltyRangesOf(*graph, 0, graph->space_size());
+  EXPECT_EQ(all.size(), 3u);
+  EXPECT_EQ(penalties.size(), 3u);
+  for (int64_t begin = 0; begin < graph->space_size(); begin += 16) {
+    for (int64_t end = begin + 16; end <= graph->space_size(); end += 16) {
+      std::vector<std::pair<int64_t, int64_t>> expected, found;
+      const auto expect = [&](int64_t from, int64_t to, bool whole) {
+        const int64_t first = std::max(from, begin), last = std::min(to, end);
+        if (first < last && (!whole || last - first == to - from)) expected.emplace_back(first - begin, last - begin);
+      };
+      for (const ConstraintRange& r : all) expect(r.begin, r.end, r.constraint.kind() != v1::Constraint::NON_NEG);
+      for (const PenaltyRange& r : penalties) expect(r.begin, r.end, r.orthogonal != 0);
+      for (const ConstraintRange& r : ConstraintRangesOf(*graph, begin, end)) found.emplace_back(r.begin, r.end);
+      for (const PenaltyRange& r : PenaltyRangesOf(*graph, begin, end)) found.emplace_back(r.begin, r.end);
+      EXPECT_EQ(found, expected) << begin << " .. " << end;
+      const bool cuts = CheckWholeVariables(*graph, begin, end).ok();
+      const auto whole = [&](int64_t from, int64_t to) {
+        return to <= begin || from >= end || (from >= begin && to <= end);
+      };
+      EXPECT_EQ(cuts, whole(all[1].begin, all[1].end) && whole(penalties[1].begin, penalties[1].end))
+          << begin << " " << end;
+    }
+  }
+}
+
+// ---- penalties of activities ----
+
+v1::Model Chain(int layers) {
+  std::string text = "layers { input { shape: 1 } }";
+  for (int i = 0; i < layers; ++i) text += "layers { dense { units: 1 activity_regularizer { l2: 1 } } }";
+  return FromText<v1::Model>(text);
+}
+
+TEST(ActivityRegularizers, AreLayersOfADeepModel) {
+  const int most = (kLayersMax - 1) / 2;
+  const absl::StatusOr<Graph> deep = Graph::Build(Chain(most));
+  ASSERT_TRUE(deep.ok()) << deep.status();
+  const auto graph = std::make_shared<const Graph>(*deep);
+  const std::shared_ptr<const Graph> with = WithActivityLayers(graph);
+  ASSERT_EQ(with->nodes().size(), static_cast<size_t>(1 + 2 * most));
+  EXPECT_EQ(with->space_size(), graph->space_size());
+  for (const Node& node : with->nodes()) {
+    EXPECT_TRUE(ActivityRegularizerOf(node).none()) << node.name << ": it would count twice";
+  }
+  EXPECT_EQ(with->output().kind, LayerKind::kActivityRegularization);
+  EXPECT_EQ(WithActivityLayers(with), with);
+  EXPECT_THAT(std::string(Graph::Build(Chain(most + 1)).status().message()),
+              HasSubstr(absl::StrCat("model.layers: ", 3 + 2 * most, " layers, each activity_regularizer counted")));
+}
+
+TEST(ActivityRegularizers, OfSharedLayersAndOfOutputs) {
+  const absl::StatusOr<Graph> given = Built(R"(
+    layers { name: "x" input { shape: 3 } }
+    layers { name: "a" dense { units: 3 activity_regularizer { l1: 1 } } }
+    layers { name: "b" shares: "a" inputs: "a" }
+    layers { name: "c" inputs: "a" dense { units: 2 } }
+    outputs: ["b", "c", "a"])");
+  ASSERT_TRUE(given.ok()) << given.status();
+  const auto with = WithActivityLayers(std::make_shared<const Graph>(*given));
+  ASSERT_EQ(with->outputs().size(), 3u);
+  EXPECT_EQ(with->nodes()[with->outputs()[0]].name, "activity_regularizer_2");
+  EXPECT_EQ(with->nodes()[with->outputs()[1]].name, "c");
+  EXPECT_EQ(with->nodes()[with->outputs()[2]].name, "activity_regularizer_1");
+  EXPECT_EQ(with->nodes()[with->nodes()[with->outputs()[0]].inputs[0]].name, "b");
 }
 
 }  // namespace

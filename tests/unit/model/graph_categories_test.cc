@@ -77,7 +77,7 @@ TEST(GraphCategories, WhatDoesNotFitIsRefused) {
       {"discretization { bin_boundaries: [inf] }", "bin_boundaries inf is not finite"},
       {"discretization { bin_boundaries: [0, 1] num_bins: 4 }", "num_bins 4 with 2 bin_boundaries"},
       {"discretization { bin_boundaries: [0] epsilon: -1 }", "epsilon -1 is not a number from 0"},
-      {"discretization { bin_boundaries: [0] output_mode: TF_IDF }", "output_mode 5 is not one of the layer; use INT"},
+      {"discretization { bin_boundaries: [0] output_mode: TF_IDF }", "output_mode: the layer has no TF_IDF; use INT"},
       {"category_encoding {}", "num_tokens 0 is not positive; use a number such as 10"},
       {"category_encoding { num_tokens: 20000000 }", "num_tokens 20000000 is too large"},
       {"category_encoding { num_tokens: 2 output_mode: INT }", "use MULTI_HOT, ONE_HOT, COUNT"},

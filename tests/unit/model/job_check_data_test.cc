@@ -45,6 +45,20 @@ TEST(JobCheckAgainstData, Shape) {
       "a flatten layer");
 }
 
+// The model's input may be what the fields have closed it to.
+TEST(JobCheckAgainstData, ImageSizesThatTheDataDoNotHave) {
+  v1::JobSpec job = Job("[32, 30, 1]", "10", kSparse);
+  job.MergeFrom(FromText<v1::JobSpec>("data { image_height: 32 image_width: 30 }"));
+  ExpectRefused(job, kMnist,
+                "data.image_height: 32 x 30, as the model's input [32,30,1], but the examples of mnist are [28,28,1]; "
+                "set image_height and image_width to that");
+  job = Job("[28, 28, 3]", "10", kSparse);
+  job.MergeFrom(FromText<v1::JobSpec>("data { image_height: 28 image_width: 28 }"));
+  ExpectRefused(job, kMnist,
+                "data.image_height: 28 x 28, as the model's input [28,28,3], but the examples of mnist are [28,28,1]; "
+                "leave image_height and image_width out, and set the input's shape to that");
+}
+
 // Examples of another size, of which a crop makes the model's input.
 TEST(JobCheckAgainstData, ExamplesAreCropped) {
   v1::JobSpec job = Job("[24, 24, 1]", "10", kSparse);

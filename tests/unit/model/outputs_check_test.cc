@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_split.h"
+#include "common/base/limits.h"
+#include "common/model/activity.h"
 #include "common/model/job_check.h"
 #include "common/model/job_outputs.h"
 #include "common/model/metric_sums.h"
@@ -172,6 +174,52 @@ TEST(OutputsCheck, InputsThatDoNotFitAreRefused) {
   bad(sizes + "inputs { input: 'rooms' }", "data.inputs[1]: names no source");
   bad(sizes + "inputs { input: 'rooms' feature: 'r' }", "data.inputs[1]: a feature, but data.inputs[0] names columns");
   bad("inputs { input: 'sizes' feature: 's' } inputs { input: 'rooms' feature: 'r' }", "only for format TFRECORD");
+}
+
+// A penalty is one of probabilities, not of logits; nodes are those of the model.
+TEST(OutputsCheck, AnActivityRegularizerKeepsTheActivation) {
+  v1::JobSpec spec = Changed(FromText<v1::JobSpec>(kModel), std::string(kOutputs) + kTargets);
+  for (v1::Layer& layer : *spec.mutable_model()->mutable_layers()) {
+    if (layer.name() != "price" && layer.name() != "kind") continue;
+    layer.mutable_dense()->mutable_activity_regularizer()->set_l2(0.5f);
+  }
+  const auto job = CheckJob(spec);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::vector<JoinedOutput> outputs = JoinedOutputsOf(job->graph, job->spec);
+  EXPECT_EQ(outputs[1].left_out, v1::LINEAR);
+  for (const JoinedOutput& output : outputs) {
+    EXPECT_EQ(job->graph.nodes()[static_cast<size_t>(output.node)].name, output.name);
+  }
+  const auto joined = BuildJoined(job->spec.model(), outputs);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->nodes()[4].activation, v1::SOFTMAX);
+  const auto with = WithActivityLayers(std::make_shared<const Graph>(*joined));
+  const Node& all = with->output();
+  ASSERT_EQ(all.inputs.size(), 3u);
+  EXPECT_EQ(with->nodes()[static_cast<size_t>(all.inputs[0])].name, "activity_regularizer_3");
+  EXPECT_EQ(with->nodes()[static_cast<size_t>(all.inputs[1])].name, "activity_regularizer_4");
+  EXPECT_EQ(with->nodes()[static_cast<size_t>(all.inputs[2])].name, "spare");
+}
+
+// The layers that training adds count: what is accepted can be built by a worker.
+TEST(OutputsCheck, LayersThatTrainingAddsCount) {
+  const auto check = [](int layers) {
+    v1::JobSpec spec = FromText<v1::JobSpec>(
+        "optimizer { sgd {} } data { path: '/d' } outputs { output: 'a' loss { kind: MEAN_SQUARED_ERROR } }"
+        "outputs { output: 'b' loss { kind: MEAN_SQUARED_ERROR } }"
+        "model { layers { input { shape: 1 } } outputs: ['a', 'b'] }");
+    for (int i = 1; i < layers; ++i) {
+      v1::Layer& layer = *spec.mutable_model()->add_layers();
+      if (i + 2 >= layers) layer.set_name(i + 1 == layers ? "b" : "a");
+      layer.mutable_dense()->set_units(1);
+    }
+    return CheckJob(spec);
+  };
+  const auto good = check(kLayersMax - 1);
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_TRUE(BuildJoined(good->spec.model(), JoinedOutputsOf(good->graph, good->spec)).ok());
+  EXPECT_THAT(std::string(check(kLayersMax).status().message()),
+              HasSubstr("one that concatenates all: model.layers: 4097 layers; at most 4096 are allowed"));
 }
 
 TEST(OutputsCheck, OneOutputHasNone) {

@@ -56,6 +56,77 @@ TEST_P(ConstraintTest, HoldsForTheValuesThatAnUpdateLeaves) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, ConstraintTest, testing::Values(UpdateMode::kSynchronous, UpdateMode::kAsynchronous));
 
+// The values of a column: n = its norm, at most 1.
+void ExpectWithin(absl::Span<const float> values) {
+  for (int column = 0; column < 2; ++column) {
+    double squares = 0;
+    for (int row = 0; row < 8; ++row) squares += double{values[row * 2 + column]} * values[row * 2 + column];
+    EXPECT_LE(std::sqrt(squares), 1 + 1e-6);
+  }
+}
+
+// As in Keras the average is one of the values before their constraint, which is that of what takes their place.
+TEST_P(ConstraintTest, HoldsForAMovingAverageThatTakesTheValuesPlace) {
+  PartitionConfig config = Config(GetParam());
+  Dense(config).constraints[0].constraint.set_kind(v1::Constraint::UNIT_NORM);
+  v1::Optimizer optimizer;
+  optimizer.mutable_sgd();
+  optimizer.mutable_ema()->set_momentum(0.5f);
+  Dense(config).optimizer = OptimizerRule::From(optimizer);
+  PartitionCore core(config, PartitionState::Initial(config));
+  std::vector<float> w, average;
+  for (const float v : Dense(core.state()).values().floats()) w.push_back(v);
+  average = w;
+  const auto constrain = [](std::vector<float>& v) {
+    for (int column = 0; column < 2; ++column) {
+      double squares = 0;
+      for (int row = 0; row < 8; ++row) squares += double{v[row * 2 + column]} * v[row * 2 + column];
+      const double n = std::sqrt(squares);
+      for (int row = 0; row < 8; ++row) v[row * 2 + column] = static_cast<float>(v[row * 2 + column] / (1e-7 + n));
+    }
+  };
+  for (uint64_t sequence = 1; sequence <= 4; ++sequence) {
+    Frame push = PushFrame(config, 0, 1, sequence, sequence % 2 == 0 ? 8.0f : -8.0f);
+    push.ema_overwrite = sequence == 3;
+    core.Step(FrameEvent{11, push}, kNow);
+    core.Step(PersistedEvent{sequence}, kNow);
+    for (int i = 0; i < 24; ++i) {
+      w[i] += sequence % 2 == 0 ? -1 : 1;
+      average[i] = sequence == 1 ? w[i] : 0.5f * average[i] + 0.5f * w[i];
+    }
+    if (sequence == 3) w = average;
+    constrain(w);
+    const absl::Span<const float> values = Dense(core.state()).values().floats();
+    for (int i = 0; i < 24; ++i) EXPECT_NEAR(values[i], w[i], 1e-5) << i << " after update " << sequence;
+    ExpectWithin(values);
+  }
+}
+
+// A ps that is killed recovers from its log the bits that it had: constraints are applied to what is replayed, too.
+TEST_P(ConstraintTest, HoldsForWhatIsReplayedFromTheLog) {
+  PartitionConfig config = Config(GetParam());
+  v1::Optimizer optimizer;
+  optimizer.mutable_adam();
+  optimizer.mutable_ema()->set_momentum(0.5f);
+  Dense(config).optimizer = OptimizerRule::From(optimizer);
+  const auto store = NewMemoryKvStore();
+  Persistence persistence(*store);
+  PartitionCore core(config, PartitionState::Initial(config));
+  for (uint64_t sequence = 1; sequence <= 5; ++sequence) {
+    Frame push = PushFrame(config, 0, 1, sequence, static_cast<float>(sequence) - 2.5f);
+    push.ema_overwrite = sequence == 4;
+    ASSERT_TRUE(RunEvent(core, persistence, FrameEvent{11, push}, kNow).ok());
+    const auto copy = CopyOf(*store);
+    const PartitionState recovered = Persistence(*copy).Recover(config).value();
+    EXPECT_EQ(recovered.version, sequence);
+    EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(core.state()).values())) << sequence;
+    for (size_t s = 0; s < Dense(recovered).slots().size(); ++s) {
+      EXPECT_TRUE(SameBits(Dense(recovered).slots()[s], Dense(core.state()).slots()[s])) << sequence << " " << s;
+    }
+    ExpectWithin(Dense(recovered).values().floats());
+  }
+}
+
 TEST(ConstraintConfig, ARangeThatCutsAVariableWithANormIsRefused) {
   const auto spec = FromText<v1::JobSpec>(
       "model { layers { input { shape: 7 } } layers { dense { units: 5 kernel_constraint { kind: UNIT_NORM } } } }"

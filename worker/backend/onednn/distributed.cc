@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/model/inner_node.h"
+#include "worker/backend/dropout.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
 
@@ -16,6 +17,7 @@ class DistributedOp : public LoopOp {
  public:
   DistributedOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
       : LoopOp(b, {in}, {InputShape(b, node)}, node.output, out, /*keeps_inputs=*/true),
+        node_(node.id),
         graph_(StepGraph(b.graph(), node)),
         steps_(InputShape(b, node)[0]),
         numbers_(b.examples() * NumElements(InputShape(b, node))) {
@@ -58,15 +60,17 @@ class DistributedOp : public LoopOp {
       const float* const from = static_cast<const float*>(v.value.get_data_handle());
       std::copy(from, from + v.inner->size, values_->data() + v.inner->offset);
     }
-    const absl::Status status = plan_->Forward({run.stream, run.info}, x(), Values(), nullptr);
+    const StepInfo within = WithinLayer(run.info, node_);
+    const absl::Status status = plan_->Forward({run.stream, within}, x(), Values(), nullptr);
     if (!status.ok() && run.error != nullptr && run.error->ok()) *run.error = status;
     std::copy(plan_->outputs().begin(), plan_->outputs().end(), y);
   }
 
   void Derive(const Run& run, const float* dy) override {
     std::copy(dy, dy + plan_->output_gradients().size(), plan_->output_gradients().begin());
+    const StepInfo within = WithinLayer(run.info, node_);
     const absl::Status status = plan_->Backward(
-        run, gradients_ == nullptr ? nullptr : gradients_->data(), [](int64_t, int64_t) {}, nullptr);
+        {run.stream, within}, gradients_ == nullptr ? nullptr : gradients_->data(), [](int64_t, int64_t) {}, nullptr);
     CAIRN_CHECK(status.ok(), "only a source of weights can fail");
     for (const Within& v : variables_) {
       if (!v.gradient) continue;
@@ -80,6 +84,7 @@ class DistributedOp : public LoopOp {
 
   const float* Values() const { return values_ == nullptr ? nullptr : values_->data(); }
 
+  const int node_;
   const Graph graph_;
   const int64_t steps_, numbers_;  // numbers of the inputs
   std::unique_ptr<Plan> plan_;

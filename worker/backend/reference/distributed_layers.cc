@@ -7,6 +7,7 @@
 #include "common/model/activation_numbers.h"
 #include "common/model/call_mode.h"
 #include "common/model/inner_node.h"
+#include "worker/backend/dropout.h"
 #include "worker/backend/reference/reference_layer.h"
 
 namespace cairn::reference {
@@ -29,8 +30,10 @@ class Folded {
   absl::Status Forward() {
     Activations& here = nodes_[1];
     here.before.assign(outer_.y().size(), 0.0);
-    CAIRN_RETURN_IF_ERROR(
-        FindLayer(node().kind)->forward(PassOf(InfersAlways(node()) ? nullptr : outer_.training(), {}, {})));
+    StepInfo within;
+    if (outer_.training() != nullptr) within = WithinLayer(*outer_.training(), outer_.node().id);
+    const bool trains = outer_.training() != nullptr && !InfersAlways(node());
+    CAIRN_RETURN_IF_ERROR(FindLayer(node().kind)->forward(PassOf(trains ? &within : nullptr, {}, {})));
     here.output.assign(here.before.size(), 0.0);
     Activate(node().activation, ActivationAlpha(node()), node().output.back(), here.before,
              absl::MakeSpan(here.output));

@@ -73,11 +73,11 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
   if (!outputs_loss_.empty()) {
     CAIRN_RETURN_IF_ERROR(outputs_loss_.Compute<double>(batch.examples, last.output, batch.labels.floats(),
                                                         batch.label_size, gradient, &sums));
-    return sums;
+  } else {
+    CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
+                                                 plan_.fused ? last.before : last.output, batch.labels.floats(),
+                                                 batch.label_size, gradient, &sums, step_mask));
   }
-  CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
-                                               plan_.fused ? last.before : last.output, batch.labels.floats(),
-                                               batch.label_size, gradient, &sums, step_mask));
   for (const Node& node : graph_->nodes()) {
     if (node.kind != LayerKind::kActivityRegularization) continue;
     const ActivityFactors f = ActivityFactorsOf(node);
