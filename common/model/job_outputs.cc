@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/external_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/target_check.h"
 
@@ -114,6 +115,11 @@ absl::StatusOr<Graph> BuildJoined(const v1::Model& model, const std::vector<Join
 }
 
 std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec) {
+  if (const v1::External* const external = ExternalOf(spec)) {
+    std::vector<v1::Metric> figures;
+    for (const std::string& name : external->figures()) figures.emplace_back().set_name(name);
+    return figures;
+  }
   if (!TrainsOutputs(spec)) return {spec.metrics().begin(), spec.metrics().end()};
   std::vector<v1::Metric> figures;
   for (const v1::OutputLoss& output : spec.outputs()) {
@@ -129,6 +135,7 @@ std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec) {
 }
 
 int FigureCount(const v1::JobSpec& spec) {
+  if (const v1::External* const external = ExternalOf(spec)) return external->figures_size();
   int count = TrainsOutputs(spec) ? spec.outputs_size() : spec.metrics_size();
   for (const v1::OutputLoss& output : spec.outputs()) count += output.metrics_size();
   return count;

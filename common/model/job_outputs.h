@@ -35,8 +35,8 @@ std::vector<JoinedOutput> JoinedOutputsOf(const Graph& graph, const v1::JobSpec&
 absl::StatusOr<Graph> BuildJoined(const v1::Model& model, const std::vector<JoinedOutput>& outputs);
 
 // The job's metrics: JobSpec.metrics; or, of several outputs, the mean of each output's loss ("a_loss"), then each
-// output's metrics ("a_accuracy"), as Keras orders and names them. A loss is a metric of kind METRIC_UNSPECIFIED, a
-// mean.
+// output's metrics ("a_accuracy"), as Keras orders and names them; or model.external's figures. A loss, or a program's
+// figure, is a metric of kind METRIC_UNSPECIFIED, a mean.
 std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec);
 int FigureCount(const v1::JobSpec& spec);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/model/external_check.h"
+
 namespace cairn {
 
 // The bits of its weights are promised to be the same from run to run.
@@ -10,8 +12,14 @@ bool BitsMatter(const Job& job) {
   return job.synchronous() && (!spec.has_deterministic() || spec.deterministic()) && spec.backup_replicas() == 0;
 }
 
-// Its compute_dtype: what no node without it can do for the job.
+// Its program and its compute_dtype: what no node without them can do for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
+  if (const v1::External* const external = ExternalOf(spec)) {
+    return std::any_of(node.programs.begin(), node.programs.end(), [&](const v1::ExternalProgram& program) {
+      return program.name() == external->program() && program.version() == external->version();
+    });
+  }
+  if (node.programs_only) return false;
   const std::vector<v1::DataType>& types = node.compute_dtypes;
   return types.empty() || spec.compute_dtype() == v1::DATA_TYPE_UNSPECIFIED ||
          std::find(types.begin(), types.end(), spec.compute_dtype()) != types.end();
@@ -34,7 +42,9 @@ size_t WorkersNeeded(const Job& job) {
 
 Needs NeedsOf(const Job& job) {
   const v1::JobSpec& spec = job.status.spec();
-  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups()};
+  const v1::External* const external = ExternalOf(spec);
+  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups(),
+          external == nullptr ? "" : ProgramText(external->program(), external->version())};
 }
 
 }  // namespace cairn

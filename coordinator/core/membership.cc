@@ -7,6 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/model/external_check.h"
+#include "common/model/limits.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -18,6 +20,21 @@ std::vector<v1::DataType> TypesOf(const google::protobuf::RepeatedField<int>& sa
   std::vector<v1::DataType> types;
   for (const int type : said) types.push_back(static_cast<v1::DataType>(type));
   return types;
+}
+
+absl::Status CheckPrograms(const v1::Hello& hello) {
+  if (hello.programs_size() > kNodeProgramsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.programs: %d are more than %d", hello.programs_size(), kNodeProgramsMax));
+  }
+  for (const v1::ExternalProgram& program : hello.programs()) {
+    if (IsProgramName(program.name()) && IsProgramName(program.version())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.programs: name and version of a program are 1 to %d letters, digits, '-', '_' and '.'; "
+                        "give it such ones",
+                        kProgramNameBytesMax));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -39,6 +56,8 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just joined"));
   if (node.role != v1::PS) status.set_device_kind(node.device_kind);
   status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
+  status.mutable_programs()->Assign(node.programs.begin(), node.programs.end());
+  status.set_programs_only(node.programs_only);
   return status;
 }
 
@@ -70,6 +89,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return absl::InvalidArgumentError(
         absl::StrFormat("hello.compute_dtypes: %d are more than %d", hello.compute_dtypes_size(), kComputeTypesMax));
   }
+  CAIRN_RETURN_IF_ERROR(CheckPrograms(hello));
   if (hello.role() == v1::PS && hello.address().empty()) {
     return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
   }
@@ -92,6 +112,8 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     node.device = status.device();
     node.device_kind = KindOf(status.device_kind());
     node.compute_dtypes = TypesOf(status.compute_dtypes());
+    node.programs.assign(status.programs().begin(), status.programs().end());
+    node.programs_only = status.programs_only();
     node.slots = status.slots();
     node.alive = status.alive();
     node.draining = status.draining();
@@ -142,6 +164,8 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.fingerprint = hello.fingerprint();
   node.device_kind = KindOf(hello.device_kind());
   node.compute_dtypes = TypesOf(hello.compute_dtypes());
+  node.programs.assign(hello.programs().begin(), hello.programs().end());
+  node.programs_only = hello.programs_only();
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
   if (!admission.same_process) node.memory_bytes.reset();
   node.incarnation = hello.incarnation();

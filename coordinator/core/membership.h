@@ -44,8 +44,10 @@ struct ClusterNode {
   std::string host;
   std::string device;
   std::string fingerprint;
-  v1::Device device_kind = v1::CPU;          // worker, evaluator
-  std::vector<v1::DataType> compute_dtypes;  // likewise: the ones it supports; empty: not known
+  v1::Device device_kind = v1::CPU;           // worker, evaluator
+  std::vector<v1::DataType> compute_dtypes;   // likewise: the ones it supports; empty: not known
+  std::vector<v1::ExternalProgram> programs;  // likewise
+  bool programs_only = false;                 // likewise: it computes jobs of these programs and no others
   int32_t slots = 0;
   uint64_t incarnation = 0;              // 0: not known
   bool expected = false;                 // was alive before this coordinator started, and is not back yet
