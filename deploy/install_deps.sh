@@ -16,6 +16,7 @@ build=(
   libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev libfarmhash-dev
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
+  pybind11-dev python3-dev  # the Python module
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev

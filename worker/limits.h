@@ -38,4 +38,7 @@ inline constexpr size_t kCsvLogBytesMax = size_t{64} << 20;
 // A larger stamp would not sort after this one.
 inline constexpr int64_t kBoardStampMax = 9'999'999'999;
 
+// Of what Python raised: the end, where the fault is. An error of a job has room for it (coordinator/core/limits.h).
+inline constexpr size_t kTracebackBytesMax = 3000;
+
 }  // namespace cairn

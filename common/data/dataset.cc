@@ -12,7 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
+#include "common/data/external_dataset.h"
 #include "common/data/table.h"
+#include "common/model/external_check.h"
 #include "common/model/target_check.h"
 
 namespace cairn {
@@ -271,6 +273,11 @@ absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_sha
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape) {
+  if (data.has_external()) {
+    v1::Data checked = data;  // one that an evaluation names was not checked before
+    CAIRN_RETURN_IF_ERROR(CheckExternalData(&checked));
+    return MakeExternalDataset(checked.external());
+  }
   CAIRN_ASSIGN_OR_RETURN(const LoadedData loaded, LoadData(data, input_shape));
   CAIRN_ASSIGN_OR_RETURN(auto splits, MakeSplits(data, loaded));
   v1::DataInfo info;

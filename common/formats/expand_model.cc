@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/open_shape.h"
+#include "common/model/external_check.h"
 #include "common/model/ready_made/ready_made.h"
 
 namespace cairn {
@@ -20,11 +21,13 @@ void Replace(v1::Model expanded, v1::Model* model) {
 }  // namespace
 
 absl::Status ExpandModel(v1::Model* model, v1::Data* data) {
-  const int given = (model->layers_size() > 0) + model->has_ready_made() + !model->keras_json().empty();
+  const int given =
+      (model->layers_size() > 0) + model->has_ready_made() + !model->keras_json().empty() + model->has_external();
   if (given > 1) {
     return absl::InvalidArgumentError(
-        "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
+        "model: more than one of layers, ready_made, keras_json and external is given; leave all but one out");
   }
+  if (model->has_external()) return ExpandExternal(model);
   if (model->has_ready_made()) {
     CAIRN_ASSIGN_OR_RETURN(v1::Model expanded, MakeReadyMade(model->ready_made()));
     Replace(std::move(expanded), model);

@@ -20,6 +20,7 @@
 #include "common/formats/open_shape.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
+#include "common/model/external_check.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/layer_type.h"
@@ -141,6 +142,7 @@ std::string MetadataJson() {
 
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
                                absl::Span<const float> space, const v1::Data* data) {
+  CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
   CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph, data));
   const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
   const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
@@ -149,6 +151,7 @@ absl::Status WriteKerasArchive(const std::string& path, const std::string& model
 }
 
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space) {
+  CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
   const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
   absl::Status status = WriteKerasWeights(beside, graph, space);
   std::error_code error;

@@ -34,6 +34,11 @@ std::string TorchName(const std::string& layer) {
 
 absl::StatusOr<TorchPlace> PlaceOf(const Graph& graph, const Variable& v) {
   const Node& node = graph.nodes()[static_cast<size_t>(v.node)];
+  if (node.kind == LayerKind::kExternal) {
+    return absl::UnimplementedError(absl::StrCat(
+        "layer \"", node.name, "\": a program computes it, and its variables have the layout that the program gave ",
+        "them; leave the layout out"));
+  }
   const absl::string_view name = absl::string_view(v.name).substr(node.name.size() + 1);
   const LayerType& type = TypeOf(node.kind);
   std::optional<TorchPlace> place = type.torch != nullptr ? type.torch(graph, v, name) : std::nullopt;

@@ -24,6 +24,10 @@ absl::StatusOr<SafetensorsFile> LoadSafetensors(const std::string& path, const G
 
 absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph& graph) {
   if (absl::EndsWithIgnoreCase(path, ".safetensors")) return LoadSafetensors(path, graph);
+  if (graph.output().kind == LayerKind::kExternal) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": a program computes the model, and its variables are read from a checkpoint or a .safetensors file"));
+  }
   if (absl::EndsWithIgnoreCase(path, ".keras")) {
     const absl::StatusOr<bool> legacy = IsHdf5File(path);
     if (legacy.ok() && *legacy) return ReadKerasWeightsFile(path, graph);

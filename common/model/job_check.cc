@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
+#include "common/model/external_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
 #include "common/model/inputs_check.h"
@@ -51,6 +52,7 @@ absl::Status CheckName(v1::JobSpec* spec) {
 }
 
 absl::Status CheckData(v1::Data* data) {
+  if (data->has_external()) return CheckExternalData(data);
   if (data->path().empty()) return Bad("data.path: missing; give the file or directory as the workers see it");
   if (data->path().size() > kPathBytesMax)
     return Bad("data.path: longer than ", kPathBytesMax, " bytes; use a shorter one");
@@ -99,6 +101,20 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
                "; make them equal, or leave image_height and image_width out");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTrains(const Graph& graph) {
+  if (graph.trainable_parameters() > 0) return absl::OkStatus();
+  if (graph.output().kind == LayerKind::kExternal) {
+    return Bad("model.external.variables: nothing is trained; give one of them kind: TRAINABLE");
+  }
+  for (const Variable& v : graph.variables()) {
+    if (v.kind != VariableKind::kFrozen) continue;
+    return Bad(
+        "model.layers: nothing is trained; leave `trainable: false` out at one layer with variables, such as the "
+        "last");
+  }
+  return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");
 }
 
 absl::Status CheckOutputs(const Graph& graph) {
@@ -206,19 +222,14 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   job.spec = spec;
   CAIRN_RETURN_IF_ERROR(CheckName(&job.spec));
   CAIRN_ASSIGN_OR_RETURN(job.graph, Graph::Build(spec.model()));
-  if (job.graph.trainable_parameters() == 0) {
-    for (const Variable& v : job.graph.variables()) {
-      if (v.kind != VariableKind::kFrozen) continue;
-      return Bad(
-          "model.layers: nothing is trained; leave `trainable: false` out at one layer with variables, such as the "
-          "last");
-    }
-    return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");
-  }
+  CAIRN_RETURN_IF_ERROR(CheckTrains(job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckExternalJob(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
   CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
   CAIRN_RETURN_IF_ERROR(CheckInputSources(&job.spec, job.graph));
-  if (TrainsOutputs(job.spec)) {
+  if (ExternalOf(job.spec) != nullptr) {
+    // The program has the loss and the figures.
+  } else if (TrainsOutputs(job.spec)) {
     CAIRN_RETURN_IF_ERROR(CheckOutputLosses(&job.spec, job.graph, &job.warnings));
     CAIRN_RETURN_IF_ERROR(CheckTargetsOfOutputs(&job.spec, job.graph));
     CAIRN_RETURN_IF_ERROR(CheckJoined(job.graph, job.spec));
@@ -255,7 +266,7 @@ int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
 
 std::string MetricName(const v1::JobSpec& spec, int metric) {
   CAIRN_CHECK(metric >= 0 && metric < FigureCount(spec), "a metric of the job");
-  return MetricNameOf(TrainsOutputs(spec) ? FiguresOfJob(spec)[static_cast<size_t>(metric)] : spec.metrics(metric));
+  return MetricNameOf(FiguresOfJob(spec)[static_cast<size_t>(metric)]);
 }
 
 double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums) {

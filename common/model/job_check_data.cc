@@ -3,6 +3,7 @@
 #include "common/base/bad.h"
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
+#include "common/model/external_check.h"
 #include "common/model/job_check.h"
 #include "common/model/model_inputs.h"
 #include "common/model/outputs_check.h"
@@ -75,6 +76,7 @@ absl::Status CheckLabelsOf(const v1::Loss& loss, const Node& output, const v1::D
 }
 
 absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
+  if (ExternalOf(job.spec) != nullptr) return absl::OkStatus();
   for (int i = 0; i < job.spec.outputs_size(); ++i) {
     if (!IsLabel(job.spec.data().targets(i))) continue;
     const v1::OutputLoss& output = job.spec.outputs(i);

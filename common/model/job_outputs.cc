@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/activity.h"
+#include "common/model/external_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/target_check.h"
 
@@ -122,6 +123,11 @@ absl::Status CheckJoined(const Graph& graph, const v1::JobSpec& spec) {
 }
 
 std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec) {
+  if (const v1::External* const external = ExternalOf(spec)) {
+    std::vector<v1::Metric> figures;
+    for (const std::string& name : external->figures()) figures.emplace_back().set_name(name);
+    return figures;
+  }
   if (!TrainsOutputs(spec)) return {spec.metrics().begin(), spec.metrics().end()};
   std::vector<v1::Metric> figures;
   for (const v1::OutputLoss& output : spec.outputs()) {
@@ -137,6 +143,7 @@ std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec) {
 }
 
 int FigureCount(const v1::JobSpec& spec) {
+  if (const v1::External* const external = ExternalOf(spec)) return external->figures_size();
   int count = TrainsOutputs(spec) ? spec.outputs_size() : spec.metrics_size();
   for (const v1::OutputLoss& output : spec.outputs()) count += output.metrics_size();
   return count;

@@ -93,7 +93,8 @@ namespace cairn {
   X(CategoryEncoding) \
   X(Hashing) \
   X(HashedCrossing) \
-  X(IntegerLookup)
+  X(IntegerLookup) \
+  X(External)
 // clang-format on
 
 enum class LayerKind {

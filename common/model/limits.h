@@ -69,6 +69,19 @@ inline constexpr int32_t kReadyMadeClassesMax = 1 << 24;
 // In pixels.
 inline constexpr int32_t kReadyMadeSideMax = 1 << 16;
 
+// ---- programs (model.external) ----
+
+// Names of programs, versions and figures: as a job's.
+inline constexpr size_t kProgramNameBytesMax = kJobNameBytesMax;
+// Handed to the program; stored with the job.
+inline constexpr size_t kProgramConfigBytesMax = size_t{64} << 10;
+// A job is one message; the largest networks that people write have a tenth of them.
+inline constexpr int kProgramVariablesMax = 1 << 14;
+// Of a split: as many as a coordinator counts.
+inline constexpr int64_t kExternalExamplesMax = int64_t{1} << 40;
+// Of a variable.
+inline constexpr size_t kVariableAxesMax = 8;
+
 // ---- Keras' configs, ONNX's graphs ----
 
 inline constexpr int kKerasJsonDepthMax = 64;

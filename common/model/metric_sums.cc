@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/model/external_check.h"
 #include "common/model/job_outputs.h"
 
 namespace cairn {
@@ -185,6 +186,7 @@ int MetricSumCount(const v1::Metric& metric) {
 }
 
 int MetricSumCount(const v1::JobSpec& spec) {
+  if (const v1::External* const external = ExternalOf(spec)) return external->figures_size();
   int sums = 0;
   for (const v1::Metric& metric : spec.metrics()) sums += MetricSumCount(metric);
   for (const v1::OutputLoss& output : spec.outputs()) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/model/callback_check.h"
+#include "common/model/external_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/strategy_check.h"
 #include "coordinator/core/devices.h"
@@ -19,6 +20,7 @@ namespace cairn {
 namespace {
 
 constexpr size_t kNodesShown = 8;
+constexpr size_t kProgramsShown = 4;
 
 // "w1" (CPU), "w2" (CPU)
 std::string NodesText(const std::vector<const ClusterNode*>& nodes) {
@@ -29,6 +31,24 @@ std::string NodesText(const std::vector<const ClusterNode*>& nodes) {
   }
   std::string text = absl::StrJoin(names, ", ");
   if (nodes.size() > names.size()) absl::StrAppendFormat(&text, " and %d more", nodes.size() - names.size());
+  return text;
+}
+
+// "w1" (none), "w2" (resnet 1, resnet 2)
+std::string ProgramsText(const std::vector<const ClusterNode*>& nodes) {
+  std::vector<std::string> texts;
+  for (const ClusterNode* node : nodes) {
+    if (texts.size() == kNodesShown) break;
+    std::vector<std::string> programs;
+    for (const v1::ExternalProgram& program : node->programs) {
+      if (programs.size() == kProgramsShown) break;
+      programs.push_back(absl::StrCat(program.name(), " ", program.version()));
+    }
+    texts.push_back(
+        absl::StrFormat("\"%s\" (%s)", node->name, programs.empty() ? "none" : absl::StrJoin(programs, ", ")));
+  }
+  std::string text = absl::StrJoin(texts, ", ");
+  if (nodes.size() > texts.size()) absl::StrAppendFormat(&text, " and %d more", nodes.size() - texts.size());
   return text;
 }
 
@@ -97,8 +117,16 @@ std::string Candidates::NobodyComputesText(const Job& job, v1::Role role) const 
     there.push_back(&node);
   }
   if (there.empty()) return "";
-  return absl::StrFormat("no %s can compute %s: %s; start one that can, or use another compute_dtype",
-                         role == v1::EVALUATOR ? "evaluator" : "worker",
+  const char* const what = role == v1::EVALUATOR ? "evaluator" : "worker";
+  if (const v1::External* const external = ExternalOf(job.status.spec())) {
+    return absl::StrFormat("no %s has program %s; they have: %s", what,
+                           ProgramText(external->program(), external->version()), ProgramsText(there));
+  }
+  if (std::all_of(there.begin(), there.end(), [](const ClusterNode* node) { return node->machine.programs_only; })) {
+    return absl::StrFormat("no %s computes layers, only programs of their own: %s; start a cairn-worker", what,
+                           ProgramsText(there));
+  }
+  return absl::StrFormat("no %s can compute %s: %s; start one that can, or use another compute_dtype", what,
                          v1::DataType_Name(job.status.spec().compute_dtype()), NodesText(there));
 }
 

@@ -59,7 +59,7 @@ class Candidates {
   // ---- for the user ----
   // Why work is taken from a node; empty: the node is there and healthy.
   std::string TroubleText(const Job& job, const NodeName& name) const;
-  // Not empty where nodes of that role are connected, but none of them supports the job's compute_dtype.
+  // Not empty where nodes of that role are connected, but none of them has the job's program or compute_dtype.
   std::string NobodyComputesText(const Job& job, v1::Role role) const;
   // Likewise for workers, with the kind of device that the job asks for.
   std::string NobodyFitsText(const Job& job) const;

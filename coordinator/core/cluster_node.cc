@@ -11,6 +11,8 @@ NodeMachine MachineOf(const Message& said) {
   machine.device = said.device();
   if (said.device_kind() != v1::DEVICE_UNSPECIFIED) machine.device_kind = said.device_kind();
   for (const int type : said.compute_dtypes()) machine.compute_dtypes.push_back(static_cast<v1::DataType>(type));
+  machine.programs.assign(said.programs().begin(), said.programs().end());
+  machine.programs_only = said.programs_only();
   return machine;
 }
 
@@ -42,6 +44,8 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
     status.set_not_ready(node.work.not_ready.value_or("it has only just joined"));
   if (node.role != v1::PS) status.set_device_kind(node.machine.device_kind);
   status.mutable_compute_dtypes()->Assign(node.machine.compute_dtypes.begin(), node.machine.compute_dtypes.end());
+  status.mutable_programs()->Assign(node.machine.programs.begin(), node.machine.programs.end());
+  status.set_programs_only(node.machine.programs_only);
   return status;
 }
 

@@ -30,10 +30,12 @@ struct RunningReplicas {
 // What a node runs on, as it says in Hello.
 struct NodeMachine {
   std::string host;
-  std::string device;                        // for people: the model of its processor
-  std::string fingerprint;                   // of what decides the bits of its results; not stored
-  v1::Device device_kind = v1::CPU;          // worker, evaluator
-  std::vector<v1::DataType> compute_dtypes;  // likewise: the ones it supports; empty: not known
+  std::string device;                         // for people: the model of its processor
+  std::string fingerprint;                    // of what decides the bits of its results; not stored
+  v1::Device device_kind = v1::CPU;           // worker, evaluator
+  std::vector<v1::DataType> compute_dtypes;   // likewise: the ones it supports; empty: not known
+  std::vector<v1::ExternalProgram> programs;  // likewise
+  bool programs_only = false;                 // likewise: it computes jobs of these programs and no others
 
   static NodeMachine Of(const v1::Hello& hello);
   static NodeMachine Of(const v1::NodeStatus& stored);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/model/external_check.h"
+
 namespace cairn {
 
 // Whether the job promises the same bits of its weights from run to run.
@@ -10,8 +12,15 @@ bool BitsMatter(const Job& job) {
   return job.synchronous() && (!spec.has_deterministic() || spec.deterministic()) && spec.backup_replicas() == 0;
 }
 
-// Whether the node supports the job's compute_dtype, without which it cannot work for the job.
+// Whether the node has the job's program and supports its compute_dtype, without which it cannot work for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
+  if (const v1::External* const external = ExternalOf(spec)) {
+    return std::any_of(node.machine.programs.begin(), node.machine.programs.end(),
+                       [&](const v1::ExternalProgram& program) {
+                         return program.name() == external->program() && program.version() == external->version();
+                       });
+  }
+  if (node.machine.programs_only) return false;
   const std::vector<v1::DataType>& types = node.machine.compute_dtypes;
   return types.empty() || spec.compute_dtype() == v1::DATA_TYPE_UNSPECIFIED ||
          std::find(types.begin(), types.end(), spec.compute_dtype()) != types.end();
@@ -34,7 +43,9 @@ size_t WorkersNeeded(const Job& job) {
 
 Needs NeedsOf(const Job& job) {
   const v1::JobSpec& spec = job.status.spec();
-  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups()};
+  const v1::External* const external = ExternalOf(spec);
+  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups(),
+          external == nullptr ? "" : ProgramText(external->program(), external->version())};
 }
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -12,7 +13,8 @@
 
 namespace cairn {
 
-// Whether the node supports the job's compute_dtype. A node without it can compute nothing for the job.
+// Whether the node has the job's program (model.external), or computes layers, and supports the job's compute_dtype. A
+// node without it can compute nothing for the job.
 bool Computes(const v1::JobSpec& spec, const ClusterNode& node);
 // For training: whether it also has the kind of device that the user asks for.
 bool Fits(const v1::JobSpec& spec, const ClusterNode& worker);
@@ -22,7 +24,8 @@ std::vector<v1::Device> PreferredDevices(const Job& job);
 size_t WorkersNeeded(const Job& job);
 
 // What decides whether a queued job can start, and why it cannot. Many jobs share the same needs.
-using Needs = std::tuple<v1::DataType, v1::Device, size_t, int32_t>;  // compute_dtype, device, workers, backups
+// Compute_dtype, device, workers, backups, program.
+using Needs = std::tuple<v1::DataType, v1::Device, size_t, int32_t, std::string>;
 Needs NeedsOf(const Job& job);
 
 }  // namespace cairn

@@ -18,6 +18,8 @@ inline constexpr size_t kNodeNameBytesMax = 63;
 inline constexpr size_t kNodeTextBytesMax = 1024;
 inline constexpr int32_t kNodeSlotsMax = 1024;
 inline constexpr int kComputeTypesMax = 16;
+// That a worker has: a process has a few.
+inline constexpr int kNodeProgramsMax = 64;
 // The fault that a ps reports of its store.
 inline constexpr size_t kFaultTextMax = 500;
 

@@ -7,9 +7,30 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/model/external_check.h"
+#include "common/model/limits.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
+namespace {
+
+absl::Status CheckPrograms(const v1::Hello& hello) {
+  if (hello.programs_size() > kNodeProgramsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.programs: %d are more than %d", hello.programs_size(), kNodeProgramsMax));
+  }
+  for (const v1::ExternalProgram& program : hello.programs()) {
+    if (IsProgramName(program.name()) && IsProgramName(program.version())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.programs: name and version of a program are 1 to %d letters, digits, '-', '_' and '.'; "
+                        "give it such ones",
+                        kProgramNameBytesMax));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckHello(const v1::Hello& hello) {
   const std::string& name = hello.name();
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -38,6 +59,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return absl::InvalidArgumentError(
         absl::StrFormat("hello.compute_dtypes: %d are more than %d", hello.compute_dtypes_size(), kComputeTypesMax));
   }
+  CAIRN_RETURN_IF_ERROR(CheckPrograms(hello));
   if (hello.role() == v1::PS && hello.address().empty()) {
     return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
   }

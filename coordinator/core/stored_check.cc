@@ -43,6 +43,7 @@ void CheckNode(const v1::NodeStatus& node, Checker& checker) {
   hello.set_device(node.device());
   hello.set_device_kind(node.device_kind());
   *hello.mutable_compute_dtypes() = node.compute_dtypes();
+  *hello.mutable_programs() = node.programs();
   hello.set_slots(node.role() == v1::EVALUATOR ? 1 : node.slots());  // an evaluator's slots are not stored
   const absl::Status status = CheckHello(hello);
   checker.Require(status.ok(), "a node: ", status.message());

@@ -79,6 +79,7 @@ FOLDERS = {
     ],
     "worker/reports": ["common/*", "client", "worker/checkpoint", "worker/limits.h", "proto", "grpc"],
     "worker/node": ["common/*", "client", "worker/*", "proto", "grpc"],
+    "worker/python": ["common/*", "worker/*", "proto"],
     # ---- mains ----
     "client/cli": ["client", "client/bench", "common/*", "proto", "grpc"],
     "tests": ["*"],

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/external.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
@@ -128,6 +129,8 @@ class Backend {
   virtual v1::Device kind() const { return v1::CPU; }
   // Whether it supports this JobSpec.compute_dtype; Compile refuses others.
   virtual bool Computes(v1::DataType compute) const { return compute == v1::FLOAT32; }
+  // The programs that it computes models with (model.external); it then computes no layers.
+  virtual std::vector<v1::ExternalProgram> programs() const { return {}; }
   // UNAVAILABLE once a device is lost: a call of one of its programs failed or did not end. The device stays lost until
   // the process restarts.
   virtual absl::Status health() const { return absl::OkStatus(); }

@@ -114,6 +114,8 @@ v1::Hello WorkerNode::MakeHello() {
   for (const v1::DataType compute : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
     if (backend_->Computes(compute)) hello.add_compute_dtypes(compute);
   }
+  for (v1::ExternalProgram& program : backend_->programs()) *hello.add_programs() = std::move(program);
+  hello.set_programs_only(!hello.programs().empty());
   hello.set_incarnation(incarnation_);
   hello.set_fault(Fault());
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();

@@ -9,6 +9,7 @@
 #include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
 #include "common/model/article.h"
+#include "common/model/external_check.h"
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
 #include "common/model/layers/categories.h"
@@ -58,6 +59,7 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
 
 absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const float> space,
                                             const OnnxExportOptions& options) {
+  CAIRN_RETURN_IF_ERROR(CheckHasLayers(given, "ONNX"));
   std::optional<FoldedModel> folded;
   if (options.fold_batch_norm) {
     CAIRN_ASSIGN_OR_RETURN(folded, FoldBatchNormalizations(given, space));

@@ -85,6 +85,8 @@ class FakeCluster {
   FakeNode& AddPs(const std::string& name, const std::string& host = "");
   // On a GPU it computes every compute_dtype, on a CPU all but FLOAT16.
   FakeNode& AddWorker(const std::string& name, int slots = 1, v1::Role role = v1::WORKER, v1::Device device = v1::CPU);
+  // With one slot and these programs, and nothing else to compute with.
+  FakeNode& AddPrograms(const std::string& name, const std::vector<v1::ExternalProgram>& programs);
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
 
   // Between two ps, both ways. A primary says so after 3 s of it.

@@ -35,6 +35,21 @@ FakeNode& FakeCluster::AddWorker(const std::string& name, int slots, v1::Role ro
   return *node;
 }
 
+FakeNode& FakeCluster::AddPrograms(const std::string& name, const std::vector<v1::ExternalProgram>& programs) {
+  auto& node = nodes_[name] = std::make_unique<FakeNode>();
+  node->hello.set_name(name);
+  node->hello.set_role(v1::WORKER);
+  node->hello.set_slots(1);
+  node->hello.set_device("cpu");
+  node->hello.add_compute_dtypes(v1::FLOAT32);
+  node->hello.mutable_programs()->Assign(programs.begin(), programs.end());
+  node->hello.set_programs_only(true);
+  node->hello.set_incarnation(++last_incarnation_);
+  Connect(*node);
+  Settle();
+  return *node;
+}
+
 // ---- sessions ----
 
 v1::Hello FakeCluster::HelloOf(const FakeNode& node) const {

@@ -8,6 +8,9 @@ namespace cairn {
 
 // 0 is a value of its own, or stands for what the comment of the field says.
 inline const std::set<std::string> kZeroIsTaken = {"OutputLoss.weight",
+                                                   "ExternalData.test_examples",
+                                                   "ExternalData.validation_examples",
+                                                   "ExternalVariable.momentum",
                                                    "Axis.end",
                                                    "Axis.begin",
                                                    "Operation.high",

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
 #include "common/model/ready_made/ready_made.h"
+#include "tests/unit/model/external_job.h"
 #include "tests/unit/model/job_number_tables.h"
 #include "tests/unit/model/job_numbers_categories.h"
 #include "tests/unit/model/job_numbers_features.h"
@@ -302,7 +303,8 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
                                    FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
-                                   FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs)};
+                                   FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs),
+                                   FromText<v1::JobSpec>(kExternalJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
