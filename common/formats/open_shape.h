@@ -27,8 +27,8 @@ absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::strin
 // Closes it by what the fields of a job's data say, if they say something. Errors name the fields.
 absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model);
 
-// What the fields of a job's data: pictures [height, width, 0], numbers of
-// TFRECORD; empty if nothing follows.
+// The shape of an example as far as the fields of a job's data tell it: [height, width, 0] of pictures, the numbers of
+// TFRECORD; empty if they tell nothing.
 Shape ShapeOfFields(const v1::Data& data);
 
 }  // namespace cairn

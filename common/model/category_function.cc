@@ -15,7 +15,7 @@ namespace {
 // The constant of tf.sparse.cross_hashed.
 constexpr uint64_t kCrossingKey = 0xDECAFCAFFE;
 
-// Hashing makes number of numbers before it hashes them, as Keras does: truncated. nullopt: out of range.
+// Hashing converts numbers to int64 before it hashes them, as Keras does: truncated. nullopt: out of range.
 std::optional<int64_t> Cut(double x) {
   if (!(std::abs(x) < 0x1p63)) return std::nullopt;
   return static_cast<int64_t>(x);

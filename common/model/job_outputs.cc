@@ -26,7 +26,9 @@ google::protobuf::Message* KindOf(v1::Layer* layer) {
 }
 
 // The activation that the joined output omits: a softmax or sigmoid whose cross-entropy is computed from the logits,
-// which is exact for any number. Only for a layer whose output and variables shares, and whose activity has no penalty, which is one of what the activation gives.
+// which is exact for any number. Only for a layer whose output has no other
+// consumer, whose variables no other layer shares, and which has no activity penalty, since that is of the values after
+// the activation.
 v1::Activation LeftOut(const Graph& graph, const Node& node, const v1::Loss& loss) {
   const v1::Loss::Kind kind = loss.kind();
   const bool categorical =

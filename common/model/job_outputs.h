@@ -39,9 +39,8 @@ absl::StatusOr<Graph> BuildJoined(const v1::Model& model, const std::vector<Join
 absl::Status CheckJoined(const Graph& graph, const v1::JobSpec& spec);
 
 // The job's metrics. With one output these are JobSpec.metrics. With several outputs they are the mean of each output's
-// loss ("a_loss"), then each output's metrics ("a_accuracy"), ordered and named as in Keras. A loss, or a program's
-// figure, is a metric of kind
-// METRIC_UNSPECIFIED, a mean.
+// loss ("a_loss"), then each output's metrics ("a_accuracy"), ordered and named as in Keras. A loss, or a
+// figure of a program, is a metric of kind METRIC_UNSPECIFIED, a mean.
 std::vector<v1::Metric> FiguresOfJob(const v1::JobSpec& spec);
 int FigureCount(const v1::JobSpec& spec);
 

@@ -23,22 +23,6 @@ VALUES = {
     "worker/backend/cudnn/kernels/recurrent.h": {"CellStep"},
     "worker/backend/cudnn/recurrence.h": {"StepRefs"},
 }
-# Classes that are larger, with the members and methods that they may have at most. A class that is cut leaves the list.
-LARGE = {
-    "worker/backend/cudnn/builder.h": {"Builder": (15, 43)},
-    "worker/backend/cudnn/program.cc": {"CudnnProgram": (22, 22)},
-    "worker/backend/cudnn/recurrence.h": {"RecurrenceLowering": (32, 24)},
-    "worker/backend/onednn/attention.cc": {"AttentionOp": (16, 6)},
-    "worker/backend/onednn/builder.h": {"PlanBuilder": (15, 44)},
-    "worker/backend/onednn/dense.cc": {"DenseOp": (18, 7)},
-    "worker/backend/onednn/einsum.cc": {"EinsumOp": (16, 8)},
-    "worker/backend/onednn/example_normalization.cc": {"LayerNormalizationOp": (16, 5)},
-    "worker/backend/onednn/normalization.cc": {"BatchNormalizationOp": (21, 6)},
-    "worker/backend/onednn/plan.h": {"Plan": (18, 14)},
-    "worker/backend/onednn/recurrence.h": {"RecurrenceRun": (35, 21)},
-    "worker/core/independent_mode.h": {"Own": (20, 0)},
-    "worker/core/replica_context.h": {"Context": (37, 28)},
-}
 
 # Comments go; texts and characters become a 0, so that no brace or semicolon of theirs is taken for the code's.
 COMMENT_OR_TEXT = re.compile(
@@ -144,8 +128,7 @@ def check_classes(path, text):
     for name, members, methods in classes(text):
         if name in VALUES.get(path, ()) and not methods[METHODS_MAX:]:
             continue
-        members_max, methods_max = LARGE.get(path, {}).get(name, (MEMBERS_MAX, METHODS_MAX))
-        for what, most, found in (("members", members_max, members), ("methods", methods_max, methods)):
+        for what, most, found in (("members", MEMBERS_MAX, members), ("methods", METHODS_MAX, methods)):
             if len(found) > most:
                 todo = "give what belongs together a class of its own"
                 yield f"{path}: {name} has {len(found)} {what}, at most {most}; {todo}"

@@ -9,7 +9,7 @@ namespace cairn::replica {
 
 // ---- values ----
 
-// The values are of another version, or are not needed. A stale work that still reads the keeps work keeps it.
+// The values are of another version, or not needed. A stale work that still reads them keeps the buffer.
 void CentralMode::ForgetValues() {
   uses_.clear();
   held_.assign(context_.assignment.parts.size(), Held());
@@ -23,11 +23,11 @@ void CentralMode::DropValues() {
   step_.values = Buffer();
 }
 
-// The job is at the version that all partitions have or had before their current before.
+// The job is at the version that all partitions have, or had before their current one.
 void CentralMode::OnAllFound() {
   const uint64_t lowest = *std::min_element(finder_.versions().begin(), finder_.versions().end());
   const uint64_t highest = *std::max_element(finder_.versions().begin(), finder_.versions().end());
-  // A larger difference: they answered while the job was advancing.
+  // Further apart: they were asked while the job moved on.
   if (highest > lowest + 1) return FindAgain();
   Run(lowest);
 }
@@ -91,14 +91,14 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
       reply.frame.ok() ? context_.frames.CheckValues(*reply.frame, partition) : reply.frame.status();
   const bool gone = absl::IsFailedPrecondition(status) ||
                     (status.ok() && reply.frame->version != static_cast<uint64_t>(step_.number));
-  // Own replicas were computed elsewhere and the job has moved on, or the job was rolled back.
+  // Own replicas were computed elsewhere and the job has moved on, or it was rolled back.
   if (gone) return FindAgain();
   if (!status.ok()) return context_.requests.Retry(held.pull, partition, status);
   held.pull = Request();
   held.here = true;
   context_.frames.CopyValues(*reply.frame, step_.values);
   for (const auto& [work, counts] : uses_) {
-    for (uint16_t wish = 0; wish < counts[partition]; ++wish) {  // every request every granted
+    for (uint16_t wish = 0; wish < counts[partition]; ++wish) {  // every request is granted
       context_.output.Emit(WeightsHere{work, partition});
     }
   }
@@ -113,7 +113,7 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
   return nodes;
 }
 
-// The payload is copied, so that the gradient's memory can be freed at once. The copy is freed when it has been sent.
+// The payload is a copy, so that the gradient's memory can be freed at once; the copy is freed when it has been sent.
 Frame CentralMode::MakePush(StepPush& push, uint32_t partition) {
   const OwnReplica& own = replicas_[push.own_begin];
   const bool packed = own.joint != nullptr;
@@ -140,7 +140,7 @@ absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) co
   return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push contains no update");
 }
 
-// The gradient is gone: the replica is computed again, after the pause of a retry that is retried.
+// The gradient is gone: the replica is computed again, after the pause of a request that is retried.
 void CentralMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
   Request& again = again_[replicas_[push.own_begin].id];
   if (again.state != Request::State::kWaiting) {
@@ -185,7 +185,7 @@ void CentralMode::ResendMore() {
 
 void CentralMode::ComputeAgain(OwnReplica& own) {
   if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
-  own.joint = nullptr;  // the sum of a joint can be read announced once
+  own.joint = nullptr;  // the sum of a joint is announced once
   if (own.state == OwnReplica::State::kComputing) {
     own.again = true;
   } else if (own.state == OwnReplica::State::kComputed) {
@@ -197,7 +197,7 @@ void CentralMode::ComputeAgain(OwnReplica& own) {
 void CentralMode::Release(OwnReplica& own) {
   if (own.at_work()) {
     context_.output.Emit(StopWork{own.work});
-    // A slot that has not begun with it yet gets its StopWork finds out when it requests values.
+    // A slot that has not begun with it yet gets its StopWork when it asks for values.
     OnWorkEnded(own.work);
   }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());

@@ -102,7 +102,7 @@ void IndependentMode::StartCompute(Unit& unit) {
   unit.gradient.not_finite = false;
   const TreeNode node = {static_cast<uint32_t>(unit.members.front().id.value),
                          static_cast<uint32_t>(unit.members.size())};
-  // Gradients that are clipped by norm are rounded afterwards.
+  // What is clipped by norm is rounded after it.
   unit.gradient.joint = context_.MakeJoint(node, unit.step, clipping_.scopes.empty() ? context_.job.wire : v1::FLOAT32);
   for (Member& member : unit.members) {
     member.examples = static_cast<uint64_t>(context_.schedule.plan.Places(unit.step, member.id).size());
@@ -115,7 +115,7 @@ void IndependentMode::StartCompute(Unit& unit) {
     if (unit.gradient.joint == nullptr) {
       member.gradient = context_.pool.Acquire();
     } else if (unit.gradient.examples == member.examples) {
-      member.gradient = unit.gradient.joint->gradient;  // uses the first one's gradient
+      member.gradient = unit.gradient.joint->gradient;  // the first
     }
     context_.output.Emit(Compute{member.work, member.id, unit.step, unit.current.buffer,
                                  unit.gradient.joint == nullptr ? member.gradient : Buffer(),
@@ -133,8 +133,7 @@ void IndependentMode::TryPush(Unit& unit, uint32_t partition) {
 }
 
 // The buffer that holds the sum of the members in the partition's range. The first call adds them, in the order of the
-// summation tree, so
-// that the bits do not depend on which member is ready first.
+// summation tree, so that the bits do not depend on which member is ready first.
 const Buffer& IndependentMode::SumOf(Unit& unit, uint32_t partition) {
   int32_t& place = unit.exchanges[partition].summed_in;
   if (place < 0 && unit.members.size() == 1) place = 0;
@@ -147,8 +146,7 @@ const Buffer& IndependentMode::SumOf(Unit& unit, uint32_t partition) {
       leaves[m] = {member.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), member.examples};
     }
     GradientRounding rounding = context_.frames.RoundingOf(partition, unit.step);
-    // Gradients that are clipped by norm are rounded afterwards.
-    if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;
+    if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;  // what is clipped by norm is rounded after it
     const TreeNode node = {static_cast<uint32_t>(unit.members.front().id.value), static_cast<uint32_t>(leaves.size())};
     const GradientSum sum = SumSubtree(node, leaves, rounding);
     for (size_t m = 0; m < leaves.size(); ++m) {
@@ -321,7 +319,7 @@ void IndependentMode::Checkpoint() {
 }
 
 void IndependentMode::ResendDue() {
-  Checkpoint();  // there may be no later step no later step at which to retry it
+  Checkpoint();  // there may be no later step at which it would be tried again
   for (Unit& unit : units_) {
     for (uint32_t p = 0; p < unit.exchanges.size(); ++p) {
       if (context_.requests.Due(unit.exchanges[p].request)) SendAgain(unit, p);
@@ -332,7 +330,7 @@ void IndependentMode::ResendDue() {
 int64_t IndependentMode::step() const {
   int64_t lowest = -1;
   for (const Unit& unit : units_) {
-    if (unit.step < 0) return -1;  // it still pulls, and may be may be the lowest
+    if (unit.step < 0) return -1;  // it still pulls, and may be behind all others
     if (lowest < 0 || unit.step < lowest) lowest = unit.step;
   }
   return lowest;

@@ -1,4 +1,4 @@
-// IndependentMode: the pulls of a units that do not know their step, or that another worker has overtaken.
+// IndependentMode: the pulls of a unit that does not know its step, or that another worker has overtaken.
 #include <algorithm>
 #include <utility>
 
@@ -48,7 +48,7 @@ void IndependentMode::OnAllPulled(Unit& unit) {
   const uint64_t highest = *std::max_element(sequences.begin(), sequences.end());
   if (highest > lowest + 1 && sequences != unit.pulled) {
     // Another worker still computes this replica, and some partitions have its push while others do not. Or the job was
-    // resumed from a checkpoint whose partitions were not cut at the same moment; then the next pull finds the same.
+    // resumed from a checkpoint whose partitions were not cut at the same moment: then the next pull finds the same.
     StartPull(unit, context_.backoff.Pause(unit.pull_attempts++));
     return;
   }
@@ -58,7 +58,7 @@ void IndependentMode::OnAllPulled(Unit& unit) {
   }
   const bool bounded = context_.job.spec.has_staleness_bound() && context_.job.spec.staleness_bound() > 0;
   if (bounded && lowest > unit.clock) {
-    // Now that the clock is now known: pull again: the ps answer once the units that are far behind have caught up.
+    // Now that the clock is known, pull again: the ps answer once the units that are far behind have caught up.
     unit.clock = lowest;
     StartPull(unit, absl::ZeroDuration());
     return;

@@ -13,8 +13,8 @@ void MirroredMode::ForgetValues() {
   step_.values = context_.pool.Acquire();
 }
 
-// The partitions of a job at rest are at s or s + 1, since no replica advances beyond s + 1 before all are there. While the
-// job moves, the versions that were pulled may differ by more; then the older ones are repeated.
+// The partitions of a job at rest are at s or s + 1, since no replica gets beyond s + 1 before all are there. While the
+// job moves, the versions that were pulled may differ by more; then the older ones are pulled again.
 void MirroredMode::OnAllFound() {
   const std::vector<uint64_t> versions = finder_.versions();
   const uint64_t lowest = *std::min_element(versions.begin(), versions.end());
@@ -30,7 +30,7 @@ void MirroredMode::OnAllFound() {
 std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) const {
   if (context_.job.spec.backup_replicas() == 0)
     return MaximalNodes(held, static_cast<uint32_t>(context_.schedule.plan.replicas));
-  std::vector<TreeNode> nodes;  // a ps uses the pushes that come first, at a time
+  std::vector<TreeNode> nodes;  // a ps uses the pushes that come first, by replica
   nodes.reserve(held.size());
   for (uint32_t replica : held) nodes.push_back({replica, 1});
   return nodes;

@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
-// For each partition, whether its address changed.
+// By partition, whether its address changed.
 absl::StatusOr<std::vector<char>> MovedParts(const std::vector<replica::Part>& before,
                                              const std::vector<replica::Part>& parts) {
   if (parts.size() != before.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
@@ -127,7 +127,7 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
 }
 
 void ReplicaCore::Dispatch(replica::Event& event) {
-  // Without an assignment, every other event is an answer to an earlier job.
+  // Without an assignment every other event is an answer to a former life.
   if (mode_ == nullptr && !std::holds_alternative<replica::Assign>(event)) return;
   std::visit(Overloaded{
                  [&](replica::Assign& e) {
@@ -175,7 +175,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   replica::Assignment& a = c.assignment;
   const bool first = !a.arrived();
   if (!first && (message.assignment() < a.number || message.generation() < a.generation.value)) {
-    return absl::OkStatus();  // an old one that arrived late
+    return absl::OkStatus();  // an old one, overtaken on its way
   }
   CAIRN_RETURN_IF_ERROR(CheckAssignment(message));
   CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
@@ -187,7 +187,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     CAIRN_RETURN_IF_ERROR(BeginJob(message, parts));
   }
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
-    // The time is from a former chief, which may be ahead. In that case the time of the checkpoint is not known.
+    // By the clock of a former chief, which may be ahead of this one: then the time of the checkpoint is not known.
     const absl::Time written = absl::FromUnixMillis(info.written_unix_ms());
     c.checkpoints.AddTaken(info.step(), written <= c.output.now() ? written : absl::InfinitePast());
   }
@@ -204,7 +204,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   return absl::OkStatus();
 }
 
-// Takes from the first assignment sets up the constant parts later. Moves the spec out of the message.
+// Takes from the first assignment what does not change later. Moves the spec out of the message.
 absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts) {
   Context& c = *context_;
   const v1::JobSpec& spec = message.spec();
@@ -248,7 +248,7 @@ absl::Status ReplicaCore::MakeMode() {
   return absl::OkStatus();
 }
 
-// Takes what callbacks' decisions: how far the job may go, whether it ends early, the learning rates.
+// Takes what callbacks decided: how far the job may go, whether it ends early, the learning rates.
 void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
   replica::JobSchedule& schedule = context_->schedule;
   schedule.gate = message.epochs_open() > 0 ? message.epochs_open() * schedule.plan.steps_per_epoch : INT64_MAX;

@@ -17,8 +17,7 @@ void StepClips::Stop() {
   requests_.clear();
 }
 
-// The norms come in NORMS answer, or also in the VALUES of an update that was applied before its norms were known here:
-// other
+// The norms come in NORMS, and also in the VALUES of an update that was made before its norms were known here: other
 // partitions may still need them.
 absl::StatusOr<std::vector<uint32_t>> StepClips::Take(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
@@ -36,7 +35,7 @@ void StepClips::Send(const std::vector<uint32_t>& partitions, const std::vector<
   }
 }
 
-// Does nothing while a record of the norms is missing; the the answer that of the calls this again.
+// Does nothing while a share of the norms is missing: the answer that brings it calls this again.
 void StepClips::SendOne(uint32_t partition) {
   const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.job.spec.optimizer()));
   if (!factors) {
@@ -44,7 +43,7 @@ void StepClips::SendOne(uint32_t partition) {
     return;
   }
   Frame clip = context_.frames.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
-  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as in its pushes
+  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as for its pushes
   context_.requests.Send(requests_[partition], owner_, std::move(clip));
 }
 

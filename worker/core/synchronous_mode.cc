@@ -83,7 +83,7 @@ void SynchronousMode::Run(uint64_t version) {
     return;
   }
   phase_ = Phase::kRunning;
-  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // at least one version is at it
+  step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // at least one partition is at it
   for (const OwnReplica& own : replicas_) {
     context_.reports.Forget(own.id, step_.number, context_.schedule.plan.steps_per_epoch);
   }
@@ -92,8 +92,8 @@ void SynchronousMode::Run(uint64_t version) {
 
 // ---- running ----
 
-// Takes the checkpoint of the version to which this step leads. It needs this no partition can be beyond it, since it needs own pushes
-// that are still to be sent. If slow pushes are dropped, it in one step later. After the last step it is the current
+// Takes the checkpoint of the version that this step leads to: no partition can be beyond it, since it needs own pushes
+// that are still to be sent. If slow pushes are dropped, it is one step later. After the last step it is the current
 // one.
 void SynchronousMode::Checkpoint() {
   const int64_t ahead = context_.job.spec.backup_replicas() > 0 ? 2 : 1;
@@ -155,10 +155,10 @@ void SynchronousMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   own->work = 0;
   replicas_.Compute(*own);
   if (own->state == OwnReplica::State::kComputed) pushes_.SendReady(*own);
-  FinishStepIfDone();  // the update of others may have been made without this worker's gradients
+  FinishStepIfDone();  // the update may have been made without this worker's gradients
 }
 
-// The step is done when all partitions are, and no backward pass or validation and running any more: their figures
+// The step is done when all partitions are, and no backward pass or validation is running any more: their figures
 // belong to the step.
 void SynchronousMode::FinishStepIfDone() {
   if (!pushes_.AllDone() || replicas_.AnyAtWork()) return;

@@ -65,7 +65,7 @@ std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> Match
   return matched;
 }
 
-// What messages: a file without a Cairn model is read as any other graph.
+// No error messages: a file without a Cairn model is read as any other graph.
 class Silent : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };

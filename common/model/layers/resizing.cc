@@ -58,7 +58,7 @@ void WriteOnnxResampled(const Node& node, OnnxWriter& w) {
   for (size_t axis = 1; axis <= axes.size(); ++axis) order.push_back(axis);
   const float fill = FillOf(node);
   std::vector<float> inside = {
-      1};  // for each position the share that comes from inside the input gives: where the rest counts
+      1};  // for each position the share that comes from inside the input: where the rest counts
   for (size_t axis = 1; axis <= axes.size(); ++axis) {
     const ResampledAxis& a = axes[axis - 1];
     std::vector<float> more;
