@@ -5,9 +5,9 @@
     tidy.py [--jobs N] ROOT BUILD PATH...   of these folders alone
 
 Neighbouring files are looked at as one translation unit, so that the headers that they share are read once: these are
-most of the time. A unit is made of copies of the files, in which a name that two of them define for themselves alone
-has the file's number behind it. What was found clean is not looked at again while no file of the project that it
-reads has changed (~/.cache/cairn-tidy).
+most of the time. A unit is made of copies of the files, in which a name that a file defines for itself alone has the
+file's number behind it where another one has the name too. What was found clean is not looked at again while no file
+of the project that it reads has changed (~/.cache/cairn-tidy).
 """
 
 import argparse
@@ -64,6 +64,7 @@ class Source:
         lines = self.text.split("\n")
         # Several files may have an alias, if it is of the same thing.
         self.aliases = {name: line for line in lines if ALIAS.match(line) for name in units.own_names(line)}
+        self.words = set(re.findall(r"\w+", self.text))
         self.own = units.own_names(BASES.sub(r"\1 {", self.text)) - {"static_assert"} - set(self.aliases)
 
     def unused_aliases(self):
@@ -87,25 +88,24 @@ class Unit:
         self.sources = sources
         self.flags = flags  # words
 
-    def clashing(self):
-        """Names that several of its files define."""
-        seen, clashing, aliases = set(), set(), {}
-        for source in self.sources:
-            clashing |= source.own & seen
-            seen |= source.own
-            for name, line in source.aliases.items():
-                if aliases.setdefault(name, line) != line:
-                    clashing.add(name)
-        return clashing | (seen & set(aliases))
+    def clashing(self, source):
+        """Names that it defines for itself alone and that other files of the unit define or use."""
+        others = [other for other in self.sources if other is not source]
+        own = {name for name in source.own if any(name in other.words for other in others)}
+        aliases = {
+            name
+            for name, line in source.aliases.items()
+            if any(name in other.words and other.aliases.get(name) != line for other in others)
+        }
+        return own | aliases
 
     def write(self, folder):
         """Copies of the files, and the unit that includes them; returns its path."""
-        clashing = self.clashing()
         for number, source in enumerate(self.sources):
             path = os.path.join(folder, source.path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as f:
-                f.write(source.renamed(clashing & (source.own | set(source.aliases)), number))
+                f.write(source.renamed(self.clashing(source), number))
         unit = os.path.join(folder, "unit.cc")
         with open(unit, "w", encoding="utf-8") as f:
             f.writelines(f'#include "{os.path.join(folder, source.path)}"\n' for source in self.sources)
