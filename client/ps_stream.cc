@@ -157,6 +157,7 @@ void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
     if (!refused.ok()) ++busy_;
   }
   if (!refused.ok()) {
+    // NOLINTNEXTLINE(bugprone-use-after-move): moved before only where nothing is refused
     RunLater(absl::ZeroDuration(), [self = shared_from_this(), done = std::move(done), refused] {
       done(refused);
       self->LeaveCallback();
@@ -279,9 +280,8 @@ void PsStream::OnReply(Frame reply) {
   }
   if (!done.has_value()) return;  // it timed out before
   if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
-      reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS) {
-    (*done)(std::move(reply));
-  } else if (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames) {
+      reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS ||
+      (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames)) {
     (*done)(std::move(reply));
   } else if (reply.kind == v1::ExchangeFrame::ERROR) {
     (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));

@@ -115,7 +115,7 @@ absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(*model.mutable_keras_json(), ReadKerasH5Config(path));
   } else if (absl::EndsWithIgnoreCase(path, ".json")) {
     CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
-    if (bytes.size() == 0) return absl::InvalidArgumentError(absl::StrFormat("--model %s: is empty", path));
+    if (bytes.empty()) return absl::InvalidArgumentError(absl::StrFormat("--model %s: is empty", path));
     model.mutable_keras_json()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   } else if (absl::EndsWithIgnoreCase(path, ".safetensors")) {
     return absl::InvalidArgumentError(

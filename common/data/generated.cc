@@ -77,9 +77,10 @@ std::string ColourRecord(uint64_t seed, uint32_t split, uint32_t index) {
       for (int x = 0; x < kSide; ++x) {
         const int row = y - top, column = x - left;
         const bool inside = row >= 0 && row < kGlyphSide && column >= 0 && column < kGlyphSide;
-        const int share = inside ? ink[static_cast<size_t>(row * kGlyphSide + column)] : 0;
+        const int share = inside ? ink[static_cast<size_t>(row) * kGlyphSide + static_cast<size_t>(column)] : 0;
         const int value = paper + (pen - paper) * share / 255;
-        record[static_cast<size_t>(1 + c * kPlane + y * kSide + x)] = static_cast<char>(dark ? 255 - value : value);
+        record[1 + static_cast<size_t>(c) * kPlane + static_cast<size_t>(y) * kSide + static_cast<size_t>(x)] =
+            static_cast<char>(dark ? 255 - value : value);
       }
     }
   }

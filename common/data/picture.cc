@@ -208,6 +208,7 @@ void ResizePicture(const Picture& in, int64_t height, int64_t width, absl::Span<
         const int64_t low = column.low * channels + c, high = column.high * channels + c;
         const float above = top[low] + (static_cast<float>(top[high]) - top[low]) * column.share;
         const float below = bottom[low] + (static_cast<float>(bottom[high]) - bottom[low]) * column.share;
+        // NOLINTNEXTLINE(bugprone-incorrect-roundings): not below 0, and these bytes are what datasets are made of
         *to++ = static_cast<uint8_t>(above + (below - above) * row.share + 0.5f);
       }
     }

@@ -145,7 +145,7 @@ absl::StatusOr<RecordFeatures> ReadRecordFeatures(absl::string_view record) {
         return true;
       }));
     }
-    features[std::string(name)] = std::move(feature);
+    features[std::string(name)] = feature;
     return absl::OkStatus();
   };
   CAIRN_RETURN_IF_ERROR(WalkFeatures(window, 0, record.size(), visit));

@@ -95,6 +95,7 @@ class Reader {
         if (!part.layer.empty()) return Bad(absl::StrCat("it is called with two tensors as ", argument));
         part.layer = std::move(name);
         part.keyword = keyword;
+        break;
       }
       return absl::OkStatus();
     }

@@ -145,8 +145,11 @@ absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::ve
     if (node.variables.empty() || node.shares >= 0) continue;
     in_order.push_back(&node);
     std::optional<Places> found = missing == nullptr ? PlacesByName(graph, node, layers) : std::nullopt;
-    if (found.has_value()) places[static_cast<size_t>(id)] = *std::move(found);
-    if (!found.has_value() && missing == nullptr) missing = &node;
+    if (found.has_value()) {
+      places[static_cast<size_t>(id)] = *std::move(found);
+    } else if (missing == nullptr) {
+      missing = &node;
+    }
   }
   if (missing == nullptr) return places;
   bool alike = layers.size() == in_order.size();

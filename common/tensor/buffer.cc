@@ -125,7 +125,9 @@ void Buffer::Discard(size_t offset, size_t bytes) {
   const bool to_end = offset + bytes == size_;
   const auto end =
       (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (begin >= end) return;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address of a page
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 Buffer Buffer::Slice(size_t offset, size_t bytes) const {

@@ -1,14 +1,16 @@
-"""Checks that clang-tidy-14 finds nothing in the product's C++ (.clang-tidy). A missing program is a failure.
+"""Checks that clang-tidy-14 finds nothing in the product's C++ (.clang-tidy). A program that is missing is a failure.
 
-    tidy.py ROOT BUILD           prints the findings; exit code 1 if there are any. BUILD holds compile_commands.json
-    tidy.py ROOT BUILD PATH...   only these folders
+    tidy.py [--jobs N] ROOT BUILD           prints what is found; exit 1 if anything is. BUILD holds
+                                            compile_commands.json and the generated headers
+    tidy.py [--jobs N] ROOT BUILD PATH...   of these folders alone
 
-The files of a folder are checked as one translation unit, so that the headers that they share are parsed once. Files
-whose unnamed namespaces have a name in common are in different units. A clean unit is not checked again until a project
-file that it reads changes (~/.cache/cairn-tidy).
+Neighbouring files are looked at as one translation unit, so that the headers that they share are read once: these are
+most of the time. A unit is made of copies of the files, in which a name that a file defines for itself alone has the
+file's number behind it where another one has the name too. What was found clean is not looked at again while no file
+of the project that it reads has changed (~/.cache/cairn-tidy).
 """
 
-import collections
+import argparse
 import concurrent.futures
 import hashlib
 import json
@@ -20,16 +22,17 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cmake"))
+import units  # noqa: E402
+
 PRODUCT = ("client", "common", "coordinator", "server", "worker")
-# In a unit of several files, .cc files are included on purpose.
+# In a unit a .cc is included, on purpose.
 NOT_OF_UNITS = ("bugprone-suspicious-include",)
-FILES_A_UNIT = 24
+# Larger units cost less in all; smaller ones are sooner done again after a change, and share the processors better.
+LINES_A_UNIT = 6000
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cairn-tidy")
-# What a file may define only for itself: at the start of a line, in an unnamed namespace or static.
-NAME = re.compile(
-    r"^(?:(?:static|constexpr|inline|const|class|struct|enum|union|using|template <[^>]*>)\s+)*"
-    r"(?:[\w:<>,&*\s]+?[\s&*])?(\w+)\s*(?:[=({;\[]|:(?!:)|final\b|$)"
-)
+ALIAS = re.compile(r"^(?:using (?!namespace)|namespace \w+ =)")
+BASES = re.compile(r"^((?:class|struct) \w+)(?: final| :).*", re.MULTILINE)
 
 
 def program(name):
@@ -39,25 +42,8 @@ def program(name):
     return found
 
 
-def own_names(text):
-    """Names that a file defines in its unnamed namespaces."""
-    names, inside = set(), False
-    for line in text.split("\n"):
-        if line == "namespace {":
-            inside = True
-        elif line == "}  // namespace":
-            inside = False
-        elif inside and line and line[0] not in " }/#":
-            match = NAME.match(line)
-            if match:
-                names.add(match[1])
-        elif line.startswith("using ") and "=" in line:
-            names.add(line.split()[1])
-    return names
-
-
 def flags_of(command):
-    """The compiler's flags for includes, macros and the language."""
+    """What the compiler is told of includes, macros and the language."""
     words, flags = shlex.split(command), []
     for i, word in enumerate(words):
         if word == "-isystem":
@@ -67,42 +53,100 @@ def flags_of(command):
     return flags
 
 
-class Unit:
-    """Files that are checked together."""
+class Source:
+    """One file: its text, and what it defines for itself alone."""
 
-    def __init__(self, files, flags):
-        self.files = files
+    def __init__(self, root, path):
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            self.text = f.read()
+        self.path = path  # below ROOT
+        self.lines = self.text.count("\n")
+        lines = self.text.split("\n")
+        # Several files may have an alias, if it is of the same thing.
+        self.aliases = {name: line for line in lines if ALIAS.match(line) for name in units.own_names(line)}
+        self.words = set(re.findall(r"\w+", self.text))
+        self.own = units.own_names(BASES.sub(r"\1 {", self.text)) - {"static_assert"} - set(self.aliases)
+
+    def unused_aliases(self):
+        """clang-tidy looks for these in the main file of a unit alone."""
+        words = re.findall(r"\w+", re.sub(r"//.*|^#include.*", "", self.text, flags=re.MULTILINE))
+        return [f"{self.path}: warning: {n} is not used [unused-alias]" for n in self.aliases if words.count(n) == 1]
+
+    def renamed(self, names, number):
+        """The text with a number behind these names, but in includes and where they are of something else."""
+        if not names:
+            return self.text
+        pattern = re.compile(r"(?<![\w.>:\"])(%s)\b" % "|".join(sorted(names)))
+        lines = self.text.split("\n")
+        return "\n".join(x if x.startswith("#include") else pattern.sub(rf"\1_{number}", x) for x in lines)
+
+
+class Unit:
+    """Files that are looked at together."""
+
+    def __init__(self, sources, flags):
+        self.sources = sources
         self.flags = flags  # words
+
+    def clashing(self, source):
+        """Names that it defines for itself alone and that other files of the unit define or use."""
+        others = [other for other in self.sources if other is not source]
+        own = {name for name in source.own if any(name in other.words for other in others)}
+        aliases = {
+            name
+            for name, line in source.aliases.items()
+            if any(name in other.words and other.aliases.get(name) != line for other in others)
+        }
+        return own | aliases
+
+    def write(self, folder):
+        """Copies of the files, and the unit that includes them; returns its path."""
+        for number, source in enumerate(self.sources):
+            path = os.path.join(folder, source.path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(source.renamed(self.clashing(source), number))
+        unit = os.path.join(folder, "unit.cc")
+        with open(unit, "w", encoding="utf-8") as f:
+            f.writelines(f'#include "{os.path.join(folder, source.path)}"\n' for source in self.sources)
+        return unit
+
+    def parts(self, broken):
+        """Two units in its place: the files that did not compile together are apart from the others."""
+        one = [source for source in self.sources if source.path in broken]
+        if len(one) in (0, len(self.sources)):
+            one = self.sources[: len(self.sources) // 2]
+        return [Unit(one, self.flags), Unit([s for s in self.sources if s not in one], self.flags)]
+
+
+def compiled(root, build):
+    """{file: flags} of all that is compiled, the files of the build's own units (cmake/units.py) one by one."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
+        entries = json.load(f)
+    flags = {}
+    for entry in entries:
+        files = [entry["file"]]
+        if files[0].startswith(os.path.join(build, "units", "")):
+            with open(files[0], encoding="utf-8") as f:
+                files = [os.path.join(root, path) for path in re.findall(r'^#include "(.*)"$', f.read(), re.MULTILINE)]
+        flags.update((os.path.relpath(file, root), flags_of(entry["command"])) for file in files)
+    return flags
 
 
 def units_of(root, build, folders):
-    """Groups files by folder, with the flags of all of them; files whose macros differ are in separate units."""
-    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
-        commands = {entry["file"]: entry for entry in json.load(f)}
-    by_folder = collections.defaultdict(list)
-    for path in sorted(commands):
-        relative = os.path.relpath(path, root)
-        folder = os.path.dirname(relative)
-        wanted = any(folder == f or folder.startswith(f + "/") for f in folders)
-        if wanted and not relative.startswith("..") and path.endswith(".cc"):
-            macros = tuple(sorted(f[0] for f in flags_of(commands[path]["command"]) if f[0].startswith("-D")))
-            by_folder[folder, macros].append(path)
-    units = []
-    for paths in by_folder.values():
-        flags = dict.fromkeys(flag for path in paths for flag in flags_of(commands[path]["command"]))
-        words = [word for flag in flags for word in flag]
-        bins = []  # (files, their names)
-        for path in paths:
-            with open(path, encoding="utf-8") as f:
-                names = own_names(f.read())
-            room = next((b for b in bins if len(b[0]) < FILES_A_UNIT and not b[1] & names), None)
-            if room is None:
-                room = ([], set())
-                bins.append(room)
-            room[0].append(path)
-            room[1].update(names)
-        units += [Unit(files, words) for files, _ in bins]
-    return units
+    """Neighbours are in one unit, with the flags of all files."""
+    flags = compiled(root, build)
+    wanted = tuple(f"{folder}/" for folder in folders)
+    paths = [path for path in sorted(flags) if path.endswith(".cc") and path.startswith(wanted)]
+    words = [word for flag in dict.fromkeys(flag for path in paths for flag in flags[path]) for word in flag]
+    found, lines = [], LINES_A_UNIT
+    for source in (Source(root, path) for path in paths):
+        if lines + source.lines > LINES_A_UNIT:
+            found.append(Unit([], words))
+            lines = 0
+        found[-1].sources.append(source)
+        lines += source.lines
+    return found
 
 
 class Tidy:
@@ -113,21 +157,16 @@ class Tidy:
             self.config = f.read()
 
     def look_at(self, unit):
-        """Returns the lines of the findings."""
+        """Lines of what is found."""
         with tempfile.TemporaryDirectory() as folder:
-            source = os.path.join(folder, "unit.cc")
-            with open(source, "w", encoding="utf-8") as f:
-                f.writelines(f'#include "{path}"\n' for path in unit.files)
-            key = self.key(source, unit)
-            marker = os.path.join(CACHE, key)
+            source = unit.write(folder)
+            marker = os.path.join(CACHE, self.key(source, unit))
             if os.path.exists(marker):
                 os.utime(marker)
                 return []
             found, broken = self.run(source, unit)
-        if broken and len(unit.files) > 1:  # names clash in a way that own_names does not detect
-            middle = len(unit.files) // 2
-            halves = [Unit(unit.files[:middle], unit.flags), Unit(unit.files[middle:], unit.flags)]
-            return [line for half in halves for line in self.look_at(half)]
+        if broken and len(unit.sources) > 1:  # names that clash in a way that is not seen without compiling
+            return [line for part in unit.parts(broken) for line in self.look_at(part)]
         if not found:
             os.makedirs(CACHE, exist_ok=True)
             with open(marker, "w", encoding="utf-8"):
@@ -135,18 +174,20 @@ class Tidy:
         return found
 
     def key(self, source, unit):
-        """A hash of the contents of all project files that the unit reads."""
+        """Of the contents of all files of the project that the unit reads."""
         done = subprocess.run(
             [self.clang, "-MM", "-w", *unit.flags, source], cwd=self.root, capture_output=True, text=True, check=False
         )
+        folder = os.path.dirname(source)
         digest = hashlib.sha256(f"{self.config}\0{unit.flags}\0".encode())
-        for path in sorted(set(done.stdout.replace("\\\n", " ").split()[1:]) - {source}):
+        read = set(done.stdout.replace("\\\n", " ").split()[1:]) - {source}
+        for name, path in sorted((path.replace(folder, "").replace(self.root, ""), path) for path in read):
             with open(path, "rb") as f:
-                digest.update(hashlib.sha256(f.read()).digest())
+                digest.update(f"{name}\0{hashlib.sha256(f.read()).hexdigest()}\0".encode())
         return digest.hexdigest()
 
     def run(self, source, unit):
-        """(findings, whether the unit does not compile)"""
+        """(what is found, files that do not compile)"""
         checks = ",".join(f"-{check}" for check in NOT_OF_UNITS)
         done = subprocess.run(
             [self.tidy, "--quiet", f"--config={self.config}", f"--checks={checks}", source, "--", "-w", *unit.flags],
@@ -155,30 +196,37 @@ class Tidy:
             text=True,
             check=False,
         )
-        errors = [line for line in done.stdout.splitlines() if ": error: " in line and "clang-diagnostic" in line]
         lines = [line for line in done.stdout.splitlines() if re.search(r": (warning|error): .*\[[\w.,-]+\]$", line)]
         if done.returncode != 0 and not lines:
             lines = [f"clang-tidy-14: {done.stderr.strip()}"]
-        return sorted({line.replace(self.root + "/", "") for line in lines}), bool(errors)
+        lines = [line.replace(os.path.dirname(source) + "/", "").replace(self.root + "/", "") for line in lines]
+        broken = {line.split(":")[0] for line in lines if ": error: " in line and "clang-diagnostic" in line}
+        return sorted(set(lines)), broken
 
 
-def check_tree(root, build, folders=PRODUCT):
-    """(number of checked files, findings)"""
-    units = units_of(root, build, folders)
+def check_tree(root, build, folders=PRODUCT, jobs=None):
+    """(how many files were looked at, what is found)"""
+    todo = units_of(root, build, folders)
     tidy = Tidy(root)
-    units.sort(key=lambda unit: -len(unit.files))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [line for lines in pool.map(tidy.look_at, units) for line in lines]
-    return sum(len(unit.files) for unit in units), sorted(set(found))
+    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        found = [line for lines in pool.map(tidy.look_at, todo) for line in lines]
+    found += [line for unit in todo for source in unit.sources for line in source.unused_aliases()]
+    return sum(len(unit.sources) for unit in todo), sorted(set(found))
 
 
 def main():
-    root, build, *folders = sys.argv[1:]
-    looked_at, found = check_tree(os.path.abspath(root), os.path.abspath(build), tuple(folders) or PRODUCT)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, help="units that are looked at at once; as many as processors if not given")
+    parser.add_argument("root")
+    parser.add_argument("build")
+    parser.add_argument("folders", nargs="*")
+    a = parser.parse_args()
+    folders = tuple(path.rstrip("/") for path in a.folders) or PRODUCT
+    looked_at, found = check_tree(os.path.abspath(a.root), os.path.abspath(a.build), folders, a.jobs)
     for line in found:
         print(line)
     print(f"{looked_at} files, {len(found)} problems")
-    return 1 if found else 0
+    return 1 if found or not looked_at else 0
 
 
 if __name__ == "__main__":

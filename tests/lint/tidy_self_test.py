@@ -1,8 +1,8 @@
-"""Goal: tidy.py finds violations of .clang-tidy in a planted file, and nothing in a clean one. Files whose own names
-clash are checked separately, even if only compiling shows the clash. A clean unit is checked again when a header that
-it reads changes.
+"""Goal: tidy.py finds what .clang-tidy asks for in a planted file, and nothing in a clean one; files whose own names
+clash are looked at together, and apart where that cannot be seen without compiling; files of the build's units are
+looked at; what was clean is looked at again when a header that it reads changes.
 
-    tidy_self_test.py ROOT      uses the .clang-tidy of ROOT
+    tidy_self_test.py ROOT      whose .clang-tidy is tried
 """
 
 import json
@@ -22,7 +22,20 @@ CLEAN = {
     "int Three() { return Count(); }\n",
 }
 
-# These clash with each other, on lines that own_names does not read.
+# Own names that clash with one another, with a member and a function of a header, and aliases of the same and of
+# different things.
+TOGETHER = {
+    "common/m.h": "#pragma once\nstruct M {\n  int Five() const { return 4; }\n};\nnamespace m {\nint Five();\n}\n",
+    **{
+        f"common/{name}.cc": '#include "common/m.h"\n\n#include <string>\n\nusing Text = std::string;\n'
+        f"using Number = {number};\n\nnamespace {{\n\nstruct Base {{}};\n\nstruct Derived final : Base {{}};\n\n"
+        "int Five() { return 5; }\n\n}  // namespace\n\n"
+        f"Number {name.upper()}(const M& m) {{ return Five() + m.Five() + m::Five() + Text(1, 'a').size(); }}\n"
+        for name, number in (("g", "int"), ("h", "long"))
+    },
+}
+
+# Clash on lines that own_names does not read.
 CLASH = {
     f"common/{name}.cc": '#include "common/a.h"\n\nnamespace { int Five() { return 5; } }\n\n'
     f"int {name.upper()}() {{ return Five(); }}\n"
@@ -50,7 +63,31 @@ VIOLATIONS = [
         "struct B : A {\n  virtual void F();\n};\n",
         "modernize-use-override",
     ),
+    (
+        "common/c.cc",
+        "#include <string>\n\nnamespace {\n\nint Count(std::string& s) {\n  std::string t = std::move(s);\n"
+        "  return s.size() + t.size();\n}\n\n}  // namespace\n\nint Both(std::string& s) { return Count(s); }\n",
+        "bugprone-use-after-move",
+    ),
+    ("common/c.cc", "#include <string>\n\nusing std::string;\n\nint Six() { return 6; }\n", "unused-alias"),
+    ("common/c.cc", "namespace a {}\n\nnamespace b = a;\n\nint Six() { return 6; }  // b\n", "unused-alias"),
+    (
+        "common/c.cc",
+        "namespace {\n\nint Count(int a, int b) { return a; }\n\n}  // namespace\n\n"
+        "int Seven() { return Count(7, 8); }\n",
+        "misc-unused-parameters",
+    ),
 ]
+
+
+class Counting(tidy.Tidy):
+    """Remembers how many files were in what it looked at."""
+
+    looked_at = []
+
+    def run(self, source, unit):
+        self.looked_at.append(len(unit.sources))
+        return super().run(source, unit)
 
 
 def plant(root, planted):
@@ -77,16 +114,28 @@ def main():
         tidy.CACHE = cache
         assert found_in(config, CLEAN) == (2, []), "a clean tree"
         assert os.listdir(cache), "what is clean is remembered"
+        tidy.Tidy = Counting
+        assert found_in(config, {**CLEAN, **TOGETHER}) == (4, []), "own names that clash"
+        assert Counting.looked_at == [4], "own names that clash are looked at together"
         assert found_in(config, {**CLEAN, **CLASH}) == (4, []), "names that clash"
+        assert Counting.looked_at[1:] == [4, 1, 3], ("names that clash are looked at apart", Counting.looked_at)
         for path, text, check in VIOLATIONS:
             _, found = found_in(config, {**CLEAN, path: text})
             assert any(line.startswith(path) and check in line for line in found), (check, found)
-        with tempfile.TemporaryDirectory() as root:  # the same tree is modified step by step
+        with tempfile.TemporaryDirectory() as root:  # one tree that changes
             shutil.copy(config, os.path.join(root, ".clang-tidy"))
             plant(root, CLEAN)
             assert tidy.check_tree(root, os.path.join(root, "build"))[1] == []
             write(root, *VIOLATIONS[2][:2])
             assert tidy.check_tree(root, os.path.join(root, "build"))[1], "a header that changed is not looked at"
+        with tempfile.TemporaryDirectory() as root:  # that is compiled by units
+            shutil.copy(config, os.path.join(root, ".clang-tidy"))
+            plant(root, {**CLEAN, VIOLATIONS[0][0]: VIOLATIONS[0][1]})
+            write(root, "build/units/common/0.cc", '#include "common/a.cc"\n#include "common/c.cc"\n')
+            command = {"file": os.path.join(root, "build/units/common/0.cc"), "command": f"c++ -std=c++20 -I{root}"}
+            write(root, "build/compile_commands.json", json.dumps([command]))
+            looked_at, found = tidy.check_tree(root, os.path.join(root, "build"))
+            assert looked_at == 2 and any(VIOLATIONS[0][2] in line for line in found), (looked_at, found)
         broken = {**CLEAN, "common/c.cc": "int Broken( { return 1; }\n"}
         assert found_in(config, broken)[1], "a file that does not compile is not clean"
     print("ok")

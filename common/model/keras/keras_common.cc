@@ -174,6 +174,7 @@ void WriteKerasCommon(const v1::Layer& layer, KerasWriter& writer) {
     for (const NamedConstraint& known : kConstraints) {
       if (known.kind == c.kind()) {
         writer[field->name().c_str()] = KerasObject("keras.constraints", known.name, std::move(json));
+        break;
       }
     }
   }

@@ -140,8 +140,11 @@ void ReadTimeDistributed(KerasConfig& c, v1::Layer* layer) {
 void WriteTimeDistributed(const Node& node, KerasWriter& c) {
   const v1::Layer& inner = node.layer.time_distributed().layer();
   absl::StatusOr<OrderedJson> json = InnerLayerJson(InnerNode(node), inner);
-  c["layer"] = json.ok() ? *std::move(json) : OrderedJson(nullptr);
-  if (json.ok()) return;
+  if (json.ok()) {
+    c["layer"] = *std::move(json);
+    return;
+  }
+  c["layer"] = nullptr;
   c.Activation("layer_activation", node.activation);  // the writer reports activations that Keras has no name for
   c.Without("layer_activation");
 }

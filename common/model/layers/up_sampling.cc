@@ -81,7 +81,10 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   const Shape& input = w.ShapeOf(node, 0);
   const std::string x = w.In(node, 0, Channels::kFirst);
   std::vector<float> factors = {1, 1};
-  for (size_t i = 0; i + 1 < input.size(); ++i) factors.push_back(static_cast<float>(node.output[i] / input[i]));
+  for (size_t i = 0; i + 1 < input.size(); ++i) {
+    const int64_t factor = node.output[i] / input[i];
+    factors.push_back(static_cast<float>(factor));
+  }
   const std::string scales = w.Numbers("scales", {static_cast<int64_t>(factors.size())}, factors);
   const std::string y = w.Op("Resize", {x, "", scales});
   if (up.interpolation() == v1::UpSampling2D::BILINEAR) {

@@ -36,7 +36,7 @@ absl::Status NeedAxes(const Shape& input, int rank) {
 
 absl::Status ReadAxes(const char* field, int rank, int64_t fallback, Numbers* numbers, int64_t* out) {
   if (rank == 2) return ReadPair(field, fallback, numbers, out);
-  if (numbers->size() != 0 && numbers->size() != 1 && numbers->size() != rank) {
+  if (!numbers->empty() && numbers->size() != 1 && numbers->size() != rank) {
     return Bad(field, " has ", numbers->size(), " numbers; give one", rank == 1 ? "" : ", or depth, height and width");
   }
   if (numbers->empty()) {

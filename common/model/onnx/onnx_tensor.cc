@@ -50,7 +50,7 @@ std::vector<To> FromRaw(const std::string& raw) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     Number number;
     std::memcpy(&number, raw.data() + i * sizeof(Number), sizeof(Number));
-    numbers[i] = static_cast<To>(number);
+    numbers[i] = static_cast<To>(number);  // NOLINT(bugprone-signed-char-misuse): an int8 is a number, not a character
   }
   return numbers;
 }
