@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/model/role_text.h"
 #include "common/report/figures.h"
 
@@ -52,6 +53,15 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
   for (const v1::NodeStatus& node : nodes) {
     if (node.alive() && !node.not_ready().empty())
       absl::StrAppend(&text, node.name(), " is not ready: ", node.not_ready(), "\n");
+  }
+  for (const v1::NodeStatus& node : nodes) {
+    if (!node.alive() || node.programs().empty()) continue;
+    absl::StrAppend(&text, node.name(), " has ", node.programs_only() ? "nothing but " : "", "the programs ",
+                    absl::StrJoin(node.programs(), ", ",
+                                  [](std::string* out, const v1::ExternalProgram& program) {
+                                    absl::StrAppend(out, program.name(), " ", program.version());
+                                  }),
+                    "\n");
   }
   return text;
 }

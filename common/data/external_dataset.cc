@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-class ExternalDataset : public Dataset {
+class ExternalDataset final : public Dataset {
  public:
   explicit ExternalDataset(const v1::ExternalData& external) : external_(external) {
     info_.set_path("the program's data");  // where messages name it

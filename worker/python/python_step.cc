@@ -16,7 +16,10 @@ namespace {
 namespace py = pybind11;
 
 template <typename T>
-py::memoryview ViewOf(absl::Span<T> numbers) {
+py::memoryview ViewOf(absl::Span<T> numbers, const char* what) {
+  if (numbers.data() == nullptr) {
+    throw py::value_error(absl::StrCat("the step has no ", what, ": of another call, or the call has returned"));
+  }
   return py::memoryview::from_buffer(numbers.data(), {static_cast<py::ssize_t>(numbers.size())},
                                      {static_cast<py::ssize_t>(sizeof(T))});
 }
@@ -96,9 +99,9 @@ py::object PythonStep::Labels() const {
   return RowsOf<float>(batch_->labels.data(), {examples_, batch_->label_size});
 }
 
-py::memoryview PythonStep::Values() const { return ViewOf(values_); }
-py::memoryview PythonStep::Gradients() const { return ViewOf(numbers_); }
-py::memoryview PythonStep::Outputs() const { return ViewOf(outputs_); }
+py::memoryview PythonStep::Values() const { return ViewOf(values_, "values"); }
+py::memoryview PythonStep::Gradients() const { return ViewOf(numbers_, "gradients"); }
+py::memoryview PythonStep::Outputs() const { return ViewOf(outputs_, "outputs"); }
 
 void PythonStep::Final(int variable) {
   absl::MutexLock lock(&mutex_);

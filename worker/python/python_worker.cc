@@ -1,7 +1,6 @@
 #include "worker/python/python_worker.h"
 
 #include <pybind11/stl.h>
-#include <unistd.h>
 
 #include <stdexcept>
 #include <utility>

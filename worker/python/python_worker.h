@@ -7,6 +7,7 @@
 
 #include <pybind11/pybind11.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <optional>

@@ -22,7 +22,8 @@ constexpr float kMomentumDefault = 0.99f;  // as BatchNormalization's
 std::string Where(int place) { return absl::StrCat("variables[", place, "]."); }
 
 absl::Status CheckProgram(const v1::External& external) {
-  for (const auto& [field, text] : {std::pair("program", &external.program()), {"version", &external.version()}}) {
+  for (const auto& [field, text] :
+       {std::pair("program", &external.program()), std::pair("version", &external.version())}) {
     if (IsProgramName(*text)) continue;
     return Bad(field, ": \"", text->substr(0, kProgramNameBytesMax), "\" is not 1 to ", kProgramNameBytesMax,
                " letters, digits, '-', '_' and '.'; give it as the workers' program has it");
