@@ -130,7 +130,7 @@ std::string TextOf(py::error_already_set& raised) {
     if (traceback.size() > kTracebackBytesMax) {
       traceback = ToUtf8(absl::StrCat("...", traceback.substr(traceback.size() - kTracebackBytesMax)));
     }
-    return absl::StrCat(CutUtf8(last, kTracebackBytesMax / 4), "\n", traceback);
+    return absl::StrCat(std::string(CutUtf8(last, kTracebackBytesMax / 4)), "\n", traceback);
   } catch (const std::exception&) {  // while it is formatted
     return "an exception that cannot be shown";
   }
