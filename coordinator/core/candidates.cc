@@ -41,7 +41,7 @@ std::string ProgramsText(const std::vector<const ClusterNode*>& nodes) {
   for (const ClusterNode* node : nodes) {
     if (texts.size() == kNodesShown) break;
     std::vector<std::string> programs;
-    for (const v1::ExternalProgram& program : node->programs) {
+    for (const v1::ExternalProgram& program : node->machine.programs) {
       if (programs.size() == kProgramsShown) break;
       programs.push_back(absl::StrCat(program.name(), " ", program.version()));
     }
