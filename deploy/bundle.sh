@@ -6,7 +6,7 @@
 #   cmake --preset portable && cmake --build --preset portable
 #   deploy/bundle.sh [BUILD] [OUT.tar.gz]     default: build/portable, build/cairn-VERSION-linux-x86_64.tar.gz
 #
-# Any build works (build/release): programs look for libraries in ../lib first. The archive also has examples/, and
+# Any build works (build/release): programs look for libraries in ../lib first. The archive also has docs/, examples/ and
 # tests/gpu/run.sh with the programs that it runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -69,7 +69,7 @@ while read -r library file; do
 done < <(needed "${objects[@]}")
 
 cp "$root/README.md" "$to/"
-cp -r "$root/examples" "$to/"
+cp -r "$root/docs" "$root/examples" "$to/"
 cp "$root"/tests/gpu/{run.sh,checks.py,checks_correct.py,checks_fast.py,programs.py,torch_peer.py} "$to/tests/gpu/"
 cp "$root"/tests/integration/{cluster,jobs}.py "$to/tests/integration/"
 mkdir -p "$(dirname "$out")"

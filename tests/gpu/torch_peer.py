@@ -4,7 +4,7 @@ and device as one line of JSON; exit code 77 without torch or a GPU.
     torch_peer.py resnet50|cnn BATCH bfloat16|tf32|float32 STEPS
 
 resnet50: channels_last, autocast for bfloat16, torch.compile, SGD with momentum in one kernel (fused), random pictures
-on the GPU. cnn: the small CNN of the README, one step captured in a CUDA graph, plain SGD.
+on the GPU. cnn: the small CNN of docs/performance.md, one step captured in a CUDA graph, plain SGD.
 """
 
 import json

@@ -168,7 +168,8 @@ def check_documents_named(root, path, text):
     if path.endswith(".md"):
         return  # links and backticks are checked elsewhere
     for named, anchor in DOCUMENT.findall(text):
-        at = [p for p in (named, os.path.join(os.path.dirname(path), named)) if os.path.exists(os.path.join(root, p))]
+        folders = ("", os.path.dirname(path), "docs" if path == "mkdocs.yml" else "")
+        at = [p for p in (os.path.join(f, named) for f in folders) if os.path.exists(os.path.join(root, p))]
         if not at:
             if "/" in named or named[0].isupper():  # report.md: a program's output
                 yield f"{path}: refers to {named}, which is not there"
