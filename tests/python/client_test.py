@@ -3,7 +3,6 @@ cancelled, deleted; nodes and drains; a coordinator that is killed while a job i
 What comes back is compared with what the program `cairn` says.
 """
 
-import json
 import os
 import shutil
 import signal

@@ -19,18 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 import keras_like as k  # noqa: E402
 from tfrecords import crc32c, read_varint, records as read_records  # noqa: E402
 
-from cairn import (
-    arrays,
-    fit,
-    keras_callbacks,
-    keras_compile,
-    records,
-    safetensors,
-    settings,
-    spec,
-    tables,
-)  # noqa: E402
-from cairn.progress import NotebookProgress, TextProgress, duration_text, figure_text, table_html  # noqa: E402
+from cairn import arrays, fit, keras_callbacks, keras_compile, records, safetensors, settings, spec  # noqa: E402
 from cairn.v1 import job_pb2, optimizer_pb2  # noqa: E402
 
 

@@ -121,8 +121,8 @@ SUBMIT = [
     (
         lambda p: p.here.submit("strategy: FAST\n"),
         ValueError,
-        'job:1:11: Enum type "cairn.v1.Strategy" has no value named FAST; use one of MIRRORED, MULTI_WORKER_MIRRORED, '
-        "PARAMETER_SERVER, CENTRAL_STORAGE",
+        "job:1:11: 'strategy: FAST': Enum type \"cairn.v1.Strategy\" has no value named FAST; use one of MIRRORED, "
+        "MULTI_WORKER_MIRRORED, PARAMETER_SERVER, CENTRAL_STORAGE",
     ),
     (
         lambda p: p.here.submit({"optimiser": "adam"}),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from cairn import arguments, records
+from cairn import records
 from cairn.records import Feature
 from cairn.v1 import data_pb2
 
