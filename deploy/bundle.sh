@@ -6,8 +6,8 @@
 #   cmake --preset portable && cmake --build --preset portable
 #   deploy/bundle.sh [BUILD] [OUT.tar.gz]     default: build/portable, build/cairn-VERSION-linux-x86_64.tar.gz
 #
-# Any build works (build/release): programs look for libraries in ../lib first. The archive also has docs/, examples/ and
-# tests/gpu/run.sh with the programs that it runs.
+# Any build works (build/release): programs look for libraries in ../lib first. The archive also has docs/, examples/
+# and tests/gpu/run.sh with the programs that it runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$root/build/portable}" && pwd)

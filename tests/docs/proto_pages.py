@@ -161,8 +161,8 @@ def job_page(source):
     parts = [
         "# Job fields\n",
         "Every message and field of a job, from `proto/cairn/v1`. A job is a [JobSpec](#jobspec). Of fields whose\n"
-        "default is *one of*, a message holds exactly one. A field that is left out and whose meaning names no default\n"
-        "is 0, false, empty or unset, as in the table; then what it would change is left as Keras has it.\n"
+        "default is *one of*, a message holds exactly one. A field that is left out and whose meaning names no\n"
+        "default is 0, false, empty or unset, as in the table; then what it would change is left as Keras has it.\n"
         f"{link('Jobs', 'guides/jobs')} says how one is written.\n",
     ]
     for name, title in FILES:

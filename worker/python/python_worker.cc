@@ -68,8 +68,11 @@ PythonWorker::PythonWorker(const PythonWorkerOptions& options) : name_(options.w
 }
 
 PythonWorker::~PythonWorker() {
-  if (owner_ == getpid()) return Stop();
-  (void)node_.release();  // NOLINT: its threads are not in this process, so that it cannot be taken down
+  if (owner_ == getpid()) {
+    Stop();
+  } else {
+    (void)node_.release();  // NOLINT: its threads are not in this process, so that it cannot be taken down
+  }
 }
 
 void PythonWorker::Stop() {
