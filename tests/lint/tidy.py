@@ -165,6 +165,7 @@ class Tidy:
                 os.utime(marker)
                 return []
             found, broken = self.run(source, unit)
+        broken &= {source.path for source in unit.sources}  # a header that does not compile does not do so apart either
         if broken and len(unit.sources) > 1:  # names that clash in a way that is not seen without compiling
             return [line for part in unit.parts(broken) for line in self.look_at(part)]
         if not found:

@@ -52,14 +52,15 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
     if (engine.ok())
       plan.narrow_bytes = (KernelNumbers(convolution.window) * SizeOf(precision_.type) + 255) / 256 * 256;
   }
-  if (engine.ok()) {
+  const bool has_engine = engine.ok();
+  if (has_engine) {
     plan.engine = *std::move(engine);
   } else if (!absl::IsUnimplemented(engine.status()) || convolution.bias || convolution.relu) {
     return engine.status();
   }
   const int64_t bytes = plan.engine.workspace_bytes + plan.narrow_bytes;
   LogDebug("cuDNN: %s%s of %s: %s, %d bytes of workspace", KindOf(convolution), ToString(convolution),
-           Name(precision_.type), engine.ok() ? plan.engine.name : "our own kernel", bytes);
+           Name(precision_.type), has_engine ? plan.engine.name : "our own kernel", bytes);
   plans_.emplace(convolution, std::move(plan));
   return bytes;
 }
