@@ -68,7 +68,10 @@ PythonWorker::PythonWorker(const PythonWorkerOptions& options) : name_(options.w
 }
 
 PythonWorker::~PythonWorker() {
-  if (owner_ == getpid()) return Stop();
+  if (owner_ == getpid()) {
+    Stop();
+    return;
+  }
   (void)node_.release();  // NOLINT: its threads are not in this process, so that it cannot be taken down
 }
 
