@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/metric_sums.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
 namespace cairn {
@@ -169,10 +170,10 @@ void FakeCluster::CountFigures(const v1::AssignReplicas& assign, int64_t step) {
   figures.mutable_train()->set_examples(static_cast<uint64_t>(assign.spec().batch_size() / replicas * replicas));
   const auto loss = train_loss.find(figures.epoch());
   figures.mutable_train()->set_loss((loss == train_loss.end() ? 0.5 : loss->second) * replicas);
-  for (int m = 0; m < assign.spec().metrics_size(); ++m) figures.mutable_train()->add_metrics(replicas);
+  for (int m = 0; m < MetricSumCount(assign.spec()); ++m) figures.mutable_train()->add_metrics(replicas);
   Figures& job = figures_[assign.job_id()];
   EpochList& after = job.at[static_cast<uint64_t>(step) + 1] = job.at[static_cast<uint64_t>(step)];
-  cairn::CountFigures(figures, assign.spec().metrics_size(), after);
+  cairn::CountFigures(figures, MetricSumCount(assign.spec()), after);
 }
 
 void FakeCluster::TellFigures(FakeNode& node, uint64_t job_id) {
@@ -200,7 +201,7 @@ void FakeCluster::SayFigures(uint64_t job_id, uint64_t version, int epoch, uint6
   figures.set_epoch(epoch);
   figures.mutable_train()->set_examples(examples);
   figures.mutable_train()->set_loss(loss);
-  figures.mutable_train()->mutable_metrics()->Resize(Job(job_id).spec().metrics_size(), 0);
+  figures.mutable_train()->mutable_metrics()->Resize(MetricSumCount(Job(job_id).spec()), 0);
   figures.set_replica_steps(static_cast<uint64_t>(Job(job_id).steps_per_epoch() * Job(job_id).spec().replicas()));
   TellFigures(primary, job_id);
 }

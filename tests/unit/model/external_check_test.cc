@@ -164,7 +164,7 @@ TEST(ExternalCheck, WhatHasNoMeaningIsRefused) {
        "layer \"external\": variables[5].regularizer: l1 and l2 are for variables of programs; leave orthogonal_factor "
        "out"},
       {"model { external { variables { name: 'x' initializer { kind: IDENTITY } } } }",
-       "layer \"external\": variables[5].shape [] is no matrix, which IDENTITY makes; use another initializer"},
+       "layer \"external\": variables[5].shape [] is not a matrix, as IDENTITY needs; use another initializer"},
   };
   for (const auto& [change, error] : cases) EXPECT_EQ(ErrorOf(change), error) << change;
 }
