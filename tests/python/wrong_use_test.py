@@ -82,7 +82,7 @@ CLIENT = [
     (lambda p: p.here.job(""), ValueError, "job: is empty"),
     (lambda p: p.here.job(None), TypeError, "job: is None; give a job's number or name"),
     (lambda p: p.here.job(99), cairn.NotFound, "there is no job 99"),
-    (lambda p: p.here.job("nobody"), cairn.NotFound, 'there is no job "nobody"'),
+    (lambda p: p.here.job("nobody"), cairn.NotFound, 'there is no job named "nobody"'),
     (lambda p: p.here.drain(3), TypeError, "node: is an int; give a string"),
     (lambda p: p.here.drain("ps-0", undo=1), TypeError, "undo: is an int; give True or False"),
     (
@@ -116,7 +116,7 @@ SUBMIT = [
     (
         lambda p: p.here.submit(write("typo.textproto", b"\nmodle {}\n")),
         ValueError,
-        'FOLDER/typo.textproto:2:7: Message type "cairn.v1.JobSpec" has no field named "modle"; did you mean "model"?',
+        'FOLDER/typo.textproto:2:1: Message type "cairn.v1.JobSpec" has no field named "modle"; did you mean "model"?',
     ),
     (
         lambda p: p.here.submit("strategy: FAST\n"),
@@ -186,8 +186,17 @@ SUBMIT = [
         "data.path: not/here: there is no CWD/not/here here; a relative path is taken from the folder of this process. "
         "Give the absolute path, as the workers see it",
     ),
-    (lambda p: p.here.submit(GOOD, set={"batch_size": 0}), cairn.InvalidArgument, None),
-    (lambda p: p.here.submit(GOOD, set={"model.layers[1].dense.units": 1}), cairn.InvalidArgument, None),
+    (
+        lambda p: p.here.submit(GOOD, set={"batch_size": 0}),
+        cairn.InvalidArgument,
+        "batch_size: 0 is not allowed; leave it out for 32, or give at least 1",
+    ),
+    (
+        lambda p: p.here.submit(GOOD, set={"model.layers[1].dense.units": 1}),
+        cairn.InvalidArgument,
+        'loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs one output for each class, but layer "dense" has 1; use '
+        "BINARY_CROSSENTROPY for two classes, or more units",
+    ),
 ]
 JOB = [
     (
@@ -201,7 +210,11 @@ JOB = [
         ValueError,
         'split: "tset" is not one of train, validation, test; did you mean "test"?',
     ),
-    (lambda p: p.job.evaluate(split="test"), cairn.FailedPrecondition, None),
+    (
+        lambda p: p.job.evaluate(split="test"),
+        cairn.FailedPrecondition,
+        "the data of job 1 has no test split; use --split train",
+    ),
     (lambda p: p.job.evaluate(5), TypeError, "data: is an int; give a path or arrays"),
     (lambda p: p.job.evaluate(X[:, :2]), ValueError, "y: is missing; give evaluate(x, y)"),
     (

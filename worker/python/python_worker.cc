@@ -70,8 +70,6 @@ PythonWorker::PythonWorker(const PythonWorkerOptions& options) : name_(options.w
 PythonWorker::~PythonWorker() {
   if (owner_ == getpid()) {
     Stop();
-    return;
-  }
   } else {
     (void)node_.release();  // NOLINT: its threads are not in this process, so that it cannot be taken down
   }
