@@ -18,6 +18,9 @@ NAME = re.compile(
     r"^(?:(?:static|constexpr|inline|const|class|struct|enum|union|using|template <[^>]*>)\s+)*"
     r"(?:[\w:<>,&*\s]+?[\s&*])?(\w+)\s*(?:[=({;\[]|:(?!:)|final\b|$)"
 )
+TYPE = re.compile(r"^(?:template <[^>]*>\s*)?(?:class|struct|enum class|enum|union)\s+(?:ABSL_\w+\s+)?(\w+)")
+INCLUDE = re.compile(r'^#include "([\w./]+)"', re.MULTILINE)
+COMMENT = re.compile(r"//[^\n]*")
 TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+), (\w+)\)")
 DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)")
 # GCC warns of its members of unnamed namespaces, as if the file were a header.
@@ -44,14 +47,44 @@ def own_names(text):
         elif line.startswith("using ") and not line.startswith("using namespace"):
             names.add(line.split()[1] if "=" in line else line.rstrip(";").split("::")[-1])
         elif line.startswith("static ") or (inside and line and line[0] not in " }/#"):
-            match = NAME.match(line)
+            match = TYPE.match(line) or NAME.match(line)
             if match:
                 names.add(match[1])
-    return names - {"TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P"}
+    return names - {"TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "static_assert"}
+
+
+class Headers:
+    """The project's headers: what they include and which words they have."""
+
+    def __init__(self, root):
+        self.root = root
+        self.read = {}  # path -> (its includes, its words)
+
+    def look_at(self, path):
+        if path not in self.read:
+            try:
+                with open(os.path.join(self.root, path), encoding="utf-8") as f:
+                    text = COMMENT.sub("", f.read())
+            except FileNotFoundError:  # generated, or a library's
+                text = ""
+            self.read[path] = (INCLUDE.findall(text), frozenset(WORD.findall(text)))
+        return self.read[path]
+
+    def closure(self, includes):
+        found, todo = set(), list(includes)
+        while todo:
+            path = todo.pop()
+            if path not in found:
+                found.add(path)
+                todo += self.look_at(path)[0]
+        return found
+
+    def words(self, paths):
+        return set().union(*(self.look_at(path)[1] for path in paths))
 
 
 class File:
-    def __init__(self, root, path):
+    def __init__(self, root, path, headers):
         with open(os.path.join(root, path), encoding="utf-8") as f:
             text = f.read()
         self.path = path
@@ -59,11 +92,13 @@ class File:
         self.nested = NESTED.search(text) is not None
         self.own = own_names(text)
         self.words = set(WORD.findall(text)) | self.own
+        self.headers = headers.closure(INCLUDE.findall(text))
 
 
 class Unit:
-    def __init__(self):
-        self.files, self.lines, self.own, self.words = [], 0, set(), set()
+    def __init__(self, headers):
+        self.all_headers = headers
+        self.files, self.lines, self.own, self.words, self.headers = [], 0, set(), set(), set()
 
     def fits(self, file):
         return (
@@ -71,6 +106,7 @@ class Unit:
             and self.lines + file.lines <= LINES_MAX
             and not self.own & file.words
             and not self.words & file.own
+            and not self.own & self.all_headers.words(file.headers - self.headers)
         )
 
     def add(self, file):
@@ -78,14 +114,15 @@ class Unit:
         self.lines += file.lines
         self.own |= file.own
         self.words |= file.words
+        self.headers |= file.headers
 
 
-def group(files):
+def group(files, headers):
     units = []
     for file in files:
         unit = next((u for u in units if u.fits(file)), None)
         if unit is None:
-            unit = Unit()
+            unit = Unit(headers)
             units.append(unit)
         unit.add(file)
     return units
@@ -105,7 +142,8 @@ def write(path, text):
 def main():
     root, out, *paths = sys.argv[1:]
     compiled = []
-    for unit in group([File(root, path) for path in paths]):
+    headers = Headers(root)
+    for unit in group([File(root, path, headers) for path in paths], headers):
         if len(unit.files) == 1:
             compiled.append(os.path.join(root, unit.files[0].path))
             continue

@@ -70,7 +70,7 @@ TEST(Categories, WhatTheyDoNotTakeIsNamed) {
   ExpectRefused("hashing { num_bins: 3 }", 1e30f, "1e+30 is not a number within 64 bits");
   ExpectRefused("hashing { num_bins: 3 }", std::nanf(""), "nan is not a number within 64 bits");
   for (const auto& [bad, error] :
-       {std::pair(2.5f, "2.5 is not a whole number"), std::pair(1e30f, "1e+30 is no number")}) {
+       {std::pair(2.5f, "2.5 is not a whole number"), std::pair(1e30f, "1e+30 is not a number")}) {
     ForEachBackend("inputs: ['input_layer', 'input_layer'] hashed_crossing { num_bins: 3 }", 1, {4, bad},
                    [&](const absl::StatusOr<Buffer>& predicted) {
                      EXPECT_THAT(std::string(predicted.status().message()),

@@ -292,10 +292,10 @@ TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
 TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
   v1::JobSpec spec = FromText<v1::JobSpec>("model { ready_made { name: 'lenet' } keras_json: '{}' }");
   EXPECT_EQ(ExpandJob(&spec).message(),
-            "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
+            "model: more than one of layers, ready_made, keras_json and external is given; leave all but one out");
   spec = FromText<v1::JobSpec>("model { layers {} ready_made { name: 'lenet' } }");
   EXPECT_EQ(ExpandJob(&spec).message(),
-            "model: more than one of layers, ready_made and keras_json is given; leave all but one out");
+            "model: more than one of layers, ready_made, keras_json and external is given; leave all but one out");
   spec = FromText<v1::JobSpec>("data { augmentation { random_flip {} } }");
   spec.mutable_model()->set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")") + "," +
                                                         KerasLayerText("Dense", R"("name": "d", "units": 2)")));

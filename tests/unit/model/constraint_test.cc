@@ -167,7 +167,7 @@ TEST(Constraint, WhatIsRefused) {
        "}",
        "kernel_regularizer: orthogonal_factor does not go with l1 and l2"},
       {"layers { input { shape: 6 } } layers { dense { units: 5 bias_regularizer { orthogonal_factor: 0.1 } } }",
-       "bias_regularizer.orthogonal_factor: dense/bias [5] is no matrix"},
+       "bias_regularizer.orthogonal_factor: dense/bias [5] is not a matrix"},
       {"layers { input { shape: 6 } } layers { dense { units: 5 kernel_regularizer { orthogonal_factor: -1 } } }",
        "kernel_regularizer.orthogonal_factor -1 is not a number above 0"},
       {"layers { input { shape: 8192 } } layers { dense { units: 64 kernel_regularizer { orthogonal_factor: 1 } } }",

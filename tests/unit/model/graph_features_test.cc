@@ -146,7 +146,7 @@ TEST(GraphFeatures, BadFieldsAreRefused) {
        "output_shape: 5 for \"b\", of which the input has 4"},
       {"[4, 3]", "einsum_dense { equation: 'abc,cd->abd' output_shape: 3 }", "output_shape has 1 numbers"},
       {"[4, 3]", "einsum_dense { equation: 'abc,cd->abd' output_shape: [-1, 3] bias_axes: 'x' }",
-       "bias_axes: \"x\" names others"},
+       "bias_axes: \"x\" has characters that are not letters"},
       {"[4]", "activation { activation: THRESHOLD }", "threshold is missing"},
       {"[4]", "activation { activation: RELU max_value: 0 }", "max_value 0 is not positive"},
       {"[4]", "activation { activation: RELU max_value: 1 threshold: 0.5 }", "threshold and max_value together"},

@@ -155,7 +155,7 @@ TEST(GraphWindows, BadFieldsAreNamed) {
       {"[6, 7, 3]", "adaptive_max_pooling2d {}", "output_size is missing"},
       {"[6, 7, 3]", "adaptive_max_pooling2d { output_size: 0 }", "output_size 0 is not positive"},
       {"[6, 3]", "up_sampling1d { size: 0 }", "size 0 is not positive"},
-      {"[6, 7, 8, 3]", "permute { dims: [4, 1, 2, 3] }", "has 4 axes; at most 3 change places"},
+      {"[6, 7, 8, 3]", "permute { dims: [4, 1, 2, 3] }", "has 4 axes; at most 3 can be permuted"},
   };
   for (const auto& c : cases) {
     const std::string error(BuildOne(c.input, c.layer).status().message());
