@@ -138,6 +138,8 @@ def check_end(name, data):
                 break
     if sent == "eof":
         nothing_is_left(name, folder)  # while the process lives
+        process.stdin.close()
+        process.stdin = None
     elif sent is not None:
         process.send_signal(sent)
     try:
