@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -65,6 +66,7 @@ bool IsTransient(const absl::Status& status) { return absl::IsUnavailable(status
 // longer than this client's.
 struct JobClient::Connection {
   struct Link {
+    std::string address;
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::JobService::Stub> stub;
   };
@@ -73,6 +75,31 @@ struct JobClient::Connection {
     bool elsewhere = false;  // the link is broken; another coordinator may lead
     bool at_once = false;    // the answer named the leader
     bool standby = false;    // the coordinator that answered does not lead
+  };
+
+  // Whether a call that failed is sent once more. One for each call.
+  class Retries {
+   public:
+    explicit Retries(const Connection& connection) : connection_(connection) {}
+    // hint: of the attempt on `used`. Waits before an attempt that is not urgent.
+    bool Again(const Hint& hint, const Link& used) {
+      if (!connection_.several || !hint.elsewhere) return false;
+      if (hint.standby) unreached_.clear();
+      if (!hint.standby) unreached_.insert(used.address);
+      // While one stands by, a leader is being elected. If none can be reached there is nothing to wait for.
+      const auto missed = [this](const std::string& address) { return unreached_.contains(address); };
+      const bool none_reached = std::all_of(connection_.parsed->begin(), connection_.parsed->end(), missed);
+      if (none_reached || clock_.Now() - begin_ > kElectionPatience) return false;
+      if (!hint.at_once && unreached_.empty()) absl::SleepFor(backoff_.Next());
+      return true;
+    }
+
+   private:
+    const Connection& connection_;
+    RealClock clock_;
+    const absl::Time begin_ = clock_.Now();
+    Backoff backoff_{kBackoff, RandomBits()};
+    std::set<std::string> unreached_;  // addresses that could not be reached since a standby answered
   };
 
   explicit Connection(const std::string& addresses)
@@ -87,7 +114,7 @@ struct JobClient::Connection {
     if (link == nullptr) {
       absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(finder.current(), Options());
       if (!channel.ok()) return Annotate(channel.status(), "the coordinator's address");
-      link = std::make_shared<Link>(Link{*channel, v1::JobService::NewStub(*channel)});
+      link = std::make_shared<Link>(Link{finder.current(), *channel, v1::JobService::NewStub(*channel)});
     }
     return link;
   }
@@ -129,10 +156,7 @@ struct JobClient::Connection {
   absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                              Response*),
                                 const Request& request, absl::Duration timeout) {
-    RealClock clock;
-    const absl::Time begin = clock.Now();
-    Backoff backoff(kBackoff, RandomBits());
-    size_t unreached = 0;  // coordinators that could not be reached since one answered
+    Retries retries(*this);
     while (true) {
       CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
       grpc::ClientContext context;
@@ -142,11 +166,7 @@ struct JobClient::Connection {
       Hint hint;
       const absl::Status status = ToStatus(answer, context, used, timeout, &hint);
       if (status.ok()) return response;
-      if (!several || !hint.elsewhere) return status;
-      unreached = hint.standby ? 0 : unreached + 1;
-      // While one stands by, a leader is being elected. If none can be reached there is nothing to wait for.
-      if (unreached >= parsed->size() || clock.Now() - begin > kElectionPatience) return status;
-      if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
+      if (!retries.Again(hint, *used)) return status;
     }
   }
 
@@ -238,10 +258,7 @@ absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const v1::EvaluateReque
 
 absl::Status JobClient::Predict(const v1::PredictRequest& request,
                                 const std::function<absl::Status(const v1::PredictResponse&)>& on_part) {
-  RealClock clock;
-  const absl::Time begin = clock.Now();
-  Backoff backoff(kBackoff, RandomBits());
-  size_t unreached = 0;  // coordinators that could not be reached since one answered
+  Connection::Retries retries(*connection_);
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
@@ -264,10 +281,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
     const absl::Status status =
         connection_->ToStatus(reader->Finish(), context, link, options_.evaluate_timeout, &hint);
     // Results are delivered only once: the call is restarted only if none has been delivered.
-    if (status.ok() || next > 0 || !connection_->several || !hint.elsewhere) return status;
-    unreached = hint.standby ? 0 : unreached + 1;
-    if (unreached >= connection_->parsed->size() || clock.Now() - begin > kElectionPatience) return status;
-    if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
+    if (status.ok() || next > 0 || !retries.Again(hint, *link)) return status;
   }
 }
 

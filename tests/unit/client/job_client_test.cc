@@ -12,6 +12,7 @@
 
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "cairn/v1/parameter.grpc.pb.h"
+#include "common/rpc/channel.h"
 #include "tests/unit/base/wall_clock.h"
 
 namespace cairn {
@@ -30,7 +31,13 @@ class FakeCoordinator : public v1::JobService::Service {
     *response->mutable_job()->mutable_spec() = request->spec();
     return grpc::Status::OK;
   }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::JobStatus* response) override {
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::JobStatus* response) override {
+    if (stands_by > 0) {
+      --stands_by;
+      context->AddTrailingMetadata(kLeaderMetadata, leader);
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by");
+    }
     if (request->name() == "absent") return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job \"absent\"");
     response->set_job_id(request->job_id());
     response->mutable_spec()->set_name(request->name());
@@ -61,6 +68,8 @@ class FakeCoordinator : public v1::JobService::Service {
   }
 
   int submit_failures = 0;
+  int stands_by = 0;   // so many calls of GetJob are answered as by a standby
+  std::string leader;  // which it names
   std::set<std::string> keys;
   std::deque<std::vector<v1::JobState>> streams;  // what each WatchJob call says, then it breaks
   std::vector<v1::GetJobRequest> watched;
@@ -114,6 +123,22 @@ TEST_F(JobClientTest, NoCoordinatorIsSaidWithItsAddressAndWhatToDo) {
             "cannot reach the coordinator at " + options_.address +
                 " (connection refused); is it running? start one with `cairn up` or give --coordinator");
   EXPECT_EQ(CheckHealth(options_.address, absl::Seconds(5)).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(JobClientTest, AStandbyThatNamesADeadLeaderIsWaitedFor) {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  FakeCoordinator dead;
+  builder.RegisterService(&dead);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.BuildAndStart()->Shutdown();
+  coordinator_.leader = "127.0.0.1:" + std::to_string(port);
+  coordinator_.stands_by = 3;  // until the leader's lease has expired
+  options_.address = coordinator_.leader + "," + options_.address;
+  const absl::StatusOr<v1::JobStatus> job = JobClient(options_).Get(*JobRef::Parse("12"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->job_id(), 12u);
+  EXPECT_EQ(coordinator_.stands_by, 0);
 }
 
 TEST_F(JobClientTest, AnotherServiceIsNoCoordinator) {
