@@ -8,6 +8,7 @@
 
 import os
 import sys
+import types
 
 from cluster import BIN, Cluster, TestFailure, attempts, check
 
@@ -100,6 +101,31 @@ def check_digests(c, times):
     check(c.wait(job)["digest"] == alone, "a worker killed twice: another digest")
 
 
+class Counts(torch.nn.Linear):
+    """Writes to a buffer when it is called."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
+def step_of_changed_buffer():
+    """One step, with a job and a step as the module cairn._cairn has them."""
+    program = cairn.torch.Program("a", Counts(), torch.nn.functional.cross_entropy, [(torch.ones(2), 0)])
+    variables = [(v["name"], tuple(v["shape"]), v["kind"].lower(), 16 * i) for i, v in enumerate(program.variables)]
+    job = types.SimpleNamespace(variables=variables, figures=[], threads=1, space=48)
+    values = numpy.zeros(48, "f4")
+    step = types.SimpleNamespace(
+        seed=0, step=1, replica=0, examples=1, split="train", indices=numpy.zeros(1, "i8"), values=values,
+        values_address=values.ctypes.data, gradients=numpy.zeros(48, "f4"), final=lambda place: None,
+    )  # fmt: skip
+    program.open(job).train(step)
+
+
 def check_wrong_use():
     nn, loss, data = torch.nn, torch.nn.functional.cross_entropy, lenet_worker.Drawn(8, 1)
     Program = cairn.torch.Program
@@ -118,6 +144,7 @@ def check_wrong_use():
             lambda: cairn.torch.worker(Program("a b", nn.Linear(2, 2), loss, data), "a:1"),
             "programs[0]: name and version",
         ),
+        (step_of_changed_buffer, "buffer 'calls': the model changes it when it is called"),
     ]
     for call, text in cases:
         try:

@@ -301,10 +301,20 @@ class _Slot:
         return batch
 
     def _compute(self, batch: Any) -> tuple[Tensor, Any, list[Tensor]]:
+        given = [module._buffers[name] for _, module, name in self.buffers]
+        versions = [buffer._version for buffer in given]
         if self.program.autocast is None:
-            return self.program.compute(self.model, batch)
-        with torch.autocast(self.program.device.type, dtype=self.program.autocast):
-            return self.program.compute(self.model, batch)
+            result = self.program.compute(self.model, batch)
+        else:
+            with torch.autocast(self.program.device.type, dtype=self.program.autocast):
+                result = self.program.compute(self.model, batch)
+        for (place, module, name), buffer, version in zip(self.buffers, given, versions):
+            if module._buffers[name] is not buffer or buffer._version != version:
+                raise ValueError(
+                    f"buffer {self.program.variables[place]['name']!r}: the model changes it when it is called, and "
+                    "Cairn keeps it as it is; make it a parameter, or compute it anew in each call"
+                )
+        return result
 
     # ---- what Cairn calls ----
 
