@@ -2,9 +2,9 @@
 
     units.py ROOT OUT FILE...    prints what is to be compiled, by `;`: units below OUT and files that stay alone
 
-A unit includes its files by their paths below ROOT. The headers that they share are read once, so that a whole build
-takes a third of the time. Two files are in one unit only where neither mentions a name that the other one defines for
-itself alone (unnamed namespaces, static functions, aliases, macros): each then means what it means by itself.
+A unit includes its files by their paths below ROOT, so that the headers that they share are read once. Two files are in
+one unit only where neither mentions a name that the other one defines for itself alone (unnamed namespaces, static
+functions, aliases, macros), nor a header that the later one adds: each then means what it means by itself.
 """
 
 import os
