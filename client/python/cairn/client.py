@@ -36,8 +36,8 @@ class Client:
     ca, cert, key: files of a cluster that speaks TLS, all three; else ca.crt, tls.crt and tls.key of $CAIRN_TLS_DIR.
     timeout: of a call in seconds.
 
-    Thread-safe; a forked child may go on using it. Errors: cairn.Error with the coordinator's sentence; TypeError and
-    ValueError where an argument is wrong.
+    Thread-safe. In a child that was forked it raises RuntimeError: gRPC does not work there. Errors: cairn.Error with
+    the coordinator's sentence; TypeError and ValueError where an argument is wrong.
     """
 
     def __init__(

@@ -1,15 +1,17 @@
 """The way to the coordinator that leads: calls with deadlines, and errors that say what to do.
 
-Thread-safe. A connection that was made before a fork is made again in the child at its first call, since gRPC's
-channels do not outlive a fork. Calls are safe to repeat (proto/cairn/v1/cluster.proto): of several coordinators one
-after the other is asked, and a standby's word of who leads is followed.
+Thread-safe. gRPC does not work in a child that was forked after its first use: such a child gets an error at its first
+call rather than one that never ends. Calls are safe to repeat (proto/cairn/v1/cluster.proto): of several coordinators
+one after the other is asked, and a standby's word of who leads is followed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +68,30 @@ def parse_addresses(name: str, text: str) -> list[str]:
     return addresses
 
 
+_grpc_process: int | None = None  # the process that has used gRPC first
+
+
+def _use_grpc() -> None:
+    global _grpc_process
+    if _grpc_process is None:
+        _grpc_process = os.getpid()
+    if _grpc_process != os.getpid():
+        raise RuntimeError(
+            f"process {os.getpid()} was forked from {_grpc_process}, which has used a cairn.Client, and gRPC does not "
+            "work after that; fork before the first client, or start processes by spawn: "
+            "multiprocessing.get_context('spawn')"
+        )
+
+
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    # The end of a channel whose threads are the parent's would wait for them: it is never ended here.
+    for connection in list(_connections):
+        connection._leave_to_parent()
+
+
 class Connection:
     def __init__(self, addresses: list[str], tls: Tls | None):
         self.addresses = addresses
@@ -73,11 +99,11 @@ class Connection:
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._stub: Any = None
-        self._pid = os.getpid()
         self._current = addresses[0]
         self._next = 0
         self._not_serving = ""  # the address that was not reached last
         self._closed = False
+        _connections.add(self)
 
     def text(self) -> str:
         return ",".join(self.addresses)
@@ -89,17 +115,22 @@ class Connection:
 
     def _drop(self) -> None:
         channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None and self._pid == os.getpid():
+        if channel is not None:
             channel.close()
+
+    def _leave_to_parent(self) -> None:
+        self._lock = threading.Lock()
+        for held in (self._channel, self._stub):
+            if held is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        self._channel = self._stub = None
 
     def _link(self) -> tuple[str, Any]:
         """The address that is asked now, and its stub."""
         with self._lock:
             if self._closed:
                 raise ValueError("this cairn.Client is closed; make another one")
-            if self._pid != os.getpid():  # the channel of the parent process is of no use here
-                self._channel = self._stub = None
-                self._pid = os.getpid()
+            _use_grpc()
             if self._stub is None:
                 if self.tls is None:
                     self._channel = grpc.insecure_channel(self._current, OPTIONS)
@@ -150,7 +181,7 @@ class Connection:
     def _asking(self, method: str, ask: Any, timeout: float) -> Any:
         begin = time.monotonic()
         backoff = BACKOFF_MIN_S
-        unreached = 0  # coordinators, since one answered
+        unreached: set[str] = set()  # addresses, since a standby answered
         while True:
             address, stub = self._link()
             try:
@@ -162,9 +193,9 @@ class Connection:
                 if error.code() != grpc.StatusCode.UNAVAILABLE:
                     raise failure from None
             at_once = self._move_on(address, named or "")
-            unreached = 0 if reached else unreached + 1
+            unreached = set() if reached else unreached | {address}
             out_of_time = time.monotonic() - begin > ELECTION_PATIENCE_S
-            if len(self.addresses) == 1 and not at_once or unreached >= len(self.addresses) or out_of_time:
+            if len(self.addresses) == 1 and not at_once or unreached >= set(self.addresses) or out_of_time:
                 raise failure from None
             if not at_once:
                 time.sleep(backoff)
@@ -218,3 +249,6 @@ def _short_reason(details: str) -> str:
     """The system's reason out of "failed to connect to all addresses; last error: ...: Connection refused"."""
     reason = details.rpartition(": ")[2]
     return "connection refused" if reason == "Connection refused" else reason
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

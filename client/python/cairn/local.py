@@ -1,8 +1,8 @@
 """The local cluster of this process: one coordinator, one ps and one worker in a temporary directory.
 
 There is at most one in a process; all clients without an address share it. It is stopped when the last of them is
-closed, and at exit. `supervisor.py` stops it where the process is killed. A child that was forked uses the cluster of
-its parent and never stops it.
+closed, and at exit. `supervisor.py` stops it where the process is killed. A child that was forked
+never stops the cluster of its parent.
 """
 
 from __future__ import annotations
