@@ -10,7 +10,7 @@ if ! command -v ccache > /dev/null; then
   exit 77
 fi
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE="${CAIRN_BUILD_TYPE:-Release}" \
-  -DCAIRN_CUDA=OFF -DCAIRN_TESTS=OFF -DCAIRN_BENCH=OFF > "$build.log"
+  -DCAIRN_UNITY="${CAIRN_UNITY:-OFF}" -DCAIRN_CUDA=OFF -DCAIRN_TESTS=OFF -DCAIRN_BENCH=OFF > "$build.log"
 cmake --build "$build" --target cairn-worker -- -j2 > "$build.log" || {
   tail -n 30 "$build.log" >&2
   exit 1
