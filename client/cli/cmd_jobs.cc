@@ -1,6 +1,10 @@
 // cairn jobs, cancel, delete, nodes, health: each makes a single call.
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -54,17 +58,58 @@ absl::Status CheckNode(const Globals& globals, const std::string& name) {
   return absl::UnavailableError(absl::StrFormat("%s is not among the live nodes; see `cairn nodes`", name));
 }
 
+// The states that StateText names so.
+absl::StatusOr<std::set<v1::JobState>> StatesOf(const std::vector<std::string>& names) {
+  std::map<std::string, v1::JobState> known;
+  for (int i = v1::JobState_MIN; i <= v1::JobState_MAX; ++i) {
+    if (v1::JobState_IsValid(i) && i != 0)
+      known[StateText(static_cast<v1::JobState>(i))] = static_cast<v1::JobState>(i);
+  }
+  std::set<v1::JobState> states;
+  for (const std::string& name : names) {
+    const auto found = known.find(absl::AsciiStrToLower(name));
+    if (found == known.end()) {
+      std::vector<std::string> all;
+      for (const auto& [text, state] : known) all.push_back(text);
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--state: there is no state \"%s\"; use %s", name, absl::StrJoin(all, ", ")));
+    }
+    states.insert(found->second);
+  }
+  return states;
+}
+
+// Removes the jobs that the options do not ask for. jobs: the newest is the last.
+void Keep(const JobsOptions& options, const std::set<v1::JobState>& states,
+          google::protobuf::RepeatedPtrField<v1::JobStatus>* jobs) {
+  if (!states.empty()) {
+    jobs->erase(std::remove_if(jobs->begin(), jobs->end(),
+                               [&](const v1::JobStatus& job) { return !states.contains(job.state()); }),
+                jobs->end());
+  }
+  if (options.limit > 0 && jobs->size() > options.limit)
+    jobs->DeleteSubrange(0, jobs->size() - static_cast<int>(options.limit));
+}
+
 }  // namespace
 
-int RunJobs(const Globals& globals) {
-  const auto jobs = JobClient(globals.client).List();
+int RunJobs(const Globals& globals, const JobsOptions& options) {
+  const auto states = StatesOf(options.states);
+  if (!states.ok()) return Fail(states.status());
+  auto jobs = JobClient(globals.client).List();
   if (!jobs.ok()) return Fail(jobs.status());
+  const int all = jobs->jobs_size();
+  Keep(options, *states, jobs->mutable_jobs());
+  if (options.names) {
+    for (const v1::JobStatus& job : jobs->jobs()) absl::PrintF("%s\n", job.spec().name());
+    return kExitOk;
+  }
   if (globals.json) {
     absl::PrintF("%s\n", JobsJson(*jobs));
     return kExitOk;
   }
   if (jobs->jobs().empty()) {
-    absl::PrintF("no jobs; submit one with `cairn submit FILE`\n");
+    absl::PrintF("%s\n", all == 0 ? "no jobs; submit one with `cairn submit FILE`" : "no job is in these states");
     return kExitOk;
   }
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEP", "FIGURES", "REASON"}};

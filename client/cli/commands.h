@@ -33,6 +33,11 @@ struct SubmitOptions {
   bool once =
       false;  // if a job of this name was submitted before, use that one instead, unless it failed or was cancelled
 };
+struct JobsOptions {
+  int64_t limit = 0;                // the newest so many; 0: all
+  std::vector<std::string> states;  // empty: all
+  bool names = false;               // print the names alone
+};
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
   std::string node;     // instead ask the coordinator whether this node is alive and ready
@@ -96,7 +101,9 @@ struct BenchExchangeOptions {
 int RunRun(const Globals& globals, const TfRunOptions& options, const SubmitOptions& job);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
-int RunJobs(const Globals& globals);
+int RunJobs(const Globals& globals, const JobsOptions& options);
+// field: a path or a name; explain.h.
+int RunExplain(const std::string& field);
 int RunJob(const Globals& globals, const std::string& job);
 int RunWatch(const Globals& globals, const std::string& job);
 int RunCancel(const Globals& globals, const std::string& job);

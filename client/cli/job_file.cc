@@ -2,6 +2,7 @@
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -79,6 +80,12 @@ absl::Status ParseText(const std::string& text, const std::string& where, google
 
 absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where) {
   v1::JobSpec spec;
+  const absl::string_view begin = absl::StripLeadingAsciiWhitespace(text);
+  if (absl::StartsWith(begin, "{")) {  // no text protobuf begins so
+    const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
+    if (status.ok()) return spec;
+    return absl::InvalidArgumentError(absl::StrFormat("%s: as JSON: %s", where, std::string(status.message())));
+  }
   CAIRN_RETURN_IF_ERROR(ParseText(text, where, &spec));
   return spec;
 }

@@ -1,4 +1,4 @@
-// Loads a job as the user wrote it: a text-protobuf file and settings from the command line.
+// Loads a job as the user wrote it: a file of text protobuf or JSON, and settings from the command line.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace cairn {
 
-// Errors: INVALID_ARGUMENT: one line per mistake, "FILE:LINE:COLUMN: what" (lines and columns from 1); NOT_FOUND
-// names the file.
+// Text protobuf, or JSON if it begins with '{'. Errors: INVALID_ARGUMENT: of text protobuf one line per mistake,
+// "FILE:LINE:COLUMN: what" (lines and columns from 1), of JSON the first one; NOT_FOUND names the file.
 absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path);
-// The same for text in memory; ParseText merges it into any message.
+// The same for text in memory; ParseText merges text protobuf into any message.
 absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where);
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message);
 

@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "client/cli/completion.h"
+#include "client/cli/usage_error.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 
@@ -41,8 +43,10 @@ struct Invocation {
   ModelsOptions models;
   MakeDataOptions make_data;
   ConvertDataOptions convert_data;
+  JobsOptions jobs;
   std::string job;
   std::string path;
+  std::vector<std::string> words;
   HealthOptions health;
   DrainOptions drain;
   MetricsOptions metrics;
@@ -116,14 +120,16 @@ void AddRun(CLI::App& app, Invocation& call) {
 }
 
 void AddJobCommands(CLI::App& app, Invocation& call) {
-  const Globals& globals = call.globals;
   CLI::App* submit =
       AddCommand(app, "submit", "Submit a job", call, [&call] { return RunSubmit(call.globals, call.submit); });
-  submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
+  submit->add_option("FILE", call.submit.file, "The job: a JobSpec as text protobuf or JSON")->required();
   AddJobChanges(submit, &call.submit);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
   submit->add_flag("--once", call.submit.once, "Use an existing job of this name unless it failed");
-  AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
+  CLI::App* jobs = AddCommand(app, "jobs", "List the jobs", call, [&call] { return RunJobs(call.globals, call.jobs); });
+  jobs->add_option("--limit", call.jobs.limit, "The newest so many jobs [all]")->check(CLI::Range(1, 1000000));
+  jobs->add_option("--state", call.jobs.states, "Jobs in these states only, such as running,failed")->delimiter(',');
+  jobs->add_flag("--names", call.jobs.names, "The names alone, one per line");
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
   };
@@ -224,6 +230,41 @@ void AddData(CLI::App& app, Invocation& call) {
       ->required();
 }
 
+// `cairn help nodes drain`.
+int PrintHelp(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string name = "cairn";
+  for (const std::string& word : words) {
+    const auto below = command->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
+    if (below.empty()) {
+      return Fail(absl::InvalidArgumentError(
+          absl::StrFormat("there is no command \"%s %s\"; `%s --help` lists them", name, word, name)));
+    }
+    command = below[0];
+    name += " " + word;
+  }
+  absl::PrintF("%s", command->help(command == &app ? "" : name.substr(0, name.rfind(' '))));
+  return kExitOk;
+}
+
+void AddHelp(CLI::App& app, Invocation& call) {
+  AddCommand(app, "explain", "Say what a field of a job is", call, [&call] { return RunExplain(call.path); })
+      ->add_option("FIELD", call.path,
+                   "As for --set, such as optimizer.adam; or a message's or an enum's name, such as Conv2D [the job]");
+  AddCommand(app, "help", "Show what --help of a command shows", call, [&] {
+    return PrintHelp(app, call.words);
+  })->add_option("COMMAND", call.words, "The command's words");
+  AddCommand(app, "completion", "Print the script that lets a shell complete commands", call,
+             [&] {
+               const auto script = CompletionScript(app, call.path);
+               if (!script.ok()) return Fail(script.status());
+               absl::PrintF("%s", *script);
+               return kExitOk;
+             })
+      ->add_option("SHELL", call.path, "bash, zsh or fish")
+      ->required();
+}
+
 void AddVersion(CLI::App& app, Invocation& call) {
   AddCommand(app, "version", "Print the version", call, [] {
     absl::PrintF("cairn %s\n", CAIRN_VERSION);
@@ -294,17 +335,15 @@ int Main(int argc, char** argv) {
   AddModels(app, call);
   AddOtherCommands(app, call);
   AddData(app, call);
+  AddHelp(app, call);
   AddVersion(app, call);
   AddBench(app, call);
+  if (argc == 1) return PrintHelp(app, {});
   try {
     app.parse(argc, argv);
-  } catch (const CLI::RequiredError& error) {  // it does not say what was given instead
-    const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-    if (unknown.empty() || unknown[0].empty() || unknown[0][0] == '-') return app.exit(error), kExitUsage;
-    std::fprintf(stderr, "cairn: there is no command \"%s\"; `cairn --help` lists them\n", unknown[0].c_str());
-    return kExitUsage;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error), kExitOk;  // --help, --version
+    return Fail(absl::InvalidArgumentError(UsageError(app, error)));
   }
   if (const absl::Status status = InitTls(call.globals); !status.ok()) return Fail(status);
   return call.run();

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -123,15 +124,24 @@ absl::StatusOr<Target> Resolve(const std::vector<Step>& steps, Message* message)
 
 // ---- the value ----
 
-std::string EnumNames(const EnumDescriptor* type) {
+std::vector<std::string> EnumNames(const EnumDescriptor* type) {
   std::vector<std::string> names;
-  for (int i = 0; i < type->value_count(); ++i) names.push_back(type->value(i)->name());
-  return absl::StrJoin(names, ", ");
+  for (int i = 0; i < type->value_count(); ++i) {
+    if (!absl::EndsWith(type->value(i)->name(), "UNSPECIFIED")) names.push_back(type->value(i)->name());
+  }
+  return names;
+}
+
+// What is wrong with `name`, and the nearest of the names that there are.
+std::string NotOneOf(const std::string& name, const std::vector<std::string>& names) {
+  const std::string nearest = Nearest(name, names);
+  return absl::StrFormat("\"%s\" is not one of %s%s", name, absl::StrJoin(names, ", "),
+                         nearest.empty() ? "" : absl::StrFormat("; did you mean %s?", nearest));
 }
 
 absl::StatusOr<const EnumValueDescriptor*> ParseEnum(const EnumDescriptor* type, const std::string& text) {
   if (const EnumValueDescriptor* value = FindEnumValue(type, text)) return value;
-  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is not one of %s", text, EnumNames(type)));
+  return absl::InvalidArgumentError(NotOneOf(text, EnumNames(type)));
 }
 
 template <typename Int>
@@ -217,15 +227,14 @@ absl::Status PutKind(const FieldDescriptor* field, const std::string& name, Mess
     std::vector<std::string> names;
     const FieldDescriptor* by_enum = field->message_type()->FindFieldByName("kind");
     if (by_enum != nullptr) {
-      names.push_back(EnumNames(by_enum->enum_type()));
+      names = EnumNames(by_enum->enum_type());
     } else {
       const auto* oneof = field->message_type()->FindOneofByName("kind");
       for (int i = 0; i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
     }
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: \"%s\" is not one of %s; give a name, or {text format}, {} for an empty one, or set a field of it "
-        "(%s.FIELD=...)",
-        field->name(), name, absl::StrJoin(names, ", "), field->name()));
+        "%s: %s; give a name, or {text format}, {} for an empty one, or set a field of it (%s.FIELD=...)",
+        field->name(), NotOneOf(name, names), field->name()));
   }
   message->Clear();
   if (kind.value != nullptr) {

@@ -60,6 +60,10 @@ absl::StatusOr<Address> ParseAddress(const std::string& address) {
     }
     out.unix_socket = std::string(rest);
   }
+  if (const size_t scheme = out.tcp.find("://"); scheme != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected, without \"",
+                                                   out.tcp.substr(0, scheme + 3), "\""));
+  }
   const size_t colon = out.tcp.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == out.tcp.size()) {
     return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected"));
