@@ -20,8 +20,8 @@ namespace {
 
 constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
 
-// What rounding to the type changes a number by on average, relative. TF32 has as many bits as FLOAT16; tensor cores cut
-// the others off.
+// What rounding to the type changes a number by on average, relative. TF32 has as many bits as FLOAT16; tensor cores
+// cut the others off.
 double Rounding(const ProgramOptions& options) {
   if (options.compute == v1::BFLOAT16) return 0x1p-9;
   if (options.compute == v1::FLOAT16) return 0x1p-12;
