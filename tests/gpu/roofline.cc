@@ -131,11 +131,11 @@ void Kernels() {
   row("max pooling 3x3 / 2", 1.25 * bytes, [&] { return k::MaxPooling(nullptr, pool, false, x, z, nullptr, type); });
   row("depthwise 3x3", 2 * bytes, [&] { return k::Depthwise(nullptr, depthwise, x, y, z, type); });
   row("layer normalization", 2 * bytes, [&] {
-    return k::GroupNormalization(nullptr, n / 1024, 1, 1024, 1, 1e-3f, x, nullptr, nullptr, z, b.as<float>(),
+    return k::GroupNormalization(nullptr, n / 1024, 1, 1024, 1, true, 1e-3f, x, nullptr, nullptr, z, b.as<float>(),
                                  b.as<float>() + n / 1024, type);
   });
   row("softmax of 1024", 2 * bytes, [&] { return k::Softmax(nullptr, n / 1024, 1024, 0, x, z, type); });
-  row("dropout", 2 * bytes, [&] { return k::Dropout(nullptr, n, key.as<k::StepKey>(), 1, 0.1f, x, z, type, false); });
+  row("dropout", 2 * bytes, [&] { return k::Dropout(nullptr, n, key.as<k::StepKey>(), {1, 0.1f}, x, z, type, false); });
   row("sum of two", 3 * bytes, [&] {
     k::Inputs in;
     in.count = 2;

@@ -141,11 +141,12 @@ TEST_P(Elementwise, Permute) {
     const Tensor x(Random(n, 5), type());
     std::vector<double> want;
     for (int64_t place : reference::PermutedPlaces(examples, c.input, c.dims)) want.push_back(x.exact()[place]);
-    int64_t of_input[3] = {0, 0, 0}, stride = 1, dims[4] = {examples, 1, 1, 1}, strides[4] = {n / examples, 0, 0, 0};
+    int64_t of_input[3] = {0, 0, 0}, stride = 1, dims[] = {examples, 1, 1, 1, 1},
+            strides[] = {n / examples, 0, 0, 0, 0};
     for (size_t i = c.input.size(); i-- > 0; stride *= c.input[i]) of_input[i] = stride;
     for (size_t i = 0; i < c.dims.size(); ++i) {
-      dims[4 - c.dims.size() + i] = c.input[c.dims[i] - 1];
-      strides[4 - c.dims.size() + i] = of_input[c.dims[i] - 1];
+      dims[kAxesMax - c.dims.size() + i] = c.input[c.dims[i] - 1];
+      strides[kAxesMax - c.dims.size() + i] = of_input[c.dims[i] - 1];
     }
     ExpectBoth(want, type(), precision(), "permute",
                [&](void* y, bool add) { return Permute(nullptr, dims, strides, x.data(), y, type(), add); });
@@ -153,14 +154,16 @@ TEST_P(Elementwise, Permute) {
 }
 
 TEST_P(Elementwise, Activations) {
-  const std::vector<Act> all = {Act::kLinear, Act::kRelu,     Act::kLeakyRelu, Act::kSigmoid,  Act::kTanh, Act::kElu,
-                                Act::kGelu,   Act::kGeluTanh, Act::kSilu,      Act::kSoftplus, Act::kRelu6};
+  std::vector<Act> all;
+  for (int f = v1::LINEAR; f <= v1::SPARSE_SIGMOID; ++f) {
+    if (f != v1::SOFTMAX && f != v1::LOG_SOFTMAX) all.push_back(static_cast<Act>(f));
+  }
   const int64_t rows = 37;
   for (int64_t columns : {5, 16}) {
     std::vector<float> numbers = Random(rows * columns, 6, -8, 8);
     numbers[0] = 0;
     numbers[1] = 6;
-    numbers[2] = 60;
+    numbers[2] = type() == DType::kFloat16 ? 10 : 60;  // whose exponential it still has
     numbers[3] = -60;
     const Tensor x(numbers, type()), dy(Random(rows * columns, 7), type()), bias(Random(columns, 8));
     for (Act f : all) {
@@ -183,7 +186,7 @@ TEST_P(Elementwise, Activations) {
 
       // From y as it was rounded: what the reference gets too.
       const Tensor y(y_numbers, type());
-      const bool from_x = f == Act::kGelu || f == Act::kGeluTanh || f == Act::kSilu || f == Act::kSoftplus;
+      const bool from_x = !TellsDerivative(f);
       std::vector<double> dx(x.size());
       reference::ActivateBackward(kind, alpha, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
       const double loose = from_x ? precision() : 3 * precision();
@@ -195,14 +198,31 @@ TEST_P(Elementwise, Activations) {
   }
 }
 
+TEST_P(Elementwise, LogSoftmax) {
+  for (int64_t columns : {1, 10, 33, 1000}) {
+    const int64_t rows = 7, n = rows * columns;
+    const Tensor x(Random(n, 9, -9, 9), type()), dy(Random(n, 10), type());
+    std::vector<double> want(x.size()), dx(x.size());
+    reference::Activate(v1::LOG_SOFTMAX, 0, columns, x.exact(), absl::MakeSpan(want));
+    const std::vector<float> got =
+        Launched(n, type(), [&](void* y) { return LogSoftmax(nullptr, rows, columns, x.data(), y, type()); });
+    ExpectNear(got, want, precision(), "log softmax");
+    const Tensor y(got, type());
+    reference::ActivateBackward(v1::LOG_SOFTMAX, 0, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+    ExpectBoth(dx, type(), 2 * precision(), "log softmax backward", [&](void* out, bool add) {
+      return LogSoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add);
+    });
+  }
+}
+
 TEST_P(Elementwise, NaNIsNotLost) {
   const std::vector<float> numbers = {NAN, 1, -1, NAN, 2, 3, 4, 5, NAN};
   const Tensor x(numbers, type()), zeros(std::vector<float>(9, 0.0f)), ones(std::vector<float>(9, 1.0f));
   const auto expect_nan = [&](const std::vector<float>& y, const std::string& what) {
     for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), std::isnan(numbers[i])) << what << " " << i;
   };
-  for (int f = static_cast<int>(Act::kLinear); f <= static_cast<int>(Act::kRelu6); ++f) {
-    if (f == v1::SOFTMAX) continue;
+  for (int f = static_cast<int>(Act::kLinear); f <= static_cast<int>(Act::kSparseSigmoid); ++f) {
+    if (f == v1::SOFTMAX || f == v1::LOG_SOFTMAX) continue;
     expect_nan(Launched(9, type(),
                         [&](void* y) {
                           return BiasActivation(nullptr, static_cast<Act>(f), 0.3f, 1, 9, x.data(), nullptr, y, type());

@@ -89,13 +89,14 @@ TEST_P(Joins, Multiply) {
                                                  {{3, 4, 8}, {1, 1, 8}},
                                                  {{5, 7, 3}, {5, 7, 1}, {1, 7, 3}},
                                                  {{6}, {1}},
-                                                 {{9, 2}, {9, 1}}};
+                                                 {{9, 2}, {9, 1}},
+                                                 {{2, 3, 4, 8}, {2, 1, 1, 8}}};
   for (const std::vector<Shape>& shapes : cases) {
     const Shape& output = shapes[0];
     const int64_t n = examples * NumElements(output);
     Broadcast b;
     b.dims[0] = examples;
-    std::copy(output.begin(), output.end(), b.dims + 4 - output.size());
+    std::copy(output.begin(), output.end(), b.dims + kAxesMax - output.size());
     std::vector<std::unique_ptr<Tensor>> x;
     std::vector<std::vector<int64_t>> places;
     Inputs in;
@@ -107,7 +108,7 @@ TEST_P(Joins, Multiply) {
       int64_t stride = 1;
       for (size_t d = 0; d < output.size(); ++d) {
         const int64_t dim = shapes[k][shapes[k].size() - 1 - d];
-        if (dim != 1) b.strides[k][3 - d] = stride;
+        if (dim != 1) b.strides[k][kAxesMax - 1 - d] = stride;
         stride *= dim;
       }
       b.strides[k][0] = stride;
@@ -153,14 +154,15 @@ TEST_P(Joins, DropoutHasTheMaskOfTheCpu) {
     EXPECT_EQ(Launched(n, DType::kFloat32,
                        [&](void* y) {
                          const Tensor x(std::vector<float>(n, 1.0f));
-                         return Dropout(nullptr, n, k, node, rate, x.data(), y, DType::kFloat32, false);
+                         return Dropout(nullptr, n, k, {node, rate}, x.data(), y, DType::kFloat32, false);
                        }),
               mask);
     const Tensor x(Random(n, 70), type());
     std::vector<double> want = x.exact();
     for (int64_t i = 0; i < n; ++i) want[i] *= mask[i];
-    ExpectBoth(want, type(), precision(), "dropout",
-               [&](void* y, bool add) { return Dropout(nullptr, n, k, node, rate, x.data(), y, type(), add); });
+    ExpectBoth(want, type(), precision(), "dropout", [&](void* y, bool add) {
+      return Dropout(nullptr, n, k, {node, rate}, x.data(), y, type(), add);
+    });
   }
   for (int64_t channels : {3, 16}) {
     const int64_t examples = 5, positions = 6, n = examples * positions * channels;
@@ -170,7 +172,7 @@ TEST_P(Joins, DropoutHasTheMaskOfTheCpu) {
     std::vector<double> want = x.exact();
     for (int64_t i = 0; i < n; ++i) want[i] *= mask[i / (positions * channels) * channels + i % channels];
     ExpectBoth(want, type(), precision(), "spatial dropout", [&](void* y, bool add) {
-      return SpatialDropout(nullptr, examples, positions, channels, k, node, rate, x.data(), y, type(), add);
+      return SpatialDropout(nullptr, examples, positions, channels, k, {node, rate}, x.data(), y, type(), add);
     });
   }
 }
@@ -183,7 +185,7 @@ TEST(DropoutFactors, FarIntoALayer) {
   for (int64_t block : {int64_t{0}, int64_t{1} << 31, int64_t{1} << 32, (int64_t{1} << 41) + 12345}) {
     std::vector<float> mask(4);
     DropoutMask(info, 4095, 0.5f).Fill(block * 4, absl::MakeSpan(mask));
-    const Factors factors = DropoutFactors(key, 4095, 0.5f, 2.0f, block);
+    const Factors factors = DropoutFactors(key, {4095, 0.5f}, 2.0f, block);
     EXPECT_EQ(std::memcmp(mask.data(), factors.at, sizeof(factors)), 0) << block;
   }
 }

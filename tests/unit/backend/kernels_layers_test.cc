@@ -414,14 +414,14 @@ TEST_P(Layers, GroupNormalization) {
       ExpectNear(Launched(n, type(),
                           [&](void* out) {
                             return kernels::GroupNormalization(nullptr, c.examples, c.positions, c.channels, c.groups,
-                                                               1e-3f, x.data(), g, with ? beta.floats() : nullptr, out,
-                                                               means, factors, type());
+                                                               true, 1e-3f, x.data(), g, with ? beta.floats() : nullptr,
+                                                               out, means, factors, type());
                           }),
                  y, 2 * precision(), "normalized");
       Memory scratch(GroupNormalizationScratch(c.examples, c.positions, c.channels) * 4);
       const auto backward = [&](void* to, float* gamma_to, float* beta_to, bool add) {
-        return GroupNormalizationBackward(nullptr, c.examples, c.positions, c.channels, c.groups, x.data(), g, means,
-                                          factors, dy.data(), to, gamma_to, beta_to,
+        return GroupNormalizationBackward(nullptr, c.examples, c.positions, c.channels, c.groups, true, x.data(), g,
+                                          means, factors, dy.data(), to, gamma_to, beta_to,
                                           static_cast<float*>(scratch.data()), type(), add);
       };
       ExpectBoth(dx, type(), 1e-5 + 2 * precision(), "dx",

@@ -10,9 +10,11 @@
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
 #include "common/model/recurrent.h"
+#include "worker/backend/cudnn/ids.h"
+#include "worker/backend/cudnn/kernels/recurrent.h"
+#include "worker/backend/cudnn/kernels/tensors.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
-#include "worker/backend/fusion.h"
 #include "worker/backend/layer_check.h"
 #include "worker/backend/limits.h"
 
@@ -22,7 +24,8 @@ namespace {
 static_assert(kernels::kMetricsMax == kMetricsMax, "LossArguments has room for all of them");
 static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 &&
                   static_cast<int>(kernels::Act::kSoftplus) == v1::SOFTPLUS &&
-                  static_cast<int>(kernels::Act::kRelu) == v1::RELU,
+                  static_cast<int>(kernels::Act::kMish) == v1::MISH &&
+                  static_cast<int>(kernels::Act::kSparseSigmoid) == v1::SPARSE_SIGMOID,
               "kernels::Act has the numbers of v1::Activation");
 
 // Gradients are released in ranges of at least this many numbers: 1 MiB.
@@ -31,48 +34,33 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
-// Refuses graphs that only the backends on CPUs compute.
-absl::Status CheckGraph(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    const char* what = node.shares >= 0                                ? "it shares another layer's variables"
-                       : node.id > 0 && node.kind == LayerKind::kInput ? "it is a second input"
-                       : node.layer.concatenate().has_axis() ? "axis: it joins along another axis than the last"
-                       : node.id == graph.output().id && node.mask >= 0 ? "its loss leaves masked steps out"
-                                                                        : nullptr;
-    if (what == nullptr) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("layer \"", node.name, "\": ", what, ", which is not computed on a GPU; use --device=cpu"));
+// The activation of the node, or within a recurrent layer, that this backend does not compute; LINEAR: there is none.
+v1::Activation UnknownActivation(const Node& node) {
+  std::vector<v1::Activation> all = {node.activation};
+  if (IsRecurrent(node.kind)) {
+    for (const Recurrence& r : RecurrencesOf(node.layer)) all.insert(all.end(), {r.activation, r.recurrent_activation});
   }
-  return absl::OkStatus();
-}
-
-// The activation within a recurrent layer that this backend does not compute; LINEAR: there is none.
-v1::Activation FurtherRecurrentActivation(const Node& node) {
-  if (!IsRecurrent(node.kind)) return v1::LINEAR;
-  for (const Recurrence& r : RecurrencesOf(node.layer)) {
-    for (const v1::Activation f : {r.activation, r.recurrent_activation}) {
-      if (f > v1::RELU6) return f;
-    }
+  for (const v1::Activation f : all) {
+    if (f > v1::SPARSE_SIGMOID) return f;
   }
   return v1::LINEAR;
+}
+
+// What this backend does not compute of an operation; null: nothing.
+const char* UnknownKind(const Node& node) {
+  const v1::Operation::Kind kind = node.layer.operation().kind();
+  if (kind > v1::Operation::CUMSUM || (kind > v1::Operation::MATMUL && kind < v1::Operation::NEGATIVE))
+    return v1::Operation::Kind_Name(kind).c_str();
+  if (node.layer.reduce().kind() > v1::Reduce::ARGMAX) return v1::Reduce::Kind_Name(node.layer.reduce().kind()).c_str();
+  return nullptr;
 }
 
 // Refuses options that this backend does not support.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    const v1::Layer& l = node.kind == LayerKind::kTimeDistributed ? node.layer.time_distributed().layer() : node.layer;
-    const char* lacks = nullptr;
-    if (IsFurtherActivation(node)) lacks = v1::Activation_Name(node.activation).c_str();
-    if (const v1::Activation f = FurtherRecurrentActivation(node); f != v1::LINEAR) {
-      lacks = v1::Activation_Name(f).c_str();
-    }
-    if (FoldsSteps(node)) lacks = LayerTypeName(FindLayerType(l.kind_case())->kind);
-    if (!l.rescaling().scales().empty()) lacks = "scales";
-    if (!l.dropout().noise_shape().empty()) lacks = "noise_shape";
-    if (l.dropout().seed() != 0 || l.spatial_dropout2d().seed() != 0 || l.multi_head_attention().seed() != 0)
-      lacks = "seed";
-    if (l.layer_normalization().axis_size() > 1) lacks = "axis";
-    if (!ActivityRegularizerOf(node).none()) lacks = "activity_regularizer";
+    CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
+    const char* lacks = UnknownKind(node);
+    if (const v1::Activation f = UnknownActivation(node); f != v1::LINEAR) lacks = v1::Activation_Name(f).c_str();
     if (lacks == nullptr) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
                                                  " is not computed by the backend cudnn; leave it out, or use "
@@ -81,12 +69,58 @@ absl::Status CheckOptions(const Graph& graph) {
   return absl::OkStatus();
 }
 
+// A segment begins at each step that reads values beyond those of the segments so far.
+std::vector<Plan::Segment> SegmentsOf(const Graph& graph, const std::vector<Plan::Step>& steps) {
+  const std::vector<Variable>& variables = graph.variables();
+  std::vector<Plan::Segment> segments(1);
+  for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
+    int64_t end = 0;
+    for (const Ref& ref : steps[i].reads) {
+      if (ref.place != Ref::kValues) continue;
+      const auto next = std::upper_bound(variables.begin(), variables.end(), ref.offset / 4,
+                                         [](int64_t offset, const Variable& v) { return offset < v.offset; });
+      CAIRN_CHECK(next != variables.begin(), "a place in the space is a variable's");
+      end = std::max(end, std::prev(next)->offset + std::prev(next)->size);
+    }
+    if (end <= segments.back().values_end) continue;
+    end = std::min((end + kSegmentNumbersMin - 1) / kSegmentNumbersMin * kSegmentNumbersMin, graph.space_size());
+    if (segments.back().values_end == 0) {
+      segments.back().values_end = end;
+    } else {
+      segments.push_back({i, end});
+    }
+  }
+  return segments;
+}
+
+// Adds up the parts of the gradients of variables that other nodes share with `first`.
+void SumShared(Builder& b, const Node& first) {
+  for (const int v : first.variables) {
+    const Variable& variable = b.graph().variables()[v];
+    std::vector<Ref> parts = b.handover().GradientParts(variable);
+    if (parts.empty()) continue;
+    const Ref sum{Ref::kGradients, 0, variable.offset * 4};
+    if (b.handover().HasOwnGradient(variable)) parts.insert(parts.begin(), sum);
+    for (size_t begin = 0; begin < parts.size();) {
+      std::vector<Ref> some;
+      if (begin > 0) some.push_back(sum);
+      while (some.size() < static_cast<size_t>(kernels::kJoinMax) && begin < parts.size())
+        some.push_back(parts[begin++]);
+      b.Emit("sum of parts", some, {sum}, [=, n = variable.size](const Run& r) {
+        kernels::Inputs in;
+        for (const Ref& ref : some) in.x[in.count++] = r.At<>(ref);
+        return kernels::Sum(r.stream(), n, in, 1, r.At<>(sum), DType::kFloat32);
+      });
+    }
+  }
+}
+
 }  // namespace
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers(), RecurrentLayers(),
-        ResampleLayers(), WindowLayers()}) {
+       {AttentionLayers(), ConvolutionLayers(), DenseLayers(), EinsumLayers(), FeatureLayers(), MergingLayers(),
+        NormalizationLayers(), OtherLayers(), RecurrentLayers(), ResampleLayers(), TensorLayers(), WindowLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -108,9 +142,29 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
   plan_->examples_ = options.examples;
 }
 
+namespace {
+
+LoweringOptions OptionsWithin(Builder& outer, const Node& node) {
+  LoweringOptions options = outer.options();
+  options.examples *= outer.ShapeOf(node)[0];
+  options.loss_plan = {};  // the layer within applies its own activation
+  return options;
+}
+
+}  // namespace
+
+Builder::Builder(const Graph& step, Builder& outer, const Node& node)
+    : graph_(step),
+      options_(OptionsWithin(outer, node)),
+      groups_(graph_, options_),
+      machine_(outer.machine_),
+      handover_(graph_),
+      outside_(std::make_unique<Outside>(Outside{&outer, &node, {}})) {
+  node_values_ = {outer.In(node), outer.Out(node)};
+}
+
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
-  CAIRN_RETURN_IF_ERROR(CheckGraph(graph_));
   CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
@@ -121,14 +175,37 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(LowerLoss());
   if (training()) LowerBackward();
   if (!error_.ok()) return error_;
-  if (options_.keep_outputs && options_.mode != Mode::kPredict && plan_->outputs_.place == Ref::kArena) {
-    plan_->buffers_[plan_->outputs_.buffer].Use(static_cast<int>(plan_->steps_.size()));
+  if (options_.keep_outputs && options_.mode != Mode::kPredict) {
+    for (const Ref& ref : {plan_->outputs_, plan_->mask_}) {
+      if (ref.place == Ref::kArena) plan_->buffers_[ref.buffer].Use(static_cast<int>(plan_->steps_.size()));
+    }
   }
-  MakeSegments();
+  plan_->segments_ = SegmentsOf(graph_, plan_->steps_);
   std::vector<ArenaBuffer*> buffers;
   for (ArenaBuffer& buffer : plan_->buffers_) buffers.push_back(&buffer);
   plan_->arena_bytes_ = PlaceBuffers(buffers, kArenaAlignment);
   return std::move(plan_);
+}
+
+// Lives until the outer plan is built, since its backward pass is lowered then.
+void Builder::LowerWithin(const Node& node) {
+  struct Step {
+    Graph graph;
+    std::unique_ptr<Builder> builder;
+  };
+  const auto step = std::make_shared<Step>(Step{StepGraph(graph_, node), nullptr});
+  step->builder = std::make_unique<Builder>(step->graph, *this, node);
+  Builder& within = *step->builder;
+  Fail(CheckOptions(step->graph));
+  const Node& inner = step->graph.nodes()[1];
+  within.current_ = &inner;
+  const Layer* const layer = FindLayer(inner.kind);
+  if (layer == nullptr) {
+    return Fail(absl::UnimplementedError(
+        absl::StrCat(LayerTypeName(inner.kind), " of time_distributed is not computed by the backend cudnn")));
+  }
+  layer->lower(within, inner);
+  if (training()) Backward([step, &inner] { step->builder->LowerBackwardOf(inner); });
 }
 
 // ---- values ----
@@ -136,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
 void Builder::MakeValues() {
   const std::vector<Node>& nodes = graph_.nodes();
   node_values_.resize(nodes.size());
-  exact_.resize(nodes.size());
+  std::vector<bool> exact(nodes.size());  // float32 whatever the precision, since the output is ids
   std::vector<bool> trains(nodes.size()), has_variables(nodes.size());
   for (const Node& node : nodes) {
     for (int v : node.variables) {
@@ -149,12 +226,12 @@ void Builder::MakeValues() {
     }
   }
   for (size_t id = nodes.size(); id-- > 0;) {
-    if (nodes[id].kind != LayerKind::kEmbedding && !exact_[id]) continue;
-    for (int input : nodes[id].inputs) exact_[input] = !has_variables[input];
+    if (!ReadsIds(nodes[id]) && !exact[id]) continue;
+    for (int input : nodes[id].inputs) exact[input] = !has_variables[input];
   }
   for (const Node& node : nodes) {
     if (!groups_.Joined(node)) {
-      const DType type = exact_[node.id] ? DType::kFloat32 : this->type();
+      const DType type = exact[node.id] ? DType::kFloat32 : this->type();
       node_values_[node.id] = NewValue(examples() * NumElements(node.output), trains[node.id], type);
       continue;
     }
@@ -202,17 +279,43 @@ absl::Status Builder::LowerLoss() {
     gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
   }
   const Ref labels{Ref::kLabels}, results{Ref::kResults};
-  const Ref row_weights = options_.row_weights ? Ref{Ref::kLabels, 0, examples() * options_.label_size * 4} : Ref{};
+  Ref row_weights = options_.row_weights ? Ref{Ref::kLabels, 0, examples() * options_.label_size * 4} : Ref{};
+  const Ref mask = handover_.StepMaskOf(graph_.output().id), given = row_weights;
+  kernels::MaskedRows masked{examples(), a.examples, 0, nullptr};
+  if (mask) {
+    plan_->mask_ = mask;
+    masked.steps = plan_->buffers_[mask.buffer].bytes / static_cast<int64_t>(sizeof(float));
+    row_weights = NewNumbers(a.examples, DType::kFloat32);
+    Emit("weights of rows", {mask, given}, {row_weights}, [=](const Run& r) {
+      kernels::MaskedRows m = masked;
+      m.mask = r.At<float>(mask);
+      return kernels::MaskedRowWeights(r.stream(), m, r.At<float>(given), r.At<float>(row_weights));
+    });
+  }
   const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
-  Emit("loss", {outputs, labels, weights, key}, {by_example, gradients}, [=](const Run& r) {
+  const Ref own_weights = mask ? row_weights : Ref{};
+  Emit("loss", {outputs, labels, weights, key, own_weights}, {by_example, gradients}, [=](const Run& r) {
     kernels::LossArguments with = a;
     with.row_weights = r.At<float>(row_weights);
     return kernels::Loss(r.stream(), with, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
                          r.At<kernels::StepKey>(key), r.At<float>(gradients), r.At<double>(by_example));
   });
+  if (mask) {
+    Emit("clear masked rows", {mask, by_example, gradients}, {by_example, gradients}, [=](const Run& r) {
+      kernels::MaskedRows m = masked;
+      m.mask = r.At<float>(mask);
+      return kernels::ClearMaskedRows(r.stream(), m, a.outputs, r.At<float>(gradients), 1 + a.metrics,
+                                      r.At<double>(by_example));
+    });
+  }
   Emit("sums", {by_example}, {results}, [=](const Run& r) {
     return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
   });
+  for (const Ref& penalties : handover_.penalties()) {
+    Emit("penalty", {penalties, results}, {results}, [=, n = examples()](const Run& r) {
+      return kernels::AddDoubles(r.stream(), n, r.At<double>(penalties), r.At<double>(results));
+    });
+  }
   if (gradients && last->type != DType::kFloat32) {
     EmitConvert(*this, gradients, DType::kFloat32, last->gradient, last->type, last->numbers);
   }
@@ -222,7 +325,7 @@ absl::Status Builder::LowerLoss() {
 // ---- backward ----
 
 void Builder::LowerBackward() {
-  // The variables of a node, with the padding after them, are one range.
+  // The variables of a node, with the padding after them, are one range. Shared ones are final behind their first node.
   const std::vector<Variable>& variables = graph_.variables();
   std::vector<int64_t> begins(graph_.nodes().size(), -1);
   for (const Variable& v : variables) {
@@ -234,41 +337,21 @@ void Builder::LowerBackward() {
     plan_->releases_.push_back({static_cast<int>(plan_->steps_.size()) - 1, begin, end});
     end = begin;
   };
-  std::vector<std::vector<std::function<void()>>> by_node(graph_.nodes().size());
-  for (Back& back : backward_) by_node[back.node->id].push_back(std::move(back.fn));
   for (int id = static_cast<int>(graph_.nodes().size()) - 1; id >= 0; --id) {
-    current_ = &graph_.nodes()[id];
-    const Value* out = node_values_[id];
-    // Without a gradient no output that is used depends on it.
-    if (out->gradient) {
-      for (size_t i = by_node[id].size(); i-- > 0;) by_node[id][i]();
-    }
+    const Node& node = graph_.nodes()[id];
+    LowerBackwardOf(node);
+    if (node.shares < 0) SumShared(*this, node);
     if (begins[id] >= 0 && end - begins[id] >= kReleaseNumbersMin) release(begins[id]);
   }
   release(0);
 }
 
-// A segment begins at each step that reads values beyond those of the segments so far.
-void Builder::MakeSegments() {
-  const std::vector<Variable>& variables = graph_.variables();
-  std::vector<Plan::Segment>& segments = plan_->segments_;
-  segments.push_back({});
-  for (int i = 0; i < static_cast<int>(plan_->steps_.size()); ++i) {
-    int64_t end = 0;
-    for (const Ref& ref : plan_->steps_[i].reads) {
-      if (ref.place != Ref::kValues) continue;
-      const auto next = std::upper_bound(variables.begin(), variables.end(), ref.offset / 4,
-                                         [](int64_t offset, const Variable& v) { return offset < v.offset; });
-      CAIRN_CHECK(next != variables.begin(), "a place in the space is a variable's");
-      end = std::max(end, std::prev(next)->offset + std::prev(next)->size);
-    }
-    if (end <= segments.back().values_end) continue;
-    end = std::min((end + kSegmentNumbersMin - 1) / kSegmentNumbersMin * kSegmentNumbersMin, graph_.space_size());
-    if (segments.back().values_end == 0) {
-      segments.back().values_end = end;
-    } else {
-      segments.push_back({i, end});
-    }
+void Builder::LowerBackwardOf(const Node& node) {
+  current_ = &node;
+  // Without a gradient no output that is used depends on it.
+  if (!node_values_[node.id]->gradient) return;
+  for (size_t i = backward_.size(); i-- > 0;) {
+    if (backward_[i].node == &node) backward_[i].fn();
   }
 }
 

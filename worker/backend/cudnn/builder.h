@@ -5,7 +5,7 @@
 //
 // Beyond one launch for each layer: nodes that are computed together share the launches of one of them (node_groups.h);
 // a pointwise convolution is a matrix product on the pixels that its strides select; the gradient of a value with
-// several readers is accumulated in place.
+// several readers is accumulated in place; nodes that share variables each compute a part of their gradient.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,9 @@ struct Value {
 class Builder {
  public:
   Builder(const Graph& graph, const LoweringOptions& options, Machine& machine);
+  // Of a layer within another one, as a graph of one step (StepGraph): the launches, buffers and variables are those of
+  // the outer builder, and its examples are the steps of all examples. What it refers to outlives it.
+  Builder(const Graph& step, Builder& outer, const Node& node);
 
   // Errors: UNIMPLEMENTED names the layer and what it cannot do.
   absl::StatusOr<std::unique_ptr<Plan>> Build();
@@ -57,7 +60,6 @@ class Builder {
   const Node& current() const { return *current_; }  // the node that is being lowered
   const NodeGroups& groups() const { return groups_; }
   const Graph& graph() const { return graph_; }
-  const Variable& VariableAt(int variable) const { return graph_.variables()[variable]; }
   const LoweringOptions& options() const { return options_; }
   Machine& machine() { return machine_; }
   const Shape& ShapeOf(const Node& node, size_t input = 0) const { return graph_.nodes()[node.inputs[input]].output; }
@@ -69,6 +71,15 @@ class Builder {
   bool training() const { return options_.mode == Mode::kTrain; }
   DType type() const { return options_.precision.type; }
   int64_t examples() const { return options_.examples; }
+  // The layer around this graph; null: it is a whole model.
+  struct Outside {
+    Builder* builder = nullptr;
+    const Node* node = nullptr;
+    Ref key;  // KeyOf
+  };
+  Outside* outside() { return outside_.get(); }
+  // Lowers the layer within a TimeDistributed whose steps are folded into the batch.
+  void LowerWithin(const Node& node);
 
   // ---- buffers, variables, steps ----
   Ref New(int64_t bytes);
@@ -78,8 +89,9 @@ class Builder {
   Value* NewValue(int64_t numbers, bool needs_gradient, DType type);
   const Variable* Find(const Node& node, const char* name) const;  // "kernel"; null if the node has none
   Ref ValueOf(const Variable* variable) const;                     // null: none
-  Ref GradientOf(const Variable* variable) const;
-  std::string NameOf(const Ref& ref) const;
+  // Of a node that shares another one's variables: the place of its part of the gradient.
+  Ref GradientOf(const Variable* variable);
+  Ref Constant(const std::vector<float>& numbers);
   // The value in this type: itself, or a copy.
   Ref Read(const Value& v, DType type);
   Sink GradientSink(Value* v);
@@ -89,7 +101,6 @@ class Builder {
   void Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn);
   void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes,
                    std::function<absl::Status(const Run&)> fn, double flop = 0);
-  int64_t BytesOf(const Ref& ref) const;  // the size of the tensor there; 0 for small ones, such as labels
 
   LayerHandover& handover() { return handover_; }
 
@@ -97,7 +108,7 @@ class Builder {
   void MakeValues();
   absl::Status LowerLoss();
   void LowerBackward();
-  void MakeSegments();
+  void LowerBackwardOf(const Node& node);
 
   const Graph& graph_;
   const LoweringOptions options_;
@@ -108,13 +119,13 @@ class Builder {
   const Node* current_ = nullptr;
   std::vector<std::unique_ptr<Value>> values_;
   std::vector<Value*> node_values_;
-  std::vector<bool> exact_;  // by node: float32 whatever the precision, since its output is ids
   LayerHandover handover_;
   struct Back {
     const Node* node = nullptr;
     std::function<void()> fn;
   };
   std::vector<Back> backward_;
+  std::unique_ptr<Outside> outside_;
 };
 
 // Lowers the graph. Errors: as Builder::Build.

@@ -119,16 +119,16 @@ class Attention {
   // [example, a, b, number] -> [example, b, a, number].
   void Swap(const Ref& from, const Ref& to, int64_t a, int64_t b, int64_t number) const {
     b_.Emit(absl::StrCat("swap ", n_, "x", a, "x", b, "x", number), {from}, {to}, [=, n = n_, t = t_](const Run& r) {
-      const int64_t dims[4] = {n, b, a, number}, strides[4] = {a * b * number, number, b * number, 1};
+      const int64_t dims[] = {1, n, b, a, number}, strides[] = {0, a * b * number, number, b * number, 1};
       return kernels::Permute(r.stream(), dims, strides, r.At<>(from), r.At<>(to), t, false);
     });
   }
   void Drop(const Ref& from, const Ref& to) const {
-    const Ref key{Ref::kKey};
+    const Ref key = KeyOf(b_);
     b_.Emit(absl::StrCat("dropout ", rate_), {from, key}, {to},
-            [=, id = node_.id, scores = scores(), rate = rate_, t = t_](const Run& r) {
-              return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), id, rate, r.At<>(from),
-                                      r.At<>(to), t, false);
+            [=, draw = kernels::Draw{node_.id, rate_, mha_.seed()}, scores = scores(), t = t_](const Run& r) {
+              return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), draw, r.At<>(from), r.At<>(to),
+                                      t, false);
             });
   }
   // Sets the scores of masked queries and of masked keys and values; the masks are combined as in Keras.

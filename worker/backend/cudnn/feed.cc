@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/tensor/dtype.h"
+#include "worker/backend/cudnn/ids.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -27,8 +28,8 @@ absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
 Feed::Feed(const Graph& graph, Machine& machine)
     : graph_(graph),
       machine_(machine),
-      widens_(std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                          [](const Node& node) { return node.kind == LayerKind::kEmbedding; })) {}
+      widens_(
+          std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return ReadsIds(node); })) {}
 
 absl::Status Feed::Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights,
                            Element inputs) {
@@ -101,7 +102,8 @@ absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, absl::Span<const flo
   *key_.pinned.as<kernels::StepKey>() = {{key[0], key[1]},
                                          {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)},
                                          info.replica,
-                                         info.loss_scale};
+                                         info.loss_scale,
+                                         {static_cast<uint32_t>(info.seed), static_cast<uint32_t>(info.seed >> 32)}};
   return machine_.CopyIn(key_.device.data(), key_.pinned.data(), sizeof(kernels::StepKey));
 }
 

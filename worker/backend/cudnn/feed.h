@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "common/model/graph.h"
+#include "common/model/model_inputs.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cudnn/plan.h"
 
@@ -55,9 +56,7 @@ class Feed {
 
  private:
   absl::Status Widen(v1::DataType type, int64_t from, int64_t to);
-  int64_t InputBytes(Element element) const {
-    return examples_max_ * NumElements(graph_.input_shape()) * cairn::SizeOf(element);
-  }
+  int64_t InputBytes(Element element) const { return examples_max_ * ModelInputSize(graph_) * cairn::SizeOf(element); }
   void ToPinned(const Batch& batch, char* pinned) const;
 
   const Graph& graph_;

@@ -1,5 +1,7 @@
 // Layers with several inputs. A launch takes kernels::kJoinMax of them; longer ones are chained through values between.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
@@ -49,22 +51,25 @@ void LowerSum(Builder& builder, std::vector<Value*> in, float factor, Value* out
   });
 }
 
-void LowerMaximum(Builder& builder, std::vector<Value*> in, Value* out) {
+// least: the minimum.
+void LowerExtreme(Builder& builder, std::vector<Value*> in, bool least, Value* out) {
   const DType t = out->type;
   const int64_t n = out->numbers;
   if (in.size() > kJoined) {
     Value* first = builder.NewValue(n, out->needs_gradient, t);
-    LowerMaximum(builder, {in.begin(), in.begin() + kJoined}, first);
+    LowerExtreme(builder, {in.begin(), in.begin() + kJoined}, least, first);
     in.erase(in.begin(), in.begin() + kJoined);
     in.insert(in.begin(), first);
-    return LowerMaximum(builder, std::move(in), out);
+    return LowerExtreme(builder, std::move(in), least, out);
   }
   std::vector<Ref> x;
   for (const Value* v : in) x.push_back(builder.Read(*v, t));
   const Ref y = builder.NewLike(*out);
   out->data = y;
-  builder.Emit("maximum", x, {y},
-               [=](const Run& r) { return kernels::Maximum(r.stream(), n, InputsOf(r, x), r.At<>(y), t); });
+  const char* const name = least ? "minimum" : "maximum";
+  builder.Emit(name, x, {y}, [=](const Run& r) {
+    return (least ? kernels::Minimum : kernels::Maximum)(r.stream(), n, InputsOf(r, x), r.At<>(y), t);
+  });
   if (!out->needs_gradient) return;
   builder.Backward([=, &builder] {
     const Ref dy = out->gradient;
@@ -74,10 +79,10 @@ void LowerMaximum(Builder& builder, std::vector<Value*> in, Value* out) {
       std::vector<Ref> reads = x;
       reads.push_back(dy);
       if (dx.add) reads.push_back(dx.ref);
-      builder.Emit(absl::StrCat("maximum backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref},
+      builder.Emit(absl::StrCat(name, " backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref},
                    [=](const Run& r) {
-                     return kernels::MaximumBackward(r.stream(), n, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref),
-                                                     t, dx.add);
+                     const auto launch = least ? kernels::MinimumBackward : kernels::MaximumBackward;
+                     return launch(r.stream(), n, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
                    });
     }
   });
@@ -98,12 +103,12 @@ void LowerMultiply(Builder& builder, const Node& node) {
   const auto lower = [&](std::vector<Factor> in, Value* to) {
     kernels::Broadcast b;
     b.dims[0] = images;
-    for (size_t i = 0; i < shape.size(); ++i) b.dims[4 - shape.size() + i] = shape[i];
+    for (size_t i = 0; i < shape.size(); ++i) b.dims[kernels::kAxesMax - shape.size() + i] = shape[i];
     std::vector<Ref> x;
     std::vector<Value*> values;
     for (size_t k = 0; k < in.size(); ++k) {
       int64_t stride = 1;
-      for (size_t i = in[k].shape.size(), axis = 3; i-- > 0; --axis) {
+      for (size_t i = in[k].shape.size(), axis = kernels::kAxesMax - 1; i-- > 0; --axis) {
         if (in[k].shape[i] != 1) b.strides[k][axis] = stride;
         stride *= in[k].shape[i];
       }
@@ -141,10 +146,16 @@ void LowerMultiply(Builder& builder, const Node& node) {
   lower(std::move(all), out);
 }
 
+// What is joined are columns: all numbers behind a place of the axes before the one that joins.
 void LowerConcatenate(Builder& builder, const Node& node) {
   Value* const out = builder.Out(node);
   const DType t = out->type;
-  const int64_t width = node.output.back(), rows = out->numbers / width;
+  const v1::Concatenate& layer = node.layer.concatenate();
+  const auto axis = layer.has_axis() ? static_cast<size_t>(layer.axis()) - 1 : node.output.size() - 1;
+  const auto columns_of = [axis](const Shape& shape) {
+    return std::accumulate(shape.begin() + static_cast<int64_t>(axis), shape.end(), int64_t{1}, std::multiplies<>());
+  };
+  const int64_t width = columns_of(node.output), rows = out->numbers / width;
   struct Part {
     Value* value = nullptr;
     int64_t begin = 0, width = 0;
@@ -153,7 +164,7 @@ void LowerConcatenate(Builder& builder, const Node& node) {
   const Ref y = builder.NewLike(*out);
   int64_t begin = 0;
   for (int input : node.inputs) {
-    const Part part{builder.ValueAt(input), begin, builder.NodeAt(input).output.back()};
+    const Part part{builder.ValueAt(input), begin, columns_of(builder.NodeAt(input).output)};
     const Ref x = builder.Read(*part.value, t);
     builder.Emit(absl::StrCat("columns to ", begin), {x}, {y}, [=](const Run& r) {
       return kernels::CopyColumns(r.stream(), rows, part.width, r.At<>(x), part.width, 0, r.At<>(y), width, part.begin,
@@ -211,7 +222,7 @@ struct PRelu {
     shapes.dims[0] = b.examples();
     shapes.strides[0][0] = NumElements(node.output);
     int64_t strides[2] = {1, 1};
-    for (size_t i = node.output.size(), axis = 3; i-- > 0; --axis) {
+    for (size_t i = node.output.size(), axis = kernels::kAxesMax - 1; i-- > 0; --axis) {
       shapes.dims[axis] = node.output[i];
       shapes.strides[0][axis] = strides[0];
       if (variable->shape[i] != 1) shapes.strides[1][axis] = strides[1];
@@ -247,7 +258,7 @@ struct PRelu {
       return EmitMultiplyBackward({wide, b.ValueOf(variable)}, g, 1, gradient, DType::kFloat32);
     }
     kernels::Broadcast full = shapes;
-    std::copy(full.strides[0], full.strides[0] + 4, full.strides[1]);
+    std::copy(full.strides[0], full.strides[0] + kernels::kAxesMax, full.strides[1]);
     const std::vector<Ref> factors = {wide, g};
     const Ref product = b.NewNumbers(n, DType::kFloat32);
     b.Emit("multiply", factors, {product}, [=](const Run& r) {
@@ -323,7 +334,8 @@ constexpr Layer kLayers[] = {
      [](Builder& b, const Node& node) {
        LowerSum(b, AllOf(b, node), 1.0f / static_cast<float>(node.inputs.size()), b.Out(node));
      }},
-    {LayerKind::kMaximum, [](Builder& b, const Node& node) { LowerMaximum(b, AllOf(b, node), b.Out(node)); }},
+    {LayerKind::kMaximum, [](Builder& b, const Node& node) { LowerExtreme(b, AllOf(b, node), false, b.Out(node)); }},
+    {LayerKind::kMinimum, [](Builder& b, const Node& node) { LowerExtreme(b, AllOf(b, node), true, b.Out(node)); }},
     {LayerKind::kMultiply, LowerMultiply},
     {LayerKind::kPReLU, LowerPRelu},
     {LayerKind::kConcatenate, LowerConcatenate},

@@ -4,6 +4,22 @@
 
 namespace cairn::cudnn {
 
+Ref KeyOf(Builder& builder) {
+  Builder::Outside* const outside = builder.outside();
+  if (outside == nullptr) return Ref{Ref::kKey};
+  if (outside->key) return outside->key;
+  const Ref from = KeyOf(*outside->builder), to = builder.New(sizeof(kernels::StepKey));
+  builder.Emit("key within", {from}, {to}, [=, node = outside->node->id](const Run& r) {
+    return kernels::KeyWithin(r.stream(), r.At<kernels::StepKey>(from), node, r.At<kernels::StepKey>(to));
+  });
+  return outside->key = to;
+}
+
+int64_t BatchExamples(Builder& builder) {
+  Builder::Outside* const outside = builder.outside();
+  return outside == nullptr ? builder.examples() : BatchExamples(*outside->builder);
+}
+
 void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
                  bool add) {
   std::vector<Ref> reads = {from};
@@ -32,6 +48,27 @@ void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const 
 
 // ---- activations ----
 
+void EmitRows(Builder& builder, const Activation& f, const Ref& x, int64_t rows, int64_t columns, const Ref& to,
+              DType type) {
+  const bool log = f.kind == v1::LOG_SOFTMAX;
+  builder.Emit(log ? "log softmax" : "softmax", {x}, {to}, [=](const Run& r) {
+    return log ? kernels::LogSoftmax(r.stream(), rows, columns, r.At<>(x), r.At<>(to), type)
+               : kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(x), r.At<>(to), type);
+  });
+}
+
+void EmitRowsBackward(Builder& builder, const Activation& f, const Ref& y, const Ref& dy, int64_t rows, int64_t columns,
+                      const Builder::Sink& to, DType type) {
+  const bool log = f.kind == v1::LOG_SOFTMAX;
+  std::vector<Ref> reads = {y, dy};
+  if (to.add) reads.push_back(to.ref);
+  builder.Emit(absl::StrCat(log ? "log softmax" : "softmax", " backward", to.add ? " add" : ""), std::move(reads),
+               {to.ref}, [=](const Run& r) {
+                 const auto launch = log ? kernels::LogSoftmaxBackward : kernels::SoftmaxBackward;
+                 return launch(r.stream(), rows, columns, r.At<>(y), r.At<>(dy), r.At<>(to.ref), type, to.add);
+               });
+}
+
 Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out) {
   const int64_t rows = out->numbers / columns;
   const DType type = out->type;
@@ -46,11 +83,9 @@ Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Re
     });
   };
   out->data = y;
-  if (f.softmax()) {
+  if (f.of_rows()) {
     emit({}, y, bias, y);
-    builder.Emit("softmax", {y}, {y}, [=](const Run& r) {
-      return kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(y), r.At<>(y), type);
-    });
+    EmitRows(builder, f, y, rows, columns, y, type);
     return {};
   }
   if (!builder.training() || !f.needs_input()) {
@@ -68,11 +103,7 @@ void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& be
   const Ref g = out->gradient, y = before ? Ref{} : out->data;
   const int64_t n = out->numbers;
   const DType type = out->type;
-  if (f.softmax()) {
-    return builder.Emit("softmax backward", {y, g}, {g}, [=](const Run& r) {
-      return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(g), r.At<>(g), type, false);
-    });
-  }
+  if (f.of_rows()) return EmitRowsBackward(builder, f, y, g, n / columns, columns, {g}, type);
   builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward"), {before, y, g}, {g}, [=](const Run& r) {
     return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(y), r.At<>(g), r.At<>(g),
                                        type, false);
@@ -80,7 +111,7 @@ void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& be
 }
 
 Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order) {
-  const size_t rank = from.size(), lead = 4 - rank;
+  const size_t rank = from.size(), lead = kernels::kAxesMax - rank;
   Permutation p;
   p.forward.dims[0] = p.backward.dims[0] = examples;
   p.forward.strides[0] = p.backward.strides[0] = NumElements(from);

@@ -8,23 +8,33 @@
 
 namespace cairn::cudnn {
 
-// A permutation of the axes of a tensor: the examples, then up to three axes; missing axes come first, with size 1.
+// A permutation of the axes of a tensor: the examples, then up to four axes; missing axes come first, with size 1.
 struct Permutation {
   struct Axes {
-    int64_t dims[4] = {1, 1, 1, 1};
-    int64_t strides[4] = {0, 0, 0, 0};  // in the other tensor
+    int64_t dims[kernels::kAxesMax] = {1, 1, 1, 1, 1};
+    int64_t strides[kernels::kAxesMax] = {};  // in the other tensor
   };
   Axes forward, backward;
 };
 // order: for each axis of the result the axis of `from`, counted from 1 (keras.layers.Permute).
 Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order);
 
+// What layers draw their random numbers with; of a layer within another one that of WithinLayer
+// (worker/backend/dropout.h).
+Ref KeyOf(Builder& builder);
+// The examples of the batch, also where steps are part of it.
+int64_t BatchExamples(Builder& builder);
 // Copies n numbers to another type. add: adds them to `to`.
 void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
                  bool add = false);
 // Computes C from A and B; `bias` is used only with p.bias. add: adds to C.
 void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c,
                  bool add = false);
+// Softmax and its logarithm, row by row; `to` may be the place that is read. Backward: `to` may be dy without `add`.
+void EmitRows(Builder& builder, const Activation& f, const Ref& x, int64_t rows, int64_t columns, const Ref& to,
+              DType type);
+void EmitRowsBackward(Builder& builder, const Activation& f, const Ref& y, const Ref& dy, int64_t rows, int64_t columns,
+                      const Builder::Sink& to, DType type);
 // y = f(y + bias), in place, and out->data = y. If the derivative needs the argument of f, the result goes to another
 // buffer, and y before f is returned for backward.
 Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out);

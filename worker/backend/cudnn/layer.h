@@ -24,14 +24,21 @@ struct Projection {
 };
 void LowerProjection(Builder& builder, const Projection& projection, Value* in, Value* out);
 
+// y = (x - shift) * scale + offset with factors by place: Normalization, and Rescaling by channel.
+void LowerAffine(Builder& builder, const Node& node);
+
 // The families.
+absl::Span<const Layer> AttentionLayers();
 absl::Span<const Layer> ConvolutionLayers();
 absl::Span<const Layer> DenseLayers();
+absl::Span<const Layer> EinsumLayers();
+absl::Span<const Layer> FeatureLayers();
 absl::Span<const Layer> MergingLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> OtherLayers();
 absl::Span<const Layer> RecurrentLayers();
 absl::Span<const Layer> ResampleLayers();
+absl::Span<const Layer> TensorLayers();
 absl::Span<const Layer> WindowLayers();
 
 // Null: the backend has no row for the kind.

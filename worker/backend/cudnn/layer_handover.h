@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -54,6 +55,27 @@ class LayerHandover {
     return thinned_[{in, row_stride, column_stride}];
   }
 
+  // Whether the node that has a variable by itself writes its gradient; others may share the variable with it.
+  void SetOwnGradient(const Variable& variable) { own_gradients_.insert(variable.offset); }
+  bool HasOwnGradient(const Variable& variable) const { return own_gradients_.count(variable.offset) > 0; }
+  // The part of a shared variable's gradient that this node computes; none: not made yet.
+  Ref& GradientPart(const Variable& variable, int node) { return gradient_parts_[variable.offset][node]; }
+  // All parts, in the order of the nodes.
+  std::vector<Ref> GradientParts(const Variable& variable) const {
+    std::vector<Ref> parts;
+    const auto found = gradient_parts_.find(variable.offset);
+    if (found == gradient_parts_.end()) return parts;
+    for (const auto& [node, part] : found->second) parts.push_back(part);
+    return parts;
+  }
+
+  // What a layer adds to the loss: float64, one number for each example.
+  void AddPenalty(const Ref& penalties) { penalties_.push_back(penalties); }
+  const std::vector<Ref>& penalties() const { return penalties_; }
+
+  // The inputs of a model with several, in float32, one example after the other; none: not made yet.
+  Ref& inputs() { return inputs_; }
+
   // Keeps a node that is within another one, and not of the graph.
   const Node& Keep(Node node) { return *inner_nodes_.emplace_back(std::make_unique<Node>(std::move(node))); }
 
@@ -62,6 +84,10 @@ class LayerHandover {
   std::map<int, Ref> step_masks_;           // by the node that makes it
   std::map<int, Normalization> postponed_;  // by node
   std::map<std::tuple<Value*, int64_t, int64_t>, Value*> thinned_;
+  std::set<int64_t> own_gradients_;                       // by the variable's offset
+  std::map<int64_t, std::map<int, Ref>> gradient_parts_;  // by the variable's offset and by node
+  std::vector<Ref> penalties_;
+  Ref inputs_;
   std::vector<std::unique_ptr<Node>> inner_nodes_;
 };
 

@@ -1,6 +1,9 @@
 // The layers that consist of one launch each.
 #include "absl/strings/str_cat.h"
+#include "common/model/model_inputs.h"
+#include "worker/backend/affine.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/ids.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
@@ -16,17 +19,41 @@ std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
 
 const char* Adds(bool add) { return add ? " add" : ""; }
 
+// The node's own numbers in float32, if the model has several inputs.
+Ref OwnInput(Builder& builder, const Node& node) {
+  const int64_t examples = builder.examples(), all = ModelInputSize(builder.graph()), begin = node.input_offset,
+                own = NumElements(node.output);
+  Ref& inputs = builder.handover().inputs();
+  if (!inputs) {
+    inputs = Ref{Ref::kInputs};
+    if (builder.options().inputs == Element::kByte) {
+      const Ref bytes = inputs, numbers = inputs = builder.NewNumbers(examples * all, DType::kFloat32);
+      builder.Emit("copy u8 f32", {bytes}, {numbers}, [=](const Run& r) {
+        return kernels::AffineOfBytes(r.stream(), examples * all, 1, 0, r.At<uint8_t>(bytes), r.At<>(numbers),
+                                      DType::kFloat32);
+      });
+    }
+  }
+  const Ref from = inputs, to = builder.NewNumbers(examples * own, DType::kFloat32);
+  builder.Emit(absl::StrCat("columns from ", begin), {from}, {to}, [=](const Run& r) {
+    return kernels::CopyColumns(r.stream(), examples, own, r.At<>(from), all, begin, r.At<>(to), own, 0,
+                                DType::kFloat32, false);
+  });
+  return to;
+}
+
 // Uses the batch's numbers themselves if possible; else emits a copy, with the Rescaling that joined it.
 void LowerInput(Builder& builder, const Node& node) {
   Value* const out = builder.ValueAt(node.id);
-  const Ref inputs{Ref::kInputs};
+  const bool several = builder.graph().inputs().size() > 1;
+  const Ref inputs = several ? OwnInput(builder, node) : Ref{Ref::kInputs};
   float scale = 1, offset = 0;
   const Node* const next = builder.groups().OnlyReader(node);
   if (next != nullptr && next->kind == LayerKind::kRescaling && builder.groups().Joined(*next)) {
     scale = next->layer.rescaling().scale();
     offset = next->layer.rescaling().offset();
   }
-  const bool bytes = builder.options().inputs == Element::kByte;
+  const bool bytes = !several && builder.options().inputs == Element::kByte;
   out->data = inputs;
   if (!bytes && scale == 1 && offset == 0 && out->type == DType::kFloat32) return;
   const Ref y = builder.NewLike(*out);
@@ -45,6 +72,7 @@ void LowerInput(Builder& builder, const Node& node) {
 }
 
 void LowerRescaling(Builder& builder, const Node& node) {
+  if (IsAffine(node)) return LowerAffine(builder, node);
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const float scale = node.layer.rescaling().scale(), offset = node.layer.rescaling().offset();
   const DType t = out->type;
@@ -71,10 +99,8 @@ void LowerActivation(Builder& builder, const Node& node) {
   const int64_t n = out->numbers, columns = node.output.back();
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  if (f.softmax()) {
-    builder.Emit("softmax", {x}, {y}, [=](const Run& r) {
-      return kernels::Softmax(r.stream(), n / columns, columns, 0, r.At<>(x), r.At<>(y), t);
-    });
+  if (f.of_rows()) {
+    EmitRows(builder, f, x, n / columns, columns, y, t);
   } else {
     builder.Emit(v1::Activation_Name(f.kind), {x}, {y}, [=](const Run& r) {
       return kernels::BiasActivation(r.stream(), f.act(), f.alpha, 1, n, r.At<>(x), nullptr, r.At<>(y), t);
@@ -84,13 +110,7 @@ void LowerActivation(Builder& builder, const Node& node) {
   builder.Backward([=, &builder] {
     const Ref dy = out->gradient, before = f.needs_input() ? x : Ref{}, after = f.needs_input() ? Ref{} : y;
     const Builder::Sink dx = builder.GradientSink(in);
-    if (f.softmax()) {
-      return builder.Emit(absl::StrCat("softmax backward", Adds(dx.add)), With({y, dy}, dx.add, dx.ref), {dx.ref},
-                          [=](const Run& r) {
-                            return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(dy),
-                                                            r.At<>(dx.ref), t, dx.add);
-                          });
-    }
+    if (f.of_rows()) return EmitRowsBackward(builder, f, y, dy, n / columns, columns, dx, t);
     builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)),
                  With({before, after, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
                    return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after),
@@ -113,33 +133,11 @@ void LowerPermute(Builder& builder, const Node& node) {
   });
 }
 
-// Backward draws the same mask again.
-void LowerDropout(Builder& builder, const Node& node) {
-  Value *const in = builder.In(node), *const out = builder.Out(node);
-  const bool spatial = node.kind == LayerKind::kSpatialDropout2D;
-  const float rate = spatial ? node.layer.spatial_dropout2d().rate() : node.layer.dropout().rate();
-  const DType t = out->type;
-  const int id = node.id;
-  const int64_t n = out->numbers, channels = node.output.back(), images = builder.examples(),
-                positions = n / channels / images;
-  const Ref key{Ref::kKey};
-  const auto emit = [=, &builder](const char* text, const Ref& from, const Ref& to, bool add) {
-    builder.Emit(absl::StrCat(spatial ? "spatial dropout " : "dropout ", rate, text, Adds(add)),
-                 With({from, key}, add, to), {to}, [=](const Run& r) {
-                   const kernels::StepKey* step = r.At<kernels::StepKey>(key);
-                   return spatial ? kernels::SpatialDropout(r.stream(), images, positions, channels, step, id, rate,
-                                                            r.At<>(from), r.At<>(to), t, add)
-                                  : kernels::Dropout(r.stream(), n, step, id, rate, r.At<>(from), r.At<>(to), t, add);
-                 });
-  };
-  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
-  out->data = y;
-  emit("", x, y, false);
-  if (!in->needs_gradient) return;
-  builder.Backward([=, &builder] {
-    const Builder::Sink dx = builder.GradientSink(in);
-    emit(" backward", out->gradient, dx.ref, dx.add);
-  });
+// Whether the node, or the layer around it, takes the numbers of an input of the model.
+bool TakesInputs(Builder& builder, const Node& node) {
+  Builder::Outside* const outside = builder.outside();
+  return outside == nullptr ? IdInput(builder.graph(), node) != nullptr
+                            : TakesInputs(*outside->builder, *outside->node);
 }
 
 void LowerEmbedding(Builder& builder, const Node& node) {
@@ -148,7 +146,7 @@ void LowerEmbedding(Builder& builder, const Node& node) {
   const bool frozen = builder.Frozen(node);
   const int64_t count = in->numbers, rows = node.layer.embedding().input_dim(), width = node.output.back();
   const Variable* embeddings = builder.Find(node, "embeddings");
-  if (in->data.place != Ref::kInputs) {
+  if (!TakesInputs(builder, node)) {
     return builder.Fail(
         absl::UnimplementedError("on a GPU an Embedding takes the model's inputs themselves, which are checked on the "
                                  "host before; use --device=cpu"));
@@ -181,14 +179,9 @@ void LowerEmbedding(Builder& builder, const Node& node) {
 void LowerNothing(Builder&, const Node&) {}
 
 constexpr Layer kLayers[] = {
-    {LayerKind::kInput, LowerInput},
-    {LayerKind::kRescaling, LowerRescaling},
-    {LayerKind::kActivation, LowerActivation},
-    {LayerKind::kEmbedding, LowerEmbedding},
-    {LayerKind::kPermute, LowerPermute},
-    {LayerKind::kDropout, LowerDropout},
-    {LayerKind::kSpatialDropout2D, LowerDropout},
-    {LayerKind::kFlatten, LowerNothing},
+    {LayerKind::kInput, LowerInput},           {LayerKind::kRescaling, LowerRescaling},
+    {LayerKind::kActivation, LowerActivation}, {LayerKind::kEmbedding, LowerEmbedding},
+    {LayerKind::kPermute, LowerPermute},       {LayerKind::kFlatten, LowerNothing},
     {LayerKind::kReshape, LowerNothing},
 };
 

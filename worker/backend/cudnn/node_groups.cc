@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "common/model/inner_node.h"
+#include "worker/backend/affine.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
 #include "worker/backend/limits.h"
+#include "worker/backend/noise.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -92,13 +94,13 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
   switch (node.kind) {
     case LayerKind::kFlatten:
     case LayerKind::kReshape: return true;
-    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
     case LayerKind::kTimeDistributed: {
       const Node inner = InnerNode(node);
-      return inner.kind == LayerKind::kDropout && JoinsProducer(inner);
+      const bool renames = inner.kind == LayerKind::kDropout || inner.kind == LayerKind::kFlatten ||
+                           inner.kind == LayerKind::kReshape || inner.kind == LayerKind::kTimeDistributed;
+      return renames && JoinsProducer(inner);
     }
-    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput && !IsAffine(node);
     case LayerKind::kZeroPadding2D:
       return node.id != graph_.output().id &&
              std::all_of(readers_[node.id].begin(), readers_[node.id].end(),
@@ -111,13 +113,13 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
       if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
       return AppliesActivation(producer.kind) && ActivationOf(producer).linear();
     }
-    default: return false;
+    default: return DrawsNoise(node.kind) && (!Trains(node) || !NoiseOf(node).has_value());
   }
 }
 
 Activation NodeGroups::ActivationOf(const Node& node) const {
   if (node.id == graph_.output().id && options_.loss_plan.fused && options_.mode != Mode::kPredict) return {};
-  return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
+  return {node.activation, ActivationAlpha(node)};
 }
 
 Activation NodeGroups::JoinedActivation(const Node& node) const {

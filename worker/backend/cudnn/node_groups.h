@@ -17,13 +17,11 @@ namespace cairn::cudnn {
 
 struct Activation {
   v1::Activation kind = v1::LINEAR;
-  float alpha = 0;  // LEAKY_RELU's slope, ELU's alpha; not negative
+  float alpha = 0;  // ActivationAlpha
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
-  bool softmax() const { return kind == v1::SOFTMAX; }
+  bool of_rows() const { return kind == v1::SOFTMAX || kind == v1::LOG_SOFTMAX; }
   // Whether the derivative cannot be computed from f(x) and needs x.
-  bool needs_input() const {
-    return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS;
-  }
+  bool needs_input() const { return !of_rows() && !kernels::TellsDerivative(act()); }
   kernels::Act act() const { return linear() ? kernels::Act::kLinear : static_cast<kernels::Act>(kind); }
 };
 

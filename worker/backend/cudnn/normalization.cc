@@ -3,6 +3,7 @@
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
+#include "worker/backend/rows.h"
 
 namespace cairn::cudnn {
 
@@ -36,7 +37,7 @@ Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Valu
   const Node& producer = builder.NodeAt(node.inputs[0]);
   const Ref bias =
       builder.groups().BiasGoesToNormalization(producer) ? builder.ValueOf(builder.Find(producer, "bias")) : Ref{};
-  const auto count = static_cast<float>(builder.examples());
+  const auto count = static_cast<float>(BatchExamples(builder));
   builder.Emit(absl::StrCat("statistics ", rows, "x", channels), {x, bias},
                {mean, variance, of_mean, of_variance, scratch}, [=](const Run& r) {
                  return kernels::BatchStatistics(
@@ -176,14 +177,20 @@ void LowerBatchNormalization(Builder& builder, const Node& node) {
 void LowerGroupNormalization(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
-  const int64_t channels = node.output.back();
-  const bool layer = node.kind == LayerKind::kLayerNormalization;
-  // Layer normalization is group normalization with one group, and each row as an example.
+  const int64_t channels = node.kind == LayerKind::kLayerNormalization
+                               ? RowNumbers(node.layer.layer_normalization(), node.output)
+                               : node.output.back();
+  const bool centered = node.kind != LayerKind::kRMSNormalization;
+  const bool layer = node.kind == LayerKind::kLayerNormalization || !centered;
+  // Layer normalization is group normalization with one group, and each row as an example; root mean square
+  // normalization is that without the mean.
   const int64_t outer = layer ? out->numbers / channels : builder.examples();
   const int64_t positions = out->numbers / channels / outer;
   const int64_t groups = layer ? 1 : node.layer.group_normalization().groups();
-  const float epsilon = layer ? node.layer.layer_normalization().epsilon() : node.layer.group_normalization().epsilon();
-  const Variable* gamma = builder.Find(node, "gamma");
+  const float epsilon = !centered ? node.layer.rms_normalization().epsilon()
+                        : layer   ? node.layer.layer_normalization().epsilon()
+                                  : node.layer.group_normalization().epsilon();
+  const Variable* gamma = builder.Find(node, centered ? "gamma" : "scale");
   const Variable* beta = builder.Find(node, "beta");
   const bool frozen = builder.Frozen(node);
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out), scale = builder.ValueOf(gamma),
@@ -193,7 +200,7 @@ void LowerGroupNormalization(Builder& builder, const Node& node) {
   const std::string text = absl::StrCat(outer, "x", positions, "x", channels, " groups ", groups);
   out->data = y;
   builder.Emit(absl::StrCat("group normalize ", text), {x, scale, offset}, {y, mean, factor}, [=](const Run& r) {
-    return kernels::GroupNormalization(r.stream(), outer, positions, channels, groups, epsilon, r.At<>(x),
+    return kernels::GroupNormalization(r.stream(), outer, positions, channels, groups, centered, epsilon, r.At<>(x),
                                        r.At<float>(scale), r.At<float>(offset), r.At<>(y), r.At<float>(mean),
                                        r.At<float>(factor), t);
   });
@@ -208,9 +215,9 @@ void LowerGroupNormalization(Builder& builder, const Node& node) {
     builder.Emit(absl::StrCat("group normalize backward ", text, dx.add ? " add" : ""), std::move(reads),
                  {dx.ref, dgamma, dbeta, scratch}, [=](const Run& r) {
                    return kernels::GroupNormalizationBackward(
-                       r.stream(), outer, positions, channels, groups, r.At<>(x), r.At<float>(scale), r.At<float>(mean),
-                       r.At<float>(factor), r.At<>(dy), r.At<>(dx.ref), r.At<float>(dgamma), r.At<float>(dbeta),
-                       r.At<float>(scratch), t, dx.add);
+                       r.stream(), outer, positions, channels, groups, centered, r.At<>(x), r.At<float>(scale),
+                       r.At<float>(mean), r.At<float>(factor), r.At<>(dy), r.At<>(dx.ref), r.At<float>(dgamma),
+                       r.At<float>(dbeta), r.At<float>(scratch), t, dx.add);
                  });
   });
 }
@@ -219,6 +226,7 @@ constexpr Layer kLayers[] = {
     {LayerKind::kBatchNormalization, LowerBatchNormalization},
     {LayerKind::kLayerNormalization, LowerGroupNormalization},
     {LayerKind::kGroupNormalization, LowerGroupNormalization},
+    {LayerKind::kRMSNormalization, LowerGroupNormalization},
 };
 
 }  // namespace

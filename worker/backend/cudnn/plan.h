@@ -33,6 +33,7 @@ struct Ref {
     kArena,
     kValues,
     kGradients,
+    kConstants,
     kInputs,
     kLabels,
     kClassWeights,
@@ -52,6 +53,7 @@ struct Run {
   char* arena = nullptr;
   float* values = nullptr;     // the parameter space
   float* gradients = nullptr;  // the parameter space
+  float* constants = nullptr;  // Plan::constants
   void* inputs = nullptr;      // float32, or bytes: LoweringOptions.inputs
   float* labels = nullptr;
   float* class_weights = nullptr;
@@ -95,7 +97,11 @@ class Plan {
   // layers compute.
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Release>& releases() const { return releases_; }
+  // Numbers that steps read, and that are put onto the device once, before the first run.
+  const std::vector<float>& constants() const { return constants_; }
   const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
+  // Which steps of the outputs count, float32; none: all.
+  const Ref& mask() const { return mask_; }
   // All steps as text, one on each line, and the size of the arena: for tests and --log-level=debug.
   std::string Text() const;
 
@@ -110,7 +116,8 @@ class Plan {
   std::vector<ArenaBuffer> buffers_;
   std::vector<Segment> segments_;
   std::vector<Release> releases_;
-  Ref outputs_;
+  std::vector<float> constants_;
+  Ref outputs_, mask_;
 };
 
 template <typename T>
@@ -120,6 +127,7 @@ T* Run::At(const Ref& ref) const {
     case Ref::kNone: return nullptr;
     case Ref::kArena: base = arena + plan.buffers()[ref.buffer].offset; break;
     case Ref::kValues: base = reinterpret_cast<char*>(values); break;
+    case Ref::kConstants: base = reinterpret_cast<char*>(constants); break;
     case Ref::kGradients: base = reinterpret_cast<char*>(gradients); break;
     case Ref::kInputs: base = reinterpret_cast<char*>(inputs); break;
     case Ref::kLabels: base = reinterpret_cast<char*>(labels); break;

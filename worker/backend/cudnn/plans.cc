@@ -50,6 +50,12 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
     arena_ = *std::move(larger);
   }
   Kept kept;
+  if (const std::vector<float>& numbers = plan->constants(); !numbers.empty()) {
+    CAIRN_RETURN_IF_ERROR(kept.constants.Allocate(machine_, static_cast<int64_t>(numbers.size() * sizeof(float))));
+    std::copy(numbers.begin(), numbers.end(), kept.constants.pinned.as<float>());
+    CAIRN_RETURN_IF_ERROR(
+        machine_.CopyIn(kept.constants.device.data(), kept.constants.pinned.data(), kept.constants.pinned.bytes()));
+  }
   kept.mode = mode;
   kept.label_size = label_size;
   kept.row_weights = row_weights;

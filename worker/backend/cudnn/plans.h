@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/watched.h"
 
 namespace cairn::cudnn {
@@ -23,6 +24,7 @@ class Plans {
     bool row_weights = false;
     Element inputs = Element::kFloat;
     std::unique_ptr<Plan> plan;
+    Pair constants;
     bool warm = false;  // it has run: the libraries have loaded their kernels
     // Of a warm plan: by whether the gradient is joined, and by segment.
     std::vector<std::unique_ptr<Recording>> recordings[2];

@@ -9,43 +9,42 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/model/activity.h"
+#include "common/model/model_inputs.h"
 #include "common/tensor/dtype.h"
 #include "worker/backend/cudnn/feed.h"
+#include "worker/backend/cudnn/ids.h"
 #include "worker/backend/cudnn/join.h"
+#include "worker/backend/cudnn/masked_loss.h"
 #include "worker/backend/cudnn/plans.h"
 #include "worker/backend/cudnn/step_gradient.h"
 #include "worker/backend/cudnn/step_timer.h"
-#include "worker/backend/embedding.h"
 #include "worker/backend/gradient_tracker.h"
 
 namespace cairn::cudnn {
 namespace {
 
-struct Embedding {
-  const Node* node = nullptr;
-  int64_t per_example = 0;
-};
+// Whether metrics are counted on the host, of outputs that are copied there.
+bool KeepsOutputs(const ProgramOptions& options, const LossPlan& plan) {
+  return plan.mask >= 0 || CountsOnHost(options.loss, options.metrics);
+}
 
 class CudnnProgram : public Program {
  public:
   CudnnProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options, const Precision& precision,
                std::unique_ptr<Machine> machine, std::shared_ptr<Clock> clock)
-      : graph_(std::move(graph)),
+      : graph_(WithActivityLayers(std::move(graph))),
         options_(options),
         precision_(precision),
         loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
-        host_metrics_(CountsOnHost(options.loss, options.metrics)),
+        host_metrics_(KeepsOutputs(options, loss_plan_)),
         machine_(std::move(machine)),
         outputs_(NumElements(graph_->output().output)),
+        ids_(IdReadersOf(*graph_)),
         feed_(*graph_, *machine_),
         gradient_(*graph_, *machine_),
         timer_(std::move(clock)),
-        plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {
-    for (const Node& node : graph_->nodes()) {
-      if (node.kind == LayerKind::kEmbedding)
-        embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
-    }
-  }
+        plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {}
 
   // Memory that the device may still use is released when it has finished, or, if the device is lost, never.
   ~CudnnProgram() override {
@@ -55,7 +54,7 @@ class CudnnProgram : public Program {
 
   absl::Status Prepare() {
     const int64_t examples = options_.batch_max;
-    const Element inputs = embeddings_.empty() ? options_.inputs : Element::kFloat;
+    const Element inputs = ids_.empty() ? options_.inputs : Element::kFloat;
     CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1) + loss_plan_.positions,
                                         loss_plan_.class_weights, inputs));
     CAIRN_RETURN_IF_ERROR(gradient_.Prepare());
@@ -157,11 +156,11 @@ class CudnnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat(
           "batch of ", batch.examples, " examples, but the program was compiled for 1 to ", options_.batch_max));
     }
-    const int64_t numbers = batch.examples * NumElements(graph_->input_shape()), element = cairn::SizeOf(batch.element);
+    const int64_t numbers = batch.examples * ModelInputSize(*graph_), element = cairn::SizeOf(batch.element);
     if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
       return absl::InvalidArgumentError(
           absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples, " examples of shape ",
-                       cairn::ToString(graph_->input_shape()), " have ", numbers * element));
+                       cairn::ToString(ModelInputShape(*graph_)), " have ", numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",
@@ -172,21 +171,19 @@ class CudnnProgram : public Program {
                                                      " is not a type in which numbers cross to a GPU; use "
                                                      "FLOAT32, BFLOAT16 or FLOAT16"));
     }
-    for (const Embedding& embedding : embeddings_) {
-      for (int64_t i = 0; i < batch.examples * embedding.per_example; ++i) {
-        const float id =
-            batch.element == Element::kByte ? static_cast<float>(batch.inputs.data()[i]) : batch.inputs.floats()[i];
-        if (EmbeddingRow(id, embedding.node->layer.embedding().input_dim()) < 0) {
-          return BadEmbeddingId(*embedding.node, i / embedding.per_example, id);
-        }
-      }
-    }
+    CAIRN_RETURN_IF_ERROR(CheckIds(ids_, ModelInputSize(*graph_), batch));
     if (mode == Mode::kPredict) return absl::OkStatus();
+    if (Masked()) {  // labels of masked steps may be anything; here their number counts
+      if (batch.labels.floats().size() < static_cast<size_t>(batch.examples * batch.label_size))
+        return absl::InvalidArgumentError("batch.labels: fewer than its examples have; pass all of them");
+      return CheckLabels(options_.loss, loss_plan_, 0, outputs_, {}, batch.label_size);
+    }
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
   absl::Status MakePredictions() {
-    CAIRN_ASSIGN_OR_RETURN(predictions_, machine_->AllocatePinned(options_.batch_max * outputs_ * 4));
+    CAIRN_ASSIGN_OR_RETURN(predictions_,
+                           machine_->AllocatePinned(options_.batch_max * (outputs_ + loss_plan_.positions) * 4));
     return absl::OkStatus();
   }
 
@@ -211,13 +208,14 @@ class CudnnProgram : public Program {
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info,
                                      absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, info, values));
-    row_weights_ = mode == Mode::kPredict
-                       ? std::vector<float>()
+    row_weights_ = mode == Mode::kPredict ? std::vector<float>()
+                   : Masked()
+                       ? WeightsBeforeMask(options_.loss, loss_plan_, batch)
                        : RowWeights(options_.loss, loss_plan_, batch.examples, batch.labels.floats(), batch.label_size);
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept,
                            plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size,
                                        !row_weights_.empty(), feed_.OnDevice(batch)));
-    machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + (host_metrics_ ? 2 : 1));
+    machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + (Masked() ? 3 : host_metrics_ ? 2 : 1));
     timer_.Begin(/*first=*/!kept->warm);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
@@ -255,6 +253,7 @@ class CudnnProgram : public Program {
                   plans_.arena().data(),
                   feed_.values(),
                   gradient_.device(),
+                  kept.constants.device.as<float>(),
                   feed_.inputs(kept.inputs),
                   feed_.labels(),
                   feed_.class_weights(),
@@ -286,6 +285,11 @@ class CudnnProgram : public Program {
         CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
                                                 plan.examples() * outputs_ * 4, static_cast<int>(next) + 1));
       }
+      if (Masked() && kept.mode != Mode::kPredict) {
+        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data() + plan.examples() * outputs_ * 4,
+                                                run.At<>(plan.mask()), plan.buffers()[plan.mask().buffer].bytes,
+                                                static_cast<int>(next) + 2));
+      }
       CAIRN_RETURN_IF_ERROR(kept.mode == Mode::kPredict
                                 ? machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
                                                     plan.examples() * outputs_ * 4, static_cast<int>(next))
@@ -304,17 +308,30 @@ class CudnnProgram : public Program {
     if (!host_metrics_) return sums;
     CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 1));
     const absl::Span<const float> outputs(predictions_.as<float>(), static_cast<size_t>(plan.examples() * outputs_));
+    if (Masked()) {  // only now it is known which labels and outputs count
+      CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 2));
+      const auto steps = static_cast<size_t>(plan.buffers()[plan.mask().buffer].bytes) / sizeof(float);
+      BatchSums counted;
+      CAIRN_RETURN_IF_ERROR(LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, plan.examples(), outputs,
+                                                  batch.labels.floats(), batch.label_size, {}, &counted,
+                                                  {outputs.data() + outputs.size(), steps}));
+      sums.metrics = std::move(counted.metrics);
+      return sums;
+    }
     CAIRN_RETURN_IF_ERROR(MetricsOf(options_.loss, loss_plan_, options_.metrics, plan.examples(), outputs,
                                     batch.labels.floats(), batch.label_size, &sums));
     return sums;
   }
+
+  // Whether the loss leaves masked steps out.
+  bool Masked() const { return loss_plan_.mask >= 0; }
 
   static LoweringOptions LoweringOf(const ProgramOptions& options, const Precision& precision,
                                     const LossPlan& loss_plan) {
     LoweringOptions lowering;
     lowering.precision = precision;
     lowering.loss = options.loss;
-    lowering.keep_outputs = CountsOnHost(options.loss, options.metrics);
+    lowering.keep_outputs = KeepsOutputs(options, loss_plan);
     if (!lowering.keep_outputs) lowering.metrics = options.metrics;
     lowering.loss_plan = loss_plan;
     return lowering;
@@ -327,7 +344,7 @@ class CudnnProgram : public Program {
   const bool host_metrics_;
   const std::unique_ptr<Machine> machine_;  // outlives the members below
   const int64_t outputs_;                   // numbers of an example's output
-  std::vector<Embedding> embeddings_;       // those that read the batch's inputs
+  const std::vector<IdReader> ids_;         // of the batch's inputs
   Feed feed_;
   StepGradient gradient_;
   Pair results_;

@@ -71,7 +71,7 @@ StepBuffer RecurrenceLowering::NewSteps(int64_t steps, int64_t numbers, DType ty
 
 Ref RecurrenceLowering::Factors(bool of_state, float rate, int64_t numbers) const {
   if (!trains_ || rate == 0) return {};
-  const Ref factors = b_.NewNumbers(s_.examples * numbers, DType::kFloat32), key{Ref::kKey};
+  const Ref factors = b_.NewNumbers(s_.examples * numbers, DType::kFloat32), key = KeyOf(b_);
   const int64_t begin = RecurrentMaskBegin(s_.r, of_state, s_.examples, s_.features);
   b_.Emit(absl::StrCat("dropout ", rate), {key}, {factors},
           [=, count = s_.examples * numbers, node = node_](const Run& r) {

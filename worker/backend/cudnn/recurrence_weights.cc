@@ -8,9 +8,9 @@ namespace cairn::cudnn {
 RecurrenceWeights::RecurrenceWeights(Builder& builder, const RecurrenceShape& shape)
     : b_(builder),
       s_(shape),
-      kernel_(&builder.VariableAt(shape.r.kernel)),
-      recurrent_(&builder.VariableAt(shape.r.recurrent_kernel)),
-      bias_(shape.r.bias >= 0 ? &builder.VariableAt(shape.r.bias) : nullptr) {}
+      kernel_(&builder.graph().variables()[shape.r.kernel]),
+      recurrent_(&builder.graph().variables()[shape.r.recurrent_kernel]),
+      bias_(shape.r.bias >= 0 ? &builder.graph().variables()[shape.r.bias] : nullptr) {}
 
 void RecurrenceWeights::ReadKernel() { kernel_copy_ = InType(b_.ValueOf(kernel_), s_.features * s_.width()); }
 

@@ -116,6 +116,7 @@ void LowerMasking(Builder& b, const Node& node) {
 
 // The layer within computes all steps at once.
 void LowerDistributed(Builder& b, const Node& node) {
+  if (FoldsSteps(node)) return b.LowerWithin(node);
   const Node& inner = b.handover().Keep(InnerNode(node));
   FindLayer(inner.kind)->lower(b, inner);
 }

@@ -5,8 +5,9 @@
 namespace cairn::cudnn::kernels {
 namespace {
 
+// The function is a constant of each kernel.
+template <Act kF>
 struct BiasActivate {
-  Act f;
   float alpha;
   Divider columns;
   const float* bias;
@@ -22,13 +23,13 @@ struct BiasActivate {
       for (int k = 0; k < V; ++k) n.at[k] += b.at[k];
     }
     CAIRN_UNROLL
-    for (int k = 0; k < V; ++k) n.at[k] = Activate(f, alpha, n.at[k]);
+    for (int k = 0; k < V; ++k) n.at[k] = Activate(kF, alpha, n.at[k]);
     Store<V>(y, i, n);
   }
 };
 
+template <Act kF>
 struct ActivateBackward {
-  Act f;
   float alpha;
   bool add;
   In v, dy;  // v: what tells the derivative
@@ -36,17 +37,55 @@ struct ActivateBackward {
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
     Numbers<V> d = Load<V>(dy, i);
-    if (f != Act::kLinear) {
+    if constexpr (kF != Act::kLinear) {
       const Numbers<V> of = Load<V>(v, i);
       CAIRN_UNROLL
-      for (int k = 0; k < V; ++k) d.at[k] *= Derivative(f, alpha, of.at[k]);
+      for (int k = 0; k < V; ++k) d.at[k] *= Derivative(kF, alpha, of.at[k]);
     }
     StoreOrAdd<V>(dx, i, d, add);
   }
 };
 
-// One block a row.
-template <int threads>
+// The function as a constant: Kernel<f>.
+template <template <Act> class Kernel, class... Arguments>
+Error LaunchOf(Act f, Stream stream, int64_t n, bool wide, const Arguments&... arguments) {
+  switch (f) {
+#define CAIRN_LAUNCH(name) \
+  case Act::name: return LaunchForEach(stream, n, wide, Kernel<Act::name>{arguments...});
+    CAIRN_LAUNCH(kRelu)
+    CAIRN_LAUNCH(kLeakyRelu)
+    CAIRN_LAUNCH(kSigmoid)
+    CAIRN_LAUNCH(kTanh)
+    CAIRN_LAUNCH(kElu)
+    CAIRN_LAUNCH(kGelu)
+    CAIRN_LAUNCH(kGeluTanh)
+    CAIRN_LAUNCH(kSilu)
+    CAIRN_LAUNCH(kSoftplus)
+    CAIRN_LAUNCH(kRelu6)
+    CAIRN_LAUNCH(kSelu)
+    CAIRN_LAUNCH(kHardSigmoid)
+    CAIRN_LAUNCH(kHardSilu)
+    CAIRN_LAUNCH(kExponential)
+    CAIRN_LAUNCH(kSoftsign)
+    CAIRN_LAUNCH(kMish)
+    CAIRN_LAUNCH(kLogSigmoid)
+    CAIRN_LAUNCH(kCelu)
+    CAIRN_LAUNCH(kHardTanh)
+    CAIRN_LAUNCH(kTanhShrink)
+    CAIRN_LAUNCH(kSoftShrink)
+    CAIRN_LAUNCH(kHardShrink)
+    CAIRN_LAUNCH(kThreshold)
+    CAIRN_LAUNCH(kSquareplus)
+    CAIRN_LAUNCH(kSparsePlus)
+    CAIRN_LAUNCH(kSparseSigmoid)
+#undef CAIRN_LAUNCH
+    case Act::kLinear: break;
+  }
+  return LaunchForEach(stream, n, wide, Kernel<Act::kLinear>{arguments...});
+}
+
+// One block a row. kLog: the logarithm.
+template <int threads, bool kLog>
 struct SoftmaxRow {
   static constexpr int kThreads = threads;
   static constexpr int kSharedBytes = threads * 4;
@@ -73,8 +112,11 @@ struct SoftmaxRow {
     });
     const float sum = block.Reduce(values, [](float a, float b) { return a + b; });
     block.ForEachThread([&](int thread) {
-      for (int64_t c = thread; c < columns; c += kThreads)
-        Set(y, begin + c, c < seen ? expf(At(x, begin + c) - max) / sum : 0.0f);
+      const float shift = kLog ? max + logf(sum) : max;
+      for (int64_t c = thread; c < columns; c += kThreads) {
+        const float above = c < seen ? At(x, begin + c) - shift : 0.0f;
+        Set(y, begin + c, kLog ? above : (c < seen ? expf(above) / sum : 0.0f));
+      }
     });
   }
 };
@@ -107,6 +149,33 @@ struct SoftmaxRowBackward {
       for (int64_t c = thread; c < columns; c += kThreads) {
         const int64_t i = begin + c;
         SetOrAdd(dx, i, At(y, i) * (At(dy, i) - dot), add);
+      }
+    });
+  }
+};
+
+template <int threads>
+struct LogSoftmaxRowBackward {
+  static constexpr int kThreads = threads;
+  static constexpr int kSharedBytes = threads * 4;
+  int64_t columns;
+  bool add;
+  In y, dy;
+  Out dx;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    float* values = block.template Shared<float>();
+    const int64_t begin = block.index() * columns;
+    block.ForEachThread([&](int thread) {
+      float sum = 0;
+      for (int64_t c = thread; c < columns; c += kThreads) sum += At(dy, begin + c);
+      values[thread] = sum;
+    });
+    const float sum = block.Reduce(values, [](float a, float b) { return a + b; });
+    block.ForEachThread([&](int thread) {
+      for (int64_t c = thread; c < columns; c += kThreads) {
+        const int64_t i = begin + c;
+        SetOrAdd(dx, i, At(dy, i) - expf(At(y, i)) * sum, add);
       }
     });
   }
@@ -162,21 +231,21 @@ struct UnitRowBackward {
 Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias,
                      void* y, DType type) {
   const int64_t n = rows * columns;
-  return LaunchForEach(stream, n, bias == nullptr || Wide(columns),
-                       BiasActivate{f, alpha, Divider(columns, n), bias, {x, type}, {y, type}});
+  return LaunchOf<BiasActivate>(f, stream, n, bias == nullptr || Wide(columns), alpha, Divider(columns, n), bias,
+                                In{x, type}, Out{y, type});
 }
 
 Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy,
                          void* dx, DType type, bool add) {
-  return LaunchForEach(stream, n, true,
-                       ActivateBackward{f, alpha, add, {TellsDerivative(f) ? y : x, type}, {dy, type}, {dx, type}});
+  return LaunchOf<ActivateBackward>(f, stream, n, true, alpha, add, In{TellsDerivative(f) ? y : x, type}, In{dy, type},
+                                    Out{dx, type});
 }
 
 Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y,
               DType type) {
   if (columns <= kWarpColumnsMax)
-    return Launch(stream, rows, SoftmaxRow<32>{columns, causal_queries, {x, type}, {y, type}});
-  return Launch(stream, rows, SoftmaxRow<kBlockThreads>{columns, causal_queries, {x, type}, {y, type}});
+    return Launch(stream, rows, SoftmaxRow<32, false>{columns, causal_queries, {x, type}, {y, type}});
+  return Launch(stream, rows, SoftmaxRow<kBlockThreads, false>{columns, causal_queries, {x, type}, {y, type}});
 }
 
 Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type,
@@ -184,6 +253,18 @@ Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* 
   if (columns <= kWarpColumnsMax)
     return Launch(stream, rows, SoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
   return Launch(stream, rows, SoftmaxRowBackward<kBlockThreads>{columns, add, {y, type}, {dy, type}, {dx, type}});
+}
+
+Error LogSoftmax(Stream stream, int64_t rows, int64_t columns, const void* x, void* y, DType type) {
+  if (columns <= kWarpColumnsMax) return Launch(stream, rows, SoftmaxRow<32, true>{columns, 0, {x, type}, {y, type}});
+  return Launch(stream, rows, SoftmaxRow<kBlockThreads, true>{columns, 0, {x, type}, {y, type}});
+}
+
+Error LogSoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx,
+                         DType type, bool add) {
+  if (columns <= kWarpColumnsMax)
+    return Launch(stream, rows, LogSoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
+  return Launch(stream, rows, LogSoftmaxRowBackward<kBlockThreads>{columns, add, {y, type}, {dy, type}, {dx, type}});
 }
 
 Error UnitRows(Stream stream, int64_t rows, int64_t columns, float shortest, const void* x, void* y, float* lengths,

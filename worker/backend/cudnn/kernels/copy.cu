@@ -80,8 +80,8 @@ struct ColumnCopy {
 };
 
 struct Permutation {
-  Divider dims[4];  // the first is not used
-  int64_t strides[4];
+  Divider dims[kAxesMax];  // the first is not used
+  int64_t strides[kAxesMax];
   bool add;
   In from;
   Out to;
@@ -89,7 +89,7 @@ struct Permutation {
   CAIRN_DEVICE void Do(int64_t i) const {
     int64_t rest = i, place = 0;
     CAIRN_UNROLL
-    for (int d = 3; d > 0; --d) place += dims[d].Split(rest, &rest) * strides[d];
+    for (int d = kAxesMax - 1; d > 0; --d) place += dims[d].Split(rest, &rest) * strides[d];
     StoreOrAdd<V>(to, i, Load<V>(from, place + rest * strides[0]), add);
   }
 };
@@ -224,16 +224,18 @@ Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, 
           Divider(width, rows * width), from_width, from_begin, to_width, to_begin, add, {from, type}, {to, type}});
 }
 
-Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], const void* from, void* to, DType type,
-              bool add) {
-  const int64_t n = dims[0] * dims[1] * dims[2] * dims[3];
-  const bool wide = strides[3] == 1 && Wide(dims[3], strides[0], strides[1], strides[2]);
-  return LaunchForEach(stream, n, wide,
-                       Permutation{{Divider(), Divider(dims[1], n), Divider(dims[2], n), Divider(dims[3], n)},
-                                   {strides[0], strides[1], strides[2], strides[3]},
-                                   add,
-                                   {from, type},
-                                   {to, type}});
+Error Permute(Stream stream, const int64_t dims[kAxesMax], const int64_t strides[kAxesMax], const void* from, void* to,
+              DType type, bool add) {
+  int64_t n = 1;
+  for (int d = 0; d < kAxesMax; ++d) n *= dims[d];
+  bool wide = strides[kAxesMax - 1] == 1 && Wide(dims[kAxesMax - 1]);
+  Permutation kernel{{}, {}, add, {from, type}, {to, type}};
+  for (int d = 0; d < kAxesMax; ++d) {
+    kernel.dims[d] = Divider(dims[d], n);
+    kernel.strides[d] = strides[d];
+    wide = wide && (d + 1 == kAxesMax || Wide(strides[d]));
+  }
+  return LaunchForEach(stream, n, wide, kernel);
 }
 
 Error Pad(Stream stream, const Window& w, const void* from, void* to, DType type) {

@@ -1,4 +1,5 @@
-// Group normalization (Wu & He 2018), and layer normalization (Ba et al. 2016), which is one group over one position.
+// Group normalization (Wu & He 2018), layer normalization (Ba et al. 2016), which is one group over one position, and
+// root mean square normalization (Zhang & Sennrich 2019), which is that without the mean.
 #include <cmath>
 
 #include "worker/backend/cudnn/kernels/columns.h"
@@ -30,6 +31,7 @@ struct GroupNormalize {
   static constexpr int kThreads = threads;
   static constexpr int kSharedBytes = threads * 4;
   GroupPlaces places;
+  bool centered;
   float epsilon;
   const float *gamma, *beta;
   In x;
@@ -44,7 +46,8 @@ struct GroupNormalize {
     block.ForEachThread([&](int thread) {
       float sum = 0;
       int64_t channel;
-      for (int64_t k = thread; k < places.count; k += kThreads) sum += At(x, begin + places.Place(k, &channel));
+      for (int64_t k = thread; k < places.count && centered; k += kThreads)
+        sum += At(x, begin + places.Place(k, &channel));
       values[thread] = sum;
     });
     const float mean = block.Reduce(values, add) / count;
@@ -79,7 +82,7 @@ struct GroupNormalizeBackward {
   static constexpr int kThreads = threads;
   static constexpr int kSharedBytes = threads * 4;
   GroupPlaces places;
-  bool add_to;
+  bool centered, add_to;
   const float *gamma, *means, *factors;
   In x, dy;
   Out dx;
@@ -98,7 +101,7 @@ struct GroupNormalizeBackward {
     block.ForEachThread([&](int thread) {
       float sum = 0;
       int64_t i;
-      for (int64_t k = thread; k < places.count; k += kThreads) sum += inner(k, &i);
+      for (int64_t k = thread; k < places.count && centered; k += kThreads) sum += inner(k, &i);
       values[thread] = sum;
     });
     const float plain = block.Reduce(values, add) / count;
@@ -172,16 +175,17 @@ ColumnShape Shape(int64_t rows, int64_t channels, int64_t groups) {
 }  // namespace
 
 Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
-                         float epsilon, const void* x, const float* gamma, const float* beta, void* y, float* mean,
-                         float* factor, DType type) {
+                         bool centered, float epsilon, const void* x, const float* gamma, const float* beta, void* y,
+                         float* mean, float* factor, DType type) {
   const int64_t width = channels / groups, count = positions * width;
   const GroupPlaces places{channels, groups, Divider(width, count), count};
   if (count <= kWarpCountMax) {
     return Launch(stream, examples * groups,
-                  GroupNormalize<32>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
+                  GroupNormalize<32>{places, centered, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
   }
-  return Launch(stream, examples * groups,
-                GroupNormalize<kBlockThreads>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
+  return Launch(
+      stream, examples * groups,
+      GroupNormalize<kBlockThreads>{places, centered, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
 }
 
 int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t channels) {
@@ -194,9 +198,9 @@ int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t c
 }
 
 Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
-                                 const void* x, const float* gamma, const float* mean, const float* factor,
-                                 const void* dy, void* dx, float* dgamma, float* dbeta, float* scratch, DType type,
-                                 bool add) {
+                                 bool centered, const void* x, const float* gamma, const float* mean,
+                                 const float* factor, const void* dy, void* dx, float* dgamma, float* dbeta,
+                                 float* scratch, DType type, bool add) {
   const int64_t width = channels / groups, count = positions * width, rows = examples * positions;
   if (dgamma != nullptr || dbeta != nullptr) {
     const GroupGradientSums sums{channels,   groups, width, Divider(positions, rows), mean, factor, {x, type},
@@ -207,12 +211,13 @@ Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positi
   if (dx == nullptr) return 0;
   const GroupPlaces places{channels, groups, Divider(width, count), count};
   if (count <= kWarpCountMax) {
-    return Launch(stream, examples * groups,
-                  GroupNormalizeBackward<32>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
+    return Launch(
+        stream, examples * groups,
+        GroupNormalizeBackward<32>{places, centered, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
   }
-  return Launch(
-      stream, examples * groups,
-      GroupNormalizeBackward<kBlockThreads>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
+  return Launch(stream, examples * groups,
+                GroupNormalizeBackward<kBlockThreads>{
+                    places, centered, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -13,7 +13,12 @@ struct Times {
   CAIRN_DEVICE static float Of(float a, float b) { return a * b; }
 };
 struct Larger {
+  CAIRN_DEVICE static bool Beats(float a, float b) { return a > b; }
   CAIRN_DEVICE static float Of(float a, float b) { return a < b ? b : a; }
+};
+struct Smaller {
+  CAIRN_DEVICE static bool Beats(float a, float b) { return a < b; }
+  CAIRN_DEVICE static float Of(float a, float b) { return b < a ? b : a; }
 };
 
 template <class Op, int V>
@@ -75,7 +80,9 @@ struct JoinedAndRounded {
   }
 };
 
-struct MaximumOfBackward {
+// The gradient goes to the first input that equals what was chosen.
+template <class Op>
+struct ChosenBackward {
   Inputs in;
   int which;
   bool add;
@@ -91,7 +98,7 @@ struct MaximumOfBackward {
       const Numbers<V> n = Load<V>({in.x[k], type}, i);
       CAIRN_UNROLL
       for (int j = 0; j < V; ++j) {
-        if (k < which ? n.at[j] >= own.at[j] : n.at[j] > own.at[j]) d.at[j] = 0;
+        if (Op::Beats(n.at[j], own.at[j]) || (k < which && n.at[j] == own.at[j])) d.at[j] = 0;
       }
     }
     StoreOrAdd<V>(dx, i, d, add);
@@ -100,29 +107,41 @@ struct MaximumOfBackward {
 
 // Where the inputs' numbers are that meet in one number of the output.
 struct Strided {
-  Divider dims[4];  // the first is not used
-  int64_t strides[kJoinMax][4];
+  Divider dims[kAxesMax];  // the first is not used
+  int64_t strides[kJoinMax][kAxesMax];
   Strided(const Broadcast& b, int64_t n) {
-    for (int d = 0; d < 4; ++d) dims[d] = Divider(b.dims[d], n);
+    for (int d = 0; d < kAxesMax; ++d) dims[d] = Divider(b.dims[d], n);
     for (int k = 0; k < kJoinMax; ++k) {
-      for (int d = 0; d < 4; ++d) strides[k][d] = b.strides[k][d];
+      for (int d = 0; d < kAxesMax; ++d) strides[k][d] = b.strides[k][d];
     }
   }
-  CAIRN_DEVICE void Split(int64_t i, int64_t at[4]) const {
+  CAIRN_DEVICE void Split(int64_t i, int64_t at[kAxesMax]) const {
     at[0] = i;
     CAIRN_UNROLL
-    for (int d = 3; d > 0; --d) at[d] = dims[d].Split(at[0], &at[0]);
+    for (int d = kAxesMax - 1; d > 0; --d) at[d] = dims[d].Split(at[0], &at[0]);
   }
-  CAIRN_DEVICE int64_t Of(int k, const int64_t at[4]) const {
-    return at[0] * strides[k][0] + at[1] * strides[k][1] + at[2] * strides[k][2] + at[3] * strides[k][3];
+  CAIRN_DEVICE int64_t Of(int k, const int64_t at[kAxesMax]) const {
+    int64_t place = 0;
+    CAIRN_UNROLL
+    for (int d = 0; d < kAxesMax; ++d) place += at[d] * strides[k][d];
+    return place;
   }
 };
 
+int64_t Count(const Broadcast& b) {
+  int64_t n = 1;
+  for (const int64_t dim : b.dims) n *= dim;
+  return n;
+}
+
 // Whether eight numbers along the last axis lie side by side in every input.
 bool WideJoin(const Broadcast& b, int count) {
-  bool wide = Wide(b.dims[3]);
-  for (int k = 0; k < count; ++k)
-    wide = wide && b.strides[k][3] == 1 && Wide(b.strides[k][0], b.strides[k][1], b.strides[k][2]);
+  constexpr int kLast = kAxesMax - 1;
+  bool wide = Wide(b.dims[kLast]);
+  for (int k = 0; k < count; ++k) {
+    wide = wide && b.strides[k][kLast] == 1;
+    for (int d = 0; d < kLast; ++d) wide = wide && Wide(b.strides[k][d]);
+  }
   return wide;
 }
 
@@ -133,7 +152,7 @@ struct Product {
   Out y;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t at[4];
+    int64_t at[kAxesMax];
     places.Split(i, at);
     Numbers<V> product = Load<V>({in.x[0], type}, places.Of(0, at));
     for (int k = 1; k < in.count; ++k) JoinInto<Times>(product, Load<V>({in.x[k], type}, places.Of(k, at)));
@@ -144,7 +163,7 @@ struct Product {
 // dy times the other inputs at place `at` of the output.
 template <int V>
 CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DType type, int which, const In& dy,
-                                    int64_t i, const int64_t at[4]) {
+                                    int64_t i, const int64_t at[kAxesMax]) {
   Numbers<V> product = Load<V>(dy, i);
   for (int k = 0; k < in.count; ++k) {
     if (k != which) JoinInto<Times>(product, Load<V>({in.x[k], type}, places.Of(k, at)));
@@ -163,7 +182,7 @@ struct ProductBackward {
   Out dx;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t at[4];
+    int64_t at[kAxesMax];
     places.Split(i, at);
     StoreOrAdd<V>(dx, i, TimesOthers<V>(places, in, type, which, dy, i, at), add);
   }
@@ -175,7 +194,8 @@ struct RepeatedProductBackward {
   static constexpr int kAcross = 32, kLanes = kThreads / kAcross;
   static constexpr int kSharedBytes = kThreads * 4;
   Strided places;
-  Divider kept[4], repeated[4];  // the output's axes: those of the input, those along which it is repeated; 1 where not
+  Divider kept[kAxesMax],
+      repeated[kAxesMax];  // the output's axes: those of the input, those along which it is repeated; 1 where not
   int64_t numbers, meetings;
   Inputs in;
   int which;
@@ -190,12 +210,12 @@ struct RepeatedProductBackward {
       const int64_t number = block.index() * kAcross + thread % kAcross;
       float sum = 0;
       for (int64_t meeting = thread / kAcross; meeting < meetings && number < numbers; meeting += kLanes) {
-        int64_t at[4], i = 0, of_number = number, of_meeting = meeting;
+        int64_t at[kAxesMax], i = 0, of_number = number, of_meeting = meeting;
         CAIRN_UNROLL
-        for (int d = 3; d >= 0; --d)
+        for (int d = kAxesMax - 1; d >= 0; --d)
           at[d] = kept[d].Split(of_number, &of_number) + repeated[d].Split(of_meeting, &of_meeting);
         CAIRN_UNROLL
-        for (int d = 0; d < 4; ++d) i = i * places.dims[d].divisor() + at[d];
+        for (int d = 0; d < kAxesMax; ++d) i = i * places.dims[d].divisor() + at[d];
         sum += TimesOthers<1>(places, in, type, which, dy, i, at).at[0];
       }
       values[thread] = sum;
@@ -231,25 +251,34 @@ Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {
 
 Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,
                       bool add) {
-  return LaunchForEach(stream, n, true, MaximumOfBackward{in, which, add, type, {dy, type}, {dx, type}});
+  return LaunchForEach(stream, n, true, ChosenBackward<Larger>{in, which, add, type, {dy, type}, {dx, type}});
+}
+
+Error Minimum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {
+  return LaunchForEach(stream, n, true, Joined<Smaller>{in, 1, type, {y, type}});
+}
+
+Error MinimumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,
+                      bool add) {
+  return LaunchForEach(stream, n, true, ChosenBackward<Smaller>{in, which, add, type, {dy, type}, {dx, type}});
 }
 
 Error Multiply(Stream stream, const Broadcast& b, const Inputs& in, void* y, DType type) {
-  const int64_t n = b.dims[0] * b.dims[1] * b.dims[2] * b.dims[3];
+  const int64_t n = Count(b);
   return LaunchForEach(stream, n, WideJoin(b, in.count), Product{Strided(b, n), in, type, {y, type}});
 }
 
 Error MultiplyBackward(Stream stream, const Broadcast& b, const Inputs& in, int which, const void* dy, void* dx,
                        DType type, bool add) {
-  const int64_t n = b.dims[0] * b.dims[1] * b.dims[2] * b.dims[3];
+  const int64_t n = Count(b);
   int64_t numbers = 1;
-  for (int d = 0; d < 4; ++d) numbers *= b.strides[which][d] != 0 ? b.dims[d] : 1;
+  for (int d = 0; d < kAxesMax; ++d) numbers *= b.strides[which][d] != 0 ? b.dims[d] : 1;
   if (numbers == n)
     return LaunchForEach(stream, n, WideJoin(b, in.count),
                          ProductBackward{Strided(b, n), in, which, add, type, {dy, type}, {dx, type}});
   RepeatedProductBackward kernel{Strided(b, n), {},  {},   numbers,    n / numbers, in,
                                  which,         add, type, {dy, type}, {dx, type}};
-  for (int d = 0; d < 4; ++d) {
+  for (int d = 0; d < kAxesMax; ++d) {
     const bool own = b.strides[which][d] != 0;
     kernel.kept[d] = Divider(own ? b.dims[d] : 1, n);
     kernel.repeated[d] = Divider(own ? 1 : b.dims[d], n);

@@ -23,6 +23,13 @@
 #include "worker/backend/cudnn/kernels/limits.h"
 #include "worker/backend/row_loss.h"
 
+// Of functions that both nvcc's device code and host code call.
+#if defined(__CUDACC__)
+#define CAIRN_ANYWHERE __host__ __device__
+#else
+#define CAIRN_ANYWHERE
+#endif
+
 struct CUstream_st;
 
 namespace cairn::cudnn::kernels {
@@ -32,7 +39,7 @@ using Error = int;
 
 enum class DType : int32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 
-// The numbers of v1::Activation; without SOFTMAX, which is a function of a row.
+// The numbers of v1::Activation; without SOFTMAX and LOG_SOFTMAX, which are functions of a row.
 enum class Act : int32_t {
   kLinear = 1,
   kRelu = 2,
@@ -45,7 +52,27 @@ enum class Act : int32_t {
   kSilu = 10,
   kSoftplus = 11,
   kRelu6 = 12,
+  kSelu = 13,
+  kHardSigmoid = 14,
+  kHardSilu = 15,
+  kExponential = 16,
+  kSoftsign = 17,
+  kMish = 18,
+  kLogSigmoid = 20,
+  kCelu = 21,
+  kHardTanh = 22,
+  kTanhShrink = 23,
+  kSoftShrink = 24,
+  kHardShrink = 25,
+  kThreshold = 26,
+  kSquareplus = 27,
+  kSparsePlus = 28,
+  kSparseSigmoid = 29,
 };
+// Whether the derivative is computed from the result; else it needs the argument.
+CAIRN_ANYWHERE constexpr bool TellsDerivative(Act f) {
+  return f <= Act::kRelu6 && f != Act::kGelu && f != Act::kGeluTanh && f != Act::kSilu && f != Act::kSoftplus;
+}
 
 // The third axis of a window over volumes [examples, depth, height, width, channels]. Only the plain convolutions use
 // it.
@@ -81,9 +108,9 @@ Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, 
 // width) of to_width. The other numbers of `to` keep their values.
 Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, int64_t from_width, int64_t from_begin,
                   void* to, int64_t to_width, int64_t to_begin, DType type, bool add);
-// to[i0][i1][i2][i3] (dense, of dims[]) = from[sum of i_k * strides[k]].
-Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], const void* from, void* to, DType type,
-              bool add);
+// to[i0][i1][i2][i3][i4] (dense, of dims[]) = from[sum of i_k * strides[k]].
+Error Permute(Stream stream, const int64_t dims[kAxesMax], const int64_t strides[kAxesMax], const void* from, void* to,
+              DType type, bool add);
 // Copies images of w.in into the middle of images of w.out, with zeros around them (w.pad; kernel, strides and dilation
 // are not used).
 Error Pad(Stream stream, const Window& w, const void* from, void* to, DType type);
@@ -121,10 +148,11 @@ Error AdaptivePoolingBackward(Stream stream, const Resampling& r, const int32_t*
 // ---- activations (activation.cu) ----
 
 // y[r][c] = f(x[r][c] + bias[c]); bias (float32) may be null; y may be x. Without a bias the numbers may be one row.
+// alpha: ActivationAlpha (common/model/activation_numbers.h).
 Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias,
                      void* y, DType type);
-// dx = dy * f'. The derivative is computed from y (x is null), or for GELU, GELU_TANH, SILU and SOFTPLUS from x (y is
-// null). dx may be dy without `add`.
+// dx = dy * f'. The derivative is computed from y (x is null) if TellsDerivative(f), else from x (y is null). dx may be
+// dy without `add`.
 Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy,
                          void* dx, DType type, bool add);
 // The softmax of each row. causal_queries: if not 0, the row t = row % causal_queries sees only the columns 0 .. t; the
@@ -132,6 +160,12 @@ Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const voi
 Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y, DType type);
 Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type,
                       bool add);
+
+// The logarithm of the softmax of each row; y may be x. Backward: dx = dy - exp(y) * sum(dy); dx may be dy without
+// `add`.
+Error LogSoftmax(Stream stream, int64_t rows, int64_t columns, const void* x, void* y, DType type);
+Error LogSoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx,
+                         DType type, bool add);
 
 // y = x / the length of its row, but at least `shortest`. lengths: takes those divisors, [rows]. y may be x.
 Error UnitRows(Stream stream, int64_t rows, int64_t columns, float shortest, const void* x, void* y, float* lengths,
@@ -166,10 +200,13 @@ Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);
 // dx of input `which`: dy if it is the first input that equals the maximum, else 0.
 Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,
                       bool add);
+Error Minimum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);  // as Maximum
+Error MinimumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,
+                      bool add);
 // An output of dims[], the examples first. strides[k][d]: those of input k along axis d; 0: it is repeated.
 struct Broadcast {
-  int64_t dims[4] = {1, 1, 1, 1};
-  int64_t strides[kJoinMax][4] = {};
+  int64_t dims[kAxesMax] = {1, 1, 1, 1, 1};
+  int64_t strides[kJoinMax][kAxesMax] = {};
 };
 Error Multiply(Stream stream, const Broadcast& b, const Inputs& in, void* y, DType type);
 // dx of input `which`: dy times the other inputs, summed over the axes along which it is repeated.
@@ -240,16 +277,17 @@ Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, 
                                  void* dresidual, bool add_residual, DType type);
 
 // [examples, positions, channels] in groups of channels. Layer normalization: positions 1, groups 1, each row an
-// example. mean, factor (1 / sqrt(variance + epsilon)): [examples, groups], written by the forward pass.
+// example. centered: false for a root mean square normalization, whose mean is taken as 0. mean, factor (1 /
+// sqrt(variance + epsilon)): [examples, groups], written by the forward pass.
 Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
-                         float epsilon, const void* x, const float* gamma, const float* beta, void* y, float* mean,
-                         float* factor, DType type);
+                         bool centered, float epsilon, const void* x, const float* gamma, const float* beta, void* y,
+                         float* mean, float* factor, DType type);
 int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t channels);
 // dgamma and dbeta may be null. dx null: only the sums are computed.
 Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
-                                 const void* x, const float* gamma, const float* mean, const float* factor,
-                                 const void* dy, void* dx, float* dgamma, float* dbeta, float* scratch, DType type,
-                                 bool add);
+                                 bool centered, const void* x, const float* gamma, const float* mean,
+                                 const float* factor, const void* dy, void* dx, float* dgamma, float* dbeta,
+                                 float* scratch, DType type, bool add);
 
 // ---- dropout (dropout.cu): the masks of worker/backend/dropout.h, bit for bit ----
 
@@ -258,14 +296,23 @@ struct StepKey {              // Loss uses it, too
   uint32_t key[2] = {0, 0};   // StreamKey(seed, kDropout)
   uint32_t step[2] = {0, 0};  // low word first
   uint32_t replica = 0;
-  float loss_scale = 1;  // the gradients of Loss are multiplied by it
+  float loss_scale = 1;       // the gradients of Loss are multiplied by it
+  uint32_t seed[2] = {0, 0};  // of the job; low word first
+};
+// The key of layers within layer `outer`: WithinLayer of worker/backend/dropout.h.
+Error KeyWithin(Stream stream, const StepKey* key, int outer, StepKey* within);
+// What a layer draws.
+struct Draw {
+  int node = 0;
+  float rate = 0;
+  uint64_t seed = 0;  // the layer's own
 };
 // y = x * factor for each number; backward is the same with dy and dx. y may be x without `add`.
-Error Dropout(Stream stream, int64_t n, const StepKey* key, int node, float rate, const void* x, void* y, DType type,
+Error Dropout(Stream stream, int64_t n, const StepKey* key, const Draw& draw, const void* x, void* y, DType type,
               bool add);
 // One factor for each [example, channel].
-Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t channels, const StepKey* key, int node,
-                     float rate, const void* x, void* y, DType type, bool add);
+Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t channels, const StepKey* key,
+                     const Draw& draw, const void* x, void* y, DType type, bool add);
 
 // ---- embedding (embedding.cu) ----
 

@@ -27,15 +27,21 @@ struct Factors {
   // at[k] for a k that is not known at compile time: indexing would put the four numbers into local memory.
   CAIRN_DEVICE float Of(int64_t k) const { return k < 2 ? (k == 0 ? at[0] : at[1]) : (k == 2 ? at[2] : at[3]); }
 };
-CAIRN_DEVICE Factors DropoutFactors(const StepKey& key, int node, float rate, float keep, int64_t block) {
+// The random bits of those numbers.
+CAIRN_DEVICE PhiloxBlock DrawnBits(const StepKey& key, const Draw& draw, int64_t block) {
   const uint32_t high = static_cast<uint32_t>(block >> 32) << 22;
-  const PhiloxBlock bits =
-      Philox(key.key[0], key.key[1],
-             {{static_cast<uint32_t>(block), (static_cast<uint32_t>(node) | key.replica << 12) | high, key.step[0],
-               key.step[1]}});
+  const uint64_t own = draw.seed * 0x9E3779B97F4A7C15;  // kSeedFactor
+  return Philox(key.key[0] ^ static_cast<uint32_t>(own), key.key[1] ^ static_cast<uint32_t>(own >> 32),
+                {{static_cast<uint32_t>(block), (static_cast<uint32_t>(draw.node) | key.replica << 12) | high,
+                  key.step[0], key.step[1]}});
+}
+CAIRN_DEVICE float Uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24f; }
+// keep: 1 / (1 - rate).
+CAIRN_DEVICE Factors DropoutFactors(const StepKey& key, const Draw& draw, float keep, int64_t block) {
+  const PhiloxBlock bits = DrawnBits(key, draw, block);
   Factors f;
   CAIRN_UNROLL
-  for (int k = 0; k < 4; ++k) f.at[k] = static_cast<float>(bits.at[k] >> 8) * 0x1.0p-24f >= rate ? keep : 0.0f;
+  for (int k = 0; k < 4; ++k) f.at[k] = Uniform(bits.at[k]) >= draw.rate ? keep : 0.0f;
   return f;
 }
 

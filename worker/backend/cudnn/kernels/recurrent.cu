@@ -10,12 +10,12 @@ namespace {
 struct FactorsOf {
   int64_t begin;
   const StepKey* key;
-  int node;
-  float rate, keep;
+  Draw draw;
+  float keep;
   float* factors;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    factors[i] = DropoutFactors(*key, node, rate, keep, (begin + i) / 4).Of(i % 4);
+    factors[i] = DropoutFactors(*key, draw, keep, (begin + i) / 4).Of(i % 4);
   }
 };
 
@@ -66,8 +66,7 @@ struct GradientOfState {
 };
 
 CAIRN_DEVICE float Slope(Act f, float alpha, float x) {
-  const bool of_x = f == Act::kGelu || f == Act::kGeluTanh || f == Act::kSilu || f == Act::kSoftplus;
-  return Derivative(f, alpha, of_x ? x : Activate(f, alpha, x));
+  return Derivative(f, alpha, TellsDerivative(f) ? Activate(f, alpha, x) : x);
 }
 
 // One unit of one example.
@@ -281,7 +280,7 @@ Error LaunchCell(Stream stream, Cell cell, const typename Kernel<Cell::kSimple>:
 
 Error DropoutFactors(Stream stream, int64_t begin, int64_t n, const StepKey* key, int node, float rate,
                      float* factors) {
-  return LaunchForEach(stream, n, false, FactorsOf{begin, key, node, rate, 1.0f / (1.0f - rate), factors});
+  return LaunchForEach(stream, n, false, FactorsOf{begin, key, {node, rate}, 1.0f / (1.0f - rate), factors});
 }
 
 Error PackSteps(Stream stream, const Steps& s, const void* x, void* packed, DType type) {

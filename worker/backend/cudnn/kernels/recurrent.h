@@ -113,6 +113,17 @@ Error MaskRows(Stream stream, int64_t rows, int64_t columns, float value, const 
 // y = x * mask[row].
 Error MultiplyByMask(Stream stream, int64_t rows, int64_t columns, const float* mask, const void* x, void* y,
                      DType type, bool add);
+// The weights of the loss's rows where steps of the output are masked (RowWeights of worker/backend/loss.h): of a step
+// that counts examples * given / (rows that count). given: the weights of the rows before, below 0 for rows that are
+// ignored; null: all 1. A step has rows / steps rows.
+struct MaskedRows {
+  int64_t examples = 0, rows = 0, steps = 0;  // of all examples
+  const float* mask = nullptr;
+};
+Error MaskedRowWeights(Stream stream, const MaskedRows& m, const float* given, float* weights);
+// Sets what the loss made of masked rows to 0: gradients [rows, outputs] (may be null), results [rows, columns].
+Error ClearMaskedRows(Stream stream, const MaskedRows& m, int64_t outputs, float* gradients, int64_t columns,
+                      double* results);
 Error MaskOfIds(Stream stream, int64_t n, const float* ids, float* mask);  // 0 where the id is 0
 // The mean over the steps that count, 0 if none does: [examples, steps, channels] to [examples, channels].
 Error MaskedAverage(Stream stream, int64_t examples, int64_t steps, int64_t channels, const float* mask, const void* x,

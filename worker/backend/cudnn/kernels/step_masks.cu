@@ -101,8 +101,57 @@ struct FillScores {
   }
 };
 
+CAIRN_DEVICE bool RowCounts(const MaskedRows& m, const float* given, int64_t row) {
+  return m.mask[row / (m.rows / m.steps)] != 0 && (given == nullptr || given[row] >= 0);
+}
+
+// One block.
+struct RowWeightsOfMask {
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kSharedBytes = kThreads * 4;
+  MaskedRows m;
+  const float* given;
+  float* weights;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    int32_t* values = block.template Shared<int32_t>();
+    block.ForEachThread([&](int thread) {
+      int32_t count = 0;
+      for (int64_t row = thread; row < m.rows; row += kThreads) count += RowCounts(m, given, row) ? 1 : 0;
+      values[thread] = count;
+    });
+    const int32_t counted = block.Reduce(values, [](int32_t a, int32_t b) { return a + b; });
+    const float each = static_cast<float>(m.examples) / static_cast<float>(counted > 1 ? counted : 1);
+    block.ForEachThread([&](int thread) {
+      for (int64_t row = thread; row < m.rows; row += kThreads)
+        weights[row] = RowCounts(m, given, row) ? (given == nullptr ? 1.0f : given[row]) * each : 0.0f;
+    });
+  }
+};
+
+struct ClearRow {
+  MaskedRows m;
+  int64_t outputs;
+  float* gradients;
+  int64_t columns;
+  double* results;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t row) const {
+    if (RowCounts(m, nullptr, row)) return;
+    for (int64_t i = 0; i < outputs && gradients != nullptr; ++i) gradients[row * outputs + i] = 0;
+    for (int64_t i = 0; i < columns; ++i) results[row * columns + i] = 0;
+  }
+};
+
 }  // namespace
 
+Error MaskedRowWeights(Stream stream, const MaskedRows& m, const float* given, float* weights) {
+  return Launch(stream, 1, RowWeightsOfMask{m, given, weights});
+}
+Error ClearMaskedRows(Stream stream, const MaskedRows& m, int64_t outputs, float* gradients, int64_t columns,
+                      double* results) {
+  return LaunchForEach(stream, m.rows, false, ClearRow{m, outputs, gradients, columns, results});
+}
 Error MaskRows(Stream stream, int64_t rows, int64_t columns, float value, const void* x, float* mask, void* y,
                DType type) {
   return LaunchForEach(stream, rows, false, MaskOfRow{columns, value, {x, type}, mask, {y, type}});
