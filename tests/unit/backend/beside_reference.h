@@ -50,7 +50,11 @@ class BesideReference {
   Program& reference() const { return *reference_; }
 
  private:
-  void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) const;
+  // move: how far the loss may be off beyond the tolerance.
+  void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance, double move) const;
+  double FurthestMove(const Batch& batch,
+                      const std::function<double(const Batch&, absl::Span<const float>)>& distance) const;
+  double LossMove(const Batch& batch, const BatchSums& expected) const;
   void ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual,
                        const Tolerance& tolerance) const;
   double Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const;

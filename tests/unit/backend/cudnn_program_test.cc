@@ -136,6 +136,57 @@ TEST(CudnnRefusals, AreThoseThatAreListed) {
   for (const std::string& what : listed) EXPECT_EQ(lacks.count(what), 1u) << what << " is listed, but not refused";
 }
 
+// Of shapes of four axes, with the examples' as a fifth.
+TEST(CudnnVolumes, AreJoinedAndTurnedAsTheReferenceDoes) {
+  const std::string gate =
+      "layers { name: 'g' inputs: 'first' global_average_pooling3d {} } layers { name: 'r' reshape { target_shape: [1, "
+      "1, 1, 3] } } layers { inputs: ['first', 'r'] ";
+  for (const std::string& layers :
+       {std::string("layers { permute { dims: [4, 2, 1, 3] } }"),
+        std::string("layers { prelu { shared_axes: [1, 3] } }"), gate + "multiply {} }",
+        gate + "operation { kind: SUBTRACT } }", std::string("layers { reduce { kind: STDDEV axis: [1, 3] } }"),
+        std::string("layers { slice { axes {} axes { begin: 1 } axes { step: -1 } axes { end: 2 } } }"),
+        std::string("layers { name: 'a' slice { axes {} axes { end: 1 } axes {} axes {} } } layers { inputs: ['a', "
+                    "'first'] concatenate { axis: 2 } }")}) {
+    SCOPED_TRACE(layers);
+    BesideReference beside({"volume",
+                            "layers { input { shape: [2, 3, 4, 2] } } layers { name: 'first' conv3d { filters: "
+                            "3 kernel_size: 1 } } " +
+                                layers + " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }"},
+                           5);
+    beside.Make(OnHost(HostMachine::Copies::kEarly));
+    if (testing::Test::HasFatalFailure()) return;
+    beside.Training(5, {});
+    beside.Inference(5, {});
+  }
+}
+
+// Labels of masked steps may be anything; those of others are checked, though only once the mask is known.
+TEST(CudnnMaskedLoss, LabelsOfMaskedStepsMayBeAnything) {
+  BesideReference beside(
+      {"masked",
+       "layers { input { shape: 4 } } layers { embedding { input_dim: 5 output_dim: 3 mask_zero: true } } "
+       "layers { lstm { units: 3 return_sequences: true } } layers { dense { units: 4 activation: SOFTMAX } }"},
+      2);
+  beside.Make(OnHost(HostMachine::Copies::kLate));
+  if (HasFatalFailure()) return;
+  Batch batch = CaseBatch(*beside.graph(), beside.options().loss, 2, 7);
+  const std::vector<float> ids = {1, 2, 0, 0, 3, 0, 4, 1}, labels = {0, 3, -7, 99, 2, 50, 1, 1};
+  std::copy(ids.begin(), ids.end(), batch.inputs.mutable_floats().begin());
+  std::copy(labels.begin(), labels.end(), batch.labels.mutable_floats().begin());
+  std::vector<float> expected(beside.graph()->space_size());
+  const auto reference = beside.reference().TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(expected), nullptr);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const std::vector<float> actual = Gradient(*beside.program(), *beside.graph(), batch, beside.values());
+  EXPECT_LE(Distance(actual, expected), 1e-4 * Norm(expected));
+  batch.labels.mutable_floats()[1] = 4;
+  std::vector<float> gradient(beside.graph()->space_size());
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      beside.program()->TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(gradient), nullptr).status()));
+  batch.labels.mutable_floats()[1] = 3;
+  EXPECT_TRUE(Same(Gradient(*beside.program(), *beside.graph(), batch, beside.values()), actual));
+}
+
 // ---- ids ----
 
 // Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.

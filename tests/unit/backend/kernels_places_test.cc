@@ -8,6 +8,7 @@
 #include "common/base/random.h"
 #include "tests/unit/backend/kernels_axes.h"
 #include "tests/unit/backend/kernels_testing.h"
+#include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/noise.h"
 
@@ -160,6 +161,36 @@ TEST_P(ByPlace, Penalties) {
     return ActivityBackward(nullptr, examples * numbers, 0.25f, 0.5f, static_cast<const StepKey*>(on_device.data()),
                             x.data(), dy.data(), out, type(), add);
   });
+}
+
+// ---- masked rows of the loss ----
+
+TEST(MaskedRows, StandForAllRowsOfTheBatch) {
+  const Tensor mask(std::vector<float>{1, 0, 1, 1, 0, 1});  // two examples of three steps, each of two rows
+  const Tensor given(std::vector<float>{2, 2, 5, 5, 2, -1, 3, 3, 3, 3, -1, 3});
+  const MaskedRows m{2, 12, 6, mask.floats()};
+  const auto weights = [&](const float* of) {
+    return Launched(12, DType::kFloat32,
+                    [&](void* y) { return MaskedRowWeights(nullptr, m, of, static_cast<float*>(y)); });
+  };
+  EXPECT_EQ(weights(nullptr), (std::vector<float>{0.25f, 0.25f, 0, 0, 0.25f, 0.25f, 0.25f, 0.25f, 0, 0, 0.25f, 0.25f}));
+  const float each = 2.0f / 6;
+  EXPECT_EQ(weights(given.floats()),
+            (std::vector<float>{2 * each, 2 * each, 0, 0, 2 * each, 0, 3 * each, 3 * each, 0, 0, 0, 3 * each}));
+  std::vector<double> results(12, 7.0);
+  Memory of_rows(results.size() * sizeof(double));
+  of_rows.Put(results.data(), results.size() * sizeof(double));
+  EXPECT_EQ(Launched(
+                12, DType::kFloat32,
+                [&](void* y) {
+                  return ClearMaskedRows(nullptr, m, 1, static_cast<float*>(y), 1,
+                                         static_cast<double*>(of_rows.data()));
+                },
+                std::vector<float>(12, 3)),
+            (std::vector<float>{3, 3, 0, 0, 3, 3, 3, 3, 0, 0, 3, 3}));
+  const std::vector<uint8_t> bytes = of_rows.Get();
+  std::memcpy(results.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(results, (std::vector<double>{7, 7, 0, 0, 7, 7, 7, 7, 0, 0, 7, 7}));
 }
 
 }  // namespace

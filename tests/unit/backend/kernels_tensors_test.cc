@@ -1,8 +1,8 @@
-// Goal: the GPU's kernels for operations on tensors, reductions and lines along an axis compute what the formulas of
-// the CPU's own code say, in every type, wide and odd shapes, repeated or not, with the same bits in any order of
-// blocks.
+// Goal: the GPU's kernels for operations on tensors and for attention's scores compute what the formulas of the CPU's
+// own code say, in every type, wide and odd shapes, repeated or not, with the same bits in any order of blocks.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,8 +23,65 @@ struct Formula {
   std::function<double(double, double, double)> slope[kOperandsMax];
 };
 
+// Those that tensor_functors.h need not have. False: it is another one.
+bool SetFurther(v1::Operation::Kind kind, Formula* f) {
+  using O = v1::Operation;
+  using Function = double (*)(double);
+  const std::map<O::Kind, std::pair<Function, Function>> unary = {
+      {O::LOG2, {[](double a) { return std::log2(a); }, [](double a) { return 1 / (a * std::log(2.0)); }}},
+      {O::LOG10, {[](double a) { return std::log10(a); }, [](double a) { return 1 / (a * std::log(10.0)); }}},
+      {O::TAN, {[](double a) { return std::tan(a); }, [](double a) { return 1 / (std::cos(a) * std::cos(a)); }}},
+      {O::ARCSIN, {[](double a) { return std::asin(a); }, [](double a) { return 1 / std::sqrt(1 - a * a); }}},
+      {O::ARCCOS, {[](double a) { return std::acos(a); }, [](double a) { return -1 / std::sqrt(1 - a * a); }}},
+      {O::ARCTAN, {[](double a) { return std::atan(a); }, [](double a) { return 1 / (1 + a * a); }}},
+      {O::SINH, {[](double a) { return std::sinh(a); }, [](double a) { return std::cosh(a); }}},
+      {O::COSH, {[](double a) { return std::cosh(a); }, [](double a) { return std::sinh(a); }}},
+      {O::ARCSINH, {[](double a) { return std::asinh(a); }, [](double a) { return 1 / std::sqrt(a * a + 1); }}},
+      {O::ARCCOSH, {[](double a) { return std::acosh(a); }, [](double a) { return 1 / std::sqrt(a * a - 1); }}},
+      {O::ARCTANH, {[](double a) { return std::atanh(a); }, [](double a) { return 1 / (1 - a * a); }}},
+      {O::ERF, {[](double a) { return std::erf(a); }, [](double a) { return std::exp(-a * a) * 2 / std::sqrt(M_PI); }}},
+      {O::CEIL, {[](double a) { return std::ceil(a); }, [](double) { return 0.0; }}},
+      {O::TRUNC, {[](double a) { return std::trunc(a); }, [](double) { return 0.0; }}},
+      {O::LOGICAL_NOT, {[](double a) { return a == 0 ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_NAN, {[](double a) { return std::isnan(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_INF, {[](double a) { return std::isinf(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_FINITE, {[](double a) { return std::isfinite(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+  };
+  if (const auto found = unary.find(kind); found != unary.end()) {
+    const auto [value, slope] = found->second;
+    f->value = [value = value](double a, double, double) { return value(a); };
+    f->slope[0] = [slope = slope](double a, double, double) { return slope(a); };
+    return true;
+  }
+  const auto set = [&](auto value, auto first, auto second) {
+    f->value = [=](double a, double b, double) { return value(a, b); };
+    f->slope[0] = [=](double a, double b, double) { return first(a, b); };
+    f->slope[1] = [=](double a, double b, double) { return second(a, b); };
+    return true;
+  };
+  const auto flat = [](double, double) { return 0.0; };
+  switch (kind) {
+    case O::FLOOR_DIVIDE: return set([](double a, double b) { return std::floor(a / b); }, flat, flat);
+    case O::MOD:
+      return set([](double a, double b) { return a - b * std::floor(a / b); }, [](double, double) { return 1.0; },
+                 [](double a, double b) { return -std::floor(a / b); });
+    case O::ARCTAN2:
+      return set([](double a, double b) { return std::atan2(a, b); },
+                 [](double a, double b) { return b / (a * a + b * b); },
+                 [](double a, double b) { return -a / (a * a + b * b); });
+    case O::SQUARED_DIFFERENCE:
+      return set([](double a, double b) { return (a - b) * (a - b); }, [](double a, double b) { return 2 * (a - b); },
+                 [](double a, double b) { return 2 * (b - a); });
+    case O::LOGICAL_AND: return set([](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }, flat, flat);
+    case O::LOGICAL_OR: return set([](double a, double b) { return a != 0 || b != 0 ? 1.0 : 0.0; }, flat, flat);
+    case O::LOGICAL_XOR: return set([](double a, double b) { return (a != 0) != (b != 0) ? 1.0 : 0.0; }, flat, flat);
+    default: return false;
+  }
+}
+
 Formula FormulaOf(v1::Operation::Kind kind) {
   Formula f;
+  if (SetFurther(kind, &f)) return f;
   if (kind == v1::Operation::WHERE) {
     f.value = [](double a, double b, double c) { return a != 0 ? b : c; };
     f.slope[0] = [](double, double, double) { return 0.0; };
@@ -47,8 +104,9 @@ Formula FormulaOf(v1::Operation::Kind kind) {
 
 std::vector<v1::Operation::Kind> Kinds() {
   std::vector<v1::Operation::Kind> kinds;
-  for (int kind = v1::Operation::ADD; kind <= v1::Operation::WHERE; ++kind) {
-    if (kind <= v1::Operation::MINIMUM || kind >= v1::Operation::NEGATIVE)
+  for (int kind = v1::Operation::ADD; kind <= v1::Operation::LOGICAL_XOR; ++kind) {
+    const bool by_axis = kind >= v1::Operation::SOFTMAX && kind <= v1::Operation::CUMSUM;
+    if (v1::Operation::Kind_IsValid(kind) && kind != v1::Operation::MATMUL && !by_axis)
       kinds.push_back(static_cast<v1::Operation::Kind>(kind));
   }
   return kinds;
@@ -85,7 +143,17 @@ TEST_P(Tensors, Operations) {
         if (kind == v1::Operation::ABSOLUTE || kind == v1::Operation::SIN || kind == v1::Operation::CLIP) {
           for (size_t i = 0; i < numbers.size(); i += 2) numbers[i] = -numbers[i];
         }
-        if (kind >= v1::Operation::EQUAL && k == 1) numbers = Random(Count(sizes[k]), 7, 0.3f, 1.7f);
+        if (kind == v1::Operation::ARCCOSH) numbers = Random(Count(sizes[k]), 7, 1.3f, 2.7f);
+        if (kind >= v1::Operation::ARCSIN && kind <= v1::Operation::ARCCOS)
+          numbers = Random(Count(sizes[k]), 7, -0.7f, 0.7f);
+        if (kind == v1::Operation::ARCTANH) numbers = Random(Count(sizes[k]), 7, -0.7f, 0.7f);
+        if (kind == v1::Operation::TAN) numbers = Random(Count(sizes[k]), 7, -1, 1);
+        if (kind >= v1::Operation::LOGICAL_NOT) numbers = Coarse(Count(sizes[k]), 7 + k);
+        if (kind == v1::Operation::MOD || kind == v1::Operation::FLOOR_DIVIDE) {  // quotients between whole numbers
+          for (float& v : numbers) v = k == 0 ? (v < 1 ? 0.625f : -1.625f) : (v < 1 ? 0.5f : 1.0f);
+        }
+        if (kind >= v1::Operation::EQUAL && kind <= v1::Operation::LESS_EQUAL && k == 1)
+          numbers = Random(Count(sizes[k]), 7, 0.3f, 1.7f);
         if (kind == v1::Operation::WHERE && k == 0) numbers = Coarse(Count(sizes[k]), 3);
         x.push_back(std::make_unique<Tensor>(numbers, type()));
         o.of[k] = {x[k]->data(), type(), Along(o.dims, sizes[k])};
@@ -113,165 +181,49 @@ TEST_P(Tensors, Operations) {
   }
 }
 
-// ---- reductions ----
+// ---- attention ----
 
-double Reduced(Reducing kind, const std::vector<double>& x) {
-  double sum = 0, product = 1, squares = 0, around = 0, exponentials = 0;
-  for (const double v : x) sum += v, product *= v, squares += v * v, exponentials += std::exp(v);
-  const double mean = sum / static_cast<double>(x.size());
-  for (const double v : x) around += (v - mean) * (v - mean) / static_cast<double>(x.size());
-  switch (kind) {
-    case Reducing::kMean: return mean;
-    case Reducing::kSum: return sum;
-    case Reducing::kMax: return *std::max_element(x.begin(), x.end());
-    case Reducing::kMin: return *std::min_element(x.begin(), x.end());
-    case Reducing::kVariance: return around;
-    case Reducing::kStddev: return std::sqrt(around);
-    case Reducing::kL2Norm: return std::sqrt(squares);
-    case Reducing::kProd: return product;
-    case Reducing::kLogSumExp: return std::log(exponentials);
-    case Reducing::kArgMax: break;
-  }
-  return static_cast<double>(std::max_element(x.begin(), x.end()) - x.begin());
-}
-
-// By a difference of the numbers, which are all distinct; ARGMAX has none.
-double ReducedSlope(Reducing kind, std::vector<double> x, size_t place) {
-  if (kind == Reducing::kArgMax) return 0;
-  constexpr double kStep = 1e-6;
-  x[place] += kStep;
-  const double above = Reduced(kind, x);
-  x[place] -= 2 * kStep;
-  return (above - Reduced(kind, x)) / (2 * kStep);
-}
-
-TEST_P(Tensors, Reductions) {
-  struct Case {
-    std::vector<int64_t> sizes;
-    std::vector<int> axes;  // of the sizes
-  };
-  const std::vector<Case> cases = {{{3, 4, 5, 6}, {2}}, {{3, 4, 5, 6}, {1, 3}}, {{2, 40}, {1}},
-                                   {{2, 9, 3}, {1, 2}}, {{1, 1100}, {1}},       {{37, 2}, {1}}};
-  for (const Case& c : cases) {
-    Reduction r;
-    r.dims = DimsOf(c.sizes);
-    const auto first = static_cast<int>(kAxesMax - c.sizes.size());
-    for (const int axis : c.axes) r.reduced[first + axis] = true;
-    Strides kept;
-    int64_t stride = 1;
-    for (int d = kAxesMax; d-- > 0;) {
-      if (r.reduced[d]) continue;
-      kept.of[d] = stride;
-      stride *= r.dims.of[d];
+TEST_P(Tensors, BentScores) {
+  const int64_t examples = 2, queries = 5, keys = 3, features = 4;
+  const Tensor q(Random(examples * queries * features, 1), type()), k(Random(examples * keys * features, 2), type()),
+      d(Random(examples * queries * keys, 3), type()), scale(Random(features, 4)), weight(std::vector<float>{0.7f});
+  for (const bool additive : {false, true}) {
+    const BentScores b{
+        additive, examples, queries, keys, features, scale.floats(), additive ? nullptr : weight.floats()};
+    std::vector<double> want(d.size(), 0.0), dq(q.size(), 0.0), dk(k.size(), 0.0), bent(q.size(), 0.0),
+        slopes(q.size(), 0.0);
+    for (int64_t n = 0; n < static_cast<int64_t>(d.size()); ++n) {
+      const int64_t row = n / keys, key_row = row / queries * keys + n % keys;
+      for (int64_t i = 0; i < features; ++i) {
+        const double inner = additive ? 1 : scale.exact()[0], outer = additive ? scale.exact()[i] : weight.exact()[0];
+        const double sum = q.exact()[row * features + i] + k.exact()[key_row * features + i],
+                     at = std::tanh(inner * sum);
+        want[n] += outer * at;
+        const double g = d.exact()[n] * outer * (1 - at * at);
+        dq[row * features + i] += g * inner;
+        dk[key_row * features + i] += g * inner;
+        bent[row * features + i] += d.exact()[n] * at;
+        slopes[row * features + i] += g * sum;
+      }
     }
-    const int64_t n = Count(c.sizes), outputs = stride;
-    std::vector<float> numbers(n);  // distinct in every type where they meet
-    for (int64_t i = 0; i < n; ++i) numbers[i] = 0.75f + static_cast<float>((i * 37) % 101) / 128.0f;
-    if (n > 1000) numbers = Random(n, 5, 0.999f, 1.001f), numbers[700] = 1.5f;
-    const Tensor x(numbers, type()), dy(Random(outputs, 8), type());
-    std::vector<std::vector<double>> groups(outputs);
-    std::vector<size_t> place(n);
-    for (int64_t i = 0; i < n; ++i) {
-      std::vector<double>& group = groups[PlaceAlong(r.dims, kept, i)];
-      place[i] = group.size();
-      group.push_back(x.exact()[i]);
+    const auto n = static_cast<int64_t>(q.size());
+    ExpectNear(Launched(static_cast<int64_t>(d.size()), type(),
+                        [&](void* y) { return ScoreBent(nullptr, b, q.data(), k.data(), y, type()); }),
+               want, precision(), "scores");
+    for (const bool of_queries : {true, false}) {
+      ExpectBoth(of_queries ? dq : dk, type(), 2 * precision(), "scores backward", [&](void* dx, bool add) {
+        return ScoreBentBackward(nullptr, b, of_queries, q.data(), k.data(), d.data(), dx, type(), add);
+      });
     }
-    for (int kind = 1; kind <= static_cast<int>(Reducing::kArgMax); ++kind) {
-      r.kind = static_cast<Reducing>(kind);
-      const std::string what = v1::Reduce::Kind_Name(static_cast<v1::Reduce::Kind>(kind));
-      const bool extreme = r.kind == Reducing::kMax || r.kind == Reducing::kMin;
-      if (n > 1000 && (extreme || type() != DType::kFloat32)) continue;  // equal ones
-      std::vector<double> want, dx(n);
-      for (const std::vector<double>& group : groups) want.push_back(Reduced(r.kind, group));
-      std::vector<float> statistics(2 * outputs);
-      ExpectNear(Launched(outputs, type(),
+    for (const bool of_slopes : {true, false}) {
+      ExpectNear(Launched(n, DType::kFloat32,
                           [&](void* y) {
-                            Memory kept_for_backward(statistics.size() * sizeof(float));
-                            const Error error =
-                                Reduce(nullptr, r, x.data(), y, static_cast<float*>(kept_for_backward.data()), type());
-                            statistics = Decoded(kept_for_backward.Get(), DType::kFloat32);
-                            return error;
+                            Memory other(static_cast<size_t>(n) * sizeof(float));
+                            auto *const own = static_cast<float*>(y), *const rest = static_cast<float*>(other.data());
+                            return ScoreBentSums(nullptr, b, q.data(), k.data(), d.data(), of_slopes ? rest : own,
+                                                 of_slopes ? own : nullptr, type());
                           }),
-                 want, 3 * precision(), what);
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t of = PlaceAlong(r.dims, kept, i);
-        dx[i] = dy.exact()[of] * ReducedSlope(r.kind, groups[of], place[i]);
-      }
-      const Tensor kept_statistics(statistics);
-      ExpectBoth(dx, type(), 3 * precision() + 1e-5, what + " backward", [&](void* out, bool add) {
-        return ReduceBackward(nullptr, r, kept_statistics.floats(), x.data(), dy.data(), out, type(), add);
-      });
-    }
-  }
-}
-
-// Equal numbers share the gradient; a zero among the factors gets that of the others' product.
-TEST(Reductions, EqualNumbersAndZeros) {
-  Reduction r;
-  r.dims = DimsOf({1, 4});
-  r.reduced[kAxesMax - 1] = true;
-  const Tensor dy(std::vector<float>{1});
-  const auto gradient = [&](Reducing kind, const std::vector<float>& numbers) {
-    r.kind = kind;
-    const Tensor x(numbers);
-    return Launched(4, DType::kFloat32, [&](void* dx) {
-      Memory y(4), statistics(8);
-      auto* const kept = static_cast<float*>(statistics.data());
-      EXPECT_EQ(Reduce(nullptr, r, x.data(), y.data(), kept, DType::kFloat32), 0);
-      return ReduceBackward(nullptr, r, kept, x.data(), dy.data(), dx, DType::kFloat32, false);
-    });
-  };
-  EXPECT_EQ(gradient(Reducing::kMax, {2, 1, 2, 0}), (std::vector<float>{0.5f, 0, 0.5f, 0}));
-  EXPECT_EQ(gradient(Reducing::kMin, {2, 1, 2, 1}), (std::vector<float>{0, 0.5f, 0, 0.5f}));
-  EXPECT_EQ(gradient(Reducing::kProd, {2, 3, 0, 5}), (std::vector<float>{0, 0, 30, 0}));
-  EXPECT_EQ(gradient(Reducing::kProd, {2, 0, 0, 5}), (std::vector<float>{0, 0, 0, 0}));
-  EXPECT_EQ(gradient(Reducing::kStddev, {2, 2, 2, 2}), (std::vector<float>{0, 0, 0, 0}));
-  EXPECT_EQ(gradient(Reducing::kL2Norm, {0, 0, 0, 0}), (std::vector<float>{0, 0, 0, 0}));
-}
-
-TEST_P(Tensors, Lines) {
-  for (const auto& [outer, size, inner] : {std::tuple<int64_t, int64_t, int64_t>{3, 5, 4}, {7, 9, 1}, {1, 3, 40}}) {
-    const int64_t n = outer * size * inner;
-    const Tensor x(Random(n, 3, -2, 2), type()), dy(Random(n, 4), type());
-    for (const Line kind : {Line::kSoftmax, Line::kUnit, Line::kCumulative}) {
-      const Lines lines{kind, outer, size, inner, 1e-6f};
-      std::vector<double> want(n), dx(n);
-      const auto place = [&, size = size, inner = inner](int64_t line, int64_t k) {
-        return (line / inner * size + k) * inner + line % inner;
-      };
-      const auto forward = [&, size = size](int64_t line) {
-        double exponentials = 0, squares = 0, sum = 0;
-        for (int64_t k = 0; k < size; ++k) {
-          const double v = x.exact()[place(line, k)];
-          exponentials += std::exp(v), squares += v * v;
-        }
-        for (int64_t k = 0; k < size; ++k) {
-          const double v = x.exact()[place(line, k)];
-          want[place(line, k)] = kind == Line::kSoftmax ? std::exp(v) / exponentials
-                                 : kind == Line::kUnit  ? v / std::sqrt(squares)
-                                                        : sum += v;
-        }
-        return std::sqrt(squares);
-      };
-      for (int64_t line = 0; line < outer * inner; ++line) {
-        const double length = forward(line);
-        double dot = 0, behind = 0;
-        for (int64_t k = 0; k < size; ++k) dot += want[place(line, k)] * dy.exact()[place(line, k)];
-        for (int64_t k = size; k-- > 0;) {
-          const double y = want[place(line, k)], d = dy.exact()[place(line, k)];
-          behind += d;
-          dx[place(line, k)] = kind == Line::kSoftmax ? y * (d - dot)
-                               : kind == Line::kUnit  ? (d - y * dot) / length
-                                                      : behind;
-        }
-      }
-      const std::vector<float> y =
-          Launched(n, type(), [&](void* out) { return AlongLines(nullptr, lines, x.data(), out, type()); });
-      ExpectNear(y, want, 2 * precision(), "lines");
-      const Tensor of_y(y, type());
-      ExpectBoth(dx, type(), 4 * precision(), "lines backward", [&](void* out, bool add) {
-        return AlongLinesBackward(nullptr, lines, x.data(), of_y.data(), dy.data(), out, type(), add);
-      });
+                 of_slopes ? slopes : bent, 1e-5, "sums of scores");
     }
   }
 }

@@ -78,6 +78,7 @@ Error LaunchOf(Act f, Stream stream, int64_t n, bool wide, const Arguments&... a
     CAIRN_LAUNCH(kSquareplus)
     CAIRN_LAUNCH(kSparsePlus)
     CAIRN_LAUNCH(kSparseSigmoid)
+    CAIRN_LAUNCH(kHardSigmoidKeras2)
 #undef CAIRN_LAUNCH
     case Act::kLinear: break;
   }

@@ -37,6 +37,7 @@ CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
     case Act::kRelu6: return Clamp(x, 0.0f, alpha);
     case Act::kSelu: return kSeluScale * (x > 0 ? x : kSeluAlpha * expm1f(x));
     case Act::kHardSigmoid: return Clamp(alpha * x + 0.5f, 0.0f, 1.0f);
+    case Act::kHardSigmoidKeras2: return Clamp(0.2f * x + 0.5f, 0.0f, 1.0f);
     case Act::kHardSilu: return x * Clamp(x / 6 + 0.5f, 0.0f, 1.0f);
     case Act::kExponential: return expf(x);
     case Act::kSoftsign: return x / (1 + fabsf(x));
@@ -76,6 +77,7 @@ CAIRN_DEVICE float Derivative(Act f, float alpha, float v) {
     case Act::kRelu6: return v > 0 && v < alpha ? 1.0f : 0.0f;
     case Act::kSelu: return kSeluScale * (v > 0 ? 1.0f : kSeluAlpha * expf(v));
     case Act::kHardSigmoid: return fabsf(alpha * v) < 0.5f ? alpha : 0.0f;
+    case Act::kHardSigmoidKeras2: return fabsf(v) < 2.5f ? 0.2f : 0.0f;
     case Act::kHardSilu: return v <= -3 ? 0.0f : (v < 3 ? v / 3 + 0.5f : 1.0f);
     case Act::kExponential: return expf(v);
     case Act::kSoftsign: return 1 / ((1 + fabsf(v)) * (1 + fabsf(v)));

@@ -68,6 +68,7 @@ enum class Act : int32_t {
   kSquareplus = 27,
   kSparsePlus = 28,
   kSparseSigmoid = 29,
+  kHardSigmoidKeras2 = 32,
 };
 // Whether the derivative is computed from the result; else it needs the argument.
 CAIRN_ANYWHERE constexpr bool TellsDerivative(Act f) {

@@ -1,122 +1,9 @@
 // Operations number by number, of up to three operands that are repeated along axes.
-#include <cmath>
-
-#include "worker/backend/cudnn/kernels/activation.h"
+#include "worker/backend/cudnn/kernels/op_formulas.h"
 #include "worker/backend/cudnn/kernels/strides.h"
 
 namespace cairn::cudnn::kernels {
 namespace {
-
-// Of x / pi: no reduction of large arguments, which would need local memory.
-#if defined(__CUDA_ARCH__)
-CAIRN_DEVICE float Sine(float x) { return static_cast<float>(sinpi(x * 0.31830988618379067154)); }
-CAIRN_DEVICE float Cosine(float x) { return static_cast<float>(cospi(x * 0.31830988618379067154)); }
-#else
-CAIRN_DEVICE float Sine(float x) { return sinf(x); }
-CAIRN_DEVICE float Cosine(float x) { return cosf(x); }
-#endif
-
-struct Arguments {
-  float a, b, c;
-  float low, high;
-};
-
-CAIRN_DEVICE float ValueOf(Op op, const Arguments& v) {
-  const float a = v.a, b = v.b;
-  switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSubtract: return a - b;
-    case Op::kMultiply: return a * b;
-    case Op::kDivide: return a / b;
-    case Op::kPower: return b == 2 ? a * a : powf(a, b);
-    case Op::kMaximum: return a < b ? b : a;
-    case Op::kMinimum: return b < a ? b : a;
-    case Op::kNegative: return -a;
-    case Op::kAbsolute: return fabsf(a);
-    case Op::kSquare: return a * a;
-    case Op::kSqrt: return sqrtf(a);
-    case Op::kRsqrt: return 1 / sqrtf(a);
-    case Op::kExp: return expf(a);
-    case Op::kLog: return logf(a);
-    case Op::kLog1p: return log1pf(a);
-    case Op::kExpm1: return expm1f(a);
-    case Op::kSin: return Sine(a);
-    case Op::kCos: return Cosine(a);
-    case Op::kTanh: return tanhf(a);
-    case Op::kSigmoid: return Sigmoid(a);
-    case Op::kReciprocal: return 1 / a;
-    case Op::kClip: return Clamp(a, v.low, v.high);
-    case Op::kSign: return a > 0 ? 1.0f : (a < 0 ? -1.0f : 0.0f);
-    case Op::kFloor: return floorf(a);
-    case Op::kRound: return rintf(a);  // halves to the even number
-    case Op::kEqual: return a == b ? 1.0f : 0.0f;
-    case Op::kNotEqual: return a != b ? 1.0f : 0.0f;
-    case Op::kGreater: return a > b ? 1.0f : 0.0f;
-    case Op::kGreaterEqual: return a >= b ? 1.0f : 0.0f;
-    case Op::kLess: return a < b ? 1.0f : 0.0f;
-    case Op::kLessEqual: return a <= b ? 1.0f : 0.0f;
-    case Op::kWhere: return a != 0 ? b : v.c;
-    default: return a;  // kCast, kStopGradient
-  }
-}
-
-CAIRN_DEVICE float FirstSlope(Op op, const Arguments& v) {
-  const float a = v.a, b = v.b;
-  switch (op) {
-    case Op::kAdd:
-    case Op::kSubtract:
-    case Op::kCast: return 1.0f;
-    case Op::kMultiply: return b;
-    case Op::kDivide: return 1 / b;
-    case Op::kPower: return b == 2 ? 2 * a : (b == 0 ? 0.0f : b * powf(a, b - 1));
-    case Op::kMaximum: return a >= b ? 1.0f : 0.0f;
-    case Op::kMinimum: return a <= b ? 1.0f : 0.0f;
-    case Op::kNegative: return -1.0f;
-    case Op::kAbsolute: return a > 0 ? 1.0f : (a < 0 ? -1.0f : 0.0f);
-    case Op::kSquare: return 2 * a;
-    case Op::kSqrt: return 0.5f / sqrtf(a);
-    case Op::kRsqrt: return -0.5f / (a * sqrtf(a));
-    case Op::kExp:
-    case Op::kExpm1: return expf(a);
-    case Op::kLog: return 1 / a;
-    case Op::kLog1p: return 1 / (1 + a);
-    case Op::kSin: return Cosine(a);
-    case Op::kCos: return -Sine(a);
-    case Op::kTanh: {
-      const float y = tanhf(a);
-      return 1 - y * y;
-    }
-    case Op::kSigmoid: {
-      const float y = Sigmoid(a);
-      return y * (1 - y);
-    }
-    case Op::kReciprocal: return -1 / (a * a);
-    case Op::kClip: return a >= v.low && a <= v.high ? 1.0f : 0.0f;
-    default: return 0.0f;
-  }
-}
-
-CAIRN_DEVICE float SlopeOf(Op op, int which, const Arguments& v) {
-  const float a = v.a, b = v.b;
-  if (which == 0) return FirstSlope(op, v);
-  if (which == 2) return a != 0 ? 0.0f : 1.0f;  // kWhere
-  switch (op) {
-    case Op::kAdd: return 1.0f;
-    case Op::kSubtract: return -1.0f;
-    case Op::kMultiply: return a;
-    case Op::kDivide: return -a / (b * b);
-    case Op::kPower: return a > 0 ? powf(a, b) * logf(a) : 0.0f;
-    case Op::kMaximum: return a >= b ? 0.0f : 1.0f;
-    case Op::kMinimum: return a <= b ? 0.0f : 1.0f;
-    case Op::kWhere: return a != 0 ? 1.0f : 0.0f;
-    default: return 0.0f;
-  }
-}
-
-constexpr int OperandsOf(Op op) {
-  if (op == Op::kWhere) return 3;
-  return op <= Op::kMinimum || (op >= Op::kEqual && op <= Op::kLessEqual) ? 2 : 1;
-}
 
 // The operands, and where their numbers are that meet in one number of the result.
 struct Operands {
@@ -267,6 +154,31 @@ Error WithOp(Op op, const Fn& fn) {
     CAIRN_OP(kLess)
     CAIRN_OP(kLessEqual)
     CAIRN_OP(kWhere)
+    CAIRN_OP(kFloorDivide)
+    CAIRN_OP(kMod)
+    CAIRN_OP(kArcTan2)
+    CAIRN_OP(kSquaredDifference)
+    CAIRN_OP(kLog2)
+    CAIRN_OP(kLog10)
+    CAIRN_OP(kTan)
+    CAIRN_OP(kArcSin)
+    CAIRN_OP(kArcCos)
+    CAIRN_OP(kArcTan)
+    CAIRN_OP(kSinh)
+    CAIRN_OP(kCosh)
+    CAIRN_OP(kArcSinh)
+    CAIRN_OP(kArcCosh)
+    CAIRN_OP(kArcTanh)
+    CAIRN_OP(kErf)
+    CAIRN_OP(kCeil)
+    CAIRN_OP(kTrunc)
+    CAIRN_OP(kLogicalNot)
+    CAIRN_OP(kIsNan)
+    CAIRN_OP(kIsInf)
+    CAIRN_OP(kIsFinite)
+    CAIRN_OP(kLogicalAnd)
+    CAIRN_OP(kLogicalOr)
+    CAIRN_OP(kLogicalXor)
 #undef CAIRN_OP
   }
   return 1;  // no such operation: cudaErrorInvalidValue

@@ -7,22 +7,28 @@ namespace cairn::cudnn::kernels {
 namespace {
 
 // A reduction goes through its numbers once or twice. First to their sum (kMean, kSum, kVariance, kStddev), their
-// largest or smallest number, or the product of those that are not 0; then, knowing that, to the sum of squares
-// (kVariance, kStddev, of differences), of exponentials, to the count of equal numbers or of zeros, or to the first
-// place of the largest.
+// largest or smallest number, the product of those that are not 0, or how many these are; then, knowing that, to the
+// sum of squares (kVariance, kStddev, of differences), of absolute numbers, of exponentials, to the count of equal
+// numbers or of zeros, or to the first place of the largest or smallest.
+CAIRN_DEVICE bool Least(Reducing kind) { return kind == Reducing::kMin || kind == Reducing::kArgMin; }
+CAIRN_DEVICE bool Place(Reducing kind) { return kind == Reducing::kArgMax || kind == Reducing::kArgMin; }
+CAIRN_DEVICE bool Counts(Reducing kind) {
+  return kind == Reducing::kAny || kind == Reducing::kAll || kind == Reducing::kCountNonzero;
+}
 CAIRN_DEVICE bool Extreme(Reducing kind) {
-  return kind == Reducing::kMax || kind == Reducing::kMin || kind == Reducing::kLogSumExp || kind == Reducing::kArgMax;
+  return kind == Reducing::kMax || kind == Reducing::kLogSumExp || Least(kind) || Place(kind);
 }
 CAIRN_DEVICE float FirstOfNone(Reducing kind) {
-  return kind == Reducing::kProd ? 1.0f : (kind == Reducing::kMin ? INFINITY : (Extreme(kind) ? -INFINITY : 0.0f));
+  return kind == Reducing::kProd ? 1.0f : (Least(kind) ? INFINITY : (Extreme(kind) ? -INFINITY : 0.0f));
 }
 CAIRN_DEVICE float FirstOf(Reducing kind, float x) {
-  if (kind == Reducing::kL2Norm) return 0.0f;
+  if (kind == Reducing::kL2Norm || kind == Reducing::kL1Norm) return 0.0f;
+  if (Counts(kind)) return x != 0 ? 1.0f : 0.0f;
   return kind == Reducing::kProd && x == 0 ? 1.0f : x;
 }
 CAIRN_DEVICE float JoinFirst(Reducing kind, float a, float b) {
   if (kind == Reducing::kProd) return a * b;
-  if (kind == Reducing::kMin) return b < a ? b : a;
+  if (Least(kind)) return b < a ? b : a;
   return Extreme(kind) ? (a < b ? b : a) : a + b;
 }
 CAIRN_DEVICE float SecondOf(Reducing kind, float first, float x, int64_t place) {
@@ -30,15 +36,15 @@ CAIRN_DEVICE float SecondOf(Reducing kind, float first, float x, int64_t place) 
     case Reducing::kVariance:
     case Reducing::kStddev: return (x - first) * (x - first);
     case Reducing::kL2Norm: return x * x;
+    case Reducing::kL1Norm: return fabsf(x);
     case Reducing::kLogSumExp: return expf(x - first);
     case Reducing::kProd: return x == 0 ? 1.0f : 0.0f;
-    case Reducing::kArgMax: return x == first ? static_cast<float>(place) : INFINITY;
+    case Reducing::kArgMax:
+    case Reducing::kArgMin: return x == first ? static_cast<float>(place) : INFINITY;
     default: return x == first ? 1.0f : 0.0f;
   }
 }
-CAIRN_DEVICE float JoinSecond(Reducing kind, float a, float b) {
-  return kind == Reducing::kArgMax ? (b < a ? b : a) : a + b;
-}
+CAIRN_DEVICE float JoinSecond(Reducing kind, float a, float b) { return Place(kind) ? (b < a ? b : a) : a + b; }
 CAIRN_DEVICE float ResultOf(Reducing kind, float first, float second, float count) {
   switch (kind) {
     case Reducing::kSum: return first * count;
@@ -47,7 +53,11 @@ CAIRN_DEVICE float ResultOf(Reducing kind, float first, float second, float coun
     case Reducing::kL2Norm: return sqrtf(second);
     case Reducing::kLogSumExp: return first + logf(second);
     case Reducing::kProd: return second > 0 ? 0.0f : first;
-    case Reducing::kArgMax: return second;
+    case Reducing::kArgMax:
+    case Reducing::kArgMin:
+    case Reducing::kL1Norm: return second;
+    case Reducing::kAny: return first > 0 ? 1.0f : 0.0f;
+    case Reducing::kAll: return first == count ? 1.0f : 0.0f;
     default: return first;
   }
 }
@@ -101,7 +111,7 @@ struct Reducer {
       values[thread] = all;
     });
     Join(block, values, [&](float a, float b) { return JoinFirst(kind, a, b); });
-    const bool averages = !Extreme(kind) && kind != Reducing::kProd;
+    const bool averages = !Extreme(kind) && !Counts(kind) && kind != Reducing::kProd;
     block.ForEachThread([&](int thread) {
       const int64_t output = first_output + thread;
       if (thread < kAcross && output < places.outputs)
@@ -111,8 +121,8 @@ struct Reducer {
       const int64_t output = first_output + thread % kAcross;
       const bool there = output < places.outputs;
       const float first = there ? statistics[2 * output] : 0.0f;
-      float all = kind == Reducing::kArgMax ? INFINITY : 0.0f;
-      const bool once = kind == Reducing::kMean || kind == Reducing::kSum;
+      float all = Place(kind) ? INFINITY : 0.0f;
+      const bool once = kind == Reducing::kMean || kind == Reducing::kSum || Counts(kind);
       for (int64_t m = thread / kAcross; m < places.count && there && !once; m += kLanes)
         all = JoinSecond(kind, all, SecondOf(kind, first, At(x, places.Of(output, m)), m));
       values[thread] = all;
@@ -163,9 +173,10 @@ struct ReducerBackward {
       case Reducing::kVariance: return 2 * (v - first) / count;
       case Reducing::kStddev: return second > 0 ? (v - first) / (second * count) : 0.0f;
       case Reducing::kL2Norm: return second > 0 ? v / second : 0.0f;
+      case Reducing::kL1Norm: return v > 0 ? 1.0f : (v < 0 ? -1.0f : 0.0f);
       case Reducing::kLogSumExp: return expf(v - first) / second;
       case Reducing::kProd: return second == 0 ? first / v : (second == 1 && v == 0 ? first : 0.0f);
-      default: return 0.0f;  // kArgMax
+      default: return 0.0f;  // places and counts
     }
   }
 };
@@ -197,6 +208,11 @@ struct LineOf {
       for (int64_t k = 0; k < lines.size; ++k) Set(y, begin + k * lines.inner, sum += At(x, begin + k * lines.inner));
       return;
     }
+    if (lines.kind == Line::kCumulativeProduct) {
+      sum = 1;
+      for (int64_t k = 0; k < lines.size; ++k) Set(y, begin + k * lines.inner, sum *= At(x, begin + k * lines.inner));
+      return;
+    }
     if (lines.kind == Line::kUnit) {
       const float length = fmaxf(Length(x, begin), lines.shortest);
       for (int64_t k = 0; k < lines.size; ++k) Set(y, begin + k * lines.inner, At(x, begin + k * lines.inner) / length);
@@ -226,6 +242,15 @@ struct LineBackward {
       return;
     }
     const In y{of.y.data, of.y.type};
+    if (lines.kind == Line::kCumulativeProduct) {
+      // The product of those before, times the sum over all from here on of dy times the product of those between.
+      for (int64_t k = lines.size; k-- > 0;) {
+        const int64_t i = begin + k * lines.inner;
+        sum = At(dy, i) + (k + 1 < lines.size ? At(of.x, i + lines.inner) * sum : 0.0f);
+        SetOrAdd(dx, i, (k > 0 ? At(y, i - lines.inner) : 1.0f) * sum, add);
+      }
+      return;
+    }
     const float length = lines.kind == Line::kUnit ? of.Length(of.x, begin) : 1.0f;
     const bool constant = lines.kind == Line::kUnit && length <= lines.shortest;  // it was divided by a constant
     for (int64_t k = 0; k < lines.size && !constant; ++k)

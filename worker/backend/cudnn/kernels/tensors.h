@@ -39,6 +39,10 @@ enum class Op : int32_t {
   kPower = 5,
   kMaximum = 6,
   kMinimum = 7,
+  kFloorDivide = 9,
+  kMod = 10,
+  kArcTan2 = 11,
+  kSquaredDifference = 12,
   kNegative = 20,
   kAbsolute = 21,
   kSquare = 22,
@@ -66,13 +70,34 @@ enum class Op : int32_t {
   kLess = 44,
   kLessEqual = 45,
   kWhere = 46,
+  kLog2 = 50,
+  kLog10 = 51,
+  kTan = 52,
+  kArcSin = 53,
+  kArcCos = 54,
+  kArcTan = 55,
+  kSinh = 56,
+  kCosh = 57,
+  kArcSinh = 58,
+  kArcCosh = 59,
+  kArcTanh = 60,
+  kErf = 61,
+  kCeil = 62,
+  kTrunc = 63,
+  kLogicalNot = 64,
+  kIsNan = 65,
+  kIsInf = 66,
+  kIsFinite = 67,
+  kLogicalAnd = 68,
+  kLogicalOr = 69,
+  kLogicalXor = 70,
 };
 struct Operand {
   const void* x = nullptr;
   DType type = DType::kFloat32;
   Strides strides;
 };
-// y = f of up to three operands, each read along the axes of y. low, high: the bounds of kClip. SIN and COS have
+// y = f of up to three operands, each read along the axes of y. low, high: the bounds of kClip. SIN, COS and TAN have
 // float32's precision for arguments below 1e8.
 struct Operation {
   Op op = Op::kAdd;
@@ -99,6 +124,11 @@ enum class Reducing : int32_t {
   kProd = 8,
   kLogSumExp = 9,
   kArgMax = 10,
+  kArgMin = 11,
+  kL1Norm = 12,
+  kAny = 13,
+  kAll = 14,
+  kCountNonzero = 15,
 };
 struct Reduction {
   Reducing kind = Reducing::kMean;
@@ -110,8 +140,9 @@ Error Reduce(Stream stream, const Reduction& r, const void* x, void* y, float* s
 Error ReduceBackward(Stream stream, const Reduction& r, const float* statistics, const void* x, const void* dy,
                      void* dx, DType type, bool add);
 
-enum class Line : int32_t { kSoftmax, kUnit, kCumulative };
-// Along the middle axis of [outer, size, inner]: softmax; x / its length, but at least `shortest`; sums so far.
+enum class Line : int32_t { kSoftmax, kUnit, kCumulative, kCumulativeProduct };
+// Along the middle axis of [outer, size, inner]: softmax; x / its length, but at least `shortest`; sums or
+// products so far.
 struct Lines {
   Line kind = Line::kSoftmax;
   int64_t outer = 1, size = 1, inner = 1;
