@@ -85,7 +85,10 @@ void ClusterCore::Dispatch(const DomainEvent& event) {
                  [this](CopiesChanged e) { partitions_.copy_watch.Note(e); },
                  [this](ReadinessDue e) { partitions_.copy_watch.Note(e); },
                  [this](QueueChanged e) { workers_.schedule.Note(e); },
-                 [this](SlotsChanged e) { workers_.schedule.Note(e); },
+                 [this](SlotsChanged e) {
+                   workers_.crash_loops.Note(e);
+                   workers_.schedule.Note(e);
+                 },
                  [this](QueueLookedAt e) { reasons_.Note(e); },
              },
              event);

@@ -63,8 +63,32 @@ void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
     jobs_.TellWarning(job, "continues without %s", why);
-    job.workers.left_out.Add(worker.name, worker.incarnation, why);
+    job.workers.left_out.nodes[worker.name] = {worker.incarnation, why, /*crash_loop=*/true};
     step_.Raise(SlotsChanged{});
+    step_.Raise(ReasonDue{job.id()});
+    jobs_.Save(job);
+  }
+}
+
+void CrashLoops::Note(SlotsChanged) {
+  if (nodes_.Settling()) return;  // others may come back
+  for (auto& [id, job] : jobs_.all()) {
+    auto& left_out = job.workers.left_out.nodes;
+    if (!job.running() ||
+        std::none_of(left_out.begin(), left_out.end(), [](const auto& n) { return n.second.crash_loop; }))
+      continue;
+    const auto may_work = [&](const auto& n) {
+      return n.second.role == v1::WORKER && candidates_.MayWork(job, n.second);
+    };
+    if (std::any_of(nodes_.all().begin(), nodes_.all().end(), may_work)) continue;
+    for (auto it = left_out.begin(); it != left_out.end();) {
+      if (it->second.crash_loop) {
+        jobs_.TellWarning(job, "tries worker \"%s\" again: no other can compute the job", it->first);
+        it = left_out.erase(it);
+      } else {
+        ++it;
+      }
+    }
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);
   }

@@ -101,6 +101,7 @@ v1::StoredJob Job::ToStored() const {
     out.set_node(node);
     out.set_incarnation(l.incarnation);
     out.set_why(l.why);
+    out.set_crash_loop(l.crash_loop);
   }
   stored.mutable_final_versions()->Assign(end.versions.begin(), end.versions.end());
   if (progress) {
@@ -260,7 +261,7 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   for (const v1::StoredEnd& e : stored.ends())
     job.workers.crash_loops.ends[e.worker()] = {e.step(), e.times(), e.gone()};
   for (const v1::StoredLeftOut& l : stored.left_out())
-    job.workers.left_out.nodes[l.node()] = {l.incarnation(), l.why()};
+    job.workers.left_out.nodes[l.node()] = {l.incarnation(), l.why(), l.crash_loop()};
   job.end.versions.assign(stored.final_versions().begin(), stored.final_versions().end());
   for (const v1::StepValidation& v : job.status.validations()) {
     job.outputs.summaries.validations_written = std::max(job.outputs.summaries.validations_written, v.step());

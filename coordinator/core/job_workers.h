@@ -36,6 +36,7 @@ struct JobLeftOut {
   struct Node {
     uint64_t incarnation = 0;  // a restart may have mended it
     std::string why;
+    bool crash_loop = false;  // its process ended again and again
   };
   std::map<NodeName, Node> nodes;
 

@@ -267,6 +267,25 @@ TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
   }
 }
 
+// Found by the simulator: the job waited for ever, beside a worker that could have computed it.
+TEST(ClusterMoves, AWorkerThatWasLeftOutForItsCrashesIsTriedAgainWhenNoOtherIsLeft) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  FakeNode& worker = c.node("worker-1");
+  for (int i = 0; i < 3; ++i) {
+    c.Kill(worker);
+    c.Restart(worker);
+    c.Pass(absl::Seconds(2));
+  }
+  ASSERT_TRUE(worker.assigned.empty());
+  c.Train(1);
+  c.Kill(c.node("worker-0"));
+  c.Pass(absl::Seconds(5));
+  EXPECT_FALSE(c.Assigned("worker-1", id).empty()) << c.Job(id).reason();
+  c.Train(1);
+}
+
 // It was alone then, and was tried again. What it is now restarted for has nothing to do with that.
 TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   Cluster c(1, 1);
