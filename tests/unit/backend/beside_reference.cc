@@ -132,6 +132,14 @@ double BesideReference::Unsteadiness(const Variable& v, const Batch& batch, absl
   });
 }
 
+double BesideReference::GradientMove(const Batch& batch, absl::Span<const float> expected) const {
+  return FurthestMove(batch, [&](const Batch& moved, absl::Span<const float> values) {
+    std::vector<float> gradient(values_.size());
+    if (!reference_->TrainStep(moved, kInfo, values, absl::MakeSpan(gradient), nullptr).ok()) return 0.0;
+    return Distance(gradient, expected);
+  });
+}
+
 // The largest of what `distance` says of moved inputs and values.
 double BesideReference::FurthestMove(
     const Batch& batch, const std::function<double(const Batch&, absl::Span<const float>)>& distance) const {

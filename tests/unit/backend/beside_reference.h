@@ -40,6 +40,9 @@ class BesideReference {
   void Training(int64_t examples, const Tolerance& tolerance);
   void Inference(int64_t examples, const Tolerance& tolerance);
 
+  // How far the reference's gradient moves when values and inputs move by a few roundings of the program's type.
+  double GradientMove(const Batch& batch, absl::Span<const float> expected) const;
+
   // Inputs that come as bytes give the bits of the same numbers in float32.
   void BytesAsFloats(int64_t examples);
 
