@@ -53,8 +53,8 @@ class BesideReference {
   Program& reference() const { return *reference_; }
 
  private:
-  // move: how far the loss may be off beyond the tolerance.
-  void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance, double move) const;
+  // A loss that is off by more than the tolerance may be off by as much as the reference's own moves.
+  void ExpectSums(const Batch& batch, const BatchSums& expected, const BatchSums& actual, double tolerance) const;
   double FurthestMove(const Batch& batch,
                       const std::function<double(const Batch&, absl::Span<const float>)>& distance) const;
   double LossMove(const Batch& batch, const BatchSums& expected) const;

@@ -198,6 +198,20 @@ TEST_P(Elementwise, Activations) {
   }
 }
 
+// 0.7 is 0.69921875 in bfloat16: below the limit, but clipped all the same.
+TEST_P(Elementwise, AClippedReluHasNoGradientWhereItsLimitIsRounded) {
+  const Tensor x(std::vector<float>{-1, 0.25f, 0.7f, 0.75f, 2, 60}, type()), dy(std::vector<float>(6, 1.0f), type());
+  const Tensor y(Launched(6, type(),
+                          [&](void* out) {
+                            return BiasActivation(nullptr, Act::kRelu6, 0.7f, 1, 6, x.data(), nullptr, out, type());
+                          }),
+                 type());
+  const std::vector<float> dx = Launched(6, type(), [&](void* out) {
+    return ActivationBackward(nullptr, Act::kRelu6, 0.7f, 6, nullptr, y.data(), dy.data(), out, type(), false);
+  });
+  EXPECT_EQ(dx, (std::vector<float>{0, 1, 0, 0, 0, 0}));
+}
+
 TEST_P(Elementwise, LogSoftmax) {
   for (int64_t columns : {1, 10, 33, 1000}) {
     const int64_t rows = 7, n = rows * columns;

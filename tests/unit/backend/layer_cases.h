@@ -184,16 +184,6 @@ inline std::shared_ptr<const Graph> CaseGraph(const LayerCase& c) {
   return std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(c.model)).value());
 }
 
-// Whether a small error of a number may become a large one: behind a step, another side is taken.
-inline bool Jumps(const Graph& graph) {
-  using O = v1::Operation;
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    const O::Kind kind = node.layer.operation().kind();
-    return kind == O::SIGN || kind == O::FLOOR || kind == O::ROUND || (kind >= O::EQUAL && kind <= O::WHERE) ||
-           node.layer.reduce().kind() == v1::Reduce::ARGMAX;
-  });
-}
-
 // Whole numbers 0 .. 255: ids stay what they are.
 inline Batch WholeNumbers(Batch batch) {
   batch.inputs = Buffer::CopyOf(batch.inputs.data(), batch.inputs.size());

@@ -238,6 +238,8 @@ Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t co
 
 Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy,
                          void* dx, DType type, bool add) {
+  // The largest result as it was stored: one that is rounded down must not look as if it were below the limit.
+  if (f == Act::kRelu6 && type != DType::kFloat32) alpha = FromBits(ToBits(alpha, type), type);
   return LaunchOf<ActivateBackward>(f, stream, n, true, alpha, add, In{TellsDerivative(f) ? y : x, type}, In{dy, type},
                                     Out{dx, type});
 }
