@@ -42,7 +42,7 @@ std::vector<Span> WholeSpansOf(const Graph& graph, int64_t begin, int64_t end) {
     if (range.orthogonal != 0) add(range.begin, range.end);
   }
   std::vector<Span> spans;
-  for (const auto& [begin, end] : ends) spans.push_back({begin, end});
+  for (const auto& [from, to] : ends) spans.push_back({from, to});
   return spans;
 }
 

@@ -20,9 +20,9 @@ void TakeFtrl(const v1::Ftrl& ftrl, OptimizerRule* r) {
 
 OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
   OptimizerRule r;
-  const auto betas = [&r](const auto& a, double beta_2) {
+  const auto betas = [&r](const auto& a, double default_beta_2) {
     r.beta_1 = a.has_beta_1() ? Decimal(a.beta_1()) : 0.9;
-    r.beta_2 = a.has_beta_2() ? Decimal(a.beta_2()) : beta_2;
+    r.beta_2 = a.has_beta_2() ? Decimal(a.beta_2()) : default_beta_2;
   };
   const auto adam = [&](const auto& a) {
     betas(a, 0.999);

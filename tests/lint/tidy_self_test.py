@@ -22,17 +22,55 @@ CLEAN = {
     "int Three() { return Count(); }\n",
 }
 
-# Own names that clash with one another, with a member and a function of a header, and aliases of the same and of
-# different things.
+# Own names that clash with one another, with a member and a function of a header and with a method of the file's own
+# class; aliases of the same and of different things; two programs.
+MEMBERS = """#pragma once
+struct M {
+  int Five() const { return 4; }
+  virtual int Six() const { return 6; }
+};
+namespace m {
+int Five();
+using Word = int;
+}
+namespace n {
+using Word = long;
+}
+"""
+OWN_NAMES = """#include "common/m.h"
+
+#include <string>
+
+namespace cairn {
+
+using Text = std::string;
+using Number = NUMBER;
+using WORD::Word;
+
+namespace {
+
+struct Base : M {
+  int Six() const override;
+};
+
+struct Derived final : Base {};
+
+int Five() { return 5; }
+int Six() { return 6; }
+int Base::Six() const { return cairn::Six(); }
+
+}  // namespace
+
+Number NAME(const M& m) { return Five() + m.Five() + m::Five() + Text(1, 'a').size() + Word{} + Derived().Six(); }
+
+}  // namespace cairn
+
+int main() { return cairn::Five(); }
+"""
 TOGETHER = {
-    "common/m.h": "#pragma once\nstruct M {\n  int Five() const { return 4; }\n};\nnamespace m {\nint Five();\n}\n",
-    **{
-        f"common/{name}.cc": '#include "common/m.h"\n\n#include <string>\n\nusing Text = std::string;\n'
-        f"using Number = {number};\n\nnamespace {{\n\nstruct Base {{}};\n\nstruct Derived final : Base {{}};\n\n"
-        "int Five() { return 5; }\n\n}  // namespace\n\n"
-        f"Number {name.upper()}(const M& m) {{ return Five() + m.Five() + m::Five() + Text(1, 'a').size(); }}\n"
-        for name, number in (("g", "int"), ("h", "long"))
-    },
+    "common/m.h": MEMBERS,
+    "common/g.cc": OWN_NAMES.replace("NUMBER", "int").replace("WORD", "m").replace("NAME", "G"),
+    "common/h.cc": OWN_NAMES.replace("NUMBER", "long").replace("WORD", "n").replace("NAME", "H"),
 }
 
 # Clash on lines that own_names does not read.
@@ -70,6 +108,13 @@ VIOLATIONS = [
         "bugprone-use-after-move",
     ),
     ("common/c.cc", "#include <string>\n\nusing std::string;\n\nint Six() { return 6; }\n", "unused-alias"),
+    (
+        "common/c.cc",
+        "int Seven(int a) {\n  if (int b = a; b > 0) {\n    int a = b;\n    return a;\n  }\n  return 7;\n}\n",
+        "clang-diagnostic-shadow",
+    ),
+    ("common/c.cc", "int __Seven() { return 7; }\n", "reserved-identifier"),
+    ("common/c.cc", "#define _SEVEN 7\nint Seven() { return _SEVEN; }\n", "reserved-macro-identifier"),
     ("common/c.cc", "namespace a {}\n\nnamespace b = a;\n\nint Six() { return 6; }  // b\n", "unused-alias"),
     (
         "common/c.cc",

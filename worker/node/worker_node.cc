@@ -162,8 +162,11 @@ void WorkerNode::LookAtDevice() {
 }
 
 void WorkerNode::OnConnection(bool up) {
-  LogInfo(up ? "joined the cluster at %s" : "lost the coordinator at %s; trying again", options_.coordinator);
-  if (!up) return;
+  if (!up) {
+    LogInfo("lost the coordinator at %s; trying again", options_.coordinator);
+    return;
+  }
+  LogInfo("joined the cluster at %s", options_.coordinator);
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
     trainer->ReportAgain();
   }

@@ -193,7 +193,7 @@ inline Batch WholeNumbers(Batch batch) {
   return batch;
 }
 
-// The same of whole numbers, as bytes.
+// The same whole numbers, as bytes.
 inline Batch AsBytes(const Batch& batch) {
   Batch bytes = batch;
   bytes.element = Element::kByte;

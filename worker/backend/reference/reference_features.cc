@@ -23,7 +23,8 @@ void ForEachOfGroup(int64_t e, int64_t g, int64_t positions, int64_t channels, i
 
 Group StatisticsOfGroup(int64_t e, int64_t g, int64_t positions, int64_t channels, int64_t groups, double epsilon,
                         In x) {
-  const double count = static_cast<double>(positions * (channels / groups));
+  const int64_t width = channels / groups;
+  const double count = static_cast<double>(positions * width);
   Group group;
   double variance = 0;
   ForEachOfGroup(e, g, positions, channels, groups, [&](int64_t i, int64_t) { group.mean += x[i] / count; });
@@ -51,7 +52,8 @@ void GroupNormalization(int64_t examples, int64_t channels, int64_t groups, doub
 void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma,
                                 In dy, Out dx, Out dgamma, Out dbeta) {
   const int64_t positions = static_cast<int64_t>(x.size()) / (examples * channels);
-  const double count = static_cast<double>(positions * (channels / groups));
+  const int64_t width = channels / groups;
+  const double count = static_cast<double>(positions * width);
   for (int64_t e = 0; e < examples; ++e) {
     for (int64_t g = 0; g < groups; ++g) {
       const Group group = StatisticsOfGroup(e, g, positions, channels, groups, epsilon, x);
