@@ -22,8 +22,8 @@ class CrashLoops : Component {
   // The worker is back. Jobs continue without it where others can compute them; a job that no other worker can compute
   // gives it its replicas once more.
   void QuarantineCrashLoopingWorker(const ClusterNode& worker);
-  // Nodes came or went. Where no other worker can compute a job any more, those that were left out for their crashes are
-  // tried once more.
+  // Nodes came or went. Where no other worker can compute a job any more, those that were left out for their crashes
+  // are tried once more.
   void Note(SlotsChanged);
   // The worker lost its device and is about to end; its supervisor should restart it. Jobs continue without it; a job
   // that no other worker can compute waits for it, unless this happened too often at one step.

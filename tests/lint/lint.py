@@ -190,7 +190,6 @@ LONG = {
     "tests/unit/backend/cudnn_lowering_test.cc": 438,
     "tests/unit/backend/kernels_layers_test.cc": 439,
     "tests/unit/coordinator/cluster_copies_test.cc": 405,
-    "tests/unit/coordinator/cluster_moves_test.cc": 469,
     "tests/unit/coordinator/dashboard_test.cc": 409,
     "tests/unit/data/tfrecord_test.cc": 520,
     "tests/unit/rpc/credentials_test.cc": 440,
