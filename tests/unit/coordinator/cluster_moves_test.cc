@@ -13,7 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using ::testing::Not;
 
 v1::JobSpec LongSpec(int backups = 0) {
   v1::JobSpec spec = FakeCluster::Spec();
