@@ -30,26 +30,41 @@ bool IsFile(const std::string& name) {
   return false;
 }
 
+// The model is read with these shapes. Errors: an input is closed already, and has another shape.
+absl::Status CheckShape(const InputShape& given, const v1::Model& model) {
+  for (const v1::Layer& layer : model.layers()) {
+    if (!layer.has_input() || (!given.input.empty() && layer.name() != given.input)) continue;
+    const Shape shape(layer.input().shape().begin(), layer.input().shape().end());
+    if (shape == given.shape) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("--input-shape: the model's input ",
+                                                   given.input.empty() ? "" : absl::StrCat("\"", given.input, "\" "),
+                                                   "is ", ToString(shape), "; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Model> ModelOf(const ModelsOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(const Shape shape, ParseInputShape(options.input_shape));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<InputShape> shapes, ParseInputShapes(options.input_shapes));
   if (IsFile(options.name)) {
     v1::JobSpec spec;
     CAIRN_RETURN_IF_ERROR(TakeModelFile(options.name, &spec));
-    if (shape.empty()) {
-      CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-      return spec.model();
+    for (const InputShape& given : shapes) {
+      CAIRN_RETURN_IF_ERROR(given.input.empty() ? CloseShape(given.shape, spec.mutable_model())
+                                                : CloseInput(given.input, given.shape, spec.mutable_model()));
     }
-    CAIRN_RETURN_IF_ERROR(CloseShape(shape, spec.mutable_model()));
     CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-    if (spec.model().layers().empty()) return spec.model();
-    const auto& given = spec.model().layers(0).input().shape();
-    if (Shape(given.begin(), given.end()) == shape) return spec.model();
-    return absl::InvalidArgumentError(absl::StrCat("--input-shape: the model's input is ",
-                                                   ToString(Shape(given.begin(), given.end())), "; leave it out"));
+    for (const InputShape& given : shapes) CAIRN_RETURN_IF_ERROR(CheckShape(given, spec.model()));
+    return spec.model();
   }
   v1::ReadyMade wanted;
   wanted.set_name(options.name);
-  wanted.mutable_input_shape()->Assign(shape.begin(), shape.end());
+  for (const InputShape& given : shapes) {
+    if (!given.input.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--input-shape: ", options.name, " has one input; give its sizes alone, as 128,128,3"));
+    }
+    wanted.mutable_input_shape()->Assign(given.shape.begin(), given.shape.end());
+  }
   if (options.classes != 0) wanted.set_classes(options.classes);
   return MakeReadyMade(wanted);
 }

@@ -64,9 +64,9 @@ struct ExportOptions {
   bool fold_batch_norm = false;
 };
 struct ModelsOptions {
-  std::string name;     // empty: all models
-  bool report = false;  // report on every layer of the file `name`, supported or refused
-  std::string input_shape;
+  std::string name;                       // empty: all models
+  bool report = false;                    // report on every layer of the file `name`, supported or refused
+  std::vector<std::string> input_shapes;  // 128,128,3 or NAME=128,128,3
   int32_t classes = 0;
 };
 struct MakeDataOptions {

@@ -163,8 +163,11 @@ void AddModels(CLI::App& app, Invocation& call) {
   CLI::App* models = AddCommand(app, "models", "List the ready-made models, or show the layers of one", call,
                                 [&call] { return RunModels(call.globals, call.models); });
   models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .h5, .json or .onnx file");
-  models->add_option("--input-shape", call.models.input_shape,
-                     "HEIGHT,WIDTH,CHANNELS [the model's own]; of a file: closes its open dimensions");
+  models
+      ->add_option("--input-shape", call.models.input_shapes,
+                   "HEIGHT,WIDTH,CHANNELS [the model's own]; of a file: closes its open dimensions; of one of several "
+                   "inputs: NAME=HEIGHT,WIDTH,CHANNELS")
+      ->allow_extra_args(false);
   models->add_option("--classes", call.models.classes, "Number of classes [the model's own]");
   models->add_flag("--report", call.models.report,
                    "For a file: every layer, whether it is supported and why not, even if the model is refused");

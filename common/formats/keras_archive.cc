@@ -61,64 +61,105 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
   return config;
 }
 
-absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
+absl::StatusOr<OrderedJson> LayerJson(const KerasScopes& scopes, const Node& node, const std::string& name) {
   CAIRN_ASSIGN_OR_RETURN(OrderedJson config, KerasLayerConfig(node));
+  if (config.contains("name")) config["name"] = name;
   const char* const module = KerasOperationModule(node);
   OrderedJson layer = KerasObject(module != nullptr ? module : "keras.layers", KerasClassOf(node), std::move(config));
   if (module != nullptr) layer["registered_name"] = KerasClassOf(node);  // Keras registers only layers by their names
-  if (!node.variables.empty()) layer["build_config"] = BuildConfig(graph, node);
+  if (!node.variables.empty()) layer["build_config"] = BuildConfig(scopes.graph(), node);
   return layer;
 }
 
-absl::Status CheckNames(const Graph& graph) {
-  std::map<std::string, const Node*> names;
-  for (const Node& node : graph.nodes()) {
-    if (node.shares >= 0) continue;  // a repeated call of another layer, without a name of its own
-    const auto [other, first] = names.emplace(KerasLayerName(node.name), &node);
+// What stands for an input of a model inside a model.
+absl::StatusOr<OrderedJson> InnerInputJson(const KerasScopes& scopes, const std::string& name, int node) {
+  const Shape& shape = scopes.graph().nodes()[static_cast<size_t>(node)].output;
+  Node input;
+  input.kind = LayerKind::kInput;
+  input.name = name;
+  input.output = shape;
+  input.layer.set_name(name);
+  for (const int64_t side : shape) input.layer.mutable_input()->add_shape(static_cast<int32_t>(side));
+  return LayerJson(scopes, input, name);
+}
+
+absl::Status CheckNames(const KerasScopes& scopes, int scope) {
+  std::map<std::string, std::string> names;
+  for (const KerasScopes::Member& member : scopes.MembersOf(scope)) {
+    const std::string name =
+        member.node >= 0 ? scopes.graph().nodes()[static_cast<size_t>(member.node)].name : scopes.NameOf(member, scope);
+    const auto [other, first] = names.emplace(scopes.NameOf(member, scope), name);
     if (first) continue;
-    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": Keras' format has no '/' in names, and \"",
+    return absl::UnimplementedError(absl::StrCat("layer \"", name, "\": Keras' format has no '/' in names, and \"",
                                                  other->first, "\" is another layer; export safetensors"));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
+bool IsFrozen(const KerasScopes& scopes, int scope) {
+  bool frozen = false;
+  for (const Node& node : scopes.graph().nodes()) {
+    if (node.variables.empty() || !scopes.map().Within(scopes.map().OfNode(node.id), scope)) continue;
+    if (node.trainable) return false;
+    frozen = true;
+  }
+  return frozen;
+}
 
-absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph, const v1::Data* data) {
-  CAIRN_RETURN_IF_ERROR(CheckNames(graph));
-  const bool sequential = IsSequentialModel(graph);
+// A model with its layers, and with those inside it.
+absl::StatusOr<OrderedJson> ScopeJson(const KerasScopes& scopes, int scope, const std::string& name) {
+  CAIRN_RETURN_IF_ERROR(CheckNames(scopes, scope));
+  const Graph& graph = scopes.graph();
+  const bool sequential = scopes.IsSequential(scope), whole = scope == SubmodelMap::kItself;
+  const std::vector<int> inputs = whole ? graph.inputs() : scopes.map().Inputs(scope, 0);
   OrderedJson config = OrderedJson::object();
-  config["name"] = name.empty() ? (sequential ? "sequential" : "functional") : name;
-  config["trainable"] = true;
+  config["name"] = name;
+  config["trainable"] = whole || !IsFrozen(scopes, scope);
   if (sequential) config["dtype"] = "float32";
   config["layers"] = OrderedJson::array();
-  for (const int id : KerasOrder(graph)) {
-    const Node& node = graph.nodes()[static_cast<size_t>(id)];
-    CAIRN_ASSIGN_OR_RETURN(OrderedJson layer, LayerJson(graph, node));
+  for (const KerasScopes::Member& member : scopes.MembersOf(scope)) {
+    const std::string of_member = scopes.NameOf(member, scope);
+    const Node* const node = member.node < 0 ? nullptr : &graph.nodes()[static_cast<size_t>(member.node)];
+    CAIRN_ASSIGN_OR_RETURN(OrderedJson layer,
+                           node != nullptr ? LayerJson(scopes, *node, of_member)
+                           : member.submodel >= 0
+                               ? ScopeJson(scopes, member.submodel, of_member)
+                               : InnerInputJson(scopes, of_member, inputs[static_cast<size_t>(member.input)]));
     if (!sequential) {
-      layer["name"] = KerasLayerName(node.name);
-      layer["inbound_nodes"] = KerasInboundNodes(graph, node);
+      layer["name"] = of_member;
+      layer["inbound_nodes"] = node != nullptr        ? KerasInboundNodes(scopes, *node)
+                               : member.submodel >= 0 ? KerasSubmodelNodes(scopes, member.submodel)
+                                                      : OrderedJson::array();
     }
     config["layers"].push_back(std::move(layer));
   }
-  OrderedJson model;
+  OrderedJson model, shapes = OrderedJson::array();
+  for (const int id : inputs) shapes.push_back(KerasBatchShape(graph.nodes()[static_cast<size_t>(id)].output));
   if (sequential) {
-    config["build_input_shape"] = KerasBatchShape(graph.input_shape());
+    config["build_input_shape"] = shapes[0];
     model = KerasObject("keras", "Sequential", std::move(config));
   } else {
-    const auto tensors = [&](const std::vector<int>& ids) {
-      OrderedJson list = OrderedJson::array();
-      for (const int id : ids) list.push_back(KerasHistory(graph, graph.nodes()[static_cast<size_t>(id)]));
-      return list;
-    };
-    config["input_layers"] = tensors(graph.inputs());
-    config["output_layers"] = tensors(graph.outputs());
+    config["input_layers"] = OrderedJson::array();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      config["input_layers"].push_back(
+          whole ? KerasHistory(scopes, inputs[i], scope)
+                : OrderedJson::array({scopes.NameOf({.input = static_cast<int>(i)}, scope), 0, 0}));
+    }
+    config["output_layers"] = OrderedJson::array();
+    for (const int id : scopes.OutputsOf(scope)) config["output_layers"].push_back(KerasHistory(scopes, id, scope));
     model = KerasObject("keras.src.models.functional", "Functional", std::move(config));
     model["registered_name"] = "Functional";  // Keras does not register the class by its name
   }
-  OrderedJson shapes = OrderedJson::array();
-  for (const int id : graph.inputs()) shapes.push_back(KerasBatchShape(graph.nodes()[static_cast<size_t>(id)].output));
   model["build_config"]["input_shape"] = shapes.size() == 1 ? shapes[0] : shapes;
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph, const v1::Data* data) {
+  const KerasScopes scopes(graph);
+  const char* const unnamed = scopes.IsSequential(SubmodelMap::kItself) ? "sequential" : "functional";
+  CAIRN_ASSIGN_OR_RETURN(OrderedJson model, ScopeJson(scopes, SubmodelMap::kItself, name.empty() ? unnamed : name));
   if (data != nullptr) InsertAugmentation(*data, &model);
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
@@ -180,13 +221,14 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
   return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Shape& input_shape) {
+absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Graph* like) {
   CAIRN_ASSIGN_OR_RETURN(std::string config, ReadKerasArchiveConfig(path));
-  if (!input_shape.empty()) {
-    // If the model has another input, its weights are compared below.
-    if (absl::StatusOr<std::string> closed = CloseKerasShape(input_shape, config); closed.ok()) {
-      config = *std::move(closed);
-    }
+  // If the model has other inputs, its weights are compared below.
+  for (size_t i = 0; like != nullptr && i < like->inputs().size(); ++i) {
+    const Node& input = like->nodes()[static_cast<size_t>(like->inputs()[i])];
+    absl::StatusOr<std::string> closed = like->inputs().size() == 1 ? CloseKerasShape(input.output, config)
+                                                                    : CloseKerasInput(input.name, input.output, config);
+    if (closed.ok()) config = *std::move(closed);
   }
   const absl::StatusOr<KerasModel> model = ReadKerasModel(config);
   const std::string where = absl::StrCat(path, ": config.json");
@@ -203,7 +245,12 @@ absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, co
     return absl::DataLossError(absl::StrCat(path, ": not an HDF5 file, or a damaged one"));
   }
   CAIRN_ASSIGN_OR_RETURN(const bool legacy, IsLegacyKerasH5(bytes, path));
-  return legacy ? ReadKerasH5Weights(bytes, path, graph) : ReadKerasWeights(bytes, path, graph, KerasLayerPaths(graph));
+  if (legacy) return ReadKerasH5Weights(bytes, path, graph);
+  absl::StatusOr<SafetensorsFile> weights = ReadKerasWeights(bytes, path, graph, KerasLayerPaths(graph));
+  const std::vector<std::string> scales = KerasLayerPaths(graph, /*layer_scales=*/true);
+  if (!absl::IsFailedPrecondition(weights.status()) || scales == KerasLayerPaths(graph)) return weights;
+  absl::StatusOr<SafetensorsFile> of_keras = ReadKerasWeights(bytes, path, graph, scales);
+  return of_keras.ok() ? std::move(of_keras) : std::move(weights);
 }
 
 }  // namespace cairn

@@ -33,8 +33,8 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path);
 
 // The weights under the names that the archive's own model gives them. Errors: also those of keras_model.h and
 // keras_weights.h.
-// input_shape: closes the open dimensions of its model; empty: it has none.
-absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Shape& input_shape = {});
+// model: the shapes of its inputs close the open dimensions of the archive's model; nullptr: it has none.
+absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path, const Graph* model = nullptr);
 
 // Reads a .weights.h5 file, which has no names: its layers are those of `graph`, in Keras' order. Or a legacy .h5 file
 // of a model or of weights (keras_h5.h).

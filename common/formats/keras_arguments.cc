@@ -66,15 +66,15 @@ absl::Status KerasArguments::Bad(absl::string_view what) const {
 
 absl::Status KerasArguments::AddTensor(const Json& history) {
   if (!history.is_array() || history.size() < 3 || !history[0].is_string() || !history[1].is_number_integer() ||
-      history[2] != 0) {
-    return Bad(absl::StrCat("its input ", ShownJson(history), " is not a layer's only output"));
+      KerasOutputNumber(history) < 0) {
+    return Bad(absl::StrCat("its input ", ShownJson(history), " is not an output of a layer"));
   }
   if (tensors_.size() >= kKerasInputsMax) return Bad(absl::StrCat("more than ", kKerasInputsMax, " inputs"));
   const std::string layer = history[0].get<std::string>();
   const auto first = firsts_.find(layer);
   const int call = history[1].get<int>() - (first == firsts_.end() ? 0 : first->second);
   if (call < 0) return Bad(absl::StrCat("its input ", ShownJson(history), " is not a call of a layer"));
-  tensors_.push_back(KerasTensorName(layer, call));
+  tensors_.push_back(KerasTensorName(layer, call, KerasOutputNumber(history)));
   operands_.push_back(nullptr);
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 // KerasConverter: converts Keras' description of a model to Cairn's (keras_model.h).
 //
 // Used once, on one thread; the JSON must outlive it. A nested model is flattened: its layers are in the list of the
-// whole model. A layer that is called again becomes a separate layer, which shares the first one's variables.
+// whole model, which says in `submodels` whose they are. A layer that is called again becomes a separate layer, which
+// shares the first one's variables.
 #pragma once
 
 #include <map>
@@ -14,6 +15,7 @@
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_masks.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_submodels.h"
 #include "common/model/graph.h"
 #include "common/model/keras/keras_config.h"
 
@@ -68,6 +70,8 @@ class KerasConverter {
     std::vector<KerasCall> calls;
     std::vector<size_t> order;  // inputs before their users
   };
+  static absl::StatusOr<std::string> MadeOf(const Entry& user, const std::string& tensor,
+                                            const std::map<std::string, std::string>& names);
   absl::StatusOr<Names> ConvertFunctional(const Json& config, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   static absl::StatusOr<Calls> ReadCalls(const std::vector<Entry>& entries, const KerasFirstCalls& firsts);
@@ -105,7 +109,8 @@ class KerasConverter {
   KerasModel result_;
   std::map<std::string, Shape> shapes_;      // known shapes of the layers so far
   std::map<const Json*, std::string> made_;  // by entry: the layer of its first call
-  std::map<std::string, int> repeats_;       // by layer: calls after the first
+  KerasSubmodels submodels_;
+  std::map<std::string, int> repeats_;  // by layer: calls after the first
   std::vector<NamedAxis> axes_;
   std::vector<NamedMask> masks_;
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it

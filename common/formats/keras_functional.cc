@@ -54,12 +54,13 @@ absl::StatusOr<std::vector<std::string>> Tensors(const Json& config, const char*
   for (const Json* tensor : tensors) {
     const bool one_in_list = tensor->is_array() && tensor->size() == 1 && IsTensor((*tensor)[0]);
     const Json& history = one_in_list ? (*tensor)[0] : *tensor;
-    if (!IsTensor(history) || history[2] != 0) {
-      return Bad("config.", key, ": ", ShownJson(history), " names no layer's only output");
+    if (!IsTensor(history) || KerasOutputNumber(history) < 0) {
+      return Bad("config.", key, ": ", ShownJson(history), " names no layer's output");
     }
     const std::string layer = history[0].get<std::string>();
     const auto first = firsts.find(layer);
-    names.push_back(KerasTensorName(layer, history[1].get<int>() - (first == firsts.end() ? 0 : first->second)));
+    const int call = history[1].get<int>() - (first == firsts.end() ? 0 : first->second);
+    names.push_back(KerasTensorName(layer, call, KerasOutputNumber(history)));
   }
   if (names.empty()) return Bad("config.", key, ": ", ShownJson(given), " names no layer");
   return names;
@@ -119,14 +120,14 @@ void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, co
     const int number = static_cast<int>(inputs.size());
     std::vector<int>& of_call = inputs.emplace_back();
     for (const int place : KerasInputOrder(static_cast<int>(call.inputs.size()), call.keyword_inputs)) {
-      of_call.push_back(numbers.at(call.inputs[static_cast<size_t>(place)]));
+      of_call.push_back(numbers.at(KerasCallOf(call.inputs[static_cast<size_t>(place)])));
     }
-    for (const KerasMask& mask : call.masks) of_call.push_back(numbers.at(mask.tensor));
+    for (const KerasMask& mask : call.masks) of_call.push_back(numbers.at(KerasCallOf(mask.tensor)));
     numbers.emplace(calls.names[i], number);
     owners.push_back(first_of.emplace(calls.entries[i], number).first->second);
   }
   for (const std::string& output : outputs) {
-    const auto found = numbers.find(output);
+    const auto found = numbers.find(KerasCallOf(output));
     if (found == numbers.end()) return;  // rejected later
     ends.push_back(found->second);
   }
@@ -199,6 +200,18 @@ void KerasConverter::FindFirstCalls(const Json& config, const std::vector<Entry>
   }
 }
 
+// names: by tensor, the layer whose output it is.
+absl::StatusOr<std::string> KerasConverter::MadeOf(const Entry& user, const std::string& tensor,
+                                                   const std::map<std::string, std::string>& names) {
+  if (const auto made = names.find(tensor); made != names.end()) return made->second;
+  if (names.contains(KerasCallOf(tensor))) {
+    return Bad("layer \"", ShownText(user.name), "\" (", ShownText(user.type), "): it takes a second output of \"",
+               ShownTensor(KerasCallOf(tensor)), "\"; a layer has one output");
+  }
+  return Bad("layer \"", ShownText(user.name), "\" (", ShownText(user.type), "): its input \"", ShownTensor(tensor),
+             "\" is a mask, which a layer takes as mask=... alone");
+}
+
 absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Json& config, std::vector<Entry>& entries,
                                                                         const std::string& path,
                                                                         const std::optional<Names>& inputs,
@@ -218,6 +231,10 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   }
   for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
   KerasMasks masks(config);
+  std::map<std::string, std::set<int>> taken;  // by call: which of its outputs
+  const auto take = [&](const std::string& tensor) { taken[KerasCallOf(tensor)].insert(KerasOutputOf(tensor)); };
+  for (const KerasCall& call : calls.calls) std::for_each(call.inputs.begin(), call.inputs.end(), take);
+  std::for_each(output_names.begin(), output_names.end(), take);
   std::vector<size_t> numbers;  // of each call among those of its entry
   std::map<size_t, size_t> counts;
   for (const size_t entry : calls.entries) numbers.push_back(counts[entry]++);
@@ -232,22 +249,16 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       entry.call = &(*entry.json)["inbound_nodes"][numbers[i]];
     }
     KerasCall call = calls.calls[i];
+    if (const auto found = taken.find(calls.names[i]); found != taken.end()) {
+      call.outputs.assign(found->second.begin(), found->second.end());
+    }
     for (std::string& name : call.inputs) {
       CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
-      const auto made = names.find(name);
-      if (made == names.end()) {
-        return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): its input \"",
-                   ShownTensor(name), "\" is a mask, which a layer takes as mask=... alone");
-      }
-      name = made->second;
+      CAIRN_ASSIGN_OR_RETURN(name, MadeOf(entry, name, names));
     }
     CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
-    if (made.size() != 1) {
-      return Bad("layer \"", ShownText(entry.name),
-                 "\": a model inside a model must have one output, but this one has ", made.size());
-    }
-    names[calls.names[i]] = made[0];
+    for (size_t k = 0; k < made.size(); ++k) names[KerasTensorName(calls.names[i], 0, static_cast<int>(k))] = made[k];
   }
   Names outputs;
   for (const std::string& name : output_names) {

@@ -15,6 +15,7 @@
 #include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/model/keras/keras_config.h"
+#include "common/model/submodels.h"
 
 namespace cairn {
 namespace {
@@ -120,16 +121,25 @@ std::optional<Places> PlacesAmong(const Graph& graph, const Node& node, const Pl
   return std::nullopt;
 }
 
-std::optional<Places> PlacesByName(const Graph& graph, const Node& node,
+// Those of a model inside the model are in the group of the outermost one.
+std::optional<Places> PlacesByName(const Graph& graph, const SubmodelMap& submodels, const Node& node,
                                    const std::vector<std::vector<Weight>>& layers) {
-  Places of_group, within;
-  const std::string scope = absl::StrCat("/", node.name, "/");
+  Places of_group, within, of_model;
+  const int own = submodels.OfNode(node.id);
+  int outermost = own;
+  while (outermost >= 0 && submodels.ParentOf(outermost) >= 0) outermost = submodels.ParentOf(outermost);
+  const std::string scope = absl::StrCat("/", node.name, "/"),
+                    local = absl::StrCat("/", submodels.LocalName(node.name, own), "/");
   for (const std::vector<Weight>& layer : layers) {
     for (const Weight& weight : layer) {
       if (weight.group == node.name) of_group.push_back(&weight);
       if (absl::StrContains(weight.scoped, scope)) within.push_back(&weight);
+      if (outermost >= 0 && weight.group == submodels.at(outermost).name() && absl::StrContains(weight.scoped, local)) {
+        of_model.push_back(&weight);
+      }
     }
   }
+  if (std::optional<Places> places = PlacesAmong(graph, node, of_model); places.has_value() && own >= 0) return places;
   if (std::optional<Places> places = PlacesAmong(graph, node, of_group)) return places;
   return PlacesAmong(graph, node, within);
 }
@@ -137,6 +147,7 @@ std::optional<Places> PlacesByName(const Graph& graph, const Node& node,
 // By node; empty for nodes without variables.
 absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::vector<std::vector<Weight>>& layers,
                                                const std::string& where) {
+  const SubmodelMap submodels(graph);
   std::vector<Places> places(graph.nodes().size());
   const Node* missing = nullptr;
   std::vector<const Node*> in_order;
@@ -144,7 +155,7 @@ absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::ve
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
     if (node.variables.empty() || node.shares >= 0) continue;
     in_order.push_back(&node);
-    std::optional<Places> found = missing == nullptr ? PlacesByName(graph, node, layers) : std::nullopt;
+    std::optional<Places> found = missing == nullptr ? PlacesByName(graph, submodels, node, layers) : std::nullopt;
     if (found.has_value()) {
       places[static_cast<size_t>(id)] = *std::move(found);
     } else if (missing == nullptr) {

@@ -12,17 +12,14 @@
 namespace cairn {
 namespace {
 
-const Node& OwnerOf(const Graph& graph, const Node& node) {
-  return node.shares < 0 ? node : graph.nodes()[static_cast<size_t>(node.shares)];
-}
-
-OrderedJson TensorJson(const Graph& graph, int id) {
-  const Node& node = graph.nodes()[static_cast<size_t>(id)];
+OrderedJson TensorJson(const KerasScopes& scopes, int id, int scope) {
+  const Node& node = scopes.graph().nodes()[static_cast<size_t>(id)];
+  const KerasScopes::Tensor from = scopes.TensorOf(id, scope);
   OrderedJson tensor = OrderedJson::object();
   tensor["class_name"] = "__keras_tensor__";
   tensor["config"]["shape"] = KerasBatchShape(node.output);
   tensor["config"]["dtype"] = "float32";
-  tensor["config"]["keras_history"] = KerasHistory(graph, node);
+  tensor["config"]["keras_history"] = OrderedJson::array({from.member, from.call, from.output});
   return tensor;
 }
 
@@ -69,13 +66,13 @@ OrderedJson KeyJson(const v1::Slice& slice) {
 
 // Writes a list of tensors for a merging layer; query, value and key for attention; an operation's tensors and
 // constant.
-OrderedJson CallJson(const Graph& graph, const Node& node) {
+OrderedJson CallJson(const KerasScopes& scopes, const Node& node) {
   const bool attends = node.kind == LayerKind::kMultiHeadAttention;
   const int keyword_inputs = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
   const size_t positional = node.inputs.size() - static_cast<size_t>(keyword_inputs);
   OrderedJson tensors = OrderedJson::array(), keywords = OrderedJson::object();
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    OrderedJson tensor = TensorJson(graph, node.inputs[i]);
+    OrderedJson tensor = TensorJson(scopes, node.inputs[i], scopes.map().OfNode(node.id));
     if (i < positional) {
       tensors.push_back(std::move(tensor));
     } else {
@@ -94,7 +91,7 @@ OrderedJson CallJson(const Graph& graph, const Node& node) {
   if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
       node.layer.additive_attention().use_causal_mask())
     keywords["use_causal_mask"] = true;
-  if (InfersAlways(node) && !IsOperation(node)) keywords["training"] = false;
+  if (scopes.SaysInference(node.id)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
   call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
   call["kwargs"] = std::move(keywords);
@@ -111,21 +108,33 @@ OrderedJson KerasBatchShape(const Shape& shape) {
   return batch;
 }
 
-OrderedJson KerasHistory(const Graph& graph, const Node& node) {
-  const Node& owner = OwnerOf(graph, node);
-  int call = 0;
-  for (int id = owner.id; id < node.id; ++id) {
-    const Node& other = graph.nodes()[static_cast<size_t>(id)];
-    call += other.id == owner.id || other.shares == owner.id;
-  }
-  return OrderedJson::array({KerasLayerName(owner.name), call, 0});
+// A Functional model has a call of its own, which Keras 3 counts here alone.
+OrderedJson KerasHistory(const KerasScopes& scopes, int node, int scope) {
+  const KerasScopes::Tensor tensor = scopes.TensorOf(node, scope);
+  return OrderedJson::array({tensor.member, tensor.call + (tensor.functional ? 1 : 0), tensor.output});
 }
 
-OrderedJson KerasInboundNodes(const Graph& graph, const Node& node) {
+OrderedJson KerasInboundNodes(const KerasScopes& scopes, const Node& node) {
   OrderedJson calls = OrderedJson::array();
   if (node.inputs.empty()) return calls;
-  for (const Node& other : graph.nodes()) {
-    if (other.id == node.id || other.shares == node.id) calls.push_back(CallJson(graph, other));
+  for (const int id : scopes.CallsOf(node.id)) {
+    calls.push_back(CallJson(scopes, scopes.graph().nodes()[static_cast<size_t>(id)]));
+  }
+  return calls;
+}
+
+OrderedJson KerasSubmodelNodes(const KerasScopes& scopes, int submodel) {
+  OrderedJson calls = OrderedJson::array();
+  for (const int number : scopes.CallsOfSubmodel(submodel)) {
+    OrderedJson tensors = OrderedJson::array();
+    for (const int input : scopes.map().Inputs(submodel, number)) {
+      tensors.push_back(TensorJson(scopes, input, scopes.map().ParentOf(submodel)));
+    }
+    OrderedJson call = OrderedJson::object();
+    call["args"] = tensors.size() > 1 ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
+    call["kwargs"]["mask"] = nullptr;
+    if (scopes.map().at(submodel).calls(number).has_training()) call["kwargs"]["training"] = false;
+    calls.push_back(std::move(call));
   }
   return calls;
 }

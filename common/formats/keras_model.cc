@@ -50,6 +50,7 @@ absl::StatusOr<KerasModel> KerasConverter::Convert(const Json& root) {
   if (root["config"].is_object()) result_.model.set_name(TextOf(root["config"], "name"));
   CAIRN_ASSIGN_OR_RETURN(const Names outputs, ConvertModel(root, "", std::nullopt, 0));
   for (size_t i = 0; outputs.size() > 1 && i < outputs.size(); ++i) result_.model.add_outputs(outputs[i]);
+  submodels_.Finish(&result_.model);
   CAIRN_RETURN_IF_ERROR(CheckGraph());
   return std::move(result_);
 }
@@ -64,6 +65,9 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertModel(const Json& m
   if (list->size() > static_cast<size_t>(kLayersMax)) return Bad("config.layers: more than ", kLayersMax, " layers");
   const bool sequential = TextOf(model, "class_name") == "Sequential";
   CAIRN_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(*list));
+  for (const Entry& entry : entries) {
+    if (nesting == 0) submodels_.Reserve(entry.name);
+  }
   const bool frozen = config.is_object() && config.value("trainable", Json(true)) == false;
   frozen_ += frozen;  // all layers of a frozen model are frozen
   absl::StatusOr<Names> last = sequential ? ConvertSequential(model, entries, path, inputs, nesting)
@@ -161,9 +165,12 @@ absl::Status KerasConverter::AppendImpliedInput(const Json& model, const Entry& 
 absl::StatusOr<KerasConverter::Names> KerasConverter::AppendModel(const Entry& entry, const KerasCall& call,
                                                                   int nesting) {
   inference_ += call.inference;  // training=False applies to all layers of a nested model
+  submodels_.Enter(*entry.json, entry.name, call);
   absl::StatusOr<Names> last = ConvertModel(*entry.json, entry.path, call.inputs, nesting + 1);
   inference_ -= call.inference;
-  if (last.ok() && *last == Names{head_}) head_keras_ = entry.name;
+  if (!last.ok()) return last;
+  submodels_.Leave(*last);
+  if (*last == Names{head_}) head_keras_ = entry.name;
   return last;
 }
 
@@ -191,7 +198,9 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
   return name;
 }
 
-absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& entry, const KerasCall& call, int nesting) {
+absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given, const KerasCall& call, int nesting) {
+  Entry entry = given;
+  entry.name = submodels_.NameApart(given.json, given.name);
   if (result_.model.layers_size() >= kLayersMax || ++appended_ > kKerasCallsMax) {
     return Bad("layer \"", ShownText(entry.name),
                "\": with what the models inside the model do in each of their calls there are ", "more than ",
@@ -264,6 +273,7 @@ void KerasConverter::Push(v1::Layer layer, const std::string& path) {
 
 void KerasConverter::PushAt(v1::Layer layer, const std::string& path) {
   NoteShape(layer);
+  layer.set_submodel(submodels_.current());
   *result_.model.add_layers() = std::move(layer);
   result_.weight_paths.push_back(path);
 }

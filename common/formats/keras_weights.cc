@@ -12,6 +12,7 @@
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_inbound.h"
 #include "common/formats/keras_order.h"
+#include "common/formats/keras_scopes.h"
 #include "common/model/call_mode.h"
 #include "common/model/layer_type.h"
 
@@ -117,23 +118,10 @@ std::vector<int> KerasOrder(const Graph& graph) {
   return KerasLayerOrder(calls, owners, graph.outputs());
 }
 
-bool IsSequentialModel(const Graph& graph) {
-  if (graph.outputs().size() != 1) return false;
-  for (const Node& node : graph.nodes()) {
-    if (node.id > 0 && (node.inputs.size() != 1 || node.inputs[0] != node.id - 1)) return false;
-    if (InfersAlways(node) || node.shares >= 0 || IsOperation(node)) return false;
-  }
-  return true;
-}
-
-std::vector<std::string> KerasLayerPaths(const Graph& graph) {
-  const bool sequential = IsSequentialModel(graph);
+std::vector<std::string> KerasLayerPaths(const Graph& graph, bool layer_scales) {
   std::vector<std::string> paths(graph.nodes().size());
-  KerasContainer container;
-  for (const int id : KerasOrder(graph)) {
-    const Node& node = graph.nodes()[static_cast<size_t>(id)];
-    if ((sequential && node.kind == LayerKind::kInput) || IsOperation(node)) continue;
-    paths[static_cast<size_t>(id)] = container.PathOf(KerasClassOf(node));
+  for (const KerasScopes::Group& group : KerasScopes(graph).Groups(layer_scales)) {
+    if (group.node >= 0) paths[static_cast<size_t>(group.node)] = group.path;
   }
   return paths;
 }
@@ -141,11 +129,11 @@ std::vector<std::string> KerasLayerPaths(const Graph& graph) {
 absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space) {
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Hdf5Writer> writer, Hdf5Writer::Create(path));
   CAIRN_RETURN_IF_ERROR(writer->AddGroup("vars", "model"));
-  const std::vector<std::string> paths = KerasLayerPaths(graph);
-  for (const int id : KerasOrder(graph)) {
-    const Node& node = graph.nodes()[static_cast<size_t>(id)];
-    if (paths[static_cast<size_t>(id)].empty()) continue;
-    for (const Vars& vars : VarsOf(graph, node, paths[static_cast<size_t>(id)])) {
+  for (const KerasScopes::Group& made : KerasScopes(graph).Groups()) {
+    std::vector<Vars> all = {{made.path, made.name, made.name, {}}};
+    if (made.node >= 0) all = VarsOf(graph, graph.nodes()[static_cast<size_t>(made.node)], made.path);
+    all[0].name = made.name;
+    for (const Vars& vars : all) {
       const std::string group = absl::StrCat(vars.group, "/vars");
       CAIRN_RETURN_IF_ERROR(writer->AddGroup(group, vars.name));
       for (size_t i = 0; i < vars.variables.size(); ++i) {

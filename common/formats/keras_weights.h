@@ -29,11 +29,9 @@ absl::Status ReadKerasVariable(const Hdf5Reader& reader, const std::string& path
 // The groups in files are numbered by it, so it must equal Keras'.
 std::vector<int> KerasOrder(const Graph& graph);
 
-// Whether Keras would call it Sequential: each layer takes only the previous one, without a `training` argument.
-bool IsSequentialModel(const Graph& graph);
-
 // By node: "layers/conv2d_1"; empty: the layer has no group (the input of a Sequential model).
-std::vector<std::string> KerasLayerPaths(const Graph& graph);
+// layer_scales: as KerasScopes::Groups.
+std::vector<std::string> KerasLayerPaths(const Graph& graph, bool layer_scales = false);
 
 // Errors: INTERNAL names the file.
 absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space);

@@ -58,13 +58,26 @@ absl::StatusOr<Shape> Closed(const Shape& open, const Shape& by) {
 
 // ---- Keras' JSON ----
 
-// The entries that give the shape of the model's input, with the batch: those of its InputLayers, or of the first layer
-// of a Sequential, or its build shape.
-std::vector<Json*> InputShapes(Json& model) {
-  std::vector<Json*> found;
-  const auto look = [&](Json& in, const char* key) {
+// The entry that gives the shape of an input, with the batch.
+struct InputEntry {
+  std::string name;  // of the input layer; empty: it has none
+  Json* batch_shape;
+};
+
+std::string NameIn(const Json& layer) {
+  for (const Json* object : {&layer, &layer["config"]}) {
+    if (object->is_object() && object->contains("name") && (*object)["name"].is_string())
+      return (*object)["name"].get<std::string>();
+  }
+  return "";
+}
+
+// Those of the model's InputLayers, or of the first layer of a Sequential, or its build shape.
+std::vector<InputEntry> InputShapes(Json& model) {
+  std::vector<InputEntry> found;
+  const auto look = [&](Json& in, const char* key, const std::string& name) {
     if (!in.is_object() || !in.contains(key) || !in[key].is_array() || in[key].empty()) return false;
-    found.push_back(&in[key]);
+    found.push_back({name, &in[key]});
     return true;
   };
   if (!model.is_object() || !model.contains("config")) return found;
@@ -73,10 +86,11 @@ std::vector<Json*> InputShapes(Json& model) {
   if (!layers->is_array()) return found;
   for (Json& layer : *layers) {
     if (!layer.is_object() || !layer.contains("config")) continue;
-    if (!look(layer["config"], "batch_shape")) look(layer["config"], "batch_input_shape");
+    const std::string name = NameIn(layer);
+    if (!look(layer["config"], "batch_shape", name)) look(layer["config"], "batch_input_shape", name);
   }
-  if (found.empty() && config.is_object()) look(config, "build_input_shape");
-  if (found.empty() && model.contains("build_config")) look(model["build_config"], "input_shape");
+  if (found.empty() && config.is_object()) look(config, "build_input_shape", "");
+  if (found.empty() && model.contains("build_config")) look(model["build_config"], "input_shape", "");
   return found;
 }
 
@@ -97,8 +111,68 @@ absl::StatusOr<Json> ReadJson(const std::string& text) {
   return ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax);  // JSON in JSON
 }
 
-absl::Status Several() {
-  return Bad("the model has several inputs, of which one is open; build it with the shapes of its inputs");
+absl::Status Several(const std::string& open) {
+  return Bad("the model has several inputs, of which \"", ShownText(open), "\" is open; give data.inputs { input: \"",
+             ShownText(open), "\" shape: ... }, or show the model with --input-shape ", ShownText(open), "=...");
+}
+
+absl::Status NoInput(const std::string& name, const std::vector<std::string>& names) {
+  return Bad("the model has no input \"", ShownText(name), "\"; ",
+             names.empty() ? "leave it out" : absl::StrCat("the first one is \"", ShownText(names[0]), "\""));
+}
+
+// input: the only one to be closed; nullptr: the model's only input.
+absl::StatusOr<std::string> CloseJson(const std::string* input, const Shape& shape, const std::string& keras_json) {
+  CAIRN_ASSIGN_OR_RETURN(Json json, ReadJson(keras_json));
+  const std::vector<InputEntry> entries = InputShapes(json);
+  std::vector<std::string> names;
+  bool changed = false, met = input == nullptr;
+  for (const InputEntry& entry : entries) {
+    names.push_back(entry.name);
+    if (input != nullptr && entry.name != *input) continue;
+    met = true;
+    const Shape open = ShapeOf(*entry.batch_shape);
+    if (!IsOpen(open)) continue;
+    if (input == nullptr && entries.size() > 1) return Several(entry.name);
+    CAIRN_ASSIGN_OR_RETURN(const Shape closed, Closed(open, shape));
+    for (size_t axis = 0; axis < closed.size(); ++axis) {
+      if (closed[axis] != kOpen) (*entry.batch_shape)[axis + 1] = closed[axis];
+    }
+    changed = true;
+  }
+  if (!met) return NoInput(*input, names);
+  if (!changed) return keras_json;
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+absl::Status CloseLayers(const std::string* input, const Shape& shape, v1::Model* model) {
+  std::vector<std::string> names;
+  for (const v1::Layer& layer : model->layers()) {
+    if (layer.has_input()) names.push_back(layer.name());
+  }
+  bool met = input == nullptr;
+  for (int i = 0; i < model->layers_size(); ++i) {
+    v1::Layer& layer = *model->mutable_layers(i);
+    if (!layer.has_input() || (input != nullptr && layer.name() != *input)) continue;
+    met = true;
+    const Shape open(layer.input().shape().begin(), layer.input().shape().end());
+    if (!IsOpen(open)) continue;
+    if (input == nullptr && names.size() > 1) return Annotate(Several(layer.name()), "model.layers");
+    const absl::StatusOr<Shape> closed = Closed(open, shape);
+    if (!closed.ok()) return Annotate(closed.status(), absl::StrCat("model.layers[", i, "].input.shape"));
+    for (size_t axis = 0; axis < closed->size(); ++axis) {
+      layer.mutable_input()->set_shape(static_cast<int>(axis), static_cast<int32_t>((*closed)[axis]));
+    }
+  }
+  return met ? absl::OkStatus() : NoInput(*input, names);
+}
+
+absl::Status Close(const std::string* input, const Shape& shape, v1::Model* model) {
+  if (model->keras_json().empty()) return CloseLayers(input, shape, model);
+  absl::StatusOr<std::string> closed = CloseJson(input, shape, model->keras_json());
+  if (!closed.ok()) return Annotate(closed.status(), "model.keras_json");
+  *model->mutable_keras_json() = *std::move(closed);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -111,52 +185,38 @@ bool HasOpenShape(const v1::Model& model) {
   if (model.keras_json().empty()) return false;
   absl::StatusOr<Json> json = ReadJson(model.keras_json());
   if (!json.ok()) return false;
-  const std::vector<Json*> shapes = InputShapes(*json);
-  return std::any_of(shapes.begin(), shapes.end(), [](const Json* shape) { return IsOpen(ShapeOf(*shape)); });
+  const std::vector<InputEntry> entries = InputShapes(*json);
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const InputEntry& entry) { return IsOpen(ShapeOf(*entry.batch_shape)); });
 }
 
 absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::string& keras_json) {
-  CAIRN_ASSIGN_OR_RETURN(Json json, ReadJson(keras_json));
-  const std::vector<Json*> shapes = InputShapes(json);
-  bool changed = false;
-  for (Json* batch_shape : shapes) {
-    const Shape open = ShapeOf(*batch_shape);
-    if (!IsOpen(open)) continue;
-    if (shapes.size() > 1) return Several();
-    CAIRN_ASSIGN_OR_RETURN(const Shape closed, Closed(open, shape));
-    for (size_t axis = 0; axis < closed.size(); ++axis) {
-      if (closed[axis] != kOpen) (*batch_shape)[axis + 1] = closed[axis];
-    }
-    changed = true;
-  }
-  if (!changed) return keras_json;
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return CloseJson(nullptr, shape, keras_json);
 }
 
-absl::Status CloseShape(const Shape& shape, v1::Model* model) {
-  if (!model->keras_json().empty()) {
-    absl::StatusOr<std::string> closed = CloseKerasShape(shape, model->keras_json());
-    if (!closed.ok()) return Annotate(closed.status(), "model.keras_json");
-    *model->mutable_keras_json() = *std::move(closed);
-  }
-  const int64_t inputs = std::count_if(model->layers().begin(), model->layers().end(),
-                                       [](const v1::Layer& layer) { return layer.has_input(); });
-  for (int i = 0; i < model->layers_size(); ++i) {
-    if (!model->layers(i).has_input()) continue;
-    v1::InputLayer* const input = model->mutable_layers(i)->mutable_input();
-    const Shape open(input->shape().begin(), input->shape().end());
-    if (!IsOpen(open)) continue;
-    if (inputs > 1) return Annotate(Several(), "model.layers");
-    const absl::StatusOr<Shape> closed = Closed(open, shape);
-    if (!closed.ok()) return Annotate(closed.status(), absl::StrCat("model.layers[", i, "].input.shape"));
-    for (size_t axis = 0; axis < closed->size(); ++axis) {
-      input->set_shape(static_cast<int>(axis), static_cast<int32_t>((*closed)[axis]));
-    }
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::string> CloseKerasInput(const std::string& input, const Shape& shape,
+                                            const std::string& keras_json) {
+  return CloseJson(&input, shape, keras_json);
+}
+
+absl::Status CloseShape(const Shape& shape, v1::Model* model) { return Close(nullptr, shape, model); }
+
+absl::Status CloseInput(const std::string& input, const Shape& shape, v1::Model* model) {
+  return Close(&input, shape, model);
 }
 
 absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model) {
+  if (!HasOpenShape(*model)) return absl::OkStatus();
+  for (int i = 0; i < data.inputs_size(); ++i) {
+    const v1::InputSource& source = data.inputs(i);
+    if (source.shape().empty() && source.columns().empty()) continue;
+    const bool given = !source.shape().empty();
+    Shape shape(source.shape().begin(), source.shape().end());
+    if (!given) shape = {source.columns_size()};
+    const absl::Status status =
+        source.input().empty() ? CloseShape(shape, model) : CloseInput(source.input(), shape, model);
+    if (!status.ok()) return Annotate(status, absl::StrCat("data.inputs[", i, "].", given ? "shape" : "columns"));
+  }
   const Shape fields = ShapeOfFields(data);
   if (fields.empty() || !HasOpenShape(*model)) return absl::OkStatus();
   return Annotate(CloseShape(fields, model), data.image_height() > 0 && data.image_width() > 0

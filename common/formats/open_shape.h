@@ -24,7 +24,12 @@ bool HasOpenShape(const v1::Model& model);
 absl::Status CloseShape(const Shape& shape, v1::Model* model);
 absl::StatusOr<std::string> CloseKerasShape(const Shape& shape, const std::string& keras_json);
 
-// Closes it by what the fields of a job's data say, if they say something. Errors name the fields.
+// The same for the input of this name alone, of a model with any number of inputs. Errors: also, there is none.
+absl::Status CloseInput(const std::string& input, const Shape& shape, v1::Model* model);
+absl::StatusOr<std::string> CloseKerasInput(const std::string& input, const Shape& shape,
+                                            const std::string& keras_json);
+
+// Closes inputs by what the fields of a job's data say, if they say something. Errors name the fields.
 absl::Status CloseShapeByFields(const v1::Data& data, v1::Model* model);
 
 // The shape of an example as far as the fields of a job's data tell it: [height, width, 0] of pictures, the numbers of

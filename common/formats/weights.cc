@@ -31,7 +31,7 @@ absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph
   if (absl::EndsWithIgnoreCase(path, ".keras")) {
     const absl::StatusOr<bool> legacy = IsHdf5File(path);
     if (legacy.ok() && *legacy) return ReadKerasWeightsFile(path, graph);
-    return ReadKerasArchiveWeights(path, graph.input_shape());
+    return ReadKerasArchiveWeights(path, &graph);
   }
   for (const char* ending : {".h5", ".hdf5"}) {
     if (absl::EndsWithIgnoreCase(path, ending)) return ReadKerasWeightsFile(path, graph);

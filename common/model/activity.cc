@@ -103,6 +103,7 @@ std::shared_ptr<const Graph> WithActivityLayers(std::shared_ptr<const Graph> gra
   for (const Node& node : graph->nodes()) {
     v1::Layer* const layer = model.add_layers();
     *layer = node.layer;
+    layer->clear_submodel();                    // a penalty would be in none
     if (node.shares >= 0) layer->clear_kind();  // it is that of the named layer
     ClearActivityRegularizer(layer);
     RenameInputs(renamed, layer);

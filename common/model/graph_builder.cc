@@ -17,6 +17,7 @@
 #include "common/model/limits.h"
 #include "common/model/masks.h"
 #include "common/model/nearest.h"
+#include "common/model/submodels.h"
 
 namespace cairn {
 namespace {
@@ -57,6 +58,7 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckActivityCount(graph_));
   CAIRN_RETURN_IF_ERROR(LayOutVariables());
   graph_.submodels_.assign(model_.submodels().begin(), model_.submodels().end());
+  CAIRN_RETURN_IF_ERROR(CheckSubmodels(graph_));
   return std::move(graph_);
 }
 

@@ -46,6 +46,11 @@ absl::Status CheckSource(const v1::Data& data, const Node& node, int place, cons
                columns ? "columns, but data.inputs[0] names a feature" : "a feature, but data.inputs[0] names columns",
                "; data has one format");
   }
+  const Shape given(source.shape().begin(), source.shape().end());
+  if (!given.empty() && given != node.output) {
+    return Bad(Where(place), ".shape: ", ToString(given), ", but input \"", node.name, "\" is ", ToString(node.output),
+               "; leave it out");
+  }
   const int64_t wanted = NumElements(node.output);
   if (columns && source.columns_size() != wanted) {
     return Bad(Where(place), ".columns: ", source.columns_size(), " of them, but input \"", node.name,

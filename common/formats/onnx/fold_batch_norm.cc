@@ -96,6 +96,7 @@ class Folder {
       if (into_.contains(node.id)) continue;
       v1::Layer* layer = model.add_layers();
       *layer = node.layer;
+      layer->clear_submodel();  // calls of one may be folded differently
       layer->clear_inputs();
       for (const int input : node.inputs) layer->add_inputs(NameFor(input));
       if (affines_.contains(node.id)) UseBias(node.kind, layer);

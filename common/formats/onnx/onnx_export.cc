@@ -28,6 +28,7 @@ std::string ModelText(const std::string& name, const Graph& graph) {
   for (const int output : graph.outputs()) {  // of one alone it is the last layer
     if (graph.outputs().size() > 1) model.add_outputs(graph.nodes()[static_cast<size_t>(output)].name);
   }
+  for (const v1::Submodel& submodel : graph.submodels()) *model.add_submodels() = submodel;
   std::string text;
   google::protobuf::TextFormat::PrintToString(model, &text);
   return text;

@@ -23,5 +23,21 @@ TEST(InputShape, WhatIsNoSizeIsRefused) {
   }
 }
 
+TEST(InputShape, OfSeveralInputsIsNamed) {
+  const auto shapes = ParseInputShapes({"left=4,4,3", "a=b=7"}).value();
+  ASSERT_EQ(shapes.size(), 2u);
+  EXPECT_EQ(shapes[0].input, "left");
+  EXPECT_EQ(shapes[0].shape, (Shape{4, 4, 3}));
+  EXPECT_EQ(shapes[1].input, "a=b");
+  EXPECT_EQ(ParseInputShapes({"4,4"}).value()[0].input, "");
+  EXPECT_TRUE(ParseInputShapes({""}).value().empty());
+  for (const auto& [texts, error] : {std::pair(std::vector<std::string>{"a=1", "a=2"}, "given twice for \"a\""),
+                                     std::pair(std::vector<std::string>{"a=1", "2"}, "given twice for an input"),
+                                     std::pair(std::vector<std::string>{"a="}, "a= has no size"),
+                                     std::pair(std::vector<std::string>{"a=x"}, "x is not a size")}) {
+    EXPECT_THAT(std::string(ParseInputShapes(texts).status().message()), testing::HasSubstr(error));
+  }
+}
+
 }  // namespace
 }  // namespace cairn

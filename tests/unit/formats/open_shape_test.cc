@@ -118,5 +118,55 @@ TEST(OpenShape, LeavesClosedModelsAndBadOnesAlone) {
   }
 }
 
+// An image of any size beside a text of any length.
+constexpr char kTwo[] = R"({"class_name": "Functional", "config": {"name": "two", "layers": [
+  {"class_name": "InputLayer", "config": {"batch_shape": [null, null, null, 3], "name": "image"}, "name": "image",
+   "inbound_nodes": []},
+  {"class_name": "InputLayer", "config": {"batch_shape": [null, null], "name": "text"}, "name": "text",
+   "inbound_nodes": []},
+  {"class_name": "Flatten", "config": {"name": "flat"}, "name": "flat", "inbound_nodes": [[["image", 0, 0, {}]]]},
+  {"class_name": "Concatenate", "config": {"name": "both"}, "name": "both",
+   "inbound_nodes": [[["flat", 0, 0, {}], ["text", 0, 0, {}]]]}],
+  "input_layers": [["image", 0, 0], ["text", 0, 0]], "output_layers": [["both", 0, 0]]}})";
+
+TEST(OpenShape, OfSeveralInputsIsClosedByName) {
+  v1::Model model = ModelOf(kTwo);
+  ASSERT_TRUE(CloseInput("text", {7}, &model).ok());
+  EXPECT_TRUE(HasOpenShape(model));
+  EXPECT_THAT(
+      std::string(CloseShape({4, 4, 3}, &model).message()),
+      HasSubstr("several inputs, of which \"image\" is open; give data.inputs { input: \"image\" shape: ... }"));
+  EXPECT_THAT(std::string(CloseInput("sound", {3}, &model).message()),
+              HasSubstr("the model has no input \"sound\"; the first one is \"image\""));
+  EXPECT_THAT(std::string(CloseInput("image", {4, 4, 1}, &model).message()), HasSubstr("cannot be [4,4,1]"));
+  ASSERT_TRUE(CloseInput("image", {4, 2, 3}, &model).ok());
+  EXPECT_FALSE(HasOpenShape(model));
+  ASSERT_TRUE(ExpandModel(&model).ok());
+  EXPECT_EQ(Graph::Build(model)->output().output, (Shape{31}));
+
+  v1::Model layers =
+      FromText<v1::Model>(R"(layers { name: "a" input { shape: -1 } } layers { name: "b" input { shape: -1 } }
+                                           layers { inputs: ["a", "b"] concatenate { } })");
+  ASSERT_TRUE(CloseInput("b", {2}, &layers).ok());
+  ASSERT_TRUE(CloseInput("a", {3}, &layers).ok());
+  EXPECT_EQ(Graph::Build(layers)->output().output, (Shape{5}));
+}
+
+TEST(OpenShape, OfSeveralInputsIsClosedByTheDatasSources) {
+  v1::JobSpec spec;
+  *spec.mutable_model() = ModelOf(kTwo);
+  *spec.mutable_data() = FromText<v1::Data>(R"(
+      inputs { input: "text" columns: ["0", "1", "2"] }
+      inputs { input: "image" columns: ["3", "4", "5", "6", "7", "8"] shape: [1, 2, 3] })");
+  ASSERT_TRUE(ExpandJob(&spec).ok());
+  EXPECT_EQ(Graph::Build(spec.model())->output().output, (Shape{9}));
+
+  *spec.mutable_model() = ModelOf(kTwo);
+  spec.mutable_data()->mutable_inputs(1)->clear_shape();
+  EXPECT_THAT(std::string(ExpandJob(&spec).message()), HasSubstr("data.inputs[1].columns"));
+  spec.mutable_data()->mutable_inputs(1)->set_input("picture");
+  EXPECT_THAT(std::string(ExpandJob(&spec).message()), HasSubstr("the model has no input \"picture\""));
+}
+
 }  // namespace
 }  // namespace cairn
