@@ -136,4 +136,13 @@ inline bool IsCudnnLack(const absl::Status& status) {
   return std::find(lacks.begin(), lacks.end(), WhatCudnnLacks(status)) != lacks.end();
 }
 
+// Ready-made models with layers that may be among those. All others are computed.
+inline bool HasLayersThatGpusLack(absl::string_view ready_made) {
+  for (const char* name : {"efficientnet_b0", "efficientnetv2_s", "convnext_tiny", "mobilenet_v3_large",
+                           "mobilenet_v3_small", "vit_tiny", "vit_base", "gpt_mini"}) {
+    if (ready_made == name) return true;
+  }
+  return false;
+}
+
 }  // namespace cairn
