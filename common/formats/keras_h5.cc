@@ -179,6 +179,26 @@ absl::StatusOr<std::vector<Places>> FindPlaces(const Graph& graph, const std::ve
   return places;
 }
 
+// Keras 3 leaves the modules out of its legacy files. An operation is told from a layer by its config, which has no
+// `trainable`. The recursion is bounded, since the parser limits the depth.
+bool NameOperations(Json* model) {
+  Json& config = (*model)["config"];
+  if (!config.is_object() || !config.contains("layers") || !config["layers"].is_array()) return false;
+  bool named = false;
+  for (Json& layer : config["layers"]) {
+    if (!layer.is_object() || !layer.contains("config") || !layer["config"].is_object()) continue;
+    named = NameOperations(&layer) || named;
+    const Json& of_layer = layer["config"];
+    if (layer.contains("module") || of_layer.contains("trainable") || of_layer.contains("layers")) continue;
+    if (!layer.contains("inbound_nodes") || !layer["inbound_nodes"].is_array()) continue;
+    const Json& calls = layer["inbound_nodes"];
+    if (calls.empty() || !calls[0].is_object()) continue;
+    layer["module"] = "keras.src.ops.numpy";
+    named = true;
+  }
+  return named;
+}
+
 }  // namespace
 
 bool IsHdf5(absl::string_view bytes) { return absl::StartsWith(bytes, kMagic); }
@@ -217,8 +237,10 @@ absl::StatusOr<std::string> ReadKerasH5Config(const std::string& path) {
   if (!config.ok()) return config;
   const absl::StatusOr<std::string> beside = read("keras_version", kKerasMetadataBytesMax);
   absl::StatusOr<Json> model = ParseBoundedJson(*config, kKerasJsonBytesMax);
-  if (!beside.ok() || !model.ok() || !model->is_object() || model->contains("keras_version")) return config;
-  (*model)["keras_version"] = *beside;
+  if (!model.ok() || !model->is_object() || !model->contains("config")) return config;
+  const bool named = NameOperations(&*model), versioned = beside.ok() && !model->contains("keras_version");
+  if (!named && !versioned) return config;
+  if (versioned) (*model)["keras_version"] = *beside;
   return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 

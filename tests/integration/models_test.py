@@ -12,6 +12,8 @@ from cluster import Cluster, check
 from jobs import make_glyphs, small_job
 from keras_files import read_keras, read_safetensors
 
+SOURCE = os.environ.get("CAIRN_SOURCE", ".")
+
 # Two branches and a shortcut around them: not a Sequential model. It has no batch normalization, so that a step with a
 # tiny learning rate leaves every bit unchanged.
 BRANCHES = """
@@ -255,6 +257,14 @@ def ready_made_models_train(c, data, job_file):
     check(status["parameters"] == 61706 or int(status["parameters"]) == 61706, status["parameters"])
 
 
+def a_vision_transformer_learns(c, data):
+    job = c.submit(os.path.join(SOURCE, "examples", "vit_glyphs", "job.textproto"), {"data.path": data, "epochs": 3})
+    c.wait(job)
+    figures = c.evaluate(job)
+    print(figures, flush=True)
+    check(figures["accuracy"] > 0.5, f"it learned little of ten digits: {figures}")
+
+
 def main():
     with Cluster(ps=2, workers=2) as c:
         ready_made_models_are_listed(c)
@@ -264,6 +274,7 @@ def main():
         legacy_files_go_in(c, job_file, files)
         reports_name_every_layer(c)
         ready_made_models_train(c, data, job_file)
+        a_vision_transformer_learns(c, data)
         bad_files_are_named(c, job_file, files)
 
 

@@ -1,5 +1,6 @@
 #include "common/model/ready_made/layer_writer.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace cairn {
@@ -77,11 +78,36 @@ void LayerWriter::Add(const std::string& name, const std::string& first, const s
   layer.add_inputs(second);
 }
 
-void LayerWriter::Concatenate(const std::string& name, const std::string& first, const std::string& second) {
+void LayerWriter::Multiply(const std::string& name, const std::string& first, const std::string& second) {
   v1::Layer& layer = Append(name);
-  layer.mutable_concatenate();
+  layer.mutable_multiply();
   layer.add_inputs(first);
   layer.add_inputs(second);
+}
+
+v1::Concatenate& LayerWriter::Concatenate(const std::string& name, const std::string& first,
+                                          const std::string& second) {
+  v1::Layer& layer = Append(name);
+  layer.add_inputs(first);
+  layer.add_inputs(second);
+  return *layer.mutable_concatenate();
+}
+
+v1::Layer& LayerWriter::Operation(const std::string& name, v1::Operation::Kind kind, float constant) {
+  v1::Layer& layer = Append(name);
+  layer.mutable_operation()->set_kind(kind);
+  layer.mutable_operation()->add_constant(constant);
+  return layer;
+}
+
+void LayerWriter::Enclose(const std::string& name, const std::string& input, int layers) {
+  v1::Submodel& submodel = *model_.add_submodels();
+  submodel.set_name(name);
+  submodel.set_sequential(true);
+  v1::Submodel::Call& call = *submodel.add_calls();
+  call.add_inputs(input);
+  call.add_outputs(last());
+  for (int i = 1; i <= layers; ++i) model_.mutable_layers(model_.layers_size() - i)->set_submodel(name);
 }
 
 v1::Layer* LayerWriter::Find(const std::string& name) {
@@ -92,6 +118,25 @@ v1::Layer* LayerWriter::Find(const std::string& name) {
 }
 
 void LayerWriter::Flatten(const std::string& name) { Append(name).mutable_flatten(); }
+
+void LayerWriter::Reshape(const std::string& name, const std::vector<int32_t>& shape) {
+  Append(name).mutable_reshape()->mutable_target_shape()->Assign(shape.begin(), shape.end());
+}
+
+void LayerWriter::LayerNormalization(const std::string& name, float epsilon) {
+  Append(name).mutable_layer_normalization()->set_epsilon(epsilon);
+}
+
+void LayerWriter::DropPath(const std::string& name, float rate) {
+  v1::Dropout& dropout = *Append(name).mutable_dropout();
+  dropout.set_rate(rate);
+  for (int axis = 0; axis < 3; ++axis) dropout.add_noise_shape(1);
+}
+
+std::string LayerWriter::Numbered(const std::string& kind) {
+  const int number = numbers_[kind]++;
+  return number == 0 ? kind : absl::StrCat(kind, "_", number);
+}
 
 void LayerWriter::Dropout(const std::string& name, float rate) { Append(name).mutable_dropout()->set_rate(rate); }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,16 +33,27 @@ class LayerWriter {
   void ZeroPadding2D(const std::string& name, const std::vector<int32_t>& padding);
   void GlobalAveragePooling2D(const std::string& name);
   void Add(const std::string& name, const std::string& first, const std::string& second);
-  void Concatenate(const std::string& name, const std::string& first, const std::string& second);
+  void Multiply(const std::string& name, const std::string& first, const std::string& second);
+  v1::Concatenate& Concatenate(const std::string& name, const std::string& first, const std::string& second);
+  // An operation on the last layer's output and a constant.
+  v1::Layer& Operation(const std::string& name, v1::Operation::Kind kind, float constant);
   void Flatten(const std::string& name);
+  void Reshape(const std::string& name, const std::vector<int32_t>& shape);
+  void LayerNormalization(const std::string& name, float epsilon);
   void Dropout(const std::string& name, float rate);
+  void DropPath(const std::string& name, float rate);  // leaves out a whole picture's part of a sum
   v1::Dense& Dense(const std::string& name, int32_t units, v1::Activation activation);
+  // Makes the last layers a Sequential inside the model, which is called with `input`'s output.
+  void Enclose(const std::string& name, const std::string& input, int layers);
   // Makes `input` the input of the last appended layer, instead of the layer before it.
   void From(const std::string& input);
   v1::Layer* Find(const std::string& name);  // an appended layer
+  // The name that Keras makes for the next nameless layer of a class: "add", "add_1", ...
+  std::string Numbered(const std::string& kind);
 
  private:
   v1::Model model_;
+  std::map<std::string, int> numbers_;
 };
 
 }  // namespace cairn

@@ -2,12 +2,11 @@
 //
 // Free functions; any thread. Invariants:
 //   1. A model is a list of layers that Graph::Build accepts, with as many parameters as the original model of that
-//      name. `resnet50`, `mobilenet_v2` and `vgg16` are those of keras.applications, with the same names of layers and
-//      variables, so that weights are interchangeable. `resnet18` and `resnet34` are torchvision's, with '_' for '.' in
-//      names, because Keras on PyTorch does not accept '.'.
-//   2. Cairn's own models and resnet18/34 begin with a rescaling from 0..255. Those of keras.applications use their
-//      input as it is, as in Keras.
-//      are given, as in Keras.
+//      name. Those that say so are of keras.applications, with the same names of layers and variables, so that weights
+//      are interchangeable. `resnet18` and `resnet34` are torchvision's, with '_' for '.' in names, because Keras on
+//      PyTorch does not accept '.'.
+//   2. Cairn's own models, resnet18/34 and the vision transformers begin with a rescaling from 0..255. Those of
+//      keras.applications use their input as it is or rescale it, as in Keras.
 #pragma once
 
 #include <cstdint>

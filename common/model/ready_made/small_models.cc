@@ -66,4 +66,19 @@ v1::Model MakeBeansCnn(const std::vector<int32_t>& input_shape, int32_t classes)
   return w.Take();
 }
 
+// keras.io's "Bidirectional LSTM on IMDB", with one output for each class.
+v1::Model MakeLstmText(const std::vector<int32_t>& input_shape, int32_t classes) {
+  LayerWriter w("lstm_text", input_shape);
+  v1::Embedding& embedding = *w.Append("embedding").mutable_embedding();
+  embedding.set_input_dim(20000);
+  embedding.set_output_dim(128);
+  for (const bool first : {true, false}) {
+    v1::LSTM& lstm = *w.Append(w.Numbered("bidirectional")).mutable_bidirectional()->mutable_layer()->mutable_lstm();
+    lstm.set_units(64);
+    lstm.set_return_sequences(first);
+  }
+  w.Dense("dense", classes, v1::SOFTMAX);
+  return w.Take();
+}
+
 }  // namespace cairn

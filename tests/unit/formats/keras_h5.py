@@ -219,6 +219,25 @@ def nested(folder):
     expect(path, wanted_of([(n, of[n]) for n in ("conv", "bn", "out")]))
 
 
+def operations(folder):
+    """Keras 3 leaves modules out: x + 3 is told from a layer Add by its config."""
+
+    def of(name, *more):
+        tensor = {"shape": [None, 4], "dtype": "float32", "keras_history": [name, 0, 0]}
+        return [{"args": [{"class_name": "__keras_tensor__", "config": tensor}, *more], "kwargs": {}}]
+
+    model = functional("net", [], (4,), None)
+    model["config"]["layers"] += [
+        {**layer("Dense", "d", units=4), "name": "d", "inbound_nodes": of("net_in")},
+        {"class_name": "Add", "config": {"name": "add"}, "name": "add", "inbound_nodes": of("d", 3.0)},
+    ]
+    model["config"]["output_layers"] = [["add", 0, 0]]
+    kernel, bias = numbers(4, 4), numbers(4)
+    path = os.path.join(folder, "operations.h5")
+    save_model(path, model, [("d", [("d/kernel", kernel), ("d/bias", bias)]), ("add", [])])
+    assert expect(path, {"d/kernel": kernel, "d/bias": bias})["layers"] == ["net_in", "d", "add"]
+
+
 def attention(folder):
     model = functional("net", [], (3, 4), None)
     config = {"num_heads": 2, "key_dim": 2, "name": "mha", "trainable": True, "dtype": "float32"}
@@ -331,7 +350,7 @@ def bad_files(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (whole_models, weights_alone, nested, attention, any_name, bad_files):
+        for test in (whole_models, weights_alone, nested, operations, attention, any_name, bad_files):
             test(folder)
             print(test.__name__, "ok")
 

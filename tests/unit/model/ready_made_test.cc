@@ -44,7 +44,10 @@ struct Count {
 // torchvision's those of its documentation ("num_params"), which leaves out the moving statistics. The others were
 // added up by hand: mlp 784*128+128 + 128*10+10; mnist_cnn 320 + 5408*64+64 + 650; lenet 156 + 2416 + 48120 + 10164 +
 // 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions; unet by the sum over
-// its levels, (9 in + 9 out + 2) out for each pair of convolutions and (4 in + 1) out for each step up.
+// its levels, (9 in + 9 out + 2) out for each pair of convolutions and (4 in + 1) out for each step up. The vision
+// transformers' are those of the papers' implementations. gpt_mini: a block has 12 w^2 + 13 w with w = 192, beside the
+// tables of 256 tokens and 128 positions, the last normalization and the head, 256 w. lstm_text: keras.io's 2,757,761
+// and 129 for a second output.
 constexpr Count kCounts[] = {
     {"mlp", 101'770, 0},
     {"mnist_cnn", 347'146, 0},
@@ -59,6 +62,15 @@ constexpr Count kCounts[] = {
     {"densenet121", 7'978'856, 83'648},
     {"xception", 22'855'952, 54'528},
     {"unet", 31'031'810, 0},
+    {"efficientnet_b0", 5'288'548, 42'023},
+    {"efficientnetv2_s", 21'458'488, 153'872},
+    {"convnext_tiny", 28'589'128, 0},
+    {"mobilenet_v3_large", 5'483'032, 24'400},
+    {"mobilenet_v3_small", 2'542'856, 12'112},
+    {"vit_tiny", 5'717'416, 0},
+    {"vit_base", 86'567'656, 0},
+    {"gpt_mini", 6 * (12 * 192 * 192 + 13 * 192) + (256 + 128 + 2 + 256) * 192, 0},
+    {"lstm_text", 2'757'890, 0},
 };
 
 TEST(ReadyMade, HasThePublishedNumberOfParameters) {
@@ -72,6 +84,10 @@ TEST(ReadyMade, HasThePublishedNumberOfParameters) {
   }
   EXPECT_EQ(Make("name: 'resnet50'").parameters(), 25'636'712);
   EXPECT_EQ(Make("name: 'mobilenet_v2'").parameters(), 3'538'984);
+  EXPECT_EQ(Make("name: 'efficientnet_b0'").parameters(), 5'330'571);
+  EXPECT_EQ(Make("name: 'efficientnetv2_s'").parameters(), 21'612'360);
+  EXPECT_EQ(Make("name: 'mobilenet_v3_large'").parameters(), 5'507'432);
+  EXPECT_EQ(Make("name: 'mobilenet_v3_small'").parameters(), 2'554'968);
 }
 
 // Names and shapes as keras.applications.ResNet50().summary() prints them: 177 layers.
@@ -150,6 +166,33 @@ TEST(ReadyMade, UnetGivesAClassForEachPixel) {
   EXPECT_EQ(unet.output().output, (Shape{48, 32, 5}));
 }
 
+const Variable* VariableOf(const Graph& graph, const std::string& name) {
+  for (const Variable& variable : graph.variables()) {
+    if (variable.name == name) return &variable;
+  }
+  return nullptr;
+}
+
+TEST(ReadyMade, VitAddsPositionsAndAClassTokenToPatches) {
+  const Graph vit = Make("name: 'vit_tiny' input_shape: [64, 48, 3] classes: 5");
+  EXPECT_EQ(Find(vit, "patch_embedding").output, (Shape{4, 3, 192}));
+  EXPECT_EQ(Find(vit, "tokens").output, (Shape{13, 192}));
+  EXPECT_EQ(Find(vit, "positions").output, (Shape{13}));
+  EXPECT_EQ(VariableOf(vit, "position_embedding/embeddings")->shape, (Shape{13, 192}));
+  EXPECT_EQ(VariableOf(vit, "class_token/embeddings")->shape, (Shape{1, 192}));
+  EXPECT_EQ(Find(vit, "block11_attention").layer.multi_head_attention().key_dim(), 64);
+  EXPECT_EQ(Find(vit, "first").output, (Shape{192}));
+}
+
+TEST(ReadyMade, GptGivesTheNextTokenAtEachStep) {
+  const Graph gpt = Make("name: 'gpt_mini' input_shape: [24] classes: 100");
+  EXPECT_EQ(gpt.output().output, (Shape{24, 100}));
+  EXPECT_EQ(VariableOf(gpt, "position_embedding/embeddings")->shape, (Shape{24, 192}));
+  EXPECT_EQ(VariableOf(gpt, "token_embedding/embeddings")->shape, (Shape{100, 192}));
+  EXPECT_TRUE(Find(gpt, "block5_attention").layer.multi_head_attention().use_causal_mask());
+  EXPECT_EQ(VariableOf(gpt, "head/bias"), nullptr);
+}
+
 // torchvision's names, '_' for '.': `model.state_dict()` begins with conv1.weight, bn1.weight, ...,
 // layer1.0.conv1.weight.
 TEST(ReadyMade, Resnet18HasTorchvisionsNamesAndShapes) {
@@ -170,6 +213,7 @@ TEST(ReadyMade, Resnet18HasTorchvisionsNamesAndShapes) {
 TEST(ReadyMade, TakesOtherShapesAndClasses) {
   for (const ReadyMadeInfo& info : ReadyMadeModels()) {
     SCOPED_TRACE(info.name);
+    if (info.input_shape.size() != 3) continue;
     const Graph graph = Make(std::string("name: '") + info.name + "' input_shape: [64, 48, 3] classes: 5");
     EXPECT_EQ(graph.input_shape(), (Shape{64, 48, 3}));
     const bool each_pixel = std::string(info.name) == "unet";
@@ -181,7 +225,8 @@ TEST(ReadyMade, TakesOtherShapesAndClasses) {
 TEST(ReadyMade, SaysWhatIsWrong) {
   const std::string all =
       "mlp, mnist_cnn, lenet, beans_cnn, resnet18, resnet34, resnet50, tutorial_resnet, mobilenet_v2, vgg16, "
-      "densenet121, xception, unet";
+      "densenet121, xception, unet, efficientnet_b0, efficientnetv2_s, convnext_tiny, mobilenet_v3_large, "
+      "mobilenet_v3_small, vit_tiny, vit_base, gpt_mini, lstm_text";
   const std::map<std::string, std::string> cases = {
       {"", "model.ready_made.name: missing; use one of " + all},
       {"name: 'resnet19'", "model.ready_made.name: \"resnet19\" is not known; use one of " + all},
@@ -191,6 +236,13 @@ TEST(ReadyMade, SaysWhatIsWrong) {
       {"name: 'mlp' input_shape: [1, 2, 3, 4]",
        "model.ready_made.input_shape: 4 numbers, but mlp takes [height, width, channels] or [features]; give it such a "
        "shape or leave it out"},
+      {"name: 'gpt_mini' input_shape: [32, 32]",
+       "model.ready_made.input_shape: 2 numbers, but gpt_mini takes [steps]; give it such a shape or leave it out"},
+      {"name: 'vit_tiny' input_shape: [64, 60, 3]",
+       "model.ready_made.input_shape: [64, 60, 3], but vit_tiny cuts pictures into 16x16; use sides that are multiples "
+       "of 16"},
+      {"name: 'gpt_mini' input_shape: [0]",
+       "model.ready_made.input_shape: 0 is outside 1 .. 65536; use a shape such as [128]"},
       {"name: 'lenet' input_shape: [28, 0, 1]",
        "model.ready_made.input_shape: 0 is outside 1 .. 65536; use a shape such as [28, 28, 1]"},
       {"name: 'lenet' classes: 1",

@@ -39,8 +39,11 @@ struct ActivateBackward {
     Numbers<V> d = Load<V>(dy, i);
     if constexpr (kF != Act::kLinear) {
       const Numbers<V> of = Load<V>(v, i);
+      // The largest result as it was stored: one that was rounded down must not look as if it were below the limit.
+      const bool rounded = kF == Act::kRelu6 && v.type != DType::kFloat32;
+      const float limit = rounded ? FromBits(ToBits(alpha, v.type), v.type) : alpha;
       CAIRN_UNROLL
-      for (int k = 0; k < V; ++k) d.at[k] *= Derivative(kF, alpha, of.at[k]);
+      for (int k = 0; k < V; ++k) d.at[k] *= Derivative(kF, limit, of.at[k]);
     }
     StoreOrAdd<V>(dx, i, d, add);
   }
@@ -238,8 +241,6 @@ Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t co
 
 Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy,
                          void* dx, DType type, bool add) {
-  // The largest result as it was stored: one that is rounded down must not look as if it were below the limit.
-  if (f == Act::kRelu6 && type != DType::kFloat32) alpha = FromBits(ToBits(alpha, type), type);
   return LaunchOf<ActivateBackward>(f, stream, n, true, alpha, add, In{TellsDerivative(f) ? y : x, type}, In{dy, type},
                                     Out{dx, type});
 }
