@@ -258,7 +258,7 @@ def ready_made_models_train(c, data, job_file):
 
 
 def a_vision_transformer_learns(c, data):
-    job = c.submit(os.path.join(SOURCE, "examples", "vit_glyphs", "job.textproto"), {"data.path": data, "epochs": 3})
+    job = c.submit(os.path.join(SOURCE, "examples", "vit_glyphs", "job.textproto"), {"data.path": data, "epochs": 12})
     c.wait(job)
     figures = c.evaluate(job)
     print(figures, flush=True)

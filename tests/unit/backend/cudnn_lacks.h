@@ -37,4 +37,9 @@ inline bool IsCudnnLack(const absl::Status& status) {
   return std::find(lacks.begin(), lacks.end(), WhatCudnnLacks(status)) != lacks.end();
 }
 
+// Ready-made models with an Embedding whose ids the model computes. All others are computed.
+inline bool LooksUpComputedIds(absl::string_view ready_made) {
+  return ready_made == "vit_tiny" || ready_made == "vit_base" || ready_made == "gpt_mini";
+}
+
 }  // namespace cairn

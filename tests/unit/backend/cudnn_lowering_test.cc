@@ -390,6 +390,7 @@ TEST(CudnnLoweringTest, BytesBecomeNumbersInTheFirstLaunch) {
 
 TEST(CudnnLoweringTest, ReadyMadeModels) {
   for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+    if (LooksUpComputedIds(info.name)) continue;  // refused: cudnn_descriptors_test.cc
     SCOPED_TRACE(info.name);
     v1::ReadyMade wanted;
     wanted.set_name(info.name);
