@@ -55,7 +55,7 @@ KerasScopes::KerasScopes(const Graph& graph) : graph_(graph), map_(graph) {
     for (const Node& node : graph.nodes()) made.nodes.push_back(node.id);
   }
   for (int scope = kItself; scope < map_.count(); ++scope) {
-    Scope& made = scopes_[static_cast<size_t>(scope + 1)];
+    Scope& made = scopes_[static_cast<size_t>(scope) + 1];
     made.calls = FindCalls(scope);
     made.members = OrderOf(scope);
     made.sequential = (scope == kItself || map_.at(scope).sequential()) && IsChain(scope);

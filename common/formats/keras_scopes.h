@@ -63,7 +63,7 @@ class KerasScopes {
     bool sequential = false;
   };
 
-  const Scope& At(int scope) const { return scopes_[static_cast<size_t>(scope + 1)]; }
+  const Scope& At(int scope) const { return scopes_[static_cast<size_t>(scope) + 1]; }
   std::vector<Call> FindCalls(int scope) const;
   int CallThatGives(int node, int scope) const;  // the place in the scope's calls
   std::vector<Member> OrderOf(int scope) const;

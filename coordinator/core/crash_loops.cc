@@ -77,8 +77,8 @@ void CrashLoops::Note(SlotsChanged) {
     if (!job.running() ||
         std::none_of(left_out.begin(), left_out.end(), [](const auto& n) { return n.second.crash_loop; }))
       continue;
-    const auto may_work = [&](const auto& n) {
-      return n.second.role == v1::WORKER && candidates_.MayWork(job, n.second);
+    const auto may_work = [this, &of = job](const auto& n) {
+      return n.second.role == v1::WORKER && candidates_.MayWork(of, n.second);
     };
     if (std::any_of(nodes_.all().begin(), nodes_.all().end(), may_work)) continue;
     for (auto it = left_out.begin(); it != left_out.end();) {
