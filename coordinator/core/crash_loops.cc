@@ -63,7 +63,7 @@ void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
     jobs_.TellWarning(job, "continues without %s", why);
-    job.workers.left_out.nodes[worker.name] = {worker.incarnation, why, /*crash_loop=*/true};
+    job.workers.left_out.AddCrashLoop(worker.name, worker.incarnation, why);
     step_.Raise(SlotsChanged{});
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);
@@ -73,7 +73,7 @@ void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
 void CrashLoops::Note(SlotsChanged) {
   if (nodes_.Settling()) return;  // others may come back
   for (auto& [id, job] : jobs_.all()) {
-    auto& left_out = job.workers.left_out.nodes;
+    const auto& left_out = job.workers.left_out.nodes;
     if (!job.running() ||
         std::none_of(left_out.begin(), left_out.end(), [](const auto& n) { return n.second.crash_loop; }))
       continue;
@@ -81,14 +81,8 @@ void CrashLoops::Note(SlotsChanged) {
       return n.second.role == v1::WORKER && candidates_.MayWork(of, n.second);
     };
     if (std::any_of(nodes_.all().begin(), nodes_.all().end(), may_work)) continue;
-    for (auto it = left_out.begin(); it != left_out.end();) {
-      if (it->second.crash_loop) {
-        jobs_.TellWarning(job, "tries worker \"%s\" again: no other can compute the job", it->first);
-        it = left_out.erase(it);
-      } else {
-        ++it;
-      }
-    }
+    for (const NodeName& worker : job.workers.left_out.ForgiveCrashLoops())
+      jobs_.TellWarning(job, "tries worker \"%s\" again: no other can compute the job", worker);
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
@@ -41,6 +42,18 @@ struct JobLeftOut {
   std::map<NodeName, Node> nodes;
 
   void Add(const NodeName& node, uint64_t incarnation, std::string why) { nodes[node] = {incarnation, std::move(why)}; }
+  void AddCrashLoop(const NodeName& node, uint64_t incarnation, std::string why) {
+    nodes[node] = {incarnation, std::move(why), /*crash_loop=*/true};
+  }
+  // Returns those that were left out for their crashes, and that no longer are.
+  std::vector<NodeName> ForgiveCrashLoops() {
+    std::vector<NodeName> forgiven;
+    std::erase_if(nodes, [&](const auto& n) {
+      if (n.second.crash_loop) forgiven.push_back(n.first);
+      return n.second.crash_loop;
+    });
+    return forgiven;
+  }
 };
 
 struct JobWorkers {

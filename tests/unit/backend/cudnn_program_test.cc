@@ -139,20 +139,17 @@ TEST(CudnnRefusals, AreThoseThatAreListed) {
 
 // Of shapes of four axes, with the examples' as a fifth.
 TEST(CudnnVolumes, AreJoinedAsTheReferenceDoes) {
-  const std::string gate =
-      "layers { name: 'g' inputs: 'first' global_average_pooling3d {} } layers { name: 'r' reshape { target_shape: [1, "
-      "1, 1, 3] } } layers { inputs: ['first', 'r'] ";
-  for (const std::string& layers :
-       {gate + "multiply {} }", gate + "operation { kind: SUBTRACT } }", std::string("layers { reduce { kind: STDDEV axis: [1, 3] } }"),
-        std::string("layers { slice { axes {} axes { begin: 1 } axes { step: -1 } axes { end: 2 } } }"),
-        std::string("layers { name: 'a' slice { axes {} axes { end: 1 } axes {} axes {} } } layers { inputs: ['a', "
-                    "'first'] concatenate { axis: 2 } }")}) {
+  for (const char* layers : {"layers { reduce { kind: STDDEV axis: [1, 3] } }",
+                             "layers { slice { axes {} axes { begin: 1 } axes { step: -1 } axes { end: 2 } } }",
+                             "layers { name: 'a' slice { axes {} axes { end: 1 } axes {} axes {} } } "
+                             "layers { inputs: ['a', 'first'] concatenate { axis: 2 } }"}) {
     SCOPED_TRACE(layers);
-    BesideReference beside({"volume",
-                            "layers { input { shape: [2, 3, 4, 2] } } layers { name: 'first' conv3d { filters: "
-                            "3 kernel_size: 1 } } " +
-                                layers + " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }"},
-                           5);
+    BesideReference beside(
+        {"volume",
+         "layers { input { shape: [2, 3, 4, 2] } } layers { name: 'first' conv3d { filters: "
+         "3 kernel_size: 1 } } " +
+             std::string(layers) + " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }"},
+        5);
     beside.Make(OnHost(HostMachine::Copies::kEarly));
     if (testing::Test::HasFatalFailure()) return;
     beside.Training(5, {});
