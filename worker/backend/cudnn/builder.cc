@@ -41,16 +41,17 @@ v1::Activation UnknownActivation(const Node& node) {
     for (const Recurrence& r : RecurrencesOf(node.layer)) all.insert(all.end(), {r.activation, r.recurrent_activation});
   }
   for (const v1::Activation f : all) {
-    if (f > v1::SPARSE_SIGMOID) return f;
+    if (f > v1::SPARSE_SIGMOID && f != v1::HARD_SIGMOID_KERAS2) return f;
   }
   return v1::LINEAR;
 }
 
 // What this backend does not compute of an operation; null: nothing.
 const char* UnknownKind(const Node& node) {
-  if (node.layer.operation().kind() > v1::Operation::CUMSUM)
+  if (node.layer.operation().kind() > v1::Operation::CUMPROD)
     return v1::Operation::Kind_Name(node.layer.operation().kind()).c_str();
-  if (node.layer.reduce().kind() > v1::Reduce::ARGMAX) return v1::Reduce::Kind_Name(node.layer.reduce().kind()).c_str();
+  if (node.layer.reduce().kind() > v1::Reduce::COUNT_NONZERO)
+    return v1::Reduce::Kind_Name(node.layer.reduce().kind()).c_str();
   return nullptr;
 }
 

@@ -16,10 +16,11 @@ namespace {
 
 static_assert(static_cast<int>(kernels::Op::kMinimum) == v1::Operation::MINIMUM &&
                   static_cast<int>(kernels::Op::kReciprocal) == v1::Operation::RECIPROCAL &&
-                  static_cast<int>(kernels::Op::kWhere) == v1::Operation::WHERE,
+                  static_cast<int>(kernels::Op::kWhere) == v1::Operation::WHERE &&
+                  static_cast<int>(kernels::Op::kLogicalXor) == v1::Operation::LOGICAL_XOR,
               "kernels::Op has the numbers of v1::Operation::Kind");
 static_assert(static_cast<int>(kernels::Reducing::kVariance) == v1::Reduce::VARIANCE &&
-                  static_cast<int>(kernels::Reducing::kArgMax) == v1::Reduce::ARGMAX,
+                  static_cast<int>(kernels::Reducing::kCountNonzero) == v1::Reduce::COUNT_NONZERO,
               "kernels::Reducing has the numbers of v1::Reduce::Kind");
 
 const char* Adds(bool add) { return add ? " add" : ""; }
@@ -131,6 +132,7 @@ void LowerLines(Builder& b, const Node& node) {
   switch (operation.kind()) {
     case v1::Operation::SOFTMAX: lines.kind = kernels::Line::kSoftmax; break;
     case v1::Operation::L2_NORMALIZE: lines.kind = kernels::Line::kUnit; break;
+    case v1::Operation::CUMPROD: lines.kind = kernels::Line::kCumulativeProduct; break;
     default: lines.kind = kernels::Line::kCumulative;
   }
   lines.size = node.output[static_cast<size_t>(operation.axis(0)) - 1];
@@ -165,7 +167,8 @@ void LowerOperation(Builder& b, const Node& node) {
     case v1::Operation::MATMUL: return LowerMatMul(b, node);
     case v1::Operation::SOFTMAX:
     case v1::Operation::L2_NORMALIZE:
-    case v1::Operation::CUMSUM: return LowerLines(b, node);
+    case v1::Operation::CUMSUM:
+    case v1::Operation::CUMPROD: return LowerLines(b, node);
     default: return LowerElementwise(b, node, node.layer.operation());
   }
 }
