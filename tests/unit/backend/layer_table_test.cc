@@ -27,20 +27,21 @@ std::vector<std::string> Missing(Has has) {
 }
 
 // On GPUs these are refused by name; such a job runs on workers of --device=cpu. `external` is computed by a program
-// (worker/backend/external).
+// (worker/backend/external); string_lookup and text_vectorization by the data pipeline (ComputedGraph).
 TEST(LayerTable, EveryBackendHasEveryLayerButThese) {
   EXPECT_THAT(Missing([](LayerKind kind) { return reference::FindLayer(kind) != nullptr; }),
-              UnorderedElementsAre("external"))
+              UnorderedElementsAre("external", "string_lookup", "text_vectorization"))
       << "reference";
   EXPECT_THAT(Missing([](LayerKind kind) { return onednn::FindLayer(kind) != nullptr; }),
-              UnorderedElementsAre("external"))
+              UnorderedElementsAre("external", "string_lookup", "text_vectorization"))
       << "onednn";
   EXPECT_THAT(Missing([](LayerKind kind) { return cudnn::FindLayer(kind) != nullptr; }),
               UnorderedElementsAre("subtract", "minimum", "rms_normalization", "unit_normalization", "normalization",
                                    "gaussian_noise", "gaussian_dropout", "alpha_dropout", "spatial_dropout1d",
                                    "spatial_dropout3d", "activity_regularization", "repeat_vector", "einsum_dense",
                                    "attention", "additive_attention", "operation", "reduce", "slice", "discretization",
-                                   "category_encoding", "hashing", "hashed_crossing", "integer_lookup", "external"))
+                                   "category_encoding", "hashing", "hashed_crossing", "integer_lookup", "external",
+                                   "string_lookup", "text_vectorization"))
       << "cudnn";
 }
 
