@@ -84,6 +84,13 @@ struct ConvertDataOptions {
   bool gzip = false;
 };
 
+struct AdaptOptions {
+  std::string model;
+  std::vector<std::string> data;      // empty: the job's
+  std::vector<std::string> settings;  // of the job, as in SubmitOptions
+  std::string output;
+};
+
 struct BenchExchangeOptions {
   int64_t bytes = int64_t{64} << 20;
   int64_t partition_bytes = int64_t{4} << 20;
@@ -117,6 +124,7 @@ int RunExport(const Globals& globals, const ExportOptions& options);
 int RunModels(const Globals& globals, const ModelsOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);
 int RunConvertData(const Globals& globals, const ConvertDataOptions& options);
+int RunAdaptData(const Globals& globals, const AdaptOptions& options);
 int RunDataInfo(const Globals& globals, const std::string& path);
 int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);

@@ -44,6 +44,7 @@ struct Invocation {
   MakeDataOptions make_data;
   ConvertDataOptions convert_data;
   JobsOptions jobs;
+  AdaptOptions adapt_data;
   std::string job;
   std::string path;
   std::vector<std::string> words;
@@ -211,7 +212,8 @@ void AddData(CLI::App& app, Invocation& call) {
                               [&call] { return RunMakeData(call.globals, call.make_data); });
   make->add_option(
           "KIND", call.make_data.kind,
-          "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")
+          "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics; "
+          "sentences: the same in letters, CSV")
       ->required();
   make->add_option("DIR", call.make_data.dir, "Output folder")->required();
   make->add_option("--count", call.make_data.count, "Training examples")->capture_default_str();
@@ -219,7 +221,7 @@ void AddData(CLI::App& app, Invocation& call) {
   make->add_option("--seed", call.make_data.seed, "Seed of the random examples")->capture_default_str();
   CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
                                  [&call] { return RunConvertData(call.globals, call.convert_data); });
-  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")
+  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures or texts")
       ->required();
   convert->add_option("OUT", call.convert_data.out, "A folder, or a file's name with .tfrecord[.gz] for one split")
       ->required();
@@ -227,6 +229,15 @@ void AddData(CLI::App& app, Invocation& call) {
       ->check(CLI::IsMember({"train", "validation", "test"}));
   convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
   convert->add_flag("--gzip", call.convert_data.gzip, "Compress the files (readers then unpack them into memory)");
+  CLI::App* adapt = AddCommand(*data, "adapt", "Compute vocabularies, bins and means of data, as Keras' adapt()", call,
+                               [&call] { return RunAdaptData(call.globals, call.adapt_data); });
+  adapt->add_option("MODEL", call.adapt_data.model, "A .json, .keras or .h5 file, or a job (text protobuf)")
+      ->required();
+  adapt->add_option("DATA", call.adapt_data.data,
+                    "Files or folders, whose training examples are used [the job's data]");
+  adapt->add_option("--set", call.adapt_data.settings, "FIELD=VALUE of the job, as in submit: data.label_column=topic")
+      ->allow_extra_args(false);
+  adapt->add_option("-o,--output", call.adapt_data.output, "The model with its layers' state, .json")->required();
   AddCommand(*data, "info", "Describe a data set: kind, counts, shapes, classes", call,
              [&call] { return RunDataInfo(call.globals, call.path); })
       ->add_option("PATH", call.path, "File or directory")

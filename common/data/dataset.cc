@@ -70,7 +70,10 @@ class TableDataset : public Dataset {
         splits_(std::move(splits)),
         target_size_(loaded.target_size),
         pieces_(std::move(pieces)),
-        input_sizes_(loaded.input_sizes) {
+        input_sizes_(loaded.input_sizes),
+        texts_(loaded.texts),
+        text_places_(loaded.text_places) {
+    info_.set_texts(static_cast<int32_t>(text_places_.size()));
     info_.set_train_examples(splits_[kTrainSplit].size());
     info_.set_validation_examples(splits_[kValidationSplit].size());
     info_.set_test_examples(splits_[kTestSplit].size());
@@ -88,6 +91,8 @@ class TableDataset : public Dataset {
     return !pieces_.empty() ? size : target_size_ > 0 ? target_size_ : 1;
   }
   std::vector<int64_t> input_sizes() const override { return input_sizes_; }
+  const TextStore* texts() const override { return texts_.get(); }
+  std::vector<int64_t> text_places() const override { return text_places_; }
   bool weighted() const override { return splits_[kTrainSplit].weights != nullptr; }
   float Weight(v1::Split split, int64_t index) const override {
     const SplitView& view = splits_[IndexOf(split)];
@@ -153,6 +158,8 @@ class TableDataset : public Dataset {
   const int64_t target_size_;
   const std::vector<TargetPiece> pieces_;
   const std::vector<int64_t> input_sizes_;
+  const std::shared_ptr<const TextStore> texts_;
+  const std::vector<int64_t> text_places_;
   int64_t example_size_ = 1;
   bool bytes_ = false;
 };
@@ -213,6 +220,7 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   if (LooksLikeCifar10(path)) return v1::Data::CIFAR10;
   if (LooksLikeCsv(path)) return v1::Data::CSV;
   if (LooksLikeImageFolder(path)) return v1::Data::IMAGE_FOLDER;
+  if (LooksLikeTextFolder(path)) return v1::Data::TEXT_FOLDER;
   std::vector<std::string> found;
   std::filesystem::directory_iterator it(path, error);
   for (const std::filesystem::directory_iterator end; !error && it != end && found.size() < 6; it.increment(error)) {
@@ -224,7 +232,7 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
                       "data_batch_*.bin (CIFAR10), "
                       "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
-                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
+                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER), [train/]CLASS/*.txt (TEXT_FOLDER); found %s",
                       path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
 }
 
@@ -241,6 +249,7 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
     case v1::Data::IMAGE_FOLDER: return LoadImageFolder(data, input_shape);
     case v1::Data::CSV: return LoadCsv(data);
     case v1::Data::TFRECORD: return LoadTfRecord(data, input_shape);
+    case v1::Data::TEXT_FOLDER: return LoadTextFolder(data);
     default: break;
   }
   return absl::InvalidArgumentError(absl::StrFormat("data.format: %d is unknown", format));

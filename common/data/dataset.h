@@ -19,6 +19,8 @@
 
 namespace cairn {
 
+class TextStore;
+
 // Thread-safe after OpenDataset. An example consists of the numbers of its shape (pixels 0..255, channels last) and
 // label_size numbers of its label or target.
 class Dataset {
@@ -31,6 +33,9 @@ class Dataset {
   // The number of values of each of data.inputs if only the data tells it (features of records); else empty. Set by
   // OpenDataset only.
   virtual std::vector<int64_t> input_sizes() const { return {}; }
+  // The texts that numbers of an example stand for, and the places of these numbers; null and empty: there are none.
+  virtual const TextStore* texts() const { return nullptr; }
+  virtual std::vector<int64_t> text_places() const { return {}; }
   // The type of the numbers before they are converted to float32.
   virtual Element element() const { return Element::kFloat; }
   // Whether examples have weights (data.weight_column).

@@ -15,6 +15,7 @@
 #include "common/formats/keras_h5.h"
 #include "common/formats/keras_inbound.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_vocabulary.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
 #include "common/formats/open_shape.h"
@@ -206,18 +207,23 @@ absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, 
 
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
   if (const absl::StatusOr<bool> legacy = IsHdf5File(path); legacy.ok() && *legacy) return ReadKerasH5Config(path);
+  const auto member = [](const Json& object, const char* key) {
+    return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+  };
   const auto text = [](const Buffer& bytes) {
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
-  const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax);
-  if (!beside.ok()) return text(bytes);  // metadata.json is optional
-  const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
   absl::StatusOr<Json> model = ParseBoundedJson(text(bytes), kKerasJsonBytesMax);
-  if (!metadata.ok() || !model.ok() || !metadata->is_object() || !model->is_object()) return text(bytes);
-  const auto version = metadata->find(kVersion);
-  if (version == metadata->end() || !version->is_string()) return text(bytes);
-  (*model)[kVersion] = *version;
+  if (!model.ok() || !model->is_object()) return text(bytes);
+  CAIRN_RETURN_IF_ERROR(TakeVocabularies(path, &*model));
+  // metadata.json is optional.
+  if (const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax); beside.ok()) {
+    const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
+    if (metadata.ok() && metadata->is_object() && member(*metadata, kVersion) != "") {
+      (*model)[kVersion] = member(*metadata, kVersion);
+    }
+  }
   return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 

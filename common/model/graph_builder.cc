@@ -18,6 +18,7 @@
 #include "common/model/masks.h"
 #include "common/model/nearest.h"
 #include "common/model/submodels.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -191,6 +192,11 @@ absl::Status GraphBuilder::NameOutputs() {
     graph_.outputs_.push_back(found->second);
   }
   if (graph_.outputs_.empty()) graph_.outputs_ = {graph_.nodes_.back().id};
+  for (const int id : graph_.outputs_) {
+    const Node& node = graph_.nodes_[id];
+    if (!OfTexts(node) || node.kind != LayerKind::kInput) continue;
+    return LayerError(node.name, "its texts are an output of the model; put a string_lookup or the like behind it");
+  }
   return absl::OkStatus();
 }
 
@@ -284,6 +290,10 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);
+  if (TakesTexts(graph_.nodes_, *node)) node->input_offset = kTakesTexts;
+  if (absl::Status status = CheckTexts(graph_.nodes_, *node); !status.ok()) {
+    return LayerError(node->name, status.message());
+  }
   std::vector<Variable> own;
   if (absl::Status status = InferLayer(inputs, node, &own); !status.ok()) {
     return LayerError(node->name, status.message());

@@ -58,7 +58,7 @@ absl::Status CheckData(v1::Data* data) {
     return Bad("data.path: longer than ", kPathBytesMax, " bytes; use a shorter one");
   if (!v1::Data::Format_IsValid(data->format())) {
     return Bad("data.format: ", static_cast<int>(data->format()),
-               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
+               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, TEXT_FOLDER, or AUTO");
   }
   const float validation = data->validation_split(), test = data->test_split();
   if (!(validation >= 0 && validation < 1)) {

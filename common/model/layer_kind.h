@@ -94,7 +94,9 @@ namespace cairn {
   X(Hashing) \
   X(HashedCrossing) \
   X(IntegerLookup) \
-  X(External)
+  X(External) \
+  X(StringLookup) \
+  X(TextVectorization)
 // clang-format on
 
 enum class LayerKind {

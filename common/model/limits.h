@@ -60,6 +60,8 @@ static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, 
 inline constexpr size_t kPermutedAxesMax = 3;
 // Ids are passed as float32, which represents every integer up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
+// Sizes of the groups of tokens that TextVectorization joins, and how many sizes.
+inline constexpr int kNgramsMax = 16;
 // Vectors shorter than this are normalized as if they had this length: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
 // Means, variances or scales in a layer's fields.

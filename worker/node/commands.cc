@@ -12,6 +12,7 @@
 #include "common/base/digest.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
+#include "common/data/text_dataset.h"
 #include "common/model/data_check.h"
 #include "common/model/epoch_figures.h"
 #include "common/model/inputs_check.h"
@@ -159,11 +160,12 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   if (own) {
     CAIRN_ASSIGN_OR_RETURN(subject->model, MakeJobModel(command.spec()));
   }
-  const Graph& graph = *subject->model->graph;
+  const Graph &graph = *subject->model->graph, &given = *subject->model->given;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
-                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(graph)), /*fresh=*/false));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, data, examples->input_sizes()));
+                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(given)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, data, examples->input_sizes()));
+  CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   subject->dataset =
       WithJobTargets(AsModelInput(std::move(examples), data, ModelInputShape(graph)), data, command.spec(), graph);
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
@@ -178,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
     subject->values = std::move(pulled.values);
     subject->version = pulled.version;
   } else {
-    absl::StatusOr<ReadWeights> read = ReadWeightsOf(graph, command.weights());
+    absl::StatusOr<ReadWeights> read = ReadWeightsOf(given, command.weights());
     if (!read.ok()) return Annotate(read.status(), "weights");
     subject->values = std::move(read->values);
     subject->version = static_cast<uint64_t>(read->step);

@@ -9,6 +9,7 @@
 #include "common/data/augment.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
+#include "common/data/text_dataset.h"
 #include "common/model/data_check.h"
 #include "common/model/inputs_check.h"
 #include "common/model/job_outputs.h"
@@ -67,10 +68,12 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
                                                    "; coordinator and worker are of different versions"));
   }
   data_trouble_ = true;  // until the data set is known to be the job's
+  const Graph& given = *prepared->model->given;
   CAIRN_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const Dataset> examples,
-      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(graph)), /*fresh=*/false));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, spec.data(), examples->input_sizes()));
+      std::shared_ptr<const Dataset> examples,
+      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(given)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, spec.data(), examples->input_sizes()));
+  CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   prepared->dataset =
       WithJobTargets(AsModelInput(examples, spec.data(), ModelInputShape(graph)), spec.data(), spec, graph);
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));

@@ -205,8 +205,8 @@ std::vector<BadModel> BadModels() {
        "data.image_width, or data.tfrecord.shape, submit the job where its data is, show the model with --input-shape, "
        "or build it with a shape such as (28, 28, 1)"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" +
-           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "string")") + "]}}",
-       "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},
+           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "bool")") + "]}}",
+       "layer \"i\" (InputLayer): dtype: \"bool\" is not supported; use float32, or string for texts"},
       {Keras2Sequential(KerasLayerText("InputLayer", R"("name": "j", "batch_shape": [null, 3])")),
        "layer \"j\": a second InputLayer; a Sequential has one input"},
       {Keras2Sequential(

@@ -263,7 +263,8 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_data()->set_format(static_cast<v1::Data::Format>(50));
-  ExpectRefused(spec, "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
+  ExpectRefused(spec,
+                "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, TEXT_FOLDER, or AUTO");
 }
 
 TEST(JobCheck, Warnings) {

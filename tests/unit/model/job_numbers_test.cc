@@ -304,7 +304,7 @@ TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
                                    FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
                                    FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs),
-                                   FromText<v1::JobSpec>(kExternalJob)};
+                                   FromText<v1::JobSpec>(kExternalJob), FromText<v1::JobSpec>(kTextJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
