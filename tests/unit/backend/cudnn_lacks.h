@@ -93,6 +93,8 @@ inline const std::vector<std::string>& CudnnLacks() {
       "global_average_pooling2d of time_distributed",
       "it is a second input",
       "it shares another layer's variables",
+      "its loss CIRCLE",
+      "its loss CTC",
       "its loss leaves masked steps out",
       "lstm of time_distributed",
       "max_pooling2d of time_distributed",

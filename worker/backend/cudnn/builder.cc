@@ -31,8 +31,13 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
-// Refuses graphs that only the backends on CPUs compute.
-absl::Status CheckGraph(const Graph& graph) {
+// Refuses graphs and losses that only the backends on CPUs compute.
+absl::Status CheckGraph(const Graph& graph, const v1::Loss& loss) {
+  if (loss.kind() == v1::Loss::CTC || loss.kind() == v1::Loss::CIRCLE) {
+    return absl::UnimplementedError(absl::StrCat("layer \"", graph.output().name, "\": its loss ",
+                                                 v1::Loss::Kind_Name(loss.kind()),
+                                                 ", which is not computed on a GPU; use --device=cpu"));
+  }
   for (const Node& node : graph.nodes()) {
     const char* what = node.shares >= 0                                ? "it shares another layer's variables"
                        : node.id > 0 && node.kind == LayerKind::kInput ? "it is a second input"
@@ -110,7 +115,7 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
-  CAIRN_RETURN_IF_ERROR(CheckGraph(graph_));
+  CAIRN_RETURN_IF_ERROR(CheckGraph(graph_, options_.loss));
   CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
