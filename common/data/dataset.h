@@ -60,6 +60,7 @@ class Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape);
 
 class Augmenter;
+class BatchMixer;
 
 struct BatchSourceOptions {
   uint64_t seed = 0;
@@ -67,13 +68,14 @@ struct BatchSourceOptions {
   int decode_threads = 1;
   int prefetch = 2;  // batches decoded ahead for each replica: at least this many, more if they are small; 0: none
   std::shared_ptr<const Augmenter> augmenter;  // null: examples are not augmented
+  std::shared_ptr<const BatchMixer> mixer;     // null: they are not mixed; then there is an augmenter, too
   // Set if the target is the augmented example as the model sees it; the data set's labels are then not used.
   std::optional<InputScale> input_target;
   // Its position in the labels, if the data set provides the rest of them; -1: it is the whole label.
   int64_t input_target_place = -1;
 };
 
-// Batches of the training split by (step, replica), a pure function of (seed, plan, augmenter). Thread-safe.
+// Batches of the training split by (step, replica), a pure function of (seed, plan, augmenter, mixer). Thread-safe.
 class BatchSource {
  public:
   BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan& plan, const BatchSourceOptions& options);

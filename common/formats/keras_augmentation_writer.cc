@@ -88,6 +88,28 @@ std::optional<KerasStep> MovingStep(const v1::Augmentation& step) {
   }
 }
 
+// Steps made of others, and what displaces single pixels. mix_up and cut_mix mix labels, which no layer of a model can.
+std::optional<KerasStep> FurtherStep(const v1::Augmentation& step) {
+  OrderedJson config = OrderedJson::object();
+  if (step.has_aug_mix()) {
+    const v1::AugMix& mix = step.aug_mix();
+    config["num_chains"] = mix.has_num_chains() ? mix.num_chains() : 3;
+    config["chain_depth"] = mix.has_chain_depth() ? mix.chain_depth() : 3;
+    config["factor"] = mix.factor().empty() ? OrderedJson(0.3) : FactorJson(mix.factor());
+    config["alpha"] = mix.has_alpha() ? KerasWriter::Rounded(mix.alpha()) : 1.0;
+    config["all_ops"] = !mix.has_all_ops() || mix.all_ops();
+    config["interpolation"] = "bilinear";
+    return KerasStep{"AugMix", std::move(config)};
+  }
+  if (!step.has_random_elastic_transform()) return std::nullopt;
+  const v1::RandomElasticTransform& elastic = step.random_elastic_transform();
+  config["factor"] = elastic.factor().empty() ? OrderedJson(1.0) : FactorJson(elastic.factor());
+  config["scale"] = elastic.scale().empty() ? OrderedJson(1.0) : FactorJson(elastic.scale());
+  Fill(elastic, &config);
+  if (elastic.nearest()) config["interpolation"] = "nearest";
+  return KerasStep{"RandomElasticTransform", std::move(config)};
+}
+
 std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   OrderedJson config = OrderedJson::object();
   const auto by_factor = [&](const char* type, const Floats& factor) {
@@ -194,6 +216,7 @@ void InsertAugmentation(const v1::Data& data, OrderedJson* model) {
   for (const v1::Augmentation& step : data.augmentation()) {
     std::optional<KerasStep> made = MovingStep(step);
     if (!made.has_value()) made = RecolouringStep(step);
+    if (!made.has_value()) made = FurtherStep(step);
     if (!made.has_value()) continue;
     std::string name = KerasSnakeCase(made->type);
     for (int count = 1; !names.insert(name).second; ++count)

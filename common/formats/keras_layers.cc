@@ -22,7 +22,8 @@ std::string SupportedClasses() {
       text, "and at the head RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, ",
       "RandomShear, RandomPerspective, RandomBrightness, RandomContrast, RandomSaturation, RandomHue, ",
       "RandomGrayscale, RandomColorJitter, RandomColorDegeneration, RandomInvert, RandomPosterization, ",
-      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment");
+      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment, AugMix, ",
+      "RandomElasticTransform");
 }
 
 bool TakesTextsAlone(const std::string& type) { return type == "StringLookup" || type == "TextVectorization"; }

@@ -9,11 +9,38 @@ namespace {
 void TakeFtrl(const v1::Ftrl& ftrl, OptimizerRule* r) {
   r->rule = UpdateRule::kFtrl;
   r->initial_accumulator_value = ftrl.has_initial_accumulator_value() ? Decimal(ftrl.initial_accumulator_value()) : 0.1;
-  r->ftrl.learning_rate_power = ftrl.has_learning_rate_power() ? Decimal(ftrl.learning_rate_power()) : -0.5;
-  r->ftrl.l1 = Decimal(ftrl.l1_regularization_strength());
-  r->ftrl.l2 = Decimal(ftrl.l2_regularization_strength());
-  r->ftrl.l2_shrinkage = Decimal(ftrl.l2_shrinkage_regularization_strength());
-  r->ftrl.beta = Decimal(ftrl.beta());
+  FtrlRule& own = r->own.ftrl;
+  own.learning_rate_power = ftrl.has_learning_rate_power() ? Decimal(ftrl.learning_rate_power()) : -0.5;
+  own.l1 = Decimal(ftrl.l1_regularization_strength());
+  own.l2 = Decimal(ftrl.l2_regularization_strength());
+  own.l2_shrinkage = Decimal(ftrl.l2_shrinkage_regularization_strength());
+  own.beta = Decimal(ftrl.beta());
+}
+
+void TakeAdafactor(const v1::Adafactor& adafactor, OptimizerRule* r) {
+  r->rule = UpdateRule::kAdafactor;
+  AdafactorRule& own = r->own.adafactor;
+  own.beta_2_decay = adafactor.has_beta_2_decay() ? Decimal(adafactor.beta_2_decay()) : -0.8;
+  own.epsilon_1 = adafactor.has_epsilon_1() ? Decimal(adafactor.epsilon_1()) : 1e-30;
+  own.epsilon_2 = adafactor.has_epsilon_2() ? Decimal(adafactor.epsilon_2()) : 1e-3;
+  own.clip_threshold = adafactor.has_clip_threshold() ? Decimal(adafactor.clip_threshold()) : 1;
+}
+
+void TakeMuon(const v1::Muon& muon, OptimizerRule* r) {
+  r->rule = UpdateRule::kMuon;
+  r->momentum = muon.has_momentum() ? Decimal(muon.momentum()) : 0.95;
+  r->beta_1 = muon.has_adam_beta_1() ? Decimal(muon.adam_beta_1()) : 0.9;
+  r->beta_2 = muon.has_adam_beta_2() ? Decimal(muon.adam_beta_2()) : 0.999;
+  r->epsilon = muon.has_epsilon() ? Decimal(muon.epsilon()) : 1e-7;
+  MuonRule& own = r->own.muon;
+  own.a = muon.has_muon_a() ? Decimal(muon.muon_a()) : 3.4445;
+  own.b = muon.has_muon_b() ? Decimal(muon.muon_b()) : -4.775;
+  own.c = muon.has_muon_c() ? Decimal(muon.muon_c()) : 2.0315;
+  own.rms_rate = muon.has_rms_rate() ? Decimal(muon.rms_rate()) : 0.2;
+  own.adam_lr_ratio = muon.has_adam_lr_ratio() ? Decimal(muon.adam_lr_ratio()) : 1;
+  own.adam_weight_decay = muon.has_adam_weight_decay() ? Decimal(muon.adam_weight_decay()) : 0.004;
+  own.steps = muon.has_ns_steps() ? muon.ns_steps() : 5;
+  own.nesterov = !muon.has_nesterov() || muon.nesterov();
 }
 
 }  // namespace
@@ -78,9 +105,25 @@ OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
       r.rule = UpdateRule::kLion;
       betas(optimizer.lion(), 0.99);
       break;
+    case v1::Optimizer::kLamb:
+      r.rule = UpdateRule::kLamb;
+      betas(optimizer.lamb(), 0.999);
+      r.epsilon = optimizer.lamb().has_epsilon() ? Decimal(optimizer.lamb().epsilon()) : 1e-7;
+      break;
+    case v1::Optimizer::kAdafactor: TakeAdafactor(optimizer.adafactor(), &r); break;
+    case v1::Optimizer::kMuon: TakeMuon(optimizer.muon(), &r); break;
+    case v1::Optimizer::kScheduleFreeAdamw: {
+      const v1::ScheduleFreeAdamW& a = optimizer.schedule_free_adamw();
+      r.rule = UpdateRule::kScheduleFreeAdamW;
+      betas(a, 0.999);
+      r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-8;
+      r.own.warmup_steps = static_cast<uint64_t>(a.warmup_steps());
+      break;
+    }
     default: break;
   }
-  const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
+  const bool own_default = (optimizer.has_adamw() && !optimizer.adamw().has_weight_decay()) ||
+                           (optimizer.has_muon() && !optimizer.muon().has_weight_decay());
   r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
   r.clipvalue = optimizer.clipvalue();
   r.ema = optimizer.has_ema();
@@ -100,8 +143,12 @@ int OptimizerRule::rule_slots() const {
     case UpdateRule::kAdadelta:
     case UpdateRule::kAdamax:
     case UpdateRule::kNadam:
-    case UpdateRule::kFtrl: return 2;
-    case UpdateRule::kLion: return 1;
+    case UpdateRule::kFtrl:
+    case UpdateRule::kLamb:
+    case UpdateRule::kMuon:
+    case UpdateRule::kScheduleFreeAdamW: return 2;
+    case UpdateRule::kLion:
+    case UpdateRule::kAdafactor: return 1;
   }
   return 0;
 }

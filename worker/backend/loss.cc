@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/model/data_check.h"
+#include "worker/backend/batch_loss.h"
 #include "worker/backend/class_loss.h"
 #include "worker/backend/row_metrics.h"
 
@@ -165,6 +166,7 @@ class LossOfRow {
 };
 
 absl::Status CheckLabelSize(const v1::Loss& loss, const LossPlan& plan, int64_t outputs, int64_t label_size) {
+  if (IsBatchLoss(loss.kind())) return absl::OkStatus();  // CheckBatchLabels
   const bool one = TakesClassNumbers(loss, plan, outputs, label_size);
   const int64_t wanted = one ? plan.positions : outputs;
   if (label_size == wanted) return absl::OkStatus();
@@ -268,7 +270,8 @@ LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1:
     plan.fused = kind == v1::Loss::BINARY_CROSSENTROPY && !loss.from_logits() && output.activation == v1::SIGMOID;
   }
   plan.metric_rows = NumElements(output.output) / output.output.back();
-  plan.positions = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY ? 1 : plan.metric_rows;
+  const bool whole = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY || IsBatchLoss(kind);
+  plan.positions = whole ? 1 : plan.metric_rows;
   return plan;
 }
 
@@ -307,6 +310,7 @@ std::vector<float> RowWeights(const v1::Loss& loss, const LossPlan& plan, int64_
 absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
                          absl::Span<const float> labels, int64_t label_size) {
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, outputs, labels, label_size));
+  if (IsBatchLoss(loss.kind())) return CheckBatchLabels(loss, plan, examples, outputs, labels, label_size);
   const Rows rows(loss, plan, outputs, label_size);
   LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
   for (int64_t r = 0; r < examples * rows.of_example; ++r) {
@@ -329,6 +333,11 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
   CAIRN_CHECK(size > 0 && (gradients.empty() || gradients.size() == outputs.size()), "the backend's buffers");
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, size, labels, label_size));
   const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size, step_mask);
+  if (IsBatchLoss(loss.kind())) {
+    CAIRN_RETURN_IF_ERROR(CheckBatchLabels(loss, plan, examples, size, labels, label_size));
+    sums->loss = BatchLoss<Real>(loss, plan, examples, outputs, labels, label_size, weights, gradients);
+    return absl::OkStatus();
+  }
   const StepMask mask(step_mask, examples * rows.of_example);
   LossOfRow<Real> row(loss, plan, rows.size, rows.class_numbers);
   const Real share = Real(1) / static_cast<Real>(rows.of_example);

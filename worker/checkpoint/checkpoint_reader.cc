@@ -14,7 +14,7 @@
 #include "common/formats/plain_file.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
-#include "common/model/optimizer_slots.h"
+#include "common/model/optimizer_variables.h"
 #include "worker/limits.h"
 
 namespace cairn {
@@ -83,8 +83,8 @@ absl::Status CheckAgainstModel(const Checkpoint& c) {
   for (const Variable& v : graph->variables()) {
     variables[v.name] = v.shape;
     if (v.kind != VariableKind::kTrainable) continue;
-    for (const std::string& slot : SlotNames(c.manifest.spec.optimizer())) {
-      slots[absl::StrCat(v.name, "/", slot)] = v.shape;
+    for (const SlotTensor& slot : SlotTensorsOf(c.manifest.spec.optimizer(), v)) {
+      slots[absl::StrCat(v.name, "/", slot.name)] = slot.shape;
     }
   }
   if (c.manifest.partitions.back().end != static_cast<uint64_t>(graph->space_size())) {

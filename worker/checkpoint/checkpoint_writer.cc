@@ -18,6 +18,7 @@
 #include "common/formats/safetensors.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/optimizer_slots.h"
+#include "common/model/optimizer_variables.h"
 
 namespace cairn {
 namespace {
@@ -153,14 +154,16 @@ std::vector<SafetensorView> ModelTensors(const CheckpointContents& c) {
 }
 
 std::vector<SafetensorView> OptimizerTensors(const CheckpointContents& c) {
-  const std::vector<std::string> names = SlotNames(c.manifest.spec.optimizer());
-  CAIRN_CHECK(names.size() == c.slots.size(), "slots of another optimizer");
+  const v1::Optimizer& optimizer = c.manifest.spec.optimizer();
+  CAIRN_CHECK(SlotNames(optimizer).size() == c.slots.size(), "slots of another optimizer");
   std::vector<SafetensorView> tensors;
   for (const Variable& v : c.graph->variables()) {
     if (v.kind != VariableKind::kTrainable) continue;
-    for (size_t i = 0; i < names.size(); ++i) {
-      tensors.push_back({absl::StrCat(v.name, "/", names[i]), v.shape,
-                         c.slots[i].floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+    for (const SlotTensor& t : SlotTensorsOf(optimizer, v)) {
+      const absl::Span<const float> slot = c.slots[static_cast<size_t>(t.slot)].floats();
+      tensors.push_back(
+          {absl::StrCat(v.name, "/", t.name), t.shape,
+           slot.subspan(static_cast<size_t>(v.offset + t.offset), static_cast<size_t>(NumElements(t.shape)))});
     }
   }
   return tensors;

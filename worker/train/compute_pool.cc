@@ -8,6 +8,7 @@
 
 #include "common/model/job_outputs.h"
 #include "common/model/text_inputs.h"
+#include "common/model/mixed_labels.h"
 #include "worker/limits.h"
 #include "worker/train/penalized_program.h"
 
@@ -38,7 +39,7 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   if (spec.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) model->options.compute = spec.compute_dtype();
   if (spec.has_deterministic()) model->options.deterministic = spec.deterministic();
   model->options.allow_tf32 = spec.allow_tf32();
-  model->options.loss = spec.loss();
+  model->options.loss = ComputedLoss(spec);
   model->options.metrics = FiguresOfJob(spec);
   model->options.outputs = std::move(outputs);
   model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());

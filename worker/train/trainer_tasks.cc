@@ -7,12 +7,14 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
+#include "common/data/batch_mixer.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/data/text_dataset.h"
 #include "common/model/data_check.h"
 #include "common/model/inputs_check.h"
 #include "common/model/job_outputs.h"
+#include "common/model/mixed_labels.h"
 #include "common/model/model_inputs.h"
 #include "common/model/target_check.h"
 #include "common/tensor/dtype.h"
@@ -96,6 +98,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.decode_threads = services_.decode_threads;
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), ModelInputShape(graph), spec.seed()));
+  options.mixer = BatchMixer::Make(spec.data(), ModelInputShape(graph), MixedClasses(spec, graph), spec.seed());
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   if (const int input = InputTargetOf(spec.data()); input >= 0) {
     options.input_target = ScaleOfInput(graph);

@@ -57,13 +57,14 @@ constexpr BadLayer kBadLayers[] = {
     {"MultiHeadAttention",
      R"("num_heads": 1, "key_dim": 2, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
      "kernel_constraint: MaxNorm is not supported; leave it out"},
-    {"Conv2D",
-     R"("filters": 4, "kernel_size": 3, "kernel_constraint": {"class_name": "RadialConstraint", "config": {}})",
-     "kernel_constraint: RadialConstraint is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers "
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_constraint": {"class_name": "SoftConstraint", "config": {}})",
+     "kernel_constraint: SoftConstraint is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with numbers "
      "and "
      "axes, or leave it out"},
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": "two"}})",
-     "kernel_constraint: MaxNorm(max_value=\"two\") is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "kernel_constraint: MaxNorm(max_value=\"two\") is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with "
      "numbers and axes, "
      "or "
      "leave it out"},
@@ -73,7 +74,8 @@ constexpr BadLayer kBadLayers[] = {
      "kernel_constraint: MinMaxNorm(axis=[], rate=0.5) has a norm along no axis; name one in axis, such as 0, or leave "
      "axis out"},
     {"Dense", R"("units": 4, "bias_constraint": {"class_name": "UnitNorm", "config": {"axis": [0, "x"]}})",
-     "bias_constraint: UnitNorm(axis=[0,\"x\"]) is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "bias_constraint: UnitNorm(axis=[0,\"x\"]) is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with "
      "numbers and axes, "
      "or "
      "leave it out"},

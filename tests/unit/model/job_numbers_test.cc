@@ -20,6 +20,7 @@
 #include "tests/unit/model/job_numbers_categories.h"
 #include "tests/unit/model/job_numbers_features.h"
 #include "tests/unit/model/job_numbers_recurrent.h"
+#include "tests/unit/model/job_numbers_training.h"
 #include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
@@ -261,9 +262,10 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
   }
   const std::string name = NameOf(field);
   const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name) ||
-                    kCategoryZeros.contains(name);
+                    kCategoryZeros.contains(name) || kTrainingZeros.contains(name);
   const bool negative = kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) ||
-                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name);
+                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name) ||
+                        kTrainingNegatives.contains(name);
   const bool known = which == 0 ? zero : which == 1 ? negative : which > 3 ? kInfinityIsTaken.contains(name) : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
@@ -301,11 +303,13 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
-                                   FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs),
-                                   FromText<v1::JobSpec>(kExternalJob), FromText<v1::JobSpec>(kTextJob)};
+  std::vector<v1::JobSpec> jobs = {
+      FromText<v1::JobSpec>(kPictures),     FromText<v1::JobSpec>(kVolumes),        FromText<v1::JobSpec>(kFeatureJob),
+      FromText<v1::JobSpec>(kRecurrentJob), FromText<v1::JobSpec>(kCategoryJob),    FromText<v1::JobSpec>(kOutputs),
+      FromText<v1::JobSpec>(kExternalJob),  FromText<v1::JobSpec>(kMetricLearning), FromText<v1::JobSpec>(kMixed),
+      FromText<v1::JobSpec>(kTextJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
+  for (const char* change : kTrainingChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
     ASSERT_TRUE(CheckJob(good).ok()) << CheckJob(good).status() << good.ShortDebugString();

@@ -157,6 +157,16 @@ inline std::vector<Case> Cases() {
          s[0] = 0.99 * s[0] + 0.01 * g;
          return w - lr * (to > 0 ? 1 : to < 0 ? -1 : 0);
        }},
+      {"ScheduleFreeAdamW",
+       "schedule_free_adamw { warmup_steps: 4 }",
+       {0, 0},
+       [](double w, double g, double lr, int t, std::vector<double>& s) {
+         if (t == 1 && s[0] == 0) s[0] = w;
+         s[1] = 0.999 * s[1] + 0.001 * g * g;
+         const double average = (w - 0.1 * s[0]) / 0.9, rate = lr * std::min(t / 4.0, 1.0);
+         s[0] -= rate * g / (std::sqrt(s[1] / (1 - std::pow(0.999, t))) + 1e-8);
+         return 0.1 * s[0] + 0.9 * ((1 - 1.0 / t) * average + s[0] / t);
+       }},
   };
 }
 

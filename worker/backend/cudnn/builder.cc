@@ -34,6 +34,14 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
+// Refuses losses that only the backends on CPUs compute.
+absl::Status CheckLoss(const Graph& graph, const v1::Loss& loss) {
+  if (loss.kind() != v1::Loss::CTC && loss.kind() != v1::Loss::CIRCLE) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("layer \"", graph.output().name, "\": its loss ",
+                                               v1::Loss::Kind_Name(loss.kind()),
+                                               ", which is not computed on a GPU; use --device=cpu"));
+}
+
 // The activation of the node, or within a recurrent layer, that this backend does not compute; LINEAR: there is none.
 v1::Activation UnknownActivation(const Node& node) {
   std::vector<v1::Activation> all = {node.activation};
@@ -165,6 +173,7 @@ Builder::Builder(const Graph& step, Builder& outer, const Node& node)
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
+  CAIRN_RETURN_IF_ERROR(CheckLoss(graph_, options_.loss));
   CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
