@@ -15,11 +15,13 @@
 #include "common/formats/keras_h5.h"
 #include "common/formats/keras_inbound.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_states.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
 #include "common/formats/open_shape.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
+#include "common/model/call_mode.h"
 #include "common/model/external_check.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
@@ -51,7 +53,7 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
     for (size_t i = 0; i < node.inputs.size(); ++i) config["input_shape"].push_back(shape(i));
     return config;
   }
-  if (node.kind != LayerKind::kMultiHeadAttention) {
+  if (!TakesQuery(node.kind)) {
     config["input_shape"] = shape(0);
     return config;
   }
@@ -86,6 +88,7 @@ absl::Status CheckNames(const Graph& graph) {
 
 absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph, const v1::Data* data) {
   CAIRN_RETURN_IF_ERROR(CheckNames(graph));
+  CAIRN_RETURN_IF_ERROR(CheckKerasStates(graph));
   const bool sequential = IsSequentialModel(graph);
   OrderedJson config = OrderedJson::object();
   config["name"] = name.empty() ? (sequential ? "sequential" : "functional") : name;
@@ -94,6 +97,7 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph&
   config["layers"] = OrderedJson::array();
   for (const int id : KerasOrder(graph)) {
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    if (KerasOutputOfSlice(graph, node) >= 0) continue;  // an output of the layer before it
     CAIRN_ASSIGN_OR_RETURN(OrderedJson layer, LayerJson(graph, node));
     if (!sequential) {
       layer["name"] = KerasLayerName(node.name);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/formats/keras_augmentation.h"
@@ -15,7 +16,7 @@
 namespace cairn {
 namespace {
 
-constexpr char kCallSeparator = '\x1f';  // names hold no such character
+constexpr char kCallSeparator = '\x1f', kOutputSeparator = '\x1e';  // names hold no such characters
 
 // The arguments of a class's call() that may be positional, in order.
 std::vector<std::string> PositionalArguments(const std::string& type) {
@@ -31,7 +32,7 @@ class Reader {
       : layer_(layer),
         type_(type),
         firsts_(firsts),
-        attends_(type == "MultiHeadAttention"),
+        attends_(type == "MultiHeadAttention" || type == "GroupQueryAttention" || type == "GroupedQueryAttention"),
         recurs_(PositionalArguments(type)[0] == "sequences") {}
 
   absl::StatusOr<KerasCall> Read(const Json& call) {
@@ -81,10 +82,9 @@ class Reader {
     const int call =
         (history[1].is_number_integer() ? history[1].get<int>() : -1) - (first == firsts_.end() ? 0 : first->second);
     if (call < 0) return Bad(absl::StrCat("its input ", ShownJson(history), " is not a call of a layer"));
-    if (history[2] != 0) {
-      return Bad(absl::StrCat("it takes a second output of \"", ShownText(name), "\"; a layer has one output"));
-    }
-    return KerasTensorName(name, call);
+    const int output = KerasOutputNumber(history);
+    if (output < 0) return Bad(absl::StrCat("its input ", ShownJson(history), " is not an output of a layer"));
+    return KerasTensorName(name, call, output);
   }
 
   absl::Status AddInput(const std::string& argument, bool keyword, const Json& history) {
@@ -246,11 +246,33 @@ class Reader {
 
 bool IsKerasModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
 
-std::string KerasTensorName(const std::string& layer, int call) {
-  return call == 0 ? layer : absl::StrCat(layer, std::string(1, kCallSeparator), call);
+std::string KerasTensorName(const std::string& layer, int call, int output) {
+  std::string name = call == 0 ? layer : absl::StrCat(layer, std::string(1, kCallSeparator), call);
+  if (output > 0) absl::StrAppend(&name, std::string(1, kOutputSeparator), output);
+  return name;
+}
+
+std::string KerasCallOf(absl::string_view tensor) {
+  return std::string(tensor.substr(0, tensor.find(kOutputSeparator)));
+}
+
+int KerasOutputOf(absl::string_view tensor) {
+  const size_t at = tensor.find(kOutputSeparator);
+  int output = 0;
+  if (at != tensor.npos && !absl::SimpleAtoi(tensor.substr(at + 1), &output)) output = 0;
+  return output;
+}
+
+int KerasOutputNumber(const Json& history) {
+  const Json& output = history[2];
+  const bool fits = output.is_number_integer() && output.get<double>() >= 0 && output.get<double>() < kKerasOutputsMax;
+  return fits ? output.get<int>() : -1;
 }
 
 std::string ShownTensor(absl::string_view tensor) {
+  if (const int output = KerasOutputOf(tensor); output > 0) {
+    return absl::StrCat(ShownTensor(KerasCallOf(tensor)), " (output ", output, ")");
+  }
   const size_t name = tensor.find(kCallSeparator);
   if (name == absl::string_view::npos) return ShownText(tensor);
   return absl::StrCat(ShownText(tensor.substr(0, name)), " (call ", ShownText(tensor.substr(name + 1)), ")");
@@ -278,7 +300,7 @@ absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& l
     for (const KerasMask& mask : calls[i].masks) taken.push_back(mask.tensor);
     open[i] = taken.size();
     for (const std::string& input : taken) {
-      const auto it = places.find(input);
+      const auto it = places.find(KerasCallOf(input));
       if (it == places.end()) {
         return bad(i, absl::StrCat("its input \"", ShownTensor(input), "\" is not a layer of the model"));
       }

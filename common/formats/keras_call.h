@@ -18,10 +18,16 @@
 
 namespace cairn {
 
-// The name of a call's output: the layer's name for its first call, call 0; else a text that cannot be a name.
-std::string KerasTensorName(const std::string& layer, int call);
-// As an error shows it: "dense", "dense (call 1)".
+// The name of a call's output: the layer's name for the first output of its first call, both 0; else a text that cannot
+// be a name.
+std::string KerasTensorName(const std::string& layer, int call, int output = 0);
+std::string KerasCallOf(absl::string_view tensor);  // KerasTensorName of the call's first output
+int KerasOutputOf(absl::string_view tensor);
+// As an error shows it: "dense", "dense (call 1)", "split (output 2)".
 std::string ShownTensor(absl::string_view tensor);
+
+// The output of a tensor's history, ["split", 0, 2]; -1: it is not a whole number in 0 .. kKerasOutputsMax.
+int KerasOutputNumber(const Json& history);
 
 // A tensor that Keras 3 passes as the mask of an input.
 struct KerasMask {
@@ -36,6 +42,8 @@ struct KerasCall {
   bool causal = false;              // MultiHeadAttention's use_causal_mask
   bool inference = false;           // training=False
   std::vector<KerasMask> masks;     // for keras_masks.h, or to be rejected
+  std::vector<int> outputs = {0};   // those that the model takes
+  bool takes_states = false;        // whether another call of the layer, or this one, takes a further output
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional

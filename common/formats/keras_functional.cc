@@ -11,6 +11,7 @@
 #include "common/formats/keras_operation.h"
 #include "common/formats/keras_order.h"
 #include "common/formats/limits.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
@@ -54,12 +55,13 @@ absl::StatusOr<std::vector<std::string>> Tensors(const Json& config, const char*
   for (const Json* tensor : tensors) {
     const bool one_in_list = tensor->is_array() && tensor->size() == 1 && IsTensor((*tensor)[0]);
     const Json& history = one_in_list ? (*tensor)[0] : *tensor;
-    if (!IsTensor(history) || history[2] != 0) {
-      return Bad("config.", key, ": ", ShownJson(history), " names no layer's only output");
+    if (!IsTensor(history) || KerasOutputNumber(history) < 0) {
+      return Bad("config.", key, ": ", ShownJson(history), " names no layer's output");
     }
     const std::string layer = history[0].get<std::string>();
     const auto first = firsts.find(layer);
-    names.push_back(KerasTensorName(layer, history[1].get<int>() - (first == firsts.end() ? 0 : first->second)));
+    const int call = history[1].get<int>() - (first == firsts.end() ? 0 : first->second);
+    names.push_back(KerasTensorName(layer, call, KerasOutputNumber(history)));
   }
   if (names.empty()) return Bad("config.", key, ": ", ShownJson(given), " names no layer");
   return names;
@@ -119,14 +121,14 @@ void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, co
     const int number = static_cast<int>(inputs.size());
     std::vector<int>& of_call = inputs.emplace_back();
     for (const int place : KerasInputOrder(static_cast<int>(call.inputs.size()), call.keyword_inputs)) {
-      of_call.push_back(numbers.at(call.inputs[static_cast<size_t>(place)]));
+      of_call.push_back(numbers.at(KerasCallOf(call.inputs[static_cast<size_t>(place)])));
     }
-    for (const KerasMask& mask : call.masks) of_call.push_back(numbers.at(mask.tensor));
+    for (const KerasMask& mask : call.masks) of_call.push_back(numbers.at(KerasCallOf(mask.tensor)));
     numbers.emplace(calls.names[i], number);
     owners.push_back(first_of.emplace(calls.entries[i], number).first->second);
   }
   for (const std::string& output : outputs) {
-    const auto found = numbers.find(output);
+    const auto found = numbers.find(KerasCallOf(output));
     if (found == numbers.end()) return;  // rejected later
     ends.push_back(found->second);
   }
@@ -199,6 +201,66 @@ void KerasConverter::FindFirstCalls(const Json& config, const std::vector<Entry>
   }
 }
 
+absl::StatusOr<KerasConverter::Names> KerasConverter::AppendStates(const Entry& entry, const KerasCall& call,
+                                                                   const KerasStatePlan& plan) {
+  const v1::Layer layer = *result_.model.layers().rbegin();
+  if (plan.needs_no_mask) unmasked_.push_back(layer.name());
+  // Defaults, as of the layer behind a Bidirectional's, are those of a checked layer.
+  Node node;
+  node.kind = FindLayerType(layer.kind_case())->kind;
+  node.name = layer.name();
+  node.layer = layer;
+  std::vector<Shape> shapes;
+  for (const std::string& input : layer.inputs()) {
+    const auto shape = shapes_.find(input);
+    if (shape == shapes_.end()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): the shape of its input \"",
+                 ShownText(input), "\" is not known");
+    }
+    shapes.push_back(shape->second);
+  }
+  std::vector<Variable> variables;
+  const absl::Status inferred = InferLayer(shapes, &node, &variables);
+  if (!inferred.ok()) return Annotate(inferred, absl::StrCat("layer \"", ShownText(entry.name), "\""));
+  Names made;
+  for (const int output : call.outputs) {
+    std::optional<std::vector<v1::Layer>> parts = KerasStateLayers(plan, node.layer, layer.name(), output);
+    if (!parts.has_value()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): it has no output ", output);
+    }
+    std::string last = layer.name();
+    Names before;
+    for (v1::Layer& part : *parts) {
+      part.set_name(NameOfCall(entry.name, "part"));
+      if (part.inputs().empty()) {
+        for (const std::string& input : before) part.add_inputs(input);
+      }
+      last = part.name();
+      before.push_back(last);
+      PushAt(std::move(part), "");
+    }
+    made.push_back(last);
+  }
+  return made;
+}
+
+// names: by tensor, the layer whose output it is.
+absl::StatusOr<std::string> KerasConverter::MadeOf(const Entry& user, const std::string& tensor,
+                                                   const std::map<std::string, std::string>& names) {
+  if (const auto made = names.find(tensor); made != names.end()) return made->second;
+  if (names.contains(KerasCallOf(tensor))) {
+    return Bad("layer \"", ShownText(user.name), "\" (", ShownText(user.type), "): it takes a second output of \"",
+               ShownTensor(KerasCallOf(tensor)), "\"; a layer has one output");
+  }
+  return Bad("layer \"", ShownText(user.name), "\" (", ShownText(user.type), "): its input \"", ShownTensor(tensor),
+             "\" is a mask, which a layer takes as mask=... alone");
+}
+
+bool KerasConverter::HasSeveralOutputs(const Entry& entry) {
+  if (IsKerasOperation(entry.type, entry.module)) return IsKerasSplit(entry.type, *entry.config);
+  return HasKerasStates(entry.type, *entry.config);
+}
+
 absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Json& config, std::vector<Entry>& entries,
                                                                         const std::string& path,
                                                                         const std::optional<Names>& inputs,
@@ -218,6 +280,15 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   }
   for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
   KerasMasks masks(config);
+  std::map<std::string, std::set<int>> taken;  // by call: which of its outputs
+  const auto take = [&](const std::string& tensor) { taken[KerasCallOf(tensor)].insert(KerasOutputOf(tensor)); };
+  for (const KerasCall& call : calls.calls) std::for_each(call.inputs.begin(), call.inputs.end(), take);
+  std::for_each(output_names.begin(), output_names.end(), take);
+  std::set<size_t> with_states;  // entries of which an output other than the first is taken
+  for (size_t i = 0; i < calls.names.size(); ++i) {
+    const auto found = taken.find(calls.names[i]);
+    if (found != taken.end() && *found->second.rbegin() > 0) with_states.insert(calls.entries[i]);
+  }
   std::vector<size_t> numbers;  // of each call among those of its entry
   std::map<size_t, size_t> counts;
   for (const size_t entry : calls.entries) numbers.push_back(counts[entry]++);
@@ -232,17 +303,20 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       entry.call = &(*entry.json)["inbound_nodes"][numbers[i]];
     }
     KerasCall call = calls.calls[i];
+    if (const auto found = taken.find(calls.names[i]); found != taken.end()) {
+      call.outputs.assign(found->second.begin(), found->second.end());
+    }
+    call.takes_states = with_states.contains(calls.entries[i]);
     for (std::string& name : call.inputs) {
       CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
-      const auto made = names.find(name);
-      if (made == names.end()) {
-        return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): its input \"",
-                   ShownTensor(name), "\" is a mask, which a layer takes as mask=... alone");
-      }
-      name = made->second;
+      CAIRN_ASSIGN_OR_RETURN(name, MadeOf(entry, name, names));
     }
     CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
+    if (HasSeveralOutputs(entry)) {
+      for (size_t k = 0; k < made.size(); ++k) names[KerasTensorName(calls.names[i], 0, call.outputs[k])] = made[k];
+      continue;
+    }
     if (made.size() != 1) {
       return Bad("layer \"", ShownText(entry.name),
                  "\": a model inside a model must have one output, but this one has ", made.size());

@@ -20,6 +20,8 @@ inline constexpr int kKerasCallsMax = 1 << 14;
 inline constexpr int kKerasMaskDepthMax = 64;
 // Inputs of one call.
 inline constexpr size_t kKerasInputsMax = 1024;
+// Outputs of one call, as of a split.
+inline constexpr int kKerasOutputsMax = 1024;
 inline constexpr size_t kKerasMetadataBytesMax = size_t{64} << 10;
 
 // Layers in a report on a model.

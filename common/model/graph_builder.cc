@@ -228,11 +228,12 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
   if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
   const LayerType& type = TypeOf(node->kind);
   const int given = layer->inputs_size();
-  if (node->kind == LayerKind::kMultiHeadAttention && (given < type.inputs_min || given > type.inputs_max)) {
-    return LayerError(node->name, absl::StrCat("has ", given, given == 1 ? " input" : " inputs",
-                                               ", but a multi_head_attention takes a query, a value and, if it is not "
-                                               "the value, a key; for self-attention name one layer twice, as inputs: "
-                                               "[\"x\", \"x\"]"));
+  if (TakesQuery(node->kind) && (given < type.inputs_min || given > type.inputs_max)) {
+    return LayerError(node->name,
+                      absl::StrCat("has ", given, given == 1 ? " input" : " inputs", ", but ", WithArticle(type.name),
+                                   " takes a query, a value and, if it is not the value, a key; for self-attention "
+                                   "name one layer twice, as inputs: "
+                                   "[\"x\", \"x\"]"));
   }
   if (given > type.inputs_max) {
     return LayerError(node->name, absl::StrCat("has ", given, " inputs, but ", WithArticle(type.name), " takes ",
@@ -245,7 +246,7 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
                                    " layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
   std::vector<std::string> names(layer->inputs().begin(), layer->inputs().end());
-  if (node->kind == LayerKind::kMultiHeadAttention) {
+  if (TakesQuery(node->kind)) {
     absl::StatusOr<AttentionInputs> inputs = ReadAttentionInputs(*layer);
     if (!inputs.ok()) return LayerError(node->name, inputs.status().message());
     names = std::move(inputs->layers);

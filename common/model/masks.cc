@@ -4,6 +4,7 @@
 
 #include "common/base/bad.h"
 #include "common/model/call_mode.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -22,6 +23,14 @@ absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node)
                "\" is one; such masks are not joined: let it take what one layer masks");
   }
   return mask;
+}
+
+bool GivesStates(const Node& node) {
+  if (!IsRecurrent(node.kind)) return false;
+  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    if (r.return_cell) return true;
+  }
+  return false;
 }
 
 bool NormalizesBatch(const Node& node) {
@@ -71,6 +80,10 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kAverage:
     case LayerKind::kMaximum:
     case LayerKind::kMinimum: return JoinedMask(nodes, node);
+    case LayerKind::kSlice: {  // the output of a recurrent layer apart from its states
+      const Node& from = nodes[static_cast<size_t>(node.inputs[0])];
+      return GivesStates(from) && node.output.size() == 2 && node.output[0] == from.output[0] ? before : -1;
+    }
     case LayerKind::kConcatenate: {
       const absl::StatusOr<int> mask = JoinedMask(nodes, node);
       const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
@@ -82,6 +95,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     }
     case LayerKind::kAttention:
     case LayerKind::kAdditiveAttention:
+    case LayerKind::kGroupQueryAttention:
       for (const int input : node.inputs) {
         const int mask = nodes[static_cast<size_t>(input)].mask;
         if (mask < 0) continue;

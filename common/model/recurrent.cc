@@ -28,6 +28,7 @@ Recurrence ReadLayer(const v1::Layer& layer) {
     case v1::Layer::kLstm: {
       Recurrence r = ReadCommon(layer.lstm(), RecurrentCell::kLstm);
       r.recurrent_activation = layer.lstm().recurrent_activation();
+      r.return_cell = layer.lstm().return_cell();
       return r;
     }
     case v1::Layer::kGru: {
@@ -91,7 +92,9 @@ bool IsElementwise(v1::Activation activation) {
   switch (activation) {
     case v1::ACTIVATION_UNSPECIFIED:
     case v1::SOFTMAX:
-    case v1::LOG_SOFTMAX: return false;
+    case v1::LOG_SOFTMAX:
+    case v1::SPARSEMAX:
+    case v1::GLU: return false;
     default: return v1::Activation_IsValid(activation);
   }
 }

@@ -15,10 +15,13 @@ namespace {
 
 using O = v1::Operation;
 
-bool AlongAxis(O::Kind kind) { return kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM; }
+bool AlongAxis(O::Kind kind) {
+  return kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM || kind == O::CUMPROD;
+}
 
 bool OfTwo(O::Kind kind) {
-  return (kind >= O::ADD && kind <= O::MATMUL) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL);
+  return (kind >= O::ADD && kind <= O::SQUARED_DIFFERENCE) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL) ||
+         (kind >= O::LOGICAL_AND && kind <= O::LOGICAL_XOR);
 }
 
 absl::Status CheckConstant(const O& operation) {
@@ -68,7 +71,7 @@ absl::Status CheckFields(const O& operation, size_t inputs) {
     return Bad("low ", operation.low(), " is above high ", operation.high());
   }
   if (!operation.axis().empty() && !AlongAxis(kind)) {
-    return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE and CUMSUM; leave it out");
+    return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE, CUMSUM and CUMPROD; leave it out");
   }
   return absl::OkStatus();
 }
@@ -122,6 +125,9 @@ const char* KerasClassOfOperation(const Node& node) { return KerasOperationOf(no
 void WriteKeras(const Node& node, KerasWriter& c) {
   const O& operation = node.layer.operation();
   c.Clear();
+  if (operation.kind() == O::SQUARED_DIFFERENCE) {
+    c.Refuse("Keras 3 has no SQUARED_DIFFERENCE; use SUBTRACT and SQUARE, or export safetensors");
+  }
   // Before Keras 3.9 operations that have arguments do not accept a name; it is in the entry around the config.
   const bool arguments = operation.kind() == O::CLIP || operation.kind() == O::CAST || !operation.axis().empty();
   if (!arguments) c["name"] = node.name;
@@ -143,7 +149,15 @@ constexpr OnnxOperator kOnnx[] = {{"Pow", ImportOnnxOperation},         {"Sqrt",
                                   {"Equal", ImportOnnxOperation},       {"Greater", ImportOnnxOperation},
                                   {"Less", ImportOnnxOperation},        {"GreaterOrEqual", ImportOnnxOperation},
                                   {"LessOrEqual", ImportOnnxOperation}, {"Not", ImportOnnxOperation},
-                                  {"Where", ImportOnnxOperation}};
+                                  {"Where", ImportOnnxOperation},       {"And", ImportOnnxOperation},
+                                  {"Or", ImportOnnxOperation},          {"Xor", ImportOnnxOperation},
+                                  {"Tan", ImportOnnxOperation},         {"Asin", ImportOnnxOperation},
+                                  {"Acos", ImportOnnxOperation},        {"Atan", ImportOnnxOperation},
+                                  {"Sinh", ImportOnnxOperation},        {"Cosh", ImportOnnxOperation},
+                                  {"Asinh", ImportOnnxOperation},       {"Acosh", ImportOnnxOperation},
+                                  {"Atanh", ImportOnnxOperation},       {"Erf", ImportOnnxOperation},
+                                  {"Ceil", ImportOnnxOperation},        {"IsNaN", ImportOnnxOperation},
+                                  {"IsInf", ImportOnnxOperation}};
 
 }  // namespace
 

@@ -41,7 +41,8 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
       return Op("Mul", {Op("Mul", {value, Op("Add", {Op("Tanh", {inner}), Scalar("one", 1)})}), Scalar("half", 0.5f)});
     }
     case v1::SELU: return Op("Selu", {value});
-    case v1::HARD_SIGMOID: {
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: {
       const std::string y = Op("HardSigmoid", {value});
       Float("alpha", ActivationAlpha(node));
       return y;

@@ -40,7 +40,8 @@ TEST(LayerTable, EveryBackendHasEveryLayerButThese) {
                                    "gaussian_noise", "gaussian_dropout", "alpha_dropout", "spatial_dropout1d",
                                    "spatial_dropout3d", "activity_regularization", "repeat_vector", "einsum_dense",
                                    "attention", "additive_attention", "operation", "reduce", "slice", "discretization",
-                                   "category_encoding", "hashing", "hashed_crossing", "integer_lookup", "external"))
+                                   "category_encoding", "hashing", "hashed_crossing", "integer_lookup", "external",
+                                   "stack", "pad", "tile", "take", "one_hot", "einsum", "group_query_attention"))
       << "cudnn";
 }
 

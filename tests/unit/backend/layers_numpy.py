@@ -58,6 +58,7 @@ LAYERS = {
     "attention": further.attention_by(further.luong),
     "additive_attention": further.attention_by(further.bahdanau),
     "einsum_dense": further.einsum_dense,
+    "group_query_attention": further.group_query_attention,
     "repeat_vector": further.repeat_vector,
     "zero_padding2d": windows.zero_padding2d,
     "cropping2d": windows.cropping2d,
@@ -109,6 +110,7 @@ LAYERS = {
     "operation": tensors.operation,
     "reduce": tensors.reduce,
     "slice": tensors.slice_part,
+    **{name: getattr(tensors, name) for name in ("stack", "pad", "tile", "take", "one_hot", "einsum")},
     **{
         name: getattr(categories, name)
         for name in ("discretization", "category_encoding", "integer_lookup", "hashing", "hashed_crossing")

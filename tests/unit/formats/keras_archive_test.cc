@@ -217,10 +217,10 @@ TEST_F(KerasArchive, AugmentationComesBack) {
 }
 
 TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
-  const Graph graph =
-      Build(FromText<v1::Model>("layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));
+  const Graph graph = Build(FromText<v1::Model>(
+      "layers { input { shape: [4] } } layers { operation { kind: SQUARED_DIFFERENCE constant: 1 } }"));
   EXPECT_EQ(WriteKerasArchive(Path("m.keras"), "m", graph, Numbered(graph).floats()).message(),
-            "layer \"dense\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors");
+            "layer \"operation\": Keras 3 has no SQUARED_DIFFERENCE; use SUBTRACT and SQUARE, or export safetensors");
   EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
 }
 

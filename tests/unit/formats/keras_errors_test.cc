@@ -268,7 +268,7 @@ std::vector<BadModel> BadModels() {
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["f", 0, 0]])"),
        "config.output_layers: \"f\" is not a layer of the model"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 1]])"),
-       "config.output_layers: [\"d\",0,1] names no layer's only output"},
+       "config.output_layers: \"d (output 1)\" is not a layer of the model"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0]])"),
        "config.output_layers: \"d\" is the output, but \"e\" takes something of the model too; remove what does not "
        "lead to the "

@@ -158,7 +158,11 @@ TEST(KerasGraphs, EveryOperationComesBack) {
                              "inputs: 'z' operation { axis: 1"}) {
       const auto graph =
           Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' ", more, " kind: ", name, " } }")));
-      if (graph.ok()) ExpectRoundTrip(*graph);
+      if (name == "SQUARED_DIFFERENCE" && graph.ok()) {
+        EXPECT_THAT(std::string(KerasModelJson("net", *graph).status().message()), HasSubstr("Keras 3 has no"));
+      } else if (graph.ok()) {
+        ExpectRoundTrip(*graph);
+      }
     }
   }
   for (int kind = 1; kind < v1::Reduce::Kind_ARRAYSIZE; ++kind) {
@@ -175,8 +179,11 @@ TEST(KerasGraphs, EveryOperationComesBack) {
     ExpectRoundTrip(
         Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' slice { ", slice, " } }"))).value());
   }
-  for (const char* layer : {"inputs: ['x', 'z'] subtract {}", "inputs: ['x', 'z'] minimum {}",
-                            "inputs: ['x', 'z'] concatenate { axis: 1 }"}) {
+  for (const char* layer :
+       {"inputs: ['x', 'z'] subtract {}", "inputs: ['x', 'z'] minimum {}", "inputs: ['x', 'z'] concatenate { axis: 1 }",
+        "inputs: ['x', 'z'] stack { axis: -1 }", "pad { before: [1, 0] after: [0, 2] constant_value: 1.5 }",
+        "pad { mode: SYMMETRIC before: [1, 0] after: [0, 2] }",
+        "take { axis: 2 indices: [0, -1, 0, 1] indices_shape: [2, 2] }"}) {
     ExpectRoundTrip(Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' ", layer, " }"))).value());
   }
 }
@@ -289,7 +296,7 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
   };
   const std::string x = Keras3Tensor("image");
   for (const Case& c : std::vector<Case>{
-           {Numpy("Einsum", "y", x), "layer \"y\" (Einsum): Cairn does not have this operation on tensors"},
+           {Numpy("Median", "y", x), "layer \"y\" (Median): Cairn does not have this operation on tensors"},
            {Numpy("Mean", "y", x, R"("axis": null, "keepdims": false)"),
             "axis is missing: it would reduce the batch too"},
            {Numpy("Mean", "y", x, R"("axis": [0, 1])"), "axis: [0,1] names the batch"},
@@ -305,8 +312,7 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
             "the index \"a\" is not supported"},
            {Numpy("Reshape", "y", x, R"("newshape": [4, -1])"), "newshape: [4,-1] does not leave the batch open"},
            {Numpy("Transpose", "y", x, R"("axes": [1, 0, 2, 3])"), "axes move the batch"},
-           {Operation("keras.src.ops.core", "Cast", "y", R"("dtype": "int32")", x),
-            "dtype: \"int32\" is not supported"},
+           {Operation("keras.src.ops.core", "Cast", "y", R"("dtype": "int8")", x), "dtype: \"int8\" is not supported"},
            {Operation("keras.src.ops.nn", "Normalize", "y", R"("axis": -1, "order": 1)", x), "order other than 2"},
            {Numpy("Exp", "y", x, R"("speed": 3)"), "speed=3 is not supported; leave it out"},
        }) {

@@ -19,6 +19,7 @@
 #include "tests/unit/model/job_number_tables.h"
 #include "tests/unit/model/job_numbers_categories.h"
 #include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_moves.h"
 #include "tests/unit/model/job_numbers_recurrent.h"
 #include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
@@ -254,16 +255,18 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
   }
   v1::Layer layer;
   const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
-                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)) ||
+                                                 kMoveNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
   const std::string name = NameOf(field);
   const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name) ||
-                    kCategoryZeros.contains(name);
+                    kCategoryZeros.contains(name) || kMoveZeros.contains(name);
   const bool negative = kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) ||
-                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name);
+                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name) ||
+                        kMoveNegatives.contains(name);
   const bool known = which == 0 ? zero : which == 1 ? negative : which > 3 ? kInfinityIsTaken.contains(name) : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
@@ -304,7 +307,7 @@ TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
                                    FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
                                    FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs),
-                                   FromText<v1::JobSpec>(kExternalJob)};
+                                   FromText<v1::JobSpec>(kExternalJob), FromText<v1::JobSpec>(kMoveJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {

@@ -57,6 +57,12 @@ v1::Activation FurtherRecurrentActivation(const Node& node) {
   return v1::LINEAR;
 }
 
+bool GivesCellStates(const Node& node) {
+  if (!IsRecurrent(node.kind)) return false;
+  const std::vector<Recurrence> recurrences = RecurrencesOf(node.layer);
+  return std::any_of(recurrences.begin(), recurrences.end(), [](const Recurrence& r) { return r.return_cell; });
+}
+
 // Refuses options that this backend does not support.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
@@ -66,6 +72,7 @@ absl::Status CheckOptions(const Graph& graph) {
     if (const v1::Activation f = FurtherRecurrentActivation(node); f != v1::LINEAR) {
       lacks = v1::Activation_Name(f).c_str();
     }
+    if (GivesCellStates(node)) lacks = "return_cell";
     if (FoldsSteps(node)) lacks = LayerTypeName(FindLayerType(l.kind_case())->kind);
     if (!l.rescaling().scales().empty()) lacks = "scales";
     if (!l.dropout().noise_shape().empty()) lacks = "noise_shape";

@@ -116,14 +116,16 @@ void RecurrenceRun::ForwardGru(int64_t step, const StepMask& mask) {
 
 // ---- backward ----
 
-void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps) {
+void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps, const float* dc_of_steps) {
   const Gradients& g = gradients_;
   const int64_t size = g.h.step_numbers();
   std::memset(g.h.data(), 0, size * sizeof(float));
   if (g.c) std::memset(g.c.data(), 0, size * sizeof(float));
   for (int64_t step = s_.steps; step-- > 0;) {
-    if (s_.r.return_sequences) AddTo(dh_of_steps + step * size, g.h.data(), size);
-    if (!s_.r.return_sequences && step + 1 == s_.steps) AddTo(dh_of_steps, g.h.data(), size);
+    const bool goes_out = s_.r.return_sequences || step + 1 == s_.steps;
+    const int64_t place = s_.r.return_sequences ? step : 0;
+    if (goes_out) AddTo(dh_of_steps + place * size, g.h.data(), size);
+    if (goes_out && dc_of_steps != nullptr) AddTo(dc_of_steps + place * size, g.c.data(), size);
     BackwardStep(step, MaskOf(step_mask, step));
   }
   if (kernel_.trains()) ComputeWeightGradients();

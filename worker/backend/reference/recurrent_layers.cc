@@ -200,9 +200,12 @@ void ForEachOutput(const Walk& w, Fn fn) {
   for (int64_t step = 0; step < w.steps; ++step) fn(step, w.r.turned ? w.steps - 1 - step : step);
 }
 
-double OutputOf(const Walk& w, int64_t place, int64_t u) {
+// Behind the output of the units, with return_cell: the state h, then c.
+double OutputOf(const Walk& w, int64_t place, int64_t number) {
+  const int64_t u = number % w.r.units;
   const int64_t step = !w.r.return_sequences ? w.steps - 1 : w.r.turned ? w.steps - 1 - place : place;
-  return w.h[(step + 1) * w.r.units + u] * OutputFactor(w, step);
+  if (number / w.r.units == 2) return w.c[(step + 1) * w.r.units + u];
+  return w.h[(step + 1) * w.r.units + u] * (number < w.r.units ? OutputFactor(w, step) : 1);
 }
 
 // ---- the layer ----
@@ -273,7 +276,7 @@ absl::Status Recur(const Pass& p) {
       for (int64_t step = 0; step < w.steps; ++step) ForwardStep(w, step);
     }
     for (int64_t i = 0; i < size; ++i) {
-      const int64_t place = i / width, u = i % width, first = walks[0].r.units;
+      const int64_t place = i / width, u = i % width, first = walks[0].r.width();
       const double one = u < first ? OutputOf(walks[0], place, u) : 0;
       double& y = p.y()[e * size + i];
       switch (layer.merge) {
@@ -291,12 +294,21 @@ absl::Status Recur(const Pass& p) {
   return absl::OkStatus();
 }
 
-// d of the output of recurrence `which`.
-double OutputGradient(const Pass& p, const RecurrentLayer& layer, const std::vector<Walk>& walks, size_t which,
-                      int64_t e, int64_t place, int64_t u) {
+// One of two recurrences on an example.
+struct Direction {
+  const Pass& p;
+  const RecurrentLayer& layer;
+  const std::vector<Walk>& walks;
+  size_t which;
+  int64_t example;
+};
+
+// d of one number of its output.
+double OutputGradient(const Direction& of, int64_t place, int64_t u) {
+  const auto& [p, layer, walks, which, e] = of;
   const int64_t size = NumElements(p.node().output), width = p.node().output.back();
   const bool behind = layer.merge == RecurrentMerge::kConcat && which == 1;
-  const double d = p.dy()[e * size + place * width + (behind ? walks[0].r.units : 0) + u];
+  const double d = p.dy()[e * size + place * width + (behind ? walks[0].r.width() : 0) + u];
   if (layer.merge == RecurrentMerge::kAverage) return d / 2;
   if (layer.merge == RecurrentMerge::kMultiply) return d * OutputOf(walks[1 - which], place, u);
   return d;
@@ -321,14 +333,21 @@ void RecurBackward(const Pass& p) {
                   w.r.bias >= 0 ? p.gradient_of(w.r.bias) : Out(),
                   Numbers(units, 0.0),
                   Numbers(units, 0.0)};
-      Numbers outputs(w.steps * units, 0.0);
+      Numbers outputs(w.steps * units, 0.0), cells(w.steps * units, 0.0);
+      const Direction direction{p, layer, walks, which, e};
       ForEachOutput(w, [&](int64_t step, int64_t place) {
         for (int64_t u = 0; u < units; ++u) {
-          outputs[step * units + u] = OutputGradient(p, layer, walks, which, e, place, u) * OutputFactor(w, step);
+          outputs[step * units + u] = OutputGradient(direction, place, u) * OutputFactor(w, step);
+          if (!w.r.return_cell) continue;
+          outputs[step * units + u] += OutputGradient(direction, place, units + u);
+          cells[step * units + u] = OutputGradient(direction, place, 2 * units + u);
         }
       });
       for (int64_t step = w.steps; step-- > 0;) {
-        for (int64_t u = 0; u < units; ++u) g.h[u] += outputs[step * units + u];
+        for (int64_t u = 0; u < units; ++u) {
+          g.h[u] += outputs[step * units + u];
+          g.c[u] += cells[step * units + u];
+        }
         BackwardStep(w, step, g);
       }
       for (int64_t s = 0; s < w.r.states() && w.r.state_input >= 0; ++s) {

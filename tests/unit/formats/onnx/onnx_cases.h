@@ -58,9 +58,13 @@ inline std::vector<LayerCase> OnnxCases() {
   return cases;
 }
 
-// Recurrent layers with activations that no recurrent operator of ONNX takes.
+// Recurrent layers with activations that no recurrent operator of ONNX takes, and operations that it does not have.
 inline bool IsLackedByOnnx(const LayerCase& c) {
-  for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther"}) {
+  for (const char* part : {"SPARSEMAX", "return_cell", "group_query_attention"}) {
+    if (c.model.find(part) != std::string::npos) return true;
+  }
+  for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther", "Operation_ARCTAN2",
+                           "Operation_CUMPROD", "Operation_CUMPROD_First"}) {
     if (c.name == name) return true;
   }
   return false;

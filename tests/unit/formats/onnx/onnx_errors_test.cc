@@ -198,8 +198,8 @@ std::vector<BadFile> BadFiles() {
        },
        "node \"new\" (AveragePool): its pads are not those of TensorFlow's SAME, and zeros in their place would change "
        "what it computes"},
-      {"PadMode", [](ModelProto* m) { SetText("mode", "reflect", Insert("Pad", {"b1"}, m)); },
-       "node \"new\" (Pad): attribute \"mode\" is \"reflect\"; Cairn pads with zeros"},
+      {"PadMode", [](ModelProto* m) { SetText("mode", "edge", Insert("Pad", {"b1"}, m)); },
+       "node \"new\" (Pad): attribute \"mode\" is \"edge\"; Cairn has constant and reflect"},
       {"SoftmaxOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Insert("Softmax", {}, m)); },
        "node \"new\" (Softmax): it works along the batch, axis 0"},
       {"TrainingBatchNormalization",

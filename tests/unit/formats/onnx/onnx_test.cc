@@ -46,7 +46,10 @@ TEST_P(OnnxModels, ComeBackAsTheyWere) {
   const std::vector<float> values = CaseValues(*graph, 5);
   const auto model = ExportOnnx(*graph, values, {.model_name = "m"});
   if (IsLackedByOnnx(GetParam())) {
-    EXPECT_THAT(std::string(model.status().message()), testing::HasSubstr("ONNX's recurrent operators have no"));
+    EXPECT_THAT(
+        std::string(model.status().message()),
+        testing::AnyOf(testing::HasSubstr("ONNX's recurrent operators have no"),
+                       testing::HasSubstr("is not written as ONNX"), testing::HasSubstr("ONNX has no operator for")));
     return;
   }
   ASSERT_TRUE(model.ok()) << model.status();
