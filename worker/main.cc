@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/base/roots.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
 #include "worker/node/backend_select.h"
@@ -28,6 +31,7 @@ struct Flags {
   std::string cache_dir;
   std::optional<int> slots;
   std::string role = "worker";
+  std::vector<std::string> roots;
   std::string http;
 };
 
@@ -57,11 +61,27 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option(
       "--cache-dir", flags->cache_dir,
       "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
+  app->add_option(
+         "--root", flags->roots,
+         "[NAME=]FOLDER[:ro], several times: the folders below which jobs may read and write, :ro: read; a job "
+         "may name a path NAME:/... too; /: every file of this user [the working directory]")
+      ->allow_extra_args(false)
+      ->envname("CAIRN_ROOT");
   app->add_option("--http", flags->http,
                   "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads per job that decode examples")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
+}
+
+absl::Status SetRoots(const std::vector<std::string>& texts) {
+  std::vector<cairn::Root> roots;
+  for (const std::string& text : texts) {
+    CAIRN_ASSIGN_OR_RETURN(roots.emplace_back(), cairn::ParseRoot(text));
+  }
+  CAIRN_RETURN_IF_ERROR(cairn::UseRoots(std::move(roots)));
+  cairn::LogInfo("jobs may read and write below: %s", cairn::RootsText());
+  return absl::OkStatus();
 }
 
 // "" if the environment names neither a cache nor a home directory.
@@ -81,6 +101,10 @@ int Run(Flags& flags) {
   if (!cairn::InitDaemon(flags.common, options.name)) return 2;
   if (flags.role != "worker" && flags.role != "evaluator") {
     cairn::LogError("--role %s: is neither worker nor evaluator", flags.role);
+    return 2;
+  }
+  if (const absl::Status status = SetRoots(flags.roots); !status.ok()) {
+    cairn::LogError("%s", status.message());
     return 2;
   }
   options.role = flags.role == "evaluator" ? cairn::v1::EVALUATOR : cairn::v1::WORKER;

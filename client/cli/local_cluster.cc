@@ -127,13 +127,15 @@ void LocalCluster::Describe() {
   }
   for (int i = 0; i < options_.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    std::vector<std::string> flags = {"--coordinator", address_, "--name", name, "--device", options_.device};
+    std::vector<std::string> flags = {"--coordinator", address_,        "--name", name,
+                                      "--device",      options_.device, "--root", "/"};  // it is this user's alone
     if (options_.slots > 0) flags.insert(flags.end(), {"--slots", absl::StrCat(options_.slots)});
     add(name, "cairn-worker", std::move(flags));
   }
   for (int i = 0; i < options_.evaluators; ++i) {
     const std::string name = absl::StrCat("evaluator-", i);
-    add(name, "cairn-worker", {"--role", "evaluator", "--coordinator", address_, "--name", name, "--slots", "1"});
+    add(name, "cairn-worker",
+        {"--role", "evaluator", "--coordinator", address_, "--name", name, "--slots", "1", "--root", "/"});
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/base/crc32c.h"
+#include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/gzip_file.h"
 #include "common/data/image_folder.h"
@@ -110,11 +111,8 @@ class RecordWriter {
   }
   absl::Status Close() {
     CAIRN_RETURN_IF_ERROR(file_.Close());
-    std::error_code error;
-    fs::rename(part_, path_, error);
-    whole_ = !error;
-    if (whole_) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, error.message()));
+    whole_ = true;  // what cannot be put in place is removed
+    return PutInPlace(part_, path_);
   }
 
  private:

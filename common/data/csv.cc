@@ -4,7 +4,6 @@
 // If some are text, all are class names, numbered in their sorted order in the training split.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/csv_columns.h"
 #include "common/data/csv_parser.h"
@@ -22,8 +22,6 @@
 
 namespace cairn {
 namespace {
-
-namespace fs = std::filesystem;
 
 class FloatTable : public ExampleTable {
  public:
@@ -254,8 +252,7 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
 
 std::string FirstExisting(const std::string& dir, const std::string& name) {
   for (const char* suffix : {".csv", ".csv.gz"}) {
-    std::error_code ignored;
-    if (fs::is_regular_file(absl::StrCat(dir, "/", name, suffix), ignored)) return absl::StrCat(dir, "/", name, suffix);
+    if (IsFile(absl::StrCat(dir, "/", name, suffix))) return absl::StrCat(dir, "/", name, suffix);
   }
   return "";
 }
@@ -264,17 +261,14 @@ bool HasCsvName(const std::string& path) { return absl::EndsWith(path, ".csv") |
 
 std::vector<std::string> CsvFilesIn(const std::string& dir) {
   std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    if (HasCsvName(it->path().string())) found.push_back(it->path().string());
+  for (const FolderEntry& entry : EntriesOf(dir)) {
+    if (HasCsvName(entry.name)) found.push_back(absl::StrCat(dir, "/", entry.name));
   }
-  std::sort(found.begin(), found.end());
   return found;
 }
 
 absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return std::array<std::string, 3>{path, "", ""};
+  if (!IsFolder(path)) return std::array<std::string, 3>{path, "", ""};
   std::array<std::string, 3> files = {FirstExisting(path, "train"), FirstExisting(path, "validation"),
                                       FirstExisting(path, "test")};
   if (!files[kTrainSplit].empty()) return files;
@@ -288,8 +282,7 @@ absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
 }  // namespace
 
 bool LooksLikeCsv(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return HasCsvName(path);
+  if (!IsFolder(path)) return HasCsvName(path);
   return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
 }
 

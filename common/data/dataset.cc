@@ -4,14 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/base/random.h"
+#include "common/base/roots.h"
 #include "common/data/external_dataset.h"
 #include "common/data/table.h"
 #include "common/model/external_check.h"
@@ -198,12 +199,16 @@ absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const 
   return splits;
 }
 
+absl::Status CheckDataInRoots(const v1::Data& data) {
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("data.path", data.path(), Access::kRead));
+  return CheckInRoots("data.cache_dir", data.cache_dir(), Access::kWrite);
+}
+
 absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (LooksLikeCsv(path) && kind != std::filesystem::file_type::directory) return v1::Data::CSV;
+  const bool folder = IsFolder(path);
+  if (LooksLikeCsv(path) && !folder) return v1::Data::CSV;
   if (LooksLikeTfRecord(path)) return v1::Data::TFRECORD;
-  if (kind != std::filesystem::file_type::directory) {
+  if (!folder) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "data.path: %s: cannot tell the format of a file of this name; looked for *.csv[.gz], *.tfrecord[s][.gz] and "
         "*-00000-of-00001. Set data.format, or give the folder that holds the data set",
@@ -214,11 +219,9 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   if (LooksLikeCsv(path)) return v1::Data::CSV;
   if (LooksLikeImageFolder(path)) return v1::Data::IMAGE_FOLDER;
   std::vector<std::string> found;
-  std::filesystem::directory_iterator it(path, error);
-  for (const std::filesystem::directory_iterator end; !error && it != end && found.size() < 6; it.increment(error)) {
-    found.push_back(it->path().filename().string());
+  for (const FolderEntry& entry : EntriesOf(path)) {
+    if (found.size() < 6) found.push_back(entry.name);
   }
-  std::sort(found.begin(), found.end());
   if (found.size() == 6) found.back() = "...";
   return absl::InvalidArgumentError(
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
@@ -229,9 +232,7 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
 }
 
 absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format, const Shape& input_shape) {
-  std::error_code ignored;
-  const bool is_dir = std::filesystem::is_directory(data.path(), ignored);
-  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !is_dir) {
+  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !IsFolder(data.path())) {
     return absl::InvalidArgumentError(
         absl::StrFormat("data.path: %s is a file; format %s is a folder", data.path(), v1::Data::Format_Name(format)));
   }
@@ -259,7 +260,8 @@ int64_t TargetSize(const v1::Data& data) {
 
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape) {
   if (data.path().empty()) return absl::InvalidArgumentError("data.path: missing; name the data set's file or folder");
-  if (std::error_code error; !std::filesystem::exists(data.path(), error)) {
+  CAIRN_RETURN_IF_ERROR(CheckDataInRoots(data));
+  if (!IsThere(data.path())) {
     return absl::NotFoundError(absl::StrFormat("data.path: %s: no such file or folder on this machine", data.path()));
   }
   v1::Data::Format format = data.format();

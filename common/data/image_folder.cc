@@ -1,11 +1,11 @@
 #include "common/data/image_folder.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
 #include "common/data/decoded_table.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
@@ -15,8 +15,6 @@
 namespace cairn {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Entry {
   std::string name;
   bool is_dir = false;
@@ -24,17 +22,13 @@ struct Entry {
 
 // The entries of a folder, sorted by name.
 absl::StatusOr<std::vector<Entry>> ListDir(const std::string& path) {
+  absl::StatusOr<std::vector<FolderEntry>> listed = ListFolder(path);
+  if (absl::IsNotFound(listed.status())) return absl::NotFoundError(path + ": no such folder");
+  if (!listed.ok()) return absl::DataLossError(listed.status().message());
   std::vector<Entry> entries;
-  std::error_code error;
-  fs::directory_iterator it(path, error);
-  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    std::error_code ignored;
-    if (name[0] != '.') entries.push_back({name, it->is_directory(ignored)});
+  for (FolderEntry& entry : *listed) {
+    if (entry.name[0] != '.') entries.push_back({std::move(entry.name), entry.kind == PathInfo::kFolder});
   }
-  if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(path + ": no such folder");
-  if (error) return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, error.message()));
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
 }
 
@@ -52,8 +46,7 @@ std::string SplitDir(const std::string& path, int split) {
   static constexpr std::array<std::array<const char*, 2>, 3> kNames = {
       {{"train", "training"}, {"validation", "val"}, {"test", "testing"}}};
   for (const char* name : kNames[split]) {
-    std::error_code ignored;
-    if (const std::string dir = absl::StrCat(path, "/", name); fs::is_directory(dir, ignored)) return dir;
+    if (const std::string dir = absl::StrCat(path, "/", name); IsFolder(dir)) return dir;
   }
   return "";
 }

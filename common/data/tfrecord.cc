@@ -5,7 +5,6 @@
 // read.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/base/text.h"
 #include "common/data/decoded_table.h"
 #include "common/data/limits.h"
@@ -216,8 +216,7 @@ absl::StatusOr<std::string> FirstRecord(const std::string& path, const CacheRoom
 }  // namespace
 
 bool LooksLikeTfRecord(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return HasRecordName(path);
+  if (!IsFolder(path)) return HasRecordName(path);
   const auto files = FindRecordFiles(path);
   return files.ok() || !absl::IsNotFound(files.status()) || absl::StrContains(files.status().message(), " is missing");
 }

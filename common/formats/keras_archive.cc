@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/files.h"
 #include "common/formats/keras_augmentation_writer.h"
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_h5.h"
@@ -144,23 +144,17 @@ absl::Status WriteKerasArchive(const std::string& path, const std::string& model
                                absl::Span<const float> space, const v1::Data* data) {
   CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
   CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph, data));
-  const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
-  const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
-  CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
-  return WriteZip(path, {{kMetadata, MetadataJson(), ""}, {kConfig, config, ""}, {kWeights, "", weights}});
+  return WriteFileWhole(path, [&](const std::string& beside) -> absl::Status {
+    const std::string weights = absl::StrCat(beside, ".weights");
+    const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
+    CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
+    return WriteZip(beside, {{kMetadata, MetadataJson(), ""}, {kConfig, config, ""}, {kWeights, "", weights}});
+  });
 }
 
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space) {
   CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
-  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = WriteKerasWeights(beside, graph, space);
-  std::error_code error;
-  if (status.ok()) {
-    std::filesystem::rename(beside, path, error);
-    if (error) status = absl::InternalError(absl::StrCat(path, ": cannot rename to it: ", error.message()));
-  }
-  if (!status.ok()) ::unlink(beside.c_str());
-  return status;
+  return WriteFileWhole(path, [&](const std::string& beside) { return WriteKerasWeights(beside, graph, space); });
 }
 
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/limits.h"
+#include "common/base/roots.h"
 #include "common/model/limits.h"
 #include "common/model/model_inputs.h"
 
@@ -57,7 +58,7 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
   if (data->cache_dir().size() > kPathBytesMax) {
     return Bad("data.cache_dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
-  if (!data->cache_dir().empty() && data->cache_dir()[0] != '/') {
+  if (!data->cache_dir().empty() && data->cache_dir()[0] != '/' && !MayNameRoot(data->cache_dir())) {
     return Bad("data.cache_dir: \"", data->cache_dir(),
                "\" is not absolute; give the directory as every worker sees it");
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/formats/weights.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/fault_check.h"
@@ -171,8 +172,7 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
   state.weights_only = true;
   state.path = path;
   SafetensorsFile file;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
+  if (IsFolder(path)) {
     CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
     state.path = found.checkpoint.path;
     state.skipped = std::move(found.skipped);

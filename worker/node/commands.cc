@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
+#include "common/base/roots.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/model/data_check.h"
@@ -54,6 +55,11 @@ bool AllFinite(absl::Span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
+absl::Status CheckStartInRoots(const v1::JobSpec& spec) {
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("resume_from", spec.resume_from(), Access::kRead));
+  return CheckInRoots("initial_weights", spec.initial_weights(), Access::kRead);
+}
+
 absl::Status TryToWriteAll(const v1::JobSpec& spec) {
   for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written));
   return absl::OkStatus();
@@ -89,6 +95,7 @@ void Commands::Inspect(const v1::InspectData& command) {
     absl::Status status = info.status();
     if (status.ok()) *out.mutable_info() = *info;
     if (status.ok() && request.has_spec()) status = TryToWriteAll(request.spec());
+    if (status.ok()) status = CheckStartInRoots(request.spec());
     if (status.ok() && StartsFromFile(request.spec())) {
       const v1::JobSpec& spec = request.spec();
       const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(info->train_examples()));

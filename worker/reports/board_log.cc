@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 #include "common/model/fault_check.h"
 #include "common/report/figures.h"
 #include "worker/limits.h"
@@ -60,16 +62,14 @@ int64_t StampOf(absl::string_view name) {
 // The file that TensorBoard reads last, whoever wrote it; empty: there is none.
 std::string LastFile(const std::string& folder) {
   std::string last;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (StampOf(name) >= 0) last = std::max(last, name);
+  for (const FolderEntry& entry : EntriesOf(folder)) {
+    if (StampOf(entry.name) >= 0) last = std::max(last, entry.name);
   }
   return last;
 }
 
 absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
-  FileDescriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor lock = OpenPath(folder, O_RDONLY | O_DIRECTORY, Access::kWrite);
   if (lock.get() < 0) return FileError(folder, "cannot open");
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return absl::UnavailableError(absl::StrCat(folder, ": another worker writes there; it is tried again"));
@@ -78,10 +78,9 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
 // The number of epochs in the job's files in `folder`, counted from 0.
 int64_t EpochsIn(const std::string& folder, const std::string& part) {
   int64_t next = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (!absl::StrContains(entry.path().filename().string(), part)) continue;
-    const auto events = ReadEvents(entry.path().string());
+  for (const FolderEntry& entry : EntriesOf(folder)) {
+    if (!absl::StrContains(entry.name, part)) continue;
+    const auto events = ReadEvents(absl::StrCat(folder, "/", entry.name));
     if (!events.ok()) continue;
     for (const tensorboard::Event& event : *events) {
       for (const tensorboard::Summary::Value& value : event.summary().value()) {
@@ -103,9 +102,7 @@ absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command,
                                               Log& log) {
   static std::atomic<int> serial{0};
   const std::string folder = absl::StrCat(options_.log_dir(), "/", kind), job = Prefix(command);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder, ": cannot create the directory: ", error.message()));
+  CAIRN_RETURN_IF_ERROR(MakeFolders(folder));
   CAIRN_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(folder));
   const std::string last = LastFile(folder);
   if (log.file && fs::path(log.file->path()).filename() == last) return lock;
