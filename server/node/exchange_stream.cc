@@ -18,8 +18,18 @@ absl::Time SteadyNow() {
 
 }  // namespace
 
-ExchangeStream::ExchangeStream(const ExchangeShared& shared, uint64_t client)
-    : shared_(shared), client_(client), assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, shared.received) {}
+ExchangeStream::ExchangeStream(const ExchangeShared& shared, uint64_t client, std::string machine,
+                               std::shared_ptr<ByteBudget> received)
+    : shared_(shared),
+      client_(client),
+      machine_(std::move(machine)),
+      received_(std::move(received)),
+      assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, received_.get()) {}
+
+bool ExchangeStream::Stalled() {
+  absl::MutexLock lock(&mutex_);
+  return !life_.ending() && SteadyNow() - awaits_since_ > shared_.stall_max;
+}
 
 void ExchangeStream::Start(std::shared_ptr<ExchangeStream> self) {
   self_ = std::move(self);
@@ -63,10 +73,15 @@ void ExchangeStream::OnReadDone(bool ok) {
   }
   absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
   incoming_.Clear();
+  begun_ = assembler_.joins() > 0;
   if (!frame.ok()) {
     LogWarning("exchange: client %d: %s", client_, frame.status().ToString());
     End(ToGrpcStatus(frame.status()));
     return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    awaits_since_ = absl::InfiniteFuture();
   }
   if (frame->has_value()) Deliver(**std::move(frame));
   {
@@ -80,11 +95,11 @@ void ExchangeStream::OnReadDone(bool ok) {
 void ExchangeStream::Deliver(Frame frame) {
   const size_t bytes = frame.payload.size() + StreamFlow::kFrameOverheadBytes;
   const bool received = frame.kind == v1::ExchangeFrame::ERROR || frame.status.ok();
-  const bool room = received && shared_.received->TryTake(bytes);
+  const bool room = received && received_->TryTake(bytes);
   {
     absl::MutexLock lock(&mutex_);
     if (life_.ending()) {
-      if (room) shared_.received->Give(bytes);
+      if (room) received_->Give(bytes);
       return;
     }
     if (room) flow_.Received(bytes);
@@ -103,13 +118,13 @@ void ExchangeStream::Refuse(const Frame& request) {
   error.job = request.job;
   error.partition = request.partition;
   error.status = absl::ResourceExhaustedError(
-      absl::StrFormat("the ps has %d bytes of requests that it has not handled, at most %d; retry",
-                      shared_.received->taken(), shared_.received->bytes_max()));
+      absl::StrFormat("the ps has %d bytes of requests that it has not handled, at most %d; retry", received_->taken(),
+                      received_->bytes_max()));
   Send(std::move(error));
 }
 
 void ExchangeStream::GiveBack(size_t bytes) {
-  shared_.received->Give(bytes);
+  received_->Give(bytes);
   {
     absl::MutexLock lock(&mutex_);
     flow_.Handled(bytes);
@@ -125,6 +140,11 @@ bool ExchangeStream::MayResumeRead() {
 }
 
 void ExchangeStream::StartReadUnlocked() {
+  const bool begun = begun_;  // the next read may change it
+  {
+    absl::MutexLock lock(&mutex_);
+    awaits_since_ = begun ? SteadyNow() : absl::InfiniteFuture();
+  }
   StartRead(&incoming_);
   {
     absl::MutexLock lock(&mutex_);
