@@ -1,5 +1,6 @@
 #include "common/rpc/credentials.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/rpc/channel.h"
 
 namespace cairn {
 namespace {
@@ -37,6 +39,7 @@ struct Credentials {
   std::shared_ptr<grpc::ServerCredentials> server = grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ChannelCredentials> channel = grpc::InsecureChannelCredentials();
   bool tls = false;
+  bool insecure = false;
 };
 Credentials& OfThisProcess() {
   static Credentials& credentials = *new Credentials;
@@ -107,6 +110,20 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   mine.channel = TlsCredentials(channel);
   mine.tls = true;
   return absl::OkStatus();
+}
+
+void AllowInsecure() { OfThisProcess().insecure = true; }
+
+absl::Status CheckListen(const std::string& address) {
+  const std::string host = HostOf(address);
+  in_addr ip{};
+  const bool here = host == "localhost" || host == "[::1]" || host == "::1" ||
+                    (inet_pton(AF_INET, host.c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127);
+  if (here || UsesTls() || OfThisProcess().insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      address, " can be reached from other machines, and without TLS anyone there could use this cluster, ",
+      "and what its jobs may read and write: give --tls-dir a folder with certificates (deploy/make_certs.sh makes ",
+      "them), or --insecure if you trust that network"));
 }
 
 bool UsesTls() { return OfThisProcess().tls; }

@@ -43,6 +43,11 @@ void LogTlsNotice(bool warning, const std::string& text);
 absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice,
                     TlsOwner owner = TlsOwner::kNode);
 bool UsesTls();
+// Lets this process listen for other machines without TLS.
+void AllowInsecure();
+// Whether it may listen there. Errors: INVALID_ARGUMENT, with both cures: the address is not one of this machine alone
+// (127.0.0.0/8, ::1, localhost), and there is neither TLS nor AllowInsecure.
+absl::Status CheckListen(const std::string& address);
 
 // A hint to append to gRPC's `error` for a failed connection: what may be wrong with TLS on either side. Empty
 // if nobody listened.

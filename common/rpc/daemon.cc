@@ -75,6 +75,11 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
   app->add_option("--tls-dir", options->tls_dir,
                   "Directory with ca.crt, tls.crt and tls.key: mutual TLS on all connections [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
+  app->add_flag(
+         "--insecure", options->insecure,
+         "Listen for other machines without TLS: whoever reaches the port may use the cluster, and what its jobs "
+         "may reach")
+      ->envname("CAIRN_INSECURE");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
   app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a mistyped flag is an error
   app->set_version_flag("--version", "cairn " CAIRN_VERSION);
@@ -104,7 +109,8 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());
     return false;
   }
-  LogInfo("cairn " CAIRN_VERSION "%s", UsesTls() ? ", TLS" : "");
+  if (options.insecure) AllowInsecure();
+  LogInfo("cairn " CAIRN_VERSION "%s", UsesTls() ? ", TLS" : options.insecure ? ", without TLS (--insecure)" : "");
   if (const uint64_t files = RaiseOpenFilesLimit(); files < kOpenFilesFew) {
     LogWarning("at most %d open files and connections (ulimit -n); a busy daemon needs %d", files, kOpenFilesFew);
   }

@@ -172,6 +172,12 @@ def value_after(command, flag):
     return command[command.index(flag) + 1] if flag in command else ""
 
 
+def check_listen(who, command, environment):
+    listen = value_after(command, "--listen")
+    if listen and not listen.startswith("127.") and not {"CAIRN_TLS_DIR", "CAIRN_INSECURE"} & set(environment):
+        yield f"{who}: --listen {listen} without CAIRN_TLS_DIR or CAIRN_INSECURE: it does not start"
+
+
 def check_compose(root, binaries, path):
     text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", read(root, path))  # with the variables' default values
     compose = yaml.safe_load(text)
@@ -182,6 +188,7 @@ def check_compose(root, binaries, path):
             yield from (
                 f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services)
             )
+        yield from check_listen(who, command, service.get("environment", {}))
         for other in service.get("depends_on", []):
             if other not in services:
                 yield f"{who}: depends_on {other}, which is not a service"
@@ -224,6 +231,7 @@ def check_container(binaries, who, container, services, volumes):
             yield f"{who}: {flag} {address}: that port is not among its ports"
         if flag == "--advertise" and address and address.split(":")[0].split(".")[-1] not in services:
             yield f"{who}: {flag} {address}: there is no such service"
+    yield from check_listen(who, container["command"], variables)
     for mount in container.get("volumeMounts", []):
         if mount["name"] not in volumes:
             yield f"{who}: volume {mount['name']} is not declared"

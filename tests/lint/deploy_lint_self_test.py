@@ -100,6 +100,18 @@ FAULTS = [
         "$(POD_NAME).ps:7071",
         "--advertise $(POD_NAME).ps:7071: there is no such service",
     ),
+    (
+        "deploy/docker-compose.yml",
+        'environment: {CAIRN_INSECURE: "1"}',
+        "environment: {}",
+        "--listen 0.0.0.0:7071 without CAIRN_TLS_DIR or CAIRN_INSECURE",
+    ),
+    (
+        "deploy/kubernetes/cairn.yaml",
+        "env: [{name: CAIRN_TLS_DIR, value: /tls}]",
+        "env: []",
+        "--listen 0.0.0.0:7070 without CAIRN_TLS_DIR or CAIRN_INSECURE",
+    ),
     ("deploy/kubernetes/cairn.yaml", "health --node", "health --pod", "cairn health knows no flag --pod"),
     (
         "deploy/kubernetes/cairn.yaml",
