@@ -26,6 +26,7 @@ struct Flags {
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
   std::string keep_ended_jobs;
+  int64_t max_job_parameters = kJobParametersDefault;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, const CoordinatorNodeOptions& options) {
@@ -54,6 +55,7 @@ int Run(const Flags& flags) {
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
   options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
+  options.core.job_parameters_max = flags.max_job_parameters;
   const absl::StatusOr<Retention> retention = Retention::Parse(flags.keep_ended_jobs);
   if (!retention.ok()) {
     LogError("%s", retention.status().message());
@@ -81,7 +83,7 @@ int Run(const Flags& flags) {
   const int signal_number = WaitForStopSignal();
   LogInfo("stopping (signal %d)", signal_number);
   (*node)->Stop();
-  return fatal ? 1 : 0;
+  return fatal ? kExitStoreFailed : 0;
 }
 
 }  // namespace
@@ -124,6 +126,8 @@ int main(int argc, char** argv) {
                  "ended_with_errors, failed, cancelled and "
                  "an age as 12h, 30d or forever; without_weights=N: of those without weights the newest N "
                  "[failed=30d,cancelled=7d,without_weights=100; the others forever]");
+  app.add_option("--max-job-parameters", flags.max_job_parameters, "A job whose model has more is refused")
+      ->capture_default_str();
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
   cairn::EndProcess(cairn::Run(flags));
 }

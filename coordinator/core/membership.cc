@@ -169,8 +169,8 @@ void Membership::Forget(absl::Time now) {
   }
   std::sort(dead.begin(), dead.end());
   for (size_t i = 0; i < dead.size(); ++i) {
-    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept_max);
-    if (too_many || now - dead[i].first > options_.dead_nodes_kept_for) nodes_.erase(dead[i].second);
+    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept.most);
+    if (too_many || now - dead[i].first > options_.dead_nodes_kept.longest) nodes_.erase(dead[i].second);
   }
 }
 

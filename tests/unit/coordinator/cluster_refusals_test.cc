@@ -9,6 +9,41 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// 1,000 jobs of 4 MiB each once filled the memory, and again at every start.
+TEST(ClusterCore, TheBytesOfAllJobsAreBounded) {
+  Cluster c(0, 0);
+  v1::JobSpec large = c.Spec();
+  large.set_initial_weights("/weights.safetensors");
+  size_t most = 0;
+  for (int i = 0; i < 3000; ++i) large.add_initial_weights_skip(std::string(1000, 'l'));
+  const size_t bytes = large.ByteSizeLong();
+  for (;; ++most) {
+    const auto reply = c.ReplyTo(c.Submit(large));
+    ASSERT_LE(most * bytes, kJobSpecsBytesMax);
+    if (reply->status.ok()) continue;
+    EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted) << reply->status;
+    EXPECT_THAT(std::string(reply->status.message()), HasSubstr("the jobs that the coordinator keeps would take"));
+    break;
+  }
+  EXPECT_GT((most + 1) * bytes, kJobSpecsBytesMax);
+  EXPECT_TRUE(c.ReplyTo(c.Submit(c.Spec()))->status.ok()) << "a usual one still has room";
+}
+
+TEST(ClusterCore, AJobOfTooManyParametersIsRefusedWithTheirSize) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec();  // two layers of 2^17 units behind its input
+  const v1::Model model = spec.model();
+  spec.mutable_model()->clear_layers();
+  *spec.mutable_model()->add_layers() = model.layers(0);
+  for (int i = 0; i < 2; ++i) spec.mutable_model()->add_layers()->mutable_dense()->set_units(1 << 17);
+  for (int i = 1; i < model.layers_size(); ++i) *spec.mutable_model()->add_layers() = model.layers(i);
+  const auto reply = c.ReplyTo(c.Submit(spec));
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(reply->status.message()),
+              ::testing::AllOf(HasSubstr("model: "), HasSubstr("this cluster takes jobs of at most 4294967296"),
+                               HasSubstr("--max-job-parameters")));
+}
+
 TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
   Cluster c(1, 1);
   FakeNode& twin = c.AddWorker("worker-1");
