@@ -42,8 +42,8 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
   CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
   if (FoldsSteps(node)) {
-    return named(Lacks(WithArticle(FindLayerType(node.layer.time_distributed().layer().kind_case())->name),
-                       " on every step is not written as ONNX; write safetensors or Keras' format"));
+    const Graph steps = StepGraph(graph, node);
+    CAIRN_RETURN_IF_ERROR(named(CheckNode(steps, steps.output())));
   }
   const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||
                      node.kind == LayerKind::kMultiHeadAttention;

@@ -1,7 +1,10 @@
 // The parts of OnnxWriter that several layers share.
 #include <cmath>
+#include <utility>
 
 #include "common/model/activation_numbers.h"
+#include "common/model/inner_node.h"
+#include "common/model/layer_type.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn {
@@ -115,6 +118,32 @@ std::string OnnxWriter::ScaleAndCenter(const Node& node, std::string value, cons
   if (const std::string gamma = VariableOf(node, "gamma", {}, dims); !gamma.empty()) value = Op("Mul", {value, gamma});
   if (const std::string beta = VariableOf(node, "beta", {}, dims); !beta.empty()) value = Op("Add", {value, beta});
   return value;
+}
+
+void OnnxWriter::WriteOnSteps(const Node& node) {
+  const Graph steps = StepGraph(graph_, node);
+  Node step = steps.output();
+  step.shares = node.shares;
+  std::vector<int64_t> folded = {-1}, unfolded = {-1, node.output[0]};
+  folded.insert(folded.end(), steps.input_shape().begin(), steps.input_shape().end());
+  unfolded.insert(unfolded.end(), step.output.begin(), step.output.end());
+  const std::string value = Op("Reshape", {In(node, 0, Channels::kLast), Whole("folded", folded)});
+  OnnxWriter inner(steps, space_, out_);
+  inner.layer_ = layer_;
+  inner.names_ = std::move(names_);
+  inner.places_ = std::move(places_);
+  inner.variables_ = variables_;
+  for (const int id : node.variables) {
+    inner.variable_ids_.push_back(variable_ids_.empty() ? id : variable_ids_[static_cast<size_t>(id)]);
+  }
+  inner.outputs_[0].last = value;
+  TypeOf(step.kind).write_onnx(step, inner);
+  Node next;
+  next.inputs = {step.id};
+  const std::string output = inner.In(next, 0, Channels::kLast);
+  names_ = std::move(inner.names_);
+  places_ = std::move(inner.places_);
+  SetOutput(node, Op("Reshape", {output, Whole("unfolded", unfolded)}), Channels::kLast);
 }
 
 }  // namespace cairn

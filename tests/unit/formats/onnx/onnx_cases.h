@@ -54,6 +54,8 @@ inline std::vector<LayerCase> OnnxCases() {
     const bool lacks = c.model.find("GELU") != std::string::npos || c.model.find("SILU") != std::string::npos;
     if (!lacks) cases.push_back(c);
   }
+  for (const LayerCase& c : DistributedCases()) cases.push_back(c);
+  for (const LayerCase& c : DistributedBatchCases()) cases.push_back(c);
   for (const LayerCase& c : MoreOnnxCases()) cases.push_back(c);
   return cases;
 }

@@ -14,6 +14,7 @@
 #include "common/formats/onnx/onnx_constants.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/weights.h"
+#include "common/model/inner_node.h"
 #include "common/model/job_outputs.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/formats/onnx/onnx_cases.h"
@@ -79,6 +80,7 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     const char* const refused = node.kind == LayerKind::kMultiHeadAttention ? "a product of two layers' outputs"
                                 : adds_pairs                                ? "(Add): its inputs have different shapes"
                                 : both_ways                                 ? "keeps its own order there"
+                                : FoldsSteps(node)                          ? "(Reshape)"
                                 : node.kind == LayerKind::kDiscretization   ? "only to floats, or to ids for a Gather"
                                                                             : nullptr;
     if (refused == nullptr) continue;
