@@ -13,16 +13,17 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
 
+from beside import Beside  # noqa: E402
 from cluster import check  # noqa: E402
 
 
-class Faults:
+class Faults(Beside):
     def __init__(self, cluster, victims, seed, period=2.0, pause=5.0, away=(0.0, 1.0), ready=None):
+        super().__init__()
         self.cluster = cluster
         self.victims = list(victims)
         self.rng = random.Random(seed)
@@ -32,22 +33,11 @@ class Faults:
         self.ready = ready  # if given: one daemon at a time, and only while ready() is true
         self.history = []  # (seconds since the start, name, what)
         self.down = {}  # name -> "killed" or "stopped"
-        self.error = None
-        self.ending = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
         self.begun = 0.0
 
     def __enter__(self):
         self.begun = time.monotonic()
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.finish()
-
-    def check(self):
-        if self.error is not None:
-            raise self.error
+        return super().__enter__()
 
     def finish(self):
         self.ending.set()
@@ -66,28 +56,25 @@ class Faults:
         self.history.append((self.age(), name, what))
         print(f"  {self.history[-1][0]:7.2f} s  {name:14s} {what}", flush=True)
 
-    def run(self):
-        try:
-            due = []  # (time, name) of daemons to continue or restart
-            next_fault = time.monotonic()
-            while True:
-                wake = min([next_fault] + [when for when, _ in due[:1]])
-                if self.ending.wait(max(0.0, wake - time.monotonic())):
-                    return
-                self.check_alive()
-                if due and due[0][0] <= time.monotonic():
-                    self.heal(heapq.heappop(due)[1])
-                    continue
-                if self.ready is not None and (self.down or not self.ready()):
-                    next_fault = time.monotonic() + 0.1
-                    continue
-                up = [name for name in self.victims if name not in self.down]
-                if up:
-                    name = self.rng.choice(up)
-                    heapq.heappush(due, (self.hit(name), name))
-                next_fault = max(next_fault + self.period, time.monotonic())
-        except BaseException as error:  # of any type: the test's thread must see it
-            self.error = error
+    def act(self):
+        due = []  # (time, name) of daemons to continue or restart
+        next_fault = time.monotonic()
+        while True:
+            wake = min([next_fault] + [when for when, _ in due[:1]])
+            if self.ending.wait(max(0.0, wake - time.monotonic())):
+                return
+            self.check_alive()
+            if due and due[0][0] <= time.monotonic():
+                self.heal(heapq.heappop(due)[1])
+                continue
+            if self.ready is not None and (self.down or not self.ready()):
+                next_fault = time.monotonic() + 0.1
+                continue
+            up = [name for name in self.victims if name not in self.down]
+            if up:
+                name = self.rng.choice(up)
+                heapq.heappush(due, (self.hit(name), name))
+            next_fault = max(next_fault + self.period, time.monotonic())
 
     def hit(self, name):
         """Returns the time at which to heal it."""

@@ -12,16 +12,17 @@ and `finish` raise an error for anything else.
 import os
 import random
 import subprocess
-import threading
 
+from beside import Beside
 from cluster import BIN, check
 
 CALL_SECONDS_MAX = 150  # for one command
 REFUSALS_SHOWN = 8
 
 
-class Users:
+class Users(Beside):
     def __init__(self, cluster, job_file, seed, settings=None):
+        super().__init__()
         self.cluster = cluster
         self.job_file = job_file
         self.settings = settings or {}
@@ -30,20 +31,6 @@ class Users:
         self.drained = set()
         self.calls = 0
         self.refused = {}  # message -> how often
-        self.error = None
-        self.ending = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.finish()
-
-    def check(self):
-        if self.error is not None:
-            raise self.error
 
     def finish(self):
         self.ending.set()
@@ -79,7 +66,7 @@ class Users:
             self.refused[key] = self.refused.get(key, 0) + 1
         return done.returncode
 
-    def run(self):
+    def act(self):
         acts = [
             self.submit,
             self.submit,
@@ -93,11 +80,8 @@ class Users:
             self.evaluate,
             self.look,
         ]
-        try:
-            while not self.ending.wait(self.rng.uniform(0.0, 0.5)):
-                self.rng.choice(acts)()
-        except BaseException as error:  # of any type: the test's thread must see it
-            self.error = error
+        while not self.ending.wait(self.rng.uniform(0.0, 0.5)):
+            self.rng.choice(acts)()
 
     def some_job(self):
         return self.rng.choice(self.jobs + ["nobody"])

@@ -47,15 +47,7 @@ void ReadLayerScale(KerasConfig& c, v1::Layer* layer) {
 void WriteDepthwiseConv2D(const Node& node, KerasWriter& c) {
   const v1::DepthwiseConv2D& conv = node.layer.depthwise_conv2d();
   c.Window(conv);
-  c["depth_multiplier"] = conv.depth_multiplier();
-  c.ChannelsLast();
-  c.Ints("dilation_rate", conv.dilation_rate());
-  c.ActivationAndBias(conv);
-  c.Initializer("depthwise_initializer", conv.depthwise_initializer());
-  c.Initializer("bias_initializer", conv.bias_initializer());
-  c.Regularizer("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer());
-  c.BiasRegularizer(conv);
-  c.Nulls({"depthwise_constraint", "bias_constraint"});
+  WriteDepthwise(conv, &c);
 }
 
 std::optional<TorchPlace> PlaceKernel(const Graph&, const Variable& v, absl::string_view name) {

@@ -101,6 +101,20 @@ void WriteConvolution(const Convolution& conv, KerasWriter* c) {
   c->KernelAndBias(conv);
 }
 
+// Writes what follows the window and the padding of a depthwise convolution.
+template <typename Convolution>
+void WriteDepthwise(const Convolution& conv, KerasWriter* c) {
+  (*c)["depth_multiplier"] = conv.depth_multiplier();
+  c->ChannelsLast();
+  c->Ints("dilation_rate", conv.dilation_rate());
+  c->ActivationAndBias(conv);
+  c->Initializer("depthwise_initializer", conv.depthwise_initializer());
+  c->Initializer("bias_initializer", conv.bias_initializer());
+  c->Regularizer("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer());
+  c->BiasRegularizer(conv);
+  c->Nulls({"depthwise_constraint", "bias_constraint"});
+}
+
 // ---- ONNX ----
 
 void WriteOnnxWindow(OnnxWriter& w, const Node& node, bool dilations);
