@@ -93,6 +93,7 @@ class Graph {
   // Node ids, in the order of the model's inputs and outputs.
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
+  const std::vector<v1::Submodel>& submodels() const { return submodels_; }
   int64_t space_size() const { return space_size_; }  // numbers, padding included
   int64_t parameters() const;                         // numbers, padding excluded
   int64_t trainable_parameters() const;
@@ -102,6 +103,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<Variable> variables_;
   std::vector<int> inputs_, outputs_;
+  std::vector<v1::Submodel> submodels_;
   int64_t space_size_ = 0;
 };
 

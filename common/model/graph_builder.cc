@@ -56,6 +56,7 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckAllUsed());
   CAIRN_RETURN_IF_ERROR(CheckActivityCount(graph_));
   CAIRN_RETURN_IF_ERROR(LayOutVariables());
+  graph_.submodels_.assign(model_.submodels().begin(), model_.submodels().end());
   return std::move(graph_);
 }
 

@@ -20,8 +20,13 @@ namespace {
 
 constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
 
-// Of a number that is rounded to the type, relative.
-double Rounding(v1::DataType type) { return type == v1::BFLOAT16 ? 0x1p-9 : type == v1::FLOAT16 ? 0x1p-12 : 0; }
+// What rounding to the type changes a number by on average, relative. TF32 has as many bits as FLOAT16; tensor cores
+// cut the others off.
+double Rounding(const ProgramOptions& options) {
+  if (options.compute == v1::BFLOAT16) return 0x1p-9;
+  if (options.compute == v1::FLOAT16) return 0x1p-12;
+  return options.allow_tf32 ? 0x1p-11 : 0;
+}
 
 // Where two vectors part first and most, for whoever has only the log.
 std::string Furthest(absl::Span<const float> actual, absl::Span<const float> expected) {
@@ -122,7 +127,7 @@ void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
 double BesideReference::Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const {
   constexpr int kTries = 16;
   constexpr double kRoundings = 8;
-  const auto rounding = static_cast<float>(kRoundings * Rounding(options_.compute));
+  const auto rounding = static_cast<float>(kRoundings * Rounding(options_));
   if (rounding == 0) return 0;
   double furthest = 0;
   std::mt19937 random(3);

@@ -120,6 +120,8 @@ TEST(Loss, IsThatOfTheCpu) {
       }
       StepKey key;
       key.loss_scale = 4;
+      Memory scale(sizeof(key));  // a device reads its own memory only
+      scale.Put(&key, sizeof(key));
       if (c.weights) {
         for (double& g : want) g *= key.loss_scale;
       }
@@ -128,7 +130,8 @@ TEST(Loss, IsThatOfTheCpu) {
       const auto launch = [&](float* gradients) {
         Memory out(examples * columns * 8);
         const Error error = kernels::Loss(nullptr, a, x.floats(), t.floats(), c.weights ? weights.floats() : nullptr,
-                                          c.weights ? &key : nullptr, gradients, static_cast<double*>(out.data()));
+                                          c.weights ? static_cast<const StepKey*>(scale.data()) : nullptr, gradients,
+                                          static_cast<double*>(out.data()));
         const std::vector<uint8_t> bytes = out.Get();
         EXPECT_TRUE(results.empty() || results == bytes) << "the bits depend on the order of threads";
         results = bytes;
