@@ -1,4 +1,4 @@
-// Jobs with callbacks, and what they noted: of the tests of ClusterCore's callbacks.
+// Jobs with callbacks, and what the callbacks recorded. Shared by the tests of ClusterCore's callbacks.
 #pragma once
 
 #include <google/protobuf/text_format.h>

@@ -1,5 +1,5 @@
-// Goal: what callbacks decide is what Keras' callbacks would: compared with naive models of them over random figures,
-// and in cases that are told by their documentation.
+// Goal: callbacks decide what Keras' callbacks would decide. They are compared with naive models over random figures,
+// and with the cases that Keras' documentation describes.
 #include "coordinator/core/callbacks.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A job whose epochs are handed in one after the other.
+// Feeds the epochs of a job to its callbacks, one after the other.
 class Training {
  public:
   explicit Training(const std::string& callbacks) {
@@ -39,7 +39,7 @@ class Training {
     if (decision.learning_rate) rate = *decision.learning_rate;
     return decision;
   }
-  // Epochs that are trained with these figures; all of them where nothing stops it.
+  // The number of epochs that are trained with these figures: all of them if no callback stops the job.
   int EpochsOf(const std::vector<double>& figures) {
     for (size_t i = 0; i < figures.size(); ++i) {
       if (Epoch(figures[i]).stop) return static_cast<int>(i) + 1;

@@ -1,5 +1,5 @@
 // Goal: the coordinator's clock jumps, as after a machine was suspended or its time was set. Nodes that seem to be
-// silent are named as lost and told to come again; they do, and the job ends with every step done once. A clock that
+// silent are reported as lost and told to reconnect. They do, and the job ends with every step done once. A clock that
 // goes back stops nothing.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class ClockJumpTest : public testing::Test {
     EXPECT_EQ(cluster_.State(id_), v1::RUNNING);
     cluster_.TrainStep();
   }
-  // As nodes do whose session was ended.
+  // Opens a new session for each node whose session was ended, as real nodes do.
   void ComeAgain() {
     for (FakeNode* node : {ps_, worker_}) {
       if (node->closed) cluster_.Connect(*node);
@@ -56,7 +56,7 @@ TEST_F(ClockJumpTest, BackwardsStopsNothing) {
   EXPECT_EQ(cluster_.State(id_), v1::SUCCEEDED) << cluster_.Job(id_).reason();
 }
 
-// Of a machine whose wall clock was set back while the coordinator was away: what it stored lies in the future.
+// The machine's wall clock was set back while the coordinator was away: the times that it stored lie in the future.
 TEST_F(ClockJumpTest, ARestartWithAClockBehindItsOwnStateTakesItsNodesBack) {
   cluster_.clock().Advance(-absl::Hours(24));
   cluster_.RestartCoordinator();

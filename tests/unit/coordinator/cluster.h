@@ -1,4 +1,4 @@
-// A FakeCluster with nodes in it, and shorthands that the tests of ClusterCore share.
+// A FakeCluster with nodes in it, and shorthands shared by the tests of ClusterCore.
 #pragma once
 
 #include <gtest/gtest.h>

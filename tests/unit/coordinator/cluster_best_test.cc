@@ -1,5 +1,5 @@
-// Goal: the checkpoint of the best epoch is kept, whatever becomes of the chief that is asked to; its weights are
-// restored before the job ends, once, and a damaged one, or a ps that fails meanwhile, does not cost the job.
+// Goal: the checkpoint of the best epoch is kept, whatever happens to the chief that is asked to keep it. Its weights
+// are restored once, before the job ends. A damaged checkpoint, or a ps that fails meanwhile, does not fail the job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ v1::JobSpec RestoringBest(v1::Durability durability) {
   return spec;
 }
 
-// One round of a job whose best epoch is the second of four. How many restores there were.
+// Runs a round of a job whose best epoch is the second of four. Returns the number of restores.
 int RoundWithRestore(Cluster& c, uint64_t id, bool train) {
   int restored = 0;
   c.ReconnectAll();
@@ -72,7 +72,7 @@ TEST(ClusterBest, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
   }
 }
 
-// The checkpoint of the best epoch would be removed as the oldest, and its weights with it.
+// Without the mark, the checkpoint of the best epoch would be removed as the oldest, and its weights with it.
 TEST(ClusterBest, TheBestCheckpointIsMarkedAlsoWhereTheCommandWasLost) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -97,7 +97,7 @@ v1::NodeMessage Written(uint64_t id, int64_t step, bool best, const std::string&
   return message;
 }
 
-// Its disk may have been full, or the command lost on its way.
+// Its disk may have been full, or the command may have been lost.
 TEST(ClusterBest, TheBestCheckpointIsMarkedUntilTheChiefSaysThatItIsKept) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -152,7 +152,7 @@ TEST(ClusterBest, WhatWasTheBestInAnOldChiefsTimeIsNotTheBestNow) {
   EXPECT_EQ(best(), 2 * kSteps);
 }
 
-// A chief that was cut off says again which checkpoint it could not write; the one that is waited for is a later one.
+// A chief that was cut off repeats which checkpoint it could not write; the coordinator waits for a later one.
 TEST(ClusterBest, ALateWordOfAnEarlierFailureChangesNothing) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 3));
@@ -166,7 +166,8 @@ TEST(ClusterBest, ALateWordOfAnEarlierFailureChangesNothing) {
   EXPECT_EQ(c.Job(id).epochs_open(), 3) << c.Job(id).reason();
 }
 
-// Trains, and answers every restore with an error, until the job is over or `until`. How many restores there were.
+// Trains, and answers every restore with an error, until the job is over or `until` holds. Returns the number of
+// restores.
 int FailRestores(Cluster& c, uint64_t id, const std::string& error, const std::string& until) {
   int asked = 0;
   for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0 && !c.Logged(until); ++round) {
@@ -204,7 +205,7 @@ TEST(ClusterBest, ABestCheckpointThatIsDamagedCostsItsWeightsAndNotTheJob) {
                                          HasSubstr("/run/step-10/model.safetensors: it was altered")));
 }
 
-// It goes on with the ps that are left, though these are too few for all copies.
+// The job goes on with the remaining ps, although they are too few for all copies.
 TEST(ClusterBest, APsThatFailsWhileTheBestWeightsAreRestoredDoesNotEndTheJob) {
   Cluster c(2, 2);
   c.write_checkpoints = true;
@@ -225,7 +226,7 @@ TEST(ClusterBest, APsThatFailsWhileTheBestWeightsAreRestoredDoesNotEndTheJob) {
   for (const v1::JobStatus job = c.Job(id); const auto& p : job.partitions()) EXPECT_EQ(p.primary(), "ps-0");
 }
 
-// An attempt may have filled one ps before it failed: then these are no weights of any epoch.
+// An attempt may have filled one ps before it failed: the ps then hold weights of different epochs.
 TEST(ClusterBest, WeightsThatAreMixedAreNotTheLastOnes) {
   Cluster c(2, 2);
   c.write_checkpoints = true;
@@ -263,7 +264,7 @@ TEST(ClusterBest, AGenerationInTheMiddleOfARestoreIsNoLoss) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
-// The weights are those of an earlier step, and that is no old copy, nor a reason to train again.
+// The restored weights are those of an earlier step. They are neither an old copy nor a reason to train again.
 TEST(ClusterBest, APsThatRestartsBehindTheBestWeightsIsWaitedForAndNothingIsTrainedAgain) {
   for (const v1::Durability durability : {v1::LOGGED, v1::SNAPSHOT}) {
     for (const bool coordinator_too : {false, true}) {

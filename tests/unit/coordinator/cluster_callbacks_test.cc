@@ -1,6 +1,6 @@
 // Goal: a job with callbacks waits at the end of each epoch until its figures are in, decides once, stores the decision
-// before it is sent, and ends as the callbacks say: early, with its files written, also where the coordinator or the
-// chief dies in between. The best weights are cluster_best_test.cc's.
+// before sending it, and ends as the callbacks decide: early, with its files written, even if the coordinator or the
+// chief dies in between. Best weights are tested in cluster_best_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -195,7 +195,7 @@ TEST(ClusterCallbacks, ACheckpointThatTakesItsTimeIsWaitedFor) {
     c.Settle();
     EXPECT_EQ(c.Job(id).epochs_open(), 2);
     EXPECT_EQ(c.node("worker-0").saves.size(), 1u);
-    // One that has reported its last step without a word of a checkpoint has given it up.
+    // A chief that reported its last step and no checkpoint has given the checkpoint up.
     c.Train(kSteps);
     c.Pass(absl::Seconds(50));
     EXPECT_EQ(c.State(id), v1::RUNNING) << "another chief may be at it";

@@ -1,6 +1,6 @@
-// Goal: what the coordinator knows of checkpoints: which exist, which is the best, and jobs whose partitions are filled
-// from one before they run: the generation fences every attempt but the last, another worker takes over, and a job that
-// lost every copy of a partition goes on from its newest one.
+// Goal: the coordinator knows which checkpoints exist and which is the best, and fills partitions from one before a job
+// runs. The generation fences every attempt but the last; if the worker is lost, another one restores; a job that lost
+// every copy of a partition goes on from its newest checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ v1::NodeMessage RestoredReply(const v1::Restore& restore, int64_t step) {
   return message;
 }
 
-// The ps hold what the worker restored.
+// Sets what the ps hold to what the worker restored.
 void Fill(Cluster& c, uint64_t id, uint64_t version) {
   for (const char* name : {"ps-0", "ps-1"}) {
     auto hosted = c.node(name).hosted.find(id);
@@ -73,7 +73,7 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   c.Say(c.node("worker-0"), error);
   EXPECT_EQ(c.Job(id).checkpoint_error(), "/shared/run: no space left on device");
   EXPECT_EQ(c.State(id), v1::RUNNING) << "training goes on";
-  // Nonsense changes nothing.
+  // An impossible step changes nothing.
   c.Say(c.node("worker-0"), Written(id, -1));
   c.Say(c.node("worker-0"), Written(id, 1'000'000));
   c.Say(c.node("worker-0"), Written(id + 7, 5));
@@ -85,7 +85,7 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(10, 15));
   c.Say(c.node("worker-0"), Written(id, 20));
   EXPECT_EQ(c.Job(id).checkpoint_error(), "") << "one was written since";
-  // A new chief is told of all of them.
+  // A new chief is told of all checkpoints.
   c.Kill(c.node("worker-0"));
   c.Pass(absl::Seconds(1));
   const v1::AssignReplicas& chief = c.node("worker-1").assigned.at(id);
@@ -101,8 +101,8 @@ std::vector<std::string> PathsOf(const v1::JobStatus& job) {
   return paths;
 }
 
-// What the chief removes later follows from what the coordinator knows: no worker says which paths that are, nor that
-// one is gone or newer.
+// The coordinator alone decides what the chief removes later: no worker can name paths, or say that a checkpoint is
+// gone or newer.
 TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   Cluster c(1, 3);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));
@@ -130,7 +130,7 @@ TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   c.Say(c.node("worker-2"), Written(id, 20));
   EXPECT_THAT(PathsOf(c.Job(id)), ElementsAre("/shared/run/step-5", "/shared/run/best"));
 
-  // A chief that was may have written one, and pushes none out by it.
+  // A former chief may have written one; this does not push any other checkpoint out.
   c.BreakSession(c.node("worker-0"));
   c.Pass(absl::Seconds(1));
   ASSERT_EQ(c.Job(id).chief(), "worker-1");
@@ -146,7 +146,7 @@ TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 24);
 }
 
-// The chief could not write a checkpoint at first, and was no chief any more when it had written it.
+// The chief could not write a checkpoint at first; when it had written it, it was no longer the chief.
 TEST(ClusterCheckpoints, AFormerChiefsCheckpointEndsItsError) {
   Cluster c(1, 3);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints());
@@ -188,14 +188,14 @@ TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   best.mutable_checkpoint()->mutable_checkpoint()->set_best(true);
   best.mutable_checkpoint()->mutable_checkpoint()->set_monitored(0.125);
   c.Say(c.node("worker-0"), best);
-  // The next epoch is no better.
+  // The next epoch is not better.
   c.Train(5);
   c.Say(c.node("worker-0"), Written(id, 10));
   c.Pass(absl::Seconds(3));
   EXPECT_EQ(c.node("worker-0").marks.size(), 1u);
 }
 
-// The last chief wrote it, and said so when another one had its place.
+// The previous chief wrote it, and said so after another worker had become the chief.
 TEST(ClusterCheckpoints, AChiefIsToldOfTheBestBeforeItIsToKeepIt) {
   Cluster c(1, 2);
   v1::JobSpec spec = SpecWithCheckpoints("val_loss");
@@ -212,7 +212,7 @@ TEST(ClusterCheckpoints, AChiefIsToldOfTheBestBeforeItIsToKeepIt) {
   EXPECT_EQ(c.node("worker-1").kept, std::vector<int64_t>{5});
 }
 
-// Writing one takes several epochs, and then the next one is there before the first is kept.
+// Writing a checkpoint takes several epochs, so that the next one exists before the first is marked to be kept.
 TEST(ClusterCheckpoints, ABetterOneThatIsBeingKeptIsNotReplacedByAWorseOne) {
   Cluster c(1, 1);
   v1::JobSpec spec = SpecWithCheckpoints("val_loss");
@@ -229,7 +229,7 @@ TEST(ClusterCheckpoints, ABetterOneThatIsBeingKeptIsNotReplacedByAWorseOne) {
   EXPECT_EQ(c.node("worker-0").marks.size(), 1u);
 }
 
-// Which of those that the chief was told of need not stay to be compared.
+// The chief is told which checkpoints have been compared, and so need not be kept for that.
 TEST(ClusterCheckpoints, TheChiefIsToldWhichWereCompared) {
   Cluster c(1, 1);
   v1::JobSpec spec = SpecWithCheckpoints("val_loss");
@@ -274,7 +274,7 @@ TEST(ClusterCheckpoints, AJobBeginsWithWhatAWorkerRestored) {
   EXPECT_EQ(restore.routes_size(), c.Job(id).partitions_size());
   EXPECT_FALSE(restore.weights_only());
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("worker \"worker-0\" restores /shared/old"));
-  // Answers that are not this attempt's.
+  // Answers that belong to another attempt.
   v1::NodeMessage other = RestoredReply(restore, 20);
   other.mutable_restored()->set_request_id(restore.request_id() + 1);
   c.Say(c.node("worker-0"), other);
@@ -346,8 +346,7 @@ TEST(ClusterCheckpoints, AJobThatLostAPartitionGoesOnFromItsNewestOne) {
   EXPECT_EQ(c.Job(id).step(), 10);
 }
 
-// It waited for the checkpoint of epoch 2 when the partition was lost, and does so anew when that epoch is done once
-// more.
+// The epoch waited for its checkpoint when the partition was lost. When the epoch is done again, it waits anew.
 TEST(ClusterCheckpoints, AnEpochThatIsDoneOnceMoreWaitsForItsCheckpointAnew) {
   Cluster c(2, 1);
   v1::JobSpec spec = SpecWithCheckpoints();

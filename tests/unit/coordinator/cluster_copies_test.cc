@@ -1,6 +1,6 @@
-// Goal: copies of partitions. A copy in sync, and no other, takes the place of a primary that is lost; what was lost is
-// replaced; where nobody in sync is left the job waits, says for whom, and goes on from a common version. The fake
-// cluster checks at every step that no partition lost or doubled an update.
+// Goal: copies of partitions. Only a copy in sync takes the place of a lost primary; lost copies are replaced; if no
+// copy in sync is left, the job waits, says for whom, and goes on from a common version. The fake cluster checks at
+// every step that no partition lost or doubled an update.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ v1::JobSpec SpecWith(int backups, v1::Durability durability = v1::REPLICATED, in
   return SpecWithCopies(8, backups, durability, replicas);  // 40 steps
 }
 
-// No two copies of a partition on one ps, and the ps hold what the status says.
+// No ps holds two copies of a partition, and the ps hold what the status says.
 void ExpectSound(Cluster& c, uint64_t id) {
   const v1::JobStatus job = c.Job(id);
   for (const auto& p : job.partitions()) {
@@ -90,7 +90,7 @@ TEST(ClusterCopies, APrimaryThatRestartsIsNotTrusted) {
   const uint64_t id = c.SubmitOk(SpecWith(1));
   c.Pass(absl::Milliseconds(300));
   c.Train(4);
-  // Within the time in which it counts as alive; its disk is behind, as REPLICATED allows.
+  // It is back before its lease ends; its disk is behind, which REPLICATED allows.
   c.Kill(c.node("ps-0"));
   for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 1;
   c.Restart(c.node("ps-0"));
@@ -121,7 +121,7 @@ TEST(ClusterCopies, ABackupThatIsNotInSyncIsNeverPromoted) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
-// A report that was under way while its backup restarted speaks of a copy that is gone.
+// A report that was sent before its backup restarted describes a copy that no longer exists.
 TEST(ClusterCopies, AStaleReportIsNotBelieved) {
   Cluster c(2, 1);
   c.replicate = false;
@@ -210,7 +210,7 @@ TEST(ClusterCopies, BothLostWithoutALogFallsBackToACommonVersion) {
   EXPECT_EQ(c.Job(id).step(), 9);
   c.Kill(c.node("ps-0"));
   c.Kill(c.node("ps-1"));
-  // What their logs had got.
+  // The versions that their logs had reached.
   for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 4 + p;
   for (auto& [p, version] : c.node("ps-1").hosted.at(id).version) version = 6;
   for (const char* name : {"ps-0", "ps-1"}) c.node(name).version_min = 2;
@@ -304,7 +304,7 @@ TEST(ClusterCopies, AnEmptiedPrimaryIsNoLossWhileItsBackupIsThere) {
   EXPECT_THAT(d.Job(lost).reason(), HasSubstr("emptied or replaced"));
 }
 
-// Cut off from the coordinator, not dead: what it held is in its memory, but another has its place.
+// The old primary was cut off from the coordinator, not dead. It has all updates, but another copy is the primary.
 TEST(ClusterCopies, AnOldPrimaryThatWasCutOffFollows) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));
@@ -346,8 +346,8 @@ TEST(ClusterCopies, AFinishedJobsWeightsSurviveToo) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
-// A planned change of the primary: the old one, and the other backups in sync, have every acknowledged update and stay
-// in sync; should the new primary die before it has brought them up to date, nothing is lost.
+// A planned change of the primary: the old primary and the other backups in sync have every acknowledged update and
+// stay in sync. If the new primary dies before it has brought them up to date, nothing is lost.
 TEST(ClusterCopies, APlannedChangeKeepsCopiesInSync) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));

@@ -275,7 +275,7 @@ TEST(ClusterCore, FiguresAreThoseOfTheFirstPartition) {
   c.SayFigures(id, 3, 0, 24);
   EXPECT_EQ(c.Job(id).step(), 3);
   EXPECT_EQ(c.Job(id).epoch_sums().examples(), 24u);
-  // Steps 3 and 4 were done; the ps is away, and has not said so.
+  // Steps 3 and 4 are done, but the ps is away and has not reported them.
   c.BreakSession(c.node("ps-0"));
   v1::NodeMessage beat;
   v1::JobProgress& progress = *beat.mutable_heartbeat()->add_progress();
@@ -292,7 +292,8 @@ TEST(ClusterCore, FiguresAreThoseOfTheFirstPartition) {
   EXPECT_EQ(c.Job(id).epochs(0).train().examples(), 40u);
 }
 
-// What was sent before a worker got more replicas is not of these: one that is behind would count as far as the others.
+// What a worker sent before it got more replicas does not describe these: a replica that is behind would count as being
+// as far as the others.
 TEST(ClusterCore, AHeartbeatIsOfTheReplicasThatItsAssignmentNames) {
   Cluster c(1, 2);
   v1::JobSpec spec = FakeCluster::Spec();
@@ -327,7 +328,7 @@ TEST(ClusterCore, ValidationsLostForSeveralEpochsAreWaitedForOnce) {
   v1::JobSpec spec = c.Spec(1);
   spec.set_epochs(20);
   const uint64_t id = c.SubmitOk(spec);
-  // The reports of 19 epochs were lost with a session; then the worker says that it is done.
+  // The reports of 19 epochs were lost with a session; then the worker reports that it is done.
   c.SayFigures(id, 100, 19, 40);
   v1::NodeMessage message;
   message.mutable_replica_report()->set_job_id(id);
@@ -367,7 +368,7 @@ TEST(ClusterCore, AnEpochsSecondsAreThoseOfItsTraining) {
   EXPECT_NEAR(c.Job(id).epochs(1).seconds(), 2, 0.11);
 }
 
-// The coordinator has not seen that the old session broke; what was answered in it is not heard.
+// The coordinator has not noticed that the old session broke; answers that were sent in it are lost.
 TEST(ClusterCore, AWorkerWithANewerSessionIsAskedAgain) {
   Cluster c(1, 1);
   c.answer_finalizes = false;

@@ -1,6 +1,6 @@
 // Goal: a job whose partitions lack backups says so, since when, and what is being done, until they are in sync again,
-// whatever is restarted meanwhile; and a ps is ready when the next one may be stopped: never before its copies are
-// in sync, never held up by what cannot be had.
+// whatever is restarted meanwhile. A ps is ready when the next one may be stopped: never before its copies are in sync,
+// and never delayed by copies that cannot be made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   EXPECT_NEAR(static_cast<double>(degraded.since_unix_ms()), static_cast<double>(killed_ms), 1000);
   EXPECT_TRUE(c.Told("degraded: 4 of 4 partitions"));
   EXPECT_EQ(c.core().JobRows(c.clock().Now())[0].degraded().partitions(), 4) << "rows of lists show it, too";
-  // A coordinator that was restarted knows since when.
+  // A restarted coordinator knows since when.
   c.RestartCoordinator();
   c.ReconnectAll();
   c.Pass(absl::Seconds(8));
@@ -116,7 +116,7 @@ TEST(ClusterDegraded, APsIsReadyWhenItsCopiesAreInSyncAndNotBefore) {
   EXPECT_EQ(InSync(c.Now()), 4);
 }
 
-// The other ps may have died together with the coordinator: nobody knows before it was heard of.
+// The other ps may have died together with the coordinator: this is unknown until it has reported.
 TEST(ClusterDegraded, AfterARestartNoPsIsReadyBeforeAllWereHeardOf) {
   Copies c(2);
   c.RestartCoordinator();
@@ -137,7 +137,7 @@ TEST(ClusterDegraded, AfterARestartNoPsIsReadyBeforeAllWereHeardOf) {
   EXPECT_TRUE(c.Ready("ps-0")) << "the other one is dead, and there is nothing to be in sync with";
 }
 
-// Killed one after the other as soon as all are ready: the job never waits.
+// The ps are killed one after the other, each as soon as all are ready: the job never waits.
 TEST(ClusterDegraded, ARollingRestartByReadinessLosesNoStep) {
   for (const int ps : {2, 3, 5}) {
     Copies c(ps);
@@ -178,7 +178,7 @@ TEST(ClusterDegraded, AloneOrWithoutJobsAPsIsReady) {
   EXPECT_EQ(c.State(id), v1::RUNNING);
 }
 
-// Two wanted and two ps left: what cannot be had holds nobody up, and the job says what is missing.
+// Two backups are wanted and two ps are left: the missing copies delay nothing, and the job says what is missing.
 TEST(ClusterDegraded, WhatCannotBeHadHoldsNobodyUp) {
   Copies c(3, 2);
   c.Kill(c.node("ps-2"));

@@ -1,6 +1,6 @@
-// Goal: a job's replicas are on workers that can compute it, GPUs before CPUs and never both at a time; where nobody
-// can, the job says so at once and begins when one comes. A job whose bits matter comes back to the kind of device that
-// it began on.
+// Goal: a job's replicas run on workers that can compute them, on GPUs before CPUs and never on both at once. If no
+// worker can, the job says so at once and starts when one joins. A deterministic job returns to the kind of device on
+// which it began.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ v1::JobSpec Float16() {
   return spec;
 }
 
-// Free to be on any device at any time.
+// A job that may use any device at any time.
 v1::JobSpec Asynchronous() {
   v1::JobSpec spec = Cluster::Spec();
   spec.set_strategy(v1::PARAMETER_SERVER);
@@ -86,11 +86,11 @@ TEST(ClusterDevices, GpusComeFirstAndKindsAreNotMixed) {
   EXPECT_THAT(c.Assigned("gpu-0", id), ElementsAre(0, 1));
   EXPECT_THAT(c.Assigned("gpu-1", id), ElementsAre(2, 3));
   EXPECT_THAT(c.Assigned("worker-0", id), IsEmpty());
-  // The next one takes what is free.
+  // The next job takes what is free.
   const uint64_t second = c.SubmitOk(c.Spec());
   EXPECT_EQ(c.State(second), v1::RUNNING);
   EXPECT_THAT(c.Assigned("gpu-0", second), IsEmpty());
-  // One of two GPUs is lost: the other one takes its replicas, not the CPUs.
+  // One of two GPUs is lost: the other GPU takes its replicas, not the CPUs.
   c.Kill(c.node("gpu-1"));
   c.Pass(absl::Seconds(1));
   EXPECT_THAT(c.Assigned("gpu-0", id), ElementsAre(0, 1, 2, 3));
@@ -112,7 +112,7 @@ TEST(ClusterDevices, AJobWhoseBitsMatterStaysWhereItBegan) {
   AddGpu(c, "gpu-0");
   c.Pass(absl::Seconds(5));
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
-  // Rather on with other bits than not at all.
+  // The job goes on with different bits rather than not at all.
   c.Kill(c.node("worker-0"));
   c.Pass(absl::Seconds(1));
   c.Train(1);

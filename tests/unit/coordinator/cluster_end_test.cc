@@ -1,6 +1,6 @@
-// Goal: what a job leaves behind. It has succeeded only when what it ends with is on the disks of its ps, and the
-// digest is of that; a ps that is lost before takes it back, one that is lost after does not; the coordinator may end
-// between any two steps of it. And what is stored of epochs.
+// Goal: how a job ends. It has succeeded only when its final values are on the disks of its ps, and the digest is of
+// these values. A ps that is lost before this point takes the job back; one that is lost later does not. The
+// coordinator may end between any two steps of it. Also tests what is stored of epochs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kSteps = 10;  // of Spec
 
-// Two ps that do not write what they are to keep before they are told to.
+// Two ps that do not write their final values before they are told to.
 class ClusterEndTest : public testing::Test {
  protected:
   explicit ClusterEndTest(int workers = 1) : c_(2, workers) {
@@ -30,7 +30,7 @@ class ClusterEndTest : public testing::Test {
   void SetVersions(const std::string& ps, uint64_t version) {
     for (auto& [p, v] : c_.node(ps).hosted.at(id_).version) v = version;
   }
-  // All steps done, nothing written.
+  // Trains to the last step; nothing is written.
   void Begin(const v1::JobSpec& spec) {
     id_ = c_.SubmitOk(spec);
     for (int i = 0; i < 200 && c_.State(id_) != v1::FINALIZING; ++i) {
@@ -73,7 +73,7 @@ TEST_F(ClusterEndTest, APsThatCannotWriteIsNamed) {
   EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("no space left"));
 }
 
-// Its process ends before it has written: the steps since its last image are done again.
+// The ps ends before it has written: the steps since its last image are done again.
 TEST_F(ClusterEndTest, APsThatEndsBeforeItHasWrittenTakesTheJobBack) {
   for (const bool synchronous : {true, false}) {
     SCOPED_TRACE(synchronous);
@@ -110,7 +110,7 @@ TEST_F(ClusterEndTest, APsThatEndsAfterItHasWrittenCostsNoStep) {
   }
 }
 
-// A digest that was asked for in an earlier generation is not taken for the one of this.
+// A digest that was requested in an earlier generation is ignored.
 TEST_F(ClusterEndTest, ADigestOfBeforeDoesNotEndTheJob) {
   c_.answer_finalizes = false;
   Begin(Spec());
@@ -138,7 +138,7 @@ TEST_F(ClusterEndTest, ADigestOfBeforeDoesNotEndTheJob) {
   EXPECT_EQ(c_.Job(id_).digest(), "d1e5");
 }
 
-// A copy of a data directory from before the end is not taken for the weights.
+// A copy of a data directory from before the end is not accepted as the final weights.
 TEST_F(ClusterEndTest, AnOldDiskAfterTheEndIsNamed) {
   for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = true;
   id_ = c_.SubmitOk(Spec());
@@ -154,8 +154,8 @@ TEST_F(ClusterEndTest, AnOldDiskAfterTheEndIsNamed) {
   EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("version 10 was acknowledged"));
 }
 
-// What a user cancels is kept as well.
-// LOGGED, without an fsync: the machine of a ps loses its last updates while the job ends.
+// The values of a cancelled job are kept as well. Durability is LOGGED, without fsync: the machine of a ps loses its
+// last updates while the job ends.
 TEST_F(ClusterEndTest, AnEndIsNotOfTwoVersions) {
   for (const bool synchronous : {true, false}) {
     for (const bool noted : {true, false}) {
@@ -200,7 +200,7 @@ TEST_F(ClusterEndTest, ACancelledJobsPartitionsAreToBeKept) {
   EXPECT_TRUE(c_.node("ps-1").keeps.contains(id_));
 }
 
-// The coordinator ends before any effect of the end, and a new one goes on; ps write in between.
+// The coordinator ends before any effect of the end, and a new one goes on; the ps write in between.
 TEST_F(ClusterEndTest, TheCoordinatorMayEndAtAnyStepOfTheEnd) {
   for (int at = 0; at < 60; ++at) {
     SCOPED_TRACE(at);
@@ -226,10 +226,10 @@ TEST_F(ClusterEndTest, TheCoordinatorMayEndAtAnyStepOfTheEnd) {
   }
 }
 
-// ---- its last checkpoint ----
+// ---- the last checkpoint ----
 
-// Worker-0, the chief, is lost with its last steps. Worker-1, which has done all of its own, is the chief from then on,
-// worker-2 does what is left: the checkpoint that worker-1 takes now is waited for, but not for ever.
+// Worker-0, the chief, is lost with its last steps. Worker-1, which has done all of its own, becomes the chief, and
+// worker-2 does the rest. The coordinator waits for the checkpoint that worker-1 takes now, but not for ever.
 TEST(ClusterLateChief, ItsCheckpointIsWaitedFor) {
   for (const auto& [writes, restarts] :
        std::vector<std::pair<bool, bool>>{{true, false}, {false, false}, {true, true}, {false, true}}) {
@@ -330,7 +330,7 @@ TEST(ClusterStored, WhatIsWrittenGrowsWithTheEpochsNotWithTheirSquare) {
   EXPECT_LT(more, some * 5) << some << " bytes for 50 epochs, " << more << " for 200";
 }
 
-// As a coordinator stored it that kept all in one value.
+// The layout of a coordinator that kept everything in one value.
 TEST(ClusterStored, TheLayoutOfBeforeIsRead) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(FakeCluster::Spec(1));
@@ -369,8 +369,8 @@ TEST(ClusterStored, MissingAndOrphanedEpochs) {
   EXPECT_EQ(without->jobs[0].status().epochs(1).train().examples(), 0u);
 }
 
-// The coordinator ends between the Store of an epoch and that of its job, and the epoch is stored anew before its first
-// tick.
+// The coordinator ends between the Store of an epoch and that of its job, and the epoch is stored again before the
+// first tick.
 TEST(ClusterStored, AnEpochThatIsStoredBeforeTheFirstTickStays) {
   for (int at = 0; at < 40; ++at) {
     Cluster c(1, 1);

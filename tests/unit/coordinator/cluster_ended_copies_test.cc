@@ -1,6 +1,6 @@
-// Goal: jobs that have ended hold up nobody: a ps that is lost is replaced for running jobs first, and for ended ones
-// by a bounded number of copies at a time; every one of them gets its copies back in the end. What a ps still has of
-// jobs that continued without it is no fault.
+// Goal: ended jobs do not delay running ones. If a ps is lost, copies of running jobs are replaced first, and those of
+// ended jobs a few at a time; every ended job gets its copies back in the end. A copy that a ps still holds of a job
+// that went on without it is no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class EndedCopiesTest : public testing::Test {
     c_.Pass(absl::Milliseconds(300));
     c_.Train(2);
   }
-  // Of ended jobs: with an end on this ps; "": all.
+  // The number of ended jobs whose copy on this ps is not in sync yet; "": on all ps.
   int Syncing(const std::string& ps) const {
     int count = 0;
     for (const uint64_t id : ended_) {
@@ -82,7 +82,7 @@ TEST_F(EndedCopiesTest, CopiesOfEndedJobsAreMadeAFewAtATime) {
   EXPECT_TRUE(Whole()) << "each gets its copies back";
 }
 
-// All ps are back, and no Tick has come since: the copies of the job that is asked for are looked at there and then.
+// All ps are back, and there has been no Tick: the copies of the requested job are settled at once.
 TEST_F(EndedCopiesTest, AnEvaluationDoesNotWaitForItsTurn) {
   for (const char* name : {"ps-0", "ps-1", "ps-2", "ps-3"}) c_.Kill(c_.node(name));
   for (const char* name : {"ps-0", "ps-1", "ps-2", "ps-3"}) c_.Restart(c_.node(name));

@@ -1,6 +1,5 @@
-// Goal: what becomes of jobs that have ended. Weights vanish only where a user or the retention says so; a name stands
-// for one job or is refused; a job that lacks what it asked for, or whose numbers are not finite, does not end as a
-// plain success.
+// Goal: ended jobs. Weights are removed only by a user or by the retention; a name stands for one job or is refused; a
+// job that lacks something it asked for, or whose numbers are not finite, does not end as a plain success.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -203,7 +202,7 @@ TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidInItsEpochAndAtTheEnd) {
   EXPECT_TRUE(c.core().GetJob(ByName("test", true), c.clock().Now()).ok());
 }
 
-// Both epochs' figures come with one report.
+// The figures of both epochs come in one report.
 TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidOfTheFirstEpochThatHasIt) {
   EndedCluster c(1, 1);
   c.train_loss = {{0, kNan}, {1, kNan}};

@@ -1,4 +1,5 @@
-// Goal: evaluations and the digest are asked of workers until one answers, not for ever, and outlive losses.
+// Goal: an evaluation or a digest is given to workers until one answers, but not for ever, and survives losses of
+// nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +103,7 @@ void FailShards(Cluster& c, const std::string& worker) {
   }
 }
 
-// Workers that cannot reach a ps which is away, or was elsewhere when they were told, have not failed.
+// Workers that cannot reach a ps which is away, or which was elsewhere when they were told, have not failed.
 TEST(ClusterCore, EvaluateOutlivesTheRestartOfAPs) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(c.Spec());
@@ -172,7 +173,7 @@ TEST(ClusterCore, AShardWhoseWorkerDoesNotAnswerIsAskedOfAnother) {
   c.node("worker-1").stuck = false;
   c.Settle();  // too late, and counts for nothing
 
-  // Where all are slow the first answer counts, and the question goes round less and less often.
+  // If all workers are slow, the first answer counts, and the shard is handed out again less and less often.
   c.answer_evaluations = false;
   c.Do(EvaluateJob{ReplyToken{90002}, EvaluateOf(id), c.clock().Now() + absl::Hours(10)});
   c.Pass(absl::Minutes(30));
@@ -189,7 +190,7 @@ TEST(ClusterCore, AShardWhoseWorkerDoesNotAnswerIsAskedOfAnother) {
   EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 16u);
 }
 
-// A worker that fails at once is not asked again and again while another one may still be at it.
+// A worker that fails at once is not asked again while another one may still be computing the shard.
 TEST(ClusterCore, AShardWaitsForTheSlowWorkerWhereTheOtherFails) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(c.Spec());

@@ -1,5 +1,5 @@
-// Goal: what happens to a job is among its events, once, with who and where to; events are bounded, stored with the
-// job, and survive a coordinator's crash at any moment.
+// Goal: whatever happens to a job appears once among its events, with the node concerned. Events are bounded, stored
+// with the job, and survive a crash of the coordinator at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST(ClusterEvents, APsWithoutAnotherCopyIsWaitedForAndComesBack) {
   EXPECT_FALSE(EventOf(c.Job(id), "ps \"ps-0\" is back: its partitions are recovered from its disk").warning());
 }
 
-// Within the time that a broken session may take: nobody had missed it.
+// It is back before its broken session counted as a loss.
 TEST(ClusterEvents, AWorkerThatIsStartedAnewAtOnceIsAnEventToo) {
   Cluster c(1, 2, 2);
   const uint64_t id = c.SubmitOk(LongSpec());
@@ -103,7 +103,7 @@ TEST(ClusterEvents, AWorkerThatIsStartedAnewAtOnceIsAnEventToo) {
   EXPECT_EQ(Count(c.Job(id), "was restarted"), 1) << ::testing::PrintToString(Events(c.Job(id)));
 }
 
-// There may be hundreds of them: the log has one line.
+// There may be hundreds of ended jobs: the log has one line for all.
 TEST(ClusterEvents, WhatHappensToEndedJobsIsNoWarningForEachOfThem) {
   Cluster c(2, 1);
   std::vector<uint64_t> ids;

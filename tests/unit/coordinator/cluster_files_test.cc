@@ -35,8 +35,8 @@ TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr("not written: "));
 }
 
-// The last steps are lost while it waits for its files: it waits for them anew when those are done again, however late
-// that is.
+// The last steps are lost while the job waits for its files: it waits for them again when these steps have been done
+// again, however late.
 TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
   for (const bool synchronous : {true, false}) {
     SCOPED_TRACE(synchronous);
@@ -70,8 +70,8 @@ TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
   }
 }
 
-// While a file is tried again its checkpoint goes: by another hand, for the next epoch waits before it would be
-// removed. The user is told what was in the way of the file.
+// The checkpoint is removed while a file made of it is being retried. Somebody else removed it, for Cairn would have
+// waited before the next epoch. The user is told what had prevented the file.
 TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -99,7 +99,7 @@ TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   EXPECT_EQ(c.node("worker-0").saves.size(), 1u + 4u) << "the others have their own tries";
 }
 
-// The checkpoint's disk is the one that is full.
+// The disk of the checkpoints is full.
 TEST(ClusterFiles, AFileWithoutACheckpointSaysWhyThereIsNone) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -118,7 +118,7 @@ TEST(ClusterFiles, AFileWithoutACheckpointSaysWhyThereIsNone) {
   })) << job.ShortDebugString();
 }
 
-// Five checkpoints an epoch, three are kept: the one that the file of an epoch is made of is not removed before the
+// Five checkpoints an epoch, of which three are kept: the one that an epoch's file is made of is not removed before the
 // file is written.
 TEST(ClusterFiles, TheNextEpochWaitsForTheFileOfThisOne) {
   Cluster c(1, 1);

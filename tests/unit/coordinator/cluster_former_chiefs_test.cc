@@ -1,4 +1,4 @@
-// Goal: what a worker that was the chief once says of checkpoints counts where it still holds.
+// Goal: what a former chief reports of checkpoints counts where it is still valid.
 #include <gtest/gtest.h>
 
 #include "tests/unit/coordinator/cluster.h"
@@ -21,7 +21,7 @@ v1::NodeMessage Written(uint64_t id, int64_t step) {
   return message;
 }
 
-// It does not try that step again, so that nobody may wait for it. (Simulator, seed 7026682.)
+// It does not try that step again, so nobody may wait for it. (Simulator, seed 7026682.)
 TEST(ClusterFormerChiefs, WhatAFormerChiefCannotWriteIsNotAwaitedWhenItIsTheChiefAgain) {
   Cluster c(1, 3);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints());

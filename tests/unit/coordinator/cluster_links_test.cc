@@ -53,8 +53,8 @@ TEST(ClusterLinks, EachPrimaryGoesOnAloneAndTheTwoAreJoinedAgainLater) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
-// Its primaries say that ps-1 is busy: they continue without it, it is tried again after the shortest time, each time,
-// and nobody blames the network.
+// Its primaries report that ps-1 is busy: they continue without it, it is tried again after the shortest pause each
+// time, and the network is not blamed.
 TEST(ClusterLinks, ABusyPsIsTriedAgainSoonAndTheReasonGoes) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));
@@ -105,7 +105,7 @@ TEST(ClusterLinks, ALinkThatFlapsCostsFewGenerations) {
     c.HealLink("ps-0", "ps-1");
     c.Pass(absl::Seconds(5));
   }
-  // 10 s, 20 s, ... 5 min, then every 5 min; two a time, for both are primaries.
+  // After 10 s, 20 s, ... 5 min, then every 5 min; two generations each time, for both are primaries.
   EXPECT_LE(c.Job(id).generation(), 1u + 2 * (5 + 8));
   EXPECT_GE(c.Job(id).generation(), 3u);
 }
@@ -187,7 +187,7 @@ TEST(ClusterLinks, WhoIsBelieved) {
   c.Pass(absl::Milliseconds(200));
   EXPECT_EQ(c.Job(id).generation(), job.generation());
   EXPECT_EQ(InSync(c.Job(id)), 4);
-  // A backup that is silent here too: its lease decides.
+  // The backup is silent here too: its lease decides.
   report.set_generation(job.generation());
   c.node(backup).silent = true;
   c.Pass(absl::Milliseconds(1500));
@@ -204,8 +204,8 @@ TEST(ClusterLinks, WhoIsBelieved) {
   EXPECT_LT(c.Job(id).reason().size(), 1000u);
 }
 
-// A primary that is left out says that it cannot reach its backup, which was restarted: that one's disk is all that
-// is left.
+// A primary that is left out reports that it cannot reach its backup, which was restarted: the backup's disk is the
+// only copy left.
 TEST(ClusterLinks, APrimaryThatIsLeftOutTakesNobodyAway) {
   Cluster c(2, 1);
   v1::JobSpec spec = SpecWith(1);

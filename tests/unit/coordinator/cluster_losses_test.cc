@@ -1,5 +1,5 @@
-// Goal: what comes back from disks, and what does not: nothing acknowledged is given up, nothing that was never
-// acknowledged is missed, ps that are gone are not waited for among the copies, and a job that can never go on says so.
+// Goal: recovery from disks. Nothing acknowledged is given up, no update that was never acknowledged is waited for, ps
+// that are gone are not waited for as copies, and a job that can never go on says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ void SetVersions(Cluster& c, const std::string& ps, uint64_t id, uint64_t versio
   for (auto& [p, v] : c.node(ps).hosted.at(id).version) v = version;
 }
 
-// A ps names what it has applied when its session is opened again; the newest of it may not have been on its disk, and
-// nobody was told of it.
+// A ps names what it has applied when it opens its session again; the newest update may not have been on its disk, and
+// was not acknowledged.
 TEST(ClusterLosses, AnUpdateThatWasNamedAndNeverAcknowledgedIsNotMissed) {
   for (const bool synchronous : {true, false}) {
     for (const uint64_t unsettled : {uint64_t{1}, uint64_t{4}}) {
@@ -31,7 +31,8 @@ TEST(ClusterLosses, AnUpdateThatWasNamedAndNeverAcknowledgedIsNotMissed) {
       c.Kill(c.node("ps-0"));
       SetVersions(c, "ps-0", id, 8);
       c.Restart(c.node("ps-0"));
-      // A synchronous partition is one update beyond what is acknowledged at most; else each of the 4 replicas has one.
+      // A synchronous partition is at most one update beyond what is acknowledged; otherwise each of the 4 replicas may
+      // have one.
       if (synchronous && unsettled > 1) {
         EXPECT_EQ(c.State(id), v1::FAILED);
         EXPECT_THAT(c.Job(id).reason(), HasSubstr("its data directory is an old copy"));
@@ -84,8 +85,8 @@ TEST(ClusterLosses, AfterAFallBackTheDeadAreNotAmongTheCopies) {
   EXPECT_EQ(PrimariesOn(c.Job(id), "ps-2"), 2) << "it takes its share";
 }
 
-// Only the figures of the second epoch are missing when both ps are lost. The first one that comes back has none of its
-// last steps, and says so for as long as the other one is away.
+// Only the figures of the second epoch are missing when both ps are lost. The first one that comes back lacks some of
+// its last steps, and reports so while the other one is away.
 TEST(ClusterLosses, FiguresOfAPsThatIsBehindCloseNoEpoch) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(8, 0, v1::SNAPSHOT));
@@ -112,7 +113,7 @@ TEST(ClusterLosses, FiguresOfAPsThatIsBehindCloseNoEpoch) {
   EXPECT_EQ(c.Job(id).epochs(1).train().examples(), 40u);
 }
 
-// What was stored of the job's steps is older than what its ps have kept.
+// The stored number of steps is older than what the ps have kept.
 TEST(ClusterLosses, AfterALossOfEverythingAFallBackIsNoStepForward) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
@@ -126,7 +127,7 @@ TEST(ClusterLosses, AfterALossOfEverythingAFallBackIsNoStepForward) {
   EXPECT_TRUE(c.Logged("falls back to step 3: later updates were only in the memory of ps that died"));
 }
 
-// The generation that takes all back does not reach one of them; the next one does.
+// The generation that takes the job back does not reach one of the ps; the next generation does.
 TEST(ClusterLosses, APsThatHasNotHeardOfAFallBackGoesBackLater) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(8, 0, v1::SNAPSHOT));
@@ -146,7 +147,7 @@ TEST(ClusterLosses, APsThatHasNotHeardOfAFallBackGoesBackLater) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
-// The coordinator ends between the two; what it has stored carries the fall back on.
+// The coordinator ends between the two; the next one completes the fall back from its stored state.
 TEST(ClusterLosses, AFallBackOutlastsTheCoordinator) {
   for (const bool declared_dead : {false, true}) {
     Cluster c(2, 1);
@@ -171,8 +172,7 @@ TEST(ClusterLosses, AFallBackOutlastsTheCoordinator) {
   }
 }
 
-// A coordinator that was restarted does not know at first who serves what; a fall back that was over long ago is no
-// fall back.
+// A restarted coordinator does not know at first who serves what; it does not repeat a fall back that was completed.
 TEST(ClusterLosses, AFallBackThatIsOverIsNotCarriedOnByTheNextCoordinator) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));
@@ -218,7 +218,7 @@ TEST(ClusterLosses, AFormerCopyCanTakeTheJobOverFromAPsThatGivesUp) {
   EXPECT_EQ(c.TrueStep(id), 5);
 }
 
-// A former copy whose disk is another one now, or an old one, has nothing of what it acknowledged.
+// A former copy whose disk was replaced, or is an old one, lacks what it acknowledged.
 TEST(ClusterLosses, AFormerCopyWithoutItsDiskIsNoCopy) {
   for (const bool emptied : {true, false}) {
     Cluster c(2, 1);
@@ -239,8 +239,8 @@ TEST(ClusterLosses, AFormerCopyWithoutItsDiskIsNoCopy) {
   }
 }
 
-// Its disk may be behind: it is waited for who knows more, and meanwhile it serves nothing, though others begin a
-// generation.
+// Its disk may be behind: the job waits for a ps that knows more, and meanwhile this one serves nothing, even if others
+// begin a generation.
 TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
   Cluster c(3, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
@@ -258,7 +258,7 @@ TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
   EXPECT_FALSE(c.node("ps-0").hosted.at(id).serving);
 }
 
-// A backup that had not caught up is nothing to wait with: what else the ps has is served.
+// A backup that had not caught up is not worth waiting for: what else the ps holds is served.
 TEST(ClusterLosses, ACopyThatWasNotCompleteHoldsNothingUp) {
   Cluster c(2, 1);
   c.replicate = false;
@@ -275,7 +275,7 @@ TEST(ClusterLosses, ACopyThatWasNotCompleteHoldsNothingUp) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
-// Its store failed, and its copy went with it: it names the others, in the same process.
+// Its store failed and its copy was lost; the same process names its other copies.
 TEST(ClusterLosses, ABackupThatLostItsMemoryIsNotPromoted) {
   Cluster c(2, 1);
   v1::JobSpec spec = SpecWithCopies(40, 1, v1::LOGGED_AND_REPLICATED);
@@ -304,7 +304,7 @@ TEST(ClusterLosses, ABackupThatLostItsMemoryIsNotPromoted) {
   EXPECT_EQ(InSync(c.Job(id)), 1) << "a restart may have mended it";
 }
 
-// Both are primaries of something, and both are gone for good.
+// Both are primaries of some partitions, and both are gone for good.
 TEST(ClusterLosses, AJobThatHasLostItsCopiesSaysSoWithin30s) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));

@@ -1,6 +1,5 @@
-// Goal: work moves where a user or the balance wants it while training goes on: drains of ps and workers, ps that join,
-// stragglers, and workers that cannot do a job. The fake cluster checks at every step that no partition lost or doubled
-// an update.
+// Goal: work moves while training goes on: drains of ps and workers, ps that join, stragglers, and workers that cannot
+// compute a job. The fake cluster checks at every step that no partition lost or doubled an update.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +44,7 @@ int PartitionsOn(const Cluster& c, uint64_t id, const std::string& ps) {
   return count;
 }
 
-// Trains through it; the steps that were done.
+// Trains for that long. Returns the number of steps done.
 int64_t PassAndTrain(Cluster& c, uint64_t id, absl::Duration duration) {
   const int64_t before = c.TrueStep(id);
   for (absl::Duration t; t < duration; t += absl::Milliseconds(500)) {
@@ -236,7 +235,7 @@ v1::NodeMessage DataTrouble(uint64_t id, bool worker_only) {
   return message;
 }
 
-// As one with too little memory: the system kills it, and what started it starts it again.
+// As a worker with too little memory: the system kills it, and its supervisor starts it again.
 TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
   for (const bool alone : {false, true}) {
     SCOPED_TRACE(alone);
@@ -267,7 +266,7 @@ TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
   }
 }
 
-// It was alone then, and was tried again. What it is now restarted for has nothing to do with that.
+// It was alone then, and was tried again. The present restart has nothing to do with those.
 TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(LongSpec());
@@ -295,8 +294,8 @@ TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   EXPECT_FALSE(worker.assigned.empty());
 }
 
-// It says so, ends itself and is started again. A job that only it can compute waits for it, unless its device is lost
-// at one step again and again.
+// It reports the loss, ends itself and is started again. A job that only it can compute waits for it, unless its device
+// is lost at the same step again and again.
 TEST(ClusterMoves, AWorkerThatLostItsDeviceIsWaitedForWhereNoOtherCanWork) {
   for (const bool alone : {false, true}) {
     SCOPED_TRACE(alone);
@@ -449,8 +448,8 @@ TEST(ClusterMoves, ALossThatIsNotFiniteIsNoPlainSuccess) {
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since step 5 (epoch 2)"));
 }
 
-// It keeps the job's model, data and decoding threads for the replicas that may come back, and would keep them for
-// ever.
+// The worker keeps the job's model, data and decoding threads for replicas that may come back, and must learn when to
+// drop them.
 TEST(ClusterMoves, AWorkerThatGaveItsReplicasAwayIsToldOfTheJobsEnd) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(FakeCluster::Spec());

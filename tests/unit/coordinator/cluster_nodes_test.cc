@@ -1,4 +1,4 @@
-// Goal: nodes that are lost, come back or join disturb no more than they must.
+// Goal: nodes that are lost, return or join disturb no more than necessary.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,14 +63,14 @@ TEST(ClusterCore, AfterARestartANodeIsNeitherAliveNorDeadBeforeItWasHeardOf) {
 TEST(ClusterCore, ASilentWorkerIsLostWithItsLease) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(c.Spec());
-  // Its session stays open, but nothing is heard of it.
+  // Its session stays open, but no message arrives.
   const SessionToken session = c.node("worker-1").session;
   c.node("worker-1").session = {};
   c.Pass(absl::Seconds(2.5));
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1));
   c.Pass(absl::Seconds(1));
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
-  // What it says on the old session is not listened to.
+  // Messages on the old session are ignored.
   v1::NodeMessage message;
   message.mutable_job_error()->set_job_id(id);
   c.Do(NodeSays{session, message});
@@ -192,7 +192,7 @@ TEST(ClusterCore, APsThatLostItsDataFailsTheJob) {
 
 TEST(ClusterCore, BeforeTheFirstStepPartitionsArePlacedElsewhere) {
   Cluster c(2, 1);
-  // ps-1 hears its command and dies before it answers.
+  // ps-1 receives its command and dies before it answers.
   c.Do(Tick{});
   c.answer_inspections = false;
   const ReplyToken token = c.Submit(c.Spec());
@@ -224,7 +224,7 @@ TEST(ClusterCore, AJobErrorNamesTheNode) {
   EXPECT_TRUE(c.node("worker-0").assigned.empty());
 }
 
-// The command to serve goes with the session, and what the ps names in its next Hello is its disk's.
+// The command to serve is lost with the session; the next Hello of the ps describes its disk.
 TEST(ClusterCore, ARestartedPsThatWasNotToldToServeIsTold) {
   bool crashed = true;
   for (int effects = 0; crashed; ++effects) {

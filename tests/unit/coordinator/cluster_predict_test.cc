@@ -1,5 +1,5 @@
-// Goal: the outputs of a prediction come in order, each once, whatever happens to workers; a slow caller makes nobody
-// compute ahead without bound; other weights and data are checked and handed on.
+// Goal: the outputs of a prediction come in order and each once, whatever happens to workers; a slow caller does not
+// make workers compute ahead without bound; other weights and data are checked and passed on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ void Predict(Cluster& c, const v1::EvaluateRequest& request, ReplyToken token = 
   c.Do(PredictJob{token, request, c.clock().Now() + absl::Minutes(10)});
 }
 
-// Every example once, in order, with its own outputs.
+// Checks that every example came once, in order, with its own outputs.
 void ExpectWhole(Cluster& c, uint64_t examples) {
   uint64_t next = 0;
   for (const v1::PredictResponse& part : c.predictions[kCall]) {
@@ -53,7 +53,7 @@ TEST(ClusterPredict, OutputsComeInOrder) {
   EXPECT_GE(c.predictions[kCall].size(), 3u) << "every worker has a part";
 }
 
-// The last shard is answered first; nothing goes out before the first.
+// The last shard is answered first; nothing is sent to the caller before the first.
 TEST(ClusterPredict, AnswersInAnyOrder) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(c.Spec());
@@ -75,7 +75,7 @@ TEST(ClusterPredict, AnswersInAnyOrder) {
   ExpectWhole(c, 16);
 }
 
-// A worker is lost with its shards, one of which was answered, another half answered.
+// A worker is lost with its shards, one of which was answered and another one half answered.
 TEST(ClusterPredict, ALostWorkersShardsAreComputedAgain) {
   Cluster c(1, 2);
   c.data.set_test_examples(60);
@@ -146,7 +146,7 @@ TEST(ClusterPredict, OutputsThatDoNotFitAreRefused) {
   EXPECT_TRUE(c.predictions[kCall].empty());
 }
 
-// An answer holds all outputs of its examples, whichever is the last.
+// An answer holds all outputs of its examples, whichever of them is the last.
 TEST(ClusterPredict, AllOutputsCount) {
   Cluster c(1, 1);
   v1::JobSpec spec = c.Spec();
@@ -206,7 +206,7 @@ TEST(ClusterPredict, OtherDataAreLookedAtFirst) {
   EXPECT_TRUE(c.ReplyTo(ReplyToken{90004})->status.ok()) << c.ReplyTo(ReplyToken{90004})->status;
 }
 
-// Weights of a file need neither a job that ran nor its ps.
+// Weights from a file need neither a job that has run nor its ps.
 TEST(ClusterPredict, OtherWeightsNeedNoPs) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(c.Spec(1)), queued = c.SubmitOk(c.Spec(1));

@@ -1,6 +1,6 @@
-// Goal: a job whose model a program computes runs on workers that have the program in its version, and no other job
-// does on workers that have nothing but programs; where nobody can, the job says who has what. What a worker has is
-// kept over a restart of the coordinator.
+// Goal: a job whose model is computed by a program runs on workers that have the program in its version; other jobs do
+// not run on workers that have only programs. If no worker can compute it, the job says who has what. The programs of a
+// worker are known again after a restart of the coordinator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Goal: what a node says that cannot be is refused, with the field or the reason, and changes nothing for the others.
+// Goal: impossible messages of a node are refused, with the field or the reason, and change nothing for the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
   EXPECT_EQ(ps.hello.cluster_id(), anew);
 }
 
-// It comes back every second.
+// It retries every second.
 TEST(ClusterCore, ARefusalIsLoggedWhenItChanges) {
   Cluster c(1, 0);
   FakeNode& ps = c.node("ps-0");
@@ -168,8 +168,8 @@ TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
-// A directory of another cluster, or bytes that are no one's: the job whose generation cannot be is not there, the
-// others are.
+// A directory of another cluster, or corrupt bytes: the job whose generation is impossible is ignored, the others are
+// not.
 TEST(ClusterCore, AGenerationThatCannotBeIsRefused) {
   for (const uint64_t wrong : {UINT64_MAX, UINT64_MAX - 1, uint64_t{1} << 40}) {
     for (const int backups : {0, 1}) {
@@ -195,7 +195,7 @@ TEST(ClusterCore, AGenerationThatCannotBeIsRefused) {
       EXPECT_EQ(c.State(other), v1::SUCCEEDED) << c.Job(other).reason();
     }
   }
-  // A coordinator that lost its newest state goes on above what the ps have seen.
+  // A coordinator that lost its newest state continues above the generations that the ps have seen.
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(c.Spec(1));
   c.Train(2);

@@ -1,5 +1,5 @@
-// Goal: the coordinator's node over real gRPC: sessions, the users' calls, watching, a restart on its state, a stop
-// that ends every call, a store that fails.
+// Goal: the coordinator's node over real gRPC: sessions, calls of users, watches, a restart on its state, a stop that
+// ends every call, a store that fails.
 #include "coordinator/node/coordinator_node.h"
 
 #include <grpcpp/generic/generic_stub.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(30);  // a test that waits so long has failed
 
-// A store that outlives its owner, and can be told to fail.
+// A store that outlives its owner and can be told to fail.
 class SharedStore : public KvStore {
  public:
   struct Disk {
@@ -45,7 +45,7 @@ class SharedStore : public KvStore {
   std::shared_ptr<Disk> disk_;
 };
 
-// A ps or a worker that obeys: partitions are ready at once, replicas done at once.
+// A ps or a worker that obeys: its partitions are ready at once, its replicas done at once.
 class ObedientNode {
  public:
   ObedientNode(const std::string& coordinator, v1::Hello hello) : hello_(std::move(hello)) {
@@ -155,7 +155,7 @@ class CoordinatorNodeTest : public testing::Test {
     return request;
   }
 
-  // Until so many nodes are alive.
+  // Waits until so many nodes are alive.
   bool WaitForNodes(int count) {
     const absl::Time deadline = absl::Now() + kLong;
     while (absl::Now() < deadline) {
@@ -271,8 +271,8 @@ TEST_F(CoordinatorNodeTest, ASessionMustBeginWithHello) {
 TEST_F(CoordinatorNodeTest, ARestartKeepsItsJobsAndNodesReturn) {
   ObedientNode ps(node_->address(), ObedientNode::Ps()), worker(node_->address(), ObedientNode::Worker());
   ASSERT_TRUE(WaitForNodes(2));
-  // It waits for workers: once it ran, this ps, which holds nothing when it returns, would be taken for one that lost
-  // its data.
+  // The job waits for workers: once it has run, this ps, which holds nothing when it returns, would count as one that
+  // lost its data.
   v1::SubmitRequest slow = Request("slow");
   slow.mutable_spec()->set_min_workers(2);
   v1::SubmitResponse submitted;
@@ -291,7 +291,7 @@ TEST_F(CoordinatorNodeTest, ARestartKeepsItsJobsAndNodesReturn) {
 }
 
 TEST_F(CoordinatorNodeTest, StopEndsEveryCall) {
-  // Without workers the job stays queued: its watch would go on.
+  // Without workers the job stays queued, and its watch goes on.
   v1::SubmitResponse submitted;
   ASSERT_TRUE(jobs_->Submit(Context().get(), Request("waits"), &submitted).ok());
   v1::GetJobRequest request;

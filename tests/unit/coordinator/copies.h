@@ -1,4 +1,4 @@
-// What the tests of a job's copies share: the job, and short questions about its status.
+// Shared by the tests of a job's copies: the job, and short questions about its status.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Five steps an epoch, four partitions.
+// A job of five steps an epoch and four partitions.
 inline v1::JobSpec SpecWithCopies(int epochs, int backups, v1::Durability durability = v1::REPLICATED,
                                   int replicas = 4) {
   v1::JobSpec spec = FakeCluster::Spec(replicas);
@@ -31,14 +31,14 @@ inline int PrimariesOn(const v1::JobStatus& job, const std::string& ps) {
       std::count_if(job.partitions().begin(), job.partitions().end(), [&](auto& p) { return p.primary() == ps; }));
 }
 
-// `what` is true within 10 s.
+// Waits until `what` is true, at most 10 s.
 template <typename Condition>
 bool Within10s(Cluster& c, Condition what) {
   for (int i = 0; i < 100 && !what(); ++i) c.Pass(absl::Milliseconds(100));
   return what();
 }
 
-// ps-0's session breaks while ps-1 is dead without the coordinator's knowing: ps-1 is promoted, and never answers.
+// The session of ps-0 breaks while ps-1 is dead and the coordinator does not know: ps-1 is promoted and never answers.
 inline uint64_t PromoteADeadPs(Cluster& c, v1::JobSpec spec) {
   spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
   const uint64_t id = c.SubmitOk(spec);

@@ -1,5 +1,5 @@
-// Goal: the parts that deal with losses keep their invariants by themselves: how a job ends, which copy takes the place
-// of a lost one, what is said of those that are missing, who is drained.
+// Goal: the parts that deal with losses keep their invariants by themselves: how a job ends, which copy replaces a lost
+// one, what is said of missing ones, who is drained.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(Endings, WhatAJobEndsWithIsStoredBeforeItsWorkersAreTold) {
   EXPECT_EQ(parts.CountRaised<SlotsChanged>(), 1);
 }
 
-// From RUNNING no job succeeds: it goes on as if nobody had asked.
+// A job in RUNNING cannot succeed: it goes on as if nobody had asked.
 TEST(Endings, AnEndThatMayNotFollowChangesNothing) {
   LossParts parts(1, 1);
   Job& job = parts.AddRunning(1, 0);

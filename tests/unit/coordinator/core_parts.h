@@ -1,5 +1,5 @@
-// The ground of a core (coordinator/core/component.h) with nodes in it, and jobs in any state: for tests of one part of
-// it at a time. Nothing dispatches domain events here: the test sees what was raised.
+// The ground of a core (coordinator/core/component.h) with nodes and with jobs in any state, for tests of one part at a
+// time. Domain events are not dispatched here: the test sees what was raised.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ struct CoreParts {
     return *nodes.Find(name);
   }
 
-  // A running job of so many partitions, each on its ps ("ps-0" and so on), with `backups` in sync on the next ones.
+  // Adds a running job of so many partitions, each on a ps ("ps-0" and so on), with `backups` in sync on the next ones.
   Job& AddRunning(int partitions, int backups) {
     Job& job = jobs.Add();
     jobs.Transition(job, v1::QUEUED);
@@ -73,7 +73,7 @@ struct CoreParts {
     return job;
   }
 
-  // Its session broke and its lease lapsed.
+  // Breaks its session and lets its lease lapse.
   void Lose(const std::string& name) {
     nodes.Closed(nodes.Find(name)->lease.session());
     step.Begin(step.now() + absl::Minutes(10));
@@ -88,7 +88,7 @@ struct CoreParts {
     }
     return step.TakeEffects();
   }
-  // What was raised of one kind, and drops the rest.
+  // Returns what was raised of one kind, and drops the rest.
   template <typename T>
   int CountRaised() {
     int count = 0;
@@ -106,7 +106,7 @@ struct CoreParts {
   Hosting& hosting = ground.hosting;
 };
 
-// Of one kind, in their order.
+// The effects of one kind, in order.
 template <typename T>
 std::vector<T> Only(const Effects& effects) {
   std::vector<T> found;

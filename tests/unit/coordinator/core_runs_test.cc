@@ -97,8 +97,8 @@ TEST(Checkpoints, OnlyTheChiefIsBelievedAndThePlaceIsComputed) {
   EXPECT_EQ(parts.CountRaised<JobAdvanced>(), 1);
 }
 
-// A chief tells of the end of its replicas when its last checkpoint is taken: one that had them before must not end the
-// job in its stead.
+// A chief reports the end of its replicas when its last checkpoint is taken: a worker that had them before must not end
+// the job in its place.
 TEST(JobRuns, ThatAReplicaOfTheChiefIsDoneIsForTheChiefToSay) {
   for (const bool checkpoints : {true, false}) {
     SCOPED_TRACE(checkpoints);
@@ -120,8 +120,8 @@ TEST(JobRuns, ThatAReplicaOfTheChiefIsDoneIsForTheChiefToSay) {
   }
 }
 
-// The replica that the chief has not told the end of moves away; what stays was done by another one before. A chief
-// that told the end of one itself owes nothing, whatever it is given and loses later.
+// The replica whose end the chief has not reported moves away; the remaining one was finished by another worker before.
+// A chief that itself reported the end of a replica owes nothing, whatever it is given and loses later.
 TEST(Epochs, AChiefThatIsLeftWithReplicasThatAreDoneIsWaitedFor) {
   for (const bool told : {false, true}) {
     SCOPED_TRACE(told);
@@ -237,7 +237,7 @@ TEST(JobRuns, NoDigestIsTakenWhileLastValuesAreInMemory) {
   EXPECT_EQ(Only<SendCommand>(effects).size(), 1u);
 }
 
-// What a ps holds of a job that nobody gave to it goes; what it holds of the job is what it is told to hold again.
+// A ps drops what it holds of a job that was not assigned to it, and is told again to hold what was.
 TEST(Reconciler, APsDropsWhatIsNotItsToHold) {
   RunParts parts(2, 1);
   Job& job = parts.AddRunning(1, 0);

@@ -1,6 +1,6 @@
-// Goal: what the coordinator answers over HTTP: the same JSON and metrics as the command line, probes that tell a
-// leader, a standby and a core that hangs apart, a standby that sends readers on, pages that hold nothing of a user's
-// words. On a driver without gRPC; the last test on real sockets.
+// Goal: what the coordinator answers over HTTP: the same JSON and metrics as the command line; probes that distinguish
+// a leader, a standby and a core that hangs; a standby that redirects readers; pages that contain none of a user's
+// words. Runs on a driver without gRPC; the last test uses real sockets.
 #include "coordinator/dashboard/dashboard.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ using testing::Not;
 using testing::StartsWith;
 using Json = nlohmann::json;
 
-// A name that the coordinator lets nodes have, and what it is in JSON.
+// A name that a node may have, and the same name in JSON.
 constexpr char kEvil[] = "<script>alert(1)</script>\"&'";
 
 class NoSession : public SessionSink {
@@ -225,7 +225,7 @@ TEST_F(DashboardTest, WithoutALeaderItIsAliveAndNotReady) {
   EXPECT_EQ(Header(Get("/api/v1/jobs"), "Retry-After"), "1");
 }
 
-// Everybody is answered while the core hangs, and what is asked of it has a bound.
+// Everybody is answered while the core hangs, and what it is asked is bounded.
 TEST_F(DashboardTest, ACoreThatHangsHoldsNobodyUp) {
   Lead();
   absl::Notification inside, go_on;
@@ -286,7 +286,7 @@ TEST_F(DashboardTest, ReadersOfAJobShareItForAMoment) {
   EXPECT_EQ(GetJson(absl::StrCat("/api/v1/jobs/", other))["job_id"], other) << "not the one that was asked for last";
 }
 
-// A job whose every field is set, as deep as three levels.
+// Sets every field, up to three levels deep.
 void FillAll(google::protobuf::Message* message, int depth = 3) {
   const auto* reflection = message->GetReflection();
   using google::protobuf::FieldDescriptor;
@@ -357,15 +357,15 @@ TEST(JobExtract, LeavesOutWhatGrowsAndNothingElse) {
   EXPECT_EQ(row.SerializeAsString(), wanted.SerializeAsString());
 }
 
-// The page is fixed text; users' words reach it as JSON alone, and its script makes text of them. What could make HTML
-// of them is not used.
+// The page is fixed text; users' words reach it only as JSON, and its script inserts them as text. Nothing that could
+// turn them into HTML is used.
 TEST(DashboardPages, NothingBecomesHtml) {
   for (const char* maker : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(",
                             "srcdoc", "javascript:", "DOMParser", "setTimeout(\""}) {
     EXPECT_THAT(std::string(kDashboardJs), Not(HasSubstr(maker)));
     EXPECT_THAT(std::string(kDashboardHtml), Not(HasSubstr(maker)));
   }
-  // And what the Content-Security-Policy would refuse, or would take from elsewhere.
+  // Nor anything that the Content-Security-Policy would refuse, or that comes from elsewhere.
   for (const char* refused : {"style=", "onclick=", "onload=", "<style", "http://", "https://"}) {
     std::string html(kDashboardHtml);
     const std::string icon = "xmlns='http://www.w3.org/2000/svg'";
@@ -376,7 +376,7 @@ TEST(DashboardPages, NothingBecomesHtml) {
   EXPECT_TRUE(absl::EndsWith(std::string(kDashboardJs), "refresh();\n")) << "whole";
 }
 
-// A script may not read what another origin answers: a standby's redirect is followed by the page as a whole.
+// A script may not read what another origin answers: the page as a whole follows a standby's redirect.
 TEST(DashboardPages, AnOpenPageGoesToTheNewLeader) {
   EXPECT_THAT(std::string(kDashboardJs), HasSubstr("redirect: \"manual\""));
   EXPECT_THAT(std::string(kDashboardJs), HasSubstr("answer.type === \"opaqueredirect\""));

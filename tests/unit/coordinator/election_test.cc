@@ -1,6 +1,6 @@
-// Goal: of several coordinators one leads: the lead changes when the lease ends, is given back or its key is deleted;
-// by its own clock a leader stops in time when etcd is away; a standby knows the leader; lost answers and nonsense do
-// no harm.
+// Goal: one of several coordinators leads: the lead changes when the lease ends, is given back or its key is deleted; a
+// leader stops in time by its own clock when etcd is away; a standby knows the leader; lost answers and corrupt values
+// do no harm.
 #include "coordinator/store/election.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-// A coordinator as far as elections go.
+// A coordinator, reduced to elections.
 class Candidate {
  public:
   Candidate(FakeEtcd& etcd, const std::string& name, const std::string& http = "")

@@ -1,6 +1,6 @@
-// Goal: the coordinator's store in etcd beside a map: what is written is there for the next leader, whole; a
-// coordinator that no longer leads, a late copy and a lost answer change nothing that they should not; nonsense from
-// etcd is an error that names the key.
+// Goal: the coordinator's store in etcd, compared with a map: what is written is there for the next leader, whole; a
+// former leader, a late copy and a lost answer change nothing that they should not; a corrupt value in etcd is an error
+// that names the key.
 #include "coordinator/store/etcd_store.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using ::testing::SizeIs;
 
 class EtcdStoreTest : public testing::Test {
  protected:
-  // As if this coordinator had just been elected.
+  // A store as that of a coordinator that has just been elected.
   std::unique_ptr<EtcdStore> Elected() {
     etcd_.Delete("p/leader");
     etcd_.Put("p/leader", "me");
@@ -72,7 +72,7 @@ TEST_F(EtcdStoreTest, BesideAMapThroughManyTerms) {
           model.erase(key);
           continue;
         }
-        // Also empty, exactly a chunk, and several of them.
+        // Empty, exactly one chunk, and several chunks too.
         const size_t sizes[] = {0, 100, 1000, 400'000, EtcdStore::kChunkBytes, EtcdStore::kChunkBytes + 1, 3'300'000};
         std::string value(sizes[below(7)], static_cast<char>('a' + below(26)));
         batch.Put(key, value);

@@ -1,5 +1,5 @@
-// Goal: an evaluator computes no replicas, evaluates each checkpoint of the jobs that ask for it once, also after they
-// ended, and its loss or failure disturbs nothing; a job without one says so.
+// Goal: an evaluator computes no replicas and evaluates each checkpoint of the jobs that ask for it once, even after
+// they ended; its loss or failure disturbs nothing; a job without an evaluator says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(Evaluators, TheReasonGoesWhenOneJoins) {
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("no evaluator is there"));
 }
 
-// One evaluator is lost, another one fails at a checkpoint that is gone, and at one that is there.
+// One evaluator is lost; another one fails at a checkpoint that is gone, and at one that exists.
 TEST(Evaluators, FailuresAreBorne) {
   Cluster c(1, 1);
   FakeNode& first = c.AddWorker("evaluator-0", 1, v1::EVALUATOR);
@@ -116,7 +116,7 @@ TEST(Evaluators, FailuresAreBorne) {
   EXPECT_EQ(c.Job(id).validations(0).step(), 6);
 }
 
-// Validations of the replicas within an epoch: whole when every replica has reported its share.
+// Validations of replicas within an epoch: complete when every replica has reported its share.
 TEST(Evaluators, ValidationsOfTheReplicasByStep) {
   Cluster c(1, 1);
   v1::JobSpec spec = c.Spec(2);

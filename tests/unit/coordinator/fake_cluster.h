@@ -1,7 +1,7 @@
 // A cluster around a ClusterCore without I/O: a disk, a clock, ps and workers that do what they are told, and a
-// training whose truth the test can see. Crashes at any effect: what was stored before it stays, what was to be sent
-// after it is lost. Users, the coordinator's effects and the clock: fake_cluster.cc; nodes: fake_nodes.cc; training:
-// fake_training.cc.
+// training whose truth the test can see. The coordinator can crash at any effect: what was stored before it stays, what
+// was to be sent after it is lost. Users, the coordinator's effects and the clock are in fake_cluster.cc, nodes in
+// fake_nodes.cc, training in fake_training.cc.
 #pragma once
 
 #include <functional>
@@ -23,10 +23,10 @@ struct FakeNode {
   bool running = true;   // the process
   bool silent = false;   // hears and says nothing, while its session seems to be open
   std::vector<v1::CoordinatorMessage> inbox;
-  std::string fault;                     // ps: what it says of its store
-  std::string blind;                     // worker: why it does not see the data
+  std::string fault;                     // ps: what it reports of its store
+  std::string blind;                     // worker: why it cannot see the data
   bool breaks_at_rollback = false;       // ps: its session breaks before it hears that it is to go back
-  bool stuck = false;                    // worker: beats, and answers no evaluation
+  bool stuck = false;                    // worker: sends heartbeats, and answers no evaluation
   int commands = 0;                      // received since the last ClearCommands, Welcome and Readiness not counted
   std::optional<std::string> not_ready;  // ps: the last Readiness
 
@@ -35,9 +35,9 @@ struct FakeNode {
     std::map<uint32_t, uint64_t> version;
     bool serving = false;  // this process was told to
     std::set<uint32_t> backup;
-    std::map<uint32_t, std::map<std::string, bool>> links;  // of primaries: the backup has everything
+    std::map<uint32_t, std::map<std::string, bool>> links;  // of primaries: whether the backup has everything
   };
-  // ps: as it says in Hello and PartitionsReady.
+  // ps: as in Hello and PartitionsReady.
   uint64_t version_min = UINT64_MAX;
   bool writes = true;  // ps: what a job ends with; see TellKept
   std::vector<uint64_t> kept_versions;
@@ -68,28 +68,28 @@ class FakeCluster {
   v1::DataInfo data;
   std::string data_error;  // workers answer so
   bool replicate = true;   // backups are brought up to date
-  // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
+  // Sum of the two examples of a replica's share, by epoch; 0.25 if not given.
   std::map<int, double> validation_loss;
-  bool tells_figures = true;         // the ps do, after each step
-  std::map<int, double> train_loss;  // of one replica's step, by epoch: 0.5 where nothing is said
-  std::string not_finite;            // of the weights that the digest is taken of: the first such variable
+  bool tells_figures = true;         // the ps report figures after each step
+  std::map<int, double> train_loss;  // of one replica's step, by epoch; 0.5 if not given
+  std::string not_finite;            // the first variable of the final weights that is not finite
   bool write_checkpoints = false;    // the chief, at the end of each epoch
-  std::string checkpoint_error;      // not empty: it cannot, and says so
+  std::string checkpoint_error;      // not empty: the chief cannot write checkpoints, and reports this
   bool answer_files = true;          // WriteSummaries and SaveModel
-  int file_failures = 0;             // the next so many of them are answered with an error
+  int file_failures = 0;             // so many of the next ones are answered with an error
   bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
-  // Of every prediction, in the order in which it came. A slow caller takes none by itself.
+  // Of every prediction, in order of arrival. A slow caller takes none by itself.
   std::map<ReplyToken, std::vector<v1::PredictResponse>> predictions;
   bool take_predictions = true;
 
   FakeNode& AddPs(const std::string& name, const std::string& host = "");
-  // On a GPU it computes every compute_dtype, on a CPU all but FLOAT16.
+  // With a GPU it computes every compute_dtype, with a CPU all but FLOAT16.
   FakeNode& AddWorker(const std::string& name, int slots = 1, v1::Role role = v1::WORKER, v1::Device device = v1::CPU);
-  // With one slot and these programs, and nothing else to compute with.
+  // Adds a worker with one slot, these programs and no other backend.
   FakeNode& AddPrograms(const std::string& name, const std::vector<v1::ExternalProgram>& programs);
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
 
-  // Between two ps, both ways. A primary says so after 3 s of it.
+  // Cuts the link between two ps both ways. A primary reports it after 3 s.
   void CutLink(const std::string& a, const std::string& b) {
     cut_links_[{std::min(a, b), std::max(a, b)}] = clock_.Now();
   }
@@ -100,10 +100,10 @@ class FakeCluster {
   void Kill(FakeNode& node);          // the process and its memory are gone; a ps' partitions stay on disk
   void Restart(FakeNode& node, const std::string& address = "");
   void Say(FakeNode& node, const v1::NodeMessage& message);
-  // A job's first partition has made so many updates, and its figures of the epoch come to these sums; its primary says
-  // so.
+  // A job's first partition has made so many updates, and its figures of the epoch have these sums; its primary reports
+  // them.
   void SayFigures(uint64_t job_id, uint64_t version, int epoch, uint64_t examples, double loss = 0);
-  // A ps that did not write has written now, and says so.
+  // A ps that had not written its values has written them now, and reports it.
   void TellKept(FakeNode& node, uint64_t job_id);
 
   ReplyToken Submit(const v1::JobSpec& spec, const std::string& key = "");
@@ -113,17 +113,16 @@ class FakeCluster {
   v1::JobState State(uint64_t id) const { return Job(id).state(); }
 
   void Do(const Event& event);
-  // Delivers commands and answers until nothing moves.
+  // Delivers commands and answers until nothing is pending.
   void Settle();
-  // Time passes in steps of 100 ms, with heartbeats; no training.
+  // Lets time pass in steps of 100 ms, with heartbeats and without training.
   void Pass(absl::Duration duration);
-  // One step of every job whose replicas and partitions are all up.
+  // Trains one step of every job whose replicas and partitions are all up.
   void TrainStep();
-  // Rounds of Settle, Pass(100 ms), TrainStep until the job is in a final state; false after 2,000 rounds.
+  // Repeats Settle, Pass(100 ms) and TrainStep until the job is in a final state; false after 2,000 rounds.
   bool RunToEnd(uint64_t job_id);
 
-  // The coordinator dies before it carries out its effect number `at` (counted from 0 through the whole test), and
-  // restarts.
+  // The coordinator dies before it carries out effect number `at` (counted from 0 over the whole test), and restarts.
   void CrashAt(int at) { crash_at_ = at; }
   void CrashSoon(int effects) { crash_at_ = effect_count_ + effects; }
   bool crashed() const { return crashed_; }
@@ -135,14 +134,14 @@ class FakeCluster {
   const std::vector<std::string>& log() const { return log_; }
   bool Logged(const std::string& part) const;
   void ClearCommands();
-  // The number of steps that the replicas of the job have truly done.
+  // The number of steps that the replicas of the job have really done.
   int64_t TrueStep(uint64_t job_id) const;
   // A worker's whole answer to a shard of a prediction: output i of example e is e + i / 10.
   static std::vector<v1::NodeMessage> Outputs(const v1::EvaluateShard& shard, int64_t examples, int outputs);
 
   CoordinatorOptions options;
   std::function<void(const Event&, const Effects&)> observe;  // called after each Step, before its effects
-  std::function<void(const Effect&)> observe_end;             // the coordinator ends before it carries this one out
+  std::function<void(const Effect&)> observe_end;             // the coordinator ends before it carries this effect out
   std::map<std::string, std::string> disk;
   size_t bytes_stored = 0;  // all that was ever written to it
 
@@ -152,7 +151,7 @@ class FakeCluster {
   void AnswerQueries(FakeNode& node);
   void Beat(FakeNode& node);
   void HostPartitions(FakeNode& node, const v1::HostPartitions& host);
-  // Brings the backups of this primary up to date and says so, again and again.
+  // Brings the backups of this primary up to date and reports it, repeatedly.
   void Replicate(FakeNode& primary);
   bool Served(const v1::AssignReplicas& assign);
   void Update(const v1::AssignReplicas& assign, int64_t step);
@@ -175,7 +174,7 @@ class FakeCluster {
   std::map<uint64_t, int64_t> true_step_;
   struct Figures {
     std::map<uint64_t, EpochList> at;  // by version of the first partition
-    int32_t stored = 0;                // epochs, as the coordinator says
+    int32_t stored = 0;                // epochs, according to the coordinator
   };
   std::map<uint64_t, Figures> figures_;  // by job
   std::map<std::pair<std::string, std::string>, absl::Time> cut_links_;

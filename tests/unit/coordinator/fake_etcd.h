@@ -1,7 +1,7 @@
-// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store, any number of members (ports). It
-// keeps etcd's rules (limits of a transaction, no key twice, keys go with their lease) and can be told to fail.
+// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store and any number of members (ports). It
+// keeps etcd's rules (limits of a transaction, no key twice, keys vanish with their lease) and can be told to fail.
 //
-// Thread-safe. Leases end only when told: tests do not depend on time.
+// Thread-safe. Leases end only when told, so that tests do not depend on time.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -40,7 +40,7 @@ class FakeEtcd {
   // ---- faults ----
   // Of the next `count` transactions the answer is lost: UNAVAILABLE, though they are carried out.
   void LoseAnswers(int count);
-  // Of the next `count` calls of any kind: this status, and nothing is carried out.
+  // The next `count` calls of any kind get this status, and nothing is carried out.
   void Refuse(int count, grpc::Status status);
   // The same for writes alone.
   void RefuseWrites(int count, grpc::Status status);
@@ -48,9 +48,9 @@ class FakeEtcd {
   void AcceptWrites(int count);
   // Calls wait until their deadline.
   void Hang(bool on);
-  // Every answer to a read is what this makes of it. Null: as it is.
+  // Applied to every answer to a read. Null: answers are not changed.
   void TamperWithReads(std::function<void(const etcdserverpb::RangeRequest&, etcdserverpb::RangeResponse*)> tamper);
-  // Carries out a transaction again, as a slow member would that had got it too.
+  // Carries out a transaction again, as a slow member would that had also received it.
   bool Replay(const etcdserverpb::TxnRequest& request);
   std::vector<etcdserverpb::TxnRequest> transactions();  // that were sent, in order
   int leases();                                          // that live

@@ -1,4 +1,4 @@
-// What the ps and workers of a FakeCluster do with the coordinator's commands.
+// How the ps and workers of a FakeCluster carry out the coordinator's commands.
 #include <utility>
 
 #include "common/model/metric_sums.h"

@@ -1,4 +1,4 @@
-// The training of a FakeCluster: its truth, which the reports tell of, and the copies that follow it.
+// The training of a FakeCluster: the truth that reports are made from, and the copies that follow it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,7 +38,7 @@ std::optional<absl::Time> FakeCluster::CutSince(const std::string& a, const std:
   return it == cut_links_.end() ? std::nullopt : std::optional(it->second);
 }
 
-// Brings the backups of this primary up to date and says so, again and again.
+// Brings the backups of this primary up to date and reports it, repeatedly.
 void FakeCluster::Replicate(FakeNode& primary) {
   if (!primary.running || !replicate) return;
   std::vector<v1::NodeMessage> reports;
@@ -76,8 +76,8 @@ void FakeCluster::Replicate(FakeNode& primary) {
   for (const v1::NodeMessage& report : reports) Say(primary, report);
 }
 
-// A step is done when each replica is computed by someone and each partition is held by a ps that runs. Only one
-// worker's computing of a replica counts: the ps drop what comes twice.
+// A step is done when each replica is computed by some worker and each partition is held by a running ps. A replica
+// that several workers compute counts once: the ps drop duplicates.
 void FakeCluster::TrainStep() {
   std::map<uint64_t, FakeTraining> jobs;
   for (auto& [name, node] : nodes_) {

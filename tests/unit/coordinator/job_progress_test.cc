@@ -1,5 +1,5 @@
-// Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was
-// restarted; a job that waits at the end of epochs has its validation whole.
+// Goal: the figures of an epoch are those that the first partition has of all its steps, also for a restarted
+// coordinator; a job that waits at the end of an epoch has the whole validation.
 #include "coordinator/core/job_progress.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ v1::ReplicaReport Report(int replica, int64_t last) {
   return report;
 }
 
-// Of the first partition after so many steps: the epochs that are not stored.
+// A report of the first partition after so many steps, with the epochs that are not stored.
 v1::FiguresReport Figures(uint64_t version, int stored = 0, uint64_t generation = 1) {
   v1::FiguresReport report;
   report.set_generation(generation);
@@ -60,7 +60,7 @@ v1::ReplicaReport Validation(int replica, int epoch) {
   return report;
 }
 
-// Old ones, repeated ones and those of a generation before change nothing.
+// Old and repeated reports, and those of an earlier generation, change nothing.
 TEST(JobProgress, TheNewestFiguresCount) {
   v1::JobStatus status = Status(false);
   absl::Time now = absl::FromUnixSeconds(100);
@@ -107,7 +107,7 @@ TEST(JobProgress, OfAnAsynchronousJobAllStepsOfTheEpochAreCounted) {
   report.mutable_epochs(0)->set_replica_steps(kReplicas * kSteps);
   ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
-  // A ps that goes on to report has no more of the next one: it began without counting.
+  // A ps that reports later has no figures of the next epoch: it started without counting.
   for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, 2 * kSteps - 1), status, now).ok());
   report.set_version(2 * kReplicas * kSteps);
   ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
@@ -117,8 +117,8 @@ TEST(JobProgress, OfAnAsynchronousJobAllStepsOfTheEpochAreCounted) {
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
 }
 
-// A report may be under way for as long as a link is slow, or its reader stands still: that its epoch was over long ago
-// when it came does not make it the last word.
+// A report may be under way for as long as a link is slow or its reader stalls. That its epoch ended long before it
+// arrived does not make it the last one.
 TEST(JobProgress, OnlyAnAnswerEndsTheWaitForFigures) {
   v1::JobStatus status = Status(false);
   status.mutable_spec()->set_strategy(v1::PARAMETER_SERVER);
@@ -163,7 +163,7 @@ double Rate(const JobProgress& progress, absl::Time now) {
   return status.has_images_per_second() ? status.images_per_second() : -1;
 }
 
-// A coordinator that was restarted is told of whole epochs at once: that is no speed.
+// A restarted coordinator is told of whole epochs at once: this is not a speed.
 TEST(JobProgress, TheRateIsOfWhatWasDoneInThisLife) {
   v1::JobStatus status = Status(false);
   status.mutable_spec()->set_batch_size(4 * kReplicas);
@@ -198,7 +198,7 @@ TEST(JobProgress, TheRateIsOfWhatWasDoneInThisLife) {
   EXPECT_EQ(status.epochs(1).images_per_second(), 0);
 }
 
-// One heartbeat tells of the end of both epochs, 8 s after the beginning: nobody knows when the first one ended.
+// One heartbeat reports the end of both epochs, 8 s after the start: it is unknown when the first one ended.
 TEST(JobProgress, EpochsThatAreToldOfTogetherShareTheTime) {
   v1::JobStatus status = Status(false);
   status.mutable_data()->clear_validation_examples();
@@ -214,7 +214,7 @@ TEST(JobProgress, EpochsThatAreToldOfTogetherShareTheTime) {
   }
 }
 
-// The report tells of half of the next epoch, too: that has begun long before.
+// The report covers half of the next epoch too: that epoch began long before.
 TEST(JobProgress, TimeIsSharedOutBySteps) {
   v1::JobStatus status = Status(false);
   status.mutable_data()->clear_validation_examples();
@@ -232,7 +232,7 @@ TEST(JobProgress, TimeIsSharedOutBySteps) {
   EXPECT_DOUBLE_EQ(status.epochs(1).seconds(), 4);
 }
 
-// Its steps before the checkpoint count as examples, but took no time here.
+// Its steps before the checkpoint count as examples but took no time here.
 TEST(JobProgress, AnEpochThatIsGoneOnWithInItsMidstHasNoTimeOfItsOwn) {
   v1::JobStatus status = Status(false);
   status.mutable_data()->clear_validation_examples();
@@ -264,8 +264,8 @@ TEST(JobProgress, AJobThatFallsBackForgetsFigures) {
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
 }
 
-// The ps were lost when the epoch's figures were all that was missing. Its steps are done once more much later, and the
-// first report of them is not of the last one.
+// The ps were lost when only the figures of the epoch were missing. Its steps are done again much later, and their
+// first report is not the last one.
 TEST(JobProgress, FiguresOfStepsThatAreDoneOnceMoreAreWaitedForAnew) {
   v1::JobStatus status = Status(true);
   status.mutable_data()->set_validation_examples(0);
@@ -319,8 +319,8 @@ TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
   }
 }
 
-// The coordinator and the workers that had finished are gone at once, and with them what their last validation came to:
-// it is computed again.
+// The coordinator and the finished workers are lost at once, and with them the result of their last validation: it is
+// computed again.
 TEST(JobProgress, NobodyHasFinishedWhileTheLastEpochIsNotClosed) {
   v1::JobStatus status = Status(true);
   const std::vector<int64_t> steps(kReplicas, 2 * kSteps);

@@ -1,4 +1,4 @@
-// Goal: the changes of a job's state are those of the table in job_state.h, and no other.
+// Goal: the changes of a job's state are those in the table of job_state.h, and no others.
 #include "coordinator/core/job_state.h"
 
 #include <gtest/gtest.h>

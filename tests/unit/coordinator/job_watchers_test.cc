@@ -1,4 +1,4 @@
-// Goal: a watcher of a job is written each change of it, one write at a time and not too often, and is finished once:
+// Goal: a watcher of a job receives each change of it, one write at a time and not too often, and is finished once:
 // after the final state, when the job is deleted, or when the driver may not act any more.
 #include "coordinator/node/job_watchers.h"
 
@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// Closures run when the test lets time pass.
+// Runs closures when the test lets time pass.
 class HeldExecutor : public Executor {
  public:
   explicit HeldExecutor(ManualClock& clock) : clock_(clock) {}

@@ -1,5 +1,5 @@
-// Goal: a node counts as alive exactly as long as its lease says: with a session while it is heard, without one until
-// it is given up.
+// Goal: a node counts as alive exactly as long as its lease says: with a session while messages arrive, without one
+// until it is given up.
 #include "coordinator/core/node_lease.h"
 
 #include <gtest/gtest.h>

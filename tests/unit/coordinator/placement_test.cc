@@ -145,7 +145,7 @@ TEST(RebalanceReplicas, AJoinMovesAFairShareAndNoMore) {
     workers.push_back({"new", 1 + static_cast<int>(random() % 4)});
     const auto after = RebalanceReplicas(owners, workers);
     ExpectQuotas(after, workers);
-    // Every move is to a worker that was below its new share, so it cannot be avoided: nobody both gives and takes.
+    // Every move goes to a worker that was below its new share, so it is necessary: nobody both gives and takes.
     auto had = CountOf(owners), has = CountOf(after);
     int surplus = 0;
     for (const auto& [name, count] : had) surplus += std::max(0, count - has[name]);
@@ -244,7 +244,7 @@ TEST(PickCopy, AnotherHostThenTheFewestBytes) {
   EXPECT_EQ(PickCopy({}, {}, {}), "");
 }
 
-// A ps joins: few moves, each an improvement, and in the end the same bound as a placement from nothing.
+// A ps joins: few moves, each an improvement, and in the end the same bound as for a new placement.
 TEST(NextPrimaryMove, EndsBalanced) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -284,7 +284,7 @@ TEST(NextPrimaryMove, AChangeOfRolesFirst) {
   EXPECT_FALSE(NextPrimaryMove(bytes, copies, {{"a", "h", 0}}).has_value());
 }
 
-// The same for backups: never two copies on one ps, and no partition whose copies share a host that did not before.
+// The same for backups: never two copies on one ps, and no partition whose copies newly share a host.
 TEST(NextBackupMove, EndsBalanced) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,5 +1,5 @@
-// Goal: a pair of ps that lose each other is left apart for a time that doubles, up to a bound; one that is only busy
-// for the shortest; what is known of a pair counts both ways, is forgotten in time, and is told while it matters.
+// Goal: two ps that cannot reach each other are kept apart for a time that doubles, up to a bound; if one is only busy,
+// for the shortest time. What is known of a pair counts both ways, is forgotten in time, and is told while it matters.
 #include "coordinator/core/ps_links.h"
 
 #include <gmock/gmock.h>

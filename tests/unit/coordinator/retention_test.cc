@@ -1,5 +1,5 @@
-// Goal: --keep-ended-jobs: what it says is what is kept, nonsense is refused by name, and its words for users say all
-// of it.
+// Goal: --keep-ended-jobs keeps what it says, invalid values are refused by name, and its description for users is
+// complete.
 #include "coordinator/core/retention.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal: two coordinators on one etcd over real gRPC: standbys name the leader, clients find it, the lead changes with
-// the state, and who lost it says and does nothing more.
+// Goal: two coordinators on one etcd over real gRPC: standbys name the leader, clients find it, the lead changes
+// together with the state, and a former leader reports its loss and does nothing more.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class SeveralCoordinatorsTest : public testing::Test {
     return *std::move(node);
   }
 
-  // The leader's address, where `node` has it from, or "" while it leads itself or knows none.
+  // The leader's address according to `node`; "" while it leads itself or knows none.
   struct Answer {
     grpc::Status status;
     bool has_leader = false;
@@ -94,7 +94,7 @@ TEST_F(SeveralCoordinatorsTest, AStandbyNamesTheLeaderAndClientsFollow) {
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(answer.status.error_message(), HasSubstr("the leader is \"a\" at " + a->address()));
 
-  // A session too.
+  // A session is redirected too.
   auto stub = v1::Coordinator::NewStub(*CreateChannel(b->address(), {}));
   grpc::ClientContext context;
   auto session = stub->Session(&context);
@@ -123,7 +123,7 @@ TEST_F(SeveralCoordinatorsTest, TheLeadGoesOnWithTheState) {
   JobClient client = Client(a->address() + "," + b->address());
   ASSERT_TRUE(client.Submit(Spec("kept")).ok());
 
-  // A watch and a node that live through the change.
+  // A watch and a node that go on through the change.
   absl::Mutex mutex;
   int ups = 0, statuses = 0;
   SessionCallbacks callbacks;

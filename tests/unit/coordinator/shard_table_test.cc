@@ -1,5 +1,5 @@
-// Goal: ShardTable hands every shard to a worker, elsewhere when one is lost, fails or is slow, and counts it once;
-// PredictionBlocks delivers in order, one block at a time. A random run is compared with counting.
+// Goal: ShardTable hands every shard to a worker, to another one if that one is lost, fails or is slow, and counts it
+// once; PredictionBlocks delivers in order, one block at a time. A random run is compared with counting.
 #include "coordinator/core/shard_table.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ const absl::Time kStart = absl::FromUnixSeconds(100);
 
 class ShardTableTest : public testing::Test {
  protected:
-  // Who is told to compute the shard, by its number; "": nobody.
+  // The worker that is told to compute each shard; "": none.
   std::map<uint32_t, NodeName> HandOut(const std::vector<NodeName>& workers, absl::Time now = kStart) {
     std::map<uint32_t, NodeName> told;
     for (const ShardTable::Handout& handout : table_.HandOut(workers, now)) told[handout.number] = handout.worker;
@@ -88,7 +88,7 @@ TEST_F(ShardTableTest, ASlowWorkerIsHelpedByAnIdleOneAndMayStillAnswer) {
   EXPECT_EQ(HandOut({"a", "b"}, kStart + absl::Minutes(1)).at(0), "b");
   EXPECT_NE(table_.AskedOf(0, "a"), nullptr);
   EXPECT_NE(table_.AskedOf(0, "b"), nullptr);
-  // Twice the time for the second one, and each is asked once.
+  // The second try has twice the time, and each worker is asked once.
   EXPECT_THAT(HandOut({"a", "b", "c"}, kStart + absl::Minutes(3) - absl::Seconds(1)), IsEmpty());
   EXPECT_EQ(HandOut({"a", "b", "c"}, kStart + absl::Minutes(3)).at(0), "c");
   EXPECT_THAT(HandOut({"a", "b", "c"}, kStart + absl::Hours(9)), IsEmpty());
@@ -118,7 +118,7 @@ TEST_F(ShardTableTest, OneThatFailedAtItIsAskedAgainOnlyWhereThereIsNoOther) {
   EXPECT_EQ(HandOut({"a"}).at(0), "a");
 }
 
-// Workers come, go, fail and are slow: every shard is counted once, and nobody who is gone is at one.
+// Workers come, go, fail and are slow: every shard is counted once, and no shard stays with a worker that is gone.
 TEST_F(ShardTableTest, EveryShardIsDoneOnceWhateverBecomesOfTheWorkers) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

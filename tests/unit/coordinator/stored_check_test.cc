@@ -85,8 +85,8 @@ TEST_F(StoredCheckTest, OneWrongFieldIsNamed) {
   }
 }
 
-// A text cut within a character is none that protobuf reads: the coordinator could not start again on what it had
-// stored.
+// A text that is cut within a character cannot be parsed by protobuf: the coordinator could not start again on its own
+// state.
 TEST_F(StoredCheckTest, ALongErrorIsCutBetweenCharacters) {
   cluster_.Pass(absl::Seconds(1));
   for (const std::string& first : {std::string(), std::string("x")}) {

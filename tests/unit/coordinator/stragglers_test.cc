@@ -1,6 +1,5 @@
-// Goal: a worker that is slower than the others is seen within seconds; noise, of whatever size, is no reason to move
-// anything in hours; a worker that is slow again and again is tried again ever more seldom. Rates of what grows are of
-// what was seen grow.
+// Goal: a worker that is slower than the others is detected within seconds; noise of any size moves nothing for hours;
+// a worker that is slow repeatedly is tried again ever less often. Also rates of growing numbers.
 #include "coordinator/core/stragglers.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 NodeName NameOf(int worker) { return absl::StrCat("worker-", worker); }
 
-// Time passes in heartbeats. What a worker says: by worker and time since the start; NaN: nothing.
+// Time passes in heartbeats. Each gives what a worker reports at a time since the start; NaN: nothing.
 struct Beats {
   StragglerWatch watch;
   absl::Time now = kStart;
@@ -53,7 +52,7 @@ TEST(Stragglers, NoiseAroundEqualMeansIsNone) {
   }
 }
 
-// As a worker says it: the mean of its last steps. Others take the processor from one of them for a second now and
+// A worker reports the mean of its last steps. Other processes take the processor from one worker for a second now and
 // then.
 TEST(Stragglers, AMachineThatIsBusyNowAndThenIsNone) {
   std::mt19937_64 random(23);
@@ -95,7 +94,7 @@ TEST(Stragglers, ThreeTimesAsSlowIsSeenInThreeSecondsAndSoIsTheEndOfIt) {
   }
 }
 
-// Slow as long as it has replicas, and taken for fast when they were taken from it.
+// The worker is slow while it has replicas, and seems fast when they have been taken away.
 TEST(Stragglers, OneThatIsSlowAgainAndAgainIsTriedEverMoreSeldom) {
   Beats run;
   run.Pass(2, absl::Hours(1), [&](int w) { return w == 0 ? 10 : run.Slow(1) ? std::nan("") : 40; });

@@ -1,4 +1,4 @@
-// Goal: the core ticks at an even pace; after a time in which the process did not run, the tick is put off once, so
+// Goal: the core ticks at an even pace. After a time in which the process did not run, the tick is put off once, so
 // that messages of nodes are read before their leases are checked.
 #include "coordinator/node/tick_pace.h"
 

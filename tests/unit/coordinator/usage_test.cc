@@ -1,4 +1,4 @@
-// Goal: what is counted job by job is what counting all jobs anew gives, whatever comes and goes.
+// Goal: counting job by job gives the same as counting all jobs from scratch, whatever is added and removed.
 #include "coordinator/core/usage.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: what a new assignment does to what a ps has: what leaves its memory, what goes back on disk, and that going
+// Goal: how a new assignment changes what a ps holds: what leaves its memory, what goes back on disk, and that going
 // back is done once.
 #include "server/node/assignment_plan.h"
 

@@ -1,5 +1,5 @@
-// Goal: what BackupLink is made of: UnconfirmedUpdates finds what the present attempt has sent and nothing else;
-// LinkWatch says that a link is lost after the bound of its case, and never while there is nothing to wait for.
+// Goal: the parts of BackupLink. UnconfirmedUpdates finds what the present attempt has sent and nothing else; LinkWatch
+// reports a link as lost after the bound of its case, and never while nothing is waited for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,9 +75,9 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 class LinkWatchTest : public testing::Test {
  protected:
-  // Whether it is lost so long after kStart.
+  // Whether the link is lost so long after kStart.
   bool LostAfter(absl::Duration time) const { return watch_.Lost(kStart + time, link_, peer_).has_value(); }
-  // Something is sent at kStart.
+  // Sends something at kStart.
   void Send() {
     watch_.Tried();
     watch_.Watch(kStart, /*idle=*/false);

@@ -1,4 +1,4 @@
-// Goal: with backup_replicas a step closes without the slowest; what comes late is answered and changes nothing.
+// Goal: with backup_replicas a step closes without the slowest replicas; a late push is answered and changes nothing.
 #include "tests/unit/server/replication_test_util.h"
 
 namespace cairn {

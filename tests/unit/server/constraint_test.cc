@@ -1,5 +1,5 @@
-// Goal: constraints are applied to the values that an update leaves, of any mode, and to them alone: not to the first
-// values, nor to the gradient that is logged; a range that cuts a variable with a norm is refused.
+// Goal: constraints are applied to the values after an update, in every mode, and to nothing else: not to the first
+// values, nor to the gradient that is logged. A range that cuts a variable with a norm is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST_P(ConstraintTest, HoldsForTheValuesThatAnUpdateLeaves) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, ConstraintTest, testing::Values(UpdateMode::kSynchronous, UpdateMode::kAsynchronous));
 
-// The values of a column: n = its norm, at most 1.
+// Checks a column's values: n is its norm, at most 1.
 void ExpectWithin(absl::Span<const float> values) {
   for (int column = 0; column < 2; ++column) {
     double squares = 0;
@@ -65,7 +65,8 @@ void ExpectWithin(absl::Span<const float> values) {
   }
 }
 
-// As in Keras the average is one of the values before their constraint, which is that of what takes their place.
+// As in Keras, the average is one of values before their constraint, and the constraint is applied to the values that
+// the average replaces.
 TEST_P(ConstraintTest, HoldsForAMovingAverageThatTakesTheValuesPlace) {
   PartitionConfig config = Config(GetParam());
   Dense(config).constraints[0].constraint.set_kind(v1::Constraint::UNIT_NORM);
@@ -102,7 +103,7 @@ TEST_P(ConstraintTest, HoldsForAMovingAverageThatTakesTheValuesPlace) {
   }
 }
 
-// A ps that is killed recovers from its log the bits that it had: constraints are applied to what is replayed, too.
+// A killed ps recovers from its log the same bits: constraints are applied during replay too.
 TEST_P(ConstraintTest, HoldsForWhatIsReplayedFromTheLog) {
   PartitionConfig config = Config(GetParam());
   v1::Optimizer optimizer;

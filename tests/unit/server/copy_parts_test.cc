@@ -1,4 +1,4 @@
-// Goal: each part of PartitionCore keeps its own invariants, seen without the parts above it.
+// Goal: each part of PartitionCore keeps its own invariants, without the parts above it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The parts of a primary of two replicas, from the ground up, and nobody who dispatches.
+// The parts of a primary of two replicas, from the ground up, without a dispatcher.
 class Parts {
  public:
   explicit Parts(PartitionConfig config = TestConfig(UpdateMode::kSynchronous, 2))
@@ -49,7 +49,7 @@ class Parts {
     entry.set_learning_rate(0.5f);
     return entry;
   }
-  // An update that is accepted, and is on its way to the store.
+  // Accepts an update, which is then on its way to the store.
   uint64_t Accept() {
     const uint64_t next = updates.accepted_version() + 1;
     Updates::Update& update = updates.Accept(Entry(next), Filled(copy.config, 1));

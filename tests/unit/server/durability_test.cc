@@ -1,4 +1,4 @@
-// Goal: the durabilities: what each stores and when, and how far a log takes a partition back; images on the wire.
+// Goal: the durabilities: what each stores and when, and how far a log can take a partition back; images on the wire.
 #include <algorithm>
 #include <iterator>
 #include <random>
@@ -42,8 +42,8 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
   EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 13)));
 }
 
-// Each partition's disk takes its time, some more than there is between two images: what falls due meanwhile is not
-// written.
+// Each partition's disk has its own speed, some slower than the interval between two images: an image that falls due
+// meanwhile is not written.
 TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
   const uint32_t seed = TestSeed();
   SCOPED_TRACE(seed);
@@ -54,11 +54,11 @@ TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
   struct Partition {
     explicit Partition(const PartitionConfig& c) : copy(c, {Generation(5), false, {}}) {}
     Copy copy;
-    uint64_t slowness = 1;  // an image takes up to so many steps
+    uint64_t slowness = 1;  // an image takes up to this many steps
     std::optional<Image> writing;
     uint64_t written_at = 0;
   };
-  // The first two take turns: at 4, 12, 20 the one, at 8, 16, 24 the other.
+  // The first two alternate: one at 4, 12, 20, the other at 8, 16, 24.
   std::vector<std::unique_ptr<Partition>> partitions;
   for (uint64_t slowness : {6, 6, 1, 15}) {
     partitions.push_back(std::make_unique<Partition>(config));
@@ -88,16 +88,16 @@ TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
       common = p == partitions[0] ? reach->versions : both;
     }
     ASSERT_FALSE(common.empty());
-    // Images of the largest stride: the last may be on its way, the one before may have been missed while the stride
-    // was found.
+    // Images of the largest stride: the last one may not be finished, the one before may have been missed while the
+    // stride was being found.
     if (v > 4 * kWritingMax) {
       ASSERT_GE(common.back() + 3 * kWritingMax, v);
     }
   }
 }
 
-// Much slower disks, without the rest of a ps: partitions whose images take up to 30 times what lies between two are
-// never without a version that all have, once each has found its stride.
+// Much slower disks, without the rest of a ps: partitions whose images take up to 30 times the interval between two
+// always have a common version, once each has found its stride.
 TEST(DurabilityTest, PartitionsOnVerySlowDisksMeet) {
   constexpr uint64_t kEvery = 4, kSteps = 8000, kSettled = 2000;
   struct Partition {
@@ -187,7 +187,7 @@ TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
   }
 }
 
-// A new backup begins with an image, and may be the only copy left when the others died: a partition that is one update
+// A new backup starts with an image, and may be the only copy left when the others die: a partition that is one update
 // behind must not end the job. It stays where it is and serves both versions.
 TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
   const PartitionConfig config = Config(v1::REPLICATED);

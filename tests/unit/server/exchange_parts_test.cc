@@ -1,4 +1,5 @@
-// Goal: what an Exchange stream may start, what it sends, when it reads, and how fast snapshots go, each by itself.
+// Goal: the parts of an Exchange stream by themselves: what it may start, what it sends, when it reads, and how fast
+// snapshots go.
 #include <gtest/gtest.h>
 
 #include "server/node/outgoing_frames.h"
@@ -129,7 +130,7 @@ TEST(SnapshotPacerTest, BesideTrafficSnapshotsEarnTheirShare) {
   EXPECT_EQ(pacer.WaitFor(1 << 20, now), absl::ZeroDuration()) << "there is no traffic";
   pacer.NoteTraffic(10, now);
   now += absl::Seconds(2);
-  pacer.NoteTraffic(10, now);  // nobody wanted any for a while: the first bytes are free
+  pacer.NoteTraffic(10, now);  // no demand for a while: the first bytes are free
   EXPECT_EQ(pacer.WaitFor(1000, now), absl::ZeroDuration());
   EXPECT_EQ(pacer.WaitFor(1000, now), SnapshotPacer::kPoll);
   pacer.NoteTraffic(2000, now);

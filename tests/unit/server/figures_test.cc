@@ -1,6 +1,6 @@
-// Goal: the figures of the training are the updates': counted once whoever pushes what how often, the same at the
-// backup, after a restart and in an image; nothing is told before it is settled; what is kept is bounded; nonsense is
-// refused.
+// Goal: figures of training belong to updates: they are counted once, whoever pushes them and how often; they are the
+// same at the backup, after a restart and in an image; nothing is reported before it is settled; what is kept is
+// bounded; invalid figures are refused.
 #include <cmath>
 #include <limits>
 
@@ -179,7 +179,7 @@ TEST(Figures, AreKeptOfSoManyEpochsWhileTheCoordinatorIsAway) {
   copy.Run(FiguresStoredEvent{1});
   copy.Run(FrameEvent{1, next});
   EXPECT_EQ(copy.core.version(), static_cast<uint64_t>(most) + 1);
-  // A backup hears of updates alone: of an epoch that the primary has accepted those that are too old are stored.
+  // A backup learns only of updates: of an epoch that the primary has accepted, those that are too old are stored.
   PartitionState state = PartitionState::Initial(config);
   for (int epoch : {0, most, 2 * most - 1}) {
     v1::LogEntry entry;

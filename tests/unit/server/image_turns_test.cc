@@ -1,4 +1,4 @@
-// Goal: images are written one at a time and sent to backups by a few partitions at a time, ended jobs' last of all.
+// Goal: images are written one at a time and sent to backups by a few partitions at a time, those of ended jobs last.
 #include "server/node/image_turns.h"
 
 #include <gtest/gtest.h>

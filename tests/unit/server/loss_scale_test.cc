@@ -1,6 +1,6 @@
-// Goal: a step whose gradient is not finite somewhere changes nothing but version and loss scale, at the primary, its
-// backup, in the log and in an image alike; a push with another scale than the step's is of a history that is gone;
-// what a peer says of it is checked.
+// Goal: a step whose gradient is not finite changes only version and loss scale, in the same way at the primary, at its
+// backup, in the log and in an image. A push with another scale than the step's belongs to a history that was given up.
+// What a peer sends of it is checked.
 #include <cmath>
 
 #include "tests/unit/server/replication_test_util.h"
@@ -58,7 +58,7 @@ class LossScaleTest : public testing::Test {
     f.norms_xxh3 = HashOfNorms(norms_);
     return f;
   }
-  // The last answer.
+  // Returns the last answer.
   Frame Send(Frame frame) {
     replies_.clear();
     Pass(primary_->Run(FrameEvent{1, std::move(frame)}));
@@ -71,7 +71,7 @@ class LossScaleTest : public testing::Test {
     EXPECT_THAT(std::string(answer.status.message()), HasSubstr(part));
   }
   const PartitionState& state() const { return primary_->core.state(); }
-  // The backup, what either recovers, and an image are as the primary.
+  // The backup, what either copy recovers, and an image are equal to the primary.
   void ExpectAllTheSame() {
     const PartitionConfig& config = primary_->core.config();
     const PartitionState recovered = primary_->persistence.Recover(config).value();
@@ -103,7 +103,7 @@ TEST_F(LossScaleTest, OnePartitionDecidesAtOnce) {
   EXPECT_TRUE(SameBits(Dense(state()).values(), before.values()));
   for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(Dense(state()).slots()[s], before.slots()[s]));
   EXPECT_EQ(state().loss_scale, (LossScale{4, 0, 1}));
-  // The version before has its own.
+  // The version before has its own scale.
   Frame pull = PullFrame(primary_->core.config(), 3);
   pull.want_version = 1;
   EXPECT_EQ(Send(pull).loss_scale, 8);
@@ -129,7 +129,7 @@ TEST_F(LossScaleTest, ManyPartitionsLeaveAStepOutTogether) {
   EXPECT_EQ(Send(Clip(1, 0)).loss_scale, 4);
   EXPECT_TRUE(SameBits(Dense(state()).values(), initial));
   ExpectAllTheSame();
-  // Not finite here: no factor but 0 will do.
+  // Not finite here: no factor but 0 is right.
   Send(Push(2, NAN, 4));
   ExpectError(Send(Clip(2, 1)), absl::StatusCode::kInvalidArgument, "that of job 3 partition 7 is not: send 0");
   ExpectError(Send(Clip(2, 0.5)), absl::StatusCode::kInvalidArgument, "scalars: factor 0.5");
@@ -162,7 +162,7 @@ TEST_F(LossScaleTest, AnAsynchronousPushSaysThatItIsLeftOut) {
   out.payload = Buffer();
   EXPECT_EQ(Send(out).loss_scale, 4);
   EXPECT_TRUE(SameBits(Dense(state()).values(), initial));
-  Frame empty = out;  // a replica whose share of a short batch is empty tells nothing of the scale
+  Frame empty = out;  // a replica whose share of a short batch is empty has no scale
   empty.not_finite = false;
   empty.sequence = 2;
   Send(empty);
@@ -189,7 +189,7 @@ TEST_F(LossScaleTest, BadRequests) {
   scaled.loss_scale = 8;
   ExpectError(plain.Run(FrameEvent{1, scaled}).replies.at(0).frame, absl::StatusCode::kInvalidArgument,
               "loss_scale: 8, but the job has none");
-  // From a primary, or from a log.
+  // Received from a primary, or read from a log.
   const PartitionConfig& config = primary_->core.config();
   v1::LogEntry entry;
   entry.set_version(1);

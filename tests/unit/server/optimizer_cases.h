@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-// One number's history: w, g (mean gradient), lr, t -> new w; s holds the slots.
+// The history of one number: w, g (mean gradient), lr, t -> new w; s holds the slots.
 using Formula = std::function<double(double w, double g, double lr, int t, std::vector<double>& s)>;
 
 struct Case {

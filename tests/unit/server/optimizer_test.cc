@@ -1,6 +1,6 @@
 // Goal: each optimizer follows Keras' formula, written out again here in double precision from the documentation of
 // keras.optimizers; defaults are Keras'; the bits do not depend on where a partition is cut; padding stays zero; moving
-// averages are left to their own rule.
+// averages follow their own rule.
 #include "server/core/optimizer.h"
 
 #include <google/protobuf/text_format.h>
@@ -24,7 +24,7 @@ v1::Optimizer Parse(const std::string& text) {
   return o;
 }
 
-// float32 values and slots moved on by ApplyUpdate.
+// float32 values and slots, updated by ApplyUpdate.
 struct Subject {
   OptimizerRule rule;
   std::vector<float> values;
@@ -153,7 +153,7 @@ TEST_P(OptimizerTest, PaddingStaysZeroAndMovingAveragesKeepTheirRule) {
   for (int i = 16; i < 21; ++i) values[i] = 2;
   Subject subject(rule, values);
   const std::vector<Segment> segments = {{0, 10}, {16, 21, true, 0.75f}, {32, 48}};
-  std::vector<float> gradient(64, 6.0f);  // rubbish in the padding too
+  std::vector<float> gradient(64, 6.0f);  // garbage in the padding too
   subject.Step(segments, gradient, 2, 0.1f, 1);
   for (int i = 0; i < 64; ++i) {
     if (i < 10 || (i >= 32 && i < 48)) {
@@ -173,7 +173,7 @@ TEST_P(OptimizerTest, PaddingStaysZeroAndMovingAveragesKeepTheirRule) {
 INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-// ---- what surrounds the rule: clipvalue, weight decay, moving average ----
+// ---- around the rule: clipvalue, weight decay, moving average ----
 
 class AroundTheRule : public testing::TestWithParam<Case> {};
 
@@ -260,7 +260,7 @@ TEST(AroundTheRuleTest, NaNIsNotClippedAway) {
 }
 
 TEST(OptimizerRuleTest, DefaultsAreTheDecimalNumbersOfKeras) {
-  // A resolved spec carries them as floats; 1 - 0.999 shall still be 0.001, not 0.00100004673.
+  // A resolved spec carries them as floats; 1 - 0.999 must still be 0.001, not 0.00100004673.
   const OptimizerRule adam = OptimizerRule::From(Parse("adam { beta_1: 0.9 beta_2: 0.999 epsilon: 1e-7 }"));
   EXPECT_EQ(adam.beta_1, 0.9);
   EXPECT_EQ(adam.beta_2, 0.999);

@@ -1,5 +1,5 @@
-// Goal: a partition's configuration says of each of its numbers which rule updates it, wherever the space is cut, and
-// starts from the values that the initializer gives for the whole space.
+// Goal: a partition's configuration says which rule updates each of its numbers, wherever the space is cut, and starts
+// from the values that the initializer gives for the whole space.
 #include "server/core/partition_config.h"
 
 #include <google/protobuf/text_format.h>

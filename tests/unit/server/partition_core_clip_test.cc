@@ -1,6 +1,6 @@
-// Goal: clipping by norm in PartitionCore: a norm within the partition is clipped at once; one that spans partitions in
-// two phases, whose repetitions, losses and late comers change nothing; what is logged, replicated and kept is the
-// clipped gradient and the records.
+// Goal: clipping by norm in PartitionCore. A norm within the partition is clipped at once; one that spans partitions
+// takes two phases, in which repeated, lost and late messages change nothing. The clipped gradient and the records are
+// what is logged, replicated and kept.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ class PartitionCoreClipTest : public testing::Test {
     f.norms_xxh3 = HashOfNorms(norms_);
     return f;
   }
-  // Both replicas' gradients: 8 each, so that the mean is 16 / 8 = 2.
+  // Sends both replicas' gradients: 8 each, so that the mean is 16 / 8 = 2.
   PartitionEffects Measure(uint64_t sequence) {
     EXPECT_TRUE(Send(Push(0, sequence, 8), kA).replies.empty());
     return Send(Push(1, sequence, 8), kB);
@@ -113,7 +113,7 @@ TEST_F(PartitionCoreClipTest, RepetitionsAreAnsweredByWhatTheirStepHasComeTo) {
   clipped.persists.clear();
   EXPECT_EQ(Persisted(1).replies.size(), 3u);
   const float after = Value(16);
-  // VALUES tells the norms, and the first CLIP's factors: another partition may still wait for its own.
+  // VALUES carries the norms and the factors of the first CLIP: another partition may still wait for its own.
   const PartitionEffects late = Send(Push(1, 1, 8), kB);
   ASSERT_EQ(late.replies.size(), 1u);
   EXPECT_EQ(late.replies[0].frame.kind, v1::ExchangeFrame::VALUES);
@@ -132,7 +132,7 @@ TEST_F(PartitionCoreClipTest, ASumThatIsNotHereIsAborted) {
   ExpectError(Send(Clip(1, {0.5})), absl::StatusCode::kAborted, "push again");
   Send(Push(0, 1, 8));
   ExpectError(Send(Clip(1, {0.5})), absl::StatusCode::kAborted, "push again");
-  // It becomes a backup and the primary again: what it had measured is forgotten.
+  // It becomes a backup and the primary again: its measurement is forgotten.
   Send(Push(1, 1, 8));
   core_->Step(AssignEvent{Generation(6), true, {}}, kNow);
   core_->Step(AssignEvent{Generation(7), false, {}}, kNow);
@@ -199,8 +199,8 @@ TEST_F(PartitionCoreClipTest, BackupReplicasComeTooLateForAMeasuredSum) {
   EXPECT_EQ(Value(16), 16 * 0.25f - 0.5f * 16 / 8);
 }
 
-// A primary that began anew takes the gradients that come first, perhaps others than before: what was computed from the
-// first set's norms would clip the second one to another norm.
+// A restarted primary takes the gradients that come first, perhaps others than before: a factor from the first set's
+// norms would clip the second set to another norm.
 TEST_F(PartitionCoreClipTest, FactorsOfAnotherSetOfGradientsAreRefused) {
   config_.replicas = 3;
   config_.backup_replicas = 1;
@@ -247,7 +247,7 @@ TEST_F(PartitionCoreClipTest, RecordsOutliveTheProcessInLogAndImage) {
   PartitionState recovered = persistence.Recover(config_).value();
   EXPECT_EQ(recovered.norms, norms);
   EXPECT_TRUE(SameBits(Dense(recovered).values(), values));
-  // By an image, as a backup or a checkpoint gets it.
+  // Through an image, as a backup or a checkpoint receives it.
   const PartitionState copied = StateFrom(config_, MakeImage(config_, recovered, {.previous = true}));
   EXPECT_EQ(copied.norms, norms);
   core_ = std::make_unique<PartitionCore>(config_, std::move(recovered));

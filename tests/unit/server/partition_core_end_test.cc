@@ -1,4 +1,4 @@
-// Goal: a copy that ends (it is moved away, or its store failed) answers everybody who waits at it, once. One whose job
+// Goal: a copy that ends (it is moved away, or its store failed) answers every waiting request once. A copy whose job
 // ends has its last version on disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(PartitionCoreEnd, AnswersThoseWhoWait) {
   EXPECT_THAT(answered, testing::ElementsAre(std::pair(1u, 11u), std::pair(2u, 12u)));
 }
 
-// Without a log an image is taken at multiples of snapshot_every alone, until the job trains no more.
+// Without a log, images are taken only at multiples of snapshot_every, until the job trains no more.
 TEST(PartitionCoreEnd, WhatAJobEndsWithIsKept) {
   PartitionConfig config = TestConfig(UpdateMode::kSynchronous, 1);
   config.durability = v1::SNAPSHOT;
@@ -79,7 +79,7 @@ TEST(PartitionCoreEnd, WhatAJobEndsWithIsKept) {
   EXPECT_EQ(recovered->version, 3u);
 }
 
-// Notes whether the last write was to survive power loss.
+// Notes whether the last write had to survive power loss.
 class SyncNotes : public KvStore {
  public:
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return store_->Get(key); }
@@ -146,7 +146,7 @@ class LastImage : public testing::Test {
   PartitionCore core_;
 };
 
-// The image of a version that is a multiple of snapshot_every was written while the job trained: power loss may take
+// The image of a version that is a multiple of snapshot_every was written while the job trained: power loss may lose
 // it.
 TEST_F(LastImage, OneOfBeforeTheEndIsWrittenOnceMore) {
   const std::optional<Image> image = Train(3);
@@ -214,7 +214,7 @@ TEST_F(LastImage, ServesTheVersionBeforeAfterARestartToo) {
     EXPECT_EQ(answer.replies[0].frame.version, version);
     EXPECT_TRUE(SameBits(answer.replies[0].frame.payload, version == 3 ? before : Dense(core_.state()).values()));
   }
-  // Where the job goes back to the version before, it stays as it is and serves both.
+  // If the job goes back to the version before, the copy stays as it is and serves both.
   const auto reach = persistence_.ReachOf(config_, 4);
   ASSERT_TRUE(reach.ok()) << reach.status();
   EXPECT_THAT(reach->versions, testing::ElementsAre(0u, 3u));

@@ -1,4 +1,4 @@
-// One PartitionCore whose store takes everything, and the frames that a client sends to it.
+// A PartitionCore whose store accepts everything, and the frames that a client sends to it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class PartitionCoreTest : public testing::Test {
   PartitionEffects Send(Frame frame, uint64_t client = kClient) {
     return core_->Step(FrameEvent{client, std::move(frame)}, kNow);
   }
-  // Everything under way reaches the store at once.
+  // Sends a frame; everything that is under way reaches the store at once.
   PartitionEffects SendAndPersist(Frame frame, uint64_t client = kClient) {
     PartitionEffects effects = Send(std::move(frame), client);
     while (!effects.persists.empty()) {
@@ -39,7 +39,7 @@ class PartitionCoreTest : public testing::Test {
   Frame Push(uint32_t first, uint32_t count, uint64_t sequence, float gradient) {
     return PushFrame(config_, first, count, sequence, gradient);
   }
-  // The one reply, an error of this code.
+  // Expects one reply, an error of this code.
   void ExpectError(const PartitionEffects& e, absl::StatusCode code, const std::string& part) {
     ASSERT_EQ(e.replies.size(), 1u);
     EXPECT_EQ(e.replies[0].frame.kind, v1::ExchangeFrame::ERROR);

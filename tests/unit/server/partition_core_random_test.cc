@@ -1,6 +1,6 @@
-// Goal: under random order, repetition, failover of replicas, lost replies and delayed persistence, the core gives what
-// a naive model gives: synchronous, the weights of the plain recursive sum, bit for bit; asynchronous, each (replica,
-// sequence) once.
+// Goal: under random order, repetition, failover of replicas, lost replies and delayed persistence, the core gives the
+// results of a naive model: synchronous, the weights of the plain recursive sum, bit for bit; asynchronous, each
+// (replica, sequence) once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 
-// Gradient of one replica's step: a pure function, as a real one is.
+// The gradient of one replica's step: a pure function, like a real one.
 Buffer GradientOf(const PartitionConfig& c, uint32_t replica, uint64_t sequence) {
   std::mt19937 rng(static_cast<uint32_t>(replica * 7919 + sequence));
   std::normal_distribution<float> normal;

@@ -1,5 +1,5 @@
-// Goal: what a client of PartitionCore may ask for, and what it gets: versions on request, in short types, without
-// values; old generations, waiters beyond the bound and bad requests are refused and change nothing.
+// Goal: what a client of PartitionCore may request, and what it gets: given versions, short types, answers without
+// values. Old generations, waiters beyond the bound and bad requests are refused and change nothing.
 #include <limits>
 
 #include "common/tensor/dtype.h"
@@ -94,8 +94,8 @@ TEST_F(PartitionCoreTest, ConvertedValuesAreOfTheVersionThatTheReplyNames) {
   EXPECT_FALSE(SameBits(after.payload, before));
 }
 
-// Of a client that keeps no values: the answer tells of the update, and is without them. A pull is for values, whatever
-// it leaves out.
+// A client that keeps no values: the answer confirms the update and has no values. A pull always asks for values,
+// whatever its fields say.
 TEST_F(PartitionCoreTest, APushThatWantsNoValuesGetsNone) {
   Start(UpdateMode::kSynchronous, 1);
   Frame push = Push(0, 1, 1, 8);

@@ -1,5 +1,5 @@
-// Goal: a partition of a job that has ended keeps its values alone, on the disk alone: what else the store had of it is
-// gone, nothing of it is in memory, and whoever asks for values, or is a new backup, gets the same bits from the disk.
+// Goal: a partition of an ended job keeps only its values, and only on disk: everything else of it is gone from the
+// store, nothing is in memory, and a client or a new backup that asks for values gets the same bits from the disk.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -13,7 +13,7 @@ AssignEvent Ended(uint64_t generation, bool backup = false) {
   return AssignEvent{Generation(generation), backup, {}, /*keep=*/true, /*ended=*/true};
 }
 
-// Kinds of keys that the store has of partitions: 'h' headers, 'i' tensors, 'l' log entries.
+// The kinds of keys that the store has of partitions: 'h' headers, 'i' tensors, 'l' log entries.
 std::multiset<char> KeysOf(KvStore& store) {
   std::multiset<char> kinds;
   EXPECT_TRUE(store
@@ -35,7 +35,7 @@ class RestTest : public testing::TestWithParam<v1::Durability> {
     ASSERT_EQ(copy_.core.version(), steps);
     values_ = Dense(copy_.core.state()).values();
   }
-  // As the driver: the image that is due reaches the store.
+  // Writes the image that is due to the store, as the driver does.
   static void WriteImage(Copy& copy) {
     ASSERT_TRUE(copy.core.image_due());
     const PartitionEffects e = copy.Run(TakeImageEvent{});
@@ -76,7 +76,7 @@ TEST_P(RestTest, NothingButTheValuesIsKeptAndNothingInMemory) {
   EXPECT_TRUE(SameBits(Dense(*state).values(), values_));
 }
 
-// Another partition of it may be a version behind: both are exported at that one.
+// Another partition of the job may be a version behind: both are exported at that version.
 TEST_P(RestTest, AJobThatEndedWithinAStepKeepsTheVersionBefore) {
   Train(2);
   const Buffer before = values_;
@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, RestTest, testing::Values(v1::LOGGED, v1:
 
 class RestPairTest : public PairTest {
  protected:
-  // What it answers then.
+  // Returns the answers that become due.
   static std::vector<Frame> WriteImage(Copy& copy) {
     EXPECT_TRUE(copy.core.image_due());
     const PartitionEffects e = copy.Run(TakeImageEvent{});

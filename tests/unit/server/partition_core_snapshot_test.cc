@@ -1,5 +1,5 @@
-// Goal: checkpoints at one partition: what goes out is one version, whole, and stays as it was while training goes on;
-// who asks is answered or refused within bounds; what comes in takes the place of everything, and of its backups'.
+// Goal: checkpoints at one partition. What is sent is one whole version, and does not change while training goes on; a
+// request is answered or refused within bounds; what is restored replaces everything, at the backups too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class SnapshotTest : public testing::Test {
     f.want_version = version;
     return Run(FrameEvent{kChief, std::move(f)});
   }
-  // As they come in from a chief: copies, asked for once each.
+  // Frames as a chief sends them: copies, each requested once.
   std::vector<Frame> Restored(float value, uint64_t version, uint64_t generation) {
     PartitionState state = PartitionState::Initial(config_);
     state.version = version;
@@ -146,7 +146,7 @@ TEST_F(SnapshotTest, ARestoreTakesThePlaceOfEverything) {
   EXPECT_TRUE(Run(FrameEvent{kChief, frames[0]}).replies.empty());
   EXPECT_TRUE(Run(FrameEvent{kChief, frames[1]}).replies.empty());
   EXPECT_EQ(core_.version(), 1u) << "not before it is whole";
-  // By hand: the answer waits for the store.
+  // Step by step: the answer waits for the store.
   PartitionEffects last = core_.Step(FrameEvent{kChief, frames[2]}, kNow);
   ASSERT_TRUE(last.reset.has_value());
   ASSERT_EQ(last.replies.size(), 1u) << "who waited begins anew";
@@ -180,7 +180,7 @@ TEST_F(SnapshotTest, ARestoreIsRefusedWhereItDoesNotFit) {
   frames = Restored(1, 40, 5);
   e = Run(FrameEvent{kChief, frames[1]});
   ASSERT_EQ(e.replies.size(), 1u) << "not the first tensor";
-  // A chief that goes in the middle leaves nothing.
+  // A chief that disconnects in the middle leaves nothing behind.
   Run(FrameEvent{kChief, frames[0]});
   Run(ClientGoneEvent{kChief});
   e = Run(FrameEvent{kChief, frames[1]});

@@ -1,5 +1,5 @@
-// Goal: each rule of PartitionCore by itself: barrier, duplicates, order, staleness, images, and that nothing is seen
-// before it is persisted. partition_core_requests_test.cc: versions on request, fencing, bad requests.
+// Goal: each rule of PartitionCore by itself: barrier, duplicates, order, staleness, images, and that nothing is
+// visible before it is persisted. Versions on request, fencing and bad requests are in partition_core_requests_test.cc.
 #include "tests/unit/server/partition_core_fixture.h"
 
 namespace cairn {
@@ -68,7 +68,7 @@ TEST_F(PartitionCoreTest, DuplicatesAreAnsweredAndNotAppliedAgain) {
   EXPECT_EQ(core_->version(), 1u);
 }
 
-// Asynchronous: each replica asks for it at the same step of its own; it is done once, with the last of them.
+// Asynchronous: each replica asks for it at its own step of that number; it is done once, with the last of them.
 TEST_F(PartitionCoreTest, TheMovingAverageTakesOverWhenTheLastReplicaHasDoneTheStep) {
   config_ = TestConfig(UpdateMode::kAsynchronous, 2);
   v1::Optimizer optimizer;
@@ -83,7 +83,7 @@ TEST_F(PartitionCoreTest, TheMovingAverageTakesOverWhenTheLastReplicaHasDoneTheS
     return SendAndPersist(f);
   };
   push(0, 1, 8, false);  // w = -1, a = -1
-  push(0, 2, 8, true);   // w = -2, a = -1.5: the other replica has not come to its step 2
+  push(0, 2, 8, true);   // w = -2, a = -1.5: the other replica has not reached step 2
   EXPECT_EQ(FirstValue(), -2);
   push(1, 1, 8, false);  // w = -3, a = -2.25
   push(1, 2, 8, true);   // w = -4, a = -3.125
@@ -257,7 +257,7 @@ TEST_F(PartitionCoreTest, AnImageFallsDueByTheBytesOfTheLog) {
 TEST_F(PartitionCoreTest, AfterARestartTheFirstEntryDropsWhatTheImageMadeSuperfluous) {
   config_ = TestConfig(UpdateMode::kSynchronous, 1);
   PartitionState state = PartitionState::Initial(config_);
-  state.version = state.image_version = 4;  // the crash may have come before anyone noted the image
+  state.version = state.image_version = 4;  // the crash may have come before the image was noted
   state.sequences = {4};
   core_ = std::make_unique<PartitionCore>(config_, std::move(state));
   EXPECT_EQ(Send(Push(0, 1, 5, 8)).persists.at(0).image_version, 4u);

@@ -1,5 +1,5 @@
-// Goal: HostPartitions.keep: a ps says that a job's last values are kept once all that it is the primary of is on its
-// disk, and not before.
+// Goal: HostPartitions.keep: a ps reports that a job's last values are kept once all partitions of which it is the
+// primary are on its disk, and not before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kJob = 5, kGeneration = 3;
 
-// Images wait until there is room for them.
+// A store in which images wait until they are let through.
 class GatedStore : public KvStore {
  public:
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return store_->Get(key); }

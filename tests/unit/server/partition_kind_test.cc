@@ -1,6 +1,6 @@
-// Goal: the seam between PartitionCore and what a partition is made of is enough. A second kind (row_kind.h), whose
-// gradients, values and images are nothing like a range of numbers, has order, the barrier, exactly-once, replication,
-// promotion, log, images, roll back, checkpoints and rest without a line of the core being about it.
+// Goal: the seam between PartitionCore and the contents of a partition is sufficient. A second kind (row_kind.h), whose
+// gradients, values and images have nothing in common with a range of numbers, has order, the barrier, exactly-once,
+// replication, promotion, log, images, roll back, checkpoints and rest without any code for it in the core.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class RowKindTest : public testing::Test {
  protected:
   static constexpr uint64_t kStream = 7;
 
-  // What the primary sent, at the backup, and its answers at the primary.
+  // Gives the backup what the primary sent, and the primary the backup's answers.
   PartitionEffects Pass(const PartitionEffects& e) {
     PartitionEffects all;
     for (const PeerSend& send : e.sends) {
@@ -51,7 +51,7 @@ class RowKindTest : public testing::Test {
     Pass(primary_.Run(SendImageEvent{}));
     ASSERT_EQ(primary_.core.links()[0].stage(), BackupLink::Stage::kFollowing);
   }
-  // A step of both replicas at the primary; the answers.
+  // A step of both replicas at the primary. Returns the answers.
   std::vector<PartitionReply> Step(uint64_t sequence, const Rows& first, const Rows& second) {
     const PartitionConfig& c = primary_.core.config();
     PartitionEffects e = primary_.Run(FrameEvent{1, RowPush(c, 0, sequence, first)});
@@ -135,7 +135,7 @@ TEST_F(RowKindTest, APullIsForTheIdsThatItNamesAtTheVersionThatItWants) {
   e = primary_.Run(FrameEvent{1, pull});
   ASSERT_EQ(e.replies.size(), 1u);
   EXPECT_EQ(DecodeRows(e.replies[0].frame.payload), (Rows{{2, 0.25}, {77, InitialRow(77)}}));
-  // One that has to wait keeps what it asked for.
+  // A pull that has to wait keeps what it asked for.
   pull.want_version = 2;
   EXPECT_TRUE(primary_.Run(FrameEvent{3, pull}).replies.empty());
   for (const PartitionReply& r : Step(2, {{2, 8}}, {})) {
@@ -151,7 +151,7 @@ TEST_F(RowKindTest, ABackupFollowsAndGoesOnAsPrimary) {
   ExpectSame(primary_.core.state(), backup_.core.state());
   backup_.Run(Alone(6));
   const PartitionConfig& c = backup_.core.config();
-  // Whoever was not answered pushes again: the update is known; the next one is made here.
+  // A client that was not answered pushes again: the update is known; the next one is made here.
   ASSERT_EQ(backup_.Run(FrameEvent{1, RowPush(c, 0, 2, {{3, 8}})}).replies.size(), 1u);
   backup_.Run(FrameEvent{1, RowPush(c, 0, 3, {{1, 8}})});
   EXPECT_EQ(backup_.Run(FrameEvent{2, RowPush(c, 1, 3, {{4, 8}})}).replies.size(), 2u);
@@ -191,7 +191,7 @@ TEST_F(RowKindTest, ACheckpointIsTakenAndRestored) {
   }
   ExpectSame(other.core.state(), primary_.core.state());
   ExpectSame(Recovered(other), primary_.core.state());
-  // One of another kind.
+  // A frame of another kind.
   Frame foreign = snapshot.replies[0].frame;
   v1::PartitionImage header;
   ASSERT_TRUE(header.ParseFromString(foreign.image));

@@ -1,5 +1,5 @@
-// Goal: a regularizer's gradient is in what a partition accepts, once, before clipping, and in nothing else; which
-// partitions have which.
+// Goal: the gradient of a regularizer is added once to what a partition accepts, before clipping, and to nothing else;
+// and which partitions have which regularizers.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Goal: whatever the moment of a crash, recovery gives the bits of a run without one, never less than what was
-// acknowledged; the version before is there too; damage is found and named; jobs are listed, narrowed and dropped.
+// Goal: whatever the moment of a crash, recovery gives the bits of a run without one, and never less than what was
+// acknowledged. The version before is there too; damage is found and named; jobs are listed, narrowed and dropped.
 #include "server/storage/persistence.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ Buffer RandomGradient(const PartitionConfig& c, std::mt19937& rng) {
   return b;
 }
 
-// What each version must look like.
+// The expected contents of each version.
 struct Expected {
   Buffer values;
   std::vector<Buffer> slots;
@@ -65,7 +65,7 @@ TEST_P(CrashTest, RecoveryAtAnyPointGivesTheSameBits) {
     std::optional<Image> image;  // taken and not yet written
     int images = 0;
 
-    // The crash: what the store holds now is all there is.
+    // The crash: only what the store holds now is left.
     const auto check_recovery = [&](uint64_t at_most) {
       auto copy = CopyOf(*store);
       const auto state = Persistence(*copy).Recover(config);
@@ -102,7 +102,7 @@ TEST_P(CrashTest, RecoveryAtAnyPointGivesTheSameBits) {
       acknowledged = core->version();
       check_recovery(acknowledged);
 
-      // Images: taken, written at once or some updates later (or never), told.
+      // Images: taken, written at once or some updates later (or never), and confirmed.
       if (!image && core->image_due()) image = core->Step(TakeImageEvent{}, kNow).image;
       if (image && rng() % 3 == 0) {
         const bool ok = rng() % 4 != 0;
@@ -116,7 +116,7 @@ TEST_P(CrashTest, RecoveryAtAnyPointGivesTheSameBits) {
           image.reset();
         }
       }
-      // Restart now and then.
+      // A restart now and then.
       if (rng() % 10 == 0) {
         store = CopyOf(*store);
         persistence = std::make_unique<Persistence>(*store);
@@ -128,7 +128,7 @@ TEST_P(CrashTest, RecoveryAtAnyPointGivesTheSameBits) {
       }
     }
     EXPECT_GT(images, 0);
-    // The log is cut, not only grown.
+    // The log is trimmed, it does not only grow.
     int entries = 0;
     ASSERT_TRUE(store->Scan("p", [&](std::string_view, std::string_view) { return ++entries, true; }).ok());
     EXPECT_LT(entries, 80);
@@ -182,7 +182,7 @@ TEST(PersistenceTest, EveryDamagedByteIsFoundAndNamed) {
       batch.Put(key, bad);
       ASSERT_TRUE(copy->Write(batch, true).ok());
       const auto state = Persistence(*copy).Recover(config);
-      if (state.ok()) {  // what is not needed any more is not read
+      if (state.ok()) {  // what is no longer needed is not read
         ASSERT_TRUE(SameBits(Dense(*state).values(), Dense(*good).values())) << "byte " << at;
         continue;
       }

@@ -1,5 +1,5 @@
-// Goal: links to backups that are slow, stand still or are gone: what they hold is bounded, and who is lost is said
-// after a bounded time.
+// Goal: links to backups that are slow, stall or are gone: what they hold is bounded, and a lost backup is reported
+// within a bounded time.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +30,7 @@ TEST_F(BusyLinkTest, ABackupThatIsFarBehindIsWaitedForAfterAWhile) {
   EXPECT_FALSE(link_.required());
   EXPECT_FALSE(link_.CatchUp(5000, kNow + kLinkJoinAfter));
   EXPECT_TRUE(link_.required());
-  EXPECT_TRUE(link_.CatchUp(10, kNow + kLinkJoinAfter));  // it has everything: reported, once
+  EXPECT_TRUE(link_.CatchUp(10, kNow + kLinkJoinAfter));  // it has everything: reported once
   EXPECT_FALSE(link_.CatchUp(10, kNow + kLinkJoinAfter));
 }
 
@@ -45,9 +45,9 @@ TEST_F(BusyLinkTest, AFullLinkIsWaitedForOrStartsAgain) {
   EXPECT_FALSE(link_.wants_image(kNow));
 }
 
-// ---- generations that a primary has not heard of ----
+// ---- generations that a primary has missed ----
 
-// The coordinator's word on a copy; what becomes of a link that follows it.
+// The coordinator's information on a copy, and how the link changes with it.
 TEST_F(BusyLinkTest, AMissedGenerationMayHaveBegunTheCopyAnew) {
   const auto after = [&](bool in_sync, bool newer, bool dropped) {
     BackupLink link = link_;
@@ -105,7 +105,7 @@ TEST_F(BusyLinkTest, AnImageOnItsWayIsNotConfirmedWhereTheCopyMayHaveBeenDropped
   }
 }
 
-// The same in a partition: what the copy that was had confirmed is not taken for the new one's.
+// The same in a partition: what the former copy confirmed does not count for the new one.
 class MissedGenerationTest : public PairTest {};
 
 INSTANTIATE_TEST_SUITE_P(Durabilities, MissedGenerationTest,
@@ -130,7 +130,7 @@ TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedBeforeItHasAnImage
   EXPECT_EQ(anew.core.version(), 1u);
 }
 
-// As the job falls back, the next generation is enough: a backup that is not at its version starts again.
+// When the job falls back, the next generation is enough: a backup that is not at its version starts again.
 TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedAfterAFallBackEither) {
   Sync();
   Answer(Pass(Push(1)));
@@ -141,10 +141,10 @@ TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedAfterAFallBackEith
   EXPECT_TRUE(primary_.Run(TickEvent{}).reports.empty());
 }
 
-// ---- a backup that stands still ----
+// ---- a backup that stalls ----
 
-// It reads nothing, so that nothing that is sent to it goes away; an asynchronous job pushes on. What the primary holds
-// for it stays below what its limits add up to, whether it is waited for or not.
+// The backup reads nothing, so that nothing sent to it is released, and an asynchronous job goes on pushing. What the
+// primary holds for it stays below the sum of its limits, whether it is waited for or not.
 TEST(StandingBackupTest, HoldsABoundedNumberOfBytes) {
   for (const bool confirms_image : {false, true}) {
     SCOPED_TRACE(confirms_image);
@@ -154,7 +154,7 @@ TEST(StandingBackupTest, HoldsABoundedNumberOfBytes) {
     Copy primary(config, PrimaryOf(5, false));
     primary.Run(LinkUpEvent{"b:1", 1});
     const PartitionEffects image = primary.Run(SendImageEvent{});
-    size_t held = 0;  // of what was handed to the stream and is not answered
+    size_t held = 0;  // bytes handed to the stream and not answered yet
     if (confirms_image) {
       Frame ack;
       ack.kind = v1::ExchangeFrame::ACK;
@@ -197,7 +197,7 @@ class LostLinkTest : public PairTest {};
 
 INSTANTIATE_TEST_SUITE_P(Durabilities, LostLinkTest, testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
 
-// Ticks once a second, as a ps does; what was reported as lost in the last one.
+// Ticks once a second, as a ps does. Holds what the last tick reported as lost.
 struct Ticker {
   Copy& primary;
   absl::Time now = kNow;
@@ -233,11 +233,11 @@ TEST_P(LostLinkTest, ABackupThatDoesNotAnswerIsLostAfterALeaseAndWaitedForAllThe
   EXPECT_THAT(lost[0].lost(), HasSubstr("no answer for"));
   EXPECT_EQ(primary_.core.version(), 0u) << "it is waited for";
   EXPECT_EQ(time.Pass(1).size(), 1u) << "said again";
-  // The answer comes after all.
+  // The answer comes late.
   Answer(Pass(pushed), 1, time.now);
   EXPECT_EQ(primary_.core.version(), 1u);
   EXPECT_TRUE(time.Pass(10).empty());
-  // Or the coordinator takes the backup away: what waited is answered.
+  // Or the coordinator takes the backup away: waiting requests are answered.
   Frame next = PushFrame(primary_.core.config(), 0, 1, 2, 1.0f);
   EXPECT_TRUE(primary_.Run(FrameEvent{1, std::move(next)}, time.now).replies.empty());
   EXPECT_EQ(time.Pass(4).size(), 1u);
@@ -254,7 +254,7 @@ TEST_P(LostLinkTest, ABackupWithoutAConnectionIsLostAlsoWhereNothingIsSent) {
   std::vector<v1::BackupReport> lost = time.Pass(2);
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_THAT(lost[0].lost(), HasSubstr("no connection for"));
-  // Streams that open and bring nothing change nothing.
+  // Streams that open and carry nothing change nothing.
   for (uint64_t epoch = 2; epoch < 5; ++epoch) {
     primary_.Run(LinkUpEvent{"b:1", epoch}, time.now);
     ASSERT_TRUE(primary_.core.image_to_send(time.now));
@@ -262,7 +262,7 @@ TEST_P(LostLinkTest, ABackupWithoutAConnectionIsLostAlsoWhereNothingIsSent) {
     EXPECT_EQ(time.Pass(1).size(), 1u);
     primary_.Run(LinkDownEvent{"b:1", epoch}, time.now);
   }
-  // A newer assignment gives it the whole time again.
+  // A newer assignment starts the time again.
   primary_.Run(PrimaryOf(6, true), time.now);
   EXPECT_TRUE(time.Pass(2).empty());
   EXPECT_EQ(time.Pass(2).size(), 1u);
@@ -283,7 +283,7 @@ TEST_P(LostLinkTest, ACopyThatWaitsForItsTurnIsNotLost) {
   EXPECT_TRUE(time.Pass(1).empty());
 }
 
-// Refused once (it had not heard of its role), it waits behind the images of many others, and is sent again.
+// Refused once (it did not know its role yet), it waits behind the images of many others, and is sent again.
 TEST_P(LostLinkTest, ACopyThatIsTriedAgainLaterIsNotLost) {
   primary_.Run(LinkUpEvent{"b:1", 1});
   Ticker time{primary_};
@@ -318,7 +318,7 @@ TEST_P(LostLinkTest, ABusyBackupIsNotTakenForOneThatCannotBeReached) {
   EXPECT_THAT(lost[0].lost(), testing::Not(HasSubstr("alive")));
   Answer(Pass(pushed), 1, time.now);
   EXPECT_TRUE(time.Pass(1).empty());
-  // Others are answered, this partition is not: that is no matter of the network, either.
+  // Other partitions are answered, this one is not: that is no fault of the network either.
   primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 2, 1.0f)}, time.now);
   lost = time.Pass(35, absl::Seconds(1), /*connected=*/true);
   ASSERT_EQ(lost.size(), 1u);

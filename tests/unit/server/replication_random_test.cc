@@ -1,6 +1,6 @@
-// Goal: a primary and two backups over streams that break, with crashes, restarts, late assignments and suspicion of
-// the living: no acknowledged update is ever lost, none is applied twice, copies at one version have the same bits, and
-// once faults stop everything catches up. The naive model: what each replica's updates add up to.
+// Goal: a primary and two backups over streams that break, with crashes, restarts, late assignments and false
+// suspicion: no acknowledged update is ever lost, none is applied twice, copies at one version have the same bits, and
+// once faults stop everything catches up. The naive model: the sum of each replica's updates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class World {
   }
 
  private:
-  // ---- what happens ----
+  // ---- faults ----
 
   void Any(bool faults) {
     now_ += absl::Milliseconds(rng_() % 20);
@@ -123,7 +123,7 @@ class World {
 
   void Crash(int n) {
     Node& node = nodes_[n];
-    // REPLICATED outlives the loss of one data directory, not of one and its twin at the same time.
+    // REPLICATED survives the loss of one data directory, not of two at the same time.
     if (node.core == nullptr || (wiped_ >= 0 && in_sync_.contains(wiped_) && n != wiped_)) return;
     const auto others = std::count_if(in_sync_.begin(), in_sync_.end(), [&](int o) {
       return o != n && nodes_[o].core != nullptr && !dead_.contains(o) && !returned_.contains(o);
@@ -144,7 +144,7 @@ class World {
   void Close(Stream& s, bool drop) {
     s.open = false;
     s.back.clear();
-    if (drop) s.there.clear();  // else what is under way still arrives
+    if (drop) s.there.clear();  // otherwise what is under way still arrives
     if (nodes_[s.from].core != nullptr) Run(s.from, LinkDownEvent{Address(s.to), s.epoch});
   }
 
@@ -177,7 +177,7 @@ class World {
     }
   }
 
-  // Another copy in sync, or the same one where there is none.
+  // Promotes another copy in sync, or the same one if there is none.
   void Promote(int instead_of) {
     std::vector<int> able;
     for (int n : in_sync_) {
@@ -330,7 +330,7 @@ class World {
     for (const v1::BackupReport& report : e.reports) Report(n, report);
   }
 
-  // ---- workers: they push to whom they take for the primary ----
+  // ---- workers: they push to the copy that they believe to be the primary ----
 
   static constexpr uint64_t kWorker = uint64_t{1} << 40;
 
@@ -356,7 +356,7 @@ class World {
       return;
     }
     uint64_t& acked = acked_[f.replica_first.value];
-    // The answer speaks of what the replica pushed, and of everything of its before.
+    // The answer confirms what the replica pushed, and everything of it before.
     acked = std::max(acked, f.sequence);
   }
 

@@ -1,4 +1,4 @@
-// Goal: the rules of backups one by one: who waits for whom, who is refused, what starts anew, and what reaches a
+// Goal: the rules of backups one by one: who waits for whom, who is refused, what starts again, and what reaches a
 // backup.
 #include "tests/unit/server/replication_test_util.h"
 
@@ -103,10 +103,10 @@ TEST_P(PairTest, ACaughtUpBackupIsReportedUntilTheCoordinatorKnows) {
   EXPECT_EQ(synced.reports[0].node(), "ps-b");
   EXPECT_EQ(synced.reports[0].version(), 1u);
   EXPECT_EQ(primary_.Run(TickEvent{}).reports.size(), 1u) << "again";
-  // The stream breaks: it may be in sync for the coordinator by now.
+  // The stream breaks: the coordinator may have stored it as in sync by now.
   primary_.Run(LinkDownEvent{"b:1", 1});
   EXPECT_TRUE(Push(2).replies.empty());
-  // A newer assignment says that it is not.
+  // A newer assignment says that it is not in sync.
   EXPECT_EQ(primary_.Run(PrimaryOf(6, false)).replies.size(), 1u);
 }
 
@@ -134,7 +134,7 @@ TEST_P(PairTest, ABackupRefusesALowerGenerationAndTheSenderStopsServing) {
   const PartitionEffects pulled = primary_.Run(FrameEvent{1, PullFrame(primary_.core.config(), 9)});
   ASSERT_EQ(pulled.replies.size(), 1u);
   EXPECT_TRUE(absl::IsUnavailable(pulled.replies[0].frame.status));
-  // Demoted: whoever waits is sent away, and the new primary serves.
+  // Demoted: waiting requests are refused, and the new primary serves.
   const PartitionEffects demoted = primary_.Run(AssignEvent{Generation(6), true, {}});
   ASSERT_EQ(demoted.replies.size(), 1u);
   EXPECT_TRUE(absl::IsNotFound(demoted.replies[0].frame.status));
@@ -145,7 +145,7 @@ TEST_P(PairTest, ABackupRefusesALowerGenerationAndTheSenderStopsServing) {
 
 TEST_P(PairTest, ARaisedGenerationDisturbsNoLink) {
   Sync();
-  // The backup hears of it first.
+  // The backup learns of it first.
   backup_.Run(AssignEvent{Generation(6), true, {}});
   const std::vector<Frame> refused = Pass(Push(1));
   Answer(refused);
@@ -154,7 +154,7 @@ TEST_P(PairTest, ARaisedGenerationDisturbsNoLink) {
   ASSERT_EQ(again.sends.size(), 1u);
   EXPECT_EQ(again.sends[0].frames[0].kind, v1::ExchangeFrame::REPLICATE);
   EXPECT_EQ(Answer(Pass(again)).replies.size(), 1u);
-  // Then the primary does.
+  // Then the primary learns of it.
   primary_.Run(PrimaryOf(7, true));
   const PartitionEffects waiting = Answer(Pass(Push(2)));
   ASSERT_TRUE(waiting.wake_at.has_value());
@@ -165,7 +165,8 @@ TEST_P(PairTest, ARaisedGenerationDisturbsNoLink) {
   EXPECT_EQ(Answer(Pass(woken)).replies.size(), 1u);
 }
 
-// What the last primary sent and nobody confirmed is in this copy alone: shown at once, it would be lost with it.
+// An update that the last primary sent and nobody confirmed is in this copy alone: if it were visible at once, it could
+// be lost after it was seen.
 TEST_P(PairTest, ANewPrimaryShowsNothingThatItsBackupsInSyncDoNotHave) {
   PartitionConfig config = Config(GetParam(), true);
   Copy heir(config, AssignEvent{Generation(5), true, {}});

@@ -1,4 +1,4 @@
-// A primary and a backup that are joined by hand, for the tests of replication.
+// A primary and a backup that are connected by hand, for the tests of replication.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ struct Copy {
     EXPECT_TRUE(effects.ok()) << effects.status();
     return *std::move(effects);
   }
-  // A process that is restarted.
+  // Restarts the process.
   void Restart(const PartitionConfig& config, PartitionState state) {
     std::destroy_at(&core);
     std::construct_at(&core, config, std::move(state));
@@ -55,12 +55,12 @@ struct Copy {
   PartitionCore core;
 };
 
-// A primary and a backup joined by hand.
+// A primary and a backup that are connected by hand.
 class PairTest : public testing::TestWithParam<v1::Durability> {
  protected:
   static constexpr uint64_t kStream = 7;
 
-  // What the primary sent, at the backup; its answers.
+  // Gives the backup what the primary sent. Returns its answers.
   std::vector<Frame> Pass(const PartitionEffects& e) {
     std::vector<Frame> answers;
     for (const PeerSend& send : e.sends) {

@@ -1,6 +1,6 @@
 // RowKind: a second kind of partition, for tests: numbers by 64-bit id, of which only those that updates touched are
-// kept. It has little in common with a range of the parameter space: a gradient names ids, an image is of any size,
-// a pull may ask for some ids alone.
+// kept. It has little in common with a range of the parameter space: a gradient names ids, an image has any size, a
+// pull may ask for some ids only.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ inline Rows DecodeRows(const Buffer& bytes) {
 }
 inline Buffer EncodeIds(const std::vector<uint64_t>& ids) { return Buffer::CopyOf(ids.data(), ids.size() * 8); }
 
-// What a row is before an update touches it.
+// The value of a row before an update touches it.
 inline double InitialRow(uint64_t id) { return static_cast<double>(id % 1000) / 8; }
 
 class RowContents : public PartitionContents {
@@ -100,7 +100,7 @@ class RowContents : public PartitionContents {
 
  private:
   std::optional<Rows> rows_;
-  std::optional<Rows> touched_;  // how many updates, by id: what an update needs beside the numbers
+  std::optional<Rows> touched_;  // number of updates by id: what an update needs besides the numbers
   std::optional<Rows> previous_;
 };
 

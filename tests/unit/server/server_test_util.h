@@ -18,7 +18,7 @@ namespace cairn {
 
 inline const DenseKind& KindOf(const PartitionConfig& c) { return dynamic_cast<const DenseKind&>(*c.kind); }
 inline const DenseConfig& Dense(const PartitionConfig& c) { return DenseKind::Of(c); }
-// To change it, in this configuration alone.
+// The dense part of the configuration, to be changed in this copy only.
 inline DenseConfig& Dense(PartitionConfig& c) {
   auto kind = std::make_shared<DenseKind>(c.kind == nullptr ? DenseConfig() : DenseKind::Of(c));
   c.kind = kind;
@@ -86,7 +86,7 @@ inline bool SameBits(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
-// A copy of everything in the store: what a crash at this moment leaves.
+// Copies everything in the store: what a crash at this moment leaves.
 inline std::unique_ptr<KvStore> CopyOf(KvStore& store) {
   auto copy = NewMemoryKvStore();
   KvBatch batch;

@@ -1,6 +1,5 @@
 // Goal: the summation tree gives the same bits as a naive recursive sum, whatever the order of arrival, the cut into
-// nodes, the repetitions and the replicas without examples; and its nodes are exactly the aligned subtrees cut off at
-// R.
+// nodes, repetitions and replicas without examples. Its nodes are exactly the aligned subtrees cut off at R.
 #include "common/tensor/summation_tree.h"
 
 #include <gtest/gtest.h>
@@ -126,7 +125,7 @@ TEST(SummationTreeTest, MaximalNodesCoverASetWithTheFewestNodes) {
       EXPECT_TRUE(IsNode(node, replicas));
       for (uint32_t r = node.first; r < node.end(); ++r) covered.push_back(r);
       if (node == RootOf(replicas)) continue;
-      bool parent_held = true;  // then the node would not be maximal
+      bool parent_held = true;  // otherwise the node would not be maximal
       const TreeNode parent = Parent(node, replicas);
       for (uint32_t r = parent.first; r < parent.end(); ++r) parent_held = parent_held && set.contains(r);
       EXPECT_FALSE(parent_held) << node;
@@ -153,7 +152,7 @@ TEST_P(SummationTreeTypeTest, SubtreeSumsHaveTheBitsOfTheDefinition) {
   }
 }
 
-// A random cut of the replicas into nodes: from the root down.
+// Cuts the replicas into random nodes, from the root down.
 void RandomCut(const TreeNode& node, std::mt19937& rng, std::vector<TreeNode>& out) {
   if (node.count == 1 || rng() % 3 == 0) {
     out.push_back(node);
@@ -182,7 +181,7 @@ TEST_P(SummationTreeTypeTest, RootIsTheSameForEveryOrderCutAndRepetition) {
     std::shuffle(arrivals.begin(), arrivals.end(), rng);
 
     PendingSums pending(replicas);
-    std::set<uint32_t> here;     // the naive model: which replicas have come
+    std::set<uint32_t> here;     // the naive model: which replicas have arrived
     std::vector<Buffer> shared;  // those must not be written to
     std::vector<Leaf> shared_bytes;
     for (const TreeNode& node : arrivals) {

@@ -1,6 +1,6 @@
 // Goal: jobs whose gradients travel in 16 or 8 bits. The values have the same bits whatever nodes are pushed and in
-// whatever type; log and backups hold the gradient in the job's type, and what they make of it has the primary's bits;
-// entries from before types were named are read.
+// whatever type; log and backups hold the gradient in the job's type and compute the primary's bits from it; entries
+// without a type, of earlier versions, can be read.
 #include <random>
 
 #include "common/tensor/dtype.h"
@@ -28,7 +28,7 @@ class WireTypesTest : public testing::TestWithParam<v1::DataType> {
     for (float& f : gradient) f = normal(random);
     return gradient;
   }
-  // The sum of a node as a worker makes it, packed or not.
+  // The sum of a node as a worker sends it, packed or not.
   static Frame PushOf(const PartitionConfig& c, const TreeNode& node, uint64_t sequence, v1::DataType type) {
     std::vector<std::vector<float>> gradients;
     std::vector<GradientSum> leaves;
@@ -129,7 +129,7 @@ TEST_P(WireTypesTest, AGradientThatIsClippedOrPenalizedIsNotOfTheTypeAnyMore) {
   EXPECT_EQ(config.kind->LogDtype(config), v1::FLOAT32);
 }
 
-// As a ps stored it that knew of no types: FLOAT32, whatever the job's.
+// As stored by a ps that did not know types: FLOAT32, whatever the job's type.
 TEST_P(WireTypesTest, AnEntryWithoutATypeIsFloat32) {
   const PartitionConfig config = Of(1);
   v1::LogEntry entry;
@@ -167,7 +167,7 @@ TEST_P(WireTypesTest, AnEntryOfAnUnknownTypeOrAnotherLengthIsRefused) {
       testing::HasSubstr("its gradient is of type 17, which is not known; a newer cairn-ps wrote it, use that one"));
 }
 
-// A gradient that is not finite is found behind the rounding too, and by all partitions alike.
+// A gradient that is not finite is detected after rounding too, and by all partitions alike.
 TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
   PartitionConfig config = Of(2);
   config.loss_scale = LossScaleRule{};
@@ -189,8 +189,8 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
   EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
 }
 
-// A peer's INT8 need not be as ours packs it: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. The log and
-// the backups have to make the primary's bits of it all the same.
+// A peer may pack INT8 differently: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. Log and backups must
+// still compute the primary's bits from it.
 TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
   for (const auto& [mantissa, exponent] : {std::pair{0x80, 127}, {5, 3}, {0x80, 254}}) {
     PartitionConfig config = Config(v1::LOGGED);
@@ -209,7 +209,7 @@ TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
   }
 }
 
-// A dense layer and the statistics of one that normalizes, whose pictures are not scaled, in a batch of 1800.
+// A dense layer and the statistics of a normalization whose pictures are not scaled, in a batch of 1800.
 struct LargeSums {
   explicit LargeSums(v1::DataType wire) {
     spec.set_batch_size(1800);
@@ -227,8 +227,7 @@ struct LargeSums {
     return *std::find_if(graph->variables().rbegin(), graph->variables().rend(),
                          [kind](const Variable& v) { return v.kind == kind; });
   }
-  // As a worker sends the sum of an update; each number of a variable is what `mean` says of its place, times the
-  // examples.
+  // The sum of an update as a worker sends it; each number of a variable is `mean` of its place times the examples.
   Frame PushOf(uint64_t sequence, const std::function<float(const Variable&, int64_t)>& mean) const {
     std::vector<float> sum(static_cast<size_t>(config.size()));
     for (const Variable& v : graph->variables()) {
@@ -246,8 +245,7 @@ struct LargeSums {
   PartitionConfig config;
 };
 
-// 1800 examples with gradients of 100 add up to more than FLOAT16 has, and a variance may be more than it has by
-// itself.
+// 1800 examples with gradients of 100 add up to more than FLOAT16 can hold, and a single variance may exceed it.
 TEST_P(WireTypesTest, SumsOverABatchAreFinite) {
   const LargeSums job(GetParam());
   Copy ps(job.config, AssignEvent{Generation(5), false, {}});

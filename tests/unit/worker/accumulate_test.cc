@@ -1,5 +1,6 @@
-// Goal: a step in pieces has the gradients of its pieces added up in order, announces each number once, with the last
-// piece, draws other random numbers for each, and needs the memory of one; one piece is the program's own gradient.
+// Goal: a step in pieces adds the pieces' gradients in order, announces each number once, with the last piece, draws
+// different random numbers for each piece, and needs the memory of one; a step of one piece is the program's own
+// gradient.
 #include "worker/train/accumulate.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ StepPlan PlanOf(int64_t examples, int32_t batch_size, int32_t replicas, int32_t 
   return StepPlan::Of(spec, examples);
 }
 
-// Its gradient of number i: 1e8 for the first example and 1 for others, so that the order of additions shows, plus i.
+// The gradient of number i: 1e8 for the first example and 1 for the others, so that the order of additions shows, plus
+// i.
 class PiecesProgram : public IdleProgram {
  public:
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float>,
@@ -94,14 +96,14 @@ TEST(Accumulate, PiecesAreAddedInOrderAndToldOnce) {
   EXPECT_EQ(o.sums->examples, 24u);
   EXPECT_EQ(o.sums->loss, 6.0);
   EXPECT_EQ(o.sums->metrics[0], 3.0);
-  // The short step: 8 examples in pieces of 3, 3 and 2, none of whose numbers is another step's.
+  // The short step: 8 examples in pieces of 3, 3 and 2. No number of another step is left in it.
   const Outcome short_one = Train(plan, 1, 0);
   EXPECT_EQ(short_one.program.steps, (std::vector<uint64_t>{3, 4, 5}));
   EXPECT_EQ(short_one.program.examples, (std::vector<int64_t>{3, 3, 2}));
 }
 
-// The program adds up: it is told which piece is the first and which the last, and tells of the last one's numbers
-// only.
+// The program adds the pieces: it is told which piece is the first and which the last, and announces numbers of the
+// last only.
 class JoiningProgram : public PiecesProgram {
  public:
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float>,
@@ -147,8 +149,8 @@ TEST(Accumulate, EmptyPiecesAreLeftOut) {
   EXPECT_EQ(o.announced, std::vector<int>(64, 1));
 }
 
-// The real backend: a step of 128 examples in 4 pieces has the gradient of the whole (but for rounding) and a quarter
-// of its activations.
+// The real backend: a step of 128 examples in 4 pieces has the gradient of the whole step (up to rounding) and needs a
+// quarter of its activations.
 TEST(Accumulate, MemoryIsThatOfOnePiece) {
   const auto backend = SelectBackend("cpu");
   ASSERT_TRUE(backend.ok()) << backend.status();

@@ -1,6 +1,6 @@
 // Goal: whatever is wrong with a GPU's plugin, "auto" computes on the CPU and says why, "gpu" is an error that says
-// what to do, and no library brings the worker down. The plugins are made of a few lines each (fake_plugin.cc); the
-// real one is opened where it was built.
+// what to do, and no library crashes the worker. The plugins have a few lines each (fake_plugin.cc); the real one is
+// opened if it was built.
 #include "worker/node/backend_select.h"
 
 #include <gmock/gmock.h>
@@ -60,8 +60,7 @@ TEST(PluginFoldersTest, TheNamedOnesThenTheProgramsOwn) {
   EXPECT_EQ(std::filesystem::path(folders[3]).filename(), "lib");
 }
 
-// A whole backend across the boundary: what the plugin computes with the program's symbols is what the reference
-// computes.
+// A whole backend across the boundary: the plugin, with the program's symbols, computes what the reference computes.
 TEST(LoadPluginTest, ABackendOfAPluginTrains) {
   const auto backend = LoadPlugin({HOST_GPU}, "libcairn_cudnn.so", {});
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -83,7 +82,7 @@ TEST(LoadPluginTest, ABackendOfAPluginTrains) {
   ASSERT_TRUE(sums.ok()) << sums.status();
   EXPECT_NEAR(sums->loss, (*reference)->TrainStep(batch, info, values, absl::MakeSpan(expected), nullptr)->loss, 1e-4);
   EXPECT_THAT(actual, testing::Pointwise(testing::FloatNear(1e-4f), expected));
-  // An error that the plugin made.
+  // An error that was made in the plugin.
   Batch short_batch = batch;
   short_batch.labels = Buffer::Zeros(4);
   EXPECT_EQ((*program)->TrainStep(short_batch, info, values, absl::MakeSpan(actual), nullptr).status().code(),
@@ -93,7 +92,7 @@ TEST(LoadPluginTest, ABackendOfAPluginTrains) {
               HasSubstr("compute_dtype: 77 is not computed on a GPU"));
 }
 
-// Also where there is no driver, and so no worker would open it.
+// Even without a driver, when no worker would open it.
 TEST(LoadPluginTest, TheBuiltPluginFindsAllItsSymbols) {
   if (!std::filesystem::exists(BUILT_PLUGINS "/libcairn_cudnn.so")) GTEST_SKIP() << "built without the CUDA toolkit";
   const absl::Status status = LoadPlugin({BUILT_PLUGINS}, "libcairn_cudnn.so", {}).status();
@@ -102,7 +101,7 @@ TEST(LoadPluginTest, TheBuiltPluginFindsAllItsSymbols) {
   EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("could not be loaded"))) << status;
 }
 
-// With the build's own plugin where there is one: this test passes with and without a GPU.
+// Uses the build's own plugin if there is one: the test passes with and without a GPU.
 TEST(SelectBackendTest, AutoFallsBackAndSaysWhyGpuIsAnError) {
   setenv("CAIRN_PLUGINS", BUILT_PLUGINS, 1);
   std::string fallback;

@@ -1,5 +1,5 @@
-// Goal: CENTRAL_STORAGE, message by message: what a layer wants is pulled and forgotten after it, replicas push one by
-// one, a lost gradient is computed again, with gradients that are made here and with those that the node rounds.
+// Goal: CENTRAL_STORAGE, message by message: the values of a layer are pulled when requested and dropped afterwards,
+// replicas push one by one, a lost gradient is computed again, with sums made here and with sums made by the backend.
 #include <cstring>
 
 #include "tests/unit/worker/strategies_fixture.h"
@@ -97,8 +97,8 @@ TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
   EXPECT_EQ(TakeComputes().at(0).step, 1);
 }
 
-// A slot may begin with a work only after it was told to stop it: it hears so when it asks for values. Else it would
-// wait for values of a step that is over, and its slot with it.
+// A slot may begin work after it was told to stop it: it learns this when it asks for values. Otherwise it would wait
+// for values of a step that is over.
 TEST_F(CentralStorageTest, AWorkWhoseReplicaIsGoneIsStoppedWheneverItBegins) {
   Begin({0, 1});
   const std::vector<replica::Compute> work = TakeComputes();
@@ -136,8 +136,8 @@ TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
   EXPECT_EQ(TakeComputes().at(0).step, 2) << "the version that all have, or had";
 }
 
-// A replica without examples in the step still validates when all partitions have made the update: the step waits for
-// it, and goes on.
+// A replica without examples in the step may still be validating when all partitions have made the update: the step
+// waits for it, and goes on.
 TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
   v1::AssignReplicas assignment = Assignment(v1::CENTRAL_STORAGE, 2, {0, 1});
   assignment.mutable_spec()->set_validation_freq_steps(3);
@@ -148,7 +148,7 @@ TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
   ASSERT_EQ(evaluations.size(), size_t{2});
   EndEvaluation(evaluations[0]);
   Finish(TakeComputes().at(0), 1);
-  for (const replica::Send& push : TakePushes()) Answer(push, 4);  // somebody else had pushed replica 1's
+  for (const replica::Send& push : TakePushes()) Answer(push, 4);  // another worker had pushed replica 1's
   EXPECT_EQ(core_.step(), 3) << "replica 1 has not validated";
   EndEvaluation(evaluations[1]);
   ASSERT_EQ(evaluations.size(), size_t{4}) << "all steps are done: the epoch's validation";

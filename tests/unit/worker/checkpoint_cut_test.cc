@@ -1,5 +1,5 @@
-// Goal: a cut is whole, of one version, and says in its manifest what the partitions said; anything else is an error
-// that names the ps. The book keeps keep_max checkpoints, the best, and those that wait to be compared.
+// Goal: a cut is whole, of one version, and its manifest holds what the partitions said; anything else is an error that
+// names the ps. The book keeps keep_max checkpoints, the best, and those that wait to be compared.
 #include "worker/checkpoint/checkpoint_cut.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ std::shared_ptr<const v1::AssignReplicas> Assignment(bool synchronous, float mom
   return assignment;
 }
 
-// The tensor of a partition, all of whose numbers are `number`.
+// A tensor of a partition, all of whose numbers are `number`.
 Frame Tensor(uint32_t partition, uint32_t tensor, uint32_t tensors, float number, uint64_t version,
              std::vector<uint64_t> sequences) {
   Frame frame;

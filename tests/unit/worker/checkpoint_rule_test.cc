@@ -1,5 +1,5 @@
-// Goal: a checkpoint is due after the steps, epochs and minutes that the job names and after its last step; one that
-// was missed is made up for; an existing one is not taken again.
+// Goal: a checkpoint is due after the steps, epochs and minutes that the job names and after its last step; a missed
+// one is taken later; an existing one is not taken again.
 #include "worker/core/checkpoint_rule.h"
 
 #include <gmock/gmock.h>

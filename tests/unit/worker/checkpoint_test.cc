@@ -1,6 +1,6 @@
-// Goal: a checkpoint comes back as it was written; every torn, shortened or altered one is seen and named, and the one
-// before it is used; what does not fit a job is refused with the field, layer or variable; weights alone go into
-// another model.
+// Goal: a checkpoint is read as it was written; every torn, shortened or altered one is detected and named, and the one
+// before it is used; one that does not fit a job is refused with the field, layer or variable; weights alone can be
+// loaded into another model.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -65,7 +65,7 @@ class CheckpointTest : public testing::Test {
     return checked->spec;
   }
 
-  // Random numbers everywhere, padding too: that must not matter.
+  // Random numbers everywhere, in the padding too: padding must not matter.
   CheckpointContents Contents(const v1::JobSpec& spec, int64_t step, uint64_t seed = 1) {
     CheckpointContents c;
     c.graph = std::make_shared<const Graph>(*Graph::Build(spec.model()));
@@ -202,8 +202,8 @@ TEST_F(CheckpointTest, TheFiguresOfTheRunningEpochGoOn) {
   EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("epoch 2 after 2"));
 }
 
-// What is done again is not in them: only the number of steps is known, so that the epoch is whole when it has them
-// all.
+// Steps that are done again are not in the figures: only the number of steps is known, so that the epoch is complete
+// when it has them all.
 TEST_F(CheckpointTest, FiguresOfStepsThatAreDoneAgainAreLeftOut) {
   const v1::JobSpec spec = Spec("strategy: PARAMETER_SERVER");
   CheckpointContents c = Contents(spec, 12);
@@ -247,7 +247,7 @@ TEST_F(CheckpointTest, NewerFormatIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("use a newer one"));
 }
 
-// Cuts off and alters each file at many places: always an error that names the checkpoint, never another result.
+// Cuts off and alters each file at many places: the result is always an error that names the checkpoint.
 TEST_F(CheckpointTest, EveryDamageIsSeen) {
   const v1::JobSpec spec = Spec();
   const std::string path = Write(Contents(spec, 12));
@@ -303,7 +303,7 @@ TEST_F(CheckpointTest, TheOneBeforeATornOneIsUsed) {
   EXPECT_EQ(state->path, dir_ + "/step-20");
   EXPECT_THAT(state->skipped, testing::ElementsAre(HasSubstr("step-40"), HasSubstr("step-30")));
 
-  // Asked for by name it is an error, unless another one is named too.
+  // If it is requested by name it is an error, unless another one is named too.
   EXPECT_EQ(RestoreCheckpoint(spec, torn, {}, kStepsPerEpoch).status().code(), absl::StatusCode::kDataLoss);
   const absl::StatusOr<RestoredState> other = RestoreCheckpoint(spec, torn, {{dir_ + "/step-10"}}, kStepsPerEpoch);
   ASSERT_TRUE(other.ok()) << other.status();
@@ -350,7 +350,7 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsNamed) {
     layers { flatten { } }
     layers { dense { units: 4 activation: SOFTMAX } } })"),
               HasSubstr("layer \"conv2d\""));
-  // Another number of replicas, other hyper-parameters and more epochs are fine.
+  // Another number of replicas, other hyper-parameters and more epochs are accepted.
   EXPECT_EQ(error("replicas: 4 epochs: 9 optimizer { adam { amsgrad: true beta_1: 0.8 } learning_rate: 0.1 }"), "");
 }
 
@@ -438,7 +438,7 @@ TEST_F(CheckpointTest, ReplacesRemovesAndKeepsTheBest) {
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1")) << "what is not a checkpoint stays";
 }
 
-// Two workers that both take themselves for the chief, for a moment.
+// Two workers that both believe to be the chief, for a moment.
 TEST_F(CheckpointTest, WhatAnotherProcessWritesIsLeftAlone) {
   const std::string other = dir_ + "/.partial-small-7-step-3-1-1", dead = dir_ + "/.partial-small-7-step-4-1-1",
                     best = dir_ + "/.partial-,removed-best-1-1";

@@ -1,5 +1,5 @@
-// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word; a
-// checkpoint that is known by hearsay pushes none out.
+// Goal: of two workers that were told to keep a best checkpoint, the one that was told last decides; a checkpoint of
+// which only a report is known pushes none out.
 #include "worker/train/checkpointer.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ class CheckpointerTest : public testing::Test {
     info.set_step(step);
     info.set_written_unix_ms(step);
   }
-  // Told at clock_'s time, years ago; done now.
+  // The command was given at clock_'s time, years ago; it is carried out now.
   void MarkBest(int64_t step) {
     v1::MarkBest command;
     command.set_step(step);

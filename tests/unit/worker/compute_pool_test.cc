@@ -1,5 +1,5 @@
-// Goal: slots run all tasks, a task runs at home where that costs no waiting, neither training nor evaluation nor a
-// task without a home starves, programs are compiled once a slot and dropped with their model.
+// Goal: slots run all tasks; a task runs at home if that costs no waiting; training, evaluation and tasks without a
+// home do not starve; programs are compiled once a slot and dropped with their model.
 #include "worker/train/compute_pool.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(ComputePoolTest, EvaluationGetsItsTurnAndTrainingTheRest) {
 
 constexpr auto kTraining = ComputePool::Priority::kTraining;
 
-// A task that holds its slot until it is let go.
+// A task that holds its slot until it is released.
 class Block {
  public:
   Block(ComputePool& pool, int home) {

@@ -1,5 +1,5 @@
-// A core's Context without a core, for tests of the parts that share it: a job of four replicas and three partitions of
-// 16 numbers, two epochs of two steps of eight examples.
+// The Context of a core without a core, for tests of the parts that share it: a job of four replicas and three
+// partitions of 16 numbers, two epochs of two steps of eight examples.
 #pragma once
 
 #include <gtest/gtest.h>

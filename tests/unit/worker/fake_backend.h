@@ -1,4 +1,4 @@
-// A program and a backend that do nothing: a test overrides what it looks at.
+// A program and a backend that do nothing. A test overrides what it needs.
 #pragma once
 
 #include <memory>
