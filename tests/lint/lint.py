@@ -192,7 +192,7 @@ LONG = {
     "tests/unit/coordinator/cluster_copies_test.cc": 405,
     "tests/unit/coordinator/cluster_moves_test.cc": 469,
     "tests/unit/coordinator/dashboard_test.cc": 409,
-    "tests/unit/data/tfrecord_test.cc": 521,
+    "tests/unit/data/tfrecord_test.cc": 520,
     "tests/unit/rpc/credentials_test.cc": 440,
     "tests/unit/server/replication_random_test.cc": 456,
     "tests/unit/worker/checkpoint_test.cc": 464,

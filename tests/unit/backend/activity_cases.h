@@ -1,4 +1,4 @@
-// Cases of LayerCases (layer_cases.h): penalties of what layers give, part of the loss.
+// Cases of LayerCases (layer_cases.h): penalties of layers' outputs, which are part of the loss.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ double Rounding(const ProgramOptions& options) {
   return options.allow_tf32 ? 0x1p-11 : 0;
 }
 
-// Where two vectors part first and most, for whoever has only the log.
+// Where two vectors first differ and where they differ most, for readers of the log.
 std::string Furthest(absl::Span<const float> actual, absl::Span<const float> expected) {
   size_t first = actual.size(), most = 0, differ = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -80,7 +80,7 @@ BesideReference::BesideReference(const LayerCase& c, int64_t batch_max, v1::Data
   options_.compute = compute;
   options_.allow_tf32 = tf32;
   values_ = CaseValues(*graph_, 5);
-  // Kernels as an initializer would have them, so that wide layers do not saturate.
+  // Kernels of the size that an initializer gives, so that wide layers do not saturate.
   for (const Variable& v : graph_->variables()) {
     if (v.fan_in < 8) continue;
     for (int64_t i = v.offset; i < v.offset + v.size; ++i) values_[i] *= 3.0f / std::sqrt(static_cast<float>(v.fan_in));

@@ -1,4 +1,4 @@
-// A backend's program beside the reference's on one case: what the tests of every backend compare.
+// Compares a backend's program with the reference's on one case. Used by the tests of every backend.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ class BesideReference {
   using Compile =
       std::function<absl::StatusOr<std::unique_ptr<Program>>(std::shared_ptr<const Graph>, const ProgramOptions&)>;
 
-  // The reference's program; compute and tf32 are of the other one's options.
+  // Makes the reference's program; compute and tf32 are options of the other one.
   BesideReference(const LayerCase& c, int64_t batch_max, v1::DataType compute = v1::FLOAT32, bool tf32 = false);
   // Fails the test if there is no program.
   void Make(const Compile& compile);
 
-  // Gradients and sums; every number is written and announced once; the same bits when it is computed again.
+  // Compares gradients and sums. Every number is written and announced once, and computing again gives the same bits.
   void Training(int64_t examples, const Tolerance& tolerance);
   void Inference(int64_t examples, const Tolerance& tolerance);
 

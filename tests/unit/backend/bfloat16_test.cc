@@ -1,5 +1,5 @@
 // Goal: compute_dtype BFLOAT16 gives the gradients of FLOAT32 within its precision, the same bits each time, and an
-// error that says what it needs where the processor lacks it.
+// error that says what it needs if the processor lacks it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST(Bfloat16, GradientsOfFloat32WithinItsPrecision) {
   EXPECT_EQ(std::memcmp(again.gradient.data(), rounded.gradient.data(), again.gradient.size() * sizeof(float)), 0);
 }
 
-// Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.
+// With the eight bits of bfloat16, 257 would be read as 256 and 999 as 1000.
 TEST(Bfloat16, IdsOfAnEmbeddingAreReadAsTheyAre) {
   const auto model = FromText<v1::Model>(R"(
     layers { input { shape: [4] } } layers { embedding { input_dim: 1000 output_dim: 4 } }

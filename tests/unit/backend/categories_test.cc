@@ -1,5 +1,5 @@
-// Goal: numbers that a layer of categories does not take are refused by both backends, in the same words, which say the
-// layer, the number and the example; the bins of Discretization and the like are where Keras' documentation has them.
+// Goal: numbers that a layer of categories refuses are refused by both backends in the same words, which name the
+// layer, the number and the example; the bins of Discretization and the like are those of Keras' documentation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Batch BatchOf(const std::vector<float>& inputs, int64_t examples) {
   return batch;
 }
 
-// What each backend predicts of the layer named "l" behind an input.
+// What each backend predicts with the layer, named "l", behind an input.
 void ForEachBackend(const std::string& layer, int64_t numbers, const std::vector<float>& inputs,
                     const std::function<void(const absl::StatusOr<Buffer>&)>& check) {
   const auto graph = std::make_shared<const Graph>(
@@ -97,7 +97,7 @@ TEST(Categories, GiveWhatKerasDocuments) {
       {12, 1138, 42, 42, 42, 7, 36, 7}, {0, 0.25f, 0, 0.6f, 0.8f, 1.0f, 0, 0.75f, 0, 0.4f});
 }
 
-// A number that is none lies behind all boundaries, as tf.searchsorted has it.
+// NaN lies above all boundaries, as in tf.searchsorted.
 TEST(Categories, BucketOfWhatIsNoNumber) {
   ExpectGives("discretization { bin_boundaries: [0, 1] }", 1, {std::nanf(""), -INFINITY, INFINITY}, {2, 0, 2});
 }

@@ -1,5 +1,5 @@
-// Cases of LayerCases (layer_cases.h) and beside it: layers of categories, in the middle of a model and behind one
-// another. Their numbers come from a Discretization, so that any input will do.
+// Cases of LayerCases (layer_cases.h), and further ones: layers of categories, in the middle of a model and one behind
+// another. Their numbers come from a Discretization, so that any input is valid.
 #pragma once
 
 #include <string>
@@ -55,7 +55,7 @@ inline std::vector<LayerCase> CategoryCases() {
   return cases;
 }
 
-// Beside LayerCases: ONNX cannot say them.
+// Not part of LayerCases: ONNX cannot express them.
 inline std::vector<LayerCase> HashingCases() {
   const std::string crossed =
       "layers { name: 'a' input { shape: 1 } } layers { name: 'x' discretization { bin_boundaries: [-0.5, 0, 0.5] } } "

@@ -1,6 +1,5 @@
-// Goal: what can be asked of cuDNN and cuBLASLt without a device: they accept the descriptors of every convolution and
-// product that the ready-made models are lowered to, in every precision; engines are judged by their notes; errors say
-// what was tried.
+// Goal: what cuDNN and cuBLASLt can be asked without a device: they accept the descriptors of every convolution and
+// product of the ready-made models, in every precision; engines are judged by their notes; errors say what was tried.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +48,7 @@ constexpr char kH100[] = R"({"deviceVer": 900,
 
 constexpr int kWindows = 60;  // of each precision
 
-// Notes what a plan asks for.
+// Records what a plan asks for.
 class Collector : public HostMachine {
  public:
   using HostMachine::HostMachine;
@@ -105,7 +104,7 @@ TEST(CudnnDescriptorsTest, OfAllReadyMadeModels) {
   EXPECT_GT(convolutions, 300);
 }
 
-// cuDNN chooses engines and makes them ready for a GPU that is only described. So this says, without one, that no
+// cuDNN chooses and prepares engines for a GPU that is only described. So this test shows, without one, that no
 // convolution of these models is left to our own slow kernels on such a GPU.
 TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
   const auto device = DescribeDevice(kH100);
@@ -131,8 +130,8 @@ TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
   std::printf("%d engines, at most %.0f MB of workspace\n", chosen, static_cast<double>(workspace_bytes) / 1e6);
 }
 
-// A window of any kind that Keras has: odd channels, kernels larger than the picture, strides with dilation, padding as
-// wide as the kernel.
+// A window of any kind that Keras allows: odd channels, kernels larger than the picture, strides with dilation, padding
+// as wide as the kernel.
 Convolution AnyConvolution(std::mt19937& random) {
   const auto from = [&](int64_t least, int64_t most) {
     return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
@@ -158,7 +157,7 @@ Convolution AnyConvolution(std::mt19937& random) {
   return c;
 }
 
-// Where cuDNN has no engine our own kernels compute, or bias and relu follow; any other answer would end a job.
+// Where cuDNN has no engine, our own kernels compute, or bias and relu follow; any other answer would fail a job.
 TEST(CudnnDescriptorsTest, AnH100HasEnginesOrNoneForAnyWindow) {
   const auto device = DescribeDevice(kH100);
   if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();

@@ -1,6 +1,5 @@
-// Goal: compute_dtype FLOAT16 on a GPU's programs. Gradients that are too small for float16 are there with a loss
-// scale, at their own size; with one that is too large they are not finite. The loss and moving averages are what they
-// are.
+// Goal: compute_dtype FLOAT16 on a GPU. With a loss scale, gradients that are too small for float16 are there, at their
+// true size; with one that is too large they are not finite. The loss and moving averages are not scaled.
 #include <gtest/gtest.h>
 
 #include <cmath>

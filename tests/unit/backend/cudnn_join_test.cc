@@ -40,7 +40,7 @@ struct Replica {
   StepInfo info;
 };
 
-// Launches on a lost device fail with a code of their library; who waits for it hears that it is lost.
+// Launches on a lost device fail with a code of their library; a wait for it reports that it is lost.
 class FailingMachine : public HostMachine {
  public:
   using HostMachine::HostMachine;
@@ -89,7 +89,7 @@ class CudnnJoinTest : public testing::Test {
     }
   }
 
-  // What the host makes of the replicas' own gradients.
+  // What the host computes from the replicas' own gradients.
   std::vector<uint8_t> Expected(v1::DataType type) {
     const auto space = static_cast<size_t>(graph_->space_size());
     std::vector<std::vector<float>> gradients;
@@ -224,7 +224,7 @@ TEST_F(CudnnJoinTest, ALossScaleIsTakenOutOfVariablesBeforeTheyAreAdded) {
   }
 }
 
-// A job continues without a worker whose device is lost, and ends where something else went wrong.
+// A job continues without a worker whose device is lost, and fails if something else went wrong.
 TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
   Make({4}, 1, HostMachine::Copies::kEarly);
   if (HasFatalFailure()) return;
@@ -263,8 +263,7 @@ TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
   }
 }
 
-// Pieces (JobSpec.accumulate_steps) are added up in their order before replicas are; the last piece alone gives to the
-// sum.
+// Pieces (JobSpec.accumulate_steps) are added in order before replicas are; only the last piece contributes to the sum.
 TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
   for (const v1::DataType compute : {v1::FLOAT32, v1::FLOAT16}) {
     for (const std::vector<int64_t>& examples : {std::vector<int64_t>{4}, {4, 3}, {2, 4, 1}}) {
@@ -335,8 +334,8 @@ TEST_F(CudnnJoinTest, AnOverflowIsSeenInTheSum) {
                            [](float f) { return std::isfinite(f); }));
 }
 
-// A sum whose replicas do not all come (they moved away): what lies in it goes with it, and the next one is as if it
-// had not been.
+// A sum whose replicas do not all come, because they moved away: its contents are dropped, and the next sum is not
+// affected.
 TEST_F(CudnnJoinTest, ASumThatIsNeverMadeDisturbsNoOther) {
   Make({4, 4, 4}, 2, HostMachine::Copies::kLate);
   if (HasFatalFailure()) return;

@@ -1,4 +1,4 @@
-// What the cuDNN backend does not compute of the cases, by what its refusal names. The list is exact: a test compiles
+// The cases that the cuDNN backend does not compute, by what its refusal names. The list is exact: a test compiles
 // every case (cudnn_program_test.cc).
 #pragma once
 

@@ -1,5 +1,5 @@
-// Goal: a program of the cuDNN backend weighs examples, passes over ignored positions and counts metrics that its
-// kernels do not know on the host, as the reference does; whenever its copies are done.
+// Goal: a program of the cuDNN backend weights examples, skips ignored positions and counts on the host the metrics
+// that its kernels do not know, as the reference does, whenever its copies are done.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -41,7 +41,7 @@ std::unique_ptr<Plan> Lower(const Graph& graph, const LoweringOptions& options) 
   return plan.ok() ? *std::move(plan) : nullptr;
 }
 
-// Buffers by step, from the steps alone.
+// Checks the buffers of each step, from the steps alone.
 void CheckArena(const Plan& plan) {
   struct Span {
     int first = -1, last = -1;
@@ -95,7 +95,7 @@ void CheckReleases(const Graph& graph, const Plan& plan) {
   EXPECT_EQ(end, 0);
 }
 
-// A step reads no value that does not stand there by then. Returns how many segments there are.
+// Checks that a step reads no value before it is there. Returns the number of segments.
 size_t CheckSegments(const Graph& graph, const Plan& plan) {
   const std::vector<Plan::Segment>& segments = plan.segments();
   EXPECT_FALSE(segments.empty());
@@ -118,7 +118,7 @@ size_t CheckSegments(const Graph& graph, const Plan& plan) {
   return segments.size();
 }
 
-// Memory of one place, and what stood in it before a step.
+// The memory of one place, and its contents before a step.
 struct Watched {
   Ref::Place place;
   Block block;
@@ -208,7 +208,7 @@ TEST(CudnnLoweringTest, StepsTouchWhatTheyName) {
   }
 }
 
-// Layers one behind the other and side by side, drawn at random; every image is 6 x 6.
+// Layers one behind the other and in parallel, at random; every image is 6 x 6.
 std::string RandomModel(std::mt19937& random) {
   std::string model =
       "layers { name: 'l0' input { shape: [6, 6, 3] } } layers { name: 'l1' conv2d { filters: 4 kernel_size: 1 } } ";
@@ -410,8 +410,8 @@ TEST(CudnnLoweringTest, ReadyMadeModels) {
   }
 }
 
-// What a step of ResNet-50 moves on paper (gpu_plan): a fusion that is lost shows here. The bounds are what it is
-// today, and 1 %.
+// The bytes that a step of ResNet-50 moves according to gpu_plan: a lost fusion shows here. The bounds are the present
+// numbers plus 1 %.
 TEST(CudnnLoweringTest, BytesOfAStepOfResNet50) {
   v1::ReadyMade wanted;
   wanted.set_name("resnet50");

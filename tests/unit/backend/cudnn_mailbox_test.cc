@@ -1,5 +1,5 @@
-// Goal: a wait for a device ends with what arrived, whoever is first; with the device's error where it failed; with an
-// error that says so where nothing comes, or nothing more.
+// Goal: a wait for a device ends with what arrived, whichever comes first; with the device's error if it failed; with
+// an error that says so if nothing comes, or nothing more.
 #include <gtest/gtest.h>
 
 #include <thread>

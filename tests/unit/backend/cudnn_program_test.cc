@@ -68,8 +68,8 @@ TEST_P(CudnnProgramTest, Float32AsTheReference) {
   }
 }
 
-// A copy out may be done when the backward pass is over: what it copies must still stand there. A copy in, when it is
-// waited for.
+// A copy out may be done only when the backward pass is over: its source must still be intact. A copy in, only when it
+// is waited for.
 TEST_P(CudnnProgramTest, CopiesMayBeLate) {
   BesideReference early(GetParam(), 3), late(GetParam(), 3);
   early.Make(OnHost(HostMachine::Copies::kEarly));
@@ -86,8 +86,7 @@ TEST_P(CudnnProgramTest, CopiesMayBeLate) {
   EXPECT_EQ(std::memcmp(actual->data(), expected->data(), expected->size()), 0);
 }
 
-// Coarse: what is compared is that nothing reads a number of another type. A gradient's error is measured by the whole
-// space.
+// Coarse: it checks that nothing reads a number as another type. A gradient's error is measured over the whole space.
 TEST_P(CudnnProgramTest, SixteenBitsNearTheReference) {
   for (const auto& [compute, tolerance, loss_scale] :
        {std::tuple(v1::BFLOAT16, 5e-2, 1.0f), std::tuple(v1::FLOAT16, 1e-2, 64.0f)}) {
@@ -123,7 +122,7 @@ TEST_P(CudnnProgramTest, BytesAsTheirFloats) {
 INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()),
                          [](const auto& info) { return info.param.name; });
 
-// No more, no less than what cudnn_lacks.h says is refused, each by the layer's name.
+// Exactly the cases of cudnn_lacks.h are refused, each by the layer's name.
 TEST(CudnnRefusals, AreThoseThatAreListed) {
   std::set<std::string> lacks;
   for (const LayerCase& c : AllCases()) {
@@ -138,7 +137,7 @@ TEST(CudnnRefusals, AreThoseThatAreListed) {
 
 // ---- ids ----
 
-// Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.
+// With the eight bits of bfloat16, 257 would be read as 256 and 999 as 1000.
 TEST(CudnnEmbeddingTest, IdsAreReadAsTheyAreInBFloat16) {
   for (const char* between : {"", "layers { reshape { target_shape: [2, 3] } } layers { flatten {} }"}) {
     BesideReference beside(
@@ -208,7 +207,7 @@ TEST(CudnnSegmentsTest, ValuesOfASourceAreReadWhileTheyAreThere) {
     const std::vector<float> by_source = Gradient(*beside.program(), graph, batch, source.shown);
     EXPECT_EQ(source.acquired, 3);
     EXPECT_EQ(source.released, 3);
-    // Nobody wants the result any more, when the first segment is under way. The next step is as if that had not been.
+    // The result is not wanted any more while the first segment is under way. The next step is not affected.
     source.acquired = 0;
     source.fail_at = 2;
     std::vector<float> gradient(graph.space_size());
@@ -232,7 +231,7 @@ class FullMachine : public HostMachine {
   int64_t most = std::numeric_limits<int64_t>::max();
 };
 
-// The old arena goes before a larger one is asked for.
+// The old arena is freed before a larger one is requested.
 TEST(CudnnPlansTest, WhereALargerArenaIsRefusedNoKeptPlanRunsWithoutOne) {
   const Graph graph = Graph::Build(FromText<v1::Model>(kWide)).value();
   cudnn::LoweringOptions options;
@@ -270,12 +269,12 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
       if (calls++ == 0) program.Prefetch(second);
     });
     EXPECT_GT(calls, 0);
-    // That the inputs were read before is seen by writing to them now.
+    // Writing to the inputs now shows that they were read before.
     std::fill(second.inputs.mutable_floats().begin(), second.inputs.mutable_floats().end(), 0.25f);
     EXPECT_TRUE(Same(Gradient(program, graph, second, beside.values()), of_second));
     EXPECT_FALSE(Same(Gradient(program, graph, second, beside.values()), of_second))
         << "brought ahead for one step only";
-    // Another batch comes than was said, a short one; then one that nobody spoke of.
+    // A batch comes that was not announced, a short one; then one that nobody announced.
     program.Prefetch(first);
     EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
     program.Prefetch(last);
@@ -287,7 +286,7 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
   }
 }
 
-// Bytes and floats in turns, brought ahead and not; and a program that was told to expect bytes has no room for floats
+// Bytes and floats alternate, prefetched and not; and a program that was told to expect bytes has no room for floats
 // until some come.
 TEST(CudnnPrefetchTest, BytesAndFloatsInTurns) {
   for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {

@@ -1,5 +1,5 @@
-// Goal: a machine that computes passes the trial in every precision, with nothing written beside its buffers; one that
-// computes wrongly, forgets what it recorded or fails is told from it, by what is said.
+// Goal: a machine that computes correctly passes the trial in every precision, with nothing written outside its
+// buffers; one that computes wrongly, forgets what it recorded or fails does not, and the message says which.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Broken : public HostMachine {
     return status;
   }
   absl::Status Launch(Recording& recording) override {
-    // The copy out alone.
+    // Only the copy out.
     return part_ == Part::kRecording ? CopyOut(nullptr, nullptr, 0, 0) : HostMachine::Launch(recording);
   }
 

@@ -1,6 +1,5 @@
-// Goal: the fastest candidate is taken, measured once for a device and a shape and found again by the next process;
-// whatever is wrong with the file, the choice is made by measuring; and in a deterministic job neither the file nor the
-// times have a say.
+// Goal: the fastest candidate is chosen, measured once for a device and a shape and found again by the next process; if
+// the file is damaged, the choice is measured; in a deterministic job neither the file nor the times are used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -44,7 +43,7 @@ class TuningTest : public testing::Test {
     std::filesystem::create_directories(folder_ + "/deep");
     std::ofstream(Path(), std::ios::binary) << text;
   }
-  // A new process: reads the file. Counts what it measures.
+  // A new process: reads the file. Counts its measurements.
   size_t Choose(const std::string& what, const Names& names, const std::vector<double>& times,
                 const std::string& device = "H100") {
     TuningFile file(Path());

@@ -33,7 +33,7 @@ TEST(StepPatienceTest, TenTimesTheSlowestStepAndAtLeastAMinute) {
   EXPECT_EQ(cudnn::StepPatience(/*first=*/false, kLong), absl::Minutes(10)) << "no longer than a first step";
 }
 
-// What a device does from now on, and for how long it was waited.
+// What a device does from now on, and how long it was waited for.
 struct Condition {
   absl::Status waits;
   std::vector<absl::Duration> patience;
@@ -45,7 +45,7 @@ class TroubledMachine : public HostMachine {
  public:
   TroubledMachine(const cudnn::Precision& precision, int device, Condition* condition)
       : HostMachine(precision, Copies::kLate, nullptr, nullptr, device), condition_(condition) {}
-  // As a GPU's: for its streams, but those of a lost device.
+  // As for a GPU: waits for its streams, except those of a lost device.
   ~TroubledMachine() override {
     if (!health().lost()) ++condition_->waited_at_end;
   }
@@ -143,7 +143,7 @@ TEST_F(WatchedTest, ALostDeviceGetsNoMorePrograms) {
   }).join();
 }
 
-// Neither the program that noticed nor another one of the device, nor what is kept for sums.
+// Neither the program that noticed, nor another one of the device, nor what is kept for sums.
 TEST_F(WatchedTest, NothingIsWaitedForOrFreedOnALostDevice) {
   std::unique_ptr<Program> second;
   std::thread([&] { programs_[1] = Compile(); }).join();  // a seat on device 0: the third of two devices
@@ -164,7 +164,7 @@ TEST_F(WatchedTest, NothingIsWaitedForOrFreedOnALostDevice) {
   EXPECT_GT(conditions_[1].freed, 0);
 }
 
-// A device may hang before the first step does.
+// A device may hang before the first step.
 TEST_F(WatchedTest, NothingIsFreedWhereAProgramCannotBeMadeForIt) {
   Condition& device = conditions_[0];
   device.waits = absl::DeadlineExceededError("A: a step does not end");
@@ -178,7 +178,7 @@ TEST_F(WatchedTest, NothingIsFreedWhereAProgramCannotBeMadeForIt) {
   EXPECT_EQ(device.waits_for_all, waits_for_all + 1) << "the one that noticed";
 }
 
-// Of which a moment passes in each of its steps.
+// Each of its steps takes a moment.
 class SlowMachine : public TroubledMachine {
  public:
   SlowMachine(Condition* condition, ManualClock* clock, const absl::Duration* wait)
@@ -236,7 +236,7 @@ TEST(StepPatienceTest, GoesByWhatTheDeviceTookInLaterSteps) {
   EXPECT_EQ(step(absl::ZeroDuration()), cudnn::kPatience) << "at most";
 }
 
-// Of a job whose values come in a type that has no numbers of its own, as INT8.
+// A job whose values come in a type that has no single numbers, such as INT8.
 TEST_F(WatchedTest, ATypeThatNoNumberHasIsTheJobsErrorNotTheWorkers) {
   std::vector<float> gradient(beside_.graph()->space_size());
   StepInfo info;
@@ -249,7 +249,7 @@ TEST_F(WatchedTest, ATypeThatNoNumberHasIsTheJobsErrorNotTheWorkers) {
   EXPECT_TRUE(Train(0).ok());
 }
 
-// Errors of the caller, and of who gives up waiting for values, are no trouble of the device.
+// Errors of the caller, or of a wait for values that was given up, are no fault of the device.
 TEST_F(WatchedTest, OtherErrorsLoseNoDevice) {
   Batch wrong = batch_;
   wrong.labels = Buffer::Zeros(4);

@@ -1,5 +1,5 @@
-// Goal: what a layer draws within a TimeDistributed is drawn anew for each step, as Keras calls the layer for each, and
-// for each TimeDistributed; both backends draw the same bits.
+// Goal: a layer within a TimeDistributed draws anew for each step, as Keras calls the layer for each, and for each
+// TimeDistributed; both backends draw the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kSteps = 6, kFeatures = 16;
 
-// The gradient of the last kernel, of one example of ones and an output that is off by a half: what the dropouts keep.
+// The gradient of the last kernel, for one example of ones and an output that is off by a half: it shows what the
+// dropouts keep.
 std::vector<float> KeptOf(Backend& backend, const std::string& dropout) {
   const auto graph = std::make_shared<const Graph>(
       Graph::Build(FromText<v1::Model>(absl::StrCat(

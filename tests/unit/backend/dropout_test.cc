@@ -1,5 +1,5 @@
-// Goal: a dropout mask keeps the share that it should, is the same however it is cut, and differs between steps,
-// replicas and layers.
+// Goal: a dropout mask keeps the right share, is the same however it is cut, and differs between steps, replicas and
+// layers.
 #include "worker/backend/dropout.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Goal: a program gets the examples, the values and room for gradients of its batch; every number of the gradient is
-// announced once, 0 where it wrote nothing; what it does wrong, and its own errors, end the call with the program's
+// announced once, 0 where the program wrote nothing; its mistakes and its own errors end the call with the program's
 // name and the whole text.
 #include "worker/backend/external/external_backend.h"
 
@@ -22,7 +22,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What a test's program does; null: nothing.
+// The functions of a test's program; null: it does nothing.
 struct Functions {
   std::function<absl::StatusOr<ProgramSums>(const ProgramBatch&, const StepInfo&, absl::Span<const float>,
                                             ProgramGradients&)>

@@ -1,5 +1,5 @@
-// The second half of LayerCases (layer_cases.h): sequences, attention, normalizations of an example, up-sampling,
-// joins, the further activations.
+// The second part of LayerCases (layer_cases.h): sequences, attention, normalizations of an example, up-sampling,
+// joins, further activations.
 #pragma once
 
 #include <string>

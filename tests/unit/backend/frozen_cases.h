@@ -32,7 +32,7 @@ inline std::vector<LayerCase> FrozenCases() {
   return cases;
 }
 
-// Those where training differs from inference.
+// The cases in which training differs from inference.
 inline std::vector<LayerCase> InferenceCases() {
   std::vector<LayerCase> cases;
   for (const LayerCase& c : LayerCases()) {

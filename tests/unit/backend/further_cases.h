@@ -83,7 +83,7 @@ inline std::vector<LayerCase> ActivationCases() {
        {"SELU", "HARD_SIGMOID", "HARD_SILU", "EXPONENTIAL", "SOFTSIGN", "MISH", "LOG_SOFTMAX", "LOG_SIGMOID", "CELU",
         "HARD_TANH", "TANH_SHRINK", "SOFT_SHRINK", "HARD_SHRINK", "SQUAREPLUS", "SPARSE_PLUS", "SPARSE_SIGMOID"}) {
     const std::string activation = std::string(" activation: ") + f + " ";
-    // Wide enough for all of its pieces.
+    // Wide enough for all pieces of the function.
     cases.push_back({std::string("Layer_") + f,
                      Between("layers { rescaling { scale: 3 } } layers { activation {" + activation + "} }")});
     cases.push_back(

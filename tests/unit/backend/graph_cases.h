@@ -1,4 +1,4 @@
-// Models of LayerCases (layer_cases.h) about what a graph can be: operations on tensors, layers that are called twice,
+// Models of LayerCases (layer_cases.h) for the shapes of a graph: operations on tensors, layers that are called twice,
 // several inputs.
 #pragma once
 
@@ -81,7 +81,7 @@ inline std::vector<LayerCase> OperationCases() {
   }
   for (const char* kind : {"MEAN", "SUM", "MAX", "MIN", "VARIANCE", "STDDEV", "L2_NORM", "PROD", "LOGSUMEXP"}) {
     add(absl::StrCat("Reduce_", kind), image + "layers { reduce { kind: " + kind + " axis: 2 } }");
-    // Of a product of many small numbers nothing is left.
+    // A product of many small numbers would vanish.
     const std::string axes = kind == std::string("PROD") ? "-1" : "[-1, 1]";
     add(absl::StrCat("Reduce_", kind, "_Last"),
         image + "layers { reduce { kind: " + kind + " axis: " + axes + " keepdims: true } }");

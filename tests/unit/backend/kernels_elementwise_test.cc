@@ -20,7 +20,7 @@ std::vector<float> FloatsOfBits(const std::vector<uint32_t>& bits) {
   return out;
 }
 
-// Bits, so that NaN and zeros with a sign count.
+// As bits, so that NaN and signed zeros count.
 std::vector<uint8_t> Converted(const std::vector<uint8_t>& from, DType from_type, DType to_type) {
   const size_t n = from.size() / SizeOf(WireType(from_type));
   Memory in(from.size()), out(n * SizeOf(WireType(to_type)));
@@ -181,7 +181,7 @@ TEST_P(Elementwise, Activations) {
       });
       ExpectNear(y_numbers, want, precision(), what + " without bias");
 
-      // From y as it was rounded: what the reference gets too.
+      // From the rounded y, which the reference gets too.
       const Tensor y(y_numbers, type());
       const bool from_x = f == Act::kGelu || f == Act::kGeluTanh || f == Act::kSilu || f == Act::kSoftplus;
       std::vector<double> dx(x.size());

@@ -15,7 +15,7 @@ namespace {
 class Joins : public KernelTest {};
 INSTANTIATE_TEST_SUITE_P(Kernels, Joins, testing::ValuesIn(kAllTypes), TypeName);
 
-// Bit by bit, but for NaN: processors and GPUs make NaN of other bits.
+// Bit by bit, except for NaN, whose bits differ between processors and GPUs.
 void ExpectSameBits(const std::vector<float>& actual, const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -97,7 +97,7 @@ TEST_P(Layers, Pooling) {
   }
 }
 
-// As of a picture with a frame of zeros around it; all numbers below 0, so that the frame shows.
+// As for a picture with a border of zeros; all numbers are below 0, so that the border shows.
 TEST_P(Layers, MaxPoolingOverZeros) {
   for (int64_t channels : {3, 16}) {
     Window padded;
@@ -249,7 +249,7 @@ TEST_P(Layers, Convolution) {
 
 // ---- normalization ----
 
-// One of the two that a launch normalizes, and what the reference says of it.
+// One of the two tensors that a launch normalizes, with the reference's results.
 struct OfBatch {
   int64_t channels;
   Tensor x, gamma, beta, mean, variance;
@@ -270,7 +270,7 @@ struct OfBatch {
   Normalized normalized() const {
     return {x.data(), mean.floats(), variance.floats(), gamma.floats(), beta.floats(), kEpsilon};
   }
-  // With `constant` mean and variance are no functions of x.
+  // With `constant`, mean and variance are not functions of x.
   void Backward(const std::vector<double>& d, bool constant) {
     dx.assign(y.size(), 0.0);
     dgamma.assign(channels, 0.0);
@@ -286,7 +286,7 @@ struct OfBatch {
   }
 };
 
-// Alone, with a residual, two of them; each with and without relu.
+// Alone, with a residual, and two at once; each with and without relu.
 TEST_P(Layers, BatchNormalization) {
   for (auto [rows, channels] :
        {std::pair<int64_t, int64_t>{1, 3}, {2, 1}, {70, 5}, {5000, 24}, {333, 520}, {9000, 7}}) {
@@ -296,7 +296,7 @@ TEST_P(Layers, BatchNormalization) {
     auto* const floats = static_cast<float*>(scratch.data());
     const Tensor bias(Random(ch, 30)), dy(Random(n, 21), type()), residual(Coarse(n, 22), type());
     const auto make = [&](int seed) {
-      // Far from 0, as after a convolution with a large bias: what a sum of squares alone would lose.
+      // Far from 0, as after a convolution with a large bias: a plain sum of squares would lose these digits.
       const std::vector<float> numbers = Random(n, seed, 2, 4);
       const Tensor x(numbers, type());
       const reference::BatchStatistics exact = reference::Statistics(ch, x.exact());

@@ -1,4 +1,4 @@
-// One small model for gradient checks and for comparing backends, and the frame that most of them have.
+// A small model for gradient checks and for comparing backends, and the frame that most cases share.
 #pragma once
 
 #include <ostream>

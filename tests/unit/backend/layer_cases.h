@@ -184,7 +184,7 @@ inline std::shared_ptr<const Graph> CaseGraph(const LayerCase& c) {
   return std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(c.model)).value());
 }
 
-// Whether a small error of a number may become a large one: behind a step, another side is taken.
+// Whether a small error may become a large one: beyond a step another branch is taken.
 inline bool Jumps(const Graph& graph) {
   using O = v1::Operation;
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
@@ -203,7 +203,7 @@ inline Batch WholeNumbers(Batch batch) {
   return batch;
 }
 
-// The same of whole numbers, as bytes.
+// The same whole numbers, as bytes.
 inline Batch AsBytes(const Batch& batch) {
   Batch bytes = batch;
   bytes.element = Element::kByte;

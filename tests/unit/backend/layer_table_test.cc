@@ -1,5 +1,5 @@
-// Goal: the table of layers is whole, and says which backend lacks what. A layer without a row in a backend is printed
-// here by name.
+// Goal: the table of layers is complete and says which backend lacks what. A layer without a row in a backend is
+// printed here by name.
 #include <set>
 #include <string>
 #include <vector>
@@ -44,7 +44,7 @@ TEST(LayerTable, EveryBackendHasEveryLayerButThese) {
       << "cudnn";
 }
 
-// Every layer of the proto has one row, at its place, with all that a row needs; names are used once.
+// Every layer of the proto has one row, at its place, with all that a row needs; names are unique.
 TEST(LayerTable, RowsAreWhole) {
   const google::protobuf::OneofDescriptor* kinds = v1::Layer::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < kinds->field_count(); ++i) {
@@ -62,7 +62,7 @@ TEST(LayerTable, RowsAreWhole) {
     EXPECT_TRUE(fields.insert(type.field).second) << type.name;
     EXPECT_TRUE(type.infer != nullptr && type.write_onnx != nullptr) << type.name;
     EXPECT_LE(type.inputs_min, type.inputs_max) << type.name;
-    // An operation has the class that its kind says (keras_operations.h), which may be a layer's, too.
+    // An operation has the class of its kind (keras_operations.h), which may also be a layer's.
     if (type.keras.empty()) {
       EXPECT_TRUE(type.keras_class != nullptr) << type.name;
     } else {

@@ -1,4 +1,4 @@
-// The third part of LayerCases (layer_cases.h): outputs of several positions, and the losses beside cross-entropies and
+// The third part of LayerCases (layer_cases.h): outputs of several positions, and losses other than cross-entropies and
 // the mean squared error.
 #pragma once
 

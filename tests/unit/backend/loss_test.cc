@@ -1,5 +1,5 @@
-// Goal: losses are Keras' formulas, their gradients the derivatives, in float64 and float32; metrics count right;
-// extreme outputs stay finite; labels out of range are refused.
+// Goal: losses are Keras' formulas and their gradients the derivatives, in float64 and float32; metrics count
+// correctly; extreme outputs stay finite; labels out of range are refused.
 #include "worker/backend/loss.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(Loss, Categorical) {
   EXPECT_NEAR(LossOf("kind: CATEGORICAL_CROSSENTROPY", false, p, {0, 1, 0, 0, 0, 1}, 2), 0.05129329 + 2.30258509, 1e-6);
   EXPECT_NEAR(LossOf("kind: CATEGORICAL_CROSSENTROPY", false, p, {1, 2}, 2), 0.05129329 + 2.30258509, 1e-6)
       << "class numbers are expanded";
-  // Not of sum 1: divided by their sum first.
+  // Probabilities whose sum is not 1 are divided by their sum first.
   EXPECT_NEAR(LossOf("kind: CATEGORICAL_CROSSENTROPY", false, {1, 3}, {0.5f, 0.5f}, 1),
               -0.5 * std::log(0.25) - 0.5 * std::log(0.75), 1e-12);
   const double log_sum = std::log(std::exp(1) + std::exp(3));
@@ -307,8 +307,8 @@ Graph GraphOf(const std::string& last) {
   return Graph::Build(FromText<v1::Model>("layers { input { shape: 3 } } layers { dense { " + last + " } }")).value();
 }
 
-// keras.Model.fit: an example's loss times its class's weight, the sum divided by the number of examples (not of
-// weights); metrics as ever.
+// keras.Model.fit: an example's loss times the weight of its class, the sum divided by the number of examples (not of
+// weights); metrics are not weighted.
 TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
   struct Case {
     std::string loss, last;

@@ -84,7 +84,7 @@ TEST(MaskedLoss, WeightsOfExamplesAndIgnoredClasses) {
   labels.insert(labels.end(), {0.5f, 3});
   EXPECT_NEAR(Compute(p, labels, kMask).sums.loss,
               kExamples * (0.5 * (Entropy(p, 0, 2) + Entropy(p, 1, 0)) + 3 * Entropy(p, 4, 3)) / 3, 1e-6);
-  // An ignored class is masked, too: the rest shares the weight.
+  // An ignored class is masked too: the rest shares the weight.
   EXPECT_NEAR(Compute(p, kLabels, kMask, "ignore_class: 0").sums.loss,
               kExamples * (Entropy(p, 0, 2) + Entropy(p, 4, 3)) / 2, 1e-6);
 }

@@ -1,4 +1,4 @@
-// A graph of text, whose nodes a test finds by their names.
+// A graph from text, whose nodes a test finds by name.
 #pragma once
 
 #include <gtest/gtest.h>

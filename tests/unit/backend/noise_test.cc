@@ -1,5 +1,5 @@
-// Goal: what layers draw has the mean and the deviation of its definition, depends on the layer's seed, and is one
-// number along the axes that share it.
+// Goal: the numbers that layers draw have the mean and the deviation of their definition, depend on the layer's seed,
+// and are shared along the axes that share them.
 #include "worker/backend/noise.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ double Deviation(const std::vector<float>& x) {
   return std::sqrt(sum / static_cast<double>(x.size()));
 }
 
-// Of normal numbers the fourth central moment is 3 deviation^4, and no two neighbours go together.
+// The fourth central moment of normal numbers is 3 deviation^4, and neighbours are not correlated.
 TEST(Noise, GaussianIsNormal) {
   const std::vector<float> z = Drawn({NoiseKind::kGaussianNoise, 0.5f, 0, {}}).offsets;
   EXPECT_NEAR(Mean(z), 0, 0.01);
@@ -54,7 +54,7 @@ TEST(Noise, GaussianDropoutMultipliesByItsDeviation) {
   EXPECT_NEAR(Deviation(factors), std::sqrt(0.2 / 0.8), 0.01);
 }
 
-// Numbers of mean 0 and variance 1 keep them (Klambauer et al. 2017).
+// Numbers of mean 0 and variance 1 keep both (Klambauer et al. 2017).
 TEST(Noise, AlphaDropoutKeepsMeanAndVariance) {
   const Drawn drawn({NoiseKind::kAlphaDropout, 0.3f, 0, {}});
   const std::vector<float> x = Drawn({NoiseKind::kGaussianNoise, 1.0f, 99, {}}).offsets;

@@ -1,6 +1,6 @@
-// Goal: the promises of backend.h that go beyond numbers: the same bits from run to run, from program to program and
-// beside another program on another thread; several batch sizes in one program; bad batches refused; names that say
-// what computes.
+// Goal: the promises of backend.h beyond numbers: the same bits from run to run, from program to program and beside
+// another program on another thread; several batch sizes in one program; bad batches are refused; names say what
+// computes.
 #include "worker/backend/onednn/onednn_backend.h"
 
 #include <gtest/gtest.h>
@@ -154,7 +154,7 @@ TEST_F(OnednnBackendTest, SaysWhatComputes) {
   EXPECT_GT(Compile()->memory_bytes(), 0u);
 }
 
-// ---- the loops of our own ----
+// ---- loops of our own ----
 
 TEST(OnednnKernels, DropoutIsTheSharedMask) {
   for (int64_t count : {1, 127, 128, 1000, 100003}) {

@@ -1,5 +1,5 @@
 // Goal: the oneDNN backend's NodeGroups join exactly the layers whose work another operation can do: never one whose
-// input something else reads as well, and in training none whose backward pass would need what was overwritten.
+// input is also read elsewhere, and in training none whose backward pass would need what was overwritten.
 #include <gtest/gtest.h>
 
 #include "tests/unit/backend/named_graph.h"

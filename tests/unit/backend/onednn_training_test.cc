@@ -28,7 +28,7 @@ Batch MakeBatch(int64_t examples, int64_t inputs, int64_t labels) {
   return batch;
 }
 
-// Losses of each step (a mean), and the last weights.
+// The loss of each step (a mean), and the last weights.
 struct Course {
   std::vector<double> losses;
   std::vector<float> values;
@@ -169,8 +169,8 @@ TEST(Embedding, RefusesIdsThatItDoesNotHave) {
   }
 }
 
-// Class weights: the loss and the gradients of a batch are those of its examples one by one, each times its class's
-// weight, in both backends; evaluation and the number of examples know nothing of them.
+// Class weights: the loss and the gradients of a batch are those of its examples one by one, each times the weight of
+// its class, in both backends; evaluation and the number of examples are not weighted.
 TEST(ClassWeights, AreFactorsOfTheExamples) {
   const auto graph = GraphOf(
       "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 activation: TANH } } layers { "

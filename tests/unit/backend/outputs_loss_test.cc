@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A trunk, and heads: numbers, classes, a map of sigmoids, and one that has no loss. "c" is read by "d" too.
+// A trunk and its heads: numbers, classes, a map of sigmoids, and one without a loss. "c" is also read by "d".
 constexpr char kJob[] = R"(
 model {
   layers { name: "x" input { shape: 4 } }
@@ -62,7 +62,8 @@ Subject SubjectOf(const std::string& text) {
   return s;
 }
 
-// Labels in the order of the outputs: a two numbers, b a class, c four of 0 and 1. With weights of examples behind.
+// Labels in the order of the outputs: two numbers for a, a class for b, four of 0 and 1 for c; then the weights of the
+// examples, if any.
 Batch SomeBatch(bool weights) {
   Batch batch;
   batch.examples = 5;
@@ -115,7 +116,7 @@ TEST_P(OutputsLossTest, TheGradientIsThatOfFiniteDifferences) {
   for (size_t i = 0; i < sums->metrics.size(); ++i) EXPECT_NEAR(of_onednn->metrics[i], sums->metrics[i], 1e-4) << i;
 }
 
-// Each example's numbers by hand, from the predictions.
+// Each example's figures, computed here from the predictions.
 TEST_P(OutputsLossTest, LossesAndMetricsAreThoseOfTheirFormulas) {
   const Subject s = SubjectOf(kJob);
   const Batch batch = SomeBatch(GetParam());

@@ -1,5 +1,5 @@
-// Small models with recurrent layers, and with masks of steps: as LayerCases (layer_cases.h), beside which they stand
-// because ONNX has neither masks nor all of a recurrent layer's activations.
+// Small models with recurrent layers and with masks of steps, as LayerCases (layer_cases.h). They are not part of these
+// because ONNX has neither masks nor all activations of a recurrent layer.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline std::string Recurring(const std::string& layers, const std::string& shape
          layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
 }
 
-// Biases that are not zeros, so that they count.
+// Biases are not zero, so that they matter.
 inline std::string Cell(const std::string& kind, const std::string& fields = "") {
   return "layers { " + kind + " { units: 3 bias_initializer { kind: RANDOM_NORMAL stddev: 0.5 } " + fields + " } }";
 }
@@ -80,14 +80,14 @@ inline std::vector<LayerCase> RecurrentCases() {
   };
 }
 
-// Ids of which every ninth or so is 0, the padding.
+// Ids of which about every ninth is 0, the padding.
 inline std::string Padded(const std::string& layers) {
   return "layers { input { shape: 6 } } layers { name: 'ids' embedding { input_dim: 3 output_dim: 4 mask_zero: true } "
          "} " +
          layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
 }
 
-// Layers that TimeDistributed folds the steps into the batch for. shape: of [steps, ...].
+// Layers for which TimeDistributed folds the steps into the batch. shape: [steps, ...].
 inline std::vector<LayerCase> DistributedCases() {
   const auto on = [](const std::string& shape, const std::string& layer) {
     return "layers { input { shape: " + shape + " } } layers { name: 'first' dense { units: 4 } } " +
@@ -111,7 +111,7 @@ inline std::vector<LayerCase> DistributedCases() {
   };
 }
 
-// The same, of which numpy's step by step is another function: the statistics are of all steps.
+// The same for layers that numpy, step by step, computes differently: their statistics are over all steps.
 inline std::vector<LayerCase> DistributedBatchCases() {
   const auto on = [](const std::string& before, const std::string& fields) {
     return "layers { input { shape: [3, 4, 2] } } " + before + " layers { time_distributed { layer { " +
@@ -126,7 +126,7 @@ inline std::vector<LayerCase> DistributedBatchCases() {
 }
 
 inline std::vector<LayerCase> MaskCases() {
-  // Of one filter behind a relu about half of the steps are 0.
+  // With one filter behind a relu, about half of the steps are 0.
   const std::string gaps =
       "layers { input { shape: [6, 2] } } layers { conv1d { filters: 1 kernel_size: 1 activation: RELU } } layers { "
       "masking {} } ";

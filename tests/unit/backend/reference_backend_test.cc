@@ -1,5 +1,5 @@
-// Goal: the reference keeps the promises that backend.h makes of every Program: gradients are sums and announced once,
-// the same bits whatever was computed before, bad batches are refused.
+// Goal: the reference keeps the promises of backend.h: gradients are sums and announced once, the same bits whatever
+// was computed before, bad batches are refused.
 #include "worker/backend/reference/reference_backend.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: the reference's forward pass is Keras' layer: outputs worked out by hand.
+// Goal: the reference's forward pass is that of Keras' layer: outputs computed by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ Batch BatchOf(std::vector<float> inputs, int64_t examples = 1) {
   return batch;
 }
 
-// The output of one layer. variables: laid end to end, as many as it has.
+// The output of one layer. variables: all of its variables, end to end.
 std::vector<double> OutputOf(const std::string& shape, const std::string& layers, const std::vector<float>& inputs,
                              const std::vector<double>& variables = {}) {
   const LayerCase c{"", "layers { input { shape: " + shape + " } } " + layers};

@@ -1,5 +1,5 @@
-// Goal: the reference's gradients are the derivatives of its own loss: for every layer and loss, every parameter,
-// against central finite differences in float64. Those of frozen layers are zero.
+// Goal: the reference's gradients are the derivatives of its own loss: for every layer, loss and parameter, against
+// central finite differences in float64. Those of frozen layers are zero.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ TEST_P(GradientTest, MatchesFiniteDifferences) {
     }
   }
   EXPECT_GT(largest, 1e-3) << "a check of nothing but zeros";
-  // What lies between the variables is written too.
+  // The space between variables is written too.
   std::vector<bool> inside(values.size(), false);
   for (const Variable& v : graph->variables()) std::fill_n(inside.begin() + v.offset, v.size, true);
   for (size_t i = 0; i < inside.size(); ++i) {
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Frozen, GradientTest, testing::ValuesIn(FrozenCases()),
 INSTANTIATE_TEST_SUITE_P(Inference, GradientTest, testing::ValuesIn(InferenceCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 
-// Where every layer is computed as in inference, a step of training has the loss of an evaluation.
+// If every layer is computed as in inference, a step of training has the loss of an evaluation.
 TEST(Inference, HoldsInTraining) {
   const std::vector<LayerCase> cases = InferenceCases();
   ASSERT_GE(cases.size(), 5u);
@@ -88,7 +88,7 @@ TEST(Inference, HoldsInTraining) {
   }
 }
 
-// The first layer's gradients are not zero, so that the way back through the layer of interest was checked.
+// The first layer's gradients are not zero, which shows that the gradient passed through the layer of interest.
 TEST(Gradient, ReachesTheFirstLayer) {
   for (const LayerCase& c : LayerCases()) {
     SCOPED_TRACE(c.name);

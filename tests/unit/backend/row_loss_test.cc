@@ -233,7 +233,7 @@ TEST(Positions, DiceTakesTheWholeExampleAndMetricsTakeRows) {
   ASSERT_TRUE(got.status.ok()) << got.status;
   EXPECT_NEAR(got.sums.loss, 1 - (2 * 1.3 + 1e-7) / (2.1 + 2 + 1e-7), 1e-12);
   EXPECT_NEAR(got.sums.metrics[0], 0.5, 1e-12);
-  // Classes 0 and 1: both, in the target, predicted.
+  // Classes 0 and 1: in both, in the target, in the prediction.
   EXPECT_THAT(std::vector<double>(got.sums.metrics.begin() + 1, got.sums.metrics.end()),
               testing::ElementsAre(1, 1, 2, 2, 2, 2));
 }

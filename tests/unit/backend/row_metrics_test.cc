@@ -1,5 +1,5 @@
-// Goal: each metric that is not a mean is Keras' figure, computed here in the plainest way from all outputs at once
-// (thresholds one by one, classes one by one); and sums over parts of the examples add up to the figure of all.
+// Goal: each metric that is not a mean is Keras' figure, computed here in the simplest way from all outputs at once
+// (threshold by threshold, class by class); sums over parts of the examples add up to the figure of all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ Data Make(uint32_t seed, int64_t examples, int64_t outputs) {
   return d;
 }
 
-// The figure of the examples in three parts.
+// The figure of the examples, added up from three parts.
 double Figure(const std::string& text, const Data& d) {
   v1::JobSpec spec;
   *spec.add_metrics() = FromText<v1::Metric>(text);

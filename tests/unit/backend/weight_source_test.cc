@@ -1,5 +1,5 @@
-// Goal: a program that asks for its values layer by layer reads nothing before it was given it and nothing after it
-// gave it back, and computes the same bits: the values that it has no right to are NaN here.
+// Goal: a program that requests its values layer by layer reads nothing before it was granted and nothing after it was
+// returned, and computes the same bits: values that it may not read are NaN here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -124,7 +124,7 @@ TEST_P(WeightSourceTest, SameBitsFromWhatWasAcquired) {
   EXPECT_EQ(source.hits, source.acquired - 2) << "all but the first of each pass were announced before";
   EXPECT_LT(source.most(), graph_->space_size()) << "never the whole model";
 
-  // Nobody wants the result any more: it ends there, and the program can be used again.
+  // The result is not wanted any more: the program stops there, and can be used again.
   source.fail_at = source.acquired + 3;
   std::vector<float> gradients(graph_->space_size());
   EXPECT_TRUE(absl::IsCancelled(

@@ -1,5 +1,5 @@
-// Beside LayerCases: models whose channels fill vectors and tiles, and do not; where layers are fused and buffers
-// shared.
+// Not part of LayerCases: models whose channels fill vectors and tiles, and some that do not; models in which layers
+// are fused and buffers shared.
 #pragma once
 
 #include <string>

@@ -185,7 +185,7 @@ inline std::vector<LayerCase> WindowLayerCases() {
   return cases;
 }
 
-// With so many channels that backends lay them out in blocks, and take them several at a time.
+// So many channels that backends lay them out in blocks and take several at a time.
 inline std::vector<LayerCase> WideWindowCases() {
   return {
       {"WideGroups",

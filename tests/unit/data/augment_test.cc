@@ -1,6 +1,5 @@
-// Goal: augmentation is Keras' by its formulas (each step beside a straightforward float64 reference or a closed form),
-// draws what it should as often as it should, and is a pure function of (seed, pass, example) whose bits stay what they
-// are.
+// Goal: augmentation follows Keras' formulas (each step is compared with a plain float64 reference or a closed form),
+// draws with the right distribution, and is a pure function of (seed, pass, example) whose bits never change.
 #include "common/data/augment.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +39,7 @@ std::vector<float> Picture(const PictureShape3& shape, uint32_t seed = 3) {
 
 // ---- warping ----
 
-// The picture without end: pixel (y, x) of it, by what stands in Keras' documentation of fill_mode.
+// The picture without end: its pixel (y, x) according to Keras' documentation of fill_mode.
 double Endless(const PictureShape3& s, const std::vector<float>& in, v1::FillMode mode, double fill, int64_t y,
                int64_t x, int64_t c) {
   const auto inside = [&](int64_t i, int64_t size) -> int64_t {
@@ -104,8 +103,8 @@ TEST(Warp, EqualsAPlainLoopInFloat64) {
         const double sine = std::sin(2 * pi * turns), cosine = std::cos(2 * pi * turns);
         const std::vector<double> m = {cosine, -sine,  (w - (cosine * w - sine * h)) / 2,
                                        sine,   cosine, (h - (sine * w + cosine * h)) / 2};
-        // A place that lies within rounding of a border between two pixels may fall on either side: of no account where
-        // the picture is continuous, and with WRAP or a fill value it is not only beyond its ends.
+        // A place within rounding of a border between two pixels may fall on either side. This does not matter where
+        // the picture is continuous; with WRAP or a fill value it is not, beyond its ends.
         ExpectNear(Warped(s, Rotation(s, turns), mode, 99, in), NaiveWarp(s, m, mode, 99, in), 0.01);
       }
       for (const auto& [zoom_h, zoom_w] :
@@ -163,7 +162,7 @@ TEST(CropAndResize, PartsAndPadding) {
   EXPECT_THAT(out, ElementsAre(6, 6.25f, 6.75f, 7, 7, 7.25f, 7.75f, 8, 9, 9.25f, 9.75f, 10, 10, 10.25f, 10.75f, 11));
 }
 
-// ---- what each step does ----
+// ---- each step ----
 
 TEST(Augment, FlipsHalfOfThePicturesEachWay) {
   const std::vector<float> in = {1, 2, 3, 4};  // 2x2
@@ -208,7 +207,7 @@ Moments MomentsOf(const std::vector<double>& x) {
   for (double v : x) m.variance += (v - m.mean) * (v - m.mean) / static_cast<double>(x.size());
   return m;
 }
-// Uniform within [low, high]: mean, variance, and that the ends are nearly reached.
+// Checks that x is uniform in [low, high]: mean, variance, and that the ends are nearly reached.
 void ExpectUniform(const std::vector<double>& x, double low, double high) {
   const Moments m = MomentsOf(x);
   const double width = high - low, n = static_cast<double>(x.size());
@@ -220,7 +219,7 @@ void ExpectUniform(const std::vector<double>& x, double low, double high) {
   EXPECT_GE(m.max, high - 0.02 * width);
 }
 
-// What `measure` finds in 3000 augmented pictures.
+// The results of `measure` for 3000 augmented pictures.
 std::vector<double> Measure(const std::string& step, const Shape& shape, const std::vector<float>& in,
                             const std::function<double(const std::vector<float>&)>& measure) {
   const auto augmenter = Make("augmentation { " + step + " }", shape);
@@ -262,7 +261,7 @@ TEST(Augment, ContrastIsAboutEachChannelsMean) {
       1.3);
 }
 
-// A slope tells by how much it was moved.
+// A slope shows by how much it was moved.
 TEST(Augment, TranslationZoomAndRotationDrawWithinTheirFactors) {
   const int side = 21;
   std::vector<float> slope;
@@ -301,7 +300,7 @@ TEST(Augment, ZoomWithOneFactorKeepsProportions) {
 }
 
 TEST(Augment, CropTakesEveryPlaceAsOften) {
-  // 5x4 of numbers that differ; parts of 3x2 with padding 1: 5 places down, 5 across.
+  // 5x4 different numbers; parts of 3x2 with padding 1: 5 places down, 5 across.
   std::vector<float> in(20);
   std::iota(in.begin(), in.end(), 1.0f);
   const auto augmenter = Make("augmentation { random_crop { height: 3 width: 2 padding: 1 } }", {5, 4, 1});
@@ -383,7 +382,7 @@ TEST(Augment, AStepAtTheEndDoesNotChangeThoseBeforeIt) {
   for (int i = 0; i < 40; ++i) EXPECT_EQ(Augmented(*flip, 0, i), Augmented(*both, 0, i));
 }
 
-// The bits of a job's data are part of its promise: they change for nobody, on no processor and in no later version.
+// The bits of a job's data are part of its promise: they are the same on every processor and in every later version.
 TEST(Augment, BitsStayWhatTheyAre) {
   const auto augmenter = Make(kAll, {16, 14, 3}, 12345);
   Digest digest;

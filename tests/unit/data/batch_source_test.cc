@@ -1,6 +1,6 @@
 // Goal: batches are a pure function of (seed, plan): every example once an epoch, the same as a plain loop whatever the
-// threads, the prefetch and the order of access; errors come out of Get; memory is used again and never while someone
-// reads it.
+// threads, the prefetch and the order of access; errors are returned by Get; memory is reused, and never while it is
+// being read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class CountingDataset : public Dataset {
 
 std::vector<float> Labels(const Batch& batch) { return {batch.labels.floats().begin(), batch.labels.floats().end()}; }
 
-// What Get must answer, from the definitions alone.
+// The expected answer of Get, from the definitions alone.
 std::vector<float> NaiveLabels(const StepPlan& plan, const BatchSourceOptions& options, int64_t step, int replica) {
   std::vector<float> labels;
   const PlaceRange places = plan.Places(step, ReplicaId(replica));
@@ -140,7 +140,7 @@ TEST(BatchSourceTest, ManyThreadsAskAtOnce) {
   }
 }
 
-// Batches that are held keep their numbers while later ones are decoded into memory that is used again.
+// Batches that are held keep their numbers while later ones are decoded into reused memory.
 TEST(BatchSourceTest, HeldBatchesStayAsTheyAre) {
   const StepPlan plan = StepPlan::Make(400, 8, 1, 0, 1);
   const BatchSourceOptions options{.seed = 3, .shuffle = true, .decode_threads = 1, .prefetch = 4};
@@ -189,7 +189,7 @@ TEST(BatchSourceTest, AnotherNumberOfExamplesThanPlannedIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("40"));
 }
 
-// What was decoded ahead is used: one replica's walk through an epoch reads no example twice.
+// Batches that were decoded ahead are used: one replica reads no example twice in an epoch.
 TEST(BatchSourceTest, NothingIsDecodedTwice) {
   const auto dataset = std::make_shared<CountingDataset>(640);
   const StepPlan plan = StepPlan::Make(640, 8, 1, 0, 1);
@@ -200,7 +200,7 @@ TEST(BatchSourceTest, NothingIsDecodedTwice) {
   EXPECT_LE(dataset->reads, 640);
 }
 
-// An example is changed by the pass and its own number, whichever step, replica and thread it comes from.
+// The augmentation of an example depends on the pass and on its number, whatever the step, the replica and the thread.
 TEST(BatchSourceTest, AugmentsByPassAndExample) {
   v1::Data data;
   data.add_augmentation()->mutable_random_brightness()->add_factor(0.3f);
@@ -227,7 +227,7 @@ TEST(BatchSourceTest, AugmentsByPassAndExample) {
   }
 }
 
-// A crop makes the model's input of examples of another size.
+// A crop makes the model's input from examples of another size.
 TEST(BatchSourceTest, ExamplesMayHaveAnotherSizeThanTheModelsInput) {
   v1::Data data;
   data.set_image_height(1);

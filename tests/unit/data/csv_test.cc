@@ -1,5 +1,5 @@
-// Goal: CSV data sets give exactly the numbers that were written; header, labels and classes are told from what is
-// there; lines that cannot be read are named.
+// Goal: CSV data sets give exactly the numbers that were written; header, labels and classes are detected; lines that
+// cannot be read are named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST(Csv, TheLabelThatDecidesTheClassesIsNamed) {
   }
 }
 
-// A class named by text among others named by numbers, as it may be meant or not.
+// One class named by a text among others named by numbers: it may be a mistake.
 TEST(Csv, ATextAmongNumbersIsAClassThatIsNamed) {
   TempFolder dir;
   WriteFile(dir / "d.csv", "1,1\n2,2\n3,more\n");

@@ -1,4 +1,4 @@
-// Small data sets for tests, in a folder that goes when the test ends.
+// Small data sets for tests, in a folder that is removed when the test ends.
 #pragma once
 
 #include <png.h>

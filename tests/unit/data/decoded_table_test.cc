@@ -1,6 +1,6 @@
-// Goal: decoded examples come back as they were, from memory, from the file and decoded anew; each is decoded once
-// where there is room; a folder that cannot be written to and a full disk cost no more than decoding; the file leaves
-// nothing behind.
+// Goal: decoded examples are returned as they were, from memory, from the file or decoded again; each is decoded once
+// if there is room; a folder that cannot be written and a full disk cost nothing but decoding; the file leaves nothing
+// behind.
 #include "common/data/decoded_table.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST(DecodedTable, TheFileTakesTheRest) {
   }
 }
 
-// From the source, from memory and from the file; and what one way of reading kept the other finds.
+// From the source, from memory and from the file; what one way of reading kept, the other finds.
 TEST(DecodedTable, BytesAreReadAsBytes) {
   TempFolder dir;
   Fixture f(20, Element::kByte, std::make_shared<CacheRoom>(8 * kSize, dir.path()));
@@ -152,7 +152,7 @@ TEST(DecodedTable, AFullDisk) {
   EXPECT_EQ(f.Decoded(), 12 + 7 + 7) << "five are in the file";
 }
 
-// What came back is checked: here every byte of the file is altered behind its back.
+// The file is checked: here every byte of it is altered.
 TEST(DecodedTable, AnAlteredFileIsNotBelieved) {
   TempFolder dir;
   auto room = std::make_shared<CacheRoom>(0, dir.path());

@@ -1,4 +1,4 @@
-// Goal: generated data sets are what they say: readable, of the right shape, every class about as often, the same for
+// Goal: generated data sets are as described: readable, of the right shape, every class about as often, the same for
 // the same seed, and the first examples do not depend on how many there are.
 #include "common/data/generated.h"
 

@@ -1,5 +1,5 @@
-// Goal: image folders are listed, decoded, turned grey or RGB and resized as said; the cache changes nothing but time;
-// broken pictures and folders get an error that names them.
+// Goal: image folders are listed, decoded, converted to grey or RGB and resized as described; the cache changes nothing
+// but time; broken pictures and folders get an error that names them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ TEST(ImageFolder, TheCacheChangesNothing) {
     ASSERT_TRUE((*small)->Read(v1::TRAIN, i, again.data(), &label).ok());
     EXPECT_EQ(first, again) << i;
   }
-  // What is in the cache needs no file any more; what did not fit does.
+  // A cached picture needs no file any more; one that did not fit does.
   std::filesystem::remove_all(dir / "a");
   EXPECT_TRUE((*large)->Read(v1::TRAIN, 3, again.data(), &label).ok());
   EXPECT_TRUE((*small)->Read(v1::TRAIN, 0, again.data(), &label).ok());
@@ -177,7 +177,7 @@ TEST(Picture, BrokenFilesAreNamed) {
   EXPECT_EQ(ReadPicture(dir.path(), 3).status().code(), absl::StatusCode::kDataLoss);
 }
 
-// Any bytes: an answer, never a crash.
+// Any bytes: a result or an error, never a crash.
 TEST(Picture, SpoiledBytesNeverCrash) {
   TempFolder dir;
   WritePng(dir / "good.png", 9, 9, 3, Plain(9, 9, {1, 2, 3}));

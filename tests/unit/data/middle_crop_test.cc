@@ -1,5 +1,5 @@
 // Goal: evaluation sees what keras.layers.RandomCrop shows outside training: the largest part in the middle that has
-// the input's proportions, resized. By formulas written down here again, in double.
+// the input's proportions, resized. The formulas are written again here, in double.
 #include "common/data/middle_crop.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A data set by its path, its examples, and what is said of one that cannot be read.
+// Opens a data set by its path: its examples, or the error of one that cannot be read.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,6 +1,5 @@
-// Goal: the data of a model with several inputs and outputs: columns and features stand where data.inputs and
-// data.targets put them, beside the label and the input itself; what is not named is not read; what is missing is
-// refused by name.
+// Goal: the data of a model with several inputs and outputs: columns and features go where data.inputs and data.targets
+// put them, beside the label and the input itself; what is not named is not read; what is missing is refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +84,7 @@ TEST(OutputsData, FeaturesByInputAndOutput) {
               absl::StatusCode::kInvalidArgument, {"data.inputs[0].feature", "no feature \"c\"", "\"label\""});
 }
 
-// An autoencoder that tells classes, too: its own input as one target, the folder's class as the other.
+// An autoencoder that also classifies: its own input is one target, the folder's class the other.
 TEST(OutputsData, TheInputItselfBesideTheLabel) {
   TempFolder dir;
   WritePng(dir / "data/cat/a.png", 2, 2, 1, {0, 10, 20, 30});

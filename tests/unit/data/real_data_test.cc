@@ -1,4 +1,4 @@
-// Goal: the public originals, where they are at hand (CAIRN_DATA, or ../shared/data beside the sources), read as what
+// Goal: the public originals, if they are there (CAIRN_DATA, or ../shared/data beside the sources), are read as what
 // they are known to be.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Empty: not there.
+// Empty: it is not there.
 std::string RealData(const std::string& name) {
   std::vector<std::string> roots;
   if (const char* data = std::getenv("CAIRN_DATA")) roots.push_back(data);

@@ -1,5 +1,5 @@
-// Goal: targets of any shape and weights of examples are read as they stand in CSV columns, records and pictures, from
-// each split; an autoencoder's target is its augmented, rescaled input; what cannot be read is refused by name.
+// Goal: targets of any shape and weights of examples are read from CSV columns, records and pictures, from each split;
+// an autoencoder's target is its augmented, rescaled input; what cannot be read is refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -128,7 +128,7 @@ TEST(TfRecord, ShardsAndSplits) {
   for (int i = 0; i < 4; ++i) ExpectPlain(**dataset, v1::VALIDATION, i, 100 + i);
   for (int i = 0; i < 3; ++i) ExpectPlain(**dataset, v1::TEST, i, 200 + i);
 
-  // One shard's name stands for all of its family.
+  // The name of one shard stands for its whole family.
   const auto family = Open(dir / "d/flowers-train.tfrecord-00001-of-00003", {6});
   ASSERT_TRUE(family.ok()) << family.status();
   EXPECT_EQ((*family)->size(v1::TRAIN), 15);
@@ -179,7 +179,7 @@ TEST(TfRecord, Pictures) {
   EXPECT_EQ(label, 1);
   EXPECT_NEAR(jpeg[0], 200, 3);
   EXPECT_NEAR(jpeg[47], 50, 3);
-  // Without a model: the first one's size.
+  // Without a model: the size of the first example.
   v1::Data data;
   data.set_path(dir / "p.tfrecord");
   const auto summary = SummarizeDataset(data);
@@ -232,8 +232,7 @@ TEST(TfRecord, SizesBesideTheBytesTellTheShape) {
   EXPECT_THAT((*Open(dir / "s.tfrecord", {12}))->info().example_shape(), ElementsAre(12));
 }
 
-// Numbers one by one instead of packed, fields that nobody knows, a feature that comes twice: all of it is valid
-// protobuf.
+// Numbers one by one instead of packed, unknown fields, a feature that occurs twice: all of it is valid protobuf.
 TEST(TfRecord, OtherWaysToWriteTheSame) {
   const auto field = [](int number, const std::string& bytes) {
     return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
@@ -384,7 +383,7 @@ TEST(TfRecord, WhatIsWrongWithinARecordIsNamedWhenItIsRead) {
       testing::Eq(path + ": record 1: feature \"image\": neither a JPEG nor a PNG picture, whatever its name says"));
 }
 
-// As in CSV: it would be in all weights after the first step.
+// As in CSV: it would reach all weights in the first step.
 TEST(TfRecord, ANumberThatIsNotFiniteIsNamed) {
   TempFolder dir;
   const std::string path = dir / "a.tfrecord";
@@ -445,7 +444,7 @@ TEST(TfRecord, GzipThatDoesNotFitIntoTheCache) {
   EXPECT_TRUE(Open(dir / "g.tfrecord.gz", {}, [](v1::Data* d) { d->set_cache_mib(2); }).ok());
 }
 
-// Records that are larger than the window, with the label behind the picture.
+// Records larger than the window, with the label behind the picture.
 TEST(TfRecord, LargeRecords) {
   TempFolder dir;
   std::string bytes;
@@ -465,8 +464,8 @@ TEST(TfRecord, LargeRecords) {
               HasSubstr("has 200004 bytes"));
 }
 
-// Whatever the bytes are, the reader says something sensible. With right checksums, so that the bytes behind them are
-// looked at.
+// Whatever the bytes are, the reader returns a sensible error. The checksums are right, so that the bytes behind them
+// are read.
 TEST(TfRecord, NoBytesCrashTheReader) {
   TempFolder dir;
   const std::string whole =

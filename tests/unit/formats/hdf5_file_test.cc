@@ -187,11 +187,11 @@ TEST_F(Hdf5File, FollowsNothingOutOfTheFile) {
             kElsewhere);
 }
 
-// ---- chunks that do not hold what they should ----
+// ---- chunks with wrong contents ----
 
 class Hdf5Chunk : public Hdf5File {
  protected:
-  // Of an array of one chunk that is stored as these bytes.
+  // The error of an array of one chunk that is stored as these bytes.
   std::string ErrorOf(const std::string& stored, const std::function<void(hid_t)>& filters) const {
     return Error(File([&](hid_t file) {
       const Hdf5Handle array = MakeArray(file, {H5T_IEEE_F32LE, {kRows, kColumns}, filters});
@@ -217,7 +217,7 @@ TEST_F(Hdf5Chunk, IsRefusedUnlessItHoldsJustItsNumbers) {
   const std::string whole(60, 'x');
   EXPECT_EQ(ErrorOf(Deflated(whole), gzip), "");
   EXPECT_EQ(ErrorOf(whole, none), "");
-  // The library would take what lies behind it in memory.
+  // Otherwise the library would read what lies behind it in memory.
   EXPECT_EQ(ErrorOf(Deflated(whole.substr(1)), gzip),
             "f.h5: \"a\": a chunk holds 59 bytes, not 60; the file is damaged");
   EXPECT_EQ(ErrorOf(whole.substr(1), none), "f.h5: \"a\": a chunk holds 59 bytes, not 60; the file is damaged");
@@ -239,7 +239,7 @@ TEST_F(Hdf5Chunk, IsNoLargerThanItsArray) {
             "f.h5: \"a\": its chunks are larger than the array; the file is damaged");
 }
 
-// Of such files the library alone reads beyond its memory, or does not come to an end.
+// With such files the library itself reads beyond its memory, or does not terminate.
 TEST_F(Hdf5Chunk, ReadsRightOrNotAtAllWhereAByteIsAltered) {
   const Buffer right = File([](hid_t file) {
     WriteArray(file, {H5T_IEEE_F32LE, {2, 2}, [](hid_t plist) {
@@ -260,7 +260,7 @@ TEST_F(Hdf5Chunk, ReadsRightOrNotAtAllWhereAByteIsAltered) {
   EXPECT_LT(refused, tried);
 }
 
-// ---- the process of its own ----
+// ---- a process of its own ----
 
 absl::Status Apart(const std::function<absl::Status()>& work) {
   return RunApart("f", {.memory_bytes_max = size_t{64} << 20, .processor_max = absl::Seconds(1)}, work);

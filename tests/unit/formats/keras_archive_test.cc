@@ -1,5 +1,5 @@
-// Goal: a .keras archive comes back as the model and the weights that went in; a damaged one is refused with what is
-// wrong. That Keras' layout is met is looked at by tests/integration/keras_files.py, which reads one on its own.
+// Goal: a .keras archive is read as the model and the weights that were written; a damaged one is refused with what is
+// wrong. tests/integration/keras_files.py checks Keras' layout by reading an archive on its own.
 #include "common/formats/keras_archive.h"
 
 #include <gmock/gmock.h>
@@ -96,7 +96,7 @@ TEST_F(KerasArchive, ComesBackAsItWas) {
   const absl::StatusOr<SafetensorsFile> alone = ReadKerasWeightsFile(Path("m.weights.h5"), graph);
   ASSERT_TRUE(alone.ok()) << alone.status();
   ExpectWeights(*alone, graph, space);
-  // Nothing is left beside them.
+  // Nothing else is in the folder.
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir_)) files += entry.exists();
   EXPECT_EQ(files, 2u);
@@ -139,8 +139,8 @@ TEST_F(KerasArchive, HoldsTheReadyMadeModels) {
   }
 }
 
-// Keras orders the layers of ResNet50 by depth: of a block's two branches the shorter one comes late. (As the summary
-// of keras.applications.ResNet50 shows it.)
+// Keras orders the layers of ResNet50 by depth: of a block's two branches the shorter one comes late (see the summary
+// of keras.applications.ResNet50).
 TEST_F(KerasArchive, OrdersLayersAsKerasDoes) {
   const Graph graph = ReadyMade("name: 'resnet50'");
   std::vector<std::string> names;
@@ -161,7 +161,7 @@ TEST_F(KerasArchive, SequentialModelsHaveNoGroupForTheirInput) {
       ElementsAre("", "layers/rescaling", "layers/flatten", "layers/dense", "layers/dropout", "layers/dense_1"));
 }
 
-// Keras has no '/' in names, which Keras 2 had.
+// Keras has no '/' in names; Keras 2 had.
 TEST_F(KerasArchive, NamesAreAsKerasTakesThem) {
   const Graph graph = Build(FromText<v1::Model>(
       "layers { name: 'a/in' input { shape: [4] } } layers { name: 'b c' dense { units: 2 } } layers { name: 'd/e' "
@@ -176,7 +176,7 @@ TEST_F(KerasArchive, NamesAreAsKerasTakesThem) {
             "layer \"a.b\": Keras' format has no '/' in names, and \"a.b\" is another layer; export safetensors");
 }
 
-// What came in as layers goes out as layers, whichever kind the model is.
+// What was read as layers is written as layers, whatever the kind of model.
 TEST_F(KerasArchive, AugmentationComesBack) {
   constexpr char kSteps[] = R"(
     augmentation { random_flip { mode: HORIZONTAL } }
@@ -208,7 +208,7 @@ TEST_F(KerasArchive, AugmentationComesBack) {
     EXPECT_EQ(back.input_shape(), graph.input_shape());
     EXPECT_EQ(back.nodes().size(), graph.nodes().size());
   }
-  // What Keras has no layer for is left out.
+  // What Keras has no layer for is omitted.
   const v1::Data own = FromText<v1::Data>(
       "augmentation { cutout { size: 2 } } augmentation { auto_contrast {} } "
       "augmentation { random_crop { height: 8 width: 6 } } image_height: 12 image_width: 9");
@@ -224,7 +224,7 @@ TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
   EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
 }
 
-// By which Keras it was written says what its calls mean (keras_dialect.h).
+// The version of Keras that wrote a model decides what its calls mean (keras_dialect.h).
 TEST_F(KerasArchive, TheModelComesWithItsVersion) {
   const auto read = [&](const std::string& metadata) {
     const std::string config = R"({"class_name": "Functional", "config": {"x": 0.1}})";
@@ -249,7 +249,7 @@ class DamagedArchive : public KerasArchive {
     bytes_ = text.str();
   }
 
-  // The error of reading these bytes, with the path taken out.
+  // The error of reading these bytes, without the path.
   std::string ErrorOf(const std::string& bytes) {
     std::ofstream(Path("bad.keras"), std::ios::binary) << bytes;
     return Error(ReadKerasArchiveWeights(Path("bad.keras")).status());
@@ -314,7 +314,7 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
   });
   EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", shape}}),
             "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\": shape [2], [4,128] in the model");
-  // Members that stand where an array or a group should.
+  // Members where an array or a group is expected.
   const std::string group = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/0", "m").ok(), "");
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/1", "m").ok(), "");

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 constexpr char kTensor[] =
     R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 6, 8], "keras_history": ["x", 0, 0]}})";
 
-// Those that Cairn has, and one that it does not.
+// The types that Cairn has, and one that it does not.
 const std::vector<std::string>& Types() {
   static const std::vector<std::string> types = [] {
     std::vector<std::string> all = {
@@ -61,7 +61,7 @@ const std::vector<std::string>& Arguments() {
   return arguments;
 }
 
-// The tensor that every call has, as Keras gives it by place; what else is in the call.
+// The tensor that every call has, by place as in Keras, followed by the rest of the call.
 std::string Keras3(const std::string& type, const std::string& more_args, const std::string& kwargs) {
   const std::string first = type == "MultiHeadAttention" ? absl::StrCat(kTensor, ", ", kTensor) : kTensor;
   return absl::StrCat(R"([{"args": [)", first, more_args, R"(], "kwargs": {)", kwargs, "}}]");
@@ -88,7 +88,7 @@ Outcome Wanted(const std::string& type, const std::string& argument, const std::
     return value == "null" ? Outcome::kNothing : value == "false" ? Outcome::kInference : Outcome::kRefused;
   }
   if (argument == "mask" || (attends && absl::EndsWith(argument, "_mask") && argument != "use_causal_mask")) {
-    // Keras 3 names the masks that it made. There is no key.
+    // Keras 3 names the masks that it made itself. There is no mask for the key.
     const bool made = keras3 && value == "tensor" && argument != "attention_mask" && argument != "key_mask";
     return value == "null" ? Outcome::kNothing : made ? Outcome::kMask : Outcome::kRefused;
   }
@@ -139,7 +139,7 @@ TEST(KerasCall, EveryArgumentIsHonouredOrRefused) {
   }
 }
 
-// As the signatures of Keras' call() have them behind the inputs.
+// In the order of Keras' call() signatures, behind the inputs.
 TEST(KerasCall, APlaceStandsForItsArgument) {
   std::map<std::string, std::vector<std::string>> arguments = {
       {"MultiHeadAttention",
@@ -225,7 +225,7 @@ TEST(KerasCall, SaysWhatIsWrongWithTheTensors) {
             "layer \"l\" (Dense): it is called with {...}, which is not a layer's output");
 }
 
-// Keras 2 counts a model's own node as its first.
+// Keras 2 counts a model's own node as the first.
 TEST(KerasCall, TakesTheOutputOfAModelOfKeras2) {
   const Json nodes = Json::parse(R"([[["base", 1, 0, {}]]])");
   EXPECT_THAT(ReadKerasCall("l", "Dense", nodes[0], {{"base", 1}})->inputs, ElementsAre("base"));

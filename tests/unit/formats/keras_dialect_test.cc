@@ -1,5 +1,5 @@
-// Goal: training=False on a Dropout, and training=True on a RandomFlip, is what the user gave or what an old Keras
-// wrote unasked, as the description shows. What it shows, and what is to come of it, is written down case by case.
+// Goal: training=False on a Dropout, or training=True on a RandomFlip, is either what the user wrote or what an old
+// Keras wrote unasked, which the description shows. Each case and its expected result is written down here.
 #include "common/formats/keras_dialect.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string OfVersion(const std::string& version, const std::string& json) {
   return absl::StrCat(R"({"keras_version": ")", version, R"(", )", json.substr(1));
 }
 
-// The dropouts that are left out, in their order.
+// The dropouts that are left out, in order.
 std::vector<int> Inferred(const std::string& json) {
   const absl::StatusOr<KerasModel> read = ReadKerasModel(json);
   EXPECT_TRUE(read.ok()) << read.status();
@@ -110,7 +110,7 @@ TEST(KerasDialect, AnAugmentationThatWasAskedToGoOnWhenItIsEvaluatedIsRefused) {
       HasSubstr("(RandomFlip): it is called with training=true, which is not supported"));
 }
 
-// Whatever stands there, it is left as it is.
+// Anything that is not a model is not changed.
 TEST(KerasDialect, WhatIsNoModelIsLeftAlone) {
   for (const char* text : {"null", "[]", "{}", R"({"config": []})", R"({"config": {"layers": [null, {}, []]}})",
                            R"({"config": {"layers": [{"inbound_nodes": [null, {}, {"kwargs": null}]}]}})",

@@ -1,4 +1,5 @@
-// Goal: what Cairn cannot take of a Keras model is named with the layer and the option. Nothing is ignored in silence.
+// Goal: what Cairn does not support of a Keras model is named with the layer and the option. Nothing is ignored
+// silently.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
