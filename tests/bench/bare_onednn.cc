@@ -128,7 +128,7 @@ class BareCnn {
                                                            net.engine_, relu);
       relu_backward = {dnnl::eltwise_backward(relu_pd),
                        {{DNNL_ARG_SRC, out}, {DNNL_ARG_DIFF_DST, out_gradient}, {DNNL_ARG_DIFF_SRC, out_gradient}}};
-      // The gradient in the layout of the weights: the update is one loop over both.
+      // The gradient has the layout of the weights: the update is one loop over both.
       const dnnl::convolution_backward_weights::primitive_desc weights_pd(
           {algorithm::convolution_direct, source, weights.get_desc(), bias_desc, out.get_desc(), one, one, one},
           net.engine_, pd);
@@ -250,7 +250,7 @@ class BareCnn {
 BareResult RunBareCnn(int64_t batch, double seconds) {
   constexpr int64_t kBatches = 16;
   omp_set_num_threads(1);
-  // Noise with a class's own stripe in it: something to learn.
+  // Noise with a stripe for each class: something to learn.
   std::mt19937 random(2);
   std::uniform_real_distribution<float> uniform(0, 1);
   std::vector<float> images(kBatches * batch * 784);

@@ -95,7 +95,7 @@ class Training {
   int64_t steps_ = 0;
 };
 
-// All of them at the same time, each on a thread of its own.
+// Runs all of them at the same time, each on a thread of its own.
 Speed Measure(const std::vector<Training*>& trainings, double seconds) {
   std::vector<double> images(trainings.size(), 0.0);
   const auto start = std::chrono::steady_clock::now();
@@ -114,7 +114,7 @@ Speed Measure(const std::vector<Training*>& trainings, double seconds) {
 
 void Print(const char* what, const char* figure, double x) { std::printf("%-4s %-7s %9.0f images/s", what, figure, x); }
 
-// Alternating rounds: medians; the best ones, because a busy machine only ever slows a round down; and by CPU time.
+// Alternating rounds: the median; the best round too, because a busy machine only slows rounds down; and CPU time.
 void Compare(const char* what, int rounds, const std::function<Speed()>& one, const std::function<Speed()>& other,
              const char* against) {
   std::vector<double> wall[2], cpu[2];

@@ -36,7 +36,7 @@ double PeakMib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// Bytes become floats, as a data set in memory does it; then the steps.
+// Bytes become floats, as in a data set in memory; then the steps are applied.
 double ImagesPerSecond(const std::string& steps, const Shape& shape) {
   v1::Data data;
   CAIRN_CHECK(google::protobuf::TextFormat::ParseFromString(steps, &data), "the steps");

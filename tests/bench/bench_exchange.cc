@@ -50,7 +50,7 @@ v1::HostPartitions JobOf(int64_t mebibytes, int64_t partition_bytes, bool asynch
 
 // ---- the servers ----
 
-// Keeps nothing: what the exchange costs without its log.
+// Keeps nothing: shows the cost of the exchange without its log.
 class NullKvStore : public KvStore {
  public:
   absl::StatusOr<std::optional<std::string>> Get(std::string_view) override { return std::optional<std::string>(); }
@@ -98,7 +98,7 @@ int ServePs(const std::string& socket, const std::string& directory, const v1::H
   return 0;
 }
 
-// This program again, as a server; ends with this object.
+// This program again, as a server. It ends with this object.
 class Child {
  public:
   Child(const std::string& socket, std::vector<std::string> args) {
@@ -161,7 +161,7 @@ ExchangeFigures MeasureOne(const Flags& flags, const std::string& dir, RawStream
   return *figures;
 }
 
-// One partition of 400 KB: what a small model's step waits for.
+// One partition of 400 KB, as in a step of a small model.
 double RoundTripMicroseconds(const std::string& dir) {
   v1::HostPartitions one = JobOf(1, 400 << 10, false);
   one.mutable_partitions()->DeleteSubrange(1, one.partitions_size() - 1);

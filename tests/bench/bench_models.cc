@@ -48,12 +48,12 @@ class BareLoop {
     if (shape.size() == 1) return {examples_, shape[0], 1, 1};
     return {examples_, shape[2], shape[0], shape[1]};
   }
-  // As convolutions like it.
+  // In the layout that convolutions prefer.
   Desc ImageOf(const Shape& shape) const {
     const memory::dims dims = DimsOf(shape);
     return Any(dims, dims[1] % 16 == 0 ? Tag::nChw16c : Tag::nhwc);
   }
-  // Written, so that the pages are its own: all that was never written would be one page in the cache.
+  // Written once, so that it has pages of its own: memory that was never written would be one page in the cache.
   memory New(const Desc& desc) {
     memory result(desc, engine_);
     if (desc.get_size() > 0) std::memset(result.get_data_handle(), 0, desc.get_size());
@@ -77,7 +77,7 @@ class BareLoop {
       case LayerKind::kAveragePooling2D: return AddPooling(node, input);
       case LayerKind::kAdd: return AddSum(input);
       case LayerKind::kActivation:
-        // Normalization does a plain relu itself.
+        // The normalization applies a plain relu itself.
         if (graph.nodes()[node.inputs[0]].kind != LayerKind::kBatchNormalization || node.activation != v1::RELU) {
           AddRelu(input);
         }
@@ -94,7 +94,7 @@ class BareLoop {
                                            : memory::dims{out, in, w.kernel[0], w.kernel[1]};
     const memory::dims strides{w.strides[0], w.strides[1]}, begin{w.pad_begin[0], w.pad_begin[1]};
     const memory::dims dst = DimsOf(node.output);
-    // What would be padded by a layer before it is counted as padding here.
+    // A padding layer is counted here as the padding of the layer behind it.
     memory::dims end(2);
     for (int i = 0; i < 2; ++i) {
       const int64_t size = input.size() == 1 ? 1 : input[i];

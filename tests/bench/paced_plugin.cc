@@ -125,7 +125,7 @@ class PacedProgram : public Program {
     return end;
   }
 
-  // What the step before it took, and where.
+  // Records how long the step before it took, and where.
   void Note(absl::Time begin) {
     const absl::Time now = absl::Now();
     if (steps_++ > 0) {

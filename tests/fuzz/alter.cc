@@ -23,7 +23,7 @@ double Real(ByteSource& in) {
 
 std::string Text(ByteSource& in) {
   const uint8_t b = in.Byte();
-  // Always UTF-8: protobuf lets nothing else through. Characters of two bytes, so that a cut may fall into one.
+  // Always UTF-8, for protobuf lets nothing else through. Characters have two bytes, so that a cut may fall into one.
   std::string text = b % 2 == 0 ? "" : "x";
   if (b < 0xf0) {
     for (char c : in.Bytes(b % 16)) text += c >= 0 ? std::string(1, c) : std::string("\u00e9");

@@ -1,4 +1,4 @@
-// Alters any message, field by field, as bytes tell: what a peer, a user or a damaged disk might make of it.
+// Alters any message, field by field, as the input's bytes say: what a peer, a user or a damaged disk might produce.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -1,4 +1,4 @@
-// Alters JSON as bytes tell: what another program, or an edited file, might say.
+// Alters JSON as the input's bytes say: what another program or an edited file might contain.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// A place in the value: a child for each step:u8 that is not 0 modulo 8, number child:u16 modulo their number.
+// A place in the value: for each step:u8 that is not 0 modulo 8 a child, number child:u16 modulo their count.
 inline nlohmann::json* PlaceIn(ByteSource& in, nlohmann::json* value) {
   while (value->is_structured() && !value->empty() && in.Below(8) != 0) {
     auto child = value->begin();

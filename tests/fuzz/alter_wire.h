@@ -1,4 +1,4 @@
-// Alters protobuf messages of which only the bytes are known (ONNX's are without reflection).
+// Alters protobuf messages of which only the bytes are known (ONNX's have no reflection).
 #pragma once
 
 #include <google/protobuf/io/coded_stream.h>

@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-// Of a broken file every byte is an example; more than this many show nothing new.
+// In a broken file every byte may be an example; more than this many show nothing new.
 inline constexpr int64_t kFuzzExamplesMax = 1000;
 inline constexpr int64_t kFuzzNumbersMax = 1 << 20;
 

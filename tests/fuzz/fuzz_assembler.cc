@@ -1,5 +1,5 @@
-// Chunks into a FrameAssembler: what comes out is whole, what is held stays within the bound. A frame that was split
-// comes back as it was.
+// Chunks for a FrameAssembler: its frames are whole, what it holds stays within the bound, and a frame that was split
+// is put together as it was.
 #include <cstring>
 #include <optional>
 

@@ -79,7 +79,7 @@ class Cluster {
 
   void Say(ByteSource& in, const v1::NodeMessage& message) { Do(NodeSays{Pick(in), message}); }
 
-  // What a node does with the oldest command that it has.
+  // Answers the oldest command that the node has.
   void Answer(ByteSource& in, bool altered) {
     const SessionToken token = Pick(in);
     auto it = sessions_.find(token);

@@ -20,7 +20,7 @@ std::string Bytes(const DecodedFrame& decoded) {
   return absl::StrCat(EncodeFrameHeader(frame), payload);
 }
 
-// Without what the codec may leave out: unknown fields; a status without a code, and the end of a long message.
+// Without what the codec may omit: unknown fields, a status without a code, and the end of a long message.
 std::string Plain(v1::ExchangeFrame message) {
   message.DiscardUnknownFields();
   message.clear_status_message();
@@ -43,8 +43,7 @@ void Check(ByteSource in) {
   CAIRN_CHECK(again == Bytes(*cut), "slices change the frame");
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   v1::ExchangeFrame reencoded;
-  // A message that is not UTF-8 passes the codec where it came in two slices of a character; protobuf refuses to write
-  // it.
+  // Text that is not UTF-8 passes the codec if a character came in two slices; protobuf refuses to write it.
   if (!reencoded.ParseFromString(again)) return;
   CAIRN_CHECK(Plain(message) == Plain(reencoded), "codec and protobuf read different fields");
 }

@@ -32,7 +32,7 @@ void Check(ByteSource in) {
   if (const absl::Status expanded = ExpandJob(&*spec); !expanded.ok()) return CheckError(expanded);
   const auto job = CheckJob(*spec);
   if (!job.ok()) return CheckError(job.status());
-  // What is resolved is valid, too.
+  // The resolved job is valid too.
   CAIRN_CHECK(CheckJob(job->spec).ok(), "the resolved job is refused");
   if (const absl::Status fits = CheckJobAgainstData(*job, SmallData()); !fits.ok()) CheckError(fits);
   for (int m = 0; m < job->spec.metrics_size(); ++m)

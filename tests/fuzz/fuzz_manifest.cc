@@ -33,7 +33,7 @@ CheckpointManifest Altered(ByteSource& in) {
   return m;
 }
 
-// With the checksum that the text should have.
+// Adds the checksum that the text should have.
 std::string Sealed(std::string text) {
   if (!text.ends_with(kManifestEnd)) return text;
   Digest digest;
@@ -54,7 +54,7 @@ void Check(ByteSource in) {
   const std::string text = Text(in);
   const absl::StatusOr<CheckpointManifest> manifest = ParseManifest(text);
   if (!manifest.ok()) return;
-  // Fields of a newer library are left out of what is written again; that much is a right manifest.
+  // Fields of a newer library are omitted when it is written again; the rest is a valid manifest.
   const std::string again = EncodeManifest(*manifest);
   const absl::StatusOr<CheckpointManifest> reread = ParseManifest(again);
   MustBeOk(reread.status());

@@ -68,7 +68,7 @@ class Partition {
     return backups;
   }
 
-  // A backup's word on the oldest request to it: right, wrong or an error.
+  // A backup's answer to the oldest request to it: right, wrong or an error.
   void Answer(ByteSource& in) {
     if (sent_.empty()) return;
     const PeerSend send = std::move(sent_.front());
@@ -83,7 +83,7 @@ class Partition {
     Do(PeerFrameEvent{send.address, send.epoch, std::move(f)});
   }
 
-  // What was for a backup comes to this core, from another primary as it seems.
+  // What was sent to a backup comes to this core, as if from another primary.
   void Return(ByteSource& in) {
     if (sent_.empty()) return;
     const PeerSend send = std::move(sent_.front());
@@ -98,7 +98,7 @@ class Partition {
     }
   }
 
-  // As a worker would send it.
+  // A push as a worker sends it.
   Frame Push(ByteSource& in) {
     Frame f;
     f.kind = v1::ExchangeFrame::PUSH;
@@ -210,7 +210,7 @@ class Partition {
     MustBeOk(state.status());
     if (core_ != nullptr) {
       const PartitionState& before = core_->state();
-      // What waits for a backup's word is stored and not applied.
+      // An update that waits for a backup's answer is stored and not applied.
       CAIRN_CHECK(state->version >= before.version, "an older version");
       const bool same = state->version == before.version;
       CAIRN_CHECK(!same || state->sequences == before.sequences, "other sequences");

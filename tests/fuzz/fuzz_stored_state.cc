@@ -58,7 +58,7 @@ StoredState Right(v1::JobState state, bool asynchronous) {
   return stored;
 }
 
-// The nodes of the stored state come back, rightly or with something altered; time passes.
+// The nodes of the stored state return, unchanged or with something altered; time passes.
 void Live(ByteSource& in, ClusterCore& core, absl::Time now) {
   for (uint64_t session = 1; !in.empty() && session < 64; ++session) {
     const size_t who = in.Below(3);

@@ -20,7 +20,7 @@
 
 namespace cairn {
 
-// What must not fail, whatever the input is.
+// Must not fail, whatever the input is.
 inline void MustBeOk(const absl::Status& status) { CAIRN_CHECK(status.ok(), status.ToString()); }
 
 class ByteSource {

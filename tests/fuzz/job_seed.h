@@ -30,7 +30,7 @@ inline v1::JobSpec SmallJob(bool asynchronous) {
   return spec;
 }
 
-// A job of pictures that says nearly all that a job can say.
+// A job of pictures that uses nearly every field of a job.
 inline constexpr char kFullJobText[] = R"(
     name: "full"
     model { layers { input { shape: [8, 8, 3] } } layers { conv2d { filters: 4 kernel_size: 3 } } layers { batch_normalization {} }

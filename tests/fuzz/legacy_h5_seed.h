@@ -1,4 +1,4 @@
-// A small legacy .h5 file of Keras: what the fuzzer of such files starts from.
+// A small legacy .h5 file of Keras: the seed for the fuzz target of such files.
 #pragma once
 
 #include <hdf5.h>

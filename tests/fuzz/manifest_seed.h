@@ -1,4 +1,4 @@
-// A right manifest for the small job (job_seed.h), and how its text ends.
+// A valid manifest for the small job (job_seed.h), and the end of its text.
 #pragma once
 
 #include <algorithm>

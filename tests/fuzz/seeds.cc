@@ -179,7 +179,7 @@ constexpr char kKeras2[] = R"({"class_name": "Functional", "config": {"name": "m
   {"class_name": "Add", "name": "s", "config": {"name": "s"}, "inbound_nodes": [[["a", 0, 0, {}], ["b", 0, 0, {}]]]}],
   "input_layers": [["i", 0, 0]], "output_layers": [["s", 0, 0]]}, "keras_version": "2.12.0", "backend": "tensorflow"})";
 
-// As it is written, and as somebody else's, who left no description of the model; a field of each altered.
+// As it is written, and as another program writes it, without the description of the model; a field of each is altered.
 void Onnx(Seeds& seeds, const v1::Model& every, const v1::Model& newer) {
   for (const v1::Model& model : {SmallJob(false).model(), every, newer}) {
     const Graph graph = GraphOf(model);
@@ -275,7 +275,7 @@ void Jobs(Seeds& seeds) {
   WriteDictionary(seeds.folder() + "/job_text.dict", words);
 }
 
-// A job from submission to its end, with a ps and a worker that do as they are told (operations of fuzz_cluster.cc).
+// A job from submission to its end, with a ps and a worker that obey (operations of fuzz_cluster.cc).
 void Clusters(Seeds& seeds) {
   ByteSink run;
   const auto op = [&](std::initializer_list<int> bytes) {

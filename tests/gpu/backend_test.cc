@@ -22,8 +22,8 @@
 namespace cairn {
 namespace {
 
-// One for the process: what a device costs to open is paid once. CAIRN_LOG_LEVEL=debug: which engines and algorithms
-// were chosen.
+// One backend for the process, so that devices are opened once. CAIRN_LOG_LEVEL=debug shows which engines and
+// algorithms were chosen.
 const absl::StatusOr<std::unique_ptr<Backend>>& Gpu() {
   static const auto* backend = [] {
     const char* level = std::getenv("CAIRN_LOG_LEVEL");
@@ -57,8 +57,8 @@ class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCas
     if (!program.ok() && IsCudnnLack(program.status())) GTEST_SKIP() << program.status().message();
     beside_->Make(compile);
   }
-  // Gradients pass through several layers and back: three times the tolerance of one pass. Terms of 16 bits cancel out
-  // less exactly.
+  // Gradients pass through several layers and back: three times the tolerance of one pass. Terms of 16 bits cancel less
+  // exactly.
   static Tolerance Of(double t) { return {.forward = t, .loss = t, .gradient = 3 * t, .share = t < 5e-3 ? 0.05 : 0.1}; }
 
   std::unique_ptr<BesideReference> beside_;
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, GpuTest,
                            return std::string(std::get<1>(info.param).name) + "_" + std::get<0>(info.param).name;
                          });
 
-// Three replicas, each on a thread of its own: on three GPUs where there are, else they share one or two.
+// Three replicas, each on a thread of its own: on three GPUs if there are so many, otherwise they share one or two.
 class Joined : public testing::TestWithParam<PrecisionCase> {};
 
 TEST_P(Joined, AsTheSumOnTheHost) {

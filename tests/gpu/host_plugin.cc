@@ -44,7 +44,7 @@ class Losable : public cudnn::HostMachine {
   }
 };
 
-// Copies are late: a copy that is not waited for is missing.
+// Copies are late, so that one that is not waited for is noticed.
 absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo& device,
                                                                 const cudnn::Precision& precision,
                                                                 cudnn::Tuner* tuner) {

@@ -1,4 +1,4 @@
-// The kernels' unit tests on a GPU. Exit 77 with the reason where there is none.
+// The unit tests of the kernels on a GPU. Exits with 77 and the reason if there is none.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

@@ -48,8 +48,8 @@ Cost CostOf(const cudnn::Plan::Step& step, const Ceilings& ceilings) {
   return c;
 }
 
-// "normalize add relu" of "%5 = normalize add relu of ...": the words before the first number; products by what they
-// are of.
+// "normalize add relu" of "%5 = normalize add relu of ...": the words before the first number. Products are named by
+// their operands.
 std::string ClassOf(const cudnn::Plan::Step& step) {
   const size_t begin = step.text.find(" = ") + 3, end = step.text.find(" of ", begin);
   std::string name, text = step.text.substr(begin, end - begin) + " ";
@@ -67,7 +67,7 @@ std::string ClassOf(const cudnn::Plan::Step& step) {
   return name == "product ta" ? "product backward filter" : name == "product tb" ? "product backward data" : name;
 }
 
-// Of all tensors that stand anywhere in the plan: written once if any step writes them, read once if any reads them.
+// All tensors of the plan: each is written once if any step writes it, and read once if any step reads it.
 double FloorBytes(const cudnn::Plan& plan) {
   double bytes = 0;
   std::set<std::tuple<bool, int, int, int64_t>> seen;
@@ -131,8 +131,7 @@ int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceili
               ceilings.bandwidth, ceilings.flops);
   std::printf("each tensor written once and read once: %.3f GB of %.3f GB, %.3f ms; FLOP alone: %.3f ms\n", floor / 1e9,
               (all.read + all.written) / 1e9, floor / ceilings.bandwidth * 1e-9, all.flop / ceilings.flops * 1e-9);
-  // Values and gradients in 16 bits where the program computes in 16 bits: the job's wire_dtype would be such a type
-  // then.
+  // Values and gradients have 16 bits if the program computes in 16 bits: the job's wire_dtype would be such a type.
   const auto numbers = static_cast<double>(batch * NumElements(graph->input_shape())),
              space = static_cast<double>(graph->space_size());
   const auto element = static_cast<double>(cudnn::SizeOf(type));

@@ -74,7 +74,7 @@ void Kernels() {
   Device a(n * 4), b(n * 4), c(n * 4), statistics(channels * 16), key(sizeof(k::StepKey));
   Device scratch(
       std::max({k::BatchStatisticsScratch(rows, channels), k::ColumnSumsScratch(rows, channels), int64_t{1}}) * 4);
-  // Ordinary numbers: what is timed must not be zeros.
+  // Ordinary numbers: zeros would distort the times.
   std::vector<uint16_t> random(n);
   uint32_t state = 1;
   for (uint16_t& v : random) v = static_cast<uint16_t>(0x3f00 | ((state = state * 1664525 + 1013904223) >> 24));
@@ -163,7 +163,7 @@ int Must(const absl::Status& status) {
 
 void Products(cudnn::Machine& machine) {
   const int64_t side = 8192;
-  // Large enough for any operand below.
+  // Large enough for every operand below.
   const int64_t bytes = int64_t{256} * 112 * 112 * 64 * 2;
   cudnn::Block a = Must(machine.Allocate(bytes)), b = Must(machine.Allocate(bytes)), c = Must(machine.Allocate(bytes));
   std::vector<uint16_t> random(bytes / 2);

@@ -121,7 +121,7 @@ void CallbackChecker::AtEnd(const v1::JobStatus& status) {
     if (saved_.contains(path)) continue;
     const bool told = std::any_of(status.notes().begin(), status.notes().end(),
                                   [&](const auto& note) { return absl::StartsWith(note.text(), "not saved"); });
-    // An asynchronous chief's checkpoint may be of a moment at which others had not begun with the epoch.
+    // An asynchronous chief's checkpoint may be of a moment at which other replicas had not begun the epoch.
     if (told && status.state() == v1::SUCCEEDED)
       world_.Fail(absl::StrCat("callbacks: ", path, " was not saved, and the job is a plain success"));
     if (told && (failures_ > 0 || !facts_.synchronous)) continue;

@@ -93,7 +93,7 @@ void ReferenceChecker::Changed(const Copy& copy) {
           &facts_.reference->AfterSteps(copy.state.version - 1), 0, copy.state.version - 1);
 }
 
-// With backup_replicas; false: it is a job without.
+// For jobs with backup_replicas; false: the job has none.
 bool ReferenceChecker::IsSubset(const std::string& who, uint32_t partition, uint64_t version,
                                 absl::Span<const float> values) {
   if (facts_.subsets == nullptr) return false;
@@ -204,8 +204,7 @@ void HistoryChecker::Answers(const Copy& copy) {
           copy.partition, copy.ps, before.ps, copy.generation, version));
     }
   }
-  // An answer that comes late, of an update that was confirmed before the partition moved on: then it lies on the way
-  // to what is known.
+  // A late answer, for an update that was confirmed before the partition moved on: it must lie on the known history.
   if (auto next = std::next(it); next != moments.end()) {
     for (size_t r = 0; r < copy.state.sequences.size(); ++r) {
       if (copy.state.sequences[r] <= next->second.sequences[r]) continue;
@@ -298,7 +297,7 @@ bool CheckpointChecker::Same(uint32_t partition, absl::Span<const float> whole, 
   return true;
 }
 
-// The manifest has a number for each replica; those of a group are one to the ps.
+// The manifest has a number for each replica; the replicas of a group are one unit for the ps.
 std::vector<uint64_t> CheckpointChecker::OfUnits(const std::vector<uint64_t>& of_replicas) const {
   std::vector<uint64_t> of_units;
   for (size_t r = 0; r < of_replicas.size(); r += static_cast<size_t>(facts_.group)) of_units.push_back(of_replicas[r]);
@@ -371,7 +370,7 @@ void CheckpointChecker::Removed(const std::string& path, const CheckpointDirecto
 void CheckpointChecker::AtEnd(const v1::JobStatus& status, const CheckpointDirectory& directory) {
   if (!facts_.spec.has_checkpoints() || directory.failed_writes() > 0 || !status.checkpoint_error().empty()) return;
   for (const auto& [path, checkpoint] : directory.stored()) {
-    // Of an asynchronous job the chief takes it when its own replicas are done.
+    // In an asynchronous job, the chief takes it when its own replicas are done.
     if (!facts_.synchronous || checkpoint->contents.manifest.step == facts_.end.steps) return;
   }
   world_.Fail(absl::StrFormat("checkpoint: the job is over, and there is none of its last step, %d", facts_.end.steps));

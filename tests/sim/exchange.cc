@@ -38,7 +38,7 @@ void Exchange::SendAll(std::vector<Frame> frames, Done done) {
     const bool worker_request = frame.kind == v1::ExchangeFrame::PUSH || frame.kind == v1::ExchangeFrame::PULL ||
                                 frame.kind == v1::ExchangeFrame::CLIP;
     if (worker_request && world_.rng.Chance(network_.faults.repeated)) {
-      // Once more and much later, whatever has become of the stream meanwhile. Its answer goes nowhere.
+      // Delivered again much later, whatever has become of the stream. Its answer is dropped.
       world_.After(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(800)),
                    [ps = ps_, process = ps_->host().process, frame = CopyOverWire(frame)]() mutable {
                      if (ps->up() && ps->host().process == process) ps->OnFrame(nullptr, std::move(frame));

@@ -27,7 +27,7 @@ v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
 
 bool HasLossScale(const v1::JobSpec& spec) { return spec.compute_dtype() == v1::FLOAT16; }
 
-// Of an asynchronous job.
+// For an asynchronous job.
 bool Overflows(const v1::JobSpec& spec, int64_t step, int32_t unit) {
   return HasLossScale(spec) && (step * 31 + unit * 17) % 7 == 0;
 }
@@ -245,7 +245,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
         }
       }
       if (sum) {
-        // In one place, where the partitions do it in two phases.
+        // In one place; the partitions do it in two phases.
         ClipByNorm(ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size()), ClipNormOf(spec.optimizer()),
                    static_cast<uint64_t>(total), absl::MakeSpan(*sum));
         NaiveUpdate(spec, *sum, total, values, moments);

@@ -3,7 +3,7 @@
 namespace cairn::sim {
 namespace {
 
-// As common/rpc's channels and servers: a ping a second (two), two seconds (four) for its answer.
+// As common/rpc's channels and servers: a ping every second (two), two seconds (four) to wait for its answer.
 constexpr absl::Duration kKeepaliveMin = absl::Seconds(2), kKeepaliveMax = absl::Seconds(6);
 
 Stream::End Other(Stream::End end) { return end == Stream::kDialer ? Stream::kListener : Stream::kDialer; }
@@ -24,7 +24,7 @@ void Stream::Send(End from, std::function<void()> deliver) {
   Schedule(to);
 }
 
-// Arrivals of what is not scheduled yet; none while the link is cut.
+// Schedules arrivals that are not scheduled yet; none while the link is cut.
 void Stream::Schedule(End to) {
   Endpoint& end = ends_[to];
   const Host& from = *ends_[Other(to)].host;
@@ -95,7 +95,7 @@ Network::~Network() {
   while (!streams_.empty()) Forget(streams_.begin()->first);
 }
 
-// What waits on a stream, and what never arrived, holds on to it.
+// Messages that wait on a stream, or never arrived, keep it alive.
 void Network::Forget(uint64_t id) {
   const auto gone = streams_.extract(id);
   if (gone.empty()) return;
@@ -188,7 +188,7 @@ void Network::BreakStream(const std::shared_ptr<Stream>& stream) {
     const Host& other = *stream->ends_[Other(end)].host;
     world_.RunOn(*at.host, at.process, world_.now() + Delay(other, *at.host) * world_.rng.Between(1, 4),
                  [stream, end] { stream->Break(end); });
-    // Later messages go nowhere.
+    // Later messages are dropped.
     if (at.incoming.size() > at.scheduled) at.incoming.resize(at.scheduled);
   }
 }

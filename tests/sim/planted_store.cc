@@ -26,7 +26,7 @@ absl::Status PlantedStore::Write(const KvBatch& batch, bool sync) {
   return absl::OkStatus();
 }
 
-// As a driver would that hands the batch to another thread and goes on with the effects that wait for it.
+// As a driver that hands the batch to another thread and carries out the effects after it at once.
 absl::Status PlantedStore::WriteLate(const KvBatch& batch, bool sync) {
   late_.push_back({SimDisk::Copy(batch), sync});
   world_.AfterOn(host_, world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)), [this] { CatchUp(); });

@@ -42,7 +42,7 @@ class ScaleRun {
     for (int j = 0; j < options_.jobs; ++j) {
       world_.After(absl::Seconds(2) + kSubmitting * j / options_.jobs, [this, j] { Submit(j); });
     }
-    // One in fifty dies and comes back.
+    // One node in fifty dies and comes back.
     for (size_t i = 7; i < nodes_.size(); i += 50) {
       world_.After(world_.rng.Between(absl::Seconds(6), absl::Seconds(20)), [this, i] { Leave(nodes_[i]); });
     }
@@ -198,7 +198,8 @@ class ScaleRun {
     if (answer.kind_case() != v1::NodeMessage::KIND_NOT_SET) Step(NodeSays{SessionToken(node.session), answer});
   }
 
-  // Every job runs whose turn it is, each replica has one worker that lives, each partition a ps that lives.
+  // Checks that every job runs whose turn it is, and that each replica has one living worker and each partition a
+  // living ps.
   void Check() {
     const v1::ListNodesResponse nodes = core_.ListNodes();
     std::set<std::string> alive;

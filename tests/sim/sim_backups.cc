@@ -75,7 +75,7 @@ void SimBackups::Open(const std::string& address) {
   for (Request& request : waiting) SendNow(address, peer, std::move(request));
 }
 
-// Before its requests hear of it.
+// Called before the requests on it are told.
 void SimBackups::Broken(const std::string& address, const Exchange* exchange) {
   const auto found = peers_.find(address);
   if (found == peers_.end() || found->second.exchange.get() != exchange) return;

@@ -147,7 +147,7 @@ SimCluster::SimCluster(const Options& options)
 
 SimCluster::~SimCluster() = default;
 
-// The job, and what it has to be. examples: of the training split.
+// Sets the job and its expected result. examples: of the training split.
 void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const CheckpointContents* resumed) {
   auto checked = CheckJob(spec);
   CAIRN_CHECK(checked.ok(), checked.status().ToString());
@@ -163,7 +163,7 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
       facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
   facts_.ranges = CutPartitions(*graph_, partition_bytes);
-  // With the same replicas all along: as if it had never been interrupted.
+  // With the same replicas throughout, the result is that of a job that was never interrupted.
   mixed_replicas_ =
       resumed != nullptr && (mixed_replicas_ || resumed->manifest.spec.replicas() != facts_.spec.replicas());
   reference_ =
@@ -214,7 +214,7 @@ SimCoordinator* SimCluster::Leader() {
 
 // ---- the user ----
 
-// With a request key: again and again until there is an answer.
+// Submits with a request key, again and again until there is an answer.
 void SimCluster::SubmitUntilAccepted() {
   if (job_id_ != 0) return;
   if (SimCoordinator* leader = Leader()) {
@@ -251,16 +251,16 @@ void SimCluster::Updated(uint32_t partition, uint64_t version) {
   if (std::exchange(versions_[partition], version) != version) checkers_->progress.Reached(++updates_);
 }
 
-// Whether the coordinator may have taken the host for dead lately.
+// Whether the coordinator may have believed the host dead lately.
 bool SimCluster::Troubled(const Host& host) const { return world_.now() - host.last_trouble < absl::Seconds(15); }
 
 void SimCluster::OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back) {
-  // A word that comes late: whoever serves in a newer generation confirms nothing to it, so that it answers nobody.
+  // A late report: a copy that serves in a newer generation confirms nothing to it, so that it can answer nobody.
   if (generation < std::exchange(served_in_[partition], std::max(served_in_[partition], generation))) return;
   if (Starting()) return;  // it serves nobody before it is filled from a checkpoint, and that is looked at then
   Copy copy = ps.CopyOf(partition);
   copy.generation = generation;
-  // Where the log is not waited for, the end of all copies in memory may cost updates; but not while one lives that has
+  // If the log is not waited for, the loss of all copies in memory may lose updates; but not while one lives that has
   // everything.
   bool may_lose = !LogsBeforeReply(facts_.spec.durability()) || disks_lost_;
   const bool lacks = checkers_->acknowledged.Lacks(copy) || checkers_->history.Behind(copy);
@@ -287,7 +287,7 @@ void SimCluster::NoteRestore(uint64_t generation, const CheckpointDirectory::Fou
   restores_.insert_or_assign(generation, found);
 }
 
-// The partition's state is a checkpoint's from now on; what it had before is lost, as the loss of disks allows.
+// The partition now has the state of a checkpoint; what it had before is lost, as the loss of disks allows.
 void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation) {
   const Copy copy = ps.CopyOf(partition);
   world_.Trace("%s: partition %d is restored: version %d", ps.name(), partition, copy.state.version);
@@ -302,7 +302,7 @@ void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t genera
   checkers_->history.Restored(partition, generation);
 }
 
-// As `cairn watch`: asks whoever leads.
+// As `cairn watch`: asks the leader.
 void SimCluster::Watch() {
   if (SimCoordinator* leader = Leader(); leader != nullptr && job_id_ != 0) {
     if (const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host())); status.ok()) {
@@ -313,7 +313,7 @@ void SimCluster::Watch() {
   world_.After(absl::Seconds(1), [this] { Watch(); });
 }
 
-// A ps that failed is left out until it is started anew; the job's reason tells the user which.
+// A failed ps is left out until it is restarted; the job's reason tells the user which one.
 void SimCluster::RestartAsTold(const std::string& reason) {
   const bool told = absl::StrContains(reason, "; restart") || absl::StrContains(reason, "start the ps");
   if (world_.now() < faults_end_ || !told) return;

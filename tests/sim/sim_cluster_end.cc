@@ -1,4 +1,4 @@
-// What is looked at when the job of a simulated run has ended.
+// The checks at the end of a simulated run's job.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +20,8 @@ void SimCluster::CheckEnd() {
     return world_.Fail(absl::StrFormat("progress: no step for %.0f s after the faults had stopped: %s",
                                        absl::ToDoubleSeconds(checkers_->progress.patience()), Where()));
   }
-  // Where the log is not waited for, the end of all copies of a partition may leave nothing that fits together; then
-  // the job says so.
+  // If the log is not waited for, the loss of all copies of a partition may leave no common version; the job then says
+  // so.
   if (final_->state() == v1::FAILED && !LogsBeforeReply(facts_.spec.durability()) &&
       final_->reason().find("can take them back to no common one") != std::string::npos) {
     return;
@@ -31,7 +31,7 @@ void SimCluster::CheckEnd() {
       if (final_->reason().find(absl::StrCat("\"", name, "\"")) != std::string::npos) return;
     }
   }
-  // Without some of its files: a disk refused one, or an asynchronous chief's checkpoint was of another moment.
+  // The job may lack files: a disk refused one, or an asynchronous chief's checkpoint was of another moment.
   const bool may_lack_files = checkers_->callbacks.failures() > 0 || !IsSynchronous(facts_.spec);
   if (final_->state() != v1::SUCCEEDED && !(final_->state() == v1::ENDED_WITH_ERRORS && may_lack_files)) {
     return world_.Fail(v1::JobState_Name(final_->state()) + ": " + final_->reason());
@@ -41,7 +41,7 @@ void SimCluster::CheckEnd() {
   checkers_->checkpoint.AtEnd(*final_, directory_);
   CheckKept();
   bool last = false;
-  // A ps that is down holds the rest; the digest has seen all of them.
+  // A ps that is down holds the rest; the digest covered all partitions.
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
     for (auto& ps : ps_) {
       if (ps->name() != placement.primary()) continue;
@@ -59,8 +59,8 @@ void SimCluster::CheckEnd() {
     checkers_->callbacks.EndsWithoutBest(*final_);
 }
 
-// What the digest was taken of is on the disks, whatever the processes do next. Where a disk is lost while the last
-// word is on its way, a backup has it.
+// What the digest was computed from is on the disks, whatever the processes do next. If a disk is lost while the last
+// report is on its way, a backup has it.
 void SimCluster::CheckKept() {
   if (disks_lost_) return;
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
@@ -78,8 +78,8 @@ void SimCluster::CheckKept() {
   }
 }
 
-// A job that is complete leaves the memory of every ps, also of one that is started anew meanwhile, and its disk has
-// what the job ends with.
+// A job that is complete leaves the memory of every ps, including one that was restarted meanwhile, and its disk has
+// the job's final values.
 void SimCluster::CheckAtRest() {
   if (world_.failed() || !IsComplete(final_->state())) return;
   SimPs& again = *ps_[static_cast<size_t>(world_.rng.Between(0, static_cast<int64_t>(ps_.size()) - 1))];
@@ -97,8 +97,8 @@ void SimCluster::CheckAtRest() {
   }
 }
 
-// A copy that is in memory still, though the coordinator's word has come; a backup without an image has nothing to
-// keep. Empty: there is none.
+// Names a copy that is still in memory although the coordinator's command has arrived; a backup without an image has
+// nothing to keep. Empty: there is none.
 std::string SimCluster::Restless() const {
   for (auto& ps : ps_) {
     if (!ps->up() || ps->disk().failing()) continue;

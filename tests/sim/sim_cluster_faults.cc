@@ -1,4 +1,4 @@
-// What goes wrong in a run, and the end of it.
+// The faults of a run, and their end.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +18,7 @@ void SimCluster::PlanFaults() {
   world_.At(faults_end_, [this] { StopFaults(); });
 }
 
-// As a user who wants the job to get on.
+// As a user who wants the job to continue.
 void SimCluster::Undrain() {
   if (final_) return;
   SimCoordinator* leader = Leader();
@@ -31,7 +31,7 @@ void SimCluster::Undrain() {
   }
 }
 
-// Or undoes it.
+// Or undoes a drain.
 void SimCluster::Drain(SimCoordinator& coordinator, const v1::DrainNodeRequest& request) {
   coordinator.Call(
       [request](ReplyToken token) {
@@ -40,7 +40,7 @@ void SimCluster::Drain(SimCoordinator& coordinator, const v1::DrainNodeRequest& 
       [](const absl::Status&, const ReplyBody&) {});
 }
 
-// From now on everything is up and the network is kind.
+// From now on all nodes are up and the network has no faults.
 void SimCluster::StopFaults() {
   world_.Trace("the faults stop");
   network_.faults.broken = 0;
@@ -70,8 +70,8 @@ void SimCluster::CutBetween(Host& a, Host& b, bool both, absl::Duration away) {
   });
 }
 
-// Another copy of everything that it has is in sync, as the coordinator has stored, and nothing else is amiss: no
-// promise covers more.
+// Whether another copy of everything that it holds is in sync, as the coordinator has stored, and nothing else is
+// wrong: no promise covers more.
 bool SimCluster::MayGo(const SimPs& ps) {
   for (Host* host : Hosts()) {
     if (Troubled(*host)) return false;
@@ -86,8 +86,8 @@ bool SimCluster::MayGo(const SimPs& ps) {
   if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;
   const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
   if (!status.ok() || status->partitions_size() == 0 || status->state() == v1::STARTING) return false;
-  // A wish takes copies away: those of the ps that are to go do not count. Where the ps that stay can have all that the
-  // job wants, it takes away none that is needed.
+  // The ps that are to go do not count. If the remaining ps can hold all copies that the job wants, no needed copy is
+  // taken away.
   int staying = 0;
   std::set<std::string> drained;
   const v1::ListNodesResponse nodes = leader->core()->ListNodes();
@@ -106,7 +106,7 @@ bool SimCluster::MayGo(const SimPs& ps) {
   return true;
 }
 
-// They come back with nothing. Where no other copy is there the job has a checkpoint that it can go on from.
+// The ps come back empty. If there is no other copy, the job has a checkpoint to go on from.
 bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
   if (!one->up()) return false;
   const bool others = MayGo(*one);
@@ -134,11 +134,10 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
   return true;
 }
 
-// Everything but the checkpoints; the user submits the job once more, perhaps with other wishes.
+// Everything but the checkpoints is lost; the user submits the job again, perhaps with other settings.
 bool SimCluster::LoseAll(absl::Duration away) {
   if (job_id_ == 0 || final_ || gone_ != nullptr) return false;
-  // Callbacks begin anew. What an asynchronous chief's checkpoint leaves of the epochs' figures is not known
-  // beforehand.
+  // Callbacks start anew. What an asynchronous chief's checkpoint keeps of the epochs' figures is not known in advance.
   if (!facts_.spec.callbacks().empty() && !facts_.synchronous) return false;
   world_.Trace("the whole cluster is lost");
   for (SimNode* node : Nodes()) node->End();
@@ -276,7 +275,7 @@ bool SimCluster::OneFault(Fault fault) {
       return true;
     }
     case Fault::kClockJump: {
-      // The daemons' clock is the steady one: it stops for nothing and leaps only ahead (a machine that slept).
+      // The daemons use the steady clock: it never stops, and leaps only ahead (after the machine slept).
       std::vector<Host*> hosts = Hosts();
       Host* host = rng.Pick(hosts);
       const absl::Duration leap = rng.Between(absl::Milliseconds(1), absl::Seconds(20));

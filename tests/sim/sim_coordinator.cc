@@ -11,7 +11,7 @@ namespace {
 constexpr absl::Duration kLease = absl::Seconds(3), kMargin = absl::Milliseconds(500), kRenew = absl::Seconds(1);
 constexpr absl::Duration kPoll = absl::Milliseconds(250);
 
-// The driver's store is its own; the disk outlives it.
+// The driver owns its store; the disk outlives it.
 class OwnDisk : public KvStore {
  public:
   explicit OwnDisk(KvStore& disk) : disk_(disk) {}
@@ -26,7 +26,7 @@ class OwnDisk : public KvStore {
   KvStore& disk_;
 };
 
-// etcd as EtcdStore shows it, in one term.
+// etcd as EtcdStore shows it within one term.
 class EtcdInTerm : public KvStore {
  public:
   EtcdInTerm(Etcd& etcd, const Network& network, const Host& host, uint64_t term)
@@ -40,7 +40,7 @@ class EtcdInTerm : public KvStore {
     CAIRN_RETURN_IF_ERROR(Reached());
     return etcd_.store->Scan(prefix, fn);
   }
-  // A request that etcd got may have been carried out though its answer is lost.
+  // A request that reached etcd may have been carried out although its answer is lost.
   absl::Status Write(const KvBatch& batch, bool sync) override {
     if (network_.Cuts(host_, etcd_.host)) return absl::UnavailableError("etcd is not reached");
     if (etcd_.term != term_) return absl::AbortedError("another coordinator leads");
@@ -63,7 +63,8 @@ class EtcdInTerm : public KvStore {
 
 // ---- sessions ----
 
-// Invariant: the driver is told of its end once, when the stream is over, and only after it has said that it is open.
+// Invariant: the driver is told of the session's end once, when the stream is over, and only after it was told that the
+// session is open.
 class SimCoordinator::Session : public SessionSink, public std::enable_shared_from_this<Session> {
  public:
   Session(SimCoordinator& owner, std::shared_ptr<Stream> stream, ToNode to_node, std::string node)
@@ -202,7 +203,7 @@ void SimCoordinator::OnLeads(const ClusterCore* core) {
   world_.Trace("%s %s", host_.name, core != nullptr ? "leads" : "leads no more");
 }
 
-// The driver stands by.
+// Makes the driver stand by.
 void SimCoordinator::EndTerm(uint64_t term, const absl::Status& why) {
   if (etcd_ == nullptr) return world_.Fail(why.ToString());
   if (absl::IsDataLoss(why)) world_.Fail(why.ToString());

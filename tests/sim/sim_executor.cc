@@ -23,7 +23,7 @@ void SimExecutor::Post(std::function<void()> fn) {
   RunWaiting();
 }
 
-// By the host's clock; a nanosecond late, as rounding could make it early.
+// By the host's clock; a nanosecond late, because rounding could make it early.
 void SimExecutor::PostAfter(absl::Duration delay, std::function<void()> fn) {
   world_.AfterOn(host_, std::max(absl::ZeroDuration(), delay) + absl::Nanoseconds(1),
                  [this, fn = std::move(fn)]() mutable { Post(std::move(fn)); });

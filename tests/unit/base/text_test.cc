@@ -1,5 +1,5 @@
-// Goal: what is UTF-8 and what is not, as the Unicode standard draws the line; what is not becomes UTF-8 and nothing
-// else changes; a cut never falls into a character.
+// Goal: text is UTF-8 exactly if the Unicode standard says so; other bytes are replaced and nothing else changes; a cut
+// never falls into a character.
 #include "common/base/text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: the calling thread alone gives way to others.
+// Goal: only the calling thread gets a lower priority.
 #include "common/base/thread_priority.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal: a child is started with its log, its end is told as what it was, it dies with its handle and with its parent,
-// and the options of a local cluster are checked before anything is started.
+// Goal: a child is started with its log, its end is reported as what it was, it dies with its handle and with its
+// parent, and the options of a local cluster are checked before anything is started.
 #include "client/cli/child_process.h"
 
 #include <gmock/gmock.h>

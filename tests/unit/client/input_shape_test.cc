@@ -1,4 +1,4 @@
-// Goal: --input-shape is sizes with commas between; what is none is refused rather than passed over.
+// Goal: --input-shape takes sizes separated by commas; anything else is refused.
 #include "client/cli/input_shape.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal: against a coordinator that is made up here: calls carry what was asked, errors say what to do, a retried Submit
-// is no second job, and a watch survives the coordinator's absence and follows one job to its end.
+// Goal: against a fake coordinator: calls carry their arguments, errors say what to do, a retried Submit creates no
+// second job, and a watch survives the coordinator's absence and follows one job to its end.
 #include "client/job_client.h"
 
 #include <gmock/gmock.h>
@@ -110,7 +110,7 @@ TEST_F(JobClientTest, ErrorsOfTheCoordinatorComeThrough) {
   v1::JobSpec bad;
   bad.set_name("bad");
   EXPECT_EQ(client.Submit(bad).status(), absl::InvalidArgumentError("epochs: 0 is too few"));
-  // The coordinator is there; it is the workers that are not.
+  // The coordinator is there, the workers are not.
   EXPECT_EQ(client.Evaluate(*JobRef::Parse("5"), v1::VALIDATION).status(),
             absl::UnavailableError("no live worker; start one"));
 }

@@ -1,5 +1,5 @@
 // Goal: a task of a TFJob ends with its job's code, keeps it, and does not wait for ever for a job that was refused:
-// the one who submits it is gone then, and the coordinator beside it.
+// the task that submitted it is gone then, and the coordinator with it.
 #include "client/cli/job_end.h"
 
 #include <gtest/gtest.h>

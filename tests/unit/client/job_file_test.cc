@@ -1,5 +1,5 @@
-// Goal: a job file that is wrong is answered with file, line and column as an editor counts them; a data path that
-// means something here is made absolute, others are left to the workers.
+// Goal: a wrong job file gets an error with file, line and column as an editor counts them; a data path that exists
+// here is made absolute, others are left to the workers.
 #include "client/cli/job_file.h"
 
 #include <gmock/gmock.h>
@@ -156,7 +156,7 @@ TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
             "--model m.pt: is neither a .keras or .h5 file, an .onnx file nor a .json file of model.to_json()");
 }
 
-// The workers' own folder is anywhere.
+// The workers may run in any folder.
 TEST_F(JobFileOnDisk, PathsOfFilesAreTakenFromThisFolder) {
   v1::JobSpec spec;
   MakeFilePathsAbsolute(&spec);

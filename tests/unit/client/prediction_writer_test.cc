@@ -1,5 +1,5 @@
-// Goal: outputs as CSV, .npy and JSON lines are exactly these bytes; classes are those of the job; a file is whole or
-// not there.
+// Goal: outputs as CSV, .npy and JSON lines have exactly these bytes; classes are those of the job; a file is whole or
+// absent.
 #include "client/cli/prediction_writer.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
-// Goal: what a watch shows is the picture of progress.h for any sequence of statuses: every epoch once and in order,
-// never wider than the terminal, whole lines where there is no terminal. And the figures: means, and the JSON that
-// scripts read.
+// Goal: a watch shows the picture of progress.h for any sequence of statuses: every epoch once and in order, never
+// wider than the terminal, whole lines if there is no terminal. Also the figures: means, and the JSON for scripts.
 #include "client/cli/progress.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +31,7 @@ v1::MetricSums Sums(uint64_t examples, double loss, double accuracy) {
   return sums;
 }
 
-// Five epochs of 938 steps; `validation`: examples of that split.
+// Five epochs of 938 steps; `validation`: the number of examples of that split.
 v1::JobStatus Job(int validation = 0) {
   v1::JobStatus job;
   job.set_job_id(3);
@@ -70,7 +69,7 @@ TEST(Progress, BarOfARunningEpoch) {
             "Epoch 1/5\n"
             "\r[==============>...............] 450/938 - loss: 0.3012 - accuracy: 0.8891 - 7,120 images/s - 4.4s "
             "left\x1b[K");
-  // The same again: only the bar is drawn.
+  // The same status again: only the bar is drawn.
   EXPECT_THAT(progress.Update(job), Not(HasSubstr("\n")));
 }
 
@@ -151,7 +150,7 @@ TEST(Progress, NotesOfCallbacksAndTheLearningRate) {
   EXPECT_EQ(progress.Update(job), "");
 }
 
-// The next epoch's first steps may be known before the result of the one before.
+// The first steps of the next epoch may be known before the result of the one before.
 TEST(Progress, TheNextEpochWaitsForTheResult) {
   v1::JobStatus job = Job();
   Progress progress({true, 200});
@@ -236,7 +235,7 @@ TEST(Progress, RandomStatusesNeverBreakTheInvariants) {
       if (random() % 3 == 0) job.set_epoch(std::min(4, job.epochs_size() + 1));  // ahead of the results
       if (random() % 3 == 0) AddEpoch(&job, random() % 2 == 0);
       const std::string text = progress.Update(job);
-      // What stands behind the last \r and is not ended by a line's end is the bar.
+      // The bar is what follows the last \r without a line's end.
       const size_t bar = text.rfind('\r');
       if (bar != std::string::npos && !absl::EndsWith(text, "\n")) {
         EXPECT_LE(text.size() - bar - 1 - 3, static_cast<size_t>(std::max(1, width - 1))) << text;

@@ -21,7 +21,7 @@ namespace {
 using Stream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::NodeMessage>;
 constexpr absl::Duration kLong = absl::Seconds(30);  // a test that waits so long has failed
 
-// Each session is handled by the next script of the list, the last one for ever after.
+// Each session is handled by the next script of the list, later ones by the last.
 class FakeCoordinator : public v1::Coordinator::Service {
  public:
   using Script = std::function<grpc::Status(Stream*)>;
@@ -71,7 +71,7 @@ grpc::Status WelcomeAndRead(Stream* stream) {
   return grpc::Status::OK;
 }
 
-// What the client told its owner.
+// What the client reported to its owner.
 struct Told {
   absl::Mutex mutex;
   int hellos = 0, ups = 0, downs = 0;

@@ -1,5 +1,5 @@
-// Goal: --set reaches every kind of field of a job, a wrong one is named with what would be right, and then nothing has
-// changed.
+// Goal: --set reaches every kind of field of a job; a wrong one is refused with what would be right, and changes
+// nothing.
 #include "client/cli/set_field.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal: every kind of TF_CONFIG that TensorFlow and TFJob write is understood, what each task runs is exactly this, and
-// what is wrong is told with its field.
+// Goal: every kind of TF_CONFIG that TensorFlow and TFJob write is understood, each task runs exactly what is written
+// here, and errors name the field.
 #include "client/cli/tf_config.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(TfConfig, CoordinatorOfTheEnvironment) {
       "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-0 --data-dir /data/ps-0 --listen localhost:1\n");
 }
 
-// Whose end a TFJob waits for, and where the cluster is reached.
+// The task whose end a TFJob waits for, and the address of the cluster.
 TEST(TfConfig, TheHeadIsTheChiefOrElseTheFirstWorker) {
   const auto head = [](const char* cluster, const char* task) {
     return IsHead(ParseTfConfig(Text(cluster, task)).value());
@@ -79,7 +79,7 @@ TEST(TfConfig, TheHeadIsTheChiefOrElseTheFirstWorker) {
   EXPECT_EQ(CoordinatorOf(ParseTfConfig(Text(R"({"ps": ["h:1"]})", R"({"type": "ps", "index": 0})")).value(), {}), "");
 }
 
-// MultiWorkerMirroredStrategy's: workers alone. Indices as text and as keys, as some tools write them; "master".
+// As for MultiWorkerMirroredStrategy: workers only. Indices as text and as keys, as some tools write them; "master".
 TEST(TfConfig, WorkersWithoutPs) {
   const char* workers = R"({"worker": ["127.0.0.1:5000", "h:5001"]})";
   EXPECT_EQ(Lines(Text(workers, R"({"type": "worker", "index": 0})")),
@@ -112,7 +112,7 @@ TEST(TfConfig, TheSparseFormKnowsItsOwnEntries) {
               "--data-dir "
               "/data/coordinator\n"
               "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-0\n");
-    // The operator writes null for the ps that a TFJob has not.
+    // The operator writes null if a TFJob has no ps.
     EXPECT_EQ(
         lines(R"({"worker": {"1": "digits-worker-1.ml.svc:2222"}, "ps": null})", R"({"type": "worker", "index": 1})"),
         "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-of-worker-1 "

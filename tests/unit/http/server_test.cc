@@ -1,6 +1,6 @@
-// Goal: an HTTP server that nobody can hold up or make grow: requests of any shape are answered or ended, clients that
-// trickle or send nothing keep nobody out, Stop ends all; GET and HEAD alone; with TLS only probes are answered without
-// a certificate. Real sockets on loopback.
+// Goal: no client can block the HTTP server or make it grow: requests of any shape are answered or ended, clients that
+// trickle or send nothing keep nobody out, Stop ends all; only GET and HEAD are allowed; with TLS only probes are
+// answered without a certificate. Real sockets on loopback.
 #include "common/http/server.h"
 
 #include <arpa/inet.h>
@@ -151,7 +151,7 @@ TEST(HttpServer, RequestsThatAreNoneAreAnsweredOrEnded) {
   }
   EXPECT_THAT(Get(server->port(), "/%zz%2"), HasSubstr("path=/%zz%2;"));
   EXPECT_THAT(Get(server->port(), "/" + std::string(kHttpHeadBytesMax, 'a')), StartsWith("HTTP/1.1 431 "));
-  // Headers without an end: the bound ends them, however many there are.
+  // Headers without an end: the bound ends them.
   const Socket endless(server->port());
   std::string text = "GET / HTTP/1.1\r\n";
   while (text.size() < 4 * kHttpHeadBytesMax) absl::StrAppend(&text, "A: b\r\n");
@@ -160,7 +160,7 @@ TEST(HttpServer, RequestsThatAreNoneAreAnsweredOrEnded) {
   EXPECT_THAT(Get(server->port(), "/"), HasSubstr(" 200 "));
 }
 
-// A small answer many times over, or packed at the price of seconds: not at a client's wish.
+// A client cannot ask for many copies of an answer, or for one that takes seconds to compress.
 TEST(HttpServer, RangesAndEncodingsAreNotTaken) {
   const auto server = Start();
   const std::string answer =
@@ -191,7 +191,7 @@ TEST(HttpServer, AddressesThatCannotBe) {
   }
 }
 
-// More of them than threads and places in the queue: each a byte every now and then, or none, or never reading its
+// More clients than threads and places in the queue: each sends a byte now and then, or none, or never reads its
 // answer.
 TEST(HttpServer, SlowClientsKeepNobodyOut) {
   HttpServerOptions options;
@@ -222,7 +222,7 @@ class TestClock : public Clock {
   ManualClock clock_ ABSL_GUARDED_BY(mutex_);
 };
 
-// By the clock that is handed in, whatever becomes of the system's.
+// By the given clock, whatever happens to the system's.
 TEST(HttpServer, AHeadThatTricklesHasAnEnd) {
   TestClock clock;
   HttpServerOptions options;
@@ -254,7 +254,7 @@ TEST(HttpServer, NoMoreAreEndedThanWaitForAThread) {
   EXPECT_EQ(ToEnd(slow, 1, now), Indices{4});
   EXPECT_EQ(ToEnd(slow, 2, now), (Indices{4, 1}));
   EXPECT_EQ(ToEnd(slow, 100, now), (Indices{4, 1, 0})) << "the others have time yet, are at work, or cannot be ended";
-  // One that was ended and has not left yet, one that leaves, one that is free: each takes one that waits.
+  // One slot was ended and is not free yet, one is about to end, one is free: each takes a waiting client.
   const std::vector<Slot> leaving = {at(Stage::kHead, 900, true), at(Stage::kHead, 800), at(Stage::kLeave, 0),
                                      at(Stage::kFree, 0), at(Stage::kHead, 700)};
   EXPECT_EQ(ToEnd(leaving, 3, now), Indices{});
@@ -302,7 +302,7 @@ class HttpTls : public testing::Test {
   }
   ~HttpTls() override { std::filesystem::remove_all(dir_); }
 
-  // certificate: its folder, or "". "" where the server ended the handshake or the answer.
+  // certificate: its folder, or "". Returns "" if the server ended the handshake or the answer.
   std::string Ask(const std::string& target, const std::string& certificate, const std::string& authority = "one") {
     const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
     SSL_CTX_load_verify_locations(context.get(), (dir_ + "/" + authority + "/localhost/ca.crt").c_str(), nullptr);
@@ -351,14 +351,14 @@ TEST_F(HttpTls, ARenewedCertificateIsTakenUpABrokenOneIsNot) {
   replace("tls.crt", "two/localhost");  // with the key of the one before
   EXPECT_THAT(Ask("/healthz", ""), HasSubstr(" 200 OK")) << "the files before stay in use";
   replace("tls.key", "two/localhost");
-  // A pair that this ca.crt did not sign: gRPC keeps the files before, and so do the pages.
+  // A pair that this ca.crt did not sign: gRPC keeps the files before it, and so do the pages.
   EXPECT_THAT(Ask("/healthz", ""), HasSubstr(" 200 OK"));
   EXPECT_EQ(Ask("/healthz", "", "two"), "");
   replace("ca.crt", "two/localhost");
   EXPECT_THAT(Ask("/healthz", "", "two"), HasSubstr(" 200 OK"));
 }
 
-// On a terminal: OpenSSL would ask it for the pass phrase, and wait.
+// On a terminal, OpenSSL would ask for the pass phrase and wait.
 TEST_F(HttpTls, AKeyWithAPassPhraseIsRefused) {
   server_.reset();
   int terminal = -1;

@@ -1,4 +1,4 @@
-// Goal: callbacks have Keras' defaults, bring the checkpoints that they need, and each wrong field is refused by a
+// Goal: callbacks have Keras' defaults, cause the checkpoints that they need, and each wrong field is refused by a
 // sentence that names it and says what to do.
 #include "common/model/callback_check.h"
 

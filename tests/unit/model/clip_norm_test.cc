@@ -1,5 +1,5 @@
-// Goal: scopes are the model's trainable variables, or all of them; factors are Keras'; the gradient that comes out of
-// any cut of the parameter space has the same bits, and a norm of the clip.
+// Goal: scopes are the model's trainable variables, or all of them together; factors are Keras'; the clipped gradient
+// has the same bits for every cut of the parameter space, and the norm that was asked for.
 #include "common/model/clip_norm.h"
 
 #include <gtest/gtest.h>
@@ -157,7 +157,7 @@ TEST(NormBook, WaitsForEveryShare) {
   EXPECT_EQ(book.Set(0, {{4, 1, 2, nine}, {5, 6, 16, sixteen}}), Known({2}));
   EXPECT_EQ(book.FactorsFor(2, 1), std::vector<double>{0.2});
   EXPECT_EQ(book.FactorsFor(0, 1), std::nullopt) << "one of its scopes lacks a share";
-  // Again, and with other numbers: it takes the place of what was there.
+  // Set again with other numbers: they replace the earlier ones.
   EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known({2}));
   EXPECT_EQ(book.FactorsFor(2, 1), std::vector<double>{0.2});
   EXPECT_EQ(book.Set(7, {{4, 1, 2, sixteen}}), Known({0, 7}));
@@ -174,8 +174,8 @@ TEST(NormBook, WaitsForEveryShare) {
   EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
 }
 
-// Where one partition decides, the others wait for what it applied, which is kept, also when its own records or theirs
-// are gone.
+// If one partition decides, the others wait for the factor that it applied. The factor is kept, even when its records
+// or theirs are gone.
 TEST(NormBook, OneDecides) {
   using Known = std::vector<uint32_t>;
   using Factors = std::vector<double>;

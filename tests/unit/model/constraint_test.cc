@@ -256,7 +256,7 @@ TEST(Constraint, AVariableThatNoPartitionHoldsIsRefused) {
               HasSubstr("dense/kernel [8192,4096] has a constraint with a norm"));
 }
 
-// What a part of the space has is what the whole has there, whatever is cut.
+// A part of the space has the ranges that the whole has there, whatever is cut.
 TEST(Constraint, APartHasTheRangesOfTheWhole) {
   const absl::StatusOr<Graph> graph = Built(R"(
     layers { input { shape: 9 } }

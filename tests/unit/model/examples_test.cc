@@ -1,4 +1,4 @@
-// Goal: the example jobs are good: each passes the check of submission without a warning.
+// Goal: the example jobs are valid: each passes the check of submission without a warning.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

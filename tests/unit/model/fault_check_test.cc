@@ -1,5 +1,5 @@
-// Goal: a job says what it wants against faults in one consistent way: every combination that promises what it does not
-// keep is refused by a sentence that names the field and what to set instead; defaults are those of job.proto.
+// Goal: the fields about faults are consistent: a combination that promises what it cannot keep is refused by a
+// sentence that names the field and what to set instead; defaults are those of job.proto.
 #include "common/model/fault_check.h"
 
 #include <gmock/gmock.h>

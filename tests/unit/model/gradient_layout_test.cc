@@ -1,5 +1,5 @@
 // Goal: the shift of FLOAT16 gradients is that of the examples of one sum, whatever the strategy; averages lie where
-// the model has them, and nothing is asked of them where it is asked whether a gradient is finite.
+// the model has them, and do not count when a gradient is checked for finite numbers.
 #include "common/model/gradient_layout.h"
 
 #include <gtest/gtest.h>

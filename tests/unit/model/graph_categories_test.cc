@@ -49,7 +49,7 @@ TEST(GraphCategories, HaveTheShapesOfKeras) {
   EXPECT_THAT(ShapeOf(tokens + "MULTI_HOT max_tokens: 10 pad_to_max_tokens: true }", "5"), ElementsAre(10));
 }
 
-// Indices worked out by hand from Keras' documentation of IntegerLookup.
+// Indices computed by hand from Keras' documentation of IntegerLookup.
 TEST(GraphCategories, TokensHaveTheirIndices) {
   VocabularyOptions<int64_t> options;
   options.tokens = {12, 36, 1138};

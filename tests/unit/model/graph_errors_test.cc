@@ -185,7 +185,7 @@ TEST(GraphErrors, InitializersAndTheirArguments) {
   initializer->set_mode(v1::Initializer::FAN_IN);
   initializer->set_distribution(static_cast<v1::Initializer::Distribution>(9));
   ExpectRefused(model, of + "distribution 9 is not known; use DISTRIBUTION_UNIFORM, say");
-  // Where the default of the field is that kind, its arguments may stand alone.
+  // If that kind is the field's default, its arguments may stand alone.
   EXPECT_TRUE(
       Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { embedding { input_dim: 3 output_dim: 2 "
                                        "embeddings_initializer { minval: -1 maxval: 1 } } } layers { flatten {} }"))
@@ -223,7 +223,7 @@ TEST(GraphErrors, Calls) {
   });
 }
 
-// Numbers that proto3 lets through although the enum has no such name.
+// Numbers that proto3 accepts although the enum has no such name.
 TEST(GraphErrors, UnknownEnumNumbers) {
   v1::Model model = FromText<v1::Model>(kImage + "layers { conv2d { filters: 2 kernel_size: 3 } }");
   v1::Conv2D* conv = model.mutable_layers(1)->mutable_conv2d();
@@ -245,7 +245,7 @@ TEST(GraphErrors, SizesBeyondTheLimitsDoNotOverflow) {
       {kImage + "layers { conv2d { filters: 2147483647 kernel_size: 1048576 padding: SAME } }", "too many parameters"},
       {kImage + "layers { depthwise_conv2d { kernel_size: 1 depth_multiplier: 2147483647 } }", "has too many numbers"},
       {kImage + "layers { zero_padding2d { padding: 1048576 } }", "has too many numbers"},
-      // Each layer fits, their sum does not.
+      // Each layer fits; their sum does not.
       {"layers { input { shape: 131072 } } layers { dense { units: 262144 } } layers { dense { units: 131072 } } "
        "layers { dense { units: 262144 } }",
        "parameters at layer \"dense_1\""},
@@ -260,7 +260,7 @@ TEST(GraphErrors, TooManyLayers) {
   EXPECT_TRUE(Graph::Build(model).ok());
 }
 
-// Keras has no rule for a layer's name but that it is text.
+// Keras' only rule for a layer's name is that it is text.
 TEST(GraphErrors, NamesMayHaveAnyCharacter) {
   for (const std::string name : {"a b", "a/b/c", "a\\\"b\\\"", "\\\\", "d\u00e9j\u00e0", "\u5c42", "a=b", "a:0"}) {
     const auto graph = Graph::Build(

@@ -48,7 +48,7 @@ TEST(GraphOperations, HaveTheShapesOfNumpy) {
   EXPECT_THAT(ShapeOf("slice { axes { begin: 5 step: -3 } }", "7"), ElementsAre(2));
 }
 
-// What Build fills in is a layer that means the same.
+// The fields that Build fills in give a layer with the same meaning.
 TEST(GraphOperations, FillInWhatBuildTakesAgain) {
   for (const char* layer :
        {"slice { axes { begin: -1 step: -2 } axes { begin: -1 drop: true } }", "reduce { kind: MAX axis: -2 }",

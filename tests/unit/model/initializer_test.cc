@@ -1,5 +1,5 @@
-// Goal: initial values have the law that keras.initializers documents (bounds, mean, variance), and are one function of
-// (seed, place) however a range is cut.
+// Goal: initial values have the distribution that keras.initializers documents (bounds, mean, variance), and are one
+// function of (seed, place) however a range is cut.
 #include "common/model/initializer.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST(Initializer, LawsOfKeras) {
   }
 }
 
-// Keras' other names are VarianceScaling with arguments: the same numbers, too.
+// Keras' other names are VarianceScaling with arguments: they give the same numbers.
 TEST(Initializer, VarianceScalingIsWhatTheOthersAreMadeOf) {
   const auto values = [](const std::string& initializer) {
     return All(BuildText("layers { input { shape: [6, 6, 3] } } layers { conv2d { filters: 5 kernel_size: [3, 2] "

@@ -45,7 +45,7 @@ TEST(JobCheckAgainstData, Shape) {
       "a flatten layer");
 }
 
-// The model's input may be what the fields have closed it to.
+// The model's input may be narrowed by the fields.
 TEST(JobCheckAgainstData, ImageSizesThatTheDataDoNotHave) {
   v1::JobSpec job = Job("[32, 30, 1]", "10", kSparse);
   job.MergeFrom(FromText<v1::JobSpec>("data { image_height: 32 image_width: 30 }"));
@@ -103,7 +103,7 @@ TEST(JobCheckAgainstData, Labels) {
                 "each output; "
                 "use one output, or SPARSE_CATEGORICAL_CROSSENTROPY for classes");
   EXPECT_TRUE(Check(Job("[28, 28, 1]", "1", "loss { kind: MEAN_SQUARED_ERROR }"), numbers).ok());
-  // The numbers of classes that are named by text are those of their sorted names: nothing to train on.
+  // Classes named by text are numbered in sorted order: these numbers are nothing to train on.
   ExpectRefused(Job("[28, 28, 1]", "1", "loss { kind: MEAN_SQUARED_ERROR }"),
                 "path: 'a.csv' format: CSV train_examples: 100 example_shape: [28, 28, 1] classes: 3 class_names: '12' "
                 "class_names: '7' class_names: 'x' deciding_label: 'a.csv: line 3 has label x'",

@@ -41,7 +41,7 @@ const char kJob[] = R"(
     layers { dense { units: 5 activation: SOFTMAX } }
   })";
 
-// A layer more, fewer, elsewhere, with another's type or inputs; or a number of the job replaced.
+// Adds, removes or moves a layer, or changes its type or inputs; or replaces a number of the job.
 void MutateMessage(Dice* dice, v1::JobSpec* spec) {
   auto* layers = spec->mutable_model()->mutable_layers();
   const int a = static_cast<int>(dice->Roll(layers->size())), b = static_cast<int>(dice->Roll(layers->size()));

@@ -1,4 +1,4 @@
-// Of which numbers of a job 0, -1 or an infinity is taken as it is (job_numbers_test.cc).
+// The numbers of a job for which 0, -1 or an infinity is accepted as it is (job_numbers_test.cc).
 #pragma once
 
 #include <set>

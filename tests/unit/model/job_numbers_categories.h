@@ -1,4 +1,4 @@
-// What job_numbers_test.cc tries of the layers of categories: a job with each of them, and the numbers that they take.
+// Layers of categories in job_numbers_test.cc: a job with each of them, and the numbers that they accept.
 #pragma once
 
 #include <set>

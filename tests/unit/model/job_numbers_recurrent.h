@@ -1,4 +1,4 @@
-// What job_numbers_test.cc tries of the recurrent layers: a job with each of them, and the numbers that they take.
+// Recurrent layers in job_numbers_test.cc: a job with each of them, and the numbers that they accept.
 #pragma once
 
 #include <set>

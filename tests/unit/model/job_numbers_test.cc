@@ -228,7 +228,7 @@ std::string NameOf(const FieldDescriptor* field) {
   return absl::StrCat(field->containing_type()->name(), ".", field->name());
 }
 
-// What became of the message at `path`: a layer is resolved in the graph, all else in the spec.
+// The resolved message at `path`: a layer is resolved in the graph, all else in the spec.
 Message* Resolved(CheckedJob* job, v1::Layer* layer, const Path& path) {
   if (path.size() < 2 || path[0].field->name() != "model") return At(&job->spec, path);
   *layer = job->graph.nodes()[static_cast<size_t>(path[1].index)].layer;
@@ -244,7 +244,7 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
   if (!checked.ok()) {
     EXPECT_EQ(checked.status().code(), absl::StatusCode::kInvalidArgument);
     const std::string error(checked.status().message());
-    // Of a layer that becomes too large what is too large is named.
+    // If the number makes a layer too large, the error names what is too large.
     const bool too_large = which == 2 && !path.empty() && path[0].field->name() == "model";
     const bool named =
         absl::StrContains(error, field->name()) ||

@@ -1,4 +1,4 @@
-// What job_numbers_test.cc tries of the layers with windows over steps and volumes: a job with each of them.
+// Layers with windows over steps and volumes in job_numbers_test.cc: a job with each of them.
 #pragma once
 
 namespace cairn {

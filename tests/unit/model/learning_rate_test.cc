@@ -107,7 +107,7 @@ TEST(LearningRate, AsKerasFormulasSay) {
   }
 }
 
-// A period of restarts begins at the full rate, whatever the logarithm's last digit says.
+// A period of restarts begins at the full rate, whatever the rounding of the logarithm.
 TEST(LearningRate, RestartsAtTheFirstStepOfEachPeriod) {
   for (const float t_mul : {1.0f, 1.1f, 1.5f, 2.0f, 3.0f}) {
     v1::JobSpec spec;

@@ -1,5 +1,5 @@
-// Goal: the rule of the loss scale, its bounds and its options; whether numbers are finite is told for every cut of the
-// parameter space.
+// Goal: the rule of the loss scale, its bounds and its options; whether numbers are finite is found for every cut of
+// the parameter space.
 #include "common/model/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(LossScale, HalvedByOneStepThatIsNotFiniteDoubledBySoManyThatAre) {
   EXPECT_EQ(s.scale, kLossScaleMax);
 }
 
-// Asynchronous replicas: what was computed with an older scale.
+// Asynchronous replicas: gradients that were computed with an older scale.
 TEST(LossScale, SeveralGradientsThatOneScaleWasTooLargeForHalveItOnce) {
   const LossScaleRule rule{64, 2};
   LossScale s = LossScale::Initial(rule);

@@ -162,7 +162,7 @@ TEST(OptimizerCheck, DefaultsOfKeras) {
   EXPECT_EQ(optimizer("sgd {} weight_decay: 0.1 exclude_from_weight_decay: 'bias'").weight_decay(), 0.1f);
 }
 
-// What CheckJob has filled in is accepted again: a status' spec can be submitted.
+// What CheckJob has filled in is accepted again: the spec of a status can be submitted.
 TEST(OptimizerCheck, AResolvedOptimizerStaysAsItIs) {
   for (const char* text :
        {"sgd {} schedule { piecewise_constant_decay { boundaries: 5 values: [ 0, 0.5 ] } }",

@@ -43,7 +43,7 @@ v1::JobSpec Changed(v1::JobSpec spec, const std::string& text) {
   return spec;
 }
 
-// more: texts one after the other, each with data of its own.
+// more: texts one after the other, each with its own data.
 absl::StatusOr<CheckedJob> Check(const std::string& more) {
   v1::JobSpec spec = FromText<v1::JobSpec>(kModel);
   const std::vector<std::string> texts = absl::StrSplit(more, "data {");

@@ -1,5 +1,5 @@
-// Goal: names with figures in them come out as Python's str.format writes them, and bad ones are refused with what is
-// wrong.
+// Goal: figures in file names are written as Python's str.format writes them, and bad templates are refused with what
+// is wrong.
 #include "common/model/path_template.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal: which variables a penalty is of, and its value and gradient, beside sums written out by hand; frozen layers
-// count for nothing.
+// Goal: which variables have a penalty, and its value and gradient, compared with sums written out by hand; frozen
+// layers do not count.
 #include "common/model/penalty.h"
 
 #include <gmock/gmock.h>

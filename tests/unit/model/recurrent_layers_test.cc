@@ -1,5 +1,5 @@
-// Goal: recurrent layers, and what makes or heeds a mask of steps, get Keras' shapes, variables, names and initial
-// values; bad fields are refused with the layer's and the field's name; a mask goes as far as in Keras.
+// Goal: recurrent layers, and layers that make or use a mask of steps, get Keras' shapes, variables, names and initial
+// values; bad fields are refused with the layer's and the field's name; a mask is passed on as far as in Keras.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -160,7 +160,7 @@ std::vector<float> All(const Graph& graph, uint64_t seed) {
   return values;
 }
 
-// The largest difference of x x' from the unit matrix, times `square`.
+// The largest difference between x x' and the unit matrix, times `square`.
 double Skew(absl::Span<const float> x, int64_t rows, int64_t columns, bool transposed, double square) {
   double worst = 0;
   const int64_t vectors = transposed ? columns : rows, length = transposed ? rows : columns;

@@ -1,5 +1,5 @@
-// Goal: what does not go together of strategy, local_sync, clipping, validation and checkpoints is refused by a
-// sentence that names the field and says what to do; what does is accepted.
+// Goal: combinations of strategy, local_sync, clipping, validation and checkpoints that do not work are refused by a
+// sentence that names the field and says what to do; those that work are accepted.
 #include "common/model/strategy_check.h"
 
 #include <gtest/gtest.h>

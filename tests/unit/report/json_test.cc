@@ -1,4 +1,4 @@
-// Goal: what scripts and browsers read as JSON is what was meant: numbers that they would round come as text.
+// Goal: scripts and browsers read from the JSON what was meant: numbers that they would round are written as text.
 #include "common/report/json.h"
 
 #include <gmock/gmock.h>

@@ -26,7 +26,7 @@ Frame Whole(uint64_t id, size_t bytes) {
   return f;
 }
 
-// As it comes from the wire.
+// A chunk as it is received.
 DecodedFrame Received(const Frame& chunk) {
   DecodedFrame d;
   d.frame = chunk;

@@ -87,7 +87,7 @@ TEST_F(Credentials, FilesThatCannotWorkAreNamed) {
   EXPECT_THAT(Error(Make("one", "late", "-1")), HasSubstr("certificate has expired"));
 }
 
-// Each case is a process of its own: credentials are of the process, and for good.
+// Each case is a process of its own: credentials belong to the process and are never given back.
 int ExitCode(const std::function<int()>& child) {
   const pid_t pid = fork();
   if (pid == 0) _exit(child());
@@ -97,7 +97,7 @@ int ExitCode(const std::function<int()>& child) {
 }
 
 std::shared_ptr<grpc::ChannelCredentials> Plain() { return grpc::InsecureChannelCredentials(); }
-// As somebody with these files dials; without a certificate where `identity` is empty.
+// The credentials of somebody with these files; without a certificate if `identity` is empty.
 std::shared_ptr<grpc::ChannelCredentials> With(const std::string& authorities, const std::string& certificate,
                                                const std::string& key) {
   grpc::SslCredentialsOptions options;
@@ -112,14 +112,14 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(address, credentials, args);
-  // Ready, or the first failure.
+  // Waits until it is ready or fails for the first time.
   auto state = channel->GetState(true);
   const auto end = absl::ToChronoTime(absl::Now() + patience);
   while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
     if (!channel->WaitForStateChange(state, end)) return false;
     state = channel->GetState(true);
   }
-  // With TLS 1.3 a client is done before the server has looked at its certificate: only an answer tells.
+  // With TLS 1.3 a client is done before the server has checked its certificate: only an answer tells.
   if (state != GRPC_CHANNEL_READY) return false;
   grpc::ClientContext context;
   context.set_deadline(end);
@@ -137,8 +137,8 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   return done.Next(&tag, &ok) && ok && status.ok();
 }
 
-// A user whom the nodes know by another authority than his own ca.crt holds, or by one between that stands in their
-// ca.crt alone.
+// A user whose certificate was issued by another authority than the one in his own ca.crt, or by an intermediate that
+// only the nodes' ca.crt has.
 TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
   const std::string good = Make("one", "alice"), other = Make("two", "alice"), peer = Make("one", "host-b"),
                     late = Make("one", "late", "-1");
@@ -165,7 +165,7 @@ TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
   EXPECT_EQ(code, 0);
 }
 
-// Where there is no memory for all of them (here: a limit of files' sizes), none is replaced.
+// If there is not enough memory for all of them (here: a limit of files' sizes), none is replaced.
 TEST_F(Credentials, ShownFilesAreReplacedTogetherOrNotAtAll) {
   const auto a = ShownFile::Create("old a"), b = ShownFile::Create("old b");
   ASSERT_TRUE(a.ok() && b.ok());
@@ -183,8 +183,8 @@ TEST_F(Credentials, ShownFilesAreReplacedTogetherOrNotAtAll) {
   EXPECT_EQ(Read((*b)->path()), large);
 }
 
-// What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here
-// has.
+// Certificates of an issuer below a root, as cert-manager makes them: ca.crt is that issuer, signed by a root that
+// nobody here has.
 TEST_F(Credentials, AnAuthorityThatAnotherOneSignedIsEnough) {
   const std::string issuer = dir_ + "/between";
   Make("above", "unused");
@@ -231,13 +231,13 @@ TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
     if (Connects(tcp, With(ca, crt(stranger), key(stranger)), absl::Seconds(2))) return 7;  // somebody else's
     if (Connects(tcp, With(Read(stranger + "/ca.crt"), crt(user), key(user)), absl::Seconds(2)))
       return 8;  // it does not trust this server
-    // Where a name leads to, but is not in the certificate: 127.0.0.2 is this machine.
+    // An address that the name resolves to but that is not in the certificate: 127.0.0.2 is this machine.
     RpcServerOptions elsewhere;
     elsewhere.listen = "127.0.0.2:0";
     const auto unnamed = RpcServer::Start(elsewhere, {});
     if (!unnamed.ok()) return 9;
     if (Connects((*unnamed)->Address(""), TcpChannelCredentials(), absl::Seconds(2))) return 10;
-    // The socket is this user's.
+    // The socket belongs to this user.
     if (!Connects("unix:" + options.unix_socket, Plain(), kLong)) return 11;
     const auto mode = std::filesystem::status(options.unix_socket).permissions();
     return (mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) ==
@@ -248,7 +248,7 @@ TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
   EXPECT_EQ(code, 0);
 }
 
-// `cairn up` and daemons wait for signals on one thread: another one that takes them would end the process.
+// `cairn up` and daemons wait for signals on one thread: if another thread took a signal, the process would end.
 TEST_F(Credentials, ItsThreadsTakeNoSignals) {
   const std::string host = Make("one", "host-a");
   const int code = ExitCode([&] {
@@ -285,7 +285,7 @@ TEST_F(Credentials, RenewedFilesAreTakenUpWithoutARestart) {
   EXPECT_EQ(code, 0);
 }
 
-// What UseTls had to say, for a thread that waits for it.
+// The notices of UseTls, for a thread that waits for them.
 class Notices {
  public:
   TlsNotice Take() {
@@ -365,7 +365,7 @@ bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
   return state == GRPC_CHANNEL_READY;
 }
 
-// Somebody else of this machine listens where a ps' socket was to be, in a folder that both may write.
+// Another user of this machine listens at a ps' socket path, in a folder that both may write to.
 TEST_F(Credentials, ASocketOfAnotherUserIsNotDialled) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
   const std::string host = Make("one", "host-a"), folder = dir_ + "/shared", socket = folder + "/ps.sock";

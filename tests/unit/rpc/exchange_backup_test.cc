@@ -37,7 +37,7 @@ v1::HostPartitions Backup(uint64_t generation, const v1::JobSpec& spec) {
   return host;
 }
 
-// Until the condition holds, for half a minute at most.
+// Waits until the condition holds, at most half a minute.
 template <typename Condition>
 bool Eventually(Condition condition) {
   const absl::Time end = absl::Now() + absl::Seconds(30);

@@ -96,7 +96,7 @@ inline Frame PushOf(const v1::HostPartitions& host, int partition, uint32_t repl
   return f;
 }
 
-// The answer, or DEADLINE_EXCEEDED after half a minute: a test hangs no longer.
+// Returns the answer, or DEADLINE_EXCEEDED after half a minute, so that no test hangs.
 inline absl::StatusOr<Frame> Call(PsConnection& connection, Frame request) {
   struct Slot {
     absl::Notification done;

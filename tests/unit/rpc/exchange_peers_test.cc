@@ -1,5 +1,5 @@
-// Goal: what a broken, foreign or hostile peer of the Exchange RPC gets: a status, or it is held up, while the server
-// lives on for the others.
+// Goal: a broken, foreign or hostile peer of the Exchange RPC gets a status or is slowed down, while the server goes on
+// serving the others.
 #include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ TEST_F(ExchangeTest, BytesThatAreNoFrameEndTheStreamAndNothingElse) {
   EXPECT_TRUE(Call(neighbour, PullOf(kJob, 0)).ok());
 }
 
-// The plain protobuf stub, as another language would use it, that closes its side before it reads.
+// The plain protobuf stub, as used by another language, with a client that closes its side before it reads.
 TEST_F(ExchangeTest, AnOrdinaryProtobufClient) {
   Start(DenseJob(8, 4, 1, true), 1 << 20);
   auto stub = v1::ParameterServer::NewStub(ps_->RawChannel());
@@ -112,10 +112,10 @@ TEST_F(ExchangeTest, AnOrdinaryProtobufClient) {
   EXPECT_EQ(ids, (std::vector<uint64_t>{41, 42}));
 }
 
-// A client that sends and never reads is held up: its requests are read until kStreamQueueBytesMax of answers wait, and
-// no further.
+// A client that sends and never reads is slowed down: its requests are read until kStreamQueueBytesMax of answers wait,
+// and no further.
 TEST(ExchangeService, AClientThatDoesNotReadIsHeldUp) {
-  // Answers everything at once with 1 MiB.
+  // Answers every request at once with 1 MiB.
   class Handler : public ExchangeHandler {
    public:
     void OnFrame(uint64_t client, Frame frame, Credit) override {
@@ -148,8 +148,8 @@ TEST(ExchangeService, AClientThatDoesNotReadIsHeldUp) {
     pull.set_request_id(i + 1);
     ASSERT_TRUE(stream->Write(pull));
   }
-  // What the windows of both sides hold was sent; the rest is the queue. It fills, and then half a second brings
-  // nothing more.
+  // What the windows of both sides hold was sent; the rest is in the queue. It fills, and then nothing more comes for
+  // half a second.
   constexpr int kQueue = kStreamQueueBytesMax >> 20;
   int before = 0;
   do {
@@ -163,14 +163,13 @@ TEST(ExchangeService, AClientThatDoesNotReadIsHeldUp) {
   (*server)->Stop(absl::ZeroDuration());
 }
 
-// The same with answers that have no payload: each counts for what it holds, so that the reads stop.
+// The same with answers without payload: each counts with what it occupies, so that reading stops.
 TEST_F(ExchangeTest, AClientThatDoesNotReadErrorsIsHeldUp) {
   Start(DenseJob(8, 4, 1, true), 1 << 20);
   auto stub = v1::ParameterServer::NewStub(ps_->RawChannel());
   grpc::ClientContext context;
   auto stream = stub->Exchange(&context);
-  // Streams without a reader fill the windows of both sides; then the writer stands still, and stays so until it is
-  // cancelled.
+  // Streams without a reader fill the windows of both sides; then the writer blocks until it is cancelled.
   std::atomic<uint64_t> sent = 0;
   absl::Notification ended;
   std::thread writer([&] {

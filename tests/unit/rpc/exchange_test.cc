@@ -1,5 +1,5 @@
-// Goal: the Exchange RPC from PsConnection to PartitionHost over real sockets. exchange_peers_test.cc: broken and
-// hostile peers.
+// Goal: the Exchange RPC from PsConnection to PartitionHost over real sockets. Broken and hostile peers are in
+// exchange_peers_test.cc.
 #include "tests/unit/rpc/exchange_test.h"
 
 #include <atomic>
@@ -19,14 +19,14 @@ void RoundTrip(TestPs& ps, const v1::HostPartitions& host) {
   ASSERT_EQ(after->payload.size(), before->payload.size());
   // One dense layer: the kernel comes first, padding last. mean gradient 1, learning rate 0.5.
   EXPECT_EQ(after->payload.floats()[0], before->payload.floats()[0] - 0.5f);
-  // Sent again (as after a broken stream): answered, not applied.
+  // Sent again, as after a broken stream: answered, not applied.
   const auto again = Call(connection, PushOf(host, 0, 0, 1, 2.0f));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->version, 1u);
   EXPECT_EQ(again->payload.floats()[0], after->payload.floats()[0]);
 }
 
-// From a moment on there is no room for anything.
+// A store that has no room for anything from some moment on.
 class FullStore : public KvStore {
  public:
   explicit FullStore(KvStore& store) : store_(store) {}
@@ -44,7 +44,7 @@ class FullStore : public KvStore {
   KvStore& store_;
 };
 
-// Whoever is told that it holds a copy believes that this has what it acknowledged.
+// A ps that is told that it holds a copy is believed to have what it acknowledged.
 TEST(PartitionHost, ACopyThatWentWithItsStoreIsNotNamed) {
   const std::unique_ptr<KvStore> memory = NewMemoryKvStore();
   FullStore store(*memory);
@@ -73,7 +73,7 @@ TEST_F(ExchangeTest, PushAndPullOverTcp) {
 TEST_F(ExchangeTest, PushAndPullOverAUnixSocket) {
   Start(DenseJob(8, 4, 1, true), 1 << 20, true);
   ASSERT_NE(ps_->address().find(",unix:"), std::string::npos);
-  // Only the socket works under this address.
+  // Only the socket is reachable at this address.
   const std::string address = "127.0.0.1:1" + ps_->address().substr(ps_->address().find(','));
   PsConnection connection(address, {});
   EXPECT_TRUE(Call(connection, PullOf(kJob, 0)).ok());
@@ -214,7 +214,7 @@ TEST_F(ExchangeTest, AConsistentPullIsOfOneVersion) {
   EXPECT_EQ(pulled->version, pulled->version_max);
 }
 
-// Each partition is at a version of its own, and the one before is refused.
+// Each partition is at a different version, and the one before is refused.
 class TornPs : public ExchangeHandler {
  public:
   explicit TornPs(absl::Status refusal) : refusal_(std::move(refusal)), exchange_(this) {
@@ -263,7 +263,7 @@ class TornPs : public ExchangeHandler {
   std::unique_ptr<RpcServer> server_;
 };
 
-// A ps that is away for a moment and one that has forgotten are different things: after the one a user tries again.
+// A ps that is away for a moment differs from one that has lost the job: only the first is worth another try.
 TEST(PullVariables, SaysWhyAJobThatStandsStillCannotBePulled) {
   for (const absl::Status& refusal :
        {absl::UnavailableError("the ps is stopping"), absl::FailedPreconditionError("3 is gone")}) {

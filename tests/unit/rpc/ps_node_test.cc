@@ -69,7 +69,7 @@ class FakeCoordinator : public v1::Coordinator::Service {
     Send(m);
   }
 
-  // The next message of that kind; others before it are dropped.
+  // Returns the next message of that kind; others before it are dropped.
   std::optional<v1::NodeMessage> Next(v1::NodeMessage::KindCase kind) {
     absl::MutexLock lock(&mutex_);
     const auto there = [&] {
@@ -187,7 +187,7 @@ TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->version, 3u);
   EXPECT_EQ(std::memcmp(after->payload.data(), before->payload.data(), before->payload.size()), 0);
-  // The exactly-once table came back too.
+  // The exactly-once table was restored too.
   const auto repeated = CallOnce(PushOf(host, 1, 0, 3, 1.0f));
   ASSERT_TRUE(repeated.ok()) << repeated.status();
   EXPECT_EQ(repeated->version, 3u);

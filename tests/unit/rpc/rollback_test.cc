@@ -1,11 +1,11 @@
-// Goal: a ps that is told to go back to a version keeps what is at that version already, though its disk does not have
-// it (SNAPSHOT), and takes the rest back from its disk.
+// Goal: a ps that is told to go back to a version keeps what is already at that version, even if its disk does not have
+// it (SNAPSHOT), and takes the rest from its disk.
 #include "tests/unit/rpc/exchange_fixture.h"
 
 namespace cairn {
 namespace {
 
-// One that answers at once.
+// Sends a request that is answered at once.
 Frame Ask(TestPs& ps, Frame request) {
   PsConnection connection(ps.address(), PsConnectionOptions{});
   absl::StatusOr<Frame> answer = Call(connection, std::move(request));

@@ -1,4 +1,4 @@
-// Goal: a snapshot that is sent beside training goes out chunk by chunk, as a share of what else is sent; a stream that
+// Goal: a snapshot that is sent during training goes out chunk by chunk, as a share of the other traffic; a stream that
 // ends sends all of it. In one test the wall clock is set back.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

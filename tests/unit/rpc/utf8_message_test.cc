@@ -1,5 +1,5 @@
-// Goal: a message with texts that are no UTF-8 can be read on the other side: an error that names such a file is told,
-// not lost with its stream. Other messages stay as they are.
+// Goal: a message with texts that are not UTF-8 can be read on the other side: an error that names such a file arrives
+// instead of breaking its stream. Other messages are not changed.
 #include "common/rpc/utf8_message.h"
 
 #include <gtest/gtest.h>

@@ -175,7 +175,7 @@ uintmax_t BytesOf(const std::string& directory) {
   return bytes;
 }
 
-// Of small values, too, which are in RocksDB's own files, and of the value log's dead files.
+// Also the space of small values, which are in RocksDB's own files, and of the value log's dead files.
 TEST(RocksDbKvStoreTest, GivesBackTheSpaceOfAPrefixWhenTold) {
   const std::string directory = NewDirectory();
   auto store = OpenRocksDbKvStore(directory);
@@ -202,7 +202,7 @@ TEST(RocksDbKvStoreTest, GivesBackTheSpaceOfAPrefixWhenTold) {
   ASSERT_TRUE((*store)->Write(gone, false).ok());
   const uint64_t before = bytes();
   ASSERT_TRUE((*store)->GiveBackSpace("a").ok());
-  // The other prefix' values, and files that are being filled.
+  // The values of the other prefix, and files that are being filled.
   const uint64_t most = (uint64_t{12} << 20) + (uint64_t{100} << 20) + (uint64_t{45} << 20);
   for (int i = 0; i < 300 && bytes() > most; ++i)
     absl::SleepFor(absl::Milliseconds(100));  // RocksDB deletes files behind
@@ -224,8 +224,8 @@ TEST(RocksDbKvStoreTest, ABodyWithoutItsKeyIsGarbageAndOneWithoutItsFileIsDataLo
     batch.Put("k", "head", Buffer::CopyOf(body.data(), body.size()));
     ASSERT_TRUE((*store)->Write(batch, true).ok());
   }
-  // What a crash between body and key leaves: a file that nothing names. It does not come back to life, nor grow in
-  // number.
+  // A crash between body and key leaves a file that nothing names. It is not used again, and such files do not
+  // accumulate.
   for (int n = 100; n < 120; ++n) std::ofstream(absl::StrCat(values, "/", n, ".values")) << body;
   std::ofstream(values + "/readme.txt") << "not ours";
   {

@@ -1,5 +1,5 @@
-// Goal: the value log believes nothing of what a damaged store names, ignores files that are not its own, and says
-// which file cannot be written when the disk is full; after that it goes on where there is room again.
+// Goal: the value log trusts nothing that a damaged store names, ignores files that are not its own, and says which
+// file cannot be written when the disk is full; afterwards it goes on when there is room again.
 #include "common/storage/value_log.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class ValueLogTest : public testing::Test {
   std::string directory_;
 };
 
-// No file of this process grows beyond `bytes` while it lives: what a full disk looks like, without one.
+// While it lives, no file of this process grows beyond `bytes`: simulates a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -56,7 +56,7 @@ TEST_F(ValueLogTest, PlacesThatWereNeverWrittenAreRefused) {
   EXPECT_TRUE(log->Retain({kValueLogSegmentsMax - 1, 0, 8}).ok());
 }
 
-// The number after the highest one is 0, which stands for "no file": bodies went where nothing could be read from.
+// The number after the highest one is 0, which means "no file": bodies went where nothing could be read.
 TEST_F(ValueLogTest, AFileWithTheHighestNumberIsNotOurs) {
   std::ofstream(absl::StrCat(directory_, "/", UINT64_MAX, ".values")) << "x";
   const auto log = *ValueLog::Open(directory_);
@@ -82,7 +82,7 @@ TEST_F(ValueLogTest, WhatMayComeLaterFillsFilesOfItsOwn) {
   EXPECT_NE(lasting.segment, later.segment);
   EXPECT_EQ(more.segment, now.segment);
   EXPECT_EQ(latest.segment, later.segment);
-  // A file that is being filled stays, though nothing in it is named any more; its next body goes behind.
+  // A file that is being filled is kept, although nothing in it is named any more; its next body is appended.
   log->Release(later);
   log->Release(latest);
   log->Sweep();
@@ -133,7 +133,7 @@ TEST_F(ValueLogTest, AStoreOnAFullDiskKeepsWhatItConfirmedAndNamesItsDirectory) 
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
   EXPECT_TRUE(absl::StrContains(full.message(), directory_)) << full;
   EXPECT_GT(confirmed, 10);
-  // RocksDB's logger asserts when it cannot write: there must be none on the disk that is full.
+  // RocksDB's logger asserts when it cannot write: it must not be on the disk that is full.
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/db/LOG"));
   const auto store = OpenRocksDbKvStore(directory_);
   ASSERT_TRUE(store.ok()) << store.status();

@@ -94,7 +94,7 @@ TEST(BlockInt8Test, ASumIsAddedAndRounded) {
   EXPECT_TRUE(SameBits(sum, expected));
 }
 
-// The mean over many updates is the number itself, and the spread that of a coin with the place as its chance.
+// The mean over many updates is the number itself, and the spread is that of a coin with the place as its chance.
 TEST(BlockInt8Test, TheMeanOfManyDrawsIsTheNumber) {
   const std::vector<float> numbers = Numbers(5, 8);
   constexpr int kDraws = 20000;
@@ -111,8 +111,7 @@ TEST(BlockInt8Test, TheMeanOfManyDrawsIsTheNumber) {
   }
 }
 
-// Draws of neighbours, nodes, updates and seeds have nothing to do with one another: pairs agree as often as chance has
-// it.
+// Draws of neighbours, nodes, updates and seeds are independent: pairs agree as often as chance predicts.
 TEST(BlockInt8Test, DrawsAreIndependent) {
   constexpr size_t kCount = 64 * 1024;
   std::vector<float> halves(kCount, 10.5f);
@@ -187,7 +186,7 @@ TEST(BlockInt8Test, TheEndsOfTheRange) {
   EXPECT_TRUE(SameBits(largest, before));
   EXPECT_TRUE(SameBits(Unpacked(Packed(largest)), before));
 
-  // Subnormal: 0 or 2^-126, in the mean what they were.
+  // Subnormal: 0 or 2^-126, and the mean is kept.
   double sum = 0;
   constexpr int kDraws = 4000;
   for (int draw = 0; draw < kDraws; ++draw) {

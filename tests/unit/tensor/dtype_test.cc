@@ -26,7 +26,7 @@ float Up(uint16_t h, v1::DataType type) {
   return f;
 }
 
-// What the bits mean, from the definition of the formats.
+// The value of the bits, from the definition of the formats.
 double Meaning(uint16_t h, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const double sign = h >> 15 ? -1 : 1;
@@ -86,7 +86,7 @@ TEST_P(SixteenBits, OverflowIsInfinity) {
   }
 }
 
-// Loops over many numbers have other code than those over one: the vectors, and what is left of them.
+// Loops over many numbers use other code than single ones: vectors, and the rest after them.
 TEST_P(SixteenBits, ManyAsEachAlone) {
   std::mt19937 random(11);
   std::vector<float> floats(66000);

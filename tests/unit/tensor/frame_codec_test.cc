@@ -1,5 +1,5 @@
-// Goal: the codec and protobuf's own are one format: what one writes the other reads, for every field; and no bytes
-// whatsoever do more than give INVALID_ARGUMENT.
+// Goal: the codec and protobuf's own agree: each reads what the other wrote, for every field; and any other bytes give
+// INVALID_ARGUMENT.
 #include "common/tensor/frame_codec.h"
 
 #include <google/protobuf/io/coded_stream.h>

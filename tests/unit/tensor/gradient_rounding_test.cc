@@ -1,6 +1,6 @@
 // Goal: numbers of FLOAT16 travel shifted, so that sums over many examples fit; moving averages travel as BFLOAT16
-// beside FLOAT16 and INT8; any part of the space is rounded and packed as the whole is; bytes that nobody packed are
-// found.
+// beside FLOAT16 and INT8; any part of the space is rounded and packed like the whole; bytes that nobody can have
+// packed are detected.
 #include "common/tensor/gradient_rounding.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Goal: a sum of squares has the same bits however its numbers are cut and ordered, is as precise as it says, and is
-// not finite exactly where a square is not. The yardstick adds in 128-bit floats.
+// not finite exactly if a square is not. It is compared with a sum in 128-bit floats.
 #include "common/tensor/square_sum.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ double TrueRoot(const std::vector<float>& numbers, float divisor) {
     const __float128 q = static_cast<float>(n / divisor);
     sum += q * q;
   }
-  // Of the root: scaled into the range of long double first.
+  // Of the root: scaled first into the range of long double.
   return static_cast<double>(std::sqrt(static_cast<long double>(sum)));
 }
 
@@ -76,14 +76,13 @@ TEST(SquareSum, Extremes) {
   EXPECT_EQ(Of({largest}).Root(), double{largest});
   EXPECT_EQ(Of({3, 4}).Root(), 5);
   EXPECT_EQ(Of({6, -8}, 2).Root(), 5);
-  // One tiny number beside a huge one in another block is kept: it shows when the huge one's square is there once more
-  // and no less.
+  // One tiny number beside a huge one in another block is kept: the sums differ, although the roots do not.
   std::vector<float> far(32, 0.0f);
   far[0] = largest;
   far[16] = smallest;
   EXPECT_NE(Bytes(Of(far)), Bytes(Of({largest})));
   EXPECT_EQ(Of(far).Root(), double{largest});
-  // Far more than a model has of the largest: no overflow.
+  // Far more of the largest numbers than a model has: no overflow.
   SquareSum many = Of(std::vector<float>(4096, largest));
   for (int i = 0; i < 24; ++i) many.Add(SquareSum(many));  // 2^36 numbers
   EXPECT_TRUE(many.finite());
@@ -108,7 +107,7 @@ TEST(SquareSum, InfinitiesAndNaNStay) {
   }
 }
 
-// What a peer may send.
+// Any bytes that a peer may send.
 TEST(SquareSum, AnyBytesAreTaken) {
   std::mt19937 rng(7);
   for (int i = 0; i < 1000; ++i) {
