@@ -28,7 +28,7 @@ int64_t Count(const Operand& of, const std::string& letters) {
   return count;
 }
 
-// The places in `of` of all combinations of the letters, the last one fastest.
+// The indices in `of` of all combinations of the letters, the last letter fastest.
 std::vector<int32_t> PlacesOf(const Operand& of, const std::string& letters) {
   std::vector<int32_t> places(static_cast<size_t>(Count(of, letters)));
   for (size_t i = 0; i < places.size(); ++i) {
@@ -68,7 +68,7 @@ EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input) {
   p.kernel = PlacesOf(kernel, shared + summed + columns);
   p.y = PlacesOf(y, shared + rows + columns);
   if (dense.bias_axes().empty()) return p;
-  // Axes of the output from the first one that has a bias of its own; others of them have the size 1.
+  // The axes of the output from the first one along which the bias differs; others of them have size 1 in it.
   p.bias.resize(static_cast<size_t>(NumElements(node.output)));
   for (size_t i = 0; i < p.bias.size(); ++i) {
     int64_t rest = static_cast<int64_t>(i), place = 0, stride = 1;

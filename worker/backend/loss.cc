@@ -21,7 +21,7 @@ static_assert(static_cast<int>(RowLossKind::kMeanAbsolute) == v1::Loss::MEAN_ABS
                       v1::Loss::CATEGORICAL_GENERALIZED_CROSS_ENTROPY,
               "RowLossKind has the numbers of v1::Loss::Kind");
 
-// What a loss takes as targets.
+// The targets that a loss accepts.
 enum class Range { kFinite, kShare, kSide };
 
 Range RangeOf(v1::Loss::Kind kind) {
@@ -42,11 +42,11 @@ Range RangeOf(v1::Loss::Kind kind) {
   }
 }
 
-// One row after another: its target, then its loss.
+// The rows, one after another: the target of each, then its loss.
 template <typename Real>
 class LossOfRow {
  public:
-  // size: numbers of a row.
+  // size: numbers in a row.
   LossOfRow(const v1::Loss& loss, const LossPlan& plan, int64_t size, bool class_numbers)
       : loss_(loss),
         kind_(loss.kind()),
@@ -89,10 +89,10 @@ class LossOfRow {
   }
 
   absl::Span<const Real> target() const { return target_; }
-  // false: an ignored class number that is no class of the model.
+  // false: the class number is ignored and is no class of the model.
   bool known() const { return known_; }
 
-  // Of the target's class.
+  // The weight of the target's class.
   Real ClassWeight() const {
     if (plan_.class_weights.empty()) return 1;
     const size_t of =
@@ -202,7 +202,7 @@ void AddMetrics(const LossPlan& plan, absl::Span<const Real> x, absl::Span<const
   for (size_t r = 0; r < rows; ++r) metrics.Add(x.subspan(r * size, size), t.subspan(r * size, size), known);
 }
 
-// Weights of the batch's examples, where there are any: behind the labels.
+// The weights of the batch's examples, which follow the labels; empty: there are none.
 absl::Span<const float> SampleWeights(absl::Span<const float> labels, int64_t examples, int64_t label_size) {
   const auto numbers = static_cast<size_t>(examples * label_size);
   if (labels.size() != numbers + static_cast<size_t>(examples) || examples == 0) return {};
@@ -231,7 +231,7 @@ std::vector<float> MaskedRowWeights(const v1::Loss& loss, const LossPlan& plan, 
                                     absl::Span<const float> step_mask) {
   const int64_t rows = examples * plan.positions;
   const StepMask mask(step_mask, rows);
-  // A class number stands for each row where there is a class to ignore.
+  // If a class is ignored, each row's target is a class number.
   const auto counts = [&](int64_t r) {
     return mask.Counts(r) && !(loss.has_ignore_class() && labels[r] == static_cast<float>(loss.ignore_class()));
   };

@@ -14,7 +14,7 @@ LayerNoise Of(NoiseKind kind, float rate, const Layer& layer, Shape shape) {
   return {kind, rate, layer.seed(), std::move(shape)};
 }
 
-// An axis that the layer names with 1 has one number for all of it.
+// The shape of the noise: an axis that the layer sets to 1 shares one number.
 template <typename Layer>
 Shape NamedShape(const Node& node, const Layer& layer) {
   Shape shape = node.output;
@@ -24,7 +24,7 @@ Shape NamedShape(const Node& node, const Layer& layer) {
   return shape;
 }
 
-// One number for each channel.
+// The shape of noise with one number for each channel.
 Shape ChannelShape(const Node& node) {
   Shape shape(node.output.size(), 1);
   shape.back() = node.output.back();

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// What the loss has to know of the layer that gives the output.
+// What the loss needs to know of the layer that gives the output.
 Node NodeOf(const JoinedOutput& output) {
   Node node;
   node.name = output.name;

@@ -124,7 +124,7 @@ double RowMetrics<Real>::Accuracy(absl::Span<const Real> x, absl::Span<const Rea
   return right / static_cast<double>(x.size());
 }
 
-// A loss on what the model gives.
+// A loss, computed on the model's output.
 template <typename Real>
 double RowMetrics<Real>::OfLoss(v1::Loss::Kind kind, const v1::Metric& metric, absl::Span<const Real> t) {
   const absl::Span<const Real> p(p_), target(smoothed_);
@@ -156,7 +156,7 @@ double RowMetrics<Real>::OfLoss(v1::Loss::Kind kind, const v1::Metric& metric, a
 
 template <typename Real>
 void RowMetrics<Real>::AddConfusion(const v1::Metric& metric, absl::Span<const Real> t, double* sums) const {
-  // As Keras: with top_k (k) and without a threshold all of the first k count.
+  // As in Keras: with top_k (k) and without a threshold, all of the first k count.
   const bool any = metric.has_k() && !metric.has_threshold();
   const Real threshold = metric.has_threshold() ? metric.threshold() : Real(0.5);
   for (size_t i = 0; i < t.size(); ++i) {
@@ -183,7 +183,7 @@ void RowMetrics<Real>::AddConfusion(const v1::Metric& metric, absl::Span<const R
   }
 }
 
-// Bucket b holds what is above threshold b and not above threshold b + 1, these being b / (buckets - 1).
+// Bucket b has the numbers above threshold b and not above threshold b + 1; threshold b is b / (buckets - 1).
 template <typename Real>
 void RowMetrics<Real>::AddThresholds(const v1::Metric& metric, absl::Span<const Real> t, double* sums,
                                      int64_t buckets) const {

@@ -24,7 +24,7 @@ std::vector<Shape> InputShapes(const Graph& graph, const Node& node) {
   return shapes;
 }
 
-// Of one input, number by number.
+// A function of one input, number by number.
 template <typename T>
 class Unary : public TensorFunction<T> {
  public:
@@ -49,7 +49,7 @@ class Unary : public TensorFunction<T> {
   const int64_t count_;
 };
 
-// Of two, or of one and a constant.
+// A function of two inputs, or of one and a constant.
 template <typename T>
 class Binary : public TensorFunction<T> {
  public:
@@ -153,7 +153,7 @@ class Smallest : public TensorFunction<T> {
   const int64_t count_;
 };
 
-// The second where the first is not 0, else the third.
+// The second input where the first is not 0, else the third.
 template <typename T>
 class Where : public TensorFunction<T> {
  public:
@@ -185,7 +185,7 @@ class Where : public TensorFunction<T> {
   const Walk walk_;
 };
 
-// Products of matrices, the last two axes: [m, k] by [k, n].
+// Products of matrices, along the last two axes: [m, k] by [k, n].
 template <typename T>
 class Product : public TensorFunction<T> {
  public:
@@ -216,7 +216,7 @@ class Product : public TensorFunction<T> {
   }
 
  private:
-  // fn(place in the first, of a row of the second, of a row of the product).
+  // Calls fn(index in the first input, index of a row of the second, index of a row of the product).
   template <typename Fn>
   void ForEachRow(Fn fn) const {
     for (int64_t matrix = 0; matrix < matrices_; ++matrix) {

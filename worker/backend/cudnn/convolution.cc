@@ -197,7 +197,7 @@ Value* Thinned(Builder& builder, const kernels::Window& w, Value* in) {
   return thin;
 }
 
-// By Cairn's own kernels, which take any padding.
+// Uses Cairn's own kernels, which accept any padding.
 void LowerDepthwise(Builder& builder, const kernels::Window& w, const Projection& depthwise, Value* in, Value* out) {
   const Variable *const kernel = depthwise.kernel, *const bias = depthwise.bias;
   const Activation f = depthwise.f;

@@ -15,7 +15,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// How often a wait looks whether the device has failed.
+// How often a wait checks whether the device has failed.
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 
 struct Letter {
@@ -54,7 +54,7 @@ class CudaMachine : public Machine {
     for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_}) {
       CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate"));
     }
-    // Before the step's own blocks: what it does is short and waited for.
+    // Above the step's own streams: its work is short and waited for.
     int least = 0, greatest = 0;
     CAIRN_RETURN_IF_ERROR(
         FromCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
@@ -162,7 +162,7 @@ class CudaMachine : public Machine {
     return aside_;
   }
 
-  // Directly where the devices reach one another (EnablePeers), else the driver goes through its pinned memory.
+  // Copies directly if the devices reach one another (EnablePeers); otherwise the driver uses its pinned memory.
   absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) override {
     CAIRN_RETURN_IF_ERROR(Current());
     return FromCuda(cudaMemcpyPeerAsync(to, device_.index, from, from_device, static_cast<size_t>(bytes), aside_),
@@ -276,7 +276,7 @@ class CudaMachine : public Machine {
 
   absl::Status Current() const { return FromCuda(cudaSetDevice(device_.index), "cudaSetDevice"); }
 
-  // A lost device: all that it, its libraries or CUDA's own thread may still touch stays behind, streams and events
+  // A lost device: all that it, its libraries or CUDA's own thread may still use is left as it is, streams and events
   // too.
   void Leave() {
     (void)conv_.release();
@@ -285,7 +285,7 @@ class CudaMachine : public Machine {
     (void)mailbox_.release();
   }
 
-  // What Mailbox asks: whether the stream has come to its end, and how; that of a lost device never does.
+  // For Mailbox: whether the stream has ended, and how; a stream of a lost device never ends.
   std::optional<absl::Status> Ended(cudaStream_t stream) const {
     if (absl::Status lost = health().status(); !lost.ok()) return lost;
     const cudaError_t error = cudaStreamQuery(stream);

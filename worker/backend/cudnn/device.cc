@@ -6,7 +6,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// The kernels are compiled for it and newer ones.
+// The kernels are compiled for this capability and newer ones.
 constexpr int kCapabilityMin = 80;
 
 std::string VersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
@@ -22,7 +22,7 @@ absl::Status FromCuda(cudaError_t error, const std::string& what) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary: return absl::UnavailableError(message);
-    // Every later call of this process gives the same error, whatever became of the device.
+    // Every later call of this process returns the same error, whatever happens to the device.
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorContained:
@@ -50,7 +50,7 @@ absl::Status FromCudnn(cudnnStatus_t status, const std::string& what) {
   char detail[512] = "";
   cudnnGetLastErrorString(detail, sizeof(detail));
   const std::string message = absl::StrCat(what, ": ", cudnnGetErrorString(status), detail[0] != 0 ? ", " : "", detail);
-  // 3000 to 3999: not supported, for one reason or another.
+  // 3000 to 3999: not supported, for different reasons.
   if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) return absl::UnimplementedError(message);
   return absl::InternalError(message);
 }

@@ -30,7 +30,7 @@ Dims DimsOf(const kernels::Window& w, int64_t n, int64_t c, int64_t d, int64_t h
 }
 Dims ImageDims(const kernels::Window& w) { return DimsOf(w, w.examples, w.in[2], w.depth.in, w.in[0], w.in[1]); }
 Dims ResultDims(const kernels::Window& w) { return DimsOf(w, w.examples, w.out[2], w.depth.out, w.out[0], w.out[1]); }
-// Groups are told by a kernel with fewer channels than the image.
+// cuDNN recognizes groups by a kernel with fewer channels than the image.
 Dims KernelDims(const kernels::Window& w) {
   return DimsOf(w, w.out[2], w.in[2] / w.groups, w.depth.kernel, w.kernel[0], w.kernel[1]);
 }
@@ -192,7 +192,7 @@ absl::StatusOr<Descriptor> EngineOf(const Descriptor& config) {
   return std::move(engine[0]);
 }
 
-// An int64, or an enum: of its four bytes the others stay 0.
+// An int64, or an enum, of which only four bytes are written.
 absl::StatusOr<int64_t> Number(const Descriptor& from, cudnnBackendAttributeName_t name,
                                cudnnBackendAttributeType_t type) {
   int64_t count = 0, value = 0;
@@ -212,8 +212,8 @@ absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descripto
   return notes;
 }
 
-// The engine's number and what its knobs are set to. Of knobs cuDNN does not say how many there are before it is asked
-// for all.
+// The engine's number and the settings of its knobs. cuDNN does not say how many knobs there are before all are
+// requested.
 absl::StatusOr<std::string> NameOf(const Descriptor& config, const Descriptor& engine) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t index, Number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
   CAIRN_ASSIGN_OR_RETURN(
@@ -310,7 +310,7 @@ absl::StatusOr<Descriptor> DescribeDevice(const std::string& json) {
   return device;
 }
 
-// The engine of one of the heuristics' configurations. Errors: not one that will do here; the next may.
+// The engine of one of the heuristics' configurations. Errors: this one does not work here; the next may.
 absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config, const Precision& precision) {
   CAIRN_ASSIGN_OR_RETURN(const Descriptor of_config, EngineOf(config));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<cudnnBackendNumericalNote_t> notes, NotesOf(of_config));

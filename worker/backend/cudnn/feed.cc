@@ -11,7 +11,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// Of one copy of values: small enough that the next is copied to pinned memory while this one travels.
+// The size of one copy of values: small enough that the next chunk is copied to pinned memory while this one travels.
 constexpr int64_t kChunkNumbers = 1 << 20;
 
 DType TypeOf(v1::DataType type) { return type == v1::BFLOAT16 ? DType::kBFloat16 : DType::kFloat16; }
@@ -50,7 +50,7 @@ int64_t Feed::bytes() const {
   return bytes;
 }
 
-// As numbers of OnDevice.
+// As numbers of the type OnDevice.
 void Feed::ToPinned(const Batch& batch, char* pinned) const {
   if (OnDevice(batch) == batch.element) {
     std::memcpy(pinned, batch.inputs.data(), batch.inputs.size());
@@ -72,7 +72,7 @@ void Feed::Prefetch(const Batch& next) {
       return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
     }
   }
-  // What was brought before is read by nobody: its step began with a copy of it, and that is over.
+  // Nothing reads the previous batch any more: its step began with a copy of it, which is done.
   ToPinned(next, to.pinned.data());
   next_inputs_ = machine_.CopyIn(to.device.data(), to.pinned.data(), bytes).ok() ? next.inputs : Buffer();
 }
@@ -129,7 +129,7 @@ absl::Status Feed::CopyValues(absl::Span<const float> values, v1::DataType type,
   return type == v1::FLOAT32 ? absl::OkStatus() : Widen(type, from, to);
 }
 
-// The values [from, to) that came as numbers of 16 bits.
+// Converts the values [from, to), which came as numbers of 16 bits.
 absl::Status Feed::Widen(v1::DataType type, int64_t from, int64_t to) {
   if (from >= to) return absl::OkStatus();
   const kernels::Error error = kernels::Affine(machine_.stream(), to - from, 1, 0, value_bits_.data() + from * 2,

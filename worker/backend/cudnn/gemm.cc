@@ -53,8 +53,7 @@ std::string NameOf(const cublasLtMatmulAlgo_t& algo) {
   return name;
 }
 
-// Whether the algorithm adds up in an order that is always the same: parts of k are summed in the workspace, not where
-// they meet.
+// Whether the algorithm always adds in the same order: parts of k are summed in the workspace, not by atomic additions.
 bool FixedOrder(const cublasLtMatmulAlgo_t& algo) {
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   size_t written = 0;
@@ -157,8 +156,8 @@ absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(co
                                                         &schemes, sizeof(schemes)),
                    "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"));
   }
-  // Parameters in the space start on 64 bytes, buffers of the arena on 256; of a batch each matrix starts where the one
-  // before ends.
+  // Parameters are aligned to 64 bytes, buffers of the arena to 256; in a batch each matrix starts where the one before
+  // ends.
   const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, int64_t matrix, DType type) {
     const uint64_t bytes = static_cast<uint64_t>(matrix * SizeOf(type));
     const uint32_t alignment =

@@ -159,7 +159,7 @@ absl::Status DeviceJoin::EachType(
   return status;
 }
 
-// The gradient, times the factor and rounded, into a room.
+// Copies the gradient, times the factor and rounded, into a room.
 absl::Status DeviceJoin::Park(Work& work, Part* have) {
   const Source& source = work.source;
   CAIRN_ASSIGN_OR_RETURN(have->room, TakeRoom(source.machine, work.range));
@@ -174,7 +174,7 @@ absl::Status DeviceJoin::Park(Work& work, Part* have) {
   });
 }
 
-// What the sibling left, and what is here: from now on it is `have`.
+// Adds the sibling's part and the one here; the sum is `have`.
 absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
   Machine& machine = work.source.machine;
   work.settled = false;
@@ -249,7 +249,7 @@ absl::Status DeviceJoin::Add(uint32_t leaf, uint32_t range, const Source& source
       CAIRN_RETURN_IF_ERROR(AddTo(work, other, &have));
       node = nodes_[node].parent;
     } else {
-      // It has to lie here, complete; the sibling may come meanwhile.
+      // The part must be complete here; the sibling may come meanwhile.
       if (!have) CAIRN_RETURN_IF_ERROR(Park(work, &have));
       CAIRN_RETURN_IF_ERROR(Settle(work));
     }
@@ -270,7 +270,7 @@ absl::Status PieceSum::Add(const DeviceJoin::Source& piece, int64_t from, int64_
     const kernels::Stream stream = piece.machine.aside();
     float* const gradient = piece.gradient + begin;
     float* const sum = sum_.as<float>() + begin;
-    // The loss scale goes before anything is added, as on the host. The next piece overwrites the gradient.
+    // The loss scale is divided out before anything is added, as on the host. The next piece overwrites the gradient.
     if (factor != 1)
       CAIRN_RETURN_IF_ERROR(
           FromKernel(kernels::Sum(stream, end - begin, {1, {gradient}}, factor, gradient, DType::kFloat32)));

@@ -235,8 +235,8 @@ struct PRelu {
     });
   }
 
-  // The sum of n * g over the numbers that share an alpha: of all that stand before the first axis that does not, by
-  // columns; else alpha by alpha.
+  // The sum of n * g over the numbers that share an alpha: by columns if the shared axes are the first ones, else alpha
+  // by alpha.
   void EmitAlphaGradient(const Ref& wide, const Ref& g) const {
     const Ref gradient = b.GradientOf(variable);
     size_t shared = 0;

@@ -47,7 +47,7 @@ absl::Status Mailbox::WaitUntil(const absl::Condition& there, absl::Duration pat
   while (true) {
     if (arrives(std::min(look, patience))) return absl::OkStatus();
     if (const std::optional<absl::Status> ended = device(); ended.has_value()) {
-      // All work is done or lost; what arrives now was under way.
+      // All work is done or lost; a message that arrives now was under way.
       if (arrives(look)) return absl::OkStatus();
       CAIRN_RETURN_IF_ERROR(*ended);
       return absl::InternalError(absl::StrCat(device_, ": a step ended without its results"));

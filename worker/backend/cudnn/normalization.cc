@@ -47,7 +47,7 @@ Normalization EmitStatistics(Builder& builder, const Node& node, Value* in, Valu
   return n;
 }
 
-// The normalizations that one launch has computed.
+// The normalizations that one launch computed.
 struct Normalized {
   const Node *node, *other;  // other: the node of b; null: none
   Normalization a, b;

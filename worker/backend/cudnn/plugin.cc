@@ -17,8 +17,8 @@
 namespace cairn {
 namespace {
 
-// What computes at start computes in a job. It takes a second or two for the first device: the libraries load their
-// kernels.
+// A device that computes correctly at the start can be trusted with jobs. The first one takes a second or two: the
+// libraries load their kernels.
 constexpr absl::Duration kTrialPatience = absl::Minutes(2);
 
 absl::Status Try(const cudnn::DeviceInfo& device) {
@@ -34,7 +34,7 @@ absl::Status Try(const cudnn::DeviceInfo& device) {
       absl::StrCat("GPU ", device.index, " (", device.fingerprint, ") does not compute: ", status.message()));
 }
 
-// GPU `index` alone, or all that compute and are of the first such one's model: another model computes other bits.
+// GPU `index` alone, or all usable GPUs of the model of the first one: another model computes other bits.
 absl::StatusOr<std::vector<cudnn::DeviceInfo>> UsableDevices(int index) {
   std::vector<cudnn::DeviceInfo> devices;
   absl::Status trouble;  // the first

@@ -1,4 +1,4 @@
-// Resizing, CenterCrop and adaptive pooling, an axis after the other.
+// Resizing, CenterCrop and adaptive pooling, one axis after the other.
 #include "common/model/resample.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// {y} or, where it is added to, also read.
+// {y}, which is also read if the launch adds to it.
 std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
   if (add) reads.push_back(sum);
   return reads;
@@ -27,7 +27,7 @@ kernels::Interpolation InterpolationOf(const Node& node) {
   }
 }
 
-// Axis `axis` of the node, those before it having their sizes of the output.
+// Axis `axis` of the node; the axes before it already have the sizes of the output.
 kernels::Resampling AxisOf(Builder& b, const Node& node, size_t axis) {
   const Shape& input = b.ShapeOf(node);
   kernels::Resampling r;

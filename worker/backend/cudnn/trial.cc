@@ -9,8 +9,8 @@
 namespace cairn::cudnn {
 namespace {
 
-// All inputs are 1, so that a result is the number of products that were added up: exact in every precision, but where
-// an engine transforms its inputs first.
+// All inputs are 1, so that a result is the number of products that were added: exact in every precision, unless an
+// engine transforms its inputs first.
 constexpr float kTolerance = 0.02f;
 constexpr int64_t kSide = 16;
 constexpr Product kProduct{.m = kSide, .n = kSide, .k = kSide};
@@ -26,7 +26,7 @@ constexpr int64_t kProducts = kSide * kSide, kPixels = kImageSide * kImageSide *
                   kWeights = kChannels * 9 * kChannels;
 constexpr int64_t kOnes = std::max({kProducts, kPixels, kWeights});
 
-// Of the window around a pixel, 2 or 3 rows and columns are in the picture.
+// Of the window around a pixel, 2 or 3 rows and columns lie within the picture.
 float ConvolutionResult(int64_t pixel) {
   const auto inside = [](int64_t place) { return place == 0 || place + 1 == kImageSide ? 2 : 3; };
   return static_cast<float>(inside(pixel / kImageSide) * inside(pixel % kImageSide) * kChannels);

@@ -13,7 +13,7 @@
 namespace cairn::cudnn {
 namespace {
 
-// What a launch reads: `reads`, and the output if it is added to.
+// What a launch reads: `reads`, and also the output if it adds to it.
 std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
   if (add) reads.push_back(sum);
   return reads;

@@ -1,7 +1,7 @@
-// ExternalBackend: computes models whose layers are somebody else's (model.external), by programs that it is given.
+// ExternalBackend: computes models whose layers are a user's own (model.external), by the programs that it is given.
 //
-// Thread rule: as Backend. A registration's `open` may be called by several threads at a time; what it gives belongs to
-// one slot, which calls it from one thread at a time.
+// Thread rule: as Backend. A registration's `open` may be called by several threads at the same time; its result
+// belongs to one slot, which calls it from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct ProgramJob {
 
 // The examples of a call.
 struct ProgramBatch {
-  // Of data.external: which of the split's examples. Else empty, and `batch` has them.
+  // For data.external: which of the split's examples. Otherwise empty, and `batch` has the examples.
   std::vector<int64_t> indices;
   v1::Split split = v1::TRAIN;
   const Batch* batch = nullptr;  // with data.path: inputs and labels, as backends get them
@@ -43,12 +43,13 @@ struct ProgramSums {
   std::vector<double> figures;  // in the order of External.figures
 };
 
-// One slot's. The same job, values, batch and StepInfo must give the same bits, whatever was computed before: the job
-// is bit-exact only if its program is. values: the whole parameter space; a variable's numbers begin at its offset.
+// The program of one slot. The same job, values, batch and StepInfo must give the same bits, whatever was computed
+// before: a job is bit-exact only if its program is. values: the whole parameter space; a variable's numbers begin at
+// its offset.
 class ExternalProgram {
  public:
   virtual ~ExternalProgram() = default;
-  // Writes sums over the examples into `gradients`, of a moving average examples * the statistic.
+  // Writes sums over the examples into `gradients`; for a moving average examples * the statistic.
   virtual absl::StatusOr<ProgramSums> Train(const ProgramBatch& batch, const StepInfo& info,
                                             absl::Span<const float> values, ProgramGradients& gradients) = 0;
   virtual absl::StatusOr<ProgramSums> Evaluate(const ProgramBatch& batch, absl::Span<const float> values) = 0;
@@ -59,7 +60,7 @@ class ExternalProgram {
 
 struct ProgramRegistration {
   std::string name, version;  // IsProgramName
-  // For a slot. Errors: as those of the program's calls.
+  // Opens the program for a slot. Errors: as those of the program's calls.
   std::function<absl::StatusOr<std::unique_ptr<ExternalProgram>>(const ProgramJob& job)> open;
 };
 
@@ -71,7 +72,7 @@ struct ExternalBackendOptions {
 
 class ExternalBackend : public Backend {
  public:
-  // Errors: INVALID_ARGUMENT, no program, or one with a bad name, or twice.
+  // Errors: INVALID_ARGUMENT if there is no program, or one with a bad name, or one twice.
   static absl::StatusOr<std::unique_ptr<ExternalBackend>> Make(std::vector<ProgramRegistration> programs,
                                                                ExternalBackendOptions options);
 
@@ -81,8 +82,8 @@ class ExternalBackend : public Backend {
   v1::Device kind() const override { return options_.kind; }
   int slots_default() const override { return 1; }
   std::vector<v1::ExternalProgram> programs() const override;
-  // An error of a program becomes UNAVAILABLE: another worker's may not have it. Where no other worker has the program,
-  // the job fails with its text.
+  // An error of a program becomes UNAVAILABLE: another worker's program may not have it. If no other worker has the
+  // program, the job fails with its text.
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override;
 

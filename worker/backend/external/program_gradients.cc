@@ -43,7 +43,7 @@ void ProgramGradients::Finish() {
 void ProgramGradients::Announce(size_t variable) {
   const std::vector<Variable>& variables = graph_.variables();
   const int64_t end = variable + 1 < variables.size() ? variables[variable + 1].offset : graph_.space_size();
-  // A gradient of what keeps its value is none.
+  // A variable that keeps its value has no gradient.
   if (variables[variable].kind == VariableKind::kFrozen) {
     const absl::Span<float> own = Of(static_cast<int>(variable));
     std::fill(own.begin(), own.end(), 0.0f);

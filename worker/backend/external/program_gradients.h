@@ -20,16 +20,16 @@ namespace cairn {
 
 class ProgramGradients {
  public:
-  // All outlive it. numbers: the parameter space, which becomes 0.
+  // All arguments outlive it. numbers: the parameter space, which is set to 0.
   ProgramGradients(const Graph& graph, absl::Span<float> numbers, const GradientReady& ready);
 
   absl::Span<float> numbers() const { return numbers_; }
-  // Of a variable, by its place in Graph::variables().
+  // The gradient of a variable, by its index in Graph::variables().
   absl::Span<float> Of(int variable) const;
-  // Its numbers are there and change no more. Errors: INVALID_ARGUMENT, there is no such variable;
-  // FAILED_PRECONDITION, it was final before, or the call of the program has returned.
+  // The variable's gradient is written and does not change any more. Errors: INVALID_ARGUMENT if there is no such
+  // variable; FAILED_PRECONDITION if it was final before, or the call of the program has returned.
   absl::Status Final(int variable);
-  // Those that were not said to be final, from the last one on.
+  // Makes the remaining variables final, from the last one on.
   void Finish();
 
  private:

@@ -150,7 +150,7 @@ class PReluOp : public Op {
     std::copy(sums.begin(), sums.end(), static_cast<float*>(gradient_.get_data_handle()));
   }
 
-  // As of relu(x) - alpha * relu(-x), the gradient at 0 is 0.
+  // The gradient at 0 is 0, as for relu(x) - alpha * relu(-x).
   void BackwardInputs(const Run& run) override {
     if (sink_.tensor == nullptr) return;
     const float *x = source_.tensor->data(), *dy = out_->gradient->data(),
@@ -170,7 +170,7 @@ class PReluOp : public Op {
     return place;
   }
 
-  // fn(number, place of its alpha), in order.
+  // Calls fn(number, index of its alpha), in order.
   template <typename Fn>
   void ForEach(Fn fn) const {
     for (int64_t n = 0; n < examples_; ++n) {

@@ -1,4 +1,4 @@
-// ActivityRegularization: gives its input; what it adds to the loss is the plan's to sum up.
+// ActivityRegularization: returns its input; the plan adds its penalties to the loss.
 #include "common/model/activity.h"
 
 #include <algorithm>

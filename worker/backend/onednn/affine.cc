@@ -1,4 +1,4 @@
-// Normalization, and Rescaling by channel: y = (x - shift) * scale + offset with numbers that the place decides.
+// Normalization, and Rescaling by channel: y = (x - shift) * scale + offset with factors that depend on the position.
 #include "worker/backend/affine.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class AffineOp : public LoopOp {
         size_(NumElements(node.output)) {
     const Shape shape = AffineShape(node);
     count_ = NumElements(shape);
-    // The numbers of the last axes, from the first that has some of its own, are those of every stretch.
+    // The last axes, from the first one along which the factors differ, have the same factors in every stretch.
     Shape tail = node.output, tail_shape = shape;
     while (tail_shape.size() > 1 && tail_shape.front() == 1) {
       tail.erase(tail.begin());
@@ -57,7 +57,7 @@ class AffineOp : public LoopOp {
     });
   }
 
-  // With the factors of the way forward.
+  // Uses the factors of the forward pass.
   void Derive(const Run&, const float* dy) override {
     if (dx() == nullptr) return;
     ForStretches([&](int64_t begin, int64_t count) { ScaleLoop(dy + begin, wide_.scale.data(), count, dx() + begin); });

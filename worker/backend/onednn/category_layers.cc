@@ -24,7 +24,7 @@ class CategoryOp : public Op {
     }
   }
 
-  // What the layer does not take is reported, and counts as zeros.
+  // A number that the layer refuses is reported, and counts as zeros.
   void Forward(const Run& run) override {
     std::vector<const float*> x;
     for (const Source& source : sources_) {

@@ -183,7 +183,7 @@ class ConvolutionOp : public Op {
                          : typename Backward::desc(Family::kAlgorithm, src, weights, diff_dst, g.strides, g.dilates,
                                                    g.pad_begin, g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
-    // The copy that forward made, if there is one and it will do.
+    // The copy that the forward pass made, if there is one in the right layout.
     const bool copied = forward_.in.tensor != in_->data && ImageOf(pd.src_desc()) == forward_.in.tensor->desc;
     kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, ImageOf(pd.src_desc()));
     kernel_gradient_.out_gradient = b.Read(out_->gradient, ImageOf(pd.diff_dst_desc()));
@@ -232,7 +232,7 @@ class ConvolutionOp : public Op {
                     {DNNL_ARG_DIFF_SRC, b.Use(input_gradient_.sink.tensor, pd.diff_src_desc())}});
   }
 
-  // The three primitives, each with what it reads in its own layout.
+  // The three primitives, each with its inputs in its own layout.
   struct ForwardPass {
     typename Family::Forward::primitive_desc desc;
     Source in;

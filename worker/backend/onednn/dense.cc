@@ -38,7 +38,7 @@ std::vector<int64_t> RowOrder(const Desc& desc) {
 // of zeros: it adds nothing to the output, and the kernel's gradient has no row for it.
 class ReorderedKernel {
  public:
-  // Of the flattened `image`.
+  // For a flattened `image`.
   ReorderedKernel(PlanBuilder& b, const Desc& image, int64_t units)
       : row_of_(RowOrder(image)), units_(units), kernel_(b.New(MakeDesc({rows(), units}, Tag::ab))) {}
 
@@ -143,7 +143,7 @@ class DenseOp : public Op {
   }
 
  private:
-  // In the order of the input's numbers.
+  // The kernel in the order of the input's numbers.
   const float* Kernel() const { return reordered_ ? reordered_->kernel() : kernel_.value(); }
 
   const Activation activation_;

@@ -1,5 +1,5 @@
-// TimeDistributed: the layer within on the input as a whole, or, where the steps are folded into the batch, a plan of
-// its own for examples * steps (common/model/inner_node.h).
+// TimeDistributed: the inner layer on the whole input, or, if the steps are folded into the batch, a plan of its own
+// for examples * steps (common/model/inner_node.h).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -28,7 +28,7 @@ class DistributedOp : public LoopOp {
     for (size_t i = 0; i < node.variables.size(); ++i) {
       const Variable& outer = b.graph().variables()[node.variables[i]];
       variables_.push_back({&outer, &graph_.variables()[i], b.ValueOf(outer, MakeDesc({outer.size}, Tag::x)), {}});
-      // Its moving averages are found on the way back.
+      // Its moving averages are computed in the backward pass.
       if (b.Trains(outer)) out->needs_gradient = true;
     }
     if (!variables_.empty()) values_ = b.New(MakeDesc({graph_.space_size()}, Tag::x));
@@ -74,7 +74,7 @@ class DistributedOp : public LoopOp {
     CAIRN_CHECK(status.ok(), "only a source of weights can fail");
     for (const Within& v : variables_) {
       if (!v.gradient) continue;
-      // A moving average's is the batch's statistic times its examples, of which steps are none.
+      // The gradient of a moving average is the batch's statistic times the number of examples; steps are not examples.
       const bool moves = v.outer->kind == VariableKind::kMovingAverage;
       Scale(gradients_->data() + v.inner->offset, moves ? 1.0f / static_cast<float>(steps_) : 1.0f,
             static_cast<float*>(v.gradient.get_data_handle()), v.inner->size);

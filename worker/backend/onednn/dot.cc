@@ -11,7 +11,7 @@
 namespace cairn::onednn {
 namespace {
 
-// One input as rows of what is summed: [examples, rows, size], each row divided by its length where it is normalized.
+// One input as rows along the summed axis: [examples, rows, size], each row divided by its length if it is normalized.
 class Rows {
  public:
   Rows(PlanBuilder& b, const Shape& shape, int axis, bool normalize, Value* in)
@@ -69,7 +69,7 @@ class Rows {
     });
   }
 
-  // The gradient of the rows to the input. A row that was too short was divided by a constant.
+  // Writes the gradient of the rows to the input. A row that was too short was divided by a constant.
   void Unpack(const Run& run) {
     ForEachRow([&](int64_t row, int64_t place) {
       float* dx = sink_.tensor->data() + place;
@@ -83,7 +83,7 @@ class Rows {
   }
 
  private:
-  // fn(row, place of its first number in the input).
+  // Calls fn(row, index of its first number in the input).
   template <typename Fn>
   void ForEachRow(Fn fn) const {
     for (int64_t n = 0; n < examples_; ++n) {

@@ -36,7 +36,7 @@ class RescalingOp : public ElementwiseOp {
   Call forward_;
 };
 
-// The mask counts in Keras' order; it is brought into the input's layout.
+// The mask is drawn in Keras' order and then brought into the input's layout.
 class DropoutOp : public ElementwiseOp {
  public:
   DropoutOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
@@ -69,7 +69,7 @@ class DropoutOp : public ElementwiseOp {
   Call reorder_;
 };
 
-// Any noise: factors and offsets for some axes, repeated along the others.
+// Any other noise: factors and offsets along some axes, repeated along the others.
 class NoiseOp : public LoopOp {
  public:
   NoiseOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
@@ -100,7 +100,7 @@ class NoiseOp : public LoopOp {
     ForNumbers([&](int64_t i, int64_t place) { dx()[i] = dy[i] * factors_->data()[place]; });
   }
 
-  // fn(number, its place among those that are drawn).
+  // Calls fn(number, its index among the drawn numbers).
   template <typename Fn>
   void ForNumbers(const Fn& fn) const {
     const int64_t size = static_cast<int64_t>(places_.size());

@@ -36,7 +36,7 @@ class EmbeddingOp : public Op {
     if (in_->needs_gradient) sink_ = b.WriteGradient(in_, ids_.tensor->desc);
   }
 
-  // An id that is none is reported, and read as 0.
+  // A bad id is reported, and read as 0.
   void Forward(const Run& run) override {
     ids_.Prepare(run);
     const float* table = static_cast<const float*>(table_.get_data_handle());

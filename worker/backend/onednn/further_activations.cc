@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kSeluAlpha = 1.6732632423543772f, kSeluScale = 1.0507009873554805f;
 
-// fn(number) -> number, for all, in parallel.
+// number = fn(number), for all, in parallel.
 template <typename Fn>
 void ForAll(int64_t count, const Fn& fn) {
 #pragma omp parallel for schedule(static) if (count >= kParallelNumbersMin)

@@ -22,7 +22,7 @@ class SumOp : public Op {
     for (Value* in : in_) {
       if (!in->needs_gradient) continue;
       b.Use(out_->gradient);
-      // One input that nobody else reads takes the buffer over; the others take copies.
+      // One input without another reader takes over the gradient's buffer; the others get copies.
       if (!handed_on_ && in->readers == 1 && in->data->desc == out_->data->desc) {
         handed_on_ = true;
         in->gradient = out_->gradient;
@@ -223,7 +223,7 @@ class BroadcastMultiplyOp : public Op {
     return line[0] * strides_[k][0] + line[1] * strides_[k][1] + line[2] * strides_[k][2];
   }
 
-  // fn(line, its place in the output), in order.
+  // Calls fn(line, index of its first number in the output), in order.
   template <typename Fn>
   void ForEachLine(Fn fn) const {
     int64_t place = 0;
@@ -234,7 +234,7 @@ class BroadcastMultiplyOp : public Op {
     }
   }
 
-  // y = y * every input's numbers of the line, but for input number `skipped`.
+  // y = y * the numbers of every input in the line, except input number `skipped`.
   void MultiplyOthers(const Line& line, size_t skipped, float* y) const {
     for (size_t k = 0; k < sources_.size(); ++k) {
       if (k == skipped) continue;

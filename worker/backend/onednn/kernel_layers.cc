@@ -49,7 +49,7 @@ void CompileLinear(PlanBuilder& b, const Node& node, const Activation& activatio
   b.AddOp({ids.begin() + 1, ids.end()}, out, MakeConvolution(b, pointwise, activation, between, out));
 }
 
-// The layer without its activation where that is an operation of its own, then the activation.
+// The layer without its activation, if that is an operation of its own, then the activation.
 void CompileKernel(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   if (IsFurtherActivation(node)) {
     Value* between = b.NewInnerValue(out->needs_gradient);

@@ -8,7 +8,7 @@ namespace {
 
 using dnnl::memory;
 
-// To channels last, under another shape: a flattened image becomes a vector.
+// To channels last with another shape: a flattened image becomes a vector.
 class PlainOp : public Op {
  public:
   PlainOp(PlanBuilder& b, const Shape& shape, Value* in, Value* out) : in_(in), out_(out) {
@@ -43,8 +43,8 @@ class PlainOp : public Op {
   Sink sink_;
 };
 
-// In blocks of channels where every input is and no block is cut; else channels last. Volumes are joined as such along
-// the axes that an image has not.
+// In blocks of channels if every input is and no block is cut; else channels last. Volumes are joined as volumes along
+// the axes that an image does not have.
 class ConcatenateOp : public Op {
  public:
   ConcatenateOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out)
@@ -98,14 +98,14 @@ class ConcatenateOp : public Op {
     Sink sink;
   };
 
-  // Of oneDNN's dimensions: examples, channels, the other axes; a sequence has a height of 1 before its steps.
+  // In oneDNN's order of dimensions: examples, channels, the other axes; a sequence has a height of 1 before its steps.
   static int AxisOf(const Node& node) {
     const v1::Concatenate& join = node.layer.concatenate();
     if (!join.has_axis()) return 1;
     return join.axis() + (node.output.size() == 2 ? 2 : 1);
   }
 
-  // What of `shape` is to be joined: along its channels an image will do.
+  // The view of `shape` that is joined: along its channels an image suffices.
   Desc Seen(const Desc& desc, const Shape& shape) const { return axis_ == 1 ? desc : VolumeOf(desc, shape); }
 
   static bool Blocked(const std::vector<Desc>& inputs) {
@@ -125,7 +125,7 @@ class ConcatenateOp : public Op {
   std::vector<Part> parts_;
 };
 
-// The output's axes as they lie in the input's memory, channels last.
+// The axes of the output as they lie in the input's memory, channels last.
 class PermuteOp : public Op {
  public:
   PermuteOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out) {
@@ -221,7 +221,7 @@ class UpSamplingOp : public Op {
   Sink sink_;
 };
 
-// Where the smaller image or volume begins within the larger one.
+// The position of the smaller image or volume within the larger one.
 memory::dims OffsetsOf(const Node& node) {
   const Window& w = node.window;
   if (node.output.size() == 4) return {0, 0, w.depth.pad_begin, w.pad_begin[0], w.pad_begin[1]};

@@ -47,7 +47,7 @@ void PlanTensors::Bind(uint8_t* arena) {
   }
 }
 
-// Waits for the values that the step reads, and asks for those of the next step that reads any.
+// Waits for the values that the step reads, and requests those of the next step that reads any.
 absl::Status Plan::Enter(WeightSource* source, int step, int direction) {
   if (source == nullptr || !Reads(step, direction)) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(source->Acquire(steps_[step].reads_begin, steps_[step].reads_end));

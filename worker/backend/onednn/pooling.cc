@@ -11,8 +11,8 @@ namespace {
 using dnnl::algorithm;
 using dnnl::memory;
 
-// Where the input comes out of a fused activation and nobody else reads it, the derivative of the activation is taken
-// on this operation's (smaller) side: the maximum of a window is f(x) at the place that its gradient goes to.
+// If the input comes from a fused activation and has no other reader, the derivative of the activation is taken on this
+// operation's (smaller) side: the maximum of a window is f(x) at the position that receives its gradient.
 class PoolingOp : public Op {
  public:
   PoolingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
@@ -24,7 +24,7 @@ class PoolingOp : public Op {
       const Window& w = node.window;
       AddAxis({w.kernel[i], w.strides[i], 1, w.pad_begin[i], w.pad_end[i]});
     }
-    // A vector of all windows is an image of one pixel, too.
+    // Pooling over the whole input gives an image of one pixel.
     Shape output = node.output;
     if (output.size() == 1) output.insert(output.begin(), shape_.size() - 1, 1);
     const Desc src = VolumeOf(in->data->desc, shape_), dst = MakeDesc(VolumeDims(b.examples(), output), Tag::any);
@@ -155,7 +155,7 @@ class GlobalAverageOp : public Op {
   Sink sink_;
 };
 
-// The mean over the steps of a sequence that count; 0 where none does.
+// The mean over the steps of a sequence that count; 0 if none does.
 class MaskedAverageOp : public Op {
  public:
   MaskedAverageOp(PlanBuilder& b, const Node& node, Value* in, Value* out)

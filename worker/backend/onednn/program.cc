@@ -24,7 +24,7 @@ namespace {
 // Training and evaluation on full batches and on one or two short ones each.
 constexpr size_t kPlansKept = 6;
 
-// The number of OpenMP threads of the calling thread, put back at the end: oneDNN and our loops ask for it.
+// Sets the number of OpenMP threads of the calling thread, and restores it at the end: oneDNN and our loops use it.
 class ThreadCount {
  public:
   explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {

@@ -1,4 +1,4 @@
-// SimpleRNN, LSTM, GRU, Bidirectional, and the masks of steps that they heed: one recurrence (recurrence.h), or two
+// SimpleRNN, LSTM, GRU, Bidirectional, and the masks of steps that they use: one recurrence (recurrence.h), or two
 // whose outputs are merged.
 #include "common/model/recurrent.h"
 
@@ -151,7 +151,7 @@ class RecurrentOp : public Op {
     return layer_.merge == RecurrentMerge::kAverage ? (one + two) * 0.5f : one + two;
   }
 
-  // What a state is multiplied by on its way out: 0 where its step is masked, or all until there are.
+  // The factors of the outputs: 0 where the step is masked, or for all steps until one counts.
   void FindFactors(size_t which) {
     const Recurrence& r = layer_.recurrences[which];
     for (int64_t e = 0; e < examples_; ++e) {
@@ -165,7 +165,7 @@ class RecurrentOp : public Op {
     }
   }
 
-  // The states behind the steps, as they go out.
+  // Takes the states after the steps as outputs.
   void TakeOutputs(size_t which) {
     const Recurrence& r = layer_.recurrences[which];
     const int64_t places = r.return_sequences ? steps_ : 1;
@@ -196,7 +196,7 @@ std::unique_ptr<Op> MakeRecurrent(PlanBuilder& b, const Node& node, const std::v
   return std::make_unique<RecurrentOp>(b, node, in, out);
 }
 
-// Steps of which a number is not mask_value count; the others' numbers are 0.
+// Steps in which some number is not mask_value count; the numbers of the others become 0.
 class MaskingOp : public Op {
  public:
   MaskingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)

@@ -60,7 +60,7 @@ CAIRN_VECTOR void TanhSlopeRow(const float* y, float* g, int64_t count) {
   for (int64_t i = 0; i < count; ++i) g[i] = g[i] * (1 - y[i] * y[i]);
 }
 
-// The others, with the formulas of worker/backend/reference: no loop of which a model's time depends on.
+// The other activations, with the formulas of worker/backend/reference: no model's time depends on these loops.
 float ActivateOne(const Activation& f, float x) {
   constexpr float kSqrtHalf = 0.70710678f, kSqrt2OverPi = 0.79788456f, kGeluCubic = 0.044715f;
   switch (f.kind) {
@@ -136,7 +136,7 @@ CAIRN_VECTOR void GruGradientRow(const float* z, const float* h, const float* a,
   }
 }
 
-// In parallel, where it is worth waking other threads.
+// In parallel if it is worth waking other threads.
 template <typename Fn>
 void ForEachExample(const CellShape& s, Fn fn) {
 #pragma omp parallel for schedule(static) if (s.examples * s.units >= kParallelNumbersMin / 8)

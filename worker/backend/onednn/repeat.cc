@@ -21,7 +21,7 @@ class RepeatOp : public LoopOp {
                 [&](int64_t row) { std::copy_n(x() + row / times_ * features_, features_, y + row * features_); });
   }
 
-  // Summed from the first row to the last.
+  // Sums from the first row to the last.
   void Derive(const Run&, const float* dy) override {
     if (dx() == nullptr) return;
     ForExamples(examples_, examples_ * times_ * features_, [&](int64_t e) {

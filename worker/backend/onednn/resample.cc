@@ -1,4 +1,4 @@
-// Resizing, CenterCrop and adaptive pooling: loops of our own over channels last, an axis after the other.
+// Resizing, CenterCrop and adaptive pooling: loops over channels last, one axis after the other.
 #include "common/model/resample.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ void ApplyBackward(const Turn& t, const float* dy, float* dx) {
   }
 }
 
-// Axes that stay as they are have no turn.
+// Axes that keep their size have no turn.
 class ResampleOp : public Op {
  public:
   ResampleOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out), fill_(FillOf(node)) {
@@ -182,7 +182,7 @@ class AdaptiveMaxOp : public Op {
  private:
   int64_t Outs() const { return static_cast<int64_t>(axes_[0].size() * axes_[1].size() * axes_[2].size()); }
 
-  // places: where in the example each number comes from; may be null.
+  // places: the index in the example that each number comes from; may be null.
   void ForwardExample(const float* x, float* y, int32_t* places) const {
     for (const AdaptiveWindow& z : axes_[0]) {
       for (const AdaptiveWindow& row : axes_[1]) {

@@ -11,8 +11,8 @@
 namespace cairn::onednn {
 namespace {
 
-// The sum of a * b in kParts sums side by side, which are added from the first to the last: the same bits for every
-// vector width.
+// The sum of a * b as kParts partial sums, which are added from the first to the last: the same bits for every vector
+// width.
 constexpr int64_t kParts = 32;
 using Parts = std::array<float, kParts>;
 

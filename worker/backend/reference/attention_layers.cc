@@ -11,7 +11,7 @@
 namespace cairn::reference {
 namespace {
 
-// Kept: the softmax. mask: dropout's factors.
+// Kept: the softmax. mask: the factors of dropout.
 struct Scores {
   explicit Scores(const Pass& p)
       : a(ScoreAttentionOf(p.node(), p.shape(0), p.shape(1))),
@@ -122,7 +122,7 @@ void AttendByScoresBackward(const Pass& p) {
   }
 }
 
-// fn(place in an example of x, in the kernel, in an example of y), for all that are multiplied.
+// Calls fn(index in an example of x, in the kernel, in an example of y) for all numbers that are multiplied.
 template <typename Fn>
 void ForEachProduct(const EinsumPlaces& e, const Fn& fn) {
   for (int64_t g = 0; g < e.shared; ++g) {

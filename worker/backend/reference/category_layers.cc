@@ -1,4 +1,4 @@
-// Layers of categories. They have no way back.
+// Layers of categories. They have no backward pass.
 #include "common/model/category_function.h"
 #include "worker/backend/reference/reference_layer.h"
 

@@ -1,5 +1,5 @@
-// TimeDistributed: what the layer within does with the input as a whole, or, where the steps are folded into the batch,
-// with a batch of examples * steps (common/model/inner_node.h).
+// TimeDistributed: the inner layer on the whole input, or, if the steps are folded into the batch, on a batch of
+// examples * steps (common/model/inner_node.h).
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace cairn::reference {
 namespace {
 
-// The layer within on a batch of steps.
+// The inner layer on a batch of steps.
 class Folded {
  public:
   explicit Folded(const Pass& p)
@@ -26,7 +26,7 @@ class Folded {
     nodes_[0].gradient.assign(p.x().size(), 0.0);
   }
 
-  // The outer node keeps all that the layer within has found, and what it gives before and behind its activation.
+  // The outer node keeps all that the inner layer computed, and its output before and after its activation.
   absl::Status Forward() {
     Activations& here = nodes_[1];
     here.before.assign(outer_.y().size(), 0.0);
@@ -60,7 +60,7 @@ class Folded {
     for (size_t i = 0; i < nodes_[0].gradient.size(); ++i) outer_.dx()[i] += nodes_[0].gradient[i];
     for (size_t v = 0; v < graph_.variables().size(); ++v) {
       const Variable& variable = graph_.variables()[v];
-      // A moving average's is the batch's statistic times its examples, of which steps are none.
+      // The gradient of a moving average is the batch's statistic times the number of examples; steps are not examples.
       const double share = variable.kind == VariableKind::kMovingAverage ? 1.0 / static_cast<double>(steps()) : 1.0;
       const Out to = outer_.gradient_of(outer_.node().variables[v]);
       for (int64_t i = 0; i < variable.size; ++i) to[i] += gradients[variable.offset + i] * share;

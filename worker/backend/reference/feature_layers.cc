@@ -20,7 +20,7 @@ void ProjectBackward(const Pass& p) {
                 p.gradient("kernel"), p.gradient("bias"));
 }
 
-// Kept: mean and variance of the batch, where it is normalized by them. A frozen layer keeps to the moving statistics.
+// Kept: mean and variance of the batch, if it is normalized by them. A frozen layer uses the moving statistics.
 absl::Status NormalizeBatch(const Pass& p) {
   std::vector<std::vector<double>>& kept = p.here().kept;
   kept.clear();
@@ -52,7 +52,7 @@ void NormalizeBatchBackward(const Pass& p) {
   }
 }
 
-// Each row is an example of its own, in one group.
+// Each row is an example with one group.
 absl::Status NormalizeLayer(const Pass& p) {
   const int64_t row = RowNumbers(p.node().layer.layer_normalization(), p.shape());
   GroupNormalization(static_cast<int64_t>(p.x().size()) / row, row, 1, p.node().layer.layer_normalization().epsilon(),
@@ -101,7 +101,7 @@ void NormalizeRootMeanSquareBackward(const Pass& p) {
   }
 }
 
-// Each row divided by its length, which counts as at least kUnitLengthMin.
+// Divides each row by its length, which counts as at least kUnitLengthMin.
 absl::Status NormalizeLength(const Pass& p) {
   const size_t row = static_cast<size_t>(RowNumbers(p.node().layer.unit_normalization(), p.shape()));
   for (size_t begin = 0; begin < p.x().size(); begin += row) {
@@ -166,7 +166,7 @@ void EmbedBackward(const Pass& p) {
   }
 }
 
-// Steps of which a number is not mask_value count; the others' numbers are 0.
+// Steps in which some number is not mask_value count; the numbers of the others become 0.
 absl::Status Mask(const Pass& p) {
   const int64_t width = p.shape().back();
   const double value = p.node().layer.masking().mask_value();
@@ -194,7 +194,7 @@ bool Counts(const Pass& p, size_t input, int64_t example, int64_t step) {
   return mask.empty() || mask[example * p.shape(input)[0] + step] != 0;
 }
 
-// Which key of which example each query sees, as Keras joins the masks of query, value and key; empty: all.
+// Which key of which example each query sees; the masks of query, value and key are combined as in Keras. Empty: all.
 std::vector<float> SeenKeys(const Pass& p, const AttentionShape& a) {
   const size_t key = p.inputs() - 1;
   if (p.step_mask(0).empty() && p.step_mask(1).empty() && p.step_mask(key).empty()) return {};

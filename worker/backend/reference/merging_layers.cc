@@ -71,7 +71,7 @@ void MultiplyBackward(const Pass& p) {
   }
 }
 
-// What an example of an input is along the axis and behind it: so many numbers stay together.
+// How many numbers of an input's example stay together: those along the axis and after it.
 int64_t Together(const Pass& p, const Shape& shape) {
   const v1::Concatenate& join = p.node().layer.concatenate();
   const size_t first = join.has_axis() ? static_cast<size_t>(join.axis()) - 1 : shape.size() - 1;

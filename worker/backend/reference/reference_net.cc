@@ -88,7 +88,7 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
 
 // ---- forward ----
 
-// Its columns of each example.
+// Takes the node's columns of each example.
 void ReferenceNet::TakeInput(const Batch& batch, const Node& node, std::vector<double>* output) const {
   const int64_t example = ModelInputSize(*graph_), numbers = NumElements(node.output);
   output->clear();

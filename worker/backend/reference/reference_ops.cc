@@ -55,7 +55,7 @@ void BiasBackward(In dy, Out dbias) {
   for (size_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
 }
 
-// Which input number of which window is the largest.
+// The index of the largest input number of each window.
 std::vector<int64_t> ArgMaxOfWindows(const Geometry& g, In x) {
   const int64_t channels = g.output.back();
   std::vector<int64_t> largest(g.examples * NumElements(g.output), -1);
@@ -79,8 +79,8 @@ std::vector<int64_t> TapsPerPixel(const Geometry& g) {
 
 namespace {
 
-// Calls fn(input channel, output channel, number of the kernel) for what the kernel joins at one of its places: within
-// each group all with all.
+// Calls fn(input channel, output channel, index in the kernel) for all channels that one position of the kernel
+// connects: within each group, all with all.
 template <typename Fn>
 void ForEachWeight(const Geometry& g, int64_t kernel_pixel, Fn fn) {
   const int64_t groups = g.window.groups, in = g.input.back() / groups, out = g.output.back();
@@ -137,7 +137,7 @@ void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, 
 
 namespace {
 
-// Of the convolution that leads from the transposed one's output to its input.
+// The geometry of the convolution from the transposed one's output to its input.
 Geometry Turned(const Geometry& g) { return {g.examples, g.output, g.input, g.window}; }
 
 }  // namespace
@@ -299,7 +299,7 @@ void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double 
   }
   for (size_t c = 0; c < dgamma.size(); ++c) dgamma[c] += sum_dy_normalized[c];
   for (size_t c = 0; c < dbeta.size(); ++c) dbeta[c] += sum_dy[c];
-  // Section 3 of the paper, with the chain through mean and variance gathered.
+  // Section 3 of the paper, with the terms through mean and variance collected.
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t c = i % channels;
     const double scale = (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(statistics.variance[c] + epsilon);

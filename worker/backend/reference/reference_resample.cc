@@ -6,9 +6,9 @@
 namespace cairn::reference {
 namespace {
 
-// Calls fn(place in [examples, axes...] of the output, and of the input, weight) for every number of the input that a
-// number of the output is made of, and outside(place of the output, share) for what is made of padding. axes: see
-// common/model/resample.h.
+// Calls fn(index in [examples, axes...] of the output, index of the input, weight) for every number of the input that
+// contributes to a number of the output, and outside(index of the output, share) for contributions of padding. axes:
+// see common/model/resample.h.
 template <typename Fn, typename Outside>
 void ForEachShare(int64_t examples, const std::vector<ResampledAxis>& axes, Fn fn, Outside outside) {
   int64_t outs = 1;
@@ -38,7 +38,7 @@ void ForEachShare(int64_t examples, const std::vector<ResampledAxis>& axes, Fn f
   }
 }
 
-// The input's number that each of the output's is the maximum of: of equal ones the first.
+// The index of the input number that is the maximum for each output number; of equal ones the first.
 std::vector<int64_t> ArgMaxOfAdaptive(const Geometry& g, In x) {
   const Extent in(g.input), out(g.output);
   const int64_t channels = g.input.back();

@@ -35,7 +35,7 @@ void ConvolveTransposedBackward(const Pass& p) {
                           p.gradient("bias"));
 }
 
-// The two convolutions of a SeparableConv2D or SeparableConv1D. Kept: what stands between them.
+// The two convolutions of a SeparableConv2D or SeparableConv1D. Kept: the value between them.
 Geometry DepthwiseOf(const Pass& p) {
   Geometry g = p.geometry();
   const v1::Layer& layer = p.node().layer;
@@ -94,7 +94,8 @@ absl::Status PoolAverage(const Pass& p) {
 
 void PoolAverageBackward(const Pass& p) { AveragePooling2DBackward(p.geometry(), p.dy(), p.dx()); }
 
-// What each number of a sequence counts in the mean over the steps: of those that are not masked (all of none: 0).
+// The weight of each number of a sequence in the mean over the steps: steps that are not masked share it (0 if all are
+// masked).
 std::vector<double> ShareOfSteps(const Pass& p) {
   const int64_t steps = p.shape()[0];
   std::vector<double> shares(p.examples() * steps);
@@ -131,7 +132,7 @@ absl::Status Pad(const Pass& p) {
 
 void PadBackward(const Pass& p) { ZeroPadding2DBackward(p.geometry(), p.dy(), p.dx()); }
 
-// The other way round: from the images of the input into those of the output.
+// The reverse: from the images of the input to those of the output.
 Geometry CropOf(const Pass& p) { return {p.examples(), p.node().output, p.shape(), p.node().window}; }
 
 absl::Status Crop(const Pass& p) {
@@ -145,7 +146,7 @@ void CropBackward(const Pass& p) {
   for (size_t i = 0; i < dx.size(); ++i) p.dx()[i] += dx[i];
 }
 
-// Of other layers than UpSampling2D: not.
+// False for layers other than UpSampling2D.
 bool IsBilinear(const Pass& p) { return p.node().layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR; }
 
 absl::Status UpSample(const Pass& p) {

@@ -69,7 +69,7 @@ struct Moments {
 
 CAIRN_DEVICE float Factor(float variance, float epsilon) { return 1.0f / sqrtf(variance + epsilon); }
 
-// What each of V channels is multiplied by and what is added.
+// The factor and the offset of each of V channels.
 template <int V>
 struct Line {
   Numbers<V> mean, factor, beta;
@@ -85,13 +85,13 @@ struct Line {
   CAIRN_DEVICE float Of(float x, int k) const { return (x - mean.at[k]) * factor.at[k] + beta.at[k]; }
 };
 
-// Whether a relu lets y through: whether it is more than 0 when it is rounded to the type.
+// Whether a relu passes y: whether y is positive after rounding to the type.
 template <DType T>
 CAIRN_DEVICE bool Passes(float y) {
   return y > (T == DType::kFloat32 ? 0.0f : T == DType::kBFloat16 ? 0x1p-134f : 0x1p-25f);
 }
 
-// The bits of numbers i .. i + V, in the lowest.
+// The bits of numbers i .. i + V, in the lowest places.
 template <int V>
 CAIRN_DEVICE uint32_t LoadPassed(const uint8_t* passed, int64_t i) {
   return passed[V == 1 ? i : i / kWide];
@@ -101,7 +101,7 @@ CAIRN_DEVICE void StorePassed(uint8_t* passed, int64_t i, uint32_t bits) {
   passed[V == 1 ? i : i / kWide] = static_cast<uint8_t>(bits);
 }
 
-// kTwo: b is there, else there may be a residual.
+// kTwo: there is a b; otherwise there may be a residual.
 template <DType T, bool kTwo>
 struct Normalize {
   Normalized a, b;
@@ -157,8 +157,8 @@ struct Normalize {
   }
 };
 
-// What backward reads of dy: all of it, or what a relu let through. Without bits that is computed again from x of the
-// only one (not kTwo).
+// The part of dy that backward uses: all of it, or what a relu passed. Without bits this is computed again from x if
+// there is only one (not kTwo).
 template <DType T, bool kTwo>
 struct Masked {
   const void* dy;
@@ -245,7 +245,7 @@ struct GradientSums {
   }
 };
 
-// Section 3 of the paper, with the chain through mean and variance gathered.
+// Section 3 of the paper, with the terms through mean and variance collected.
 template <DType T, bool kTwo>
 struct NormalizeBackward {
   float rows;
@@ -254,7 +254,7 @@ struct NormalizeBackward {
   Masked<T, kTwo> dy;
   NormalizedGradient to_a, to_b;
   void* dresidual;
-  // Of one of the two.
+  // For one of the two.
   template <int V>
   struct Side {
     Line<V> line;
@@ -319,7 +319,7 @@ struct NormalizeBackward {
 
 ColumnShape Shape(int64_t rows, int64_t channels) { return ShapeOfColumns(1, rows, channels, Wide(channels)); }
 
-// launch.operator()<T>() for the type.
+// Calls launch.operator()<T>() for the type.
 template <class Fn>
 Error WithType(DType type, Fn launch) {
   switch (type) {

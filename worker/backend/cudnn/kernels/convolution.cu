@@ -50,7 +50,7 @@ struct DepthwiseData {
   }
 };
 
-// The batch of the sums is the window's places, their rows the output's pixels.
+// The positions of the window are the batch of the sums, the output's pixels their rows.
 struct DepthwiseFilterSums {
   static constexpr int kValues = 1;
   template <int V>
@@ -93,7 +93,7 @@ ColumnShape DepthwiseShape(const Window& w) {
 
 // ---- plain ----
 
-// One number a thread, as Kernel::One computes it.
+// One thread a number, as Kernel::One computes it.
 template <class Kernel>
 struct OneByOne {
   Kernel kernel;
@@ -121,17 +121,17 @@ struct Volumes {
     w.examples *= w.depth.in > w.depth.out ? w.depth.in : w.depth.out;
     return w;
   }
-  // Where numbers of the kernel begin: of output channel `o`, plane `z`, place `place`.
+  // The index in the kernel of output channel `o`, plane `z`, position `place`.
   CAIRN_DEVICE int64_t KernelOf(int64_t o, int64_t z, int64_t place) const {
     return ((o * depth.kernel + z) * places + place) * in;
   }
-  // The input's plane under plane `z` of the window at the output's plane `to`; below 0: there is none.
+  // The input plane under plane `z` of the window at output plane `to`; negative: there is none.
   CAIRN_DEVICE int64_t InputPlane(int64_t to, int64_t z) const {
     int64_t example;
     const int64_t at = out_planes.Split(to, &example) * depth.stride + z * depth.dilation - depth.pad;
     return at < 0 || at >= depth.in ? -1 : example * depth.in + at;
   }
-  // The output's plane whose window's plane `z` lies on the input's plane `from`; below 0: there is none.
+  // The output plane whose window has plane `z` on input plane `from`; negative: there is none.
   CAIRN_DEVICE int64_t OutputPlane(int64_t from, int64_t z) const {
     int64_t example;
     const int64_t at = in_planes.Split(from, &example) + depth.pad - z * depth.dilation;
@@ -202,7 +202,7 @@ struct PlainFilter {
     block.ForEachThread([&](int thread) {
       float sum = 0;
       for (int64_t row = thread; row < rows; row += kThreads) {
-        // Of the plane of the same number; the window lies on another one.
+        // In the plane of the same number; the window is on another one.
         const int64_t under = g.InputUnder(tap, row, out_channel / v.out * v.in + channel);
         if (under < 0) continue;
         const int64_t to = row / pixels, from = v.InputPlane(to, z);

@@ -1,4 +1,4 @@
-// Copies, conversions, other orders of numbers.
+// Copies, conversions and permutations.
 #include "worker/backend/cudnn/kernels/places.h"
 
 namespace cairn::cudnn::kernels {
@@ -123,7 +123,7 @@ struct Cropping {
   }
 };
 
-// What place `to` of the larger axis is made of: (1 - share) of `low` and `share` of `high`.
+// The sources of position `to` of the larger axis: (1 - share) of `low` and `share` of `high`.
 struct Between {
   int64_t low, high;
   float share;
@@ -134,7 +134,7 @@ CAIRN_DEVICE Between PlaceBetween(int64_t to, int64_t size, int64_t factor, bool
   const int64_t low = place < 0 ? -1 : static_cast<int64_t>(place);
   return {low < 0 ? 0 : low, low + 1 < size ? low + 1 : size - 1, place - static_cast<float>(low)};
 }
-// How much of place `from` of the smaller axis place `to` of the larger takes.
+// The share of position `from` of the smaller axis in position `to` of the larger one.
 CAIRN_DEVICE float ShareOf(int64_t from, int64_t to, int64_t size, int64_t factor, bool bilinear) {
   const Between b = PlaceBetween(to, size, factor, bilinear);
   return (b.low == from ? 1 - b.share : 0.0f) + (b.high == from ? b.share : 0.0f);
@@ -177,7 +177,7 @@ struct UpSampleBackward {
   CAIRN_DEVICE void Do(int64_t i) const {
     const Place p = small.Of(i);
     const int64_t height = large.height.divisor(), width = large.width.divisor();
-    // Bilinear: a place takes from the middles of its two neighbours too.
+    // Bilinear: a position also takes from the centers of its two neighbours.
     const int64_t reach = bilinear ? 1 : 0;
     const int64_t y0 = (p.y - reach) * factor_y, y1 = (p.y + 1 + reach) * factor_y;
     const int64_t x0 = (p.x - reach) * factor_x, x1 = (p.x + 1 + reach) * factor_x;

@@ -15,7 +15,7 @@ struct GroupPlaces {
     const int64_t example = group_of_all / groups, group = group_of_all - example * groups;
     return example * (count / width.divisor()) * channels + group * width.divisor();
   }
-  // Number k of the group: its place from Begin on, and its channel within the group.
+  // Number k of the group: its index relative to Begin, and its channel within the group.
   CAIRN_DEVICE int64_t Place(int64_t k, int64_t* channel) const {
     int64_t position;
     *channel = width.Split(k, &position);
@@ -89,7 +89,7 @@ struct GroupNormalizeBackward {
     const int64_t begin = places.Begin(block.index()), first = places.FirstChannel(block.index());
     const float count = static_cast<float>(places.count), mean = means[block.index()], factor = factors[block.index()];
     const auto add = [](float a, float b) { return a + b; };
-    // Of dy times gamma, plain and times the normalized x.
+    // The gradient with respect to the normalized x, dy * gamma, plain and times the normalized x.
     const auto inner = [&](int64_t k, int64_t* i) {
       int64_t channel;
       *i = begin + places.Place(k, &channel);
@@ -164,7 +164,7 @@ struct GroupGradientSums {
   }
 };
 
-// Eight channels side by side are of one group.
+// Eight neighbouring channels belong to one group.
 ColumnShape Shape(int64_t rows, int64_t channels, int64_t groups) {
   return ShapeOfColumns(1, rows, channels, Wide(channels / groups));
 }
@@ -185,7 +185,7 @@ Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int
 }
 
 int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t channels) {
-  // The most chunks are those of the narrow shape or of the wide one, whichever the groups make it.
+  // The narrow shape or the wide one may have more chunks, depending on the groups.
   const int64_t rows = examples * positions;
   const int64_t narrow = ColumnScratch<GroupGradientSums>(Shape(rows, channels, channels));
   if (!Wide(channels)) return narrow;

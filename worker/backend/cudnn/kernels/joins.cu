@@ -22,7 +22,7 @@ CAIRN_DEVICE void JoinInto(Numbers<V>& all, const Numbers<V>& n) {
   for (int j = 0; j < V; ++j) all.at[j] = Op::Of(all.at[j], n.at[j]);
 }
 
-// Of inputs of one shape, in their order.
+// Inputs of one shape, in their order.
 template <class Op>
 struct Joined {
   Inputs in;
@@ -98,7 +98,7 @@ struct MaximumOfBackward {
   }
 };
 
-// Where the inputs' numbers are that meet in one number of the output.
+// The indices of the inputs' numbers that meet in one number of the output.
 struct Strided {
   Divider dims[4];  // the first is not used
   int64_t strides[kJoinMax][4];
@@ -141,7 +141,7 @@ struct Product {
   }
 };
 
-// dy times the other inputs at place `at` of the output.
+// dy times the other inputs at index `at` of the output.
 template <int V>
 CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DType type, int which, const In& dy,
                                     int64_t i, const int64_t at[4]) {
@@ -152,7 +152,7 @@ CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DTy
   return product;
 }
 
-// Of an input that is not repeated.
+// For an input that is not repeated.
 struct ProductBackward {
   Strided places;
   Inputs in;
@@ -169,7 +169,7 @@ struct ProductBackward {
   }
 };
 
-// Of one that is: 32 of its numbers and 8 lanes of what meets with each a block.
+// For an input that is repeated: a block has 32 of its numbers and 8 lanes of the numbers that meet each.
 struct RepeatedProductBackward {
   static constexpr int kThreads = kBlockThreads;
   static constexpr int kAcross = 32, kLanes = kThreads / kAcross;

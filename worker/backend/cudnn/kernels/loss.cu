@@ -33,7 +33,7 @@ struct LossOfExample {
   float* gradients;
   double* results;
 
-  // Of an example, or of a position of one.
+  // A row: an example, or a position of one.
   struct Row {
     const float *x, *t;
     int32_t n;
@@ -100,7 +100,7 @@ struct LossOfExample {
       if (!known) row.label = 0;
     }
 
-    // What losses and metrics share.
+    // Shared by losses and metrics.
     const Largest most = LargestOf(block, n, [&](int32_t i) { return row.x[i]; });
     const int32_t own = class_number ? row.label : LargestOf(block, n, [&](int32_t i) { return row.Target(i); }).place;
     float sum = 1;  // of exp(x - max)

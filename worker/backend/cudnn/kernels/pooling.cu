@@ -1,11 +1,11 @@
-// Pooling. Backward every number of the input looks at the windows that it is in, in their order.
+// Pooling. In the backward pass every input number visits the windows that contain it, in their order.
 #include "worker/backend/cudnn/kernels/columns.h"
 #include "worker/backend/cudnn/kernels/window.h"
 
 namespace cairn::cudnn::kernels {
 namespace {
 
-// The place within its window of the first largest number, for V channels.
+// The index within its window of the first largest number, for V channels.
 template <int V>
 struct Largest {
   Numbers<V> value;
@@ -32,7 +32,7 @@ CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, bool zeros, const In& x, 
   return best;
 }
 
-// Places of V numbers, a byte each: in one access.
+// V indices of one byte each, in one access.
 template <int V>
 CAIRN_DEVICE uint64_t LoadPlaces(const uint8_t* places, int64_t i) {
   if constexpr (V == 1) return places[i];
@@ -113,7 +113,7 @@ struct AveragePool {
   }
 };
 
-// How many places of the picture the window covers along one axis.
+// How many positions of the picture the window covers along one axis.
 CAIRN_DEVICE int32_t Covered(int32_t begin, int32_t kernel, int32_t dilation, int32_t size) {
   int32_t covered = 0;
   for (int32_t k = 0; k < kernel; ++k) covered += begin + k * dilation >= 0 && begin + k * dilation < size ? 1 : 0;

@@ -1,4 +1,4 @@
-// Recurrent layers between their products, step by step.
+// Recurrent layers: what is computed between their products, step by step.
 #include "worker/backend/cudnn/kernels/activation.h"
 #include "worker/backend/cudnn/kernels/numbers.h"
 #include "worker/backend/cudnn/kernels/philox.h"
@@ -193,9 +193,9 @@ struct Backward {
   CAIRN_DEVICE void Give(void* to, int64_t i, float d) const { Set({to, s.shape.type}, i, d); }
 };
 
-// ---- what goes out ----
+// ---- outputs ----
 
-// What the state behind `step` is multiplied by on its way out.
+// The factor of the state after `step` in the output.
 CAIRN_DEVICE float OutputFactor(const RecurrentOutputs& o, const RecurrentOutput& of, int64_t example, int64_t step) {
   if (o.mask == nullptr) return 1.0f;
   const float* const mask = o.mask + example * o.steps;
@@ -245,7 +245,7 @@ struct SplitGradient {
     int64_t row, step;
     const int64_t unit = units.Split(i, &row);
     const int64_t example = examples.Split(row, &step);
-    // A copy: an array that is indexed would lie in local memory.
+    // A copy: an indexed array would be in local memory.
     const RecurrentOutput of = which == 0 ? o.of[0] : o.of[1], other = which == 0 ? o.of[1] : o.of[0];
     const int64_t count = o.sequences ? o.steps : 1;
     const int64_t place = !o.sequences ? 0 : of.turned ? o.steps - 1 - step : step;

@@ -1,5 +1,5 @@
-// Resizing, an axis at a time, and adaptive pooling. Backward every number of the input looks at the places of the
-// output that it may have a share in.
+// Resizing, one axis at a time, and adaptive pooling. In the backward pass every input number visits the output numbers
+// that it may contribute to.
 #include <cmath>
 
 #include "worker/backend/cudnn/kernels/places.h"
@@ -16,7 +16,7 @@ CAIRN_DEVICE double RadiusOf(Interpolation kind) {
                                             : 1;
 }
 
-// sin(pi x / radius). The device's sin would keep a table of pi in local memory, for numbers larger than these.
+// sin(pi x / radius). The device's sin would keep a table of pi in local memory, for larger arguments than these.
 CAIRN_DEVICE double SinOfPi(double x, double radius) {
 #if defined(__CUDA_ARCH__)
   return sinpi(x / radius);
@@ -25,7 +25,7 @@ CAIRN_DEVICE double SinOfPi(double x, double radius) {
 #endif
 }
 
-// As WeightAt of common/model/resample.cc.
+// Equal to WeightAt of common/model/resample.cc.
 CAIRN_DEVICE double WeightAt(Interpolation kind, double x) {
   const double radius = RadiusOf(kind);
   if (x >= radius) return 0;
@@ -36,8 +36,8 @@ CAIRN_DEVICE double WeightAt(Interpolation kind, double x) {
   return radius * SinOfPi(x, 1) * SinOfPi(x, radius) / (kPi * kPi * x * x);
 }
 
-// The table's line of each place of the output: where its places begin, their weights (0 outside the input), and the
-// share of what lies outside.
+// The table's line for each output position: the first input position, the weights (0 outside the input), and the share
+// of what is outside.
 struct MakeTable {
   Resampling r;
   float* table;
@@ -131,7 +131,7 @@ struct ResampleData {
   }
 };
 
-// y += fill * what lies outside the input.
+// y += fill * the share outside the input.
 struct FillOutside {
   Places places;
   float fill;

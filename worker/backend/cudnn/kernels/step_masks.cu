@@ -1,4 +1,4 @@
-// Masks of steps: what makes them, the mean over the steps that count, attention's scores.
+// Masks of steps: the layers that make them, the mean over the steps that count, attention's scores.
 #include "worker/backend/cudnn/kernels/numbers.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
 
