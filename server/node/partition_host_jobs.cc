@@ -156,7 +156,7 @@ absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const Assig
   const auto shared = std::make_shared<const Graph>(*std::move(graph));
   const auto config_of = [&](const v1::PartitionRange& range) { return ConfigOf(host, shared, range); };
   CAIRN_RETURN_IF_ERROR(TakeBack(plan, config_of, persistence_));
-  LogInfo("job %d: taken back to version %d", host.job_id(), *plan.back_to);
+  LogInfo("job %d: rolled back to version %d", host.job_id(), *plan.back_to);
   return absl::OkStatus();
 }
 

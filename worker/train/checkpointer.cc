@@ -168,7 +168,7 @@ std::vector<int64_t> Checkpointer::ForgetMissing(const OwnCheckpoints& own) {
     if (info.best()) continue;
     const absl::Status status = own.Check(CheckpointName(info.step()));
     if (!absl::IsNotFound(status) && !absl::IsFailedPrecondition(status)) continue;
-    LogWarning("job %d: a checkpoint that it was told of is not there: %s", job_.value, status.message());
+    LogWarning("job %d: a known checkpoint is missing: %s", job_.value, status.message());
     gone.push_back(info.step());
     absl::MutexLock lock(&mutex_);
     book_.Forget(info.step());

@@ -69,7 +69,7 @@ void Feed::Prefetch(const Batch& next) {
     if (const absl::Status status = to.Allocate(machine_, InputBytes(element)); !status.ok()) {
       prefetch_refused_ = true;
       to = {};
-      return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
+      return LogInfo("no memory to prefetch the next batch to the GPU: %s", status.message());
     }
   }
   // Nothing reads the previous batch any more: its step began with a copy of it, which is done.
