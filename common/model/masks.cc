@@ -24,6 +24,17 @@ absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node)
   return mask;
 }
 
+// The mask of a concatenation, which may not join the steps that are masked.
+absl::StatusOr<int> ConcatenatedMask(const std::vector<Node>& nodes, const Node& node) {
+  const absl::StatusOr<int> mask = JoinedMask(nodes, node);
+  const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
+  if (mask.ok() && *mask >= 0 && first[0] != node.output[0]) {
+    return Bad("it joins the steps of what \"", nodes[static_cast<size_t>(*mask)].name,
+               "\" masks; such masks are not joined: concatenate the features, or before the mask");
+  }
+  return mask;
+}
+
 bool NormalizesBatch(const Node& node) {
   return node.kind == LayerKind::kBatchNormalization || node.layer.time_distributed().layer().has_batch_normalization();
 }
@@ -71,15 +82,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kAverage:
     case LayerKind::kMaximum:
     case LayerKind::kMinimum: return JoinedMask(nodes, node);
-    case LayerKind::kConcatenate: {
-      const absl::StatusOr<int> mask = JoinedMask(nodes, node);
-      const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
-      if (mask.ok() && *mask >= 0 && first[0] != node.output[0]) {
-        return Bad("it joins the steps of what \"", nodes[static_cast<size_t>(*mask)].name,
-                   "\" masks; such masks are not joined: concatenate the features, or before the mask");
-      }
-      return mask;
-    }
+    case LayerKind::kConcatenate: return ConcatenatedMask(nodes, node);
     case LayerKind::kAttention:
     case LayerKind::kAdditiveAttention:
       for (const int input : node.inputs) {
