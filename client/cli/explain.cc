@@ -157,9 +157,23 @@ std::string DescribeName(const std::string& name, size_t width) {
   return "";
 }
 
+std::vector<std::string> NamesOfTypes() {
+  std::vector<std::string> names;
+  for (const FileDescriptor* file : JobProtos().files) {
+    for (int i = 0; i < file->message_type_count(); ++i) names.push_back(file->message_type(i)->name());
+    for (int i = 0; i < file->enum_type_count(); ++i) names.push_back(file->enum_type(i)->name());
+  }
+  return names;
+}
+
 absl::Status NoField(const Descriptor* type, const std::string& name) {
   std::vector<std::string> names;
   for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
+  if (type == JobType() && Nearest(name, names).empty()) {
+    if (const std::string message = Nearest(name, NamesOfTypes()); !message.empty())
+      return absl::InvalidArgumentError(
+          absl::StrFormat("there is no field or message \"%s\"; did you mean \"%s\"?", name, message));
+  }
   const std::string nearest = Nearest(name, names);
   return absl::InvalidArgumentError(
       absl::StrFormat("%s has no field \"%s\"%s", type->name(), name,

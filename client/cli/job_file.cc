@@ -84,7 +84,10 @@ absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::str
   if (absl::StartsWith(begin, "{")) {  // no text protobuf begins so
     const auto status = google::protobuf::util::JsonStringToMessage(text, &spec);
     if (status.ok()) return spec;
-    return absl::InvalidArgumentError(absl::StrFormat("%s: as JSON: %s", where, std::string(status.message())));
+    const std::string what(absl::StripTrailingAsciiWhitespace(std::string(status.message())));
+    const bool no_field = absl::StrContains(what, "Cannot find field");
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: as JSON: %s%s", where, what, no_field ? " `cairn explain` lists the fields" : ""));
   }
   CAIRN_RETURN_IF_ERROR(ParseText(text, where, &spec));
   return spec;

@@ -73,10 +73,14 @@ void CrashLoops::QuarantineCrashLoopingWorker(const ClusterNode& worker) {
 void CrashLoops::Note(SlotsChanged) {
   if (nodes_.Settling()) return;  // others may come back
   for (auto& [id, job] : jobs_.all()) {
-    const auto& left_out = job.workers.left_out.nodes;
-    if (!job.running() ||
-        std::none_of(left_out.begin(), left_out.end(), [](const auto& n) { return n.second.crash_loop; }))
-      continue;
+    if (!job.running()) continue;
+    const auto held_back = [&left_out =
+                                job.workers.left_out.nodes](const auto& n) {  // alive, and not started again since
+      const auto it = left_out.find(n.first);
+      return it != left_out.end() && it->second.crash_loop && n.second.alive() &&
+             it->second.incarnation == n.second.incarnation;
+    };
+    if (std::none_of(nodes_.all().begin(), nodes_.all().end(), held_back)) continue;
     const auto may_work = [this, &of = job](const auto& n) {
       return n.second.role == v1::WORKER && candidates_.MayWork(of, n.second);
     };

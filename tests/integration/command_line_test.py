@@ -90,7 +90,7 @@ def check_json_job(directory):
     with open(path, "w") as f:
         f.write('{"name": "a", "batchSize": 8, "epoch": 3}')
     error = run("submit", path, code=2).stderr
-    check(error.startswith(f"cairn: {path}: as JSON: ") and "epoch" in error, error)
+    check(error.startswith(f"cairn: {path}: as JSON: epoch: Cannot find field. `cairn explain`"), error)
 
 
 def check_help():

@@ -57,6 +57,8 @@ TEST(ExplainTest, OfTheJobItselfHasItsFields) {
 TEST(ExplainTest, NamesTheFieldThatThereIsNot) {
   EXPECT_THAT(Explain("optimizer.adm", 100).status().message(),
               HasSubstr("Optimizer has no field \"adm\"; did you mean \"adam\"?"));
+  EXPECT_THAT(Explain("Conv2", 100).status().message(),
+              HasSubstr("there is no field or message \"Conv2\"; did you mean \"Conv2D\"?"));
   EXPECT_THAT(Explain("batch_size.x", 100).status().message(), HasSubstr("batch_size is not a message"));
   EXPECT_EQ(Explain("optimizer..adam", 100).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Explain("[", 100).status().code(), absl::StatusCode::kInvalidArgument);

@@ -62,6 +62,8 @@ TEST(ClusterCrashLoops, AWorkerThatWasLeftOutForItsCrashesIsTriedAgainWhenNoOthe
   }
   ASSERT_TRUE(worker.assigned.empty());
   c.Train(1);
+  c.Pass(absl::Seconds(5));
+  EXPECT_TRUE(worker.assigned.empty()) << "another computes the job";
   c.Kill(c.node("worker-0"));
   c.Pass(absl::Seconds(5));
   EXPECT_FALSE(c.Assigned("worker-1", id).empty()) << c.Job(id).reason();
