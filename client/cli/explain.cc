@@ -24,13 +24,12 @@ using google::protobuf::DescriptorPool;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::FileDescriptor;
 using google::protobuf::FileDescriptorSet;
 using google::protobuf::SourceLocation;
 
 struct Protos {
   DescriptorPool pool;
-  std::vector<const FileDescriptor*> files;
+  std::vector<const google::protobuf::FileDescriptor*> files;
 };
 
 const Protos& JobProtos() {
@@ -150,7 +149,7 @@ std::string DescribeField(const std::string& path, const FieldDescriptor* field,
 
 // The text of a message or an enum of this name, "" if there is none.
 std::string DescribeName(const std::string& name, size_t width) {
-  for (const FileDescriptor* of : JobProtos().files) {
+  for (const google::protobuf::FileDescriptor* of : JobProtos().files) {
     if (const Descriptor* type = of->FindMessageTypeByName(name)) return DescribeType(type, width);
     if (const EnumDescriptor* type = of->FindEnumTypeByName(name)) return DescribeEnum(type, width);
   }
@@ -159,7 +158,7 @@ std::string DescribeName(const std::string& name, size_t width) {
 
 std::vector<std::string> NamesOfTypes() {
   std::vector<std::string> names;
-  for (const FileDescriptor* file : JobProtos().files) {
+  for (const google::protobuf::FileDescriptor* file : JobProtos().files) {
     for (int i = 0; i < file->message_type_count(); ++i) names.push_back(file->message_type(i)->name());
     for (int i = 0; i < file->enum_type_count(); ++i) names.push_back(file->enum_type(i)->name());
   }
