@@ -209,10 +209,10 @@ JobClient::JobClient(const JobClientOptions& options)
 
 JobClient::~JobClient() = default;
 
-absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec) {
+absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec, const std::string& key) {
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
-  request.set_request_key(absl::StrFormat("%016x%016x", RandomBits(), RandomBits()));
+  request.set_request_key(key.empty() ? absl::StrFormat("%016x%016x", RandomBits(), RandomBits()) : key);
   Backoff backoff(kBackoff, RandomBits());
   for (int attempt = 1;; ++attempt) {
     auto response = connection_->Call(&v1::JobService::Stub::Submit, request, options_.submit_timeout);

@@ -49,7 +49,8 @@ class JobClient {
 
   // Errors of all calls: UNAVAILABLE: the coordinator cannot be reached (the text names its address and what to do);
   // NOT_FOUND: no such job; those of the RPC (proto/cairn/v1/cluster.proto).
-  absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec);
+  // request_key: a second call with the same one, from any process, gives the first one's job; empty: one of its own.
+  absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec, const std::string& request_key = "");
   absl::StatusOr<v1::ListJobsResponse> List();  // newest first
   absl::StatusOr<v1::JobStatus> Get(const JobRef& job);
   // By name: the newest one that has weights.

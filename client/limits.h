@@ -34,6 +34,11 @@ inline constexpr size_t kTfConfigBytesMax = size_t{1} << 20;
 inline constexpr int kTfConfigIndexMax = 4095;
 inline constexpr int kLocalDaemonsMax = 64;
 inline constexpr absl::Duration kRestartBackoffMax = absl::Seconds(10);
+// Trials of a sweep: its files are written again whenever one changes.
+inline constexpr int kSweepTrialsMax = 1000;
+inline constexpr int kSweepParallelMax = 256;
+// A file of a sweep's folder that is read again.
+inline constexpr size_t kSweepFileBytesMax = size_t{64} << 20;
 inline constexpr int64_t kBenchBytesMax = int64_t{1} << 30;
 
 }  // namespace cairn

@@ -14,6 +14,7 @@
 #include "client/leader_finder.h"
 #include "client/limits.h"
 #include "common/base/executor.h"
+#include "common/base/version.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
@@ -159,6 +160,12 @@ class SessionClient::Impl {
       return;
     }
     if (s.incoming.has_welcome() && !s.up) {
+      if (const absl::Status status = CheckInterface(s.incoming.welcome()); !status.ok()) {
+        Rejected(status);
+        s.context.TryCancel();
+        s.StartRead(&s.incoming);
+        return;
+      }
       s.up = true;
       rejected_ = absl::OkStatus();
       unreached_ = 0;
@@ -189,6 +196,16 @@ class SessionClient::Impl {
     executor_.PostAfter(heartbeat_interval_, [this, epoch] { Beat(epoch); });
   }
 
+  // The coordinator checks as much; one of long before does not know of interfaces.
+  static absl::Status CheckInterface(const v1::Welcome& welcome) {
+    const uint32_t its = InterfaceOf(welcome.interface());
+    if (WorkTogether(its, ClusterInterface())) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("welcome.interface: the coordinator is ", ProgramText(welcome.version(), its), ", this node is ",
+                     ProgramText(ProgramVersion(), ClusterInterface()),
+                     "; programs of a cluster are at most one interface apart: bring all to one release first"));
+  }
+
   // The attempt is repeated every second; the same reason is logged once.
   void Rejected(const absl::Status& status) {
     if (std::exchange(rejected_, status) != status && callbacks_.on_rejected) callbacks_.on_rejected(status);
@@ -204,7 +221,7 @@ class SessionClient::Impl {
       ended_.Notify();
       return;
     }
-    if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) {
+    if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status)) {
       Rejected(status);
     } else if (!was_up && leader.empty() && ++unreached_ == addresses_->size() && callbacks_.on_unreached) {
       callbacks_.on_unreached(

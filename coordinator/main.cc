@@ -26,6 +26,8 @@ struct Flags {
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
   std::string keep_ended_jobs;
+  std::string audit_log;
+  int64_t max_job_parameters = kJobParametersDefault;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, const CoordinatorNodeOptions& options) {
@@ -44,7 +46,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, c
 }
 
 int Run(const Flags& flags) {
-  if (!InitDaemon(flags.common, "coordinator")) return 2;
+  if (!InitDaemon(flags.common, "coordinator", CallerRole::kCoordinator)) return 2;
   CoordinatorNodeOptions options;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
@@ -54,12 +56,24 @@ int Run(const Flags& flags) {
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
   options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
+  options.core.job_parameters_max = flags.max_job_parameters;
   const absl::StatusOr<Retention> retention = Retention::Parse(flags.keep_ended_jobs);
   if (!retention.ok()) {
     LogError("%s", retention.status().message());
     return 2;
   }
   options.core.retention = *retention;
+  if (!flags.audit_log.empty()) {
+    absl::StatusOr<std::unique_ptr<AuditLog>> audit = AuditLog::Open(flags.audit_log);
+    if (!audit.ok()) {
+      LogError("%s", audit.status().message());
+      return 2;
+    }
+    options.audit = *std::move(audit);
+    ObserveRefusals([audit = options.audit](const std::string& method, const Caller& who, const absl::Status& why) {
+      audit->WriteRefusal(method, who, why);
+    });
+  }
   std::atomic<bool> fatal{false};
   options.on_fatal = [&fatal](const absl::Status&) {
     fatal = true;
@@ -81,7 +95,7 @@ int Run(const Flags& flags) {
   const int signal_number = WaitForStopSignal();
   LogInfo("stopping (signal %d)", signal_number);
   (*node)->Stop();
-  return fatal ? 1 : 0;
+  return fatal ? kExitStoreFailed : 0;
 }
 
 }  // namespace
@@ -124,6 +138,11 @@ int main(int argc, char** argv) {
                  "ended_with_errors, failed, cancelled and "
                  "an age as 12h, 30d or forever; without_weights=N: of those without weights the newest N "
                  "[failed=30d,cancelled=7d,without_weights=100; the others forever]");
+  app.add_option("--audit-log", flags.audit_log,
+                 "File of who asked for what, and its outcome: a JSON object a line; at 64 MiB audit.log becomes "
+                 "audit.1.log, up to audit.7.log [none]");
+  app.add_option("--max-job-parameters", flags.max_job_parameters, "A job whose model has more is refused")
+      ->capture_default_str();
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
   cairn::EndProcess(cairn::Run(flags));
 }

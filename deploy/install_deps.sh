@@ -3,6 +3,7 @@
 #
 #   deploy/install_deps.sh build          to build the daemons and the command line
 #   deploy/install_deps.sh build test     to build and run the tests too
+#   deploy/install_deps.sh deploy         to run the tests of deploy/ as well (CAIRN_DEPLOY_TESTS)
 #   deploy/install_deps.sh runtime        to run programs that were built elsewhere
 #   deploy/install_deps.sh --print LIST   only prints a list
 set -euo pipefail
@@ -19,11 +20,12 @@ build=(
   pybind11-dev python3-dev  # the Python module
 )
 test=(
-  libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libmimalloc-dev clang-14 libclang-rt-14-dev
   clang-format-14 clang-tidy-14 black
   python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
   curl openssl etcd-server
 )
+deploy=(prometheus debootstrap dpkg-dev)  # tests/deploy, with -DCAIRN_DEPLOY_TESTS=ON
 # npm fetches onnxruntime for the tests of ONNX files; node from another source includes npm.
 command -v npm > /dev/null || test+=(nodejs npm)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
@@ -34,7 +36,7 @@ runtime=(
 )
 
 usage() {
-  echo "usage: $0 [--print] build|test|bench|runtime..." >&2
+  echo "usage: $0 [--print] build|test|bench|deploy|runtime..." >&2
   exit 2
 }
 
@@ -50,6 +52,7 @@ for list in "$@"; do
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
+    deploy) wanted+=("${deploy[@]}") ;;
     runtime) wanted+=("${runtime[@]}") ;;
     *) usage ;;
   esac

@@ -1,5 +1,9 @@
 // cairn-ps: holds the variables of jobs.
+#include <signal.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <atomic>
 
 #include "absl/time/time.h"
 #include "common/base/log.h"
@@ -38,7 +42,12 @@ int main(int argc, char** argv) {
   cairn::AddDaemonFlags(&app, &common);
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
 
-  if (!cairn::InitDaemon(common, options.name.empty() ? "ps" : options.name)) return 2;
+  if (!cairn::InitDaemon(common, options.name.empty() ? "ps" : options.name, cairn::CallerRole::kPs)) return 2;
+  std::atomic<int> code{0};
+  options.on_fatal = [&code](const absl::Status&) {
+    code = cairn::kExitStoreFailed;
+    kill(getpid(), SIGTERM);  // wakes WaitForStopSignal
+  };
   absl::StatusOr<std::unique_ptr<cairn::PsNode>> node = cairn::PsNode::Start(options);
   if (!node.ok()) {
     cairn::LogError("%s", node.status().message());
@@ -57,5 +66,5 @@ int main(int argc, char** argv) {
   if (*pages != nullptr) (*pages)->Stop();  // they query the node
   cairn::LogInfo("stopped");
   node->reset();
-  cairn::EndProcess(0);
+  cairn::EndProcess(code);
 }

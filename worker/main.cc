@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/base/roots.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
 #include "worker/node/backend_select.h"
@@ -28,6 +31,7 @@ struct Flags {
   std::string cache_dir;
   std::optional<int> slots;
   std::string role = "worker";
+  std::vector<std::string> roots;
   std::string http;
 };
 
@@ -57,11 +61,27 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option(
       "--cache-dir", flags->cache_dir,
       "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
+  app->add_option(
+         "--root", flags->roots,
+         "[NAME=]FOLDER[:ro], several times: the folders below which jobs may read and write, :ro: read; a job "
+         "may name a path NAME:/... too; /: every file of this user [the working directory]")
+      ->allow_extra_args(false)
+      ->envname("CAIRN_ROOT");
   app->add_option("--http", flags->http,
                   "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads per job that decode examples")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
+}
+
+absl::Status SetRoots(const std::vector<std::string>& texts) {
+  std::vector<cairn::Root> roots;
+  for (const std::string& text : texts) {
+    CAIRN_ASSIGN_OR_RETURN(roots.emplace_back(), cairn::ParseRoot(text));
+  }
+  CAIRN_RETURN_IF_ERROR(cairn::UseRoots(std::move(roots)));
+  cairn::LogInfo("jobs may read and write below: %s", cairn::RootsText());
+  return absl::OkStatus();
 }
 
 // "" if the environment names neither a cache nor a home directory.
@@ -72,31 +92,66 @@ std::string DefaultCacheDir() {
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/cairn" : "";
 }
 
+// Logs what was chosen.
+absl::StatusOr<std::unique_ptr<cairn::Backend>> ChooseBackend(const Flags& flags) {
+  std::string fallback;
+  cairn::PluginOptions plugin;
+  plugin.autotune = flags.autotune;
+  const std::string cache_dir = flags.cache_dir.empty() ? DefaultCacheDir() : flags.cache_dir;
+  if (!cache_dir.empty()) plugin.tuning_file = cache_dir + "/cudnn-tuning.txt";
+  CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<cairn::Backend> backend,
+                         cairn::SelectBackend(flags.device, &fallback, plugin));
+  if (!fallback.empty()) cairn::LogInfo("no GPU, computing on the CPU: %s", fallback);
+  if (flags.autotune && backend->name() != "cudnn")
+    cairn::LogInfo("--cudnn-autotune: nothing to choose on %s", backend->device());
+  return backend;
+}
+
+// Runs the node until the process is told to stop. Returns the exit code; an error if it cannot serve its pages.
+absl::StatusOr<int> Serve(const Flags& flags, std::unique_ptr<cairn::Backend> backend) {
+  cairn::WorkerNode node(flags.worker, std::move(backend));
+  const auto pages = cairn::StartProcessPages(flags.http, flags.common.tls_dir, [&node] { return node.health(); });
+  if (!pages.ok()) {
+    cairn::LogError("%s", pages.status().message());
+    return pages.status();
+  }
+  int code = 0;
+  const int signal = cairn::WaitForStopSignal();
+  if (const absl::Status health = node.health(); !health.ok()) {
+    code = cairn::kExitDeviceLost;
+    cairn::LogError("%s: this process exits with code %d; a new one may find the device usable", health.message(),
+                    code);
+  } else {
+    cairn::LogInfo("signal %d: stopping", signal);
+  }
+  std::thread([code] {
+    absl::SleepFor(kStopGrace);
+    cairn::LogInfo("stopped in the middle of a step");
+    _exit(code);
+  }).detach();
+  return code;
+}
+
 int Run(Flags& flags) {
   cairn::WorkerOptions& options = flags.worker;
-  if (options.name.empty()) {
-    options.name = absl::StrFormat("%s-%08x", flags.role, cairn::RandomBits() & 0xffffffffu);
-  }
   if (options.host.empty()) options.host = cairn::HostName();
-  if (!cairn::InitDaemon(flags.common, options.name)) return 2;
+  const std::string shown = options.name.empty() ? flags.role : options.name;
+  if (!cairn::InitDaemon(flags.common, shown, cairn::CallerRole::kWorker)) return 2;
+  if (options.name.empty()) options.name = cairn::NewNodeName(flags.role, cairn::CallerRole::kWorker);
   if (flags.role != "worker" && flags.role != "evaluator") {
     cairn::LogError("--role %s: is neither worker nor evaluator", flags.role);
     return 2;
   }
+  if (const absl::Status status = SetRoots(flags.roots); !status.ok()) {
+    cairn::LogError("%s", status.message());
+    return 2;
+  }
   options.role = flags.role == "evaluator" ? cairn::v1::EVALUATOR : cairn::v1::WORKER;
-  std::string fallback;
-  cairn::PluginOptions plugin;
-  plugin.autotune = flags.autotune;
-  if (flags.cache_dir.empty()) flags.cache_dir = DefaultCacheDir();
-  if (!flags.cache_dir.empty()) plugin.tuning_file = flags.cache_dir + "/cudnn-tuning.txt";
-  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device, &fallback, plugin);
+  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = ChooseBackend(flags);
   if (!backend.ok()) {
     cairn::LogError("%s", backend.status().message());
     return 2;
   }
-  if (!fallback.empty()) cairn::LogInfo("no GPU, computing on the CPU: %s", fallback);
-  if (flags.autotune && (*backend)->name() != "cudnn")
-    cairn::LogInfo("--cudnn-autotune: nothing to choose on %s", (*backend)->device());
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int slots = (*backend)->slots_default();
   options.slots = flags.slots.value_or(slots > 0 ? slots : threads);
@@ -106,30 +161,10 @@ int Run(Flags& flags) {
   }
   cairn::LogInfo("%d slots on %s", options.slots, (*backend)->device());
   options.device_lost = [] { kill(getpid(), SIGTERM); };  // wakes WaitForStopSignal
-  int code = 0;
-  {
-    cairn::WorkerNode node(options, *std::move(backend));
-    const auto pages = cairn::StartProcessPages(flags.http, flags.common.tls_dir, [&node] { return node.health(); });
-    if (!pages.ok()) {
-      cairn::LogError("%s", pages.status().message());
-      return absl::IsInvalidArgument(pages.status()) ? 2 : 1;
-    }
-    const int signal = cairn::WaitForStopSignal();
-    if (const absl::Status health = node.health(); !health.ok()) {
-      code = cairn::kExitDeviceLost;
-      cairn::LogError("%s: this process exits with code %d; a new one may find the device usable", health.message(),
-                      code);
-    } else {
-      cairn::LogInfo("signal %d: stopping", signal);
-    }
-    std::thread([code] {
-      absl::SleepFor(kStopGrace);
-      cairn::LogInfo("stopped in the middle of a step");
-      _exit(code);
-    }).detach();
-  }
+  const absl::StatusOr<int> code = Serve(flags, *std::move(backend));
+  if (!code.ok()) return absl::IsInvalidArgument(code.status()) ? 2 : 1;
   cairn::LogInfo("stopped");
-  cairn::EndProcess(code);  // ends that thread too
+  cairn::EndProcess(*code);  // ends that thread too
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ absl::StatusOr<v1::HostPartitions> MakeBenchJob(const BenchJobOptions& options) 
   spec->set_strategy(options.asynchronous ? v1::PARAMETER_SERVER : v1::MULTI_WORKER_MIRRORED);
   spec->set_durability(options.logged ? v1::LOGGED : v1::SNAPSHOT);
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec->model()));
-  for (const auto& range : CutPartitions(graph, options.partition_bytes)) *job.add_partitions() = range;
+  for (const auto& range : CutPartitions(graph, spec->optimizer(), options.partition_bytes))
+    *job.add_partitions() = range;
   if (static_cast<uint32_t>(job.partitions_size()) > kPartitionsMax) {
     return absl::InvalidArgumentError(absl::StrFormat("partition_bytes %d: %d partitions, at most %d",
                                                       options.partition_bytes, job.partitions_size(), kPartitionsMax));

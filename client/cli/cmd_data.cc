@@ -24,6 +24,7 @@ constexpr Kind kKinds[] = {
     {"glyphs", "pictures of 10 classes, 28x28, IDX", WriteGlyphs},
     {"colour-glyphs", "pictures of 10 classes, 32x32x3, CIFAR-10's format", WriteColourGlyphs},
     {"texts", "texts of 4 topics, at most 64 words of 2,000, TFRecord", WriteTexts},
+    {"sentences", "texts of 4 topics, at most 64 words of 2,000, CSV", WriteSentences},
 };
 
 }  // namespace
@@ -33,7 +34,7 @@ int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
       std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == options.kind; });
   if (kind == std::end(kKinds)) {
     return Fail(absl::InvalidArgumentError(
-        absl::StrFormat("data make %s: unknown; use glyphs, colour-glyphs or texts", options.kind)));
+        absl::StrFormat("data make %s: unknown; use glyphs, colour-glyphs, texts or sentences", options.kind)));
   }
   const absl::Status status = kind->write(options.dir, options.count, options.test_count, options.seed);
   if (!status.ok()) return Fail(status);

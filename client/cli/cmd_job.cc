@@ -150,6 +150,10 @@ std::string CheckpointsText(const v1::JobStatus& job) {
 std::string JobText(const v1::JobStatus& job) {
   std::string text = absl::StrFormat("job %d \"%s\": %s\n", job.job_id(), job.spec().name(), StateText(job.state()));
   Field(&text, "reason", job.reason());
+  if (!job.owner().empty()) {
+    Field(&text, "owner",
+          job.groups().empty() ? job.owner() : absl::StrCat(job.owner(), ", of ", absl::StrJoin(job.groups(), ", ")));
+  }
   if (job.has_degraded()) Field(&text, "copies", DegradedText(job.degraded(), absl::LocalTimeZone()));
   Field(&text, "model", ModelText(job));
   Field(&text, "data", DataText(job));

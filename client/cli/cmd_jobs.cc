@@ -15,6 +15,7 @@
 #include "client/cli/nodes_table.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/server.h"
 
 namespace cairn {
@@ -82,11 +83,10 @@ absl::StatusOr<std::set<v1::JobState>> StatesOf(const std::vector<std::string>& 
 // Removes the jobs that the options do not ask for. jobs: the newest is the last.
 void Keep(const JobsOptions& options, const std::set<v1::JobState>& states,
           google::protobuf::RepeatedPtrField<v1::JobStatus>* jobs) {
-  if (!states.empty()) {
-    jobs->erase(std::remove_if(jobs->begin(), jobs->end(),
-                               [&](const v1::JobStatus& job) { return !states.contains(job.state()); }),
-                jobs->end());
-  }
+  const auto unwanted = [&](const v1::JobStatus& job) {
+    return (!states.empty() && !states.contains(job.state())) || (options.mine && job.owner() != OwnCaller().user());
+  };
+  jobs->erase(std::remove_if(jobs->begin(), jobs->end(), unwanted), jobs->end());
   if (options.limit > 0 && jobs->size() > options.limit)
     jobs->DeleteSubrange(0, jobs->size() - static_cast<int>(options.limit));
 }
@@ -96,6 +96,10 @@ void Keep(const JobsOptions& options, const std::set<v1::JobState>& states,
 int RunJobs(const Globals& globals, const JobsOptions& options) {
   const auto states = StatesOf(options.states);
   if (!states.ok()) return Fail(states.status());
+  if (options.mine && OwnCaller().user().empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "--mine: your certificate names no user, so that no job is yours; see docs/security.md, or leave --mine out"));
+  }
   auto jobs = JobClient(globals.client).List();
   if (!jobs.ok()) return Fail(jobs.status());
   const int all = jobs->jobs_size();
@@ -109,10 +113,13 @@ int RunJobs(const Globals& globals, const JobsOptions& options) {
     return kExitOk;
   }
   if (jobs->jobs().empty()) {
-    absl::PrintF("%s\n", all == 0 ? "no jobs; submit one with `cairn submit FILE`" : "no job is in these states");
+    absl::PrintF("%s\n", all == 0 ? "no jobs; submit one with `cairn submit FILE`" : "none of the jobs is such a one");
     return kExitOk;
   }
+  const bool owned = std::any_of(jobs->jobs().begin(), jobs->jobs().end(),
+                                 [](const v1::JobStatus& job) { return !job.owner().empty(); });
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEP", "FIGURES", "REASON"}};
+  if (owned) rows[0].insert(rows[0].begin() + 2, "OWNER");
   for (const v1::JobStatus& job : jobs->jobs()) {
     std::string reason = job.reason();
     if (job.has_degraded())
@@ -120,6 +127,7 @@ int RunJobs(const Globals& globals, const JobsOptions& options) {
     rows.push_back({absl::StrCat(job.job_id()), job.spec().name(),
                     absl::StrCat(StateText(job.state()), job.has_degraded() ? ", degraded" : ""), ProgressText(job),
                     LastFigures(job), reason});
+    if (owned) rows.back().insert(rows.back().begin() + 2, job.owner());
   }
   absl::PrintF("%s%s\n", ColouredTable(rows, jobs->jobs()), jobs->retention());
   return kExitOk;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/stop_signals.h"
+#include "common/base/files.h"
 #include "common/report/metrics_text.h"
 
 namespace cairn {
@@ -21,15 +22,14 @@ absl::StatusOr<std::string> Read(JobClient& client) {
 
 // Replaces the file atomically, so that readers never see a part of it.
 absl::Status Replace(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
+  const std::string beside = path + ".new";  // another ending: collectors read whatever ends as `path` does
   {
     std::ofstream out(beside, std::ios::binary | std::ios::trunc);
     out << text;
     out.close();
     if (!out) return absl::ErrnoToStatus(errno, absl::StrCat("--output: ", beside, " cannot be written"));
   }
-  if (std::rename(beside.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("--output: ", path, " cannot be replaced"));
+  return Annotate(PutInPlace(beside, path), "--output");
 }
 
 }  // namespace

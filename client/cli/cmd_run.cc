@@ -24,6 +24,7 @@
 #include "client/cli/set_field.h"
 #include "client/cli/stop_signals.h"
 #include "client/cli/tf_config.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
@@ -271,6 +272,8 @@ int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) 
 
 int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) {
   TfRunOptions options = given;
+  options.ps_prefix = NodeNamePrefix(CallerRole::kPs, OwnCaller());
+  options.worker_prefix = NodeNamePrefix(CallerRole::kWorker, OwnCaller());
   std::error_code error;
   options.dir = std::filesystem::absolute(given.dir, error).lexically_normal().string();
   const char* tf_config = std::getenv("TF_CONFIG");

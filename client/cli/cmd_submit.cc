@@ -9,14 +9,20 @@
 #include "common/report/json.h"
 
 namespace cairn {
-namespace {
 
-absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
+absl::StatusOr<v1::JobSpec> ReadSubmittedJob(const SubmitOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(v1::JobSpec spec, LoadJobFile(options.file));
   if (!options.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(options.model, &spec));
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
   MakeFilePathsAbsolute(&spec);
+  return spec;
+}
+
+namespace {
+
+absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(v1::JobSpec spec, ReadSubmittedJob(options));
   CAIRN_RETURN_IF_ERROR(CloseShapeByData(&spec));
   return spec;
 }

@@ -8,6 +8,7 @@
 
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/local_cluster.h"
+#include "client/cli/sweep/definition.h"
 #include "client/cli/tf_config.h"
 #include "client/job_client.h"
 
@@ -33,10 +34,19 @@ struct SubmitOptions {
   bool once =
       false;  // if a job of this name was submitted before, use that one instead, unless it failed or was cancelled
 };
+struct SweepCommandOptions {
+  SubmitOptions submit;  // file: empty to go on with the sweep of `folder`
+  SweepFlags flags;
+  int max_parallel = 4;
+  std::string folder;  // empty: NAME-sweep
+  bool cancel_on_interrupt = false;
+  bool dry_run = false;  // list the trials and end
+};
 struct JobsOptions {
   int64_t limit = 0;                // the newest so many; 0: all
   std::vector<std::string> states;  // empty: all
   bool names = false;               // print the names alone
+  bool mine = false;                // those of the user in this process' certificate
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
@@ -84,6 +94,13 @@ struct ConvertDataOptions {
   bool gzip = false;
 };
 
+struct AdaptOptions {
+  std::string model;
+  std::vector<std::string> data;      // empty: the job's
+  std::vector<std::string> settings;  // of the job, as in SubmitOptions
+  std::string output;
+};
+
 struct BenchExchangeOptions {
   int64_t bytes = int64_t{64} << 20;
   int64_t partition_bytes = int64_t{4} << 20;
@@ -100,7 +117,10 @@ struct BenchExchangeOptions {
 // job.file: the chief submits this job; every task ends when it does. Empty: none.
 int RunRun(const Globals& globals, const TfRunOptions& options, const SubmitOptions& job);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
+// The job of a file with --model and --set, its paths absolute. Errors: INVALID_ARGUMENT, NOT_FOUND.
+absl::StatusOr<v1::JobSpec> ReadSubmittedJob(const SubmitOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
+int RunSweep(const Globals& globals, const SweepCommandOptions& options);
 int RunJobs(const Globals& globals, const JobsOptions& options);
 // field: a path or a name; explain.h.
 int RunExplain(const std::string& field);
@@ -117,6 +137,7 @@ int RunExport(const Globals& globals, const ExportOptions& options);
 int RunModels(const Globals& globals, const ModelsOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);
 int RunConvertData(const Globals& globals, const ConvertDataOptions& options);
+int RunAdaptData(const Globals& globals, const AdaptOptions& options);
 int RunDataInfo(const Globals& globals, const std::string& path);
 int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/text_hints.h"
 #include "client/limits.h"
+#include "common/base/roots.h"
 #include "common/base/text.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_archive.h"
@@ -154,6 +155,7 @@ absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
 
 void MakeFilePathsAbsolute(v1::JobSpec* spec) {
   const auto absolute = [](const std::string& path) {
+    if (MayNameRoot(path)) return path;
     std::error_code error;
     const std::filesystem::path here = std::filesystem::absolute(path, error);
     return path.empty() || error ? path : here.lexically_normal().string();
@@ -184,7 +186,7 @@ absl::Status CheckWithoutCluster(v1::JobSpec spec) {
 
 absl::Status MakeDataPathAbsolute(v1::JobSpec* spec) {
   const std::filesystem::path path(spec->data().path());
-  if (path.empty() || path.is_absolute()) return absl::OkStatus();
+  if (path.empty() || path.is_absolute() || MayNameRoot(spec->data().path())) return absl::OkStatus();
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (error || !std::filesystem::exists(absolute, error)) {

@@ -20,6 +20,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/limits.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
@@ -117,23 +118,28 @@ void LocalCluster::Describe() {
     daemons_.push_back(std::move(daemon));
   };
   const auto data = [this](const std::string& name) { return options_.dir + "/" + name; };
+  const Caller& own = OwnCaller();
+  const std::string of_worker = NodeNamePrefix(CallerRole::kWorker, own);
   std::vector<std::string> of_coordinator = {"--listen", address_, "--data-dir", data("coordinator")};
   if (!http_.empty()) of_coordinator.insert(of_coordinator.end(), {"--http", http_});
   add("coordinator", "cairn-coordinator", std::move(of_coordinator));
   for (int i = 0; i < options_.ps; ++i) {
     const std::string name = absl::StrCat("ps-", i);
     add(name, "cairn-ps",
-        {"--coordinator", address_, "--listen", "127.0.0.1:0", "--name", name, "--data-dir", data(name)});
+        {"--coordinator", address_, "--listen", "127.0.0.1:0", "--name", NodeNamePrefix(CallerRole::kPs, own) + name,
+         "--data-dir", data(name)});
   }
   for (int i = 0; i < options_.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    std::vector<std::string> flags = {"--coordinator", address_, "--name", name, "--device", options_.device};
+    std::vector<std::string> flags = {"--coordinator", address_,        "--name", of_worker + name,
+                                      "--device",      options_.device, "--root", "/"};  // it is this user's alone
     if (options_.slots > 0) flags.insert(flags.end(), {"--slots", absl::StrCat(options_.slots)});
     add(name, "cairn-worker", std::move(flags));
   }
   for (int i = 0; i < options_.evaluators; ++i) {
     const std::string name = absl::StrCat("evaluator-", i);
-    add(name, "cairn-worker", {"--role", "evaluator", "--coordinator", address_, "--name", name, "--slots", "1"});
+    add(name, "cairn-worker",
+        {"--role", "evaluator", "--coordinator", address_, "--name", of_worker + name, "--slots", "1", "--root", "/"});
   }
 }
 

@@ -10,10 +10,13 @@
 #include <filesystem>
 #include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
+#include "client/cli/sweep_flags.h"
 #include "client/cli/usage_error.h"
+#include "common/base/version.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 
@@ -36,6 +39,7 @@ struct Invocation {
   Globals globals;
   LocalClusterOptions up;
   SubmitOptions submit;
+  SweepCommandOptions sweep;
   EvaluateOptions evaluate;
   PredictOptions predict;
   TfRunOptions tf_run;
@@ -44,6 +48,7 @@ struct Invocation {
   MakeDataOptions make_data;
   ConvertDataOptions convert_data;
   JobsOptions jobs;
+  AdaptOptions adapt_data;
   std::string job;
   std::string path;
   std::vector<std::string> words;
@@ -129,6 +134,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   CLI::App* jobs = AddCommand(app, "jobs", "List the jobs", call, [&call] { return RunJobs(call.globals, call.jobs); });
   jobs->add_option("--limit", call.jobs.limit, "The newest so many jobs [all]")->check(CLI::Range(1, 1000000));
   jobs->add_option("--state", call.jobs.states, "Jobs in these states only, such as running,failed")->delimiter(',');
+  jobs->add_flag("--mine", call.jobs.mine, "Jobs of the user in your certificate (--tls-dir) only");
   jobs->add_flag("--names", call.jobs.names, "The names alone, one per line");
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
@@ -157,6 +163,14 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   export_command->add_flag("--fold-batch-norm", call.export_options.fold_batch_norm,
                            "With onnx: fold batch normalizations into the layers before them");
   export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
+}
+
+void AddSweep(CLI::App& app, Invocation& call) {
+  CLI::App* sweep = AddCommand(app, "sweep", "Train many variants of a job, and compare them", call,
+                               [&call] { return RunSweep(call.globals, call.sweep); });
+  sweep->add_option("FILE", call.sweep.submit.file, "The job, as for submit [the sweep of --output goes on]");
+  AddJobChanges(sweep, &call.sweep.submit);
+  AddSweepFlags(sweep, &call.sweep);
 }
 
 void AddModels(CLI::App& app, Invocation& call) {
@@ -211,7 +225,8 @@ void AddData(CLI::App& app, Invocation& call) {
                               [&call] { return RunMakeData(call.globals, call.make_data); });
   make->add_option(
           "KIND", call.make_data.kind,
-          "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")
+          "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics; "
+          "sentences: the same in letters, CSV")
       ->required();
   make->add_option("DIR", call.make_data.dir, "Output folder")->required();
   make->add_option("--count", call.make_data.count, "Training examples")->capture_default_str();
@@ -219,7 +234,7 @@ void AddData(CLI::App& app, Invocation& call) {
   make->add_option("--seed", call.make_data.seed, "Seed of the random examples")->capture_default_str();
   CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
                                  [&call] { return RunConvertData(call.globals, call.convert_data); });
-  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")
+  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures or texts")
       ->required();
   convert->add_option("OUT", call.convert_data.out, "A folder, or a file's name with .tfrecord[.gz] for one split")
       ->required();
@@ -227,6 +242,15 @@ void AddData(CLI::App& app, Invocation& call) {
       ->check(CLI::IsMember({"train", "validation", "test"}));
   convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
   convert->add_flag("--gzip", call.convert_data.gzip, "Compress the files (readers then unpack them into memory)");
+  CLI::App* adapt = AddCommand(*data, "adapt", "Compute vocabularies, bins and means of data, as Keras' adapt()", call,
+                               [&call] { return RunAdaptData(call.globals, call.adapt_data); });
+  adapt->add_option("MODEL", call.adapt_data.model, "A .json, .keras or .h5 file, or a job (text protobuf)")
+      ->required();
+  adapt->add_option("DATA", call.adapt_data.data,
+                    "Files or folders, whose training examples are used [the job's data]");
+  adapt->add_option("--set", call.adapt_data.settings, "FIELD=VALUE of the job, as in submit: data.label_column=topic")
+      ->allow_extra_args(false);
+  adapt->add_option("-o,--output", call.adapt_data.output, "The model with its layers' state, .json")->required();
   AddCommand(*data, "info", "Describe a data set: kind, counts, shapes, classes", call,
              [&call] { return RunDataInfo(call.globals, call.path); })
       ->add_option("PATH", call.path, "File or directory")
@@ -270,7 +294,7 @@ void AddHelp(CLI::App& app, Invocation& call) {
 
 void AddVersion(CLI::App& app, Invocation& call) {
   AddCommand(app, "version", "Print the version", call, [] {
-    absl::PrintF("cairn %s\n", CAIRN_VERSION);
+    absl::PrintF("cairn %s\n", ProgramVersion());
     return kExitOk;
   });
 }
@@ -331,10 +355,11 @@ int Main(int argc, char** argv) {
   app.add_option("--tls-dir", call.globals.tls_dir,
                  "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
-  app.set_version_flag("--version", "cairn " CAIRN_VERSION);
+  app.set_version_flag("--version", absl::StrCat("cairn ", ProgramVersion()));
   AddUp(app, call);
   AddRun(app, call);
   AddJobCommands(app, call);
+  AddSweep(app, call);
   AddModels(app, call);
   AddOtherCommands(app, call);
   AddData(app, call);

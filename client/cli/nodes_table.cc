@@ -1,8 +1,11 @@
 #include "client/cli/nodes_table.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/version.h"
 #include "common/model/role_text.h"
 #include "common/report/figures.h"
 
@@ -31,6 +34,19 @@ std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
 
 // Omits the local socket, which --json shows.
 std::string TcpAddress(const v1::NodeStatus& node) { return node.address().substr(0, node.address().find(',')); }
+
+// While a cluster is upgraded: who is what. Nothing, if all live nodes are the same.
+std::string VersionsText(const std::vector<v1::NodeStatus>& nodes) {
+  std::map<std::string, std::vector<std::string>> names;  // by program
+  for (const v1::NodeStatus& node : nodes) {
+    if (node.alive()) names[ProgramText(node.version(), InterfaceOf(node.interface()))].push_back(node.name());
+  }
+  if (names.size() < 2) return "";
+  std::string text = "programs of several releases:\n";
+  for (const auto& [program, which] : names)
+    absl::StrAppend(&text, "  ", program, ": ", absl::StrJoin(which, ", "), "\n");
+  return text;
+}
 
 }  // namespace
 
@@ -63,7 +79,7 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
                                   }),
                     "\n");
   }
-  return text;
+  return text + VersionsText(nodes);
 }
 
 }  // namespace cairn

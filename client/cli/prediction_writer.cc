@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/files.h"
 #include "common/model/graph.h"
 #include "common/model/job_outputs.h"
 
@@ -226,8 +227,7 @@ absl::Status PredictionWriter::Close() {
   std::FILE* file = file_;
   if (file == stdout) return std::fflush(file) == 0 ? absl::OkStatus() : SystemError(path_, "write");
   file_ = nullptr;
-  const bool whole = std::fclose(file) == 0;
-  if (whole && std::rename(beside_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+  if (std::fclose(file) == 0) return PutInPlace(beside_, path_);
   absl::Status status = SystemError(path_, "write");
   unlink(beside_.c_str());
   return status;

@@ -287,7 +287,27 @@ absl::Status Apply(const std::string& path, const std::string& value, Message* m
   return Put(target, value);
 }
 
+NumberKind KindOf(const FieldDescriptor* field) {
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_INT64:
+    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_UINT64: return NumberKind::kWhole;
+    case FieldDescriptor::CPPTYPE_FLOAT:
+    case FieldDescriptor::CPPTYPE_DOUBLE: return NumberKind::kReal;
+    default: return NumberKind::kNone;
+  }
+}
+
 }  // namespace
+
+absl::StatusOr<NumberKind> NumberKindOf(const std::string& path, const Message& message) {
+  const std::unique_ptr<Message> copy(message.New());
+  copy->CopyFrom(message);
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Step> steps, ParsePath(path));
+  CAIRN_ASSIGN_OR_RETURN(const Target target, Resolve(steps, copy.get()));
+  return target.field->is_repeated() && target.index == kNoIndex ? NumberKind::kNone : KindOf(target.field);
+}
 
 absl::Status ApplySetting(const std::string& setting, Message* message) {
   const size_t equals = setting.find('=');

@@ -25,4 +25,8 @@ namespace cairn {
 // values or the range.
 absl::Status ApplySetting(const std::string& setting, google::protobuf::Message* message);
 
+enum class NumberKind { kNone, kWhole, kReal };
+// Which numbers the field at `path` takes; kNone: it takes no number, or a list. Errors: as above, without the setting.
+absl::StatusOr<NumberKind> NumberKindOf(const std::string& path, const google::protobuf::Message& message);
+
 }  // namespace cairn

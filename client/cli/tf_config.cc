@@ -200,7 +200,7 @@ absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const Tf
     add(ps, "cairn-ps", std::move(flags));
   };
   if (type == "ps") {
-    add_ps(name, own.substr(own.rfind(':') + 1));
+    add_ps(options.ps_prefix + name, own.substr(own.rfind(':') + 1));
     return daemons;
   }
   const bool computes = type != "evaluator";
@@ -209,11 +209,11 @@ absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const Tf
     flags.insert(flags.end(), {"--data-dir", absl::StrCat(options.dir, "/coordinator")});
     add("coordinator", "cairn-coordinator", std::move(flags));
   }
-  if (computes && !config.cluster.contains("ps")) add_ps(absl::StrCat("ps-of-", name), "0");
-  std::vector<std::string> flags = {"--coordinator", coordinator, "--name", name};
+  if (computes && !config.cluster.contains("ps")) add_ps(absl::StrCat(options.ps_prefix, "ps-of-", name), "0");
+  std::vector<std::string> flags = {"--coordinator", coordinator, "--name", options.worker_prefix + name};
   if (!computes) flags.insert(flags.end(), {"--role", "evaluator"});
   if (options.slots > 0) flags.insert(flags.end(), {"--slots", absl::StrCat(options.slots)});
-  add(name, "cairn-worker", std::move(flags));
+  add(options.worker_prefix + name, "cairn-worker", std::move(flags));
   return daemons;
 }
 

@@ -42,6 +42,8 @@ struct TfRunOptions {
   std::string dir;          // data of the daemons in DIR/NAME
   int slots = 0;            // of a worker; 0: the machine's threads
   std::string log_level = "info";
+  // What the names of ps, and of workers and evaluators, begin with, as this machine's certificate asks.
+  std::string ps_prefix, worker_prefix;
 };
 
 // Whether this is the task that a TFJob waits for: the chief or, without one, worker 0. And the coordinator's address.

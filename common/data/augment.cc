@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/data/augment_chains.h"
 #include "common/data/augment_colors.h"
 #include "common/data/limits.h"
 #include "common/model/data_check.h"
@@ -190,6 +191,14 @@ void Augmenter::ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, Pic
       }
       return;
     }
+    case v1::Augmentation::kAugMix:
+      return ApplyAugMix(
+          step.aug_mix(), draws, *shape,
+          [&](const v1::Augmentation& one, float* chain) { ApplyStep(one, draws, shape, chain); }, numbers);
+    case v1::Augmentation::kRandomElasticTransform:
+      return ApplyElastic(step.random_elastic_transform(), draws, *shape, numbers);
+    case v1::Augmentation::kMixUp:
+    case v1::Augmentation::kCutMix: return;  // BatchMixer
     default: break;
   }
   CAIRN_CHECK(ApplyColors(step, draws, *shape, numbers), "CheckAugmentation let a step pass that is not known");

@@ -1,4 +1,5 @@
-// Augmenter: applies a job's data.augmentation to one training example.
+// Augmenter: applies a job's data.augmentation to one training example. Steps that mix several are left to BatchMixer
+// (common/data/batch_mixer.h).
 //
 // Immutable and thread-safe. Invariants:
 //   1. Apply is a pure function of (seed, pass, example, the example's numbers): every worker, thread and processor

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/data/colors.h"
-#include "common/data/elementary.h"
+#include "common/data/distributions.h"
 #include "common/data/limits.h"
 #include "common/data/perspective.h"
 
@@ -36,14 +36,6 @@ float Draw(AugmentDraws& draws, const Range& range) { return draws.Uniform(range
 template <typename Step>
 bool Happens(AugmentDraws& draws, const Step& step) {
   return draws.Uniform(0, 1) < (step.has_factor() ? step.factor() : 1.0f);
-}
-
-// The Box-Muller transform (1958).
-float Normal(AugmentDraws& draws) {
-  double sine, cosine;
-  const double u = 1 - static_cast<double>(ToUniform(draws.Bits()));  // above 0
-  SinCos(static_cast<double>(ToUniform(draws.Bits())), &sine, &cosine);
-  return static_cast<float>(std::sqrt(-2 * ExactLog(u)) * cosine);
 }
 
 void Saturation(const v1::RandomSaturation& step, AugmentDraws& draws, const PictureShape3& shape, float* numbers) {
@@ -96,7 +88,7 @@ void Erasing(const v1::RandomErasing& step, AugmentDraws& draws, const PictureSh
   for (int64_t y = 0; y < shape.height; ++y) {
     for (int64_t x = 0; within(rows, y) && x < shape.width; ++x) {
       for (int64_t c = 0; within(columns, x) && c < shape.channels; ++c) {
-        const float fill = step.has_fill_value() ? step.fill_value() : Normal(draws) * kPixelMax;
+        const float fill = step.has_fill_value() ? step.fill_value() : DrawNormal(draws) * kPixelMax;
         numbers[y * shape.row() + x * shape.channels + c] = std::clamp(fill, 0.0f, kPixelMax);
       }
     }
@@ -169,7 +161,11 @@ bool ApplyColors(const v1::Augmentation& step, AugmentDraws& draws, const Pictur
 }
 
 v1::Augmentation RandAugmentLayer(const v1::RandAugment& augment, int layer) {
-  const Range range = {0, augment.has_factor() ? augment.factor() : 0.5f};
+  return AugmentLayer(0, augment.has_factor() ? augment.factor() : 0.5f, layer);
+}
+
+v1::Augmentation AugmentLayer(float low, float high, int layer) {
+  const Range range = {low, high};
   v1::Augmentation step;
   const auto set = [&](Factor* factor) {
     factor->Add(range.low);

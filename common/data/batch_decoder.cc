@@ -25,6 +25,7 @@ BatchForm BatchForm::Of(const Dataset& dataset, const StepPlan& plan, const Batc
   form.element = augmented ? Element::kFloat : dataset.element();
   form.example_size = augmented ? options.augmenter->input_size() : dataset.example_size();
   form.label_size = target_alone ? form.example_size : dataset.label_size();
+  if (options.mixer != nullptr) form.label_size = options.mixer->label_size(form.label_size);
   form.weighted = dataset.weighted();
   form.input_bytes = RoundUp(plan.piece_max() * form.example_size * SizeOf(form.element));
   form.label_bytes = RoundUp(plan.piece_max() * (form.label_size + (form.weighted ? 1 : 0)) * sizeof(float));
@@ -38,6 +39,7 @@ BatchDecoder::BatchDecoder(std::shared_ptr<const Dataset> dataset, const StepPla
       shuffle_(options.shuffle),
       key_(StreamKey(options.seed, RandomStream::kShuffle)),
       augmenter_(options.augmenter),
+      mixer_(options.mixer),
       input_target_(options.input_target),
       input_target_place_(options.input_target_place),
       form_(BatchForm::Of(*dataset_, plan, options)) {}
@@ -77,6 +79,7 @@ absl::StatusOr<Batch> BatchDecoder::Decode(int64_t piece, ReplicaId replica, Blo
   std::vector<float> unused_label(static_cast<size_t>(target_alone() ? dataset_->label_size() : 0));
   std::vector<float> larger;  // used for an example that augmentation makes smaller
   if (dataset_->example_size() > form_.example_size) larger.resize(static_cast<size_t>(dataset_->example_size()));
+  BatchMixer::Place mixed = {pass, static_cast<uint64_t>(piece), static_cast<uint32_t>(replica.value), {}};
   for (int64_t i = 0; i < batch.examples; ++i) {
     const int64_t place = places.begin + i;
     const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
@@ -87,10 +90,15 @@ absl::StatusOr<Batch> BatchDecoder::Decode(int64_t piece, ReplicaId replica, Blo
     if (form_.weighted) labels[batch.examples * label + i] = dataset_->Weight(v1::TRAIN, example);
     if (augmenter_ != nullptr) augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(read));
     if (read != to) std::memcpy(to, read, input);
+    if (mixer_ != nullptr) {
+      mixed.examples.push_back(static_cast<uint64_t>(example));
+      CAIRN_RETURN_IF_ERROR(Annotate(mixer_->Spread(of_label), absl::StrFormat("%s: example %d", path(), example)));
+    }
     if (!input_target_) continue;
     float* const target = labels + i * label + (target_alone() ? 0 : input_target_place_);
     TakeInput(form_.element, to, *input_target_, absl::MakeSpan(target, static_cast<size_t>(form_.example_size)));
   }
+  if (mixer_ != nullptr) mixer_->Mix(mixed, reinterpret_cast<float*>(inputs), labels, form_.label_size);
   return batch;
 }
 

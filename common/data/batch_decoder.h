@@ -1,5 +1,5 @@
-// BatchDecoder: makes one batch: reads its examples in the order of their pass, augments them, and fills in targets
-// that are the input itself.
+// BatchDecoder: makes one batch: reads its examples in the order of their pass, augments and mixes them, and fills in
+// targets that are the input itself.
 //
 // Any thread; several at a time. Invariants:
 //   1. A batch is a pure function of (dataset, plan, options, step, replica).
@@ -16,6 +16,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
+#include "common/data/batch_mixer.h"
 #include "common/data/block_pool.h"
 #include "common/data/dataset.h"
 #include "common/model/step_plan.h"
@@ -61,6 +62,7 @@ class BatchDecoder {
   const bool shuffle_;
   const std::array<uint32_t, 2> key_;  // of the order of each pass
   const std::shared_ptr<const Augmenter> augmenter_;
+  const std::shared_ptr<const BatchMixer> mixer_;
   const std::optional<InputScale> input_target_;
   const int64_t input_target_place_;
   const BatchForm form_;

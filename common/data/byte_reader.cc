@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 #include "common/data/limits.h"
 
 namespace cairn {
@@ -21,7 +23,7 @@ constexpr uint64_t kDeflateSlack = 1024;
 
 absl::Status OpenError(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(path + ": no such file");
-  return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, std::strerror(error)));
+  return absl::DataLossError(FileError(path, "cannot be read", error).message());
 }
 
 }  // namespace
@@ -45,20 +47,16 @@ const std::string& ByteReader::path() const { return file_->path; }
 uint64_t ByteReader::bytes_max() const { return file_->bytes_max; }
 
 absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // rejects a pipe instead of waiting for it
-  if (fd < 0) return OpenError(path, errno);
+  FileDescriptor opened = OpenPath(path, O_RDONLY | O_NONBLOCK);  // rejects a pipe instead of waiting for it
+  if (opened.get() < 0) return OpenError(path, errno);
   struct stat st;
-  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    ::close(fd);
+  if (::fstat(opened.get(), &st) != 0 || !S_ISREG(st.st_mode))
     return absl::DataLossError(path + ": not a regular file");
-  }
   auto file = std::make_unique<File>();
   file->path = path;
-  file->gz = gzdopen(fd, "rb");
-  if (file->gz == nullptr) {
-    ::close(fd);
-    return absl::DataLossError(path + ": cannot be read: out of memory");
-  }
+  file->gz = gzdopen(opened.get(), "rb");
+  if (file->gz == nullptr) return absl::DataLossError(path + ": cannot be read: out of memory");
+  opened.Release();  // gzclose closes it
   gzbuffer(file->gz, 256 << 10);
   const uint64_t size = static_cast<uint64_t>(st.st_size);
   file->packed = gzdirect(file->gz) == 0;

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 
 namespace cairn {
 namespace {
@@ -19,17 +21,15 @@ constexpr size_t kJumpBytes = size_t{4} << 10;
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const FileReader>> FileReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // rejects a pipe instead of waiting for it
-  if (fd < 0) {
+  FileDescriptor opened = OpenPath(path, O_RDONLY | O_NONBLOCK);  // rejects a pipe instead of waiting for it
+  if (opened.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(path + ": no such file");
-    return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, std::strerror(errno)));
+    return absl::DataLossError(FileError(path, "cannot be read").message());
   }
   struct stat st;
-  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    ::close(fd);
+  if (::fstat(opened.get(), &st) != 0 || !S_ISREG(st.st_mode))
     return absl::DataLossError(path + ": not a regular file");
-  }
-  return std::shared_ptr<const FileReader>(new FileReader(path, fd, static_cast<uint64_t>(st.st_size)));
+  return std::shared_ptr<const FileReader>(new FileReader(path, opened.Release(), static_cast<uint64_t>(st.st_size)));
 }
 
 FileReader::~FileReader() { ::close(fd_); }

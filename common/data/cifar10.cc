@@ -1,6 +1,5 @@
 // CIFAR-10, binary version (A. Krizhevsky): a file consists of records of 3073 bytes, a label 0..9 and three 32x32
 // planes (red, green, blue). Loading converts the planes to channels-last pixels.
-#include <filesystem>
 #include <map>
 
 #include "absl/strings/numbers.h"
@@ -8,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/data/byte_reader.h"
 #include "common/data/limits.h"
@@ -65,7 +65,7 @@ std::shared_ptr<const ExampleTable> ToTable(Records records) {
 }
 
 absl::StatusOr<std::vector<std::string>> ClassNames(const std::string& path) {
-  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
+  if (!IsThere(path)) {
     return std::vector<std::string>{"airplane", "automobile", "bird",  "cat",  "deer",
                                     "dog",      "frog",       "horse", "ship", "truck"};
   }
@@ -85,9 +85,8 @@ absl::StatusOr<std::vector<std::string>> ClassNames(const std::string& path) {
 // data_batch_<n>.bin, sorted by number.
 std::vector<std::string> TrainFilesIn(const std::string& dir) {
   std::map<int, std::string> files;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    const std::string file = it->path().filename().string();
+  for (const FolderEntry& entry : EntriesOf(dir)) {
+    const std::string& file = entry.name;
     absl::string_view name = file;
     int number = 0;
     if (!absl::ConsumePrefix(&name, kTrainPrefix) || !absl::ConsumeSuffix(&name, kSuffix)) continue;
@@ -126,7 +125,7 @@ absl::StatusOr<LoadedData> LoadCifar10(const std::string& path) {
   }
   loaded.splits[kTrainSplit] = ToTable(std::move(train));
   const std::string test_path = dir + "/test_batch.bin";
-  if (std::error_code ignored; std::filesystem::exists(test_path, ignored)) {
+  if (IsThere(test_path)) {
     Records test;
     CAIRN_RETURN_IF_ERROR(AppendFile(test_path, &test));
     loaded.splits[kTestSplit] = ToTable(std::move(test));

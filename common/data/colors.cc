@@ -181,7 +181,7 @@ void Sharpen(const PictureShape3& shape, float sharpness, float* numbers) {
   }
 }
 
-void Blur(const PictureShape3& shape, const Gaussian& across, const Gaussian& down, float* numbers) {
+void BlurUnclipped(const PictureShape3& shape, const Gaussian& across, const Gaussian& down, float* numbers) {
   std::vector<float> between(static_cast<size_t>(shape.size()));
   const std::vector<float> right = WeightsOf(across), below = WeightsOf(down);
   for (int64_t y = 0; y < shape.height; ++y) {
@@ -191,6 +191,10 @@ void Blur(const PictureShape3& shape, const Gaussian& across, const Gaussian& do
     }
   }
   for (int64_t i = 0; i < shape.row(); ++i) Smooth(below, shape.height, shape.row(), between.data() + i, numbers + i);
+}
+
+void Blur(const PictureShape3& shape, const Gaussian& across, const Gaussian& down, float* numbers) {
+  BlurUnclipped(shape, across, down, numbers);
   for (int64_t i = 0; i < shape.size(); ++i) numbers[i] = Cut(numbers[i]);
 }
 

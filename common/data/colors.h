@@ -38,7 +38,8 @@ struct Gaussian {
   int64_t pixels = 3;
   float sigma = 1;
 };
-// Beyond the borders are zeros.
+// Beyond the borders are zeros. BlurUnclipped: of any numbers.
+void BlurUnclipped(const PictureShape3& shape, const Gaussian& across, const Gaussian& down, float* numbers);
 void Blur(const PictureShape3& shape, const Gaussian& across, const Gaussian& down, float* numbers);
 
 }  // namespace cairn

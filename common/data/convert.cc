@@ -8,9 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/base/crc32c.h"
+#include "common/base/files.h"
 #include "common/data/byte_reader.h"
+#include "common/data/class_folder.h"
 #include "common/data/gzip_file.h"
-#include "common/data/image_folder.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/record_files.h"
@@ -49,7 +50,7 @@ class ExampleMaker {
       return absl::InvalidArgumentError(data.path() + ": holds TFRecords already; use them as they are");
     }
     if (maker->loaded_.format == v1::Data::IMAGE_FOLDER) {
-      CAIRN_ASSIGN_OR_RETURN(maker->pictures_, ListImageFolder(data.path()));
+      CAIRN_ASSIGN_OR_RETURN(maker->pictures_, ListClassFolder(data.path(), kPictureFiles));
     }
     return maker;
   }
@@ -62,7 +63,7 @@ class ExampleMaker {
   }
 
  private:
-  absl::StatusOr<std::string> OfPicture(const PictureFile& file) const {
+  absl::StatusOr<std::string> OfPicture(const ClassFile& file) const {
     CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(file.path));
     CAIRN_ASSIGN_OR_RETURN(std::string bytes, reader.ReadToEnd(kPictureFileBytesMax));
     if (!IsPicture(bytes))
@@ -75,6 +76,10 @@ class ExampleMaker {
     numbers_.resize(static_cast<size_t>(NumElements(loaded_.shape)));
     float label = 0;
     CAIRN_RETURN_IF_ERROR(loaded_.splits[split]->Read(index, numbers_.data(), &label));
+    if (loaded_.texts != nullptr) {  // TEXT_FOLDER: one text
+      return WriteExample(
+          {OfBytes("text", std::string(loaded_.texts->Get(numbers_[0]))), OfInt("label", std::llround(label))});
+    }
     const FeatureValue of_class = OfInt(loaded_.element == Element::kByte ? "label" : "y", std::llround(label));
     if (loaded_.element == Element::kFloat) {
       return WriteExample({OfFloats("x", numbers_), loaded_.classes > 0 ? of_class : OfFloats("y", {label})});
@@ -90,7 +95,7 @@ class ExampleMaker {
   }
 
   LoadedData loaded_;
-  ImageFolderFiles pictures_;  // IMAGE_FOLDER
+  ClassFolderFiles pictures_;  // IMAGE_FOLDER
   std::vector<float> numbers_;
 };
 
@@ -110,11 +115,8 @@ class RecordWriter {
   }
   absl::Status Close() {
     CAIRN_RETURN_IF_ERROR(file_.Close());
-    std::error_code error;
-    fs::rename(part_, path_, error);
-    whole_ = !error;
-    if (whole_) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, error.message()));
+    whole_ = true;  // what cannot be put in place is removed
+    return PutInPlace(part_, path_);
   }
 
  private:

@@ -1,10 +1,9 @@
-// CSV with numeric features and one label column, or columns of targets; one may hold weights.
+// CSV with features that are numbers or texts and one label column, or columns of targets; one may hold weights.
 //
 // Labels: if all are integers >= 0 below kCsvClassesMax, they are class indices. Other numbers are regression targets.
 // If some are text, all are class names, numbered in their sorted order in the training split.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,34 +13,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/csv_columns.h"
 #include "common/data/csv_parser.h"
+#include "common/data/float_table.h"
 #include "common/data/limits.h"
 #include "common/data/table.h"
 
 namespace cairn {
 namespace {
-
-namespace fs = std::filesystem;
-
-class FloatTable : public ExampleTable {
- public:
-  FloatTable(std::vector<float> features, std::vector<float> labels)
-      : features_(std::move(features)), labels_(std::move(labels)), example_size_(features_.size() / labels_.size()) {}
-  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
-  absl::Status Read(int64_t index, float* example, float* label) const override {
-    const float* begin = features_.data() + index * example_size_;
-    std::copy(begin, begin + example_size_, example);
-    *label = labels_[index];
-    return absl::OkStatus();
-  }
-  float Label(int64_t index) const override { return labels_[index]; }
-
- private:
-  const std::vector<float> features_, labels_;
-  const size_t example_size_;
-};
 
 struct CsvFile {
   std::string path;
@@ -77,6 +58,36 @@ bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<st
   return false;
 }
 
+// Names of columns in the job's fields, which only a header line can give.
+std::vector<std::string> NamedColumns(const v1::Data& data) {
+  std::vector<std::string> names = {data.label_column(), data.weight_column()};
+  for (const v1::InputSource& input : data.inputs()) {
+    names.insert(names.end(), input.columns().begin(), input.columns().end());
+  }
+  std::erase_if(names, [](const std::string& name) { return name.empty() || IsNumber(name); });
+  return names;
+}
+
+// Beside texts a line of names looks like any other, unless another column has numbers.
+absl::StatusOr<bool> HasHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
+                               const std::vector<std::string>& second) {
+  if (data.has_header()) return data.header();
+  const bool texts = std::any_of(data.inputs().begin(), data.inputs().end(),
+                                 [](const v1::InputSource& input) { return input.text(); });
+  const bool numbers =
+      std::any_of(first.begin(), first.end(), IsNumber) || std::any_of(second.begin(), second.end(), IsNumber);
+  if (!texts || numbers) return LooksLikeHeader(first, second);
+  const std::vector<std::string> names = NamedColumns(data);
+  const bool named = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(first.begin(), first.end(), name) != first.end();
+  });
+  if (named && !names.empty()) return true;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "data.header: missing, and all columns of %s are texts, so that its first line may hold their names or an "
+      "example; set it to true or false",
+      path));
+}
+
 absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const std::string& where,
                                  const CsvFile& file) {
   double value;
@@ -97,12 +108,13 @@ absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const s
         "%s: \"%s\" is not a number, as targets and weights are; correct the line", place, ShortText(text)));
   }
   return absl::InvalidArgumentError(absl::StrFormat(
-      "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
-      "0 and 1 each, say), drop the column, or name the label's column in data.label_column",
+      "%s: \"%s\" is not a number; features are numbers: let the model take texts (an input with text: true, and a "
+      "string_lookup), encode the column's categories as numbers, drop the column, or name the label's column in "
+      "data.label_column",
       place, ShortText(text)));
 }
 
-absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFile* file) {
+absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, TextStore* texts, CsvFile* file) {
   const std::string where = absl::StrFormat("%s: line %d", file->path, line);
   const CsvColumns& columns = file->columns;
   if (fields.size() != columns.count()) {
@@ -122,6 +134,14 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
       continue;
     }
     if (columns.uses[i] == CsvUse::kUnused) continue;
+    if (columns.uses[i] == CsvUse::kText) {
+      const absl::StatusOr<float> number = texts->Add(text);
+      if (!number.ok()) {
+        return Annotate(number.status(), absl::StrFormat("%s, %s", where, ColumnName(columns, i)));
+      }
+      file->features[feature + columns.places[i]] = *number;
+      continue;
+    }
     CAIRN_ASSIGN_OR_RETURN(const float value, ReadNumber(text, i, where, *file));
     switch (columns.uses[i]) {
       case CsvUse::kTarget: file->targets[target + columns.places[i]] = value; break;
@@ -139,7 +159,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
   return absl::OkStatus();
 }
 
-absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
+absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, TextStore* texts) {
   CsvFile file;
   file.path = path;
   CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
@@ -162,12 +182,12 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
         "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
         first_line, first.size()));
   }
-  const bool header = data.has_header() ? data.header() : LooksLikeHeader(first, fields);
+  CAIRN_ASSIGN_OR_RETURN(const bool header, HasHeader(data, path, first, fields));
   CAIRN_ASSIGN_OR_RETURN(file.columns,
                          ResolveColumns(data, path, header ? first : std::vector<std::string>(), first.size()));
-  if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, &file));
+  if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, texts, &file));
   while (more) {
-    CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), &file));
+    CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), texts, &file));
     CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
   }
   if (file.labels.empty()) return absl::DataLossError(path + ": a header line and no data");
@@ -254,8 +274,7 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
 
 std::string FirstExisting(const std::string& dir, const std::string& name) {
   for (const char* suffix : {".csv", ".csv.gz"}) {
-    std::error_code ignored;
-    if (fs::is_regular_file(absl::StrCat(dir, "/", name, suffix), ignored)) return absl::StrCat(dir, "/", name, suffix);
+    if (IsFile(absl::StrCat(dir, "/", name, suffix))) return absl::StrCat(dir, "/", name, suffix);
   }
   return "";
 }
@@ -264,17 +283,14 @@ bool HasCsvName(const std::string& path) { return absl::EndsWith(path, ".csv") |
 
 std::vector<std::string> CsvFilesIn(const std::string& dir) {
   std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    if (HasCsvName(it->path().string())) found.push_back(it->path().string());
+  for (const FolderEntry& entry : EntriesOf(dir)) {
+    if (HasCsvName(entry.name)) found.push_back(absl::StrCat(dir, "/", entry.name));
   }
-  std::sort(found.begin(), found.end());
   return found;
 }
 
 absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return std::array<std::string, 3>{path, "", ""};
+  if (!IsFolder(path)) return std::array<std::string, 3>{path, "", ""};
   std::array<std::string, 3> files = {FirstExisting(path, "train"), FirstExisting(path, "validation"),
                                       FirstExisting(path, "test")};
   if (!files[kTrainSplit].empty()) return files;
@@ -288,17 +304,17 @@ absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
 }  // namespace
 
 bool LooksLikeCsv(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return HasCsvName(path);
+  if (!IsFolder(path)) return HasCsvName(path);
   return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
 }
 
 absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   CAIRN_ASSIGN_OR_RETURN(const auto paths, FindFiles(data.path()));
   Files files;
+  const auto texts = std::make_shared<TextStore>();
   for (int s = 0; s < 3; ++s) {
     if (paths[s].empty()) continue;
-    CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data));
+    CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data, texts.get()));
     if (s != kTrainSplit)
       CAIRN_RETURN_IF_ERROR(
           CheckSameColumns(paths[kTrainSplit], files[kTrainSplit]->columns, paths[s], files[s]->columns));
@@ -308,6 +324,12 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   LoadedData loaded;
   loaded.shape = {static_cast<int64_t>(train.columns.features)};
   loaded.element = Element::kFloat;
+  for (size_t i = 0; i < train.columns.count(); ++i) {
+    if (train.columns.uses[i] == CsvUse::kText)
+      loaded.text_places.push_back(static_cast<int64_t>(train.columns.places[i]));
+  }
+  std::sort(loaded.text_places.begin(), loaded.text_places.end());
+  if (!loaded.text_places.empty()) loaded.texts = texts;
   loaded.target_size = static_cast<int64_t>(train.columns.targets);
   if (!train.columns.has_label) {
     // There are no classes.

@@ -50,22 +50,27 @@ absl::Status Take(const std::string& field, CsvUse use, size_t column, const std
 // Features are in their order in the file. With data.inputs they are in the order of these; columns not named there are
 // unused.
 absl::Status PlaceFeatures(const v1::Data& data, const std::string& path, CsvColumns* columns) {
-  std::vector<size_t> order;
+  std::vector<size_t> order, texts;
+  bool named = false;
   for (int n = 0; n < data.inputs_size(); ++n) {
     for (int i = 0; i < data.inputs(n).columns_size(); ++i) {
       const std::string field = absl::StrCat("data.inputs[", n, "].columns[", i, "]");
       CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.inputs(n).columns(i), path, *columns));
       CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));  // not used in any other way
       order.push_back(column);
+      if (data.inputs(n).text()) texts.push_back(column);
+      named = true;
     }
   }
+  const bool all_texts = !named && data.inputs_size() == 1 && data.inputs(0).text();
   for (size_t i = 0; i < columns->count(); ++i) {
     if (columns->uses[i] != CsvUse::kFeature) continue;
-    if (data.inputs().empty()) order.push_back(i);
+    if (!named) order.push_back(i);
     columns->uses[i] = CsvUse::kUnused;
   }
   for (const size_t column : order) {
-    columns->uses[column] = CsvUse::kFeature;
+    const bool text = all_texts || std::find(texts.begin(), texts.end(), column) != texts.end();
+    columns->uses[column] = text ? CsvUse::kText : CsvUse::kFeature;
     columns->places[column] = columns->features++;
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// The use of each column of a CSV file: a feature, the label, part of the target (data.targets), the weight, or, with
-// data.inputs, unused.
+// The use of each column of a CSV file: a feature (a number or a text), the label, part of the target (data.targets),
+// the weight, or, with data.inputs, unused.
 //
 // Pure functions; any thread. Errors: INVALID_ARGUMENT names data.label_column or the like, and lists the file's
 // columns.
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-enum class CsvUse : uint8_t { kFeature, kLabel, kTarget, kWeight, kUnused };
+enum class CsvUse : uint8_t { kFeature, kText, kLabel, kTarget, kWeight, kUnused };
 
 struct CsvColumns {
   std::vector<std::string> names;  // of all columns; empty without a header line
@@ -22,7 +22,7 @@ struct CsvColumns {
   std::vector<size_t> places;      // of all columns: the position of a target's number in the target, or of a feature's
                                    // in the example
   size_t label = 0;                // the label's column, if there is one
-  size_t targets = 0, features = 0;
+  size_t targets = 0, features = 0;  // features: texts too
   bool has_label = true, has_weight = false;
 
   size_t count() const { return uses.size(); }

@@ -4,14 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/base/random.h"
+#include "common/base/roots.h"
 #include "common/data/external_dataset.h"
 #include "common/data/table.h"
 #include "common/model/external_check.h"
@@ -70,7 +71,10 @@ class TableDataset : public Dataset {
         splits_(std::move(splits)),
         target_size_(loaded.target_size),
         pieces_(std::move(pieces)),
-        input_sizes_(loaded.input_sizes) {
+        input_sizes_(loaded.input_sizes),
+        texts_(loaded.texts),
+        text_places_(loaded.text_places) {
+    info_.set_texts(static_cast<int32_t>(text_places_.size()));
     info_.set_train_examples(splits_[kTrainSplit].size());
     info_.set_validation_examples(splits_[kValidationSplit].size());
     info_.set_test_examples(splits_[kTestSplit].size());
@@ -88,6 +92,8 @@ class TableDataset : public Dataset {
     return !pieces_.empty() ? size : target_size_ > 0 ? target_size_ : 1;
   }
   std::vector<int64_t> input_sizes() const override { return input_sizes_; }
+  const TextStore* texts() const override { return texts_.get(); }
+  std::vector<int64_t> text_places() const override { return text_places_; }
   bool weighted() const override { return splits_[kTrainSplit].weights != nullptr; }
   float Weight(v1::Split split, int64_t index) const override {
     const SplitView& view = splits_[IndexOf(split)];
@@ -153,6 +159,8 @@ class TableDataset : public Dataset {
   const int64_t target_size_;
   const std::vector<TargetPiece> pieces_;
   const std::vector<int64_t> input_sizes_;
+  const std::shared_ptr<const TextStore> texts_;
+  const std::vector<int64_t> text_places_;
   int64_t example_size_ = 1;
   bool bytes_ = false;
 };
@@ -198,12 +206,16 @@ absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const 
   return splits;
 }
 
+absl::Status CheckDataInRoots(const v1::Data& data) {
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("data.path", data.path(), Access::kRead));
+  return CheckInRoots("data.cache_dir", data.cache_dir(), Access::kWrite);
+}
+
 absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (LooksLikeCsv(path) && kind != std::filesystem::file_type::directory) return v1::Data::CSV;
+  const bool folder = IsFolder(path);
+  if (LooksLikeCsv(path) && !folder) return v1::Data::CSV;
   if (LooksLikeTfRecord(path)) return v1::Data::TFRECORD;
-  if (kind != std::filesystem::file_type::directory) {
+  if (!folder) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "data.path: %s: cannot tell the format of a file of this name; looked for *.csv[.gz], *.tfrecord[s][.gz] and "
         "*-00000-of-00001. Set data.format, or give the folder that holds the data set",
@@ -213,25 +225,22 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   if (LooksLikeCifar10(path)) return v1::Data::CIFAR10;
   if (LooksLikeCsv(path)) return v1::Data::CSV;
   if (LooksLikeImageFolder(path)) return v1::Data::IMAGE_FOLDER;
+  if (LooksLikeTextFolder(path)) return v1::Data::TEXT_FOLDER;
   std::vector<std::string> found;
-  std::filesystem::directory_iterator it(path, error);
-  for (const std::filesystem::directory_iterator end; !error && it != end && found.size() < 6; it.increment(error)) {
-    found.push_back(it->path().filename().string());
+  for (const FolderEntry& entry : EntriesOf(path)) {
+    if (found.size() < 6) found.push_back(entry.name);
   }
-  std::sort(found.begin(), found.end());
   if (found.size() == 6) found.back() = "...";
   return absl::InvalidArgumentError(
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
                       "data_batch_*.bin (CIFAR10), "
                       "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
-                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
+                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER), [train/]CLASS/*.txt (TEXT_FOLDER); found %s",
                       path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
 }
 
 absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format, const Shape& input_shape) {
-  std::error_code ignored;
-  const bool is_dir = std::filesystem::is_directory(data.path(), ignored);
-  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !is_dir) {
+  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !IsFolder(data.path())) {
     return absl::InvalidArgumentError(
         absl::StrFormat("data.path: %s is a file; format %s is a folder", data.path(), v1::Data::Format_Name(format)));
   }
@@ -241,6 +250,7 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
     case v1::Data::IMAGE_FOLDER: return LoadImageFolder(data, input_shape);
     case v1::Data::CSV: return LoadCsv(data);
     case v1::Data::TFRECORD: return LoadTfRecord(data, input_shape);
+    case v1::Data::TEXT_FOLDER: return LoadTextFolder(data);
     default: break;
   }
   return absl::InvalidArgumentError(absl::StrFormat("data.format: %d is unknown", format));
@@ -259,7 +269,8 @@ int64_t TargetSize(const v1::Data& data) {
 
 absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape) {
   if (data.path().empty()) return absl::InvalidArgumentError("data.path: missing; name the data set's file or folder");
-  if (std::error_code error; !std::filesystem::exists(data.path(), error)) {
+  CAIRN_RETURN_IF_ERROR(CheckDataInRoots(data));
+  if (!IsThere(data.path())) {
     return absl::NotFoundError(absl::StrFormat("data.path: %s: no such file or folder on this machine", data.path()));
   }
   v1::Data::Format format = data.format();

@@ -19,6 +19,8 @@
 
 namespace cairn {
 
+class TextStore;
+
 // Thread-safe after OpenDataset. An example consists of the numbers of its shape (pixels 0..255, channels last) and
 // label_size numbers of its label or target.
 class Dataset {
@@ -31,6 +33,9 @@ class Dataset {
   // The number of values of each of data.inputs if only the data tells it (features of records); else empty. Set by
   // OpenDataset only.
   virtual std::vector<int64_t> input_sizes() const { return {}; }
+  // The texts that numbers of an example stand for, and the places of these numbers; null and empty: there are none.
+  virtual const TextStore* texts() const { return nullptr; }
+  virtual std::vector<int64_t> text_places() const { return {}; }
   // The type of the numbers before they are converted to float32.
   virtual Element element() const { return Element::kFloat; }
   // Whether examples have weights (data.weight_column).
@@ -55,6 +60,7 @@ class Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape);
 
 class Augmenter;
+class BatchMixer;
 
 struct BatchSourceOptions {
   uint64_t seed = 0;
@@ -62,13 +68,14 @@ struct BatchSourceOptions {
   int decode_threads = 1;
   int prefetch = 2;  // batches decoded ahead for each replica: at least this many, more if they are small; 0: none
   std::shared_ptr<const Augmenter> augmenter;  // null: examples are not augmented
+  std::shared_ptr<const BatchMixer> mixer;     // null: they are not mixed; then there is an augmenter, too
   // Set if the target is the augmented example as the model sees it; the data set's labels are then not used.
   std::optional<InputScale> input_target;
   // Its position in the labels, if the data set provides the rest of them; -1: it is the whole label.
   int64_t input_target_place = -1;
 };
 
-// Batches of the training split by (step, replica), a pure function of (seed, plan, augmenter). Thread-safe.
+// Batches of the training split by (step, replica), a pure function of (seed, plan, augmenter, mixer). Thread-safe.
 class BatchSource {
  public:
   BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan& plan, const BatchSourceOptions& options);

@@ -7,13 +7,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/digest.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/roots.h"
 
 namespace cairn {
 namespace {
@@ -25,11 +27,12 @@ absl::Status DirError(const std::string& dir, const char* what, int error) {
 }
 
 // For file systems without unnamed files: creates a file and unlinks it immediately.
-int OpenUnlinked(const std::string& dir) {
-  std::string name = dir + "/cairn-cache-XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd >= 0) ::unlink(name.c_str());
-  return fd;
+FileDescriptor OpenUnlinked(const std::string& dir) {
+  const std::string name =
+      absl::StrFormat("%s/cairn-cache-%08x%08x", dir, std::random_device{}(), std::random_device{}());
+  FileDescriptor file = OpenPath(name, O_RDWR | O_CREAT | O_EXCL, Access::kWrite, 0600);
+  if (file.get() >= 0) RemoveFile(name);
+  return file;
 }
 
 }  // namespace
@@ -37,13 +40,12 @@ int OpenUnlinked(const std::string& dir) {
 // ---- SpillFile ----
 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(const std::string& dir) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) return DirError(dir, "cannot be made", error.value());
-  int fd = ::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) fd = OpenUnlinked(dir);
-  if (fd < 0) return DirError(dir, "no file can be made in it", errno);
-  return std::unique_ptr<SpillFile>(new SpillFile(dir, fd));
+  if (const absl::Status made = MakeFolders(dir); !made.ok())
+    return absl::UnavailableError(absl::StrFormat("data.cache_dir: %s", made.message()));
+  FileDescriptor file = OpenPath(dir, O_TMPFILE | O_RDWR, Access::kWrite, 0600);
+  if (file.get() < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) file = OpenUnlinked(dir);
+  if (file.get() < 0) return DirError(dir, "no file can be made in it", errno);
+  return std::unique_ptr<SpillFile>(new SpillFile(dir, file.Release()));
 }
 
 SpillFile::~SpillFile() { ::close(fd_); }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/data/image_folder.h"
+#include "common/data/class_folder.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
@@ -24,8 +24,8 @@ void Widen(T value, T* low, T* high) {
 
 // Reads the sizes of a sample of the pictures. That of the first becomes the size to decode to.
 absl::Status SampleSizes(v1::Data* data, DatasetSummary* summary) {
-  CAIRN_ASSIGN_OR_RETURN(const ImageFolderFiles files, ListImageFolder(data->path()));
-  const std::vector<PictureFile>& train = files.splits[kTrainSplit];
+  CAIRN_ASSIGN_OR_RETURN(const ClassFolderFiles files, ListClassFolder(data->path(), kPictureFiles));
+  const std::vector<ClassFile>& train = files.splits[kTrainSplit];
   summary->height_min = summary->width_min = std::numeric_limits<int64_t>::max();
   const int64_t count = static_cast<int64_t>(train.size()), sample = std::min(count, kSampledPicturesMax);
   for (int64_t i = 0; i < sample; ++i) {
@@ -94,6 +94,8 @@ absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data) {
   summary.info.set_train_examples(summary.splits[kTrainSplit].examples);
   summary.info.set_validation_examples(summary.splits[kValidationSplit].examples);
   summary.info.set_test_examples(summary.splits[kTestSplit].examples);
+  summary.info.set_texts(static_cast<int32_t>(loaded.text_places.size()));
+  if (loaded.texts != nullptr) return summary;
   CAIRN_RETURN_IF_ERROR(SampleValues(*loaded.splits[kTrainSplit], NumElements(loaded.shape),
                                      pictures ? kSampledPicturesMax : kSampledExamplesMax, &summary));
   return summary;
@@ -106,11 +108,15 @@ std::string ToText(const DatasetSummary& summary) {
   if (summary.height_max > 0) {
     absl::StrAppendFormat(&text, "  pictures    height %s, width %s; resized to the size that the job asks for\n",
                           Range(summary.height_min, summary.height_max), Range(summary.width_min, summary.width_max));
+  } else if (info.texts() > 0) {
+    absl::StrAppend(&text, "  texts       of UTF-8, one an example\n");
   } else {
     absl::StrAppendFormat(&text, "  shape       [%s]\n", absl::StrJoin(info.example_shape(), ", "));
   }
-  absl::StrAppendFormat(&text, "  values      %g to %g (in %d training examples)\n", summary.value_min,
-                        summary.value_max, summary.sampled);
+  if (info.texts() == 0) {
+    absl::StrAppendFormat(&text, "  values      %g to %g (in %d training examples)\n", summary.value_min,
+                          summary.value_max, summary.sampled);
+  }
   for (const SplitSummary& split : summary.splits) {
     absl::StrAppendFormat(&text, "  %-11s %s\n", split.name,
                           split.examples > 0 ? absl::StrCat(split.examples, " examples") : "none");

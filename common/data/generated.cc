@@ -8,6 +8,8 @@
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
@@ -95,24 +97,68 @@ absl::Status WriteColourFile(const std::string& path, uint64_t seed, uint32_t sp
 
 // ---- texts ----
 
+struct Text {
+  int topic = 0;
+  std::vector<int64_t> words;
+};
+
 // The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common words, the most
 // frequent ones first.
-std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
+Text DrawText(uint64_t seed, uint32_t split, uint32_t index) {
   const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
   const PhiloxBlock head = Philox(key, {index, split, 0, 0});
-  const int topic = static_cast<int>(head[0] % kTextTopics);
+  Text text;
+  text.topic = static_cast<int>(head[0] % kTextTopics);
   const int words = kTextWordsMin + static_cast<int>(head[1] % (kTextWordsMax - kTextWordsMin + 1));
   constexpr int kCommonBegin = 1 + kTextTopics * kTopicWords, kCommon = kTextVocabulary - kCommonBegin;
-  FeatureValue x{.name = "x", .kind = FeatureKind::kInts}, y{.name = "y", .kind = FeatureKind::kInts, .ints = {topic}};
   for (int w = 0; w < words; ++w) {
     const PhiloxBlock draw = Philox(key, {index, split, 1, static_cast<uint32_t>(w)});
     if (draw[0] % 5 == 0) {
-      x.ints.push_back(1 + topic * kTopicWords + static_cast<int>(draw[1] % kTopicWords));
+      text.words.push_back(1 + text.topic * kTopicWords + static_cast<int>(draw[1] % kTopicWords));
     } else {  // the minimum of two draws makes the first words more frequent
-      x.ints.push_back(kCommonBegin + static_cast<int>(std::min(draw[1] % kCommon, draw[2] % kCommon)));
+      text.words.push_back(kCommonBegin + static_cast<int>(std::min(draw[1] % kCommon, draw[2] % kCommon)));
     }
   }
-  return WriteExample({x, y});
+  return text;
+}
+
+std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
+  const Text text = DrawText(seed, split, index);
+  return WriteExample({{.name = "x", .kind = FeatureKind::kInts, .ints = text.words},
+                       {.name = "y", .kind = FeatureKind::kInts, .ints = {text.topic}}});
+}
+
+// Two syllables, which say the number.
+std::string Spelling(int64_t word) {
+  constexpr char kConsonants[] = "bdfgklmnprstvz", kVowels[] = "aeiou";
+  constexpr int64_t kVowelCount = 5, kSyllables = 14 * kVowelCount;
+  static_assert(kTextVocabulary <= kSyllables * kSyllables);
+  std::string letters;
+  for (const int64_t syllable : {word / kSyllables, word % kSyllables}) {
+    letters.push_back(kConsonants[syllable / kVowelCount]);
+    letters.push_back(kVowels[syllable % kVowelCount]);
+  }
+  return letters;
+}
+
+// Every seventh word ends in a comma; the quotes keep commas apart from the columns'.
+std::string SentenceLine(uint64_t seed, uint32_t split, uint32_t index) {
+  static constexpr std::array<const char*, kTextTopics> kTopics = {"food", "music", "space", "sport"};
+  const Text text = DrawText(seed, split, index);
+  std::string line = "\"";
+  for (size_t w = 0; w < text.words.size(); ++w) {
+    std::string word = Spelling(text.words[w]);
+    if (w == 0) word[0] = absl::ascii_toupper(static_cast<unsigned char>(word[0]));
+    absl::StrAppend(&line, w == 0 ? "" : w % 7 == 0 ? ", " : " ", word);
+  }
+  return absl::StrCat(line, ".\",", kTopics[static_cast<size_t>(text.topic)], "\n");
+}
+
+absl::Status WriteSentenceFile(const std::string& path, uint64_t seed, uint32_t split, int64_t count) {
+  OutFile file(path);
+  file.Write("text,topic\n");
+  for (int64_t i = 0; i < count; ++i) file.Write(SentenceLine(seed, split, static_cast<uint32_t>(i)));
+  return file.Close();
 }
 
 absl::Status WriteTextFile(const std::string& path, uint64_t seed, uint32_t split, int64_t count) {
@@ -148,6 +194,14 @@ absl::Status WriteTexts(const std::string& dir, int64_t train_count, int64_t tes
   CAIRN_RETURN_IF_ERROR(MakeDir(dir));
   CAIRN_RETURN_IF_ERROR(WriteTextFile(dir + "/train.tfrecord", seed, kTextTrain, train_count));
   return WriteTextFile(dir + "/test.tfrecord", seed, kTextTest, test_count);
+}
+
+absl::Status WriteSentences(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed) {
+  CAIRN_RETURN_IF_ERROR(CheckCount(train_count, 1));
+  CAIRN_RETURN_IF_ERROR(CheckCount(test_count, 1));
+  CAIRN_RETURN_IF_ERROR(MakeDir(dir));
+  CAIRN_RETURN_IF_ERROR(WriteSentenceFile(dir + "/train.csv", seed, kTextTrain, train_count));
+  return WriteSentenceFile(dir + "/test.csv", seed, kTextTest, test_count);
 }
 
 }  // namespace cairn

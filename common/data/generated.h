@@ -21,4 +21,8 @@ inline constexpr int kTextVocabulary = 2000;
 inline constexpr int kTextTopics = 4;
 absl::Status WriteTexts(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);
 
+// The same texts spelled: train.csv and test.csv with the columns "text", words with capitals and punctuation, and
+// "topic", its name. The words' spellings differ.
+absl::Status WriteSentences(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);
+
 }  // namespace cairn

@@ -4,10 +4,10 @@
 //
 // Images have 2 dimensions [n, features], 3 [n, height, width] or 4 [n, height, width, channels]; labels have 1.
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
 #include "common/base/words.h"
 #include "common/data/byte_reader.h"
 #include "common/data/limits.h"
@@ -29,8 +29,7 @@ std::string FindPart(const std::string& dir, const std::string& split, const std
     for (const char* dims : {"3", "1", "4", "2"}) {
       for (const char* suffix : {"", ".gz"}) {
         const std::string path = absl::StrFormat("%s/%s-%s%sidx%s-ubyte%s", dir, split, what, separator, dims, suffix);
-        std::error_code ignored;
-        if (std::filesystem::exists(path, ignored)) return path;
+        if (IsThere(path)) return path;
       }
     }
   }

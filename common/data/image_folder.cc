@@ -1,11 +1,9 @@
-#include "common/data/image_folder.h"
-
-#include <algorithm>
-#include <filesystem>
+// Pictures in folders by class (common/data/class_folder.h).
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/data/class_folder.h"
 #include "common/data/decoded_table.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
@@ -15,78 +13,9 @@
 namespace cairn {
 namespace {
 
-namespace fs = std::filesystem;
-
-struct Entry {
-  std::string name;
-  bool is_dir = false;
-};
-
-// The entries of a folder, sorted by name.
-absl::StatusOr<std::vector<Entry>> ListDir(const std::string& path) {
-  std::vector<Entry> entries;
-  std::error_code error;
-  fs::directory_iterator it(path, error);
-  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    std::error_code ignored;
-    if (name[0] != '.') entries.push_back({name, it->is_directory(ignored)});
-  }
-  if (error == std::errc::no_such_file_or_directory) return absl::NotFoundError(path + ": no such folder");
-  if (error) return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, error.message()));
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return entries;
-}
-
-absl::StatusOr<std::vector<std::string>> SubDirs(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDir(path));
-  std::vector<std::string> dirs;
-  for (const Entry& entry : entries) {
-    if (entry.is_dir) dirs.push_back(entry.name);
-  }
-  return dirs;
-}
-
-// The folder of a split; "" if there is none.
-std::string SplitDir(const std::string& path, int split) {
-  static constexpr std::array<std::array<const char*, 2>, 3> kNames = {
-      {{"train", "training"}, {"validation", "val"}, {"test", "testing"}}};
-  for (const char* name : kNames[split]) {
-    std::error_code ignored;
-    if (const std::string dir = absl::StrCat(path, "/", name); fs::is_directory(dir, ignored)) return dir;
-  }
-  return "";
-}
-
-absl::Status ListSplit(const std::string& dir, const std::vector<std::string>& class_names,
-                       std::vector<PictureFile>* files) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> found, SubDirs(dir));
-  for (const std::string& name : found) {
-    const auto it = std::lower_bound(class_names.begin(), class_names.end(), name);
-    if (it == class_names.end() || *it != name) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s: class folder \"%s\" is not among the training split's classes", dir, name));
-    }
-    const std::string class_dir = absl::StrCat(dir, "/", name);
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDir(class_dir));
-    const size_t before = files->size();
-    for (const Entry& entry : entries) {
-      if (entry.is_dir || !HasPictureName(entry.name)) continue;
-      files->push_back({absl::StrCat(class_dir, "/", entry.name), static_cast<int32_t>(it - class_names.begin())});
-    }
-    if (files->size() == before) {
-      return absl::NotFoundError(class_dir + ": holds no .jpg, .jpeg or .png file; remove the folder or fill it");
-    }
-  }
-  if (files->empty()) {
-    return absl::NotFoundError(dir + ": holds no class folders; pictures belong in one folder a class");
-  }
-  return absl::OkStatus();
-}
-
 class PictureSource : public ExampleSource {
  public:
-  PictureSource(std::vector<PictureFile> files, const Shape& shape) : files_(std::move(files)), shape_(shape) {}
+  PictureSource(std::vector<ClassFile> files, const Shape& shape) : files_(std::move(files)), shape_(shape) {}
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   float Label(int64_t index) const override { return static_cast<float>(files_[index].label); }
@@ -98,7 +27,7 @@ class PictureSource : public ExampleSource {
   }
 
  private:
-  const std::vector<PictureFile> files_;
+  const std::vector<ClassFile> files_;
   const Shape shape_;
 };
 
@@ -128,48 +57,14 @@ absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shap
   return shape;
 }
 
-bool LooksLikeImageFolder(const std::string& dir) {
-  const std::string train = SplitDir(dir, kTrainSplit);
-  const std::string& root = train.empty() ? dir : train;
-  const absl::StatusOr<std::vector<std::string>> classes = SubDirs(root);
-  if (!classes.ok()) return false;
-  for (const std::string& name : *classes) {
-    const absl::StatusOr<std::vector<Entry>> entries = ListDir(absl::StrCat(root, "/", name));
-    if (!entries.ok()) continue;
-    for (const Entry& entry : *entries) {
-      if (!entry.is_dir && HasPictureName(entry.name)) return true;
-    }
-  }
-  return false;
-}
-
-absl::StatusOr<ImageFolderFiles> ListImageFolder(const std::string& path) {
-  ImageFolderFiles files;
-  const std::string train = SplitDir(path, kTrainSplit);
-  for (int s : {kValidationSplit, kTestSplit}) {
-    if (const std::string dir = SplitDir(path, s); train.empty() && !dir.empty()) {
-      return absl::NotFoundError(absl::StrFormat("%s: there is %s, but no train/ beside it", path, dir));
-    }
-  }
-  CAIRN_ASSIGN_OR_RETURN(files.class_names, SubDirs(train.empty() ? path : train));
-  if (files.class_names.size() > kImageFolderClassesMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s: %d class folders; at most %d are read", path,
-                                                      files.class_names.size(), kImageFolderClassesMax));
-  }
-  for (int s : {kTrainSplit, kValidationSplit, kTestSplit}) {
-    const std::string dir = s == kTrainSplit && train.empty() ? path : SplitDir(path, s);
-    if (!dir.empty()) CAIRN_RETURN_IF_ERROR(ListSplit(dir, files.class_names, &files.splits[s]));
-  }
-  return files;
-}
+bool LooksLikeImageFolder(const std::string& dir) { return LooksLikeClassFolder(dir, kPictureFiles); }
 
 namespace {
 
-absl::StatusOr<std::shared_ptr<const TargetTable>> TargetsOf(const v1::Data& data,
-                                                             const std::vector<PictureFile>& files,
+absl::StatusOr<std::shared_ptr<const TargetTable>> TargetsOf(const v1::Data& data, const std::vector<ClassFile>& files,
                                                              const Shape& example) {
   std::vector<std::string> paths;
-  for (const PictureFile& file : files) paths.push_back(file.path);
+  for (const ClassFile& file : files) paths.push_back(file.path);
   const v1::TargetSource& target = data.targets(PictureTargetOf(data));
   CAIRN_ASSIGN_OR_RETURN(paths, MatchPictures(data.path(), target.pictures(), paths));
   Shape shape(target.shape().begin(), target.shape().end());
@@ -182,7 +77,7 @@ absl::StatusOr<std::shared_ptr<const TargetTable>> TargetsOf(const v1::Data& dat
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape) {
   LoadedData loaded;
   CAIRN_ASSIGN_OR_RETURN(loaded.shape, PictureShape(data, input_shape));
-  CAIRN_ASSIGN_OR_RETURN(ImageFolderFiles files, ListImageFolder(data.path()));
+  CAIRN_ASSIGN_OR_RETURN(ClassFolderFiles files, ListClassFolder(data.path(), kPictureFiles));
   loaded.class_names = std::move(files.class_names);
   loaded.classes = static_cast<int32_t>(loaded.class_names.size());
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<CacheRoom> room, CacheRoom::Make(data));

@@ -47,6 +47,12 @@ inline constexpr size_t kTfRecordFeaturesShownMax = 20;
 // Numbers in one example.
 inline constexpr int64_t kTfRecordNumbersMax = int64_t{1} << 26;
 
+// ---- texts ----
+
+inline constexpr size_t kTextBytesMax = size_t{64} << 20;
+// Different texts of a data set: their numbers are float32, which represents every integer up to this one.
+inline constexpr int64_t kTextsMax = int64_t{1} << 24;
+
 // ---- generated data, samples, read-ahead ----
 
 inline constexpr int kConvertShardsMax = 10'000;

@@ -20,6 +20,7 @@ namespace cairn {
 struct RecordFeaturePart {
   std::string feature;
   Shape shape;
+  bool text = false;  // a bytes_list of texts, which stand in an example as their numbers in a TextStore
 };
 
 // What is read from every record.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/base/files.h"
 #include "common/data/limits.h"
 #include "common/data/table.h"
 
@@ -65,18 +66,14 @@ int SplitOfName(const std::string& name) {
 
 std::vector<std::string> RecordFilesIn(const std::string& dir, std::vector<std::string>* folders) {
   std::vector<std::string> files;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    std::error_code ignored;
-    if (name[0] == '.') continue;
-    if (it->is_directory(ignored)) {
-      folders->push_back(name);
-    } else if (HasRecordName(name)) {
-      files.push_back(it->path().string());
+  for (const FolderEntry& entry : EntriesOf(dir)) {
+    if (entry.name[0] == '.') continue;
+    if (entry.kind == PathInfo::kFolder) {
+      folders->push_back(entry.name);
+    } else if (HasRecordName(entry.name)) {
+      files.push_back(absl::StrCat(dir, "/", entry.name));
     }
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -128,8 +125,7 @@ bool HasRecordName(const std::string& path) {
 
 absl::StatusOr<std::array<std::vector<std::string>, 3>> FindRecordFiles(const std::string& path) {
   std::array<std::vector<std::string>, 3> splits;
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
+  if (!IsFolder(path)) {
     splits[kTrainSplit] = Family(path);
     CAIRN_RETURN_IF_ERROR(CheckShards(splits[kTrainSplit]));
     return splits;

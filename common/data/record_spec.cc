@@ -50,6 +50,10 @@ absl::StatusOr<Encoding> ChooseEncoding(const v1::TfRecord& asked, const std::st
                                         const RecordFeature& feature) {
   const bool bytes = feature.place.kind == FeatureKind::kBytes;
   Encoding encoding = asked.encoding();
+  if (encoding == v1::TfRecord::TEXT) {
+    return absl::InvalidArgumentError(
+        "data.tfrecord.encoding: TEXT, but the model's input takes numbers; give it an input with text: true");
+  }
   if (encoding == v1::TfRecord::ENCODING_AUTO) {
     encoding = !bytes                     ? v1::TfRecord::NUMBERS
                : IsPicture(feature.bytes) ? v1::TfRecord::JPEG_OR_PNG
@@ -100,8 +104,12 @@ int64_t CountNumbers(const Shape& shape) {
 absl::Status ResolveInputs(const v1::Data& data, const RecordFeatures& features, RecordSpec* spec) {
   spec->encoding = v1::TfRecord::NUMBERS;
   for (int i = 0; i < data.inputs_size(); ++i) {
-    const std::string& name = data.inputs(i).feature();
+    const bool text = data.inputs(i).text();
+    std::string name = data.inputs(i).feature();
     const std::string field = absl::StrFormat("data.inputs[%d].feature", i);
+    if (name.empty()) {  // of a model with one input
+      CAIRN_ASSIGN_OR_RETURN(name, ChooseFeature(data.tfrecord().input(), "input", {"text", "x"}, features));
+    }
     const auto found = features.find(name);
     if (found == features.end()) {
       return absl::InvalidArgumentError(
@@ -112,11 +120,17 @@ absl::Status ResolveInputs(const v1::Data& data, const RecordFeatures& features,
           absl::StrFormat("%s: \"%s\" is the label too; name two features of %s", field, name, Describe(features)));
     }
     const FeatureKind kind = found->second.place.kind;
-    if (kind == FeatureKind::kBytes || kind == FeatureKind::kEmpty) {
+    if (text && kind != FeatureKind::kBytes) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: \"%s\" is a %s, and the model's input takes texts, a bytes_list; name another feature, or let the model "
+          "take numbers",
+          field, name, ToText(kind)));
+    }
+    if (!text && (kind == FeatureKind::kBytes || kind == FeatureKind::kEmpty)) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: \"%s\" is a %s; of several inputs each is a float_list or an int64_list", field, name, ToText(kind)));
     }
-    spec->inputs.push_back({name, Shape{found->second.values}});
+    spec->inputs.push_back({name, Shape{found->second.values}, text});
     spec->example_size += found->second.values;
   }
   spec->input = spec->inputs[0].feature;
@@ -163,7 +177,7 @@ absl::StatusOr<RecordSpec> ResolveRecordSpec(const v1::Data& data, const Shape& 
   }
   for (const v1::TargetSource& target : data.targets()) {
     if (target.feature().empty()) continue;
-    spec.targets.push_back({target.feature(), Shape(target.shape().begin(), target.shape().end())});
+    spec.targets.push_back({target.feature(), Shape(target.shape().begin(), target.shape().end()), false});
   }
   spec.weight = data.weight_column();
   if (!data.inputs().empty()) {

@@ -93,6 +93,59 @@ absl::Status ReadTarget(absl::string_view record, const std::string& feature, co
                       feature, bad - target.begin(), *bad));
 }
 
+namespace {
+
+// The bytes begin .. end - 1, which may be more than a window shows at once.
+absl::StatusOr<std::string> ReadBytes(ByteWindow& window, uint64_t begin, uint64_t end) {
+  std::string bytes;
+  bytes.reserve(end - begin);
+  while (begin < end) {
+    const auto part = static_cast<size_t>(std::min<uint64_t>(end - begin, ByteWindow::kBytes));
+    CAIRN_ASSIGN_OR_RETURN(const absl::string_view view, window.At(begin, part));
+    bytes.append(view.data(), view.size());
+    begin += part;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status ReadTexts(ByteWindow& window, uint64_t begin, uint64_t end, const RecordFeaturePart& part,
+                       TextStore* texts, std::vector<float>* numbers) {
+  FeaturePlace place;
+  bool found = false;
+  CAIRN_RETURN_IF_ERROR(
+      WalkFeatures(window, begin, end, [&](absl::string_view name, const FeaturePlace& at) -> absl::Status {
+        if (name != part.feature) return absl::OkStatus();
+        place = at;
+        found = true;
+        return absl::OkStatus();
+      }));
+  if (!found) {
+    return absl::DataLossError(
+        absl::StrFormat("has no feature \"%s\", which data.inputs names; name another", part.feature));
+  }
+  if (place.kind != FeatureKind::kBytes) {
+    return absl::DataLossError(absl::StrFormat("its input \"%s\" is a %s, and the model's input takes texts",
+                                               part.feature, ToText(place.kind)));
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t from, uint64_t to) {
+    ranges.emplace_back(from, to);
+    return static_cast<int64_t>(ranges.size()) <= NumElements(part.shape);
+  }));
+  if (static_cast<int64_t>(ranges.size()) != NumElements(part.shape)) {
+    return WrongSize(part.feature, static_cast<int64_t>(ranges.size()), "texts", part.shape, kInputRole);
+  }
+  for (const auto& [from, to] : ranges) {
+    CAIRN_ASSIGN_OR_RETURN(const std::string text, ReadBytes(window, from, to));
+    const absl::StatusOr<float> number = texts->Add(text);
+    if (!number.ok()) return Annotate(number.status(), absl::StrFormat("its input \"%s\"", part.feature));
+    numbers->push_back(*number);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place) {
   if (place.kind == FeatureKind::kBytes) {
     return absl::InvalidArgumentError(absl::StrFormat(

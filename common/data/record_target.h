@@ -6,10 +6,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/status.h"
+#include "common/data/record_decoder.h"
+#include "common/data/text_store.h"
 #include "common/data/tf_example.h"
 #include "common/tensor/buffer.h"
 
@@ -25,6 +28,11 @@ inline constexpr FeatureRole kTargetRole = {"target", "data.targets"}, kInputRol
 // that size ([height, width] or [height, width, channels]), one byte 0 .. 255 per number, or little-endian float32.
 absl::Status ReadTarget(absl::string_view record, const std::string& feature, const Shape& shape,
                         absl::Span<float> target, const FeatureRole& role = kTargetRole);
+
+// Appends the numbers of the record's texts, as many as the part's shape says, in `texts`. The record is the bytes
+// begin .. end - 1 of the window.
+absl::Status ReadTexts(ByteWindow& window, uint64_t begin, uint64_t end, const RecordFeaturePart& part,
+                       TextStore* texts, std::vector<float>* numbers);
 
 // Reads one number, which must be at least 0.
 absl::StatusOr<float> ReadWeight(ByteWindow& window, const std::string& feature, const FeaturePlace& place);

@@ -14,6 +14,7 @@
 #include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
 #include "common/data/target_table.h"
+#include "common/data/text_store.h"
 #include "common/tensor/batch.h"
 #include "common/tensor/buffer.h"
 
@@ -78,6 +79,9 @@ struct LoadedData {
   // For data.inputs that are features: the number of values of each; else empty.
   std::vector<int64_t> input_sizes;
   std::array<std::shared_ptr<const std::vector<float>>, 3> weights;  // those of data.weight_column; null: none
+  // The texts, and which numbers of an example stand for one, rising; null and empty: there are none.
+  std::shared_ptr<const TextStore> texts;
+  std::vector<int64_t> text_places;
 };
 
 // Loads data.path in the format data.format, or in the detected one. Errors: as OpenDataset.
@@ -92,6 +96,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
 // input_shape: as in OpenDataset.
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
+absl::StatusOr<LoadedData> LoadTextFolder(const v1::Data& data);
 
 // The size to which pictures are resized: [height, width, 1 or 3], from `data` or the model's input.
 absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape);
@@ -101,6 +106,7 @@ bool LooksLikeIdx(const std::string& dir);
 bool LooksLikeCifar10(const std::string& dir);
 bool LooksLikeCsv(const std::string& path);  // a file or a folder
 bool LooksLikeImageFolder(const std::string& dir);
+bool LooksLikeTextFolder(const std::string& dir);
 bool LooksLikeTfRecord(const std::string& path);  // a file or a folder
 
 }  // namespace cairn

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 #include "common/data/picture.h"
 
 namespace cairn {
@@ -50,8 +52,9 @@ absl::Status PictureTargets::Read(int64_t index, absl::Span<float> target) const
 absl::StatusOr<std::vector<std::string>> MatchPictures(const std::string& root, const std::string& dir,
                                                        const std::vector<std::string>& examples) {
   const fs::path named(dir);
-  const fs::path folder = named.is_absolute() ? named : fs::path(root) / named;
-  if (std::error_code error; !fs::is_directory(folder, error)) {
+  const fs::path folder = named.is_absolute() || NamesRoot(dir) ? named : fs::path(root) / named;
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("data.targets[0].pictures", folder.string(), Access::kRead));
+  if (!IsFolder(folder.string())) {
     return absl::NotFoundError(
         absl::StrFormat("data.targets[0].pictures: %s: no such folder on this machine", folder.string()));
   }
@@ -60,8 +63,7 @@ absl::StatusOr<std::vector<std::string>> MatchPictures(const std::string& root, 
   for (const std::string& example : examples) {
     const fs::path stem = folder / fs::path(example).lexically_relative(root).replace_extension();
     for (const char* ending : {".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"}) {
-      std::error_code ignored;
-      if (const std::string file = stem.string() + ending; fs::is_regular_file(file, ignored)) {
+      if (const std::string file = stem.string() + ending; IsFile(file)) {
         found.push_back(file);
         break;
       }

@@ -5,7 +5,6 @@
 // read.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/base/text.h"
 #include "common/data/decoded_table.h"
 #include "common/data/limits.h"
@@ -53,7 +53,10 @@ absl::Status NoFeature(const std::string& name) {
 
 class RecordSource : public ExampleSource {
  public:
-  explicit RecordSource(RecordSpec spec) : spec_(std::move(spec)) {}
+  // texts: of all splits; it is added to while files are added.
+  RecordSource(RecordSpec spec, std::shared_ptr<TextStore> texts) : spec_(std::move(spec)), texts_(std::move(texts)) {
+    for (const RecordFeaturePart& part : spec_.inputs) text_numbers_ += part.text ? NumElements(part.shape) : 0;
+  }
 
   // room: provides the memory for gzip files.
   absl::Status Add(const std::string& path, CacheRoom& room, bool measure, int64_t* numbers_max, LabelKinds* kinds) {
@@ -82,7 +85,7 @@ class RecordSource : public ExampleSource {
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view record, file.Read(number, &scratch));
     if (!spec_.inputs.empty()) {
       const absl::Span<float> numbers(static_cast<float*>(out), static_cast<size_t>(spec_.example_size));
-      return file.Annotated(number, ReadParts(record, spec_.inputs, kInputRole, numbers));
+      return file.Annotated(number, ReadInputs(index, record, numbers));
     }
     FeaturePlace input;
     bool found = false;
@@ -120,6 +123,27 @@ class RecordSource : public ExampleSource {
   size_t FileOf(int64_t index) const {
     return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
   }
+  absl::Status ReadInputs(int64_t index, absl::string_view record, absl::Span<float> numbers) const {
+    const float* text = text_of_.data() + index * text_numbers_;
+    for (const RecordFeaturePart& part : spec_.inputs) {
+      const auto size = static_cast<size_t>(NumElements(part.shape));
+      if (part.text) {
+        std::copy_n(text, size, numbers.begin());
+        text += size;
+      } else {
+        CAIRN_RETURN_IF_ERROR(ReadTarget(record, part.feature, part.shape, numbers.first(size), kInputRole));
+      }
+      numbers.remove_prefix(size);
+    }
+    return absl::OkStatus();
+  }
+  // Keeps the numbers of the record's texts.
+  absl::Status LookAtTexts(ByteWindow& window, uint64_t begin, uint64_t end) {
+    for (const RecordFeaturePart& part : spec_.inputs) {
+      if (part.text) CAIRN_RETURN_IF_ERROR(ReadTexts(window, begin, end, part, texts_.get(), &text_of_));
+    }
+    return absl::OkStatus();
+  }
   // Called for each record while its file is opened. Reads the label, and the length of the input if the shape is not
   // given.
   absl::Status Look(ByteWindow& window, uint64_t begin, uint64_t end, bool measure, int64_t* numbers_max,
@@ -141,6 +165,7 @@ class RecordSource : public ExampleSource {
     }));
     if (!found) return NoFeature(spec_.label);
     if (!has_input) return NoFeature(spec_.input);
+    if (text_numbers_ > 0) CAIRN_RETURN_IF_ERROR(LookAtTexts(window, begin, end));
     if (!spec_.weight.empty()) {
       if (!has_weight) return NoFeature(spec_.weight);
       CAIRN_ASSIGN_OR_RETURN(const float one, ReadWeight(window, spec_.weight, weight));
@@ -163,6 +188,9 @@ class RecordSource : public ExampleSource {
   }
 
   RecordSpec spec_;
+  const std::shared_ptr<TextStore> texts_;
+  int64_t text_numbers_ = 0;    // of a record
+  std::vector<float> text_of_;  // those of all records
   std::vector<float> weights_;
   std::vector<std::unique_ptr<const RecordFile>> files_;
   std::vector<int64_t> first_;  // index of each file's first record
@@ -216,8 +244,7 @@ absl::StatusOr<std::string> FirstRecord(const std::string& path, const CacheRoom
 }  // namespace
 
 bool LooksLikeTfRecord(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return HasRecordName(path);
+  if (!IsFolder(path)) return HasRecordName(path);
   const auto files = FindRecordFiles(path);
   return files.ok() || !absl::IsNotFound(files.status()) || absl::StrContains(files.status().message(), " is missing");
 }
@@ -235,13 +262,21 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   const bool measure = spec->encoding == v1::TfRecord::NUMBERS && data.tfrecord().shape_size() == 0 &&
                        input_shape.empty() && spec->inputs.empty();
   LoadedData loaded;
-  for (const RecordFeaturePart& part : spec->inputs) loaded.input_sizes.push_back(NumElements(part.shape));
+  const auto texts = std::make_shared<TextStore>();
+  int64_t place = 0;
+  for (const RecordFeaturePart& part : spec->inputs) {
+    loaded.input_sizes.push_back(NumElements(part.shape));
+    for (int64_t i = 0; i < NumElements(part.shape); ++i, ++place) {
+      if (part.text) loaded.text_places.push_back(place);
+    }
+  }
+  if (!loaded.text_places.empty()) loaded.texts = texts;
   LabelKinds kinds;
   int64_t numbers_max = 0;
   std::array<std::unique_ptr<RecordSource>, 3> sources;
   for (int s = 0; s < 3; ++s) {
     if (files[s].empty()) continue;
-    sources[s] = std::make_unique<RecordSource>(*spec);
+    sources[s] = std::make_unique<RecordSource>(*spec, texts);
     for (const std::string& path : files[s]) {
       CAIRN_RETURN_IF_ERROR(sources[s]->Add(path, *room, measure, &numbers_max, &kinds));
     }

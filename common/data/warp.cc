@@ -206,6 +206,20 @@ void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_m
   }
 }
 
+void Displace(const PictureShape3& shape, const Displacement& by, const Sampling& sampling, const float* in,
+              float* out) {
+  const auto tap = [&](float at, int64_t size) {
+    return MakeTap(sampling.fill_mode, sampling.nearest ? std::floor(at + 0.5f) : at, size);
+  };
+  for (int64_t y = 0, i = 0; y < shape.height; ++y) {
+    for (int64_t x = 0; x < shape.width; ++x, ++i, out += shape.channels) {
+      const auto at = static_cast<size_t>(i);
+      BlendTaps<0>(shape, tap(static_cast<float>(x) + by.across[at], shape.width),
+                   tap(static_cast<float>(y) + by.down[at], shape.height), sampling.fill_value, in, out);
+    }
+  }
+}
+
 void CropAndResize(const PictureShape3& shape, const PicturePart& part, const PictureShape3& to, const float* in,
                    float* out) {
   const auto taps = [](int64_t begin, int64_t length, int64_t length_out, int64_t size) {

@@ -40,6 +40,19 @@ Affine2 Translation(float down, float right);
 void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_mode, float fill_value, const float* in,
           float* out);
 
+// How far from its own place each pixel of the output takes its value, in pixels: [height, width] each.
+struct Displacement {
+  absl::Span<const float> across, down;
+};
+struct Sampling {
+  v1::FillMode fill_mode = v1::FILL_MODE_UNSPECIFIED;
+  float fill_value = 0;
+  bool nearest = false;  // the nearest pixel instead of the bilinear value
+};
+// As Warp.
+void Displace(const PictureShape3& shape, const Displacement& by, const Sampling& sampling, const float* in,
+              float* out);
+
 // The position of a part of a picture; it may be outside the picture.
 struct PicturePart {
   int64_t top = 0, left = 0;

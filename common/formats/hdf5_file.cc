@@ -12,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/files.h"
 #include "common/formats/apart.h"
 #include "common/formats/growth.h"
 #include "common/formats/hdf5_chunks.h"
 #include "common/formats/hdf5_handle.h"
 #include "common/formats/limits.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 namespace {
@@ -44,19 +46,9 @@ absl::Status WriteError(const std::string& path, const std::string& what) {
 }
 
 absl::Status WriteBytes(const std::string& path, const char* data, size_t size) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool written = fd >= 0;
-  while (written && size > 0) {
-    const ssize_t n = write(fd, data, size);
-    if (n < 0 && errno == EINTR) continue;
-    written = n > 0;
-    data += written ? n : 0;
-    size -= written ? static_cast<size_t>(n) : 0;
-  }
-  const int error = errno;
-  if (fd >= 0 && close(fd) != 0 && written)
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
-  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot be written"));
+  const FileDescriptor file = CreateBeside(path);
+  if (file.get() < 0) return FileError(path, "cannot be created");
+  return WriteAll(file.get(), {data, size}, path);
 }
 
 // Checks the path `a/b/c` link by link: it must exist and stay within the file. NOT_FOUND if it is missing.

@@ -50,6 +50,8 @@ const std::map<std::string, Row>& Rows() {
       {"SparseSigmoid", {v1::SPARSE_SIGMOID}},
       {"LogSoftmax", {v1::LOG_SOFTMAX}},
       {"nn.log_softmax", {v1::LOG_SOFTMAX}},
+      {"Sparsemax", {v1::SPARSEMAX}},
+      {"Glu", {v1::GLU}},
   };
   return rows;
 }
@@ -75,11 +77,10 @@ absl::Status ReadOption(const Row& row, KerasArguments& arguments, v1::Activatio
 }
 
 // keras.ops.gelu uses the tanh approximation by default; TensorFlow's does not.
-absl::Status ReadGelu(KerasArguments& arguments) {
-  const Json* const approximate = arguments.Take({"approximate"});
+v1::Activation ReadGelu(KerasArguments& arguments) {
+  const Json* const approximate = arguments.TakeOrOperand({"approximate"});
   const bool exact = approximate == nullptr ? arguments.keras2() : *approximate == false;
-  if (exact) return absl::OkStatus();
-  return arguments.Bad("approximate: true is not supported; use false, or the activation \"gelu\" of a layer");
+  return exact ? v1::GELU : v1::GELU_TANH;
 }
 
 }  // namespace
@@ -87,8 +88,7 @@ absl::Status ReadGelu(KerasArguments& arguments) {
 absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* layer) {
   const std::string function = arguments.Function();
   if (function == "Gelu" || function == "nn.gelu") {
-    CAIRN_RETURN_IF_ERROR(ReadGelu(arguments));
-    layer->mutable_activation()->set_activation(v1::GELU);
+    layer->mutable_activation()->set_activation(ReadGelu(arguments));
     return true;
   }
   const auto found = Rows().find(function);
@@ -96,7 +96,8 @@ absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* l
   v1::ActivationLayer* const activation = layer->mutable_activation();
   activation->set_activation(found->second.activation);
   CAIRN_RETURN_IF_ERROR(ReadOption(found->second, arguments, activation));
-  if (found->second.activation != v1::LOG_SOFTMAX) return true;
+  const v1::Activation kind = found->second.activation;
+  if (kind != v1::LOG_SOFTMAX && kind != v1::SPARSEMAX && kind != v1::GLU) return true;
   const Json* const axis = arguments.Take({"axis"});
   if (axis == nullptr || *axis == -1) return true;
   return arguments.Bad(absl::StrCat("axis: ", ShownJson(*axis), " is not supported; only the last axis is, -1"));

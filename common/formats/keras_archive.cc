@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -10,16 +9,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/files.h"
 #include "common/formats/keras_augmentation_writer.h"
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_h5.h"
 #include "common/formats/keras_inbound.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_states.h"
+#include "common/formats/keras_vocabulary.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/limits.h"
 #include "common/formats/open_shape.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
+#include "common/model/call_mode.h"
 #include "common/model/external_check.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
@@ -51,7 +54,7 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
     for (size_t i = 0; i < node.inputs.size(); ++i) config["input_shape"].push_back(shape(i));
     return config;
   }
-  if (node.kind != LayerKind::kMultiHeadAttention) {
+  if (!TakesQuery(node.kind)) {
     config["input_shape"] = shape(0);
     return config;
   }
@@ -157,6 +160,7 @@ absl::StatusOr<OrderedJson> ScopeJson(const KerasScopes& scopes, int scope, cons
 }  // namespace
 
 absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph, const v1::Data* data) {
+  CAIRN_RETURN_IF_ERROR(CheckKerasStates(graph));
   const KerasScopes scopes(graph);
   const char* const unnamed = scopes.IsSequential(SubmodelMap::kItself) ? "sequential" : "functional";
   CAIRN_ASSIGN_OR_RETURN(OrderedJson model, ScopeJson(scopes, SubmodelMap::kItself, name.empty() ? unnamed : name));
@@ -185,39 +189,38 @@ absl::Status WriteKerasArchive(const std::string& path, const std::string& model
                                absl::Span<const float> space, const v1::Data* data) {
   CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
   CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph, data));
-  const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
-  const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
-  CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
-  return WriteZip(path, {{kMetadata, MetadataJson(), ""}, {kConfig, config, ""}, {kWeights, "", weights}});
+  return WriteFileWhole(path, [&](const std::string& beside) -> absl::Status {
+    const std::string weights = absl::StrCat(beside, ".weights");
+    const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
+    CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
+    return WriteZip(beside, {{kMetadata, MetadataJson(), ""}, {kConfig, config, ""}, {kWeights, "", weights}});
+  });
 }
 
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space) {
   CAIRN_RETURN_IF_ERROR(CheckHasLayers(graph, "Keras' format"));
-  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = WriteKerasWeights(beside, graph, space);
-  std::error_code error;
-  if (status.ok()) {
-    std::filesystem::rename(beside, path, error);
-    if (error) status = absl::InternalError(absl::StrCat(path, ": cannot rename to it: ", error.message()));
-  }
-  if (!status.ok()) ::unlink(beside.c_str());
-  return status;
+  return WriteFileWhole(path, [&](const std::string& beside) { return WriteKerasWeights(beside, graph, space); });
 }
 
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
   if (const absl::StatusOr<bool> legacy = IsHdf5File(path); legacy.ok() && *legacy) return ReadKerasH5Config(path);
+  const auto member = [](const Json& object, const char* key) {
+    return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+  };
   const auto text = [](const Buffer& bytes) {
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
-  const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax);
-  if (!beside.ok()) return text(bytes);  // metadata.json is optional
-  const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
   absl::StatusOr<Json> model = ParseBoundedJson(text(bytes), kKerasJsonBytesMax);
-  if (!metadata.ok() || !model.ok() || !metadata->is_object() || !model->is_object()) return text(bytes);
-  const auto version = metadata->find(kVersion);
-  if (version == metadata->end() || !version->is_string()) return text(bytes);
-  (*model)[kVersion] = *version;
+  if (!model.ok() || !model->is_object()) return text(bytes);
+  CAIRN_RETURN_IF_ERROR(TakeVocabularies(path, &*model));
+  // metadata.json is optional.
+  if (const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax); beside.ok()) {
+    const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
+    if (metadata.ok() && metadata->is_object() && !member(*metadata, kVersion).empty()) {
+      (*model)[kVersion] = member(*metadata, kVersion);
+    }
+  }
   return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 

@@ -1,6 +1,7 @@
 #include "common/formats/keras_arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -155,6 +156,34 @@ const Json* KerasArguments::TakeOrOperand(std::initializer_list<const char*> nam
     return value->is_null() ? nullptr : value;
   }
   return nullptr;
+}
+
+absl::StatusOr<std::vector<int64_t>> KerasArguments::Whole(const Json* value, const char* what) const {
+  std::vector<int64_t> numbers;
+  if (value == nullptr) return Bad(absl::StrCat(what, " is missing"));
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& item : list) {
+    if (!item.is_null() && !item.is_number_integer()) {
+      return Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not a whole number or a list of them"));
+    }
+    const double number = item.is_null() ? -1 : item.get<double>();
+    if (std::abs(number) > INT32_MAX) return Bad(absl::StrCat(what, ": ", ShownJson(*value), " is out of range"));
+    numbers.push_back(static_cast<int64_t>(number));
+  }
+  return numbers;
+}
+
+absl::StatusOr<std::vector<int32_t>> KerasArguments::Axes(const Json* value, int of_rank, const char* what) const {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> given, Whole(value, what));
+  std::vector<int32_t> axes;
+  for (const int64_t one : given) {
+    const int64_t axis = one < 0 ? one + of_rank + 1 : one;
+    if (axis == 0) return Bad(absl::StrCat(what, ": ", ShownJson(*value), " names the batch; name the axes after it"));
+    if (axis < 0 || axis > of_rank)
+      return Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not an axis of its input"));
+    axes.push_back(static_cast<int32_t>(axis));
+  }
+  return axes;
 }
 
 absl::Status KerasArguments::Finish() const {

@@ -43,6 +43,10 @@ class KerasArguments {
   const Json* Take(std::initializer_list<const char*> names);
   // The same, or the next operand that is not a tensor.
   const Json* TakeOrOperand(std::initializer_list<const char*> names);
+  // Reads integers, one or a list. null: -1.
+  absl::StatusOr<std::vector<int64_t>> Whole(const Json* value, const char* what) const;
+  // Reads axes, which Keras counts from 1 after the batch, of a tensor of `rank` axes without it.
+  absl::StatusOr<std::vector<int32_t>> Axes(const Json* value, int rank, const char* what = "axis") const;
   // Errors: an option with a value was never taken.
   absl::Status Finish() const;
 

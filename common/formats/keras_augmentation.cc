@@ -21,10 +21,9 @@ void Factor(KerasConfig& c, const char* key, Floats* out) {
 }
 
 template <typename Layer>
-bool Fill(KerasConfig& c, Layer* layer) {
+bool FillModeOf(KerasConfig& c, Layer* layer) {
   std::string mode = "reflect";
   c.Text("fill_mode", &mode);
-  c.Only("interpolation", "bilinear", "use bilinear");
   float value = 0;
   c.Float("fill_value", &value);
   layer->set_fill_value(value);
@@ -36,6 +35,12 @@ bool Fill(KerasConfig& c, Layer* layer) {
         absl::StrCat("fill_mode: \"", ShownText(mode), "\" is not supported; use reflect, wrap, constant or nearest"));
   }
   return mode != "constant";
+}
+
+template <typename Layer>
+bool Fill(KerasConfig& c, Layer* layer) {
+  c.Only("interpolation", "bilinear", "use bilinear");
+  return FillModeOf(c, layer);
 }
 
 bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
@@ -59,6 +64,35 @@ void Share(KerasConfig& c, Step* step) {
   Factor(c, "factor", &factor);
   if (factor.size() == 1) step->set_factor(factor[0] / 2);
   if (factor.size() == 2) step->set_factor((factor[0] + factor[1]) / 2);
+}
+
+void ReadAugMix(KerasConfig& c, v1::AugMix* mix) {
+  int32_t chains = 3, depth = 3;
+  float alpha = 1;
+  bool all = true;
+  c.Int("num_chains", &chains);
+  c.Int("chain_depth", &depth);
+  c.Float("alpha", &alpha);
+  c.Bool("all_ops", &all);
+  mix->set_num_chains(chains);
+  mix->set_chain_depth(depth);
+  mix->set_alpha(alpha);
+  mix->set_all_ops(all);
+  Factor(c, "factor", mix->mutable_factor());
+  c.Only("interpolation", "bilinear", "use bilinear");
+  PixelRange(c);
+}
+
+void ReadElastic(KerasConfig& c, v1::RandomElasticTransform* elastic) {
+  Factor(c, "factor", elastic->mutable_factor());
+  Factor(c, "scale", elastic->mutable_scale());
+  std::string interpolation = "bilinear";
+  c.Text("interpolation", &interpolation);
+  elastic->set_nearest(interpolation == "nearest");
+  if (interpolation != "nearest" && interpolation != "bilinear")
+    c.Refuse(absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not known; use bilinear or nearest"));
+  FillModeOf(c, elastic);
+  PixelRange(c);
 }
 
 // Reads layers that recolour, blur, erase and project. Returns false for other layers.
@@ -132,22 +166,16 @@ void ReadPerspective(KerasConfig& c, v1::RandomPerspective* perspective) {
   perspective->set_fill_value(fill);
 }
 
-}  // namespace
-
-bool IsKerasAugmentation(absl::string_view type) {
-  return absl::StartsWith(type, "Random") || type == "RandAugment" || type == "AutoContrast" ||
-         type == "Equalization" || type == "Solarization";
+void ReadRandomCrop(KerasConfig& c, v1::RandomCrop* crop) {
+  int32_t height = 0, width = 0;
+  c.Int("height", &height);
+  c.Int("width", &width);
+  crop->set_height(height);
+  crop->set_width(width);
 }
 
-std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
-  keras::ChannelsLast(c);
-  if (type == "AutoContrast") {
-    c.Refuse(
-        "it changes pictures in evaluation and prediction too; do it when the data is made, or let "
-        "data.augmentation do it in training only");
-    return false;
-  }
-  if (ReadColors(type, c, out)) return false;
+// Those that move pixels, as ReadAugmentation.
+std::optional<bool> ReadMoves(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
   if (type == "RandomShear") {
     Factor(c, "x_factor", out->mutable_random_shear()->mutable_x_factor());
     Factor(c, "y_factor", out->mutable_random_shear()->mutable_y_factor());
@@ -162,24 +190,52 @@ std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1
     Factor(c, "factor", out->mutable_random_rotation()->mutable_factor());
     return Fill(c, out->mutable_random_rotation());
   }
-  if (type == "RandomZoom" || type == "RandomTranslation") {
-    if (type == "RandomZoom") {
-      Factor(c, "height_factor", out->mutable_random_zoom()->mutable_height_factor());
-      Factor(c, "width_factor", out->mutable_random_zoom()->mutable_width_factor());
-      return Fill(c, out->mutable_random_zoom());
-    }
+  if (type == "RandomZoom") {
+    Factor(c, "height_factor", out->mutable_random_zoom()->mutable_height_factor());
+    Factor(c, "width_factor", out->mutable_random_zoom()->mutable_width_factor());
+    return Fill(c, out->mutable_random_zoom());
+  }
+  if (type == "RandomTranslation") {
     Factor(c, "height_factor", out->mutable_random_translation()->mutable_height_factor());
     Factor(c, "width_factor", out->mutable_random_translation()->mutable_width_factor());
     return Fill(c, out->mutable_random_translation());
   }
   if (type == "RandomCrop") {
-    int32_t height = 0, width = 0;
-    c.Int("height", &height);
-    c.Int("width", &width);
-    out->mutable_random_crop()->set_height(height);
-    out->mutable_random_crop()->set_width(width);
+    ReadRandomCrop(c, out->mutable_random_crop());
     return true;
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool IsKerasAugmentation(absl::string_view type) {
+  return absl::StartsWith(type, "Random") || type == "RandAugment" || type == "AutoContrast" ||
+         type == "Equalization" || type == "Solarization" || type == "AugMix" || type == "MixUp" || type == "CutMix";
+}
+
+std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
+  keras::ChannelsLast(c);
+  if (type == "AutoContrast") {
+    c.Refuse(
+        "it changes pictures in evaluation and prediction too; do it when the data is made, or let "
+        "data.augmentation do it in training only");
+    return false;
+  }
+  if (type == "MixUp" || type == "CutMix") {
+    c.Refuse(absl::StrCat("it mixes labels too, which a layer of a model cannot; leave it out, and let the job's ",
+                          "data.augmentation have a ", type == "MixUp" ? "mix_up" : "cut_mix"));
+    return false;
+  }
+  if (type == "AugMix") {
+    ReadAugMix(c, out->mutable_aug_mix());
+    return false;
+  }
+  if (type == "RandomElasticTransform") {
+    ReadElastic(c, out->mutable_random_elastic_transform());
+    return false;
+  }
+  if (ReadColors(type, c, out)) return false;
   if (type == "RandomBrightness") {
     Factor(c, "factor", out->mutable_random_brightness()->mutable_factor());
     PixelRange(c);
@@ -190,7 +246,7 @@ std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1
     PixelRange(c);
     return false;
   }
-  return std::nullopt;
+  return ReadMoves(type, c, out);
 }
 
 }  // namespace cairn

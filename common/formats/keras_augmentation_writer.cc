@@ -88,6 +88,77 @@ std::optional<KerasStep> MovingStep(const v1::Augmentation& step) {
   }
 }
 
+// Steps made of others, and what displaces single pixels. mix_up and cut_mix mix labels, which no layer of a model can.
+std::optional<KerasStep> FurtherStep(const v1::Augmentation& step) {
+  OrderedJson config = OrderedJson::object();
+  if (step.has_aug_mix()) {
+    const v1::AugMix& mix = step.aug_mix();
+    config["num_chains"] = mix.has_num_chains() ? mix.num_chains() : 3;
+    config["chain_depth"] = mix.has_chain_depth() ? mix.chain_depth() : 3;
+    config["factor"] = mix.factor().empty() ? OrderedJson(0.3) : FactorJson(mix.factor());
+    config["alpha"] = mix.has_alpha() ? KerasWriter::Rounded(mix.alpha()) : 1.0;
+    config["all_ops"] = !mix.has_all_ops() || mix.all_ops();
+    config["interpolation"] = "bilinear";
+    return KerasStep{"AugMix", std::move(config)};
+  }
+  if (!step.has_random_elastic_transform()) return std::nullopt;
+  const v1::RandomElasticTransform& elastic = step.random_elastic_transform();
+  config["factor"] = elastic.factor().empty() ? OrderedJson(1.0) : FactorJson(elastic.factor());
+  config["scale"] = elastic.scale().empty() ? OrderedJson(1.0) : FactorJson(elastic.scale());
+  Fill(elastic, &config);
+  if (elastic.nearest()) config["interpolation"] = "nearest";
+  return KerasStep{"RandomElasticTransform", std::move(config)};
+}
+
+OrderedJson ContrastConfig(const Floats& factor) {
+  const double low = KerasWriter::Rounded(factor[0]);  // here a single number means [f, f]
+  return {{"factor", {low, factor.size() == 2 ? KerasWriter::Rounded(factor[1]) : low}}};
+}
+
+OrderedJson ColorJitterConfig(const v1::RandomColorJitter& jitter) {
+  OrderedJson config = OrderedJson::object();
+  config["brightness_factor"] = FactorJson(jitter.brightness_factor());
+  config["contrast_factor"] = FactorJson(jitter.contrast_factor());
+  config["saturation_factor"] = FactorJson(jitter.saturation_factor());
+  config["hue_factor"] = FactorJson(jitter.hue_factor());
+  return config;
+}
+
+OrderedJson PosterizationConfig(const v1::RandomPosterization& posterization) {
+  OrderedJson config = OrderedJson::object();
+  config["factor"] = OrderedJson::array();  // integers
+  for (const float bits : posterization.factor()) config["factor"].push_back(static_cast<int>(bits));
+  if (config["factor"].size() == 1) config["factor"] = static_cast<int>(posterization.factor(0));
+  return config;
+}
+
+OrderedJson BlurConfig(const v1::RandomGaussianBlur& blur) {
+  OrderedJson config = OrderedJson::object();
+  config["factor"] = ShareJson(blur);
+  const int sizes = blur.kernel_size_size();
+  config["kernel_size"] = {sizes == 0 ? 3 : blur.kernel_size(0), sizes == 0 ? 3 : blur.kernel_size(sizes - 1)};
+  config["sigma"] = blur.sigma().empty() ? OrderedJson(1.0) : FactorJson(blur.sigma());
+  return config;
+}
+
+OrderedJson ErasingConfig(const v1::RandomErasing& erasing) {
+  OrderedJson config = OrderedJson::object();
+  config["factor"] = ShareJson(erasing);
+  config["scale"] = erasing.scale().empty() ? OrderedJson({0.02, 0.33}) : FactorJson(erasing.scale());
+  config["fill_value"] = nullptr;
+  if (erasing.has_fill_value()) config["fill_value"] = KerasWriter::Rounded(erasing.fill_value());
+  return config;
+}
+
+OrderedJson SolarizationConfig(const v1::Solarization& solarization) {
+  OrderedJson config = OrderedJson::object();
+  for (const auto& [key, factor] : {std::pair("addition_factor", &solarization.addition_factor()),
+                                    std::pair("threshold_factor", &solarization.threshold_factor())}) {
+    config[key] = factor->empty() ? OrderedJson(0.0) : FactorJson(*factor);
+  }
+  return config;
+}
+
 std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   OrderedJson config = OrderedJson::object();
   const auto by_factor = [&](const char* type, const Floats& factor) {
@@ -96,12 +167,8 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
   };
   switch (step.kind_case()) {
     case v1::Augmentation::kRandomBrightness: return by_factor("RandomBrightness", step.random_brightness().factor());
-    case v1::Augmentation::kRandomContrast: {
-      const Floats& factor = step.random_contrast().factor();  // here a single number means [f, f]
-      const double low = KerasWriter::Rounded(factor[0]);
-      config["factor"] = {low, factor.size() == 2 ? KerasWriter::Rounded(factor[1]) : low};
-      return KerasStep{"RandomContrast", std::move(config)};
-    }
+    case v1::Augmentation::kRandomContrast:
+      return KerasStep{"RandomContrast", ContrastConfig(step.random_contrast().factor())};
     case v1::Augmentation::kRandomSaturation: return by_factor("RandomSaturation", step.random_saturation().factor());
     case v1::Augmentation::kRandomHue: return by_factor("RandomHue", step.random_hue().factor());
     case v1::Augmentation::kRandomGrayscale:
@@ -109,48 +176,22 @@ std::optional<KerasStep> RecolouringStep(const v1::Augmentation& step) {
           step.random_grayscale().has_factor() ? KerasWriter::Rounded(step.random_grayscale().factor()) : 0.5;
       return KerasStep{"RandomGrayscale", std::move(config), false};
     case v1::Augmentation::kRandomColorJitter:
-      config["brightness_factor"] = FactorJson(step.random_color_jitter().brightness_factor());
-      config["contrast_factor"] = FactorJson(step.random_color_jitter().contrast_factor());
-      config["saturation_factor"] = FactorJson(step.random_color_jitter().saturation_factor());
-      config["hue_factor"] = FactorJson(step.random_color_jitter().hue_factor());
-      return KerasStep{"RandomColorJitter", std::move(config)};
+      return KerasStep{"RandomColorJitter", ColorJitterConfig(step.random_color_jitter())};
     case v1::Augmentation::kRandomColorDegeneration:
       return by_factor("RandomColorDegeneration", step.random_color_degeneration().factor());
     case v1::Augmentation::kRandomInvert:
       config["factor"] = ShareJson(step.random_invert());
       return KerasStep{"RandomInvert", std::move(config)};
-    case v1::Augmentation::kRandomPosterization: {
-      config["factor"] = OrderedJson::array();  // integers
-      for (const float bits : step.random_posterization().factor()) config["factor"].push_back(static_cast<int>(bits));
-      if (config["factor"].size() == 1) config["factor"] = static_cast<int>(step.random_posterization().factor(0));
-      return KerasStep{"RandomPosterization", std::move(config)};
-    }
+    case v1::Augmentation::kRandomPosterization:
+      return KerasStep{"RandomPosterization", PosterizationConfig(step.random_posterization())};
     case v1::Augmentation::kRandomSharpness: return by_factor("RandomSharpness", step.random_sharpness().factor());
-    case v1::Augmentation::kRandomGaussianBlur: {
-      const v1::RandomGaussianBlur& blur = step.random_gaussian_blur();
-      config["factor"] = ShareJson(blur);
-      const int sizes = blur.kernel_size_size();
-      config["kernel_size"] = {sizes == 0 ? 3 : blur.kernel_size(0), sizes == 0 ? 3 : blur.kernel_size(sizes - 1)};
-      config["sigma"] = blur.sigma().empty() ? OrderedJson(1.0) : FactorJson(blur.sigma());
-      return KerasStep{"RandomGaussianBlur", std::move(config)};
-    }
-    case v1::Augmentation::kRandomErasing: {
-      const v1::RandomErasing& erasing = step.random_erasing();
-      config["factor"] = ShareJson(erasing);
-      config["scale"] = erasing.scale().empty() ? OrderedJson({0.02, 0.33}) : FactorJson(erasing.scale());
-      config["fill_value"] = nullptr;
-      if (erasing.has_fill_value()) config["fill_value"] = KerasWriter::Rounded(erasing.fill_value());
-      return KerasStep{"RandomErasing", std::move(config)};
-    }
+    case v1::Augmentation::kRandomGaussianBlur:
+      return KerasStep{"RandomGaussianBlur", BlurConfig(step.random_gaussian_blur())};
+    case v1::Augmentation::kRandomErasing: return KerasStep{"RandomErasing", ErasingConfig(step.random_erasing())};
     case v1::Augmentation::kEqualization:
       config["bins"] = step.equalization().has_bins() ? step.equalization().bins() : 256;
       return KerasStep{"Equalization", std::move(config)};
-    case v1::Augmentation::kSolarization:
-      for (const auto& [key, factor] : {std::pair("addition_factor", &step.solarization().addition_factor()),
-                                        std::pair("threshold_factor", &step.solarization().threshold_factor())}) {
-        config[key] = factor->empty() ? OrderedJson(0.0) : FactorJson(*factor);
-      }
-      return KerasStep{"Solarization", std::move(config)};
+    case v1::Augmentation::kSolarization: return KerasStep{"Solarization", SolarizationConfig(step.solarization())};
     case v1::Augmentation::kRandAugment:
       config["num_ops"] = step.rand_augment().has_num_ops() ? step.rand_augment().num_ops() : 2;
       config["factor"] = {0.0,
@@ -194,6 +235,7 @@ void InsertAugmentation(const v1::Data& data, OrderedJson* model) {
   for (const v1::Augmentation& step : data.augmentation()) {
     std::optional<KerasStep> made = MovingStep(step);
     if (!made.has_value()) made = RecolouringStep(step);
+    if (!made.has_value()) made = FurtherStep(step);
     if (!made.has_value()) continue;
     std::string name = KerasSnakeCase(made->type);
     for (int count = 1; !names.insert(name).second; ++count)

@@ -32,7 +32,7 @@ class Reader {
       : layer_(layer),
         type_(type),
         firsts_(firsts),
-        attends_(type == "MultiHeadAttention"),
+        attends_(type == "MultiHeadAttention" || type == "GroupQueryAttention" || type == "GroupedQueryAttention"),
         recurs_(PositionalArguments(type)[0] == "sequences") {}
 
   absl::StatusOr<KerasCall> Read(const Json& call) {

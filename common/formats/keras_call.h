@@ -43,6 +43,7 @@ struct KerasCall {
   bool inference = false;           // training=False
   std::vector<KerasMask> masks;     // for keras_masks.h, or to be rejected
   std::vector<int> outputs = {0};   // those that the model takes
+  bool takes_states = false;        // whether another call of the layer, or this one, takes a further output
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional

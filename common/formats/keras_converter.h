@@ -15,6 +15,7 @@
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_masks.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_states.h"
 #include "common/formats/keras_submodels.h"
 #include "common/model/graph.h"
 #include "common/model/keras/keras_config.h"
@@ -53,10 +54,10 @@ class KerasConverter {
   absl::StatusOr<Names> AppendScaledSum(const Entry& entry, const KerasCall& call, v1::Layer scaled);
   absl::Status CheckLayerScale(const Entry& entry, const KerasCall& call) const;
 
-  absl::StatusOr<std::string> AppendOperation(const Entry& entry, const KerasCall& call);
+  absl::StatusOr<std::string> AppendOperation(const Entry& entry, const KerasCall& call, int output);
   static void SetInputs(const KerasCall& call, v1::Layer* layer);
-  // An unused name for the layer's next call.
-  std::string NameOfCall(const std::string& layer);
+  // An unused name for the layer's next call, or another part of it.
+  std::string NameOfCall(const std::string& layer, const char* part = "call");
   void Push(v1::Layer layer, const std::string& path);
   void PushAt(v1::Layer layer, const std::string& path);
   void NoteShape(const v1::Layer& layer);
@@ -72,6 +73,9 @@ class KerasConverter {
   };
   static absl::StatusOr<std::string> MadeOf(const Entry& user, const std::string& tensor,
                                             const std::map<std::string, std::string>& names);
+  static bool HasSeveralOutputs(const Entry& entry);  // as a split
+  // The outputs of a recurrent layer that gives several (keras_states.h), which is the last layer so far.
+  absl::StatusOr<Names> AppendStates(const Entry& entry, const KerasCall& call, const KerasStatePlan& plan);
   absl::StatusOr<Names> ConvertFunctional(const Json& config, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   static absl::StatusOr<Calls> ReadCalls(const std::vector<Entry>& entries, const KerasFirstCalls& firsts);
@@ -100,6 +104,12 @@ class KerasConverter {
     std::string type;
   };
 
+  // For NameOfCall.
+  struct PartNames {
+    std::set<std::string> given;         // to the file's own layers
+    std::map<std::string, int> repeats;  // by layer: calls after the first, and parts
+  };
+
   // A layer that the file calls with a mask of its input.
   struct NamedMask {
     std::string layer, type, argument, input;
@@ -110,9 +120,10 @@ class KerasConverter {
   std::map<std::string, Shape> shapes_;      // known shapes of the layers so far
   std::map<const Json*, std::string> made_;  // by entry: the layer of its first call
   KerasSubmodels submodels_;
-  std::map<std::string, int> repeats_;  // by layer: calls after the first
+  PartNames part_names_;
   std::vector<NamedAxis> axes_;
   std::vector<NamedMask> masks_;
+  Names unmasked_;          // layers whose inputs may have no mask
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
   int appended_ = 0;        // calls so far, of models too

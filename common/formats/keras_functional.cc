@@ -11,6 +11,7 @@
 #include "common/formats/keras_operation.h"
 #include "common/formats/keras_order.h"
 #include "common/formats/limits.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
@@ -200,6 +201,49 @@ void KerasConverter::FindFirstCalls(const Json& config, const std::vector<Entry>
   }
 }
 
+absl::StatusOr<KerasConverter::Names> KerasConverter::AppendStates(const Entry& entry, const KerasCall& call,
+                                                                   const KerasStatePlan& plan) {
+  const v1::Layer layer = *result_.model.layers().rbegin();
+  if (plan.needs_no_mask) unmasked_.push_back(layer.name());
+  // Defaults, as of the layer behind a Bidirectional's, are those of a checked layer.
+  Node node;
+  node.kind = FindLayerType(layer.kind_case())->kind;
+  node.name = layer.name();
+  node.layer = layer;
+  std::vector<Shape> shapes;
+  for (const std::string& input : layer.inputs()) {
+    const auto shape = shapes_.find(input);
+    if (shape == shapes_.end()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): the shape of its input \"",
+                 ShownText(input), "\" is not known");
+    }
+    shapes.push_back(shape->second);
+  }
+  std::vector<Variable> variables;
+  const absl::Status inferred = InferLayer(shapes, &node, &variables);
+  if (!inferred.ok()) return Annotate(inferred, absl::StrCat("layer \"", ShownText(entry.name), "\""));
+  Names made;
+  for (const int output : call.outputs) {
+    std::optional<std::vector<v1::Layer>> parts = KerasStateLayers(plan, node.layer, layer.name(), output);
+    if (!parts.has_value()) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): it has no output ", output);
+    }
+    std::string last = layer.name();
+    Names before;
+    for (v1::Layer& part : *parts) {
+      part.set_name(NameOfCall(entry.name, "part"));
+      if (part.inputs().empty()) {
+        for (const std::string& input : before) part.add_inputs(input);
+      }
+      last = part.name();
+      before.push_back(last);
+      PushAt(std::move(part), "");
+    }
+    made.push_back(last);
+  }
+  return made;
+}
+
 // names: by tensor, the layer whose output it is.
 absl::StatusOr<std::string> KerasConverter::MadeOf(const Entry& user, const std::string& tensor,
                                                    const std::map<std::string, std::string>& names) {
@@ -211,6 +255,49 @@ absl::StatusOr<std::string> KerasConverter::MadeOf(const Entry& user, const std:
   return Bad("layer \"", ShownText(user.name), "\" (", ShownText(user.type), "): its input \"", ShownTensor(tensor),
              "\" is a mask, which a layer takes as mask=... alone");
 }
+
+bool KerasConverter::HasSeveralOutputs(const Entry& entry) {
+  if (IsKerasOperation(entry.type, entry.module)) return IsKerasSplit(entry.type, *entry.config);
+  return HasKerasStates(entry.type, *entry.config);
+}
+
+namespace {
+
+// Which outputs the model takes of each of its calls.
+struct TakenOutputs {
+  std::map<std::string, std::set<int>> of_calls;  // by the call's name
+  std::set<size_t> with_states;                   // entries of which an output other than the first is taken
+};
+template <typename Calls>
+TakenOutputs OutputsTaken(const Calls& calls, const std::vector<std::string>& output_names) {
+  TakenOutputs taken;
+  const auto take = [&](const std::string& tensor) {
+    taken.of_calls[KerasCallOf(tensor)].insert(KerasOutputOf(tensor));
+  };
+  for (const KerasCall& call : calls.calls) std::for_each(call.inputs.begin(), call.inputs.end(), take);
+  std::for_each(output_names.begin(), output_names.end(), take);
+  for (size_t i = 0; i < calls.names.size(); ++i) {
+    const auto found = taken.of_calls.find(calls.names[i]);
+    if (found != taken.of_calls.end() && *found->second.rbegin() > 0) taken.with_states.insert(calls.entries[i]);
+  }
+  return taken;
+}
+
+// The layers that make the model's outputs.
+absl::StatusOr<std::vector<std::string>> LayersOfOutputs(const std::vector<std::string>& output_names,
+                                                         const std::map<std::string, std::string>& names) {
+  std::vector<std::string> outputs;
+  for (const std::string& name : output_names) {
+    const auto output = names.find(name);
+    if (output == names.end()) {
+      return Bad("config.output_layers: \"", ShownTensor(name), "\" is not a layer of the model");
+    }
+    outputs.push_back(output->second);
+  }
+  return outputs;
+}
+
+}  // namespace
 
 absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Json& config, std::vector<Entry>& entries,
                                                                         const std::string& path,
@@ -231,10 +318,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
   }
   for (size_t i = 0; inputs.has_value() && i < inputs->size(); ++i) names[input_names[i]] = (*inputs)[i];
   KerasMasks masks(config);
-  std::map<std::string, std::set<int>> taken;  // by call: which of its outputs
-  const auto take = [&](const std::string& tensor) { taken[KerasCallOf(tensor)].insert(KerasOutputOf(tensor)); };
-  for (const KerasCall& call : calls.calls) std::for_each(call.inputs.begin(), call.inputs.end(), take);
-  std::for_each(output_names.begin(), output_names.end(), take);
+  const TakenOutputs taken = OutputsTaken(calls, output_names);
   std::vector<size_t> numbers;  // of each call among those of its entry
   std::map<size_t, size_t> counts;
   for (const size_t entry : calls.entries) numbers.push_back(counts[entry]++);
@@ -249,25 +333,22 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertFunctional(const Js
       entry.call = &(*entry.json)["inbound_nodes"][numbers[i]];
     }
     KerasCall call = calls.calls[i];
-    if (const auto found = taken.find(calls.names[i]); found != taken.end()) {
+    if (const auto found = taken.of_calls.find(calls.names[i]); found != taken.of_calls.end()) {
       call.outputs.assign(found->second.begin(), found->second.end());
     }
+    call.takes_states = taken.with_states.contains(calls.entries[i]);
     for (std::string& name : call.inputs) {
       CAIRN_RETURN_IF_ERROR(CheckNotBeforeAugmentation(entry, name));
       CAIRN_ASSIGN_OR_RETURN(name, MadeOf(entry, name, names));
     }
     CAIRN_RETURN_IF_ERROR(NoteMasks(entry, call, names, &masks));
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
-    for (size_t k = 0; k < made.size(); ++k) names[KerasTensorName(calls.names[i], 0, static_cast<int>(k))] = made[k];
-  }
-  Names outputs;
-  for (const std::string& name : output_names) {
-    const auto output = names.find(name);
-    if (output == names.end()) {
-      return Bad("config.output_layers: \"", ShownTensor(name), "\" is not a layer of the model");
+    const bool several = HasSeveralOutputs(entry);
+    for (size_t k = 0; k < made.size(); ++k) {
+      names[KerasTensorName(calls.names[i], 0, several ? call.outputs[k] : static_cast<int>(k))] = made[k];
     }
-    outputs.push_back(output->second);
   }
+  CAIRN_ASSIGN_OR_RETURN(Names outputs, LayersOfOutputs(output_names, names));
   if (outputs.size() == 1 && !result_.model.layers().empty() && !inputs.has_value() &&
       outputs[0] != result_.model.layers().rbegin()->name()) {
     return Bad("config.output_layers: \"", ShownTensor(output_names[0]), "\" is the output, but \"",

@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "common/formats/keras_states.h"
 #include "common/model/call_mode.h"
+#include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/layer_type.h"
 #include "common/model/recurrent.h"
@@ -23,17 +25,19 @@ OrderedJson TensorJson(const KerasScopes& scopes, int id, int scope) {
   return tensor;
 }
 
-// Writes numbers as nested lists, row by row.
-OrderedJson Nested(const v1::Operation& operation, int axis, int* next) {
-  if (axis == operation.constant_shape_size()) return KerasWriter::Rounded(operation.constant((*next)++));
+// Writes numbers as nested lists, row by row. number: returns the next one.
+template <typename Number>
+OrderedJson Nested(const Int32Field& shape, int axis, Number number) {
+  if (axis == shape.size()) return number();
   OrderedJson list = OrderedJson::array();
-  for (int i = 0; i < operation.constant_shape(axis); ++i) list.push_back(Nested(operation, axis + 1, next));
+  for (int i = 0; i < shape.Get(axis); ++i) list.push_back(Nested(shape, axis + 1, number));
   return list;
 }
 
 OrderedJson ConstantJson(const v1::Operation& operation) {
   int next = 0;
-  OrderedJson value = Nested(operation, 0, &next);
+  OrderedJson value =
+      Nested(operation.constant_shape(), 0, [&] { return KerasWriter::Rounded(operation.constant(next++)); });
   if (operation.constant_shape().empty()) return value;
   OrderedJson constant = OrderedJson::object();
   constant["class_name"] = "__numpy__";
@@ -67,7 +71,7 @@ OrderedJson KeyJson(const v1::Slice& slice) {
 // Writes a list of tensors for a merging layer; query, value and key for attention; an operation's tensors and
 // constant.
 OrderedJson CallJson(const KerasScopes& scopes, const Node& node) {
-  const bool attends = node.kind == LayerKind::kMultiHeadAttention;
+  const bool attends = TakesQuery(node.kind);
   const int keyword_inputs = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
   const size_t positional = node.inputs.size() - static_cast<size_t>(keyword_inputs);
   OrderedJson tensors = OrderedJson::array(), keywords = OrderedJson::object();
@@ -80,6 +84,13 @@ OrderedJson CallJson(const KerasScopes& scopes, const Node& node) {
     }
   }
   if (node.kind == LayerKind::kSlice) tensors.push_back(KeyJson(node.layer.slice()));
+  if (node.kind == LayerKind::kTake) {
+    int next = 0;
+    tensors.push_back(Nested(node.layer.take().indices_shape(), 0, [&] { return node.layer.take().indices(next++); }));
+  }
+  if (node.kind == LayerKind::kPad && node.layer.pad().mode() == v1::Pad::CONSTANT) {
+    keywords["constant_values"] = KerasWriter::Rounded(node.layer.pad().constant_value());
+  }
   if (const v1::Operation& operation = node.layer.operation(); !operation.constant().empty()) {
     tensors.insert(operation.constant_first() ? tensors.begin() : tensors.end(), ConstantJson(operation));
   }
@@ -88,8 +99,8 @@ OrderedJson CallJson(const KerasScopes& scopes, const Node& node) {
     for (size_t i = 1; i < tensors.size(); ++i) keywords["initial_state"].push_back(std::move(tensors[i]));
     tensors.erase(tensors.begin() + 1, tensors.end());
   }
-  if (node.layer.multi_head_attention().use_causal_mask() || node.layer.attention().use_causal_mask() ||
-      node.layer.additive_attention().use_causal_mask())
+  if (node.layer.multi_head_attention().use_causal_mask() || node.layer.group_query_attention().use_causal_mask() ||
+      node.layer.attention().use_causal_mask() || node.layer.additive_attention().use_causal_mask())
     keywords["use_causal_mask"] = true;
   if (scopes.SaysInference(node.id)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();

@@ -22,13 +22,16 @@ std::string SupportedClasses() {
       text, "and at the head RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, ",
       "RandomShear, RandomPerspective, RandomBrightness, RandomContrast, RandomSaturation, RandomHue, ",
       "RandomGrayscale, RandomColorJitter, RandomColorDegeneration, RandomInvert, RandomPosterization, ",
-      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment");
+      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment, AugMix, ",
+      "RandomElasticTransform");
 }
+
+bool TakesTextsAlone(const std::string& type) { return type == "StringLookup" || type == "TextVectorization"; }
 
 // Layers whose output may be integers. Cairn's are float32, which represents every index exactly.
 bool GivesIndices(const std::string& type) {
   return type == "Discretization" || type == "CategoryEncoding" || type == "Hashing" || type == "HashedCrossing" ||
-         type == "IntegerLookup";
+         type == "IntegerLookup" || TakesTextsAlone(type);
 }
 
 // Reads the options that every layer has.
@@ -49,6 +52,7 @@ void ReadCommon(const std::string& type, KerasConfig& c, v1::Layer* layer) {
   // The variables of a mixed policy are float32 too; the precision of products is the job's compute_dtype.
   if (*name == "float32" || *name == "mixed_float16" || *name == "mixed_bfloat16") return;
   if (GivesIndices(type) && (*name == "int64" || *name == "int32")) return;
+  if (TakesTextsAlone(type) && *name == "string") return;
   c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),
                         " is not supported; use float32 or a mixed policy, whose variables are float32"));
 }

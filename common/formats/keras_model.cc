@@ -67,6 +67,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertModel(const Json& m
   CAIRN_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(*list));
   for (const Entry& entry : entries) {
     if (nesting == 0) submodels_.Reserve(entry.name);
+    part_names_.given.insert(entry.name);
   }
   const bool frozen = config.is_object() && config.value("trainable", Json(true)) == false;
   frozen_ += frozen;  // all layers of a frozen model are frozen
@@ -117,6 +118,11 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertSequential(const Js
         current = head_;
       }
       call.inputs = {current};
+    }
+    if (HasSeveralOutputs(entry)) {
+      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
+                 "): it gives several outputs, but the next layer of a Sequential takes one; leave return_state out",
+                 entry.type == "Bidirectional" ? ", and give a merge_mode" : "");
     }
     CAIRN_ASSIGN_OR_RETURN(const Names made, Append(entry, call, nesting));
     if (made.size() != 1) {
@@ -174,7 +180,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::AppendModel(const Entry& e
   return last;
 }
 
-absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, const KerasCall& call) {
+absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, const KerasCall& call, int output) {
   if (entry.call == nullptr) {
     return Bad("layer \"", ShownText(entry.name), "\": ", ShownText(entry.type),
                " is an operation on tensors (as x + y), which only a Functional model has");
@@ -188,8 +194,9 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
     }
     shapes.push_back(shape->second);
   }
-  CAIRN_ASSIGN_OR_RETURN(v1::Layer layer,
-                         ReadKerasOperation({entry.name, entry.type, entry.module, entry.config, entry.call}, shapes));
+  CAIRN_ASSIGN_OR_RETURN(
+      v1::Layer layer,
+      ReadKerasOperation({entry.name, entry.type, entry.module, entry.config, entry.call}, shapes, output));
   for (const std::string& input : call.inputs) layer.add_inputs(input);
   if (!made_.emplace(entry.json, entry.name).second) layer.set_name(NameOfCall(entry.name));
   head_used_ = head_used_ || std::count(call.inputs.begin(), call.inputs.end(), head_) > 0;
@@ -197,6 +204,17 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
   PushAt(std::move(layer), "");
   return name;
 }
+
+namespace {
+
+void UseCausalMask(v1::Layer* layer) {
+  if (layer->has_attention()) layer->mutable_attention()->set_use_causal_mask(true);
+  if (layer->has_additive_attention()) layer->mutable_additive_attention()->set_use_causal_mask(true);
+  if (layer->has_multi_head_attention()) layer->mutable_multi_head_attention()->set_use_causal_mask(true);
+  if (layer->has_group_query_attention()) layer->mutable_group_query_attention()->set_use_causal_mask(true);
+}
+
+}  // namespace
 
 absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given, const KerasCall& call, int nesting) {
   Entry entry = given;
@@ -208,10 +226,17 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   }
   if (IsKerasModel(entry.type)) return AppendModel(entry, call, nesting);
   if (IsKerasOperation(entry.type, entry.module)) {
-    CAIRN_ASSIGN_OR_RETURN(std::string name, AppendOperation(entry, call));
-    return Names{std::move(name)};
+    const bool splits = HasSeveralOutputs(entry);
+    Names made;
+    for (const int output : splits ? call.outputs : std::vector<int>{0}) {
+      CAIRN_ASSIGN_OR_RETURN(std::string name, AppendOperation(entry, call, output));
+      made.push_back(std::move(name));
+    }
+    return made;
   }
-  CAIRN_ASSIGN_OR_RETURN(KerasLayer read, ReadKerasLayer(entry.type, entry.name, *entry.config));
+  const bool states = HasKerasStates(entry.type, *entry.config);
+  const Json plain = states ? WithoutKerasStates(entry.type, *entry.config) : Json();
+  CAIRN_ASSIGN_OR_RETURN(KerasLayer read, ReadKerasLayer(entry.type, entry.name, states ? plain : *entry.config));
   const bool inference = inference_ > 0 || call.inference;
   if (const auto* augmentation = std::get_if<v1::Augmentation>(&read.value)) {
     if (inference && !augmentation->has_random_crop()) return Names{call.inputs[0]};  // it has no effect
@@ -222,15 +247,13 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   if (entry.type == "CustomScaleLayer") return AppendScaledSum(entry, call, std::move(layer));
   if (entry.type == "LayerScale") CAIRN_RETURN_IF_ERROR(CheckLayerScale(entry, call));
   SetInputs(call, &layer);
+  KerasStatePlan plan;
+  if (states) plan = PlanKerasStates(*entry.config, call.takes_states, &layer);
   if (layer.has_activation()) {
     if (const auto shape = shapes_.find(call.inputs[0]); shape != shapes_.end())
       UseOperationAlongAxis(shape->second, &layer);
   }
-  if (call.causal) {
-    if (layer.has_attention()) layer.mutable_attention()->set_use_causal_mask(true);
-    if (layer.has_additive_attention()) layer.mutable_additive_attention()->set_use_causal_mask(true);
-    if (layer.has_multi_head_attention()) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
-  }
+  if (call.causal) UseCausalMask(&layer);
   if (inference && !layer.has_input()) layer.set_training(false);
   if (read.axis >= 0) axes_.push_back({static_cast<int>(result_.model.layers_size()), read.axis, entry.type});
   const auto [made, first] = made_.emplace(entry.json, layer.name());
@@ -247,6 +270,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   if (layer.has_input()) layer.clear_inputs();
   if (frozen_ > 0) layer.set_trainable(false);
   PushAt(std::move(layer), first ? entry.path : "");
+  if (states) return AppendStates(entry, call, plan);
   return Names{name};
 }
 
@@ -257,11 +281,12 @@ void KerasConverter::SetInputs(const KerasCall& call, v1::Layer* layer) {
   }
 }
 
-std::string KerasConverter::NameOfCall(const std::string& layer) {
+std::string KerasConverter::NameOfCall(const std::string& layer, const char* part) {
   std::string name;
   do {
-    name = absl::StrCat(layer, ".call", ++repeats_[layer]);
-  } while (std::any_of(result_.model.layers().begin(), result_.model.layers().end(),
+    name = absl::StrCat(layer, ".", part, ++part_names_.repeats[layer]);
+  } while (part_names_.given.contains(name) ||
+           std::any_of(result_.model.layers().begin(), result_.model.layers().end(),
                        [&](const v1::Layer& other) { return other.name() == name; }));
   return name;
 }
@@ -287,7 +312,7 @@ void KerasConverter::NoteShape(const v1::Layer& layer) {
   node.name = layer.name();
   node.layer = layer;
   Names inputs(layer.inputs().begin(), layer.inputs().end());
-  if (node.kind == LayerKind::kMultiHeadAttention) {
+  if (TakesQuery(node.kind)) {
     absl::StatusOr<AttentionInputs> read = ReadAttentionInputs(layer);
     if (!read.ok()) return;
     inputs = std::move(read->layers);
@@ -308,6 +333,13 @@ void KerasConverter::NoteShape(const v1::Layer& layer) {
 absl::Status KerasConverter::CheckMasks(const Graph& graph) const {
   std::map<std::string, const Node*> nodes;
   for (const Node& node : graph.nodes()) nodes.emplace(node.name, &node);
+  for (const std::string& name : unmasked_) {
+    const Node& node = *nodes.at(name);
+    if (graph.nodes()[static_cast<size_t>(node.inputs[0])].mask < 0) continue;
+    return Bad("layer \"", ShownText(name),
+               "\": steps of its input are masked, and its outputs are taken apart, which is ",
+               "supported of LSTM alone; use that, or no mask");
+  }
   for (const NamedMask& named : masks_) {
     const auto input = nodes.find(named.input);
     const int mask = input == nodes.end() ? -1 : input->second->mask;
@@ -322,7 +354,7 @@ absl::Status KerasConverter::CheckMasks(const Graph& graph) const {
 }
 
 absl::Status KerasConverter::CheckGraph() const {
-  if (axes_.empty() && masks_.empty()) return absl::OkStatus();
+  if (axes_.empty() && masks_.empty() && unmasked_.empty()) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(result_.model));
   for (const NamedAxis& named : axes_) {
     const Node& node = graph.nodes()[static_cast<size_t>(named.layer)];

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_activation_operation.h"
 #include "common/formats/keras_arguments.h"
+#include "common/formats/keras_arrange.h"
 #include "common/formats/limits.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/limits.h"
@@ -19,7 +21,8 @@ namespace {
 
 class Reader {
  public:
-  Reader(KerasArguments& arguments, absl::Span<const Shape> shapes) : arguments_(arguments), shapes_(shapes) {}
+  Reader(KerasArguments& arguments, absl::Span<const Shape> shapes, int output)
+      : arguments_(arguments), shapes_(shapes), output_(output) {}
 
   absl::Status Read(v1::Layer* layer) {
     const std::string function = arguments_.Function();
@@ -30,18 +33,12 @@ class Reader {
       return ReadReduction(found->kind, layer->mutable_reduce());
     }
     if (function == "GetItem" || function == "__operators__.getitem") return ReadGetItem(layer);
-    if (function == "Reshape" || function == "reshape") return ReadReshape(layer);
-    if (function == "Transpose" || function == "transpose") return ReadTranspose(layer);
-    if (function == "ExpandDims" || function == "expand_dims") return ReadExpand(layer);
-    if (function == "Squeeze" || function == "squeeze") return ReadSqueeze(layer);
-    if (function == "Concatenate" || function == "concat") return ReadConcatenate(layer);
-    if (function == "Flip" || function == "reverse") return ReadFlip(layer);
-    if (function == "Swapaxes") return ReadSwap(layer);
-    if (function == "Identity" || function == "identity") {
+    if (function == "Identity" || function == "identity" || function == "Copy" || function == "ConvertToTensor") {
       layer->mutable_operation()->set_kind(v1::Operation::CAST);
       return absl::OkStatus();
     }
-    if (function == "Moveaxis") return ReadMove(layer);
+    CAIRN_ASSIGN_OR_RETURN(const bool arranges, ReadKerasArrangement(arguments_, shapes_, output_, layer));
+    if (arranges) return absl::OkStatus();
     CAIRN_ASSIGN_OR_RETURN(const bool activates, ReadKerasActivation(arguments_, layer));
     if (activates) return absl::OkStatus();
     return arguments_.Bad(
@@ -50,42 +47,8 @@ class Reader {
   }
 
  private:
-  // ---- numbers ----
-
   const Shape& shape() const { return shapes_[0]; }
   int rank() const { return static_cast<int>(shape().size()); }
-
-  // Reads integers, one or a list.
-  absl::StatusOr<std::vector<int64_t>> Whole(const Json* value, const char* what) const {
-    std::vector<int64_t> numbers;
-    if (value == nullptr) return arguments_.Bad(absl::StrCat(what, " is missing"));
-    const Json list = value->is_array() ? *value : Json::array({*value});
-    for (const Json& item : list) {
-      if (!item.is_null() && !item.is_number_integer()) {
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not a whole number or a list of them"));
-      }
-      const double number = item.is_null() ? -1 : item.get<double>();
-      if (std::abs(number) > INT32_MAX)
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is out of range"));
-      numbers.push_back(static_cast<int64_t>(number));
-    }
-    return numbers;
-  }
-
-  // Reads axes, which Keras counts from 1 after the batch.
-  absl::StatusOr<std::vector<int32_t>> Axes(const Json* value, int of_rank, const char* what = "axis") const {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> given, Whole(value, what));
-    std::vector<int32_t> axes;
-    for (const int64_t one : given) {
-      const int64_t axis = one < 0 ? one + of_rank + 1 : one;
-      if (axis == 0)
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " names the batch; name the axes after it"));
-      if (axis < 0 || axis > of_rank)
-        return arguments_.Bad(absl::StrCat(what, ": ", ShownJson(*value), " is not an axis of its input"));
-      axes.push_back(static_cast<int32_t>(axis));
-    }
-    return axes;
-  }
 
   // ---- operations ----
 
@@ -93,11 +56,14 @@ class Reader {
     using O = v1::Operation;
     operation->set_kind(kind);
     if (kind == O::CLIP) return ReadClip(operation);
-    if (kind == O::CAST) return ReadCast();
-    if (kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM) {
+    if (kind == O::CAST) return ReadCast(operation);
+    if (kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM || kind == O::CUMPROD) {
       const Json last = -1;
       const Json* axis = arguments_.Take({"axis"});
-      CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis == nullptr ? &last : axis, rank()));
+      if (axis == nullptr && (kind == O::CUMSUM || kind == O::CUMPROD)) {
+        return arguments_.Bad("axis is missing: it would run over the batch too; give the axis, such as axis=1");
+      }
+      CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, arguments_.Axes(axis == nullptr ? &last : axis, rank()));
       operation->mutable_axis()->Assign(axes.begin(), axes.end());
       const Json *order = arguments_.Take({"order"}), *epsilon = arguments_.Take({"epsilon"});
       if (order != nullptr && *order != 2) return arguments_.Bad("order other than 2 is not supported");
@@ -139,12 +105,22 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadCast() {
+  // Numbers stay float32: a cast to integers cuts their fractions off, one to truth values asks whether they are 0.
+  absl::Status ReadCast(v1::Operation* operation) {
     const Json* dtype = arguments_.TakeOrOperand({"dtype"});
     const std::string name = dtype != nullptr && dtype->is_string() ? dtype->get<std::string>() : "";
     if (absl::StrContains(name, "float")) return absl::OkStatus();
+    if (name == "int32" || name == "int64") {
+      operation->set_kind(v1::Operation::TRUNC);
+      return absl::OkStatus();
+    }
+    if (name == "bool") {
+      operation->set_kind(v1::Operation::NOT_EQUAL);
+      operation->add_constant(0);
+      return absl::OkStatus();
+    }
     return arguments_.Bad(absl::StrCat("dtype: ", dtype == nullptr ? "none" : ShownJson(*dtype),
-                                       " is not supported; tensors are float32, so cast to that or round them"));
+                                       " is not supported; use float32, int32, int64 or bool"));
   }
 
   absl::Status ReadReduction(v1::Reduce::Kind kind, v1::Reduce* reduce) {
@@ -154,13 +130,16 @@ class Reader {
       return arguments_.Bad(
           "axis is missing: it would reduce the batch too; give the axes after the batch, such as axis=1");
     }
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis, rank()));
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, arguments_.Axes(axis, rank()));
     reduce->mutable_axis()->Assign(axes.begin(), axes.end());
     const Json* keep = arguments_.Take({"keepdims", "keep_dims"});
     reduce->set_keepdims(keep != nullptr && *keep == true);
     const Json* order = arguments_.Take({"ord"});
-    if (order != nullptr && *order != 2 && *order != "euclidean")
-      return arguments_.Bad("ord other than 2 is not supported");
+    if (order == nullptr || *order == 2 || *order == "euclidean") return absl::OkStatus();
+    if (kind != v1::Reduce::L2_NORM || *order != 1 || axes.size() != 1) {
+      return arguments_.Bad("ord other than 2 is not supported, nor 1 over several axes");
+    }
+    reduce->set_kind(v1::Reduce::L1_NORM);
     return absl::OkStatus();
   }
 
@@ -239,114 +218,13 @@ class Reader {
       return arguments_.Bad("its key adds an axis and takes a part; do the two one after the other");
     }
     for (size_t i = static_cast<size_t>(slice.axes_size()); i < shape().size(); ++i) with_new.push_back(shape()[i]);
-    return SetReshape(with_new, layer);
-  }
-
-  absl::Status SetReshape(const Shape& target, v1::Layer* layer) const {
-    for (const int64_t dim : target) layer->mutable_reshape()->add_target_shape(static_cast<int32_t>(dim));
-    if (target.empty()) layer->mutable_reshape()->add_target_shape(1);
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadReshape(v1::Layer* layer) {
-    const Json* value = arguments_.TakeOrOperand({"newshape", "shape"});
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, Whole(value, "newshape"));
-    if (shape.size() < 2 || shape[0] != -1 || std::count(shape.begin() + 1, shape.end(), -1) > 0) {
-      return arguments_.Bad(absl::StrCat("newshape: ", ShownJson(*value),
-                                         " does not leave the batch open; give -1 first and then positive numbers"));
-    }
-    return SetReshape(Shape(shape.begin() + 1, shape.end()), layer);
-  }
-
-  absl::Status ReadTranspose(v1::Layer* layer) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Whole(arguments_.TakeOrOperand({"axes", "perm"}), "axes"));
-    if (axes.empty() || axes[0] != 0) return arguments_.Bad("axes move the batch; leave 0 first");
-    for (size_t i = 1; i < axes.size(); ++i) layer->mutable_permute()->add_dims(static_cast<int32_t>(axes[i]));
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadExpand(v1::Layer* layer) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(arguments_.TakeOrOperand({"axis"}), rank() + 1));
-    if (axes.size() != 1) return arguments_.Bad("axis has several numbers; use one");
-    Shape target = shape();
-    target.insert(target.begin() + axes[0] - 1, 1);
-    return SetReshape(target, layer);
-  }
-
-  absl::Status ReadSqueeze(v1::Layer* layer) {
-    const Json* value = arguments_.TakeOrOperand({"axis"});
-    std::vector<int32_t> axes;
-    for (int i = 0; value == nullptr && i < rank(); ++i) {
-      if (shape()[static_cast<size_t>(i)] == 1) axes.push_back(i + 1);
-    }
-    if (value != nullptr) {
-      CAIRN_ASSIGN_OR_RETURN(axes, Axes(value, rank()));
-    }
-    Shape target;
-    for (int i = 0; i < rank(); ++i) {
-      const bool gone = std::count(axes.begin(), axes.end(), i + 1) > 0;
-      if (gone && shape()[static_cast<size_t>(i)] != 1) return arguments_.Bad("axis: one that it names is not 1");
-      if (!gone) target.push_back(shape()[static_cast<size_t>(i)]);
-    }
-    return SetReshape(target, layer);
-  }
-
-  absl::Status ReadConcatenate(v1::Layer* layer) {
-    const Json last = arguments_.keras2() ? Json(nullptr) : Json(-1);
-    const Json* axis = arguments_.TakeOrOperand({"axis"});
-    if (axis == nullptr) axis = &last;
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(axis, rank()));
-    if (axes.size() != 1) return arguments_.Bad("axis has several numbers; use one");
-    layer->mutable_concatenate()->set_axis(axes[0]);
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadFlip(v1::Layer* layer) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> axes, Axes(arguments_.TakeOrOperand({"axis"}), rank()));
-    for (int i = 1; i <= rank(); ++i) {
-      v1::Slice::Axis* axis = layer->mutable_slice()->add_axes();
-      if (std::count(axes.begin(), axes.end(), i) > 0) axis->set_step(-1);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadSwap(v1::Layer* layer) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> a, Axes(arguments_.TakeOrOperand({"axis1"}), rank(), "axis1"));
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> b, Axes(arguments_.TakeOrOperand({"axis2"}), rank(), "axis2"));
-    if (a.size() != 1 || b.size() != 1) return arguments_.Bad("axis1 or axis2 is not one number; give one for each");
-    for (int i = 1; i <= rank(); ++i) {
-      layer->mutable_permute()->add_dims(i == a[0] ? b[0] : i == b[0] ? a[0] : i);
-    }
-    return absl::OkStatus();
-  }
-
-  // As NumPy's moveaxis: the named axes move to their destinations; the others keep their order.
-  absl::Status ReadMove(v1::Layer* layer) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> from, Axes(arguments_.Take({"source"}), rank(), "source"));
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int32_t> to,
-                           Axes(arguments_.Take({"destination"}), rank(), "destination"));
-    std::vector<int32_t> order(static_cast<size_t>(rank()), 0);
-    if (from.size() != to.size())
-      return arguments_.Bad("source and destination have different lengths; make them equal");
-    for (size_t i = 0; i < from.size(); ++i) {
-      int32_t& place = order[static_cast<size_t>(to[i]) - 1];
-      if (place != 0 || std::count(from.begin(), from.end(), from[i]) > 1) {
-        return arguments_.Bad("source or destination names an axis twice; name it once");
-      }
-      place = from[i];
-    }
-    int32_t next = 1;
-    for (int32_t& place : order) {
-      if (place != 0) continue;
-      while (std::count(from.begin(), from.end(), next) > 0) ++next;
-      place = next++;
-    }
-    layer->mutable_permute()->mutable_dims()->Assign(order.begin(), order.end());
+    KerasReshapeTo(with_new, layer);
     return absl::OkStatus();
   }
 
   KerasArguments& arguments_;
   const absl::Span<const Shape> shapes_;
+  const int output_;
 };
 
 }  // namespace
@@ -365,12 +243,19 @@ absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entr
   return call;
 }
 
-absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes) {
+bool IsKerasSplit(const std::string& type, const Json& config) {
+  const std::string function = type == "TFOpLambda" ? JsonTextOf(config, "function") : type;
+  static const std::set<std::string> all = {"Split", "ArraySplit", "Unstack", "split", "unstack"};
+  return all.contains(function);
+}
+
+absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes,
+                                             int output) {
   const KerasFirstCalls none;
   KerasArguments arguments(entry, none);
   CAIRN_RETURN_IF_ERROR(arguments.Read());
   v1::Layer layer;
-  CAIRN_RETURN_IF_ERROR(Reader(arguments, shapes).Read(&layer));
+  CAIRN_RETURN_IF_ERROR(Reader(arguments, shapes, output).Read(&layer));
   CAIRN_RETURN_IF_ERROR(arguments.Finish());
   layer.set_name(entry.name);
   return layer;

@@ -30,7 +30,12 @@ bool IsKerasOperation(const std::string& type, const std::string& module);
 // The tensors that the operation is called with, in order.
 absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entry, const KerasFirstCalls& firsts);
 
-// The layer, with the entry's name and no inputs. shapes: of the tensors, without the batch.
-absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes);
+// Whether the operation gives a list of tensors, each of which becomes a layer: Split, Unstack.
+bool IsKerasSplit(const std::string& type, const Json& config);
+
+// The layer, with the entry's name and no inputs. shapes: of the tensors, without the batch. output: of an IsKerasSplit
+// the number of its output.
+absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes,
+                                             int output);
 
 }  // namespace cairn

@@ -83,7 +83,8 @@ KerasContainer::KerasContainer(absl::string_view path)
     : prefix_(path.empty() ? "layers/" : absl::StrCat(path, "/layers/")) {}
 
 std::string KerasContainer::PathOf(absl::string_view class_name) {
-  const std::string snake = KerasSnakeCase(class_name);
+  // The class whose public name differs from its own.
+  const std::string snake = KerasSnakeCase(class_name == "GroupQueryAttention" ? "GroupedQueryAttention" : class_name);
   const int count = used_[snake]++;
   return absl::StrCat(prefix_, snake, count == 0 ? "" : absl::StrCat("_", count));
 }

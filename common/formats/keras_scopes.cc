@@ -8,6 +8,7 @@
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_inbound.h"
 #include "common/formats/keras_order.h"
+#include "common/formats/keras_states.h"
 #include "common/model/call_mode.h"
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layer_type.h"
@@ -27,13 +28,20 @@ bool Has(const std::vector<int>& ascending, int id) {
 
 // In the order in which Keras visits them.
 std::vector<int> VisitedInputs(const Node& node) {
-  const bool attends = node.kind == LayerKind::kMultiHeadAttention;
+  const bool attends = TakesQuery(node.kind);
   const int keywords = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
   std::vector<int> inputs;
   for (const int place : KerasInputOrder(static_cast<int>(node.inputs.size()), keywords)) {
     inputs.push_back(node.inputs[static_cast<size_t>(place)]);
   }
   return inputs;
+}
+
+// The layer of which the node is an output in Keras, in the same model: its own, or the recurrent layer that gives it
+// as one of several.
+int GiverOf(const Graph& graph, int id) {
+  const Node& node = NodeAt(graph, id);
+  return KerasOutputOfSlice(graph, node) < 0 ? id : node.inputs[0];
 }
 
 // What a LayerScale of keras.applications becomes.
@@ -100,7 +108,7 @@ std::vector<KerasScopes::Call> KerasScopes::FindCalls(int scope) const {
   }
   for (const int id : At(scope).nodes) {
     const Node& node = NodeAt(graph_, id);
-    if (map_.OfNode(id) == scope) {
+    if (map_.OfNode(id) == scope && GiverOf(graph_, id) == id) {
       calls.push_back({.member = {.node = OwnerOf(node)}, .place = id, .inputs = VisitedInputs(node)});
     }
   }
@@ -117,9 +125,10 @@ std::vector<KerasScopes::Call> KerasScopes::FindCalls(int scope) const {
 // The call whose output is the node's, in the scope.
 int KerasScopes::CallThatGives(int node, int scope) const {
   const std::vector<Call>& calls = At(scope).calls;
+  const int giver = map_.OfNode(node) == scope ? GiverOf(graph_, node) : node;
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
-    bool gives = call.place == node && call.member.node >= 0;
+    bool gives = call.place == giver && call.member.node >= 0;
     if (call.member.input >= 0) gives = map_.Inputs(scope, 0)[static_cast<size_t>(call.member.input)] == node;
     if (call.member.submodel >= 0 && map_.OfNode(node) != scope) {
       const std::vector<int> outputs = map_.Outputs(call.member.submodel, call.number);
@@ -157,6 +166,9 @@ bool KerasScopes::IsChain(int scope) const {
   if (outputs.size() != 1 || CallThatGives(outputs[0], scope) + 1 != static_cast<int>(calls.size())) {
     return false;
   }
+  for (const int id : At(scope).nodes) {
+    if (map_.OfNode(id) == scope && GiverOf(graph_, id) != id) return false;  // one of several outputs
+  }
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
     const Member& member = call.member;
@@ -180,7 +192,9 @@ KerasScopes::Tensor KerasScopes::TensorOf(int node, int scope) const {
   Tensor tensor{.member = NameOf(member, scope)};
   if (member.node >= 0) {
     const std::vector<int> own = CallsOf(member.node);
-    tensor.call = static_cast<int>(std::find(own.begin(), own.end(), node) - own.begin());
+    const int giver = map_.OfNode(node) == scope ? GiverOf(graph_, node) : node;
+    tensor.call = static_cast<int>(std::find(own.begin(), own.end(), giver) - own.begin());
+    if (giver != node) tensor.output = KerasOutputOfSlice(graph_, NodeAt(graph_, node));
   }
   if (member.submodel >= 0) {
     const std::vector<int> own = CallsOfSubmodel(member.submodel), outputs = map_.Outputs(member.submodel, call.number);

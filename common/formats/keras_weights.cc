@@ -109,7 +109,7 @@ std::vector<int> KerasOrder(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     std::vector<int>& inputs = calls.emplace_back();
     owners.push_back(node.shares < 0 ? node.id : node.shares);
-    const bool attends = node.kind == LayerKind::kMultiHeadAttention;
+    const bool attends = TakesQuery(node.kind);
     const int keywords = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
     for (const int place : KerasInputOrder(static_cast<int>(node.inputs.size()), keywords)) {
       inputs.push_back(node.inputs[static_cast<size_t>(place)]);

@@ -16,6 +16,7 @@
 #include "common/model/graph.h"
 #include "common/model/job_check.h"
 #include "common/model/model_inputs.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -104,7 +105,13 @@ class KerasReporter {
 };
 
 // The data formats whose examples fit the model's input, according to what each loader provides.
-std::vector<std::string> DataFor(const Shape& input) {
+std::vector<std::string> DataFor(const Graph& graph) {
+  if (HasTexts(graph)) {
+    std::vector<std::string> data = {"CSV with columns of texts besides the label", "TFRECORD of bytes features"};
+    if (graph.inputs().size() == 1) data.push_back("TEXT_FOLDER of .txt files");
+    return data;
+  }
+  const Shape input = ModelInputShape(graph);
   std::vector<std::string> data;
   const std::string shape = ToString(input);
   const bool picture = input.size() == 3 && (input[2] == 1 || input[2] == 3);
@@ -117,17 +124,39 @@ std::vector<std::string> DataFor(const Shape& input) {
 }
 
 // The data formats that can have more than one label per example.
-std::vector<std::string> DataWithTargets(const Shape& input, const Shape& output) {
+std::vector<std::string> DataWithTargets(const Graph& graph) {
+  const Shape input = ModelInputShape(graph), output = graph.output().output;
+  if (HasTexts(graph))
+    return {"CSV of texts, and data.targets { columns: ... }", "TFRECORD, and data.targets { feature: ... }"};
   std::vector<std::string> data = {
       absl::StrCat("TFRECORD of ", NumElements(input), " numbers, and data.targets { feature: ... }")};
   if (input.size() == 3 && output.size() == 3)
     data.push_back("IMAGE_FOLDER, and data.targets { pictures: ... }, a folder of masks");
   if (input.size() == 1 && output.size() == 1) data.push_back("CSV, and data.targets { columns: ... }");
   if (input == output) {
-    for (const std::string& format : DataFor(input))
+    for (const std::string& format : DataFor(graph))
       data.push_back(absl::StrCat(format, ", and data.targets { input_itself: true }"));
   }
   return data;
+}
+
+// Of a model with several inputs, some of them texts, a job says which columns they take.
+void NameColumns(const Graph& graph, v1::Data* data) {
+  for (const int id : graph.inputs()) {
+    const Node& input = graph.nodes()[static_cast<size_t>(id)];
+    v1::InputSource& source = *data->add_inputs();
+    source.set_input(input.name);
+    for (int64_t i = 0; i < NumElements(input.output); ++i) source.add_columns(absl::StrCat(input.name, i));
+  }
+}
+
+// For TFRECORD, whose inputs are features.
+void NameFeatures(v1::Data* data) {
+  for (v1::InputSource& input : *data->mutable_inputs()) {
+    if (input.columns().empty()) continue;
+    input.set_feature(input.input());
+    input.clear_columns();
+  }
 }
 
 // The losses that a job with this model accepts, and its data. targets: of the output's shape, or with one class per
@@ -136,6 +165,7 @@ void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
   const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
   if (targets) {
     spec.mutable_data()->set_format(v1::Data::TFRECORD);
+    NameFeatures(spec.mutable_data());
     spec.mutable_data()->add_targets()->set_feature("y");
   }
   for (int i = 0; i < kinds->value_count(); ++i) {
@@ -144,9 +174,7 @@ void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
     const absl::StatusOr<CheckedJob> job = CheckJob(spec);
     if (job.ok()) {
       report->losses.push_back(kinds->value(i)->name());
-      const Shape& input = ModelInputShape(job->graph);
-      if (report->data.empty())
-        report->data = targets ? DataWithTargets(input, job->graph.output().output) : DataFor(input);
+      if (report->data.empty()) report->data = targets ? DataWithTargets(job->graph) : DataFor(job->graph);
     } else if (report->why.empty()) {
       report->why = std::string(job.status().message());
     }
@@ -157,6 +185,7 @@ void AddLosses(v1::JobSpec spec, bool targets, TrainingReport* report) {
 void AddLossesOfOutputs(v1::JobSpec spec, const Graph& graph, TrainingReport* report) {
   const google::protobuf::EnumDescriptor* const kinds = v1::Loss::Kind_descriptor();
   spec.mutable_data()->set_format(v1::Data::TFRECORD);
+  NameFeatures(spec.mutable_data());
   for (const int id : graph.outputs()) {
     const std::string& name = graph.nodes()[static_cast<size_t>(id)].name;
     spec.clear_outputs();
@@ -177,7 +206,7 @@ void AddLossesOfOutputs(v1::JobSpec spec, const Graph& graph, TrainingReport* re
   report->data = {absl::StrCat("CSV, and ", inputs, "data.targets { output: ... columns: ... } for each output"),
                   absl::StrCat("TFRECORD, and ", inputs, "data.targets { output: ... feature: ... } for each output")};
   if (graph.inputs().size() > 1) return;
-  for (const std::string& format : DataFor(ModelInputShape(graph))) {
+  for (const std::string& format : DataFor(graph)) {
     report->data.push_back(absl::StrCat(format, ", where outputs take its label or the input itself"));
   }
 }
@@ -210,6 +239,7 @@ TrainingReport ReportTraining(const v1::Model& model) {
   spec.set_batch_size(32);
   spec.set_epochs(1);
   const absl::StatusOr<Graph> graph = Graph::Build(model);
+  if (graph.ok() && HasTexts(*graph)) NameColumns(*graph, spec.mutable_data());
   if (graph.ok() && graph->outputs().size() > 1) {
     AddLossesOfOutputs(spec, *graph, &report);
     if (!report.losses.empty()) report.why.clear();

@@ -1,15 +1,11 @@
 #include "common/formats/onnx_file.h"
 
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/onnx/onnx_external.h"
 #include "common/formats/onnx/onnx_fuse.h"
@@ -23,15 +19,12 @@ absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& optio
                            absl::Span<const float> space) {
   CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model,
                          ExportOnnx(graph, space, {options.model_name, options.fold_batch_norm}));
-  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  errno = 0;
-  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-  const bool written = out && model.SerializeToOstream(&out) && out.flush();
-  out.close();
-  if (written && std::rename(beside.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const absl::Status status = absl::InternalError(absl::StrCat(path, ": cannot be written: ", std::strerror(errno)));
-  std::remove(beside.c_str());
-  return status;
+  return WriteFileWhole(path, [&](const std::string& beside) {
+    const FileDescriptor file = CreateBeside(beside);
+    errno = 0;
+    const bool written = file.get() >= 0 && model.SerializeToFileDescriptor(file.get());
+    return written ? absl::OkStatus() : FileError(path, "cannot be written");
+  });
 }
 
 namespace {

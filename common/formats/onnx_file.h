@@ -19,7 +19,7 @@ struct OnnxFileOptions {
   bool fold_batch_norm = false;  // onnx/onnx_export.h
 };
 
-// `space`: the parameter space. The file is complete or absent: written under a temporary name and renamed. Errors:
+// `space`: the parameter space. The file is complete or absent (WriteFileWhole). Errors:
 // UNIMPLEMENTED: the model is too large for the format; INTERNAL names the file.
 absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph,
                            absl::Span<const float> space);

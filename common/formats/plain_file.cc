@@ -4,46 +4,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 
 namespace cairn {
 
-absl::Status FileError(absl::string_view path, absl::string_view what, int error) {
-  return absl::Status(absl::ErrnoToStatus(error, "").code(),
-                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
-}
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 namespace {
 
-// Opens `name` in `directory`; errors name `path`.
-absl::StatusOr<FileDescriptor> OpenPlainFileAt(int directory, const char* name, const std::string& path, int flags) {
-  // O_NONBLOCK: a pipe is rejected instead of waited for. It has no effect on a regular file.
-  FileDescriptor file(::openat(directory, name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644));
-  struct stat info {};
-  const bool opened = file.get() >= 0;
-  const int error = errno;
-  const int follow = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
-  const int looked = opened ? ::fstat(file.get(), &info) : ::fstatat(directory, name, &info, follow);
-  if (looked == 0 && !S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, not a file" : ": is not a regular file"));
+// O_NONBLOCK: a pipe is rejected instead of waited for. It has no effect on a regular file.
+constexpr int kFlags = O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+absl::Status NoPlainFile(const std::string& path, bool folder) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, folder ? ": is a folder, not a file" : ": is not a regular file"));
+}
+
+// error: of the open that gave `file`; `what` is at the path where it failed.
+absl::StatusOr<FileDescriptor> CheckPlain(FileDescriptor file, const std::string& path, int error,
+                                          PathInfo::Kind what) {
+  if (file.get() < 0) {
+    const bool other = what == PathInfo::kFolder || what == PathInfo::kOther;
+    return other ? NoPlainFile(path, what == PathInfo::kFolder) : FileError(path, "cannot open", error);
   }
-  if (!opened) return FileError(path, "cannot open", error);
-  if (looked != 0) return FileError(path, "cannot be looked at");
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return FileError(path, "cannot be looked at");
+  if (!S_ISREG(info.st_mode)) return NoPlainFile(path, S_ISDIR(info.st_mode));
   return file;
 }
 
@@ -68,7 +56,20 @@ absl::StatusOr<Buffer> ReadAll(const FileDescriptor& file, const std::string& pa
 }  // namespace
 
 absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags) {
-  return OpenPlainFileAt(AT_FDCWD, path.c_str(), path, flags);
+  FileDescriptor opened = OpenPath(path, (flags & ~O_TRUNC) | kFlags);
+  const int error = errno;
+  const PathInfo::Kind what = opened.get() < 0 ? InfoOf(path).kind : PathInfo::kNone;
+  CAIRN_ASSIGN_OR_RETURN(FileDescriptor file, CheckPlain(std::move(opened), path, error, what));
+  if ((flags & (O_WRONLY | O_RDWR)) == 0) return file;
+  struct stat info {};
+  if (HasRoots() && ::fstat(file.get(), &info) == 0 && info.st_nlink > 1) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path,
+                     ": the file has another name as well (a hard link), which may lie outside of the roots; "
+                     "remove it, or give another path"));
+  }
+  if ((flags & O_TRUNC) != 0 && ::ftruncate(file.get(), 0) != 0) return FileError(path, "cannot cut");
+  return file;
 }
 
 absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path) {
@@ -88,7 +89,14 @@ absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max) 
 
 absl::StatusOr<Buffer> ReadFileBytesAt(int directory, const char* name, absl::string_view path, size_t bytes_max) {
   const std::string where = absl::StrCat(path, "/", name);
-  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFileAt(directory, name, where, O_RDONLY | O_NOFOLLOW));
+  FileDescriptor opened(::openat(directory, name, O_RDONLY | O_NOFOLLOW | kFlags));
+  const int error = errno;
+  struct stat info {};
+  const bool looked = opened.get() < 0 && ::fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
+  const PathInfo::Kind what = !looked || S_ISREG(info.st_mode) ? PathInfo::kNone
+                              : S_ISDIR(info.st_mode)          ? PathInfo::kFolder
+                                                               : PathInfo::kOther;
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, CheckPlain(std::move(opened), where, error, what));
   return ReadAll(file, where, bytes_max);
 }
 

@@ -4,32 +4,16 @@
 // Any thread; blocks only on the disk.
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {
-
-// `path: what: the system's reason`, with the code of that reason.
-absl::Status FileError(absl::string_view path, absl::string_view what, int error = errno);
-
-// Owns a file descriptor and closes it.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // open(2) of a regular file with these flags (and O_CLOEXEC; O_CREAT uses mode 0644). Errors: INVALID_ARGUMENT: not a
 // regular file; those of the system.

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/base/files.h"
 #include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/tensor/dtype.h"
@@ -63,7 +64,7 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensor
 // Writes to `beside`, which will be renamed to `path`; errors name `path`.
 absl::Status WriteFile(const std::string& beside, const std::string& path, const std::string& header,
                        const std::vector<SafetensorView>& tensors, std::string* digest) {
-  const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const FileDescriptor file = CreateBeside(beside);
   if (file.get() < 0) return FileError(path, "cannot create a file there");
   Digest sum;
   const auto write = [&](const void* data, size_t size) {
@@ -77,7 +78,6 @@ absl::Status WriteFile(const std::string& beside, const std::string& path, const
     CAIRN_RETURN_IF_ERROR(write(t.values.data(), t.values.size() * sizeof(float)));
   }
   if (digest != nullptr) *digest = sum.Hex();
-  if (::fsync(file.get()) != 0) return FileError(path, "cannot flush");
   return absl::OkStatus();
 }
 
@@ -237,11 +237,8 @@ absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes, SafetensorsIntegers i
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, std::string* digest) {
   CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
-  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = WriteFile(beside, path, header, tensors, digest);
-  if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) status = FileError(path, "cannot rename to it");
-  if (!status.ok()) ::unlink(beside.c_str());
-  return status;
+  return WriteFileWhole(path,
+                        [&](const std::string& beside) { return WriteFile(beside, path, header, tensors, digest); });
 }
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, SafetensorsIntegers integers) {

@@ -7,7 +7,7 @@
 //   data   := the tensors' little-endian bytes, row-major; offsets count from its first byte
 //
 // Free functions; any thread. Invariants:
-//   1. A written file is complete or absent: it is written under a temporary name and renamed.
+//   1. A written file is complete or absent: WriteFileWhole (common/base/files.h).
 //   2. Files are not trusted: lengths, offsets, shapes and names are
 //      checked before they are used, and the tensors must cover the
 //      data without holes or overlaps (as the format demands).

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
+#include "common/base/files.h"
 
 namespace cairn {
 namespace {
@@ -27,7 +28,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& path, double wall
   first.set_file_version(kFileVersion);
   const absl::Status status = file.Add({first});
   if (!status.ok()) {
-    ::unlink(path.c_str());  // a retry, on a full disk, uses another name
+    RemoveFile(path);  // a retry, on a full disk, uses another name
     return status;
   }
   return file;

@@ -2,16 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zip.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/formats/growth.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 namespace {
@@ -32,17 +31,9 @@ absl::Status OpenError(const std::string& path, int code) {
   return absl::DataLossError(absl::StrCat(path, ": not a zip archive, or a damaged one: ", text));
 }
 
-// The bytes must be on disk before the file is renamed.
-absl::Status Flush(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool flushed = fd >= 0 && ::fchmod(fd, kFileMode) == 0 && ::fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (flushed) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(path, ": cannot flush: ", std::strerror(error)));
-}
+}  // namespace
 
-absl::Status Write(const std::string& beside, const std::vector<ZipMember>& members) {
+absl::Status WriteZip(const std::string& beside, const std::vector<ZipMember>& members) {
   int code = 0;
   Archive archive(zip_open(beside.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code), zip_discard);
   if (archive == nullptr) return absl::InternalError(absl::StrCat(beside, ": cannot create a file there"));
@@ -62,29 +53,17 @@ absl::Status Write(const std::string& beside, const std::vector<ZipMember>& memb
     return absl::InternalError(absl::StrCat(beside, ": cannot write: ", zip_strerror(archive.get())));
   }
   (void)archive.release();  // zip_close has freed it
-  return Flush(beside);
-}
-
-}  // namespace
-
-absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members) {
-  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = Write(beside, members);
-  if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) {
-    status = absl::InternalError(absl::StrCat(path, ": cannot rename to it: ", std::strerror(errno)));
-  }
-  if (!status.ok()) ::unlink(beside.c_str());
-  return status;
+  if (::chmod(beside.c_str(), kFileMode) == 0) return absl::OkStatus();
+  return FileError(beside, "cannot set its mode");
 }
 
 absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would block on a pipe
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, not a file" : ": is not a file"));
-  }
+  absl::StatusOr<FileDescriptor> file = OpenPlainFile(path, O_RDONLY);
+  if (absl::IsNotFound(file.status())) return OpenError(path, ZIP_ER_NOENT);
+  CAIRN_RETURN_IF_ERROR(file.status());
   int code = 0;
-  const Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code), zip_discard);
+  const Archive archive(zip_fdopen(file->get(), ZIP_CHECKCONS, &code), zip_discard);
+  if (archive != nullptr) file->Release();  // it is the archive's
   if (archive == nullptr) return OpenError(path, code);
   zip_stat_t stat;
   if (zip_stat(archive.get(), name.c_str(), 0, &stat) != 0) {

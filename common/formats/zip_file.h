@@ -18,7 +18,7 @@ struct ZipMember {
   std::string file;  // the file that has them
 };
 
-// Stored, not compressed. The archive is complete or absent: written under a temporary name, flushed and renamed.
+// Stored, not compressed. The archive is complete or absent: WriteFileWhole (common/base/files.h).
 // Errors: INTERNAL names it.
 absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members);
 

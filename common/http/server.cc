@@ -109,7 +109,9 @@ class HttpServer::Impl {
 
   absl::Status Start() {
     CAIRN_ASSIGN_OR_RETURN(address_, Parse(options_.listen));
-    if (!options_.tls_dir.empty()) {
+    if (options_.tls_dir.empty()) {
+      CAIRN_RETURN_IF_ERROR(CheckListen(absl::StrCat(address_.host, ":", address_.port)));
+    } else {
       CAIRN_ASSIGN_OR_RETURN(tls_, TlsContext::Read(options_.tls_dir, options_.tls_refresh, clock_->Now(), LogTls));
     }
     listening_ = Listen(address_);

@@ -8,7 +8,7 @@
 namespace cairn {
 
 // The parameter where the layer has no field for it: LEAKY_RELU's slope, the alpha of ELU and CELU, RELU6's maximum,
-// HARD_SIGMOID's slope, the threshold of SOFT_SHRINK and HARD_SHRINK. 0 for all others.
+// the slopes of HARD_SIGMOID and HARD_SIGMOID_KERAS2, the threshold of SOFT_SHRINK and HARD_SHRINK. 0 for all others.
 inline float DefaultAlpha(v1::Activation activation) {
   switch (activation) {
     case v1::LEAKY_RELU: return 0.2f;
@@ -16,6 +16,7 @@ inline float DefaultAlpha(v1::Activation activation) {
     case v1::CELU: return 1;
     case v1::RELU6: return 6;
     case v1::HARD_SIGMOID: return 1.0f / 6;
+    case v1::HARD_SIGMOID_KERAS2: return 0.2f;
     case v1::SOFT_SHRINK:
     case v1::HARD_SHRINK: return 0.5f;
     default: return 0;

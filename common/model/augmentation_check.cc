@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "common/model/data_check.h"
 #include "common/model/limits.h"
+#include "common/model/mixed_labels.h"
 
 namespace cairn {
 namespace {
@@ -78,6 +79,13 @@ absl::Status CheckNumber(const std::string& field, float value, float low, float
   return Bad(field, ": ", value, " is outside [", low, ", ", high, "]; use ", example);
 }
 
+// Of a Beta or a Dirichlet distribution.
+absl::Status CheckAlpha(const std::string& step, bool given, float alpha, const char* example) {
+  constexpr float kMost = 100;
+  if (!given || (alpha > 0 && alpha <= kMost)) return absl::OkStatus();
+  return Bad(step, ".alpha: ", alpha, " is outside (0, ", kMost, "]; use ", example);
+}
+
 absl::Status CheckPosterization(const std::string& field, const Factor& factor) {
   CAIRN_RETURN_IF_ERROR(CheckFactor(field, factor, 1, 8, true, "4, say"));
   for (const float bits : factor) {
@@ -136,6 +144,44 @@ absl::Status CheckRandAugment(const std::string& step, const v1::RandAugment& au
   return CheckNumber(step + ".factor", augment.factor(), 0, 1, "0.5, say");
 }
 
+absl::Status CheckAugMix(const std::string& step, const v1::AugMix& mix) {
+  const std::pair<const char*, int> counts[] = {{".num_chains", mix.has_num_chains() ? mix.num_chains() : 3},
+                                                {".chain_depth", mix.has_chain_depth() ? mix.chain_depth() : 3}};
+  for (const auto& [name, count] : counts) {
+    if (count >= 1 && count <= kAugmentationsMax) continue;
+    return Bad(step, name, ": ", count, " is not within 1 .. ", kAugmentationsMax, "; use 3, say");
+  }
+  CAIRN_RETURN_IF_ERROR(CheckOptional(step + ".factor", mix.factor(), 0, 1, "0.3, say"));
+  return CheckAlpha(step, mix.has_alpha(), mix.alpha(), "1, say");
+}
+
+absl::Status CheckElastic(const std::string& step, const v1::RandomElasticTransform& elastic) {
+  CAIRN_RETURN_IF_ERROR(CheckOptional(step + ".factor", elastic.factor(), 0, 1, "1, say"));
+  CAIRN_RETURN_IF_ERROR(CheckOptional(step + ".scale", elastic.scale(), 0, 1, "1, say"));
+  return CheckFill(step, elastic.fill_mode(), elastic.fill_value());
+}
+
+// The steps that are made of others, or mix examples.
+absl::Status CheckMixes(const std::string& where, const v1::Augmentation& step) {
+  switch (step.kind_case()) {
+    case v1::Augmentation::kRandAugment: return CheckRandAugment(where + ".rand_augment", step.rand_augment());
+    case v1::Augmentation::kMixUp:
+      return CheckAlpha(where + ".mix_up", step.mix_up().has_alpha(), step.mix_up().alpha(), "0.2, say");
+    case v1::Augmentation::kCutMix:
+      return CheckOptional(where + ".cut_mix.factor", step.cut_mix().factor(), 0, 1, "1, say");
+    case v1::Augmentation::kAugMix: return CheckAugMix(where + ".aug_mix", step.aug_mix());
+    case v1::Augmentation::kRandomElasticTransform:
+      return CheckElastic(where + ".random_elastic_transform", step.random_elastic_transform());
+    default: break;
+  }
+  return Bad(where,
+             ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "
+             "random_shear, random_perspective, random_brightness, random_contrast, random_saturation, random_hue, "
+             "random_grayscale, random_color_jitter, random_color_degeneration, random_invert, random_posterization, "
+             "random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, solarization, "
+             "rand_augment, aug_mix, random_elastic_transform, cutout, mix_up, cut_mix");
+}
+
 absl::Status CheckColors(const std::string& where, const v1::Augmentation& step, const Shape& shape) {
   const auto named = [&](const char* name) { return absl::StrCat(where, ".", name); };
   const auto factor = [&](const char* name) { return absl::StrCat(where, ".", name, ".factor"); };
@@ -179,15 +225,8 @@ absl::Status CheckColors(const std::string& where, const v1::Augmentation& step,
           CheckOptional(named("solarization.addition_factor"), s.addition_factor(), 0, 1, "0.2, say"));
       return CheckOptional(named("solarization.threshold_factor"), s.threshold_factor(), 0, 1, "0.5, say");
     }
-    case v1::Augmentation::kRandAugment: return CheckRandAugment(named("rand_augment"), step.rand_augment());
-    default: break;
+    default: return CheckMixes(where, step);
   }
-  return Bad(where,
-             ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "
-             "random_shear, random_perspective, random_brightness, random_contrast, random_saturation, random_hue, "
-             "random_grayscale, random_color_jitter, random_color_degeneration, random_invert, random_posterization, "
-             "random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, solarization, "
-             "rand_augment, cutout");
 }
 
 absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, const Shape& shape) {
@@ -259,6 +298,9 @@ absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape) {
   for (int i = 0; i < data.augmentation_size(); ++i) {
     CAIRN_RETURN_IF_ERROR(CheckStep(absl::StrCat("data.augmentation[", i, "]"), data.augmentation(i), shape));
     if (data.augmentation(i).has_random_crop()) shape = input_shape;
+    if (i == 0 || IsMix(data.augmentation(i)) || !IsMix(data.augmentation(i - 1))) continue;
+    return Bad("data.augmentation[", i, "]: behind ", data.augmentation(i - 1).has_mix_up() ? "mix_up" : "cut_mix",
+               ", which mixes whole examples at the end; put it before");
   }
   if (shape == input_shape) return absl::OkStatus();
   return Bad("data.image_height: pictures are resized to ", ToString(shape), ", but the model's input is ",

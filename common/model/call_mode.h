@@ -16,10 +16,15 @@ namespace cairn {
 // is true). The layer's moving averages are then kFrozen.
 inline bool InfersAlways(const Node& node) { return node.layer.has_training(); }
 
-// The arguments of MultiHeadAttention's call that are inputs, in the order of Node.inputs.
+// Whether the layer's inputs are a query, a value and perhaps a key, which may be given by name.
+inline bool TakesQuery(LayerKind kind) {
+  return kind == LayerKind::kMultiHeadAttention || kind == LayerKind::kGroupQueryAttention;
+}
+
+// The arguments of such a layer's call that are inputs, in the order of Node.inputs.
 inline constexpr const char* kAttentionArguments[] = {"query", "value", "key"};
 
-// v1::Layer.inputs of a multi_head_attention: query, value and, if it differs from the value, key. Each is given by
+// v1::Layer.inputs of such a layer: query, value and, if it differs from the value, key. Each is given by
 // position or, after the positional ones, by keyword: ["x", "key=dense_1", "value=dense"].
 struct AttentionInputs {
   std::vector<std::string> layers;  // in the order of kAttentionArguments

@@ -7,13 +7,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/fingerprint.h"
+#include "common/model/text_function.h"
 #include "common/model/vocabulary.h"
 
 namespace cairn {
 namespace {
-
-// The constant of tf.sparse.cross_hashed.
-constexpr uint64_t kCrossingKey = 0xDECAFCAFFE;
 
 // Hashing converts numbers to int64 before it hashes them, as Keras does: truncated. nullopt: out of range.
 std::optional<int64_t> Cut(double x) {
@@ -152,6 +150,8 @@ CategoryCode CategoryCodeOf(const v1::Layer& layer) {
     case v1::Layer::kHashing: return {layer.hashing().output_mode(), layer.hashing().num_bins(), {}};
     case v1::Layer::kHashedCrossing:
       return {layer.hashed_crossing().output_mode(), layer.hashed_crossing().num_bins(), {}};
+    case v1::Layer::kStringLookup:
+    case v1::Layer::kTextVectorization: return TextVocabularyOf(layer).code();
     default: return VocabularyIn(layer).code();
   }
 }

@@ -14,7 +14,8 @@ namespace {
 constexpr char kSuffix[] = "_constraint";
 constexpr float kEpsilon = 1e-7f;  // keras.backend.epsilon()
 
-bool HasNorm(v1::Constraint::Kind kind) { return kind != v1::Constraint::NON_NEG; }
+bool IsOfNumbers(v1::Constraint::Kind kind) { return kind == v1::Constraint::NON_NEG; }
+bool HasNorm(v1::Constraint::Kind kind) { return !IsOfNumbers(kind) && kind != v1::Constraint::RADIAL; }
 
 // Rejects arguments that the kind does not have.
 absl::Status CheckArguments(const std::string& field, const v1::Constraint& c) {
@@ -62,9 +63,15 @@ absl::Status ResolveAxes(const std::string& field, const Variable& variable, v1:
 absl::Status Resolve(const std::string& field, const Variable& variable, v1::Constraint* c) {
   if (!v1::Constraint::Kind_IsValid(c->kind()) || c->kind() == v1::Constraint::CONSTRAINT_UNSPECIFIED) {
     return Bad(field, ".kind ", static_cast<int>(c->kind()),
-               " is not known; use MAX_NORM, NON_NEG, UNIT_NORM or MIN_MAX_NORM");
+               " is not known; use MAX_NORM, NON_NEG, UNIT_NORM, MIN_MAX_NORM or RADIAL");
   }
   CAIRN_RETURN_IF_ERROR(CheckArguments(field, *c));
+  if (c->kind() == v1::Constraint::RADIAL) {
+    const Shape& shape = variable.shape;
+    if (shape.size() == 4 && shape[0] == shape[1] && shape[0] > 1) return absl::OkStatus();
+    return Bad(field, ".kind RADIAL is for kernels [side, side, inputs, outputs] of a side from 2, but ", variable.name,
+               " is ", ToString(shape), "; leave it out");
+  }
   if (!HasNorm(c->kind())) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(ResolveAxes(field, variable, c));
   if (c->kind() == v1::Constraint::MAX_NORM && !c->has_max_value()) c->set_max_value(2);
@@ -143,6 +150,25 @@ void ApplyNorm(const ConstraintRange& range, float* w, std::vector<double>* numb
   });
 }
 
+// As Keras 2 computes it, where the innermost square takes the number before the centre, and each further one that of
+// the diagonal behind it.
+void ApplyRadial(const ConstraintRange& range, float* w) {
+  const int64_t side = range.shape[0], planes = range.shape[2] * range.shape[3], half = side / 2, odd = side % 2;
+  std::vector<float> rings(static_cast<size_t>(half + odd));
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t ring = 0; ring < half + odd; ++ring) {
+      const int64_t at = ring == 0 ? half - 1 : half + ring - odd;
+      rings[static_cast<size_t>(ring)] = w[(at * side + at) * planes + plane];
+    }
+    for (int64_t y = 0; y < side; ++y) {
+      for (int64_t x = 0; x < side; ++x) {
+        const int64_t inset = std::min({y, x, side - 1 - y, side - 1 - x});
+        w[(y * side + x) * planes + plane] = rings[static_cast<size_t>(half + odd - 1 - inset)];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status ResolveConstraints(v1::Layer* layer, absl::Span<const Variable> variables) {
@@ -167,7 +193,7 @@ std::vector<ConstraintRange> ConstraintRangesOf(const Graph& graph, int64_t begi
       const auto& constraint = *static_cast<const v1::Constraint*>(field.message);
       const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
       if (v.kind != VariableKind::kTrainable || from >= to) continue;
-      if (HasNorm(constraint.kind()) && to - from != v.size) continue;
+      if (!IsOfNumbers(constraint.kind()) && to - from != v.size) continue;
       ranges.push_back({from - begin, to - begin, v.shape, constraint});
     }
   }
@@ -180,6 +206,10 @@ void ApplyConstraints(absl::Span<const ConstraintRange> ranges, absl::Span<float
     float* const w = values.data() + range.begin;
     if (HasNorm(range.constraint.kind())) {
       ApplyNorm(range, w, &numbers);
+      continue;
+    }
+    if (range.constraint.kind() == v1::Constraint::RADIAL) {
+      ApplyRadial(range, w);
       continue;
     }
     for (int64_t i = 0; i < range.end - range.begin; ++i) w[i] = w[i] < 0 ? 0 : w[i];  // keeps NaN

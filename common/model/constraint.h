@@ -4,14 +4,15 @@
 //   MAX_NORM      w * (min(n, max_value) / (e + n))
 //   UNIT_NORM     w / (e + n)
 //   MIN_MAX_NORM  w * ((rate * clip(n, min_value, max_value) + (1 - rate) * n) / (e + n))
+//   RADIAL        a kernel [side, side, inputs, outputs] becomes constant along the squares around its centre
 // The ps applies them to the result of an update: after the rule, the moving average and its overwriting of the
 // weights.
 //
 // Pure functions; any thread. Invariants:
 //   1. The bits are the same on every x86-64 machine: sums of squares are accumulated in float64 in the order of the
 //      numbers; the rest is float32 in the order above.
-//   2. A variable with a norm constraint lies in one partition (common/model/partition_cut.h), so partitioning changes
-//      no bit.
+//   2. A variable with another constraint than NON_NEG lies in one partition (common/model/partition_cut.h), so
+//      partitioning changes no bit.
 #pragma once
 
 #include <cstdint>

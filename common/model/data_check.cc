@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/limits.h"
+#include "common/base/roots.h"
 #include "common/model/limits.h"
 #include "common/model/model_inputs.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -17,9 +19,17 @@ constexpr int32_t kPrefetchDefault = 2;
 
 // ---- data ----
 
-absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
+// texts: whether the model takes texts.
+absl::Status CheckTfRecord(const v1::Data& data, const Shape& input, bool texts) {
   if (!data.has_tfrecord()) return absl::OkStatus();
   const v1::TfRecord& t = data.tfrecord();
+  if (texts ? t.encoding() != v1::TfRecord::TEXT && t.encoding() != v1::TfRecord::ENCODING_AUTO
+            : t.encoding() == v1::TfRecord::TEXT) {
+    return Bad("data.tfrecord.encoding: ", v1::TfRecord::Encoding_Name(t.encoding()), ", but the model's input takes ",
+               texts ? "texts" : "numbers; give it an input with text: true", "; leave encoding out");
+  }
+  if (texts && t.shape_size() > 0)
+    return Bad("data.tfrecord.shape: of numbers, but the model takes texts; leave it out");
   if (data.format() != v1::Data::TFRECORD && data.format() != v1::Data::AUTO) {
     return Bad("data.tfrecord: only for format TFRECORD, not ", v1::Data::Format_Name(data.format()),
                "; leave one of them out");
@@ -32,7 +42,7 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   }
   if (!v1::TfRecord::Encoding_IsValid(t.encoding())) {
     return Bad("data.tfrecord.encoding: ", static_cast<int>(t.encoding()),
-               " is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it out");
+               " is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, TEXT, or leave it out");
   }
   if (t.shape_size() == 0) return absl::OkStatus();
   Shape shape(t.shape().begin(), t.shape().end());
@@ -53,11 +63,22 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   return absl::OkStatus();
 }
 
-absl::Status CheckData(v1::Data* data, const Shape& input) {
+absl::Status CheckMaxLength(const v1::Data& data) {
+  if (data.max_length() == 0) return absl::OkStatus();
+  if (data.max_length() < 0) {
+    return Bad("data.max_length: ", data.max_length(), " is negative; use the bytes of a text, or leave it out");
+  }
+  if (data.format() == v1::Data::AUTO || data.format() == v1::Data::TEXT_FOLDER) return absl::OkStatus();
+  return Bad("data.max_length: of TEXT_FOLDER alone, but data.format is ", v1::Data::Format_Name(data.format()),
+             "; leave it out");
+}
+
+absl::Status CheckData(v1::Data* data, const Graph& graph) {
+  const Shape input = ModelInputShape(graph);
   if (data->cache_dir().size() > kPathBytesMax) {
     return Bad("data.cache_dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
-  if (!data->cache_dir().empty() && data->cache_dir()[0] != '/') {
+  if (!data->cache_dir().empty() && data->cache_dir()[0] != '/' && !MayNameRoot(data->cache_dir())) {
     return Bad("data.cache_dir: \"", data->cache_dir(),
                "\" is not absolute; give the directory as every worker sees it");
   }
@@ -66,7 +87,8 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
     return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault,
                ", or 0 for none");
   }
-  CAIRN_RETURN_IF_ERROR(CheckTfRecord(*data, input));
+  CAIRN_RETURN_IF_ERROR(CheckMaxLength(*data));
+  CAIRN_RETURN_IF_ERROR(CheckTfRecord(*data, input, HasTexts(graph)));
   return CheckAugmentation(*data, input);
 }
 
@@ -107,11 +129,15 @@ Shape ExampleShape(const v1::Data& data, const Shape& input_shape) {
 }
 
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {
-  CAIRN_RETURN_IF_ERROR(CheckData(spec->mutable_data(), ModelInputShape(graph)));
+  CAIRN_RETURN_IF_ERROR(CheckData(spec->mutable_data(), graph));
   return CheckClassWeights(*spec, graph.output().output.back());
 }
 
 absl::Status CheckDataPipelineAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data) {
+  if (spec.data().max_length() != 0 && data.format() != v1::Data::TEXT_FOLDER) {
+    return Bad("data.max_length: of TEXT_FOLDER alone, but ", data.path(), " is ", v1::Data::Format_Name(data.format()),
+               "; leave it out");
+  }
   if (spec.data().has_tfrecord() && data.format() != v1::Data::TFRECORD) {
     return Bad("data.tfrecord: only for format TFRECORD, but ", data.path(), " is ",
                v1::Data::Format_Name(data.format()), "; leave it out");

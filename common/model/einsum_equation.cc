@@ -68,4 +68,38 @@ absl::StatusOr<EinsumEquation> ParseEinsum(const std::string& equation, size_t r
   return e;
 }
 
+absl::StatusOr<EinsumEquation> ParseEinsumOfTwo(const std::string& equation, const Shape& x, const Shape& kernel,
+                                                Shape* output) {
+  const auto bad = [&](const auto&... what) {
+    return Bad("equation \"", absl::CEscape(equation.substr(0, 64)), "\": ", what...);
+  };
+  std::string text;
+  for (const char c : equation.substr(0, 256)) {
+    if (c != ' ') text.push_back(c);
+  }
+  const size_t comma = text.find(',');
+  if (absl::StrContains(text, '.')) return bad("... is not supported; write out the letters");
+  if (comma == std::string::npos || comma + 1 >= text.size() || text[comma + 1] != text[0]) {
+    return bad("the first letter is the batch, which both inputs have; write it as \"bij,bjk->bik\"");
+  }
+  text.erase(comma + 1, 1);
+  CAIRN_ASSIGN_OR_RETURN(EinsumEquation e, ParseEinsum(text, x.size()));
+  if (e.kernel.size() != kernel.size()) {
+    return bad("its second input has ", kernel.size(), " axes after the batch, but the equation has ", e.kernel.size());
+  }
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    const size_t at = e.x.find(e.kernel[i]);
+    if (at == std::string::npos || x[at] == kernel[i]) continue;
+    return bad("\"", std::string(1, e.kernel[i]), "\" is ", x[at], " in the first input and ", kernel[i],
+               " in the second; make them equal");
+  }
+  output->clear();
+  for (const char c : e.y) {
+    const size_t at = e.x.find(c);
+    output->push_back(at != std::string::npos ? x[at] : kernel[e.kernel.find(c)]);
+  }
+  if (output->empty()) output->push_back(1);
+  return e;
+}
+
 }  // namespace cairn

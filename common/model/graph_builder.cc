@@ -18,6 +18,7 @@
 #include "common/model/masks.h"
 #include "common/model/nearest.h"
 #include "common/model/submodels.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -191,6 +192,11 @@ absl::Status GraphBuilder::NameOutputs() {
     graph_.outputs_.push_back(found->second);
   }
   if (graph_.outputs_.empty()) graph_.outputs_ = {graph_.nodes_.back().id};
+  for (const int id : graph_.outputs_) {
+    const Node& node = graph_.nodes_[id];
+    if (!OfTexts(node) || node.kind != LayerKind::kInput) continue;
+    return LayerError(node.name, "its texts are an output of the model; put a string_lookup or the like behind it");
+  }
   return absl::OkStatus();
 }
 
@@ -230,11 +236,12 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
   if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
   const LayerType& type = TypeOf(node->kind);
   const int given = layer->inputs_size();
-  if (node->kind == LayerKind::kMultiHeadAttention && (given < type.inputs_min || given > type.inputs_max)) {
-    return LayerError(node->name, absl::StrCat("has ", given, given == 1 ? " input" : " inputs",
-                                               ", but a multi_head_attention takes a query, a value and, if it is not "
-                                               "the value, a key; for self-attention name one layer twice, as inputs: "
-                                               "[\"x\", \"x\"]"));
+  if (TakesQuery(node->kind) && (given < type.inputs_min || given > type.inputs_max)) {
+    return LayerError(node->name,
+                      absl::StrCat("has ", given, given == 1 ? " input" : " inputs", ", but ", WithArticle(type.name),
+                                   " takes a query, a value and, if it is not the value, a key; for self-attention "
+                                   "name one layer twice, as inputs: "
+                                   "[\"x\", \"x\"]"));
   }
   if (given > type.inputs_max) {
     return LayerError(node->name, absl::StrCat("has ", given, " inputs, but ", WithArticle(type.name), " takes ",
@@ -247,7 +254,7 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
                                    " layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
   std::vector<std::string> names(layer->inputs().begin(), layer->inputs().end());
-  if (node->kind == LayerKind::kMultiHeadAttention) {
+  if (TakesQuery(node->kind)) {
     absl::StatusOr<AttentionInputs> inputs = ReadAttentionInputs(*layer);
     if (!inputs.ok()) return LayerError(node->name, inputs.status().message());
     names = std::move(inputs->layers);
@@ -284,6 +291,10 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);
+  if (TakesTexts(graph_.nodes_, *node)) node->input_offset = kTakesTexts;
+  if (absl::Status status = CheckTexts(graph_.nodes_, *node); !status.ok()) {
+    return LayerError(node->name, status.message());
+  }
   std::vector<Variable> own;
   if (absl::Status status = InferLayer(inputs, node, &own); !status.ok()) {
     return LayerError(node->name, status.message());

@@ -19,6 +19,9 @@ class GraphBuilder {
   explicit GraphBuilder(const v1::Model& model) : model_(model) {}
   absl::StatusOr<Graph> Build();
 
+  // ComputedGraph (text_inputs.h) of a graph with texts.
+  static Graph WithoutTexts(const Graph& graph);
+
  private:
   absl::Status CreateNodes();  // kinds and names
   absl::Status ResolveShares();

@@ -8,8 +8,10 @@
 #include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/limits.h"
+#include "common/model/model_inputs.h"
 #include "common/model/nearest.h"
 #include "common/model/target_check.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -35,8 +37,47 @@ absl::Status CheckName(const std::vector<std::string>& names, int place, v1::Inp
                              : absl::StrCat("did you mean \"", nearest, "\"?"));
 }
 
+// Of texts.
+absl::Status CheckTextSource(const Node& node, int place, v1::InputSource* source) {
+  if (source->has_text() && source->text() != OfTexts(node)) {
+    return Bad(Where(place), ".text: ", source->text() ? "true" : "false", ", but input \"", node.name, "\" takes ",
+               OfTexts(node) ? "texts" : "numbers", "; leave it out");
+  }
+  source->clear_text();
+  if (!OfTexts(node)) return absl::OkStatus();
+  source->set_text(true);
+  return absl::OkStatus();
+}
+
+absl::Status CheckTextFormat(const v1::Data& data, const Graph& graph) {
+  const v1::Data::Format format = data.format();
+  if (format != v1::Data::AUTO && format != v1::Data::CSV && format != v1::Data::TFRECORD &&
+      format != v1::Data::TEXT_FOLDER) {
+    return Bad("data.format: ", v1::Data::Format_Name(format),
+               " has no texts, which the model takes; use CSV, TFRECORD ", "or TEXT_FOLDER");
+  }
+  for (const v1::TargetSource& target : data.targets()) {
+    if (target.input_itself()) {
+      return Bad("data.targets: input_itself, but the model's input is texts; name columns or a feature");
+    }
+  }
+  const auto texts = [&](int id) { return OfTexts(graph.nodes()[static_cast<size_t>(id)]); };
+  if (format == v1::Data::TEXT_FOLDER && (graph.inputs().size() != 1 || ModelInputSize(graph) != 1)) {
+    return Bad("data.format: TEXT_FOLDER has one text an example, and the model takes ",
+               graph.inputs().size() == 1 ? "several" : "several inputs",
+               "; use an input { text: true shape: 1 } alone");
+  }
+  if (!data.inputs().empty() || graph.inputs().size() == 1) return absl::OkStatus();
+  const int id = *std::find_if(graph.inputs().begin(), graph.inputs().end(), texts);
+  return Bad("data.inputs: missing, and input \"", graph.nodes()[static_cast<size_t>(id)].name,
+             "\" takes texts; say what each input takes, as inputs { input: \"",
+             graph.nodes()[static_cast<size_t>(id)].name, "\" columns: \"title\" }");
+}
+
 absl::Status CheckSource(const v1::Data& data, const Node& node, int place, const v1::InputSource& source) {
   const bool columns = !source.columns().empty(), feature = !source.feature().empty();
+  // One input of texts may leave it to the data which columns or feature there are.
+  if (OfTexts(node) && !columns && !feature && data.inputs_size() == 1) return absl::OkStatus();
   if (columns == feature) {
     return Bad(Where(place), ": names ", columns ? "both columns and a feature" : "no source",
                "; name columns of a CSV file or a feature of TFRECORD");
@@ -76,10 +117,15 @@ absl::Status CheckSource(const v1::Data& data, const Node& node, int place, cons
 
 absl::Status CheckInputSources(v1::JobSpec* spec, const Graph& graph) {
   v1::Data& data = *spec->mutable_data();
+  if (HasTexts(graph)) {
+    CAIRN_RETURN_IF_ERROR(CheckTextFormat(data, graph));
+    if (data.inputs().empty()) data.add_inputs();
+  }
   if (data.inputs().empty()) return absl::OkStatus();
   if (data.augmentation_size() > 0 || data.image_height() > 0) {
-    return Bad(data.augmentation_size() > 0 ? "data.augmentation" : "data.image_height",
-               ": of pictures, but data.inputs names columns or features; leave it out");
+    return Bad(data.augmentation_size() > 0 ? "data.augmentation" : "data.image_height", ": of pictures, but ",
+               HasTexts(graph) ? "the model's input is texts" : "data.inputs names columns or features",
+               "; leave it out");
   }
   const std::vector<std::string> names = NamesOf(graph);
   for (int i = 0; i < data.inputs_size(); ++i) CAIRN_RETURN_IF_ERROR(CheckName(names, i, data.mutable_inputs(i)));
@@ -91,6 +137,7 @@ absl::Status CheckInputSources(v1::JobSpec* spec, const Graph& graph) {
       if (data.inputs(i).input() != node.name) continue;
       if (found >= 0) return Bad(Where(i), ".input: \"", node.name, "\" twice; leave one of them out");
       found = i;
+      CAIRN_RETURN_IF_ERROR(CheckTextSource(node, i, data.mutable_inputs(i)));
       CAIRN_RETURN_IF_ERROR(CheckSource(data, node, i, data.inputs(i)));
     }
     if (found < 0) {
@@ -108,8 +155,8 @@ absl::Status CheckInputSizes(const Graph& graph, const v1::Data& data, const std
     const Node& node = graph.nodes()[static_cast<size_t>(graph.inputs()[i])];
     if (sizes[i] == NumElements(node.output)) continue;
     return Bad(Where(static_cast<int>(i)), ".feature: \"", data.inputs(static_cast<int>(i)).feature(), "\" has ",
-               sizes[i], " numbers in the first record, but input \"", node.name, "\" is ", ToString(node.output),
-               "; make them equal");
+               sizes[i], OfTexts(node) ? " texts" : " numbers", " in the first record, but input \"", node.name,
+               "\" is ", ToString(node.output), "; make them equal");
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "common/model/limits.h"
 #include "common/model/loss_check.h"
 #include "common/model/metric_sums.h"
+#include "common/model/mixed_labels.h"
 #include "common/model/model_inputs.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/outputs_check.h"
@@ -58,7 +59,7 @@ absl::Status CheckData(v1::Data* data) {
     return Bad("data.path: longer than ", kPathBytesMax, " bytes; use a shorter one");
   if (!v1::Data::Format_IsValid(data->format())) {
     return Bad("data.format: ", static_cast<int>(data->format()),
-               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
+               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, TEXT_FOLDER, or AUTO");
   }
   const float validation = data->validation_split(), test = data->test_split();
   if (!(validation >= 0 && validation < 1)) {
@@ -167,7 +168,7 @@ absl::Status CheckCounts(v1::JobSpec* spec) {
 }
 
 absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
-  CAIRN_RETURN_IF_ERROR(CheckWholeVariables(graph));
+  CAIRN_RETURN_IF_ERROR(CheckWholeVariables(graph, spec.optimizer()));
   if (!spec.has_partition_bytes()) return absl::OkStatus();
   const int64_t bytes = spec.partition_bytes();
   if (bytes % (kSpaceAlignment * 4) != 0 || bytes < kPartitionBytesMin || bytes > kPartitionBytesMax) {
@@ -241,6 +242,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
     CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph));
   }
   CAIRN_RETURN_IF_ERROR(CheckDataPipeline(&job.spec, job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckMixedLabels(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckOptimizerAgainstJob(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckStrategy(&job.spec));

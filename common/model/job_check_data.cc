@@ -10,6 +10,7 @@
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn {
 namespace {
@@ -17,6 +18,11 @@ namespace {
 absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
   const Shape &input = ModelInputShape(job.graph), expected = ExampleShape(job.spec.data(), input);
   const Shape example(data.example_shape().begin(), data.example_shape().end());
+  if ((data.texts() > 0) != HasTexts(job.graph)) {
+    return Bad("data.path: ", data.path(), " holds ", data.texts() > 0 ? "texts" : "numbers",
+               ", but the model's inputs ", "take ",
+               data.texts() > 0 ? "numbers; give it an input { text: true }" : "texts; give it an input of numbers");
+  }
   const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
   if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();
   if (expected == example) return absl::OkStatus();
@@ -60,9 +66,14 @@ absl::Status CheckLabelsOf(const v1::Loss& loss, const Node& output, const v1::D
                data.deciding_label().empty() ? "" : ", or mend the label");
   }
   const bool binary = kind == v1::Loss::BINARY_CROSSENTROPY || kind == v1::Loss::BINARY_FOCAL_CROSSENTROPY;
-  if (!binary && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
+  if (!binary && kind != v1::Loss::CIRCLE && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
     return Bad("loss.kind: ", name, " needs numbers, but the labels of ", data.path(), " are texts", Example(data),
                "; mend them, use SPARSE_CATEGORICAL_CROSSENTROPY for classes, or ", OtherLabels(data));
+  }
+  if (kind == v1::Loss::CIRCLE) {
+    if (data.classes() > 0) return absl::OkStatus();  // the outputs are an embedding, of any length
+    return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(), " are plain numbers",
+               Example(data), "; mend them, or ", OtherLabels(data));
   }
   if (units != 1) {
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",

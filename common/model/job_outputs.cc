@@ -80,6 +80,10 @@ std::vector<JoinedOutput> JoinedOutputsOf(const Graph& graph, const v1::JobSpec&
       output.label_begin = label;
       output.label_size = NumElements(TargetShape(with->loss(), node.output));
       const google::protobuf::RepeatedPtrField<v1::TargetSource>& targets = spec.data().targets();
+      for (const v1::TargetSource& target : targets) {
+        if (target.output() != node.name) continue;
+        output.label_size = NumElements(WantedTarget(with->loss(), node.output, target));
+      }
       const bool of_label = std::none_of(targets.begin(), targets.end(), [&](const v1::TargetSource& target) {
         return target.output() == node.name && !IsLabel(target);
       });

@@ -94,7 +94,16 @@ namespace cairn {
   X(Hashing) \
   X(HashedCrossing) \
   X(IntegerLookup) \
-  X(External)
+  X(External) \
+  X(StringLookup) \
+  X(TextVectorization) \
+  X(Stack) \
+  X(Pad) \
+  X(Tile) \
+  X(Take) \
+  X(OneHot) \
+  X(Einsum) \
+  X(GroupQueryAttention)
 // clang-format on
 
 enum class LayerKind {

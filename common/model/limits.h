@@ -41,6 +41,11 @@ inline constexpr uint64_t kEpochExamplesMax = uint64_t{1} << 48;
 // Norm records of one partition. The limit keeps the byte sizes of the two kinds of records distinct.
 inline constexpr size_t kClipRecordsMax = 8;
 inline constexpr float kLossScaleMax = 1 << 24;
+// Muon: a step multiplies matrices with this many rows on one core of a ps, 5 * 6 * 2^33 operations by default.
+inline constexpr int64_t kMuonSideMax = 2048;
+inline constexpr int32_t kNewtonSchulzStepsMax = 32;
+// Adafactor: 1 - step^-8 is 1 in float32 from the 8th step on.
+inline constexpr float kBeta2DecayMax = 8;
 // A redraw is needed with probability 0.0455; the chance of needing more than this many is below 1e-80.
 inline constexpr uint32_t kInitializerRedrawsMax = 64;
 
@@ -60,6 +65,8 @@ static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, 
 inline constexpr size_t kPermutedAxesMax = 3;
 // Ids are passed as float32, which represents every integer up to this one.
 inline constexpr int32_t kEmbeddingIdsMax = 1 << 24;
+// Sizes of the groups of tokens that TextVectorization joins, and how many sizes.
+inline constexpr int kNgramsMax = 16;
 // Vectors shorter than this are normalized as if they had this length: keras.config.epsilon().
 inline constexpr float kVectorLengthMin = 1e-7f;
 // Means, variances or scales in a layer's fields.

@@ -20,6 +20,9 @@ bool TakesLogits(v1::Loss::Kind kind) {
          kind == Kind::CATEGORICAL_FOCAL_CROSSENTROPY;
 }
 
+// Of an example's sequence, or of a batch's pairs.
+bool IsBatchLoss(v1::Loss::Kind kind) { return kind == Kind::CTC || kind == Kind::CIRCLE; }
+
 bool IsOverlap(v1::Loss::Kind kind) { return kind == Kind::DICE || kind == Kind::TVERSKY; }
 
 // A parameter that only some kinds have: rejected for others; otherwise its default is filled in and its range checked.
@@ -59,10 +62,11 @@ absl::Status CheckNumbers(const v1::Loss& loss) {
       {"gamma",
        loss.has_gamma(),
        loss.gamma(),
-       {Kind::BINARY_FOCAL_CROSSENTROPY, Kind::CATEGORICAL_FOCAL_CROSSENTROPY},
+       {Kind::BINARY_FOCAL_CROSSENTROPY, Kind::CATEGORICAL_FOCAL_CROSSENTROPY, Kind::CIRCLE},
        0,
-       100,
-       "2"},
+       loss.kind() == Kind::CIRCLE ? 1e4f : 100,
+       loss.kind() == Kind::CIRCLE ? "80" : "2"},
+      {"margin", loss.has_margin(), loss.margin(), {Kind::CIRCLE}, 0, 1, "0.4"},
       {"q", loss.has_q(), loss.q(), {Kind::CATEGORICAL_GENERALIZED_CROSS_ENTROPY}, 1e-6f, 1, "0.5"},
   };
   for (const Number& n : numbers) CAIRN_RETURN_IF_ERROR(CheckNumber(n, loss.kind()));
@@ -78,6 +82,11 @@ void FillIn(v1::Loss* loss) {
     case Kind::CATEGORICAL_FOCAL_CROSSENTROPY:
       if (!loss->has_alpha()) loss->set_alpha(0.25f);
       if (!loss->has_gamma()) loss->set_gamma(2);
+      break;
+    case Kind::CIRCLE:
+      if (!loss->has_gamma()) loss->set_gamma(80);
+      if (!loss->has_margin()) loss->set_margin(0.4f);
+      if (!loss->has_remove_diagonal()) loss->set_remove_diagonal(true);
       break;
     case Kind::TVERSKY:
       if (!loss->has_alpha()) loss->set_alpha(0.5f);
@@ -175,7 +184,20 @@ absl::Status CheckLossOf(v1::Loss* loss, const Node& output) {
     return Bad("loss.apply_class_balancing: only for BINARY_FOCAL_CROSSENTROPY, not ",
                v1::Loss::Kind_Name(loss->kind()), "; leave it out");
   }
-  if (output.mask >= 0 && (loss->kind() == Kind::DICE || loss->kind() == Kind::TVERSKY)) {
+  if (loss->has_remove_diagonal() && loss->kind() != Kind::CIRCLE) {
+    return Bad("loss.remove_diagonal: only for CIRCLE, not ", v1::Loss::Kind_Name(loss->kind()), "; leave it out");
+  }
+  if (const size_t axes = loss->kind() == Kind::CTC ? 2 : 1;
+      IsBatchLoss(loss->kind()) && output.output.size() != axes) {
+    return Bad("loss.kind: ", v1::Loss::Kind_Name(loss->kind()), " takes outputs of ",
+               axes == 2 ? "[steps, classes]" : "[numbers of an embedding]", ", but layer \"", output.name, "\" gives ",
+               ToString(output.output), "; end the model in that shape");
+  }
+  if (loss->kind() == Kind::CTC && output.output.back() < 2) {
+    return Bad("loss.kind: CTC needs a blank and at least one class, but layer \"", output.name,
+               "\" gives 1 number a step; give it more units");
+  }
+  if (output.mask >= 0 && (IsOverlap(loss->kind()) || IsBatchLoss(loss->kind()))) {
     return Bad("loss.kind: ", v1::Loss::Kind_Name(loss->kind()), " takes an example as a whole, but layer \"",
                output.name, "\" has masked steps; use a loss of each step, or remove the mask");
   }
@@ -195,6 +217,10 @@ void WarnOfLossOf(const v1::Loss& loss, const Node& output, const std::string& l
                   std::vector<std::string>* warnings) {
   const std::string kind = v1::Loss::Kind_Name(loss.kind());
   const v1::Activation wanted = WantedActivation(loss.kind());
+  if (loss.kind() == Kind::CTC && output.activation == v1::SOFTMAX) {
+    warnings->push_back(absl::StrCat("loss.kind: CTC takes logits, but ", layer,
+                                     " ends in softmax, which the loss applies itself; remove the activation"));
+  }
   if (!TakesLogits(loss.kind())) {
     if (loss.from_logits()) warnings->push_back(absl::StrCat("loss.from_logits: it has no meaning for ", kind));
     if (wanted == v1::LINEAR) return;

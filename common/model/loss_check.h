@@ -24,6 +24,8 @@ void WarnOfLossOf(const v1::Loss& loss, const Node& output, const std::string& l
 
 // The loss must be checked before. Fills in defaults. (metric_check.cc)
 absl::Status CheckMetrics(v1::JobSpec* spec, const Graph& graph);
+// Refuses metrics beside a loss whose targets none of them takes.
+absl::Status CheckMetricsBeside(v1::Loss::Kind loss, int metrics);
 // Checks the metrics of one output.
 absl::Status CheckMetricsOf(google::protobuf::RepeatedPtrField<v1::Metric>* metrics, const Node& output);
 

@@ -4,6 +4,7 @@
 
 #include "common/base/bad.h"
 #include "common/model/call_mode.h"
+#include "common/model/recurrent.h"
 
 namespace cairn {
 namespace {
@@ -20,6 +21,17 @@ absl::StatusOr<int> JoinedMask(const std::vector<Node>& nodes, const Node& node)
   if (differs) {
     return Bad("its inputs have masks of different layers, of which \"", nodes[static_cast<size_t>(mask)].name,
                "\" is one; such masks are not joined: let it take what one layer masks");
+  }
+  return mask;
+}
+
+// The mask of a concatenation, which may not join the steps that are masked.
+absl::StatusOr<int> ConcatenatedMask(const std::vector<Node>& nodes, const Node& node) {
+  const absl::StatusOr<int> mask = JoinedMask(nodes, node);
+  const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
+  if (mask.ok() && *mask >= 0 && first[0] != node.output[0]) {
+    return Bad("it joins the steps of what \"", nodes[static_cast<size_t>(*mask)].name,
+               "\" masks; such masks are not joined: concatenate the features, or before the mask");
   }
   return mask;
 }
@@ -71,17 +83,14 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kAverage:
     case LayerKind::kMaximum:
     case LayerKind::kMinimum: return JoinedMask(nodes, node);
-    case LayerKind::kConcatenate: {
-      const absl::StatusOr<int> mask = JoinedMask(nodes, node);
-      const Shape& first = nodes[static_cast<size_t>(node.inputs[0])].output;
-      if (mask.ok() && *mask >= 0 && first[0] != node.output[0]) {
-        return Bad("it joins the steps of what \"", nodes[static_cast<size_t>(*mask)].name,
-                   "\" masks; such masks are not joined: concatenate the features, or before the mask");
-      }
-      return mask;
+    case LayerKind::kSlice: {  // the output of a recurrent layer apart from its states
+      const Node& from = nodes[static_cast<size_t>(node.inputs[0])];
+      return GivesCells(from) && node.output.size() == 2 && node.output[0] == from.output[0] ? before : -1;
     }
+    case LayerKind::kConcatenate: return ConcatenatedMask(nodes, node);
     case LayerKind::kAttention:
     case LayerKind::kAdditiveAttention:
+    case LayerKind::kGroupQueryAttention:
       for (const int input : node.inputs) {
         const int mask = nodes[static_cast<size_t>(input)].mask;
         if (mask < 0) continue;

@@ -56,8 +56,10 @@ class MetricCheck {
     return std::find(kinds.begin(), kinds.end(), metric_.kind()) != kinds.end();
   }
 
-  // For an output with masked steps the mean is over all steps that count, of all examples together.
+  // For an output with masked steps, or an ignored class, the mean is over all rows that count, of all examples
+  // together.
   bool OverPositions() const { return masked_ && family_ == MetricFamily::kMean; }
+  bool CountsRows() const { return OverPositions() || (metric_.has_ignore_class() && family_ == MetricFamily::kMean); }
 
   // Checks each field against the kinds that have it, so that none is ignored silently.
   absl::Status CheckFields() const {
@@ -81,10 +83,13 @@ class MetricCheck {
         {"num_thresholds", metric_.has_num_thresholds(), family_ == MetricFamily::kThresholds, "AUC and ..._AT_..."},
         {"curve", metric_.curve() != M::CURVE_UNSPECIFIED, Is({M::AUC}), "AUC"},
         {"summation_method", metric_.summation_method() != M::SUMMATION_UNSPECIFIED, Is({M::AUC}), "AUC"},
-        {"average", metric_.average() != M::AVERAGE_UNSPECIFIED, scores || OverPositions(), "F1_SCORE and FBETA_SCORE"},
+        {"average", metric_.average() != M::AVERAGE_UNSPECIFIED, scores || CountsRows(), "F1_SCORE and FBETA_SCORE"},
         {"beta", metric_.has_beta(), Is({M::FBETA_SCORE}), "FBETA_SCORE"},
         {"value", metric_.has_value(), family_ == MetricFamily::kThresholds && !Is({M::AUC}), "..._AT_..."},
         {"from_logits", metric_.from_logits(), entropy || Is({M::AUC}), "cross-entropies and AUC"},
+        {"ignore_class", metric_.has_ignore_class(),
+         family_ == MetricFamily::kIntersections || Is({M::SPARSE_CATEGORICAL_CROSSENTROPY}),
+         "IOU and its kin and SPARSE_CATEGORICAL_CROSSENTROPY"},
         {"label_smoothing", metric_.label_smoothing() != 0, Is({M::BINARY_CROSSENTROPY, M::CATEGORICAL_CROSSENTROPY}),
          "BINARY_CROSSENTROPY and CATEGORICAL_CROSSENTROPY"},
     };
@@ -183,14 +188,19 @@ class MetricCheck {
   }
 
   absl::Status CheckMean() {
-    if (OverPositions()) {
+    if (CountsRows()) {
       if (metric_.average() != v1::Metric::AVERAGE_UNSPECIFIED && metric_.average() != v1::Metric::MICRO) {
-        return Bad(where_, "average: of layer \"", layer_, "\", which has masked steps, it is MICRO; leave it out");
+        return Bad(where_, "average: of layer \"", layer_, "\", which has ",
+                   masked_ ? "masked steps" : "an ignore_class", ", it is MICRO; leave it out");
       }
       metric_.set_average(v1::Metric::MICRO);
     }
     const bool classes = Is({v1::Metric::CATEGORICAL_ACCURACY, v1::Metric::SPARSE_CATEGORICAL_ACCURACY,
                              v1::Metric::CATEGORICAL_CROSSENTROPY, v1::Metric::SPARSE_CATEGORICAL_CROSSENTROPY});
+    if (Is({v1::Metric::PEARSON_CORRELATION, v1::Metric::CONCORDANCE_CORRELATION}) && outputs_ == 1) {
+      return Bad(where_, "kind: ", v1::Metric::Kind_Name(metric_.kind()),
+                 " correlates the outputs of an example, but layer \"", layer_, "\" gives one; use R2_SCORE, say");
+    }
     if (!classes || outputs_ > 1) return absl::OkStatus();
     return Bad(where_, "kind: ", v1::Metric::Kind_Name(metric_.kind()),
                " needs an output for each class; use BINARY_ACCURACY or BINARY_CROSSENTROPY for one output");
@@ -205,12 +215,20 @@ class MetricCheck {
 
 }  // namespace
 
+absl::Status CheckMetricsBeside(v1::Loss::Kind loss, int metrics) {
+  if (metrics == 0 || (loss != v1::Loss::CTC && loss != v1::Loss::CIRCLE)) return absl::OkStatus();
+  return Bad("metrics[0]: no metric compares what loss ", v1::Loss::Kind_Name(loss),
+             " does: ", loss == v1::Loss::CTC ? "sequences of open length" : "embeddings with classes",
+             "; leave metrics out, val_loss is there");
+}
+
 absl::Status CheckMetricsOf(google::protobuf::RepeatedPtrField<v1::Metric>* metrics, const Node& output) {
   for (int i = 0; i < metrics->size(); ++i) CAIRN_RETURN_IF_ERROR(MetricCheck(i, output, metrics->Mutable(i)).Check());
   return absl::OkStatus();
 }
 
 absl::Status CheckMetrics(v1::JobSpec* spec, const Graph& graph) {
+  CAIRN_RETURN_IF_ERROR(CheckMetricsBeside(spec->loss().kind(), spec->metrics_size()));
   if (spec->metrics_size() > kMetricsMax) {
     return Bad("metrics: ", spec->metrics_size(), " of them; at most ", kMetricsMax, " are allowed");
   }

@@ -246,7 +246,8 @@ bool MoreIsBetter(const v1::JobSpec& spec, const std::string& figure) {
     if (family == MetricFamily::kMean) break;
     return metric.kind() != v1::Metric::FALSE_POSITIVES && metric.kind() != v1::Metric::FALSE_NEGATIVES;
   }
-  return absl::StrContains(base, "accuracy") || absl::StrContains(base, "cosine_similarity");
+  return absl::StrContains(base, "accuracy") || absl::StrContains(base, "cosine_similarity") ||
+         absl::StrContains(base, "correlation");
 }
 
 }  // namespace cairn

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
+#include "common/model/limits.h"
 #include "common/model/number_check.h"
+#include "common/model/optimizer_variables.h"
 #include "common/model/schedule_check.h"
 
 namespace cairn {
@@ -86,17 +88,91 @@ absl::Status ResolveAdam(const std::string& name, AdamLike* adam) {
   return Positive((name + ".epsilon").c_str(), adam->epsilon(), 1e-7f);
 }
 
+absl::Status ResolveAdafactor(v1::Adafactor* adafactor) {
+  if (!adafactor->has_beta_2_decay()) adafactor->set_beta_2_decay(-0.8f);
+  if (!adafactor->has_epsilon_1()) adafactor->set_epsilon_1(1e-30f);
+  if (!adafactor->has_epsilon_2()) adafactor->set_epsilon_2(1e-3f);
+  if (!adafactor->has_clip_threshold()) adafactor->set_clip_threshold(1);
+  if (!adafactor->has_relative_step()) adafactor->set_relative_step(true);
+  if (const float decay = adafactor->beta_2_decay(); !(decay < 0 && decay >= -kBeta2DecayMax)) {
+    return Bad("optimizer.adafactor.beta_2_decay: ", decay, " is outside [-", kBeta2DecayMax,
+               ", 0); use a number such as -0.8");
+  }
+  CAIRN_RETURN_IF_ERROR(Positive("adafactor.epsilon_1", adafactor->epsilon_1(), 1e-30f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("adafactor.epsilon_2", adafactor->epsilon_2(), 1e-3f));
+  return Positive("adafactor.clip_threshold", adafactor->clip_threshold(), 1);
+}
+
+void FillIn(v1::Muon* muon) {
+  if (!muon->has_weight_decay()) muon->set_weight_decay(0.004f);
+  if (!muon->has_adam_weight_decay()) muon->set_adam_weight_decay(0.004f);
+  if (!muon->has_adam_beta_1()) muon->set_adam_beta_1(0.9f);
+  if (!muon->has_adam_beta_2()) muon->set_adam_beta_2(0.999f);
+  if (!muon->has_epsilon()) muon->set_epsilon(1e-7f);
+  if (!muon->has_adam_lr_ratio()) muon->set_adam_lr_ratio(1);
+  if (!muon->has_momentum()) muon->set_momentum(0.95f);
+  if (!muon->has_nesterov()) muon->set_nesterov(true);
+  if (!muon->has_ns_steps()) muon->set_ns_steps(5);
+  if (!muon->has_muon_a()) muon->set_muon_a(3.4445f);
+  if (!muon->has_muon_b()) muon->set_muon_b(-4.775f);
+  if (!muon->has_muon_c()) muon->set_muon_c(2.0315f);
+  if (!muon->has_rms_rate()) muon->set_rms_rate(0.2f);
+  if (!muon->has_exclude_embeddings()) muon->set_exclude_embeddings(true);
+}
+
+absl::Status ResolveMuon(v1::Muon* muon) {
+  FillIn(muon);
+  CAIRN_RETURN_IF_ERROR(NotNegative("muon.weight_decay", muon->weight_decay(), 0.004f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("muon.adam_weight_decay", muon->adam_weight_decay(), 0.004f));
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("muon.adam_beta_1", muon->adam_beta_1(), 0.9f));
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("muon.adam_beta_2", muon->adam_beta_2(), 0.999f));
+  CAIRN_RETURN_IF_ERROR(Positive("muon.epsilon", muon->epsilon(), 1e-7f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("muon.adam_lr_ratio", muon->adam_lr_ratio(), 1));
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("muon.momentum", muon->momentum(), 0.95f));
+  CAIRN_RETURN_IF_ERROR(NotNegative("muon.rms_rate", muon->rms_rate(), 0.2f));
+  if (muon->ns_steps() < 1 || muon->ns_steps() > kNewtonSchulzStepsMax) {
+    return Bad("optimizer.muon.ns_steps: ", muon->ns_steps(), " is not within 1 .. ", kNewtonSchulzStepsMax,
+               "; use 5, say");
+  }
+  const std::pair<const char*, float> factors[] = {
+      {"muon_a", muon->muon_a()}, {"muon_b", muon->muon_b()}, {"muon_c", muon->muon_c()}};
+  for (const auto& [field, value] : factors) {
+    if (!std::isfinite(value)) return Bad("optimizer.muon.", field, ": ", value, " is not finite; leave it out");
+  }
+  for (const std::string& text : muon->exclude_layers()) {
+    if (text.empty()) {
+      return Bad("optimizer.muon.exclude_layers: an empty text is part of every name; name the last layer, say");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveScheduleFree(v1::ScheduleFreeAdamW* adamw) {
+  if (!adamw->has_epsilon()) adamw->set_epsilon(1e-8f);
+  CAIRN_RETURN_IF_ERROR(ResolveAdam("schedule_free_adamw", adamw));
+  if (adamw->beta_1() == 0) {
+    return Bad("optimizer.schedule_free_adamw.beta_1: is 0, but the average is divided by it; use 0.9, say");
+  }
+  if (adamw->warmup_steps() >= 0 && adamw->warmup_steps() <= kScheduleStepsMax) return absl::OkStatus();
+  return Bad("optimizer.schedule_free_adamw.warmup_steps: ", adamw->warmup_steps(), " is not within 0 .. ",
+             kScheduleStepsMax, "; use a number of steps such as 1000");
+}
+
 absl::Status CheckWeightDecay(const v1::Optimizer& optimizer) {
   CAIRN_RETURN_IF_ERROR(NotNegative("weight_decay", optimizer.weight_decay(), 0.004f));
   if (optimizer.has_adamw() && optimizer.weight_decay() != 0) {
     return Bad("optimizer.weight_decay: adamw has its own; set optimizer.adamw.weight_decay");
+  }
+  if (optimizer.has_muon() && optimizer.weight_decay() != 0) {
+    return Bad("optimizer.weight_decay: muon has its own; set optimizer.muon.weight_decay and adam_weight_decay");
   }
   for (const std::string& text : optimizer.exclude_from_weight_decay()) {
     if (text.empty()) {
       return Bad("optimizer.exclude_from_weight_decay: an empty text is part of every name; use one such as \"bias\"");
     }
   }
-  if (!optimizer.exclude_from_weight_decay().empty() && WeightDecayOf(optimizer) == 0) {
+  const bool decays = WeightDecayOf(optimizer) != 0 || optimizer.muon().adam_weight_decay() != 0;
+  if (!optimizer.exclude_from_weight_decay().empty() && !decays) {
     return Bad(
         "optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay");
   }
@@ -128,6 +204,7 @@ absl::Status ResolveEma(v1::Optimizer* optimizer) {
 }  // namespace
 
 float WeightDecayOf(const v1::Optimizer& optimizer) {
+  if (optimizer.has_muon()) return optimizer.muon().weight_decay();
   return optimizer.has_adamw() ? optimizer.adamw().weight_decay() : optimizer.weight_decay();
 }
 
@@ -159,7 +236,7 @@ absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& grap
     return Bad("optimizer.exclude_from_weight_decay: \"", text,
                "\" is part of no trainable variable's name; they are like \"", first->name, "\"");
   }
-  return absl::OkStatus();
+  return CheckVariablesOf(optimizer, graph);
 }
 
 absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>* warnings) {
@@ -185,10 +262,18 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
     case v1::Optimizer::kNadam: CAIRN_RETURN_IF_ERROR(ResolveAdam("nadam", optimizer->mutable_nadam())); break;
     case v1::Optimizer::kFtrl: CAIRN_RETURN_IF_ERROR(ResolveFtrl(optimizer->mutable_ftrl())); break;
     case v1::Optimizer::kLion: CAIRN_RETURN_IF_ERROR(ResolveLion(optimizer->mutable_lion())); break;
+    case v1::Optimizer::kLamb: CAIRN_RETURN_IF_ERROR(ResolveAdam("lamb", optimizer->mutable_lamb())); break;
+    case v1::Optimizer::kAdafactor: CAIRN_RETURN_IF_ERROR(ResolveAdafactor(optimizer->mutable_adafactor())); break;
+    case v1::Optimizer::kMuon: CAIRN_RETURN_IF_ERROR(ResolveMuon(optimizer->mutable_muon())); break;
+    case v1::Optimizer::kScheduleFreeAdamw:
+      learning_rate = 0.0025f;
+      CAIRN_RETURN_IF_ERROR(ResolveScheduleFree(optimizer->mutable_schedule_free_adamw()));
+      break;
     default:
       return Bad(
-          "optimizer: this one is not supported; use adam, adamw, adadelta, adamax, nadam, lion, ftrl, sgd, "
-          "rmsprop or adagrad");
+          "optimizer: this one is not supported; use adam, adamw, adadelta, adamax, nadam, lion, lamb, adafactor, "
+          "muon, "
+          "schedule_free_adamw, ftrl, sgd, rmsprop or adagrad");
   }
   CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));
   if (!optimizer->has_learning_rate()) optimizer->set_learning_rate(learning_rate);

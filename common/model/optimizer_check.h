@@ -18,7 +18,7 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
 absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& graph);
 
 // The optimizer must be resolved. WeightDecayOf: the decoupled weight decay of every trainable variable, that of AdamW
-// included. ExcludedFromWeightDecay: whether the named variable has no weight decay.
+// included; of Muon that of its matrices. ExcludedFromWeightDecay: whether the named variable has no weight decay.
 float WeightDecayOf(const v1::Optimizer& optimizer);
 bool ExcludedFromWeightDecay(const v1::Optimizer& optimizer, const std::string& variable);
 

@@ -28,6 +28,10 @@ std::vector<std::string> RuleSlots(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kNadam: return {"momentum", "velocity"};
     case v1::Optimizer::kFtrl: return {"accumulator", "linear"};
     case v1::Optimizer::kLion: return {"momentum"};
+    case v1::Optimizer::kLamb:
+    case v1::Optimizer::kMuon:
+    case v1::Optimizer::kScheduleFreeAdamw: return {"momentum", "velocity"};
+    case v1::Optimizer::kAdafactor: return {"velocity"};
     default: break;
   }
   return {};

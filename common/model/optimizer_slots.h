@@ -18,12 +18,16 @@ namespace cairn {
 //   nadam    momentum, velocity
 //   ftrl     accumulator, linear
 //   lion     momentum
+//   lamb     momentum, velocity
+//   adafactor velocity (what it holds of a matrix: common/model/optimizer_variables.h)
+//   muon     momentum, velocity (used of what is updated as by AdamW, else 0)
+//   schedule_free_adamw momentum, velocity
 // followed by "ema" if there is a moving average of the weights (optimizer.ema). `optimizer` must be resolved
 // (ResolveOptimizer).
 std::vector<std::string> SlotNames(const v1::Optimizer& optimizer);
 
-// The value of a slot (its index in SlotNames) before the first update. The first update writes "ema" without reading
-// it.
+// The value of a slot (its index in SlotNames) before the first update. The first update writes "ema", and the
+// "momentum" of schedule_free_adamw, without reading it.
 float InitialSlotValue(const v1::Optimizer& optimizer, int slot);
 
 }  // namespace cairn

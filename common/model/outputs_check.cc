@@ -65,7 +65,9 @@ absl::Status CheckOne(const Graph& graph, int place, v1::OutputLoss* output, std
   std::vector<std::string> own;
   WarnOfLossOf(output->loss(), node, absl::StrCat("layer \"", node.name, "\""), &own);
   for (const std::string& warning : own) warnings->push_back(where + warning);
-  if (const absl::Status metrics = CheckMetricsOf(output->mutable_metrics(), node); !metrics.ok()) {
+  absl::Status metrics = CheckMetricsBeside(output->loss().kind(), output->metrics_size());
+  if (metrics.ok()) metrics = CheckMetricsOf(output->mutable_metrics(), node);
+  if (!metrics.ok()) {
     return Bad(where, metrics.message());
   }
   return absl::OkStatus();
@@ -182,7 +184,8 @@ absl::Status CheckTargetsOfOutputs(v1::JobSpec* spec, const Graph& graph) {
       }
       if (target.shape().empty()) target.add_shape(1);
     } else {
-      CAIRN_RETURN_IF_ERROR(CheckTargetOf(where, data, TargetShape(output.loss(), node.output), graph, node, &target));
+      CAIRN_RETURN_IF_ERROR(
+          CheckTargetOf(where, data, WantedTarget(output.loss(), node.output, target), graph, node, &target));
     }
     *ordered.Add() = std::move(target);
   }

@@ -7,6 +7,7 @@
 #include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/constraint.h"
+#include "common/model/optimizer_variables.h"
 #include "common/model/penalty.h"
 #include "common/model/step_plan.h"
 #include "common/model/variable_fields.h"
@@ -19,7 +20,7 @@ struct Span {
 };
 
 // Of the variables with numbers in [begin, end), in order of the space.
-std::vector<Span> WholeSpansOf(const Graph& graph, int64_t begin, int64_t end) {
+std::vector<Span> WholeSpansOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
   std::map<int64_t, int64_t> ends;  // by their beginnings
   const std::vector<int> nodes = NodesWithin(graph, begin, end);
   if (nodes.empty()) return {};
@@ -41,6 +42,11 @@ std::vector<Span> WholeSpansOf(const Graph& graph, int64_t begin, int64_t end) {
   for (const PenaltyRange& range : PenaltyRangesOf(graph, whole_begin, whole_end)) {
     if (range.orthogonal != 0) add(range.begin, range.end);
   }
+  for (const Variable& v : variables) {
+    if (v.offset >= whole_end) break;
+    if (v.offset >= whole_begin && UpdatedAsAWhole(optimizer, v))
+      add(v.offset - whole_begin, v.offset - whole_begin + v.size);
+  }
   std::vector<Span> spans;
   for (const auto& [from, to] : ends) spans.push_back({from, to});
   return spans;
@@ -55,30 +61,32 @@ std::string Described(const Graph& graph, const Span& span) {
 
 }  // namespace
 
-absl::Status CheckWholeVariables(const Graph& graph) {
-  for (const Span& span : WholeSpansOf(graph, 0, graph.space_size())) {
+absl::Status CheckWholeVariables(const Graph& graph, const v1::Optimizer& optimizer) {
+  for (const Span& span : WholeSpansOf(graph, optimizer, 0, graph.space_size())) {
     if ((span.end - span.begin) * static_cast<int64_t>(sizeof(float)) <= kPartitionBytesMax) continue;
-    return Bad("model: ", Described(graph, span), " has a constraint with a norm or the orthogonal regularizer, for ",
-               "which one ps must have it whole, and is larger than ", kPartitionBytesMax,
-               " bytes; leave that out, or use a smaller layer");
+    return Bad(
+        "model: ", Described(graph, span), " has a constraint with a norm, the orthogonal regularizer, or an ",
+        "optimizer that updates it as a whole (lamb, adafactor, muon), for which one ps must have it whole, and ",
+        "is larger than ", kPartitionBytesMax, " bytes; leave that out, or use a smaller layer");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckWholeVariables(const Graph& graph, int64_t begin, int64_t end) {
-  for (const Span& span : WholeSpansOf(graph, begin, end)) {
+absl::Status CheckWholeVariables(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
+  for (const Span& span : WholeSpansOf(graph, optimizer, begin, end)) {
     if (span.begin >= begin && span.end <= end) continue;
     return Bad("range [", begin, ",", end, ") cuts ", Described(graph, span), ", which must be whole");
   }
   return absl::OkStatus();
 }
 
-std::vector<v1::PartitionRange> CutPartitions(const Graph& graph, int64_t partition_bytes) {
+std::vector<v1::PartitionRange> CutPartitions(const Graph& graph, const v1::Optimizer& optimizer,
+                                              int64_t partition_bytes) {
   std::set<int64_t> bounds;  // ends of partitions
   for (const v1::PartitionRange& range : CutPartitions(graph.space_size(), partition_bytes)) {
     bounds.insert(static_cast<int64_t>(range.end()));
   }
-  for (const Span& span : WholeSpansOf(graph, 0, graph.space_size())) {
+  for (const Span& span : WholeSpansOf(graph, optimizer, 0, graph.space_size())) {
     const auto first = bounds.upper_bound(span.begin), last = bounds.lower_bound(span.end);
     if (first == last) continue;
     bounds.erase(first, last);

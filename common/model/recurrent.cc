@@ -1,5 +1,7 @@
 #include "common/model/recurrent.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "common/base/check.h"
 #include "common/model/activation_numbers.h"
@@ -28,6 +30,7 @@ Recurrence ReadLayer(const v1::Layer& layer) {
     case v1::Layer::kLstm: {
       Recurrence r = ReadCommon(layer.lstm(), RecurrentCell::kLstm);
       r.recurrent_activation = layer.lstm().recurrent_activation();
+      r.return_cell = layer.lstm().return_cell();
       return r;
     }
     case v1::Layer::kGru: {
@@ -68,6 +71,12 @@ std::vector<Recurrence> RecurrencesOf(const v1::Layer& layer) {
   return both;
 }
 
+bool GivesCells(const Node& node) {
+  if (!IsRecurrent(node.kind)) return false;
+  const std::vector<Recurrence> all = RecurrencesOf(node.layer);
+  return std::any_of(all.begin(), all.end(), [](const Recurrence& r) { return r.return_cell; });
+}
+
 RecurrentLayer RecurrentLayerOf(const Graph& graph, const Node& node) {
   // A repeated call of a layer uses the variables of the first call.
   const Node& owner = node.shares >= 0 ? graph.nodes()[static_cast<size_t>(node.shares)] : node;
@@ -91,7 +100,9 @@ bool IsElementwise(v1::Activation activation) {
   switch (activation) {
     case v1::ACTIVATION_UNSPECIFIED:
     case v1::SOFTMAX:
-    case v1::LOG_SOFTMAX: return false;
+    case v1::LOG_SOFTMAX:
+    case v1::SPARSEMAX:
+    case v1::GLU: return false;
     default: return v1::Activation_IsValid(activation);
   }
 }

@@ -33,6 +33,7 @@ struct Recurrence {
   float dropout = 0, recurrent_dropout = 0;
   bool has_bias = false;
   bool return_sequences = false;
+  bool return_cell = false;   // LSTM: each output is followed by the state behind its step, h and c
   bool go_backwards = false;  // iterates from the last step of the input to the first
   // With return_sequences: the outputs are in reverse order of computation.
   bool turned = false;
@@ -44,6 +45,7 @@ struct Recurrence {
   int state_input = -1;
 
   int64_t gates() const { return cell == RecurrentCell::kSimple ? 1 : cell == RecurrentCell::kLstm ? 4 : 3; }
+  int64_t width() const { return return_cell ? 3 * units : units; }  // of an output
   int64_t states() const { return cell == RecurrentCell::kLstm ? 2 : 1; }
 };
 
@@ -58,6 +60,8 @@ struct RecurrentLayer {
 bool IsRecurrent(LayerKind kind);  // SimpleRNN, LSTM, GRU, Bidirectional
 // layer: a checked layer of one of these kinds. The result has no variables and inputs yet.
 std::vector<Recurrence> RecurrencesOf(const v1::Layer& layer);
+// Whether it is a recurrent layer whose outputs are followed by their states (LSTM.return_cell).
+bool GivesCells(const Node& node);
 // node: of a built graph, and of a kind for which IsRecurrent is true.
 RecurrentLayer RecurrentLayerOf(const Graph& graph, const Node& node);
 

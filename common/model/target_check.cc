@@ -12,7 +12,9 @@
 namespace cairn {
 namespace {
 
-bool TakesClassNumbers(v1::Loss::Kind kind) { return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY; }
+bool TakesClassNumbers(v1::Loss::Kind kind) {
+  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CIRCLE;
+}
 
 // Whether the step moves no pixels, and so may be combined with a target per pixel.
 bool KeepsPlaces(const v1::Augmentation& step) {
@@ -114,8 +116,15 @@ absl::Status CheckShape(const std::string& where, const v1::TargetSource& target
 }  // namespace
 
 Shape TargetShape(const v1::Loss& loss, const Shape& output) {
+  if (loss.kind() == v1::Loss::CTC) return {output.front()};
   if (!TakesClassNumbers(loss.kind())) return output;
   return output.size() == 1 ? Shape{1} : Shape(output.begin(), output.end() - 1);
+}
+
+Shape WantedTarget(const v1::Loss& loss, const Shape& output, const v1::TargetSource& target) {
+  const int64_t labels = target.shape_size() == 1 ? target.shape(0) : target.columns_size();
+  const bool sequence = loss.kind() == v1::Loss::CTC && labels > 0 && labels <= output.front();
+  return sequence ? Shape{labels} : TargetShape(loss, output);
 }
 
 InputScale ScaleOfInput(const Graph& graph) {
@@ -205,7 +214,8 @@ absl::Status CheckTargets(v1::JobSpec* spec, const Graph& graph) {
     return Bad("data.targets[0].output: \"", target.output(), "\", but the model's output is \"", output.name,
                "\"; leave it out");
   }
-  return CheckTargetOf("data.targets[0]", data, TargetShape(spec->loss(), output.output), graph, output, &target);
+  return CheckTargetOf("data.targets[0]", data, WantedTarget(spec->loss(), output.output, target), graph, output,
+                       &target);
 }
 
 absl::Status CheckTargetsAgainstData(const v1::Data& data, v1::Data::Format format) {

@@ -13,8 +13,10 @@
 namespace cairn {
 
 // The shape of an example's target for the loss: the output's shape, without its last axis if the target holds class
-// indices.
+// indices; of CTC a label for each step.
 Shape TargetShape(const v1::Loss& loss, const Shape& output);
+// The same of a given target: CTC takes as many labels as it has, at most one for each step.
+Shape WantedTarget(const v1::Loss& loss, const Shape& output, const v1::TargetSource& target);
 
 // The model sees each number as scale * number + offset: the effect of a Rescaling that is the only layer to read the
 // model's input.

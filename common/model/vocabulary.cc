@@ -72,7 +72,8 @@ absl::StatusOr<Vocabulary<Token>> Vocabulary<Token>::Make(const VocabularyOption
   if (o.max_tokens.has_value() && (*o.max_tokens <= 0 || *o.max_tokens > kEmbeddingIdsMax)) {
     return Bad("max_tokens ", *o.max_tokens, " is not in [1, ", kEmbeddingIdsMax, "]; leave it out, or use 1000, say");
   }
-  if (o.tokens.empty()) return Bad("vocabulary is empty; give its tokens");
+  if (o.tokens.empty())
+    return Bad("vocabulary is empty; give its tokens, or let `cairn data adapt` find them in the data");
   Vocabulary v;
   v.mask_token_ = o.mask_token;
   v.oov_indices_ = o.num_oov_indices;
@@ -117,16 +118,41 @@ std::optional<int64_t> Vocabulary<Token>::Find(const Token& token) const {
 template class Vocabulary<int64_t>;
 template class Vocabulary<std::string>;
 
-VocabularyOptions<int64_t> VocabularyOf(const v1::IntegerLookup& layer) {
-  VocabularyOptions<int64_t> o;
+namespace {
+
+// What the layers have in common.
+template <typename Token, typename Layer>
+VocabularyOptions<Token> CommonOptions(const Layer& layer) {
+  VocabularyOptions<Token> o;
   o.tokens.assign(layer.vocabulary().begin(), layer.vocabulary().end());
   o.idf_weights.assign(layer.idf_weights().begin(), layer.idf_weights().end());
-  o.num_oov_indices = layer.has_num_oov_indices() ? layer.num_oov_indices() : 1;
-  if (layer.has_mask_token()) o.mask_token = layer.mask_token();
-  o.oov_token = layer.has_oov_token() ? layer.oov_token() : -1;
   if (layer.has_max_tokens()) o.max_tokens = layer.max_tokens();
   o.pad_to_max_tokens = layer.pad_to_max_tokens();
   o.mode = layer.output_mode() == v1::ENCODING_MODE_UNSPECIFIED ? v1::INT : layer.output_mode();
+  return o;
+}
+
+template <typename Token, typename Layer>
+VocabularyOptions<Token> LookupOptions(const Layer& layer, const Token& oov_token) {
+  VocabularyOptions<Token> o = CommonOptions<Token>(layer);
+  o.num_oov_indices = layer.has_num_oov_indices() ? layer.num_oov_indices() : 1;
+  if (layer.has_mask_token()) o.mask_token = layer.mask_token();
+  o.oov_token = layer.has_oov_token() ? Token(layer.oov_token()) : oov_token;
+  return o;
+}
+
+}  // namespace
+
+VocabularyOptions<int64_t> VocabularyOf(const v1::IntegerLookup& layer) { return LookupOptions<int64_t>(layer, -1); }
+
+VocabularyOptions<std::string> VocabularyOf(const v1::StringLookup& layer) {
+  return LookupOptions<std::string>(layer, kUnknownToken);
+}
+
+VocabularyOptions<std::string> VocabularyOf(const v1::TextVectorization& layer) {
+  VocabularyOptions<std::string> o = CommonOptions<std::string>(layer);
+  o.mask_token = "";
+  o.oov_token = kUnknownToken;
   return o;
 }
 

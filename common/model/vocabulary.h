@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -56,5 +57,10 @@ class Vocabulary {
 
 // The options of a layer, with Keras' defaults for unset fields.
 VocabularyOptions<int64_t> VocabularyOf(const v1::IntegerLookup& layer);
+VocabularyOptions<std::string> VocabularyOf(const v1::StringLookup& layer);
+VocabularyOptions<std::string> VocabularyOf(const v1::TextVectorization& layer);
+
+// Keras' default oov_token of texts.
+inline constexpr char kUnknownToken[] = "[UNK]";
 
 }  // namespace cairn

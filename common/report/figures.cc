@@ -69,6 +69,10 @@ std::string OptimizerText(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kNadam: name = "nadam"; break;
     case v1::Optimizer::kFtrl: name = "ftrl"; break;
     case v1::Optimizer::kLion: name = "lion"; break;
+    case v1::Optimizer::kLamb: name = "lamb"; break;
+    case v1::Optimizer::kAdafactor: name = "adafactor"; break;
+    case v1::Optimizer::kMuon: name = "muon"; break;
+    case v1::Optimizer::kScheduleFreeAdamw: name = "schedule_free_adamw"; break;
     default: break;
   }
   return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());

@@ -1,11 +1,13 @@
 #include "common/rpc/assembler.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/rpc/limits.h"
 
 namespace cairn {
 namespace {
@@ -44,8 +46,26 @@ Frame FrameSplitter::Next() {
   return chunk;
 }
 
-FrameAssembler::~FrameAssembler() {
-  if (shared_ != nullptr) shared_->Give(bytes_joining_);
+FrameAssembler::~FrameAssembler() { GiveBack(bytes_joining_); }
+
+void FrameAssembler::GiveBack(size_t bytes) {
+  bytes_joining_ -= bytes;
+  if (shared_ != nullptr) shared_->Give(bytes);
+}
+
+void FrameAssembler::Grow(Join& join, size_t bytes) {
+  const size_t had = join.frame.payload.size(), needed = join.received + bytes;
+  if (join.dropped || needed <= had) return;
+  const size_t size = std::min(join.frame.payload_total, kAssemblerGrowth * needed);
+  join.dropped = shared_ != nullptr && !shared_->TryTake(size - had);
+  if (join.dropped) {
+    join.frame.payload = Buffer();
+    return GiveBack(had);
+  }
+  bytes_joining_ += size - had;
+  Buffer larger = Buffer::Allocate(size);
+  if (join.received > 0) std::memcpy(larger.mutable_data(), join.frame.payload.data(), join.received);
+  join.frame.payload = std::move(larger);
 }
 
 absl::Status FrameAssembler::CheckChunk(const DecodedFrame& chunk) const {
@@ -80,18 +100,15 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
       CopyPayload(chunk, absl::MakeSpan(chunk.frame.payload.mutable_data(), total));
       return std::optional<Frame>(std::move(chunk.frame));
     }
-    if (joins_.size() >= kAssemblerJoinsMax || total > bytes_max_ - bytes_joining_) {
+    if (joins_.size() >= kAssemblerJoinsMax || total > bytes_max_ - bytes_announced_) {
       return absl::ResourceExhaustedError(absl::StrFormat(
           "request %d of %d bytes: %d bytes in %d unfinished requests are open on this stream, at most %d "
           "and %d; finish them first",
-          id, total, bytes_joining_, joins_.size(), bytes_max_, kAssemblerJoinsMax));
+          id, total, bytes_announced_, joins_.size(), bytes_max_, kAssemblerJoinsMax));
     }
+    chunk.frame.payload = Buffer();  // what it holds is counted from here on
     it = joins_.emplace(id, Join{std::move(chunk.frame)}).first;
-    it->second.dropped = shared_ != nullptr && !shared_->TryTake(total);
-    if (!it->second.dropped) {
-      it->second.frame.payload = Buffer::Allocate(total);
-      bytes_joining_ += total;
-    }
+    bytes_announced_ += total;
   } else if (!SameRequest(it->second.frame, chunk.frame)) {
     return absl::InvalidArgumentError(absl::StrFormat("request %d: chunks with different headers", id));
   } else if (chunk.frame.payload_offset != it->second.received) {
@@ -100,8 +117,9 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
   }
 
   Join& join = it->second;
+  Grow(join, chunk.payload_size);
   if (!join.dropped) {
-    CopyPayload(chunk, absl::MakeSpan(join.frame.payload.mutable_data() + join.received, total - join.received));
+    CopyPayload(chunk, absl::MakeSpan(join.frame.payload.mutable_data() + join.received, chunk.payload_size));
   }
   join.received += chunk.payload_size;
   if (join.received < total) return std::optional<Frame>();
@@ -110,9 +128,9 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
     whole.status = absl::ResourceExhaustedError(absl::StrFormat(
         "%d bytes of requests are being received, at most %d; retry", shared_->taken(), shared_->bytes_max()));
   } else {
-    bytes_joining_ -= total;
-    if (shared_ != nullptr) shared_->Give(total);
+    GiveBack(total);
   }
+  bytes_announced_ -= total;
   joins_.erase(it);
   return std::optional<Frame>(std::move(whole));
 }

@@ -1,5 +1,6 @@
 #include "common/rpc/credentials.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/rpc/channel.h"
 
 namespace cairn {
 namespace {
@@ -36,7 +38,9 @@ class AllSignalsBlocked {
 struct Credentials {
   std::shared_ptr<grpc::ServerCredentials> server = grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ChannelCredentials> channel = grpc::InsecureChannelCredentials();
+  Caller caller = {.unrestricted = true};
   bool tls = false;
+  bool insecure = false;
 };
 Credentials& OfThisProcess() {
   static Credentials& credentials = *new Credentials;
@@ -88,6 +92,11 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   if (directory.empty()) return absl::OkStatus();
   // The threads that gRPC and this class start block all signals: signals are for the program's own waiting threads.
   const AllSignalsBlocked blocked;
+  CAIRN_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(directory, owner));
+  absl::StatusOr<Caller> caller = CallerOfUris(files.uris);
+  if (!caller.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--tls-dir: ", directory, "/tls.crt: ", caller.status().message()));
+  }
   // Half of the time passes until the files are checked, the other half until gRPC reads the copies.
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
   CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch,
@@ -104,10 +113,28 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   channel.watch_identity_key_cert_pairs();
   Credentials& mine = OfThisProcess();
   mine.server = TlsServerCredentials(server);
+  mine.server->SetAuthMetadataProcessor(AccessProcessor());
   mine.channel = TlsCredentials(channel);
+  mine.caller = *std::move(caller);
   mine.tls = true;
   return absl::OkStatus();
 }
+
+void AllowInsecure() { OfThisProcess().insecure = true; }
+
+absl::Status CheckListen(const std::string& address) {
+  const std::string host = HostOf(address);
+  in_addr ip{};
+  const bool here = host == "localhost" || host == "[::1]" || host == "::1" ||
+                    (inet_pton(AF_INET, host.c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127);
+  if (here || UsesTls() || OfThisProcess().insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      address, " can be reached from other machines, and without TLS anyone there could use this cluster, ",
+      "and what its jobs may read and write: give --tls-dir a folder with certificates (deploy/make_certs.sh makes ",
+      "them), or --insecure if you trust that network"));
+}
+
+const Caller& OwnCaller() { return OfThisProcess().caller; }
 
 bool UsesTls() { return OfThisProcess().tls; }
 

@@ -9,6 +9,7 @@
 // Thread rule: UseTls once, by a main, before anything listens or dials; the rest from any thread. Invariants:
 //   1. With TLS a server refuses clients without a certificate signed by ca.crt, and a client refuses servers without
 //      such a certificate for the dialed name.
+//      A call is answered if a role of the certificate may make it (access.h).
 //   2. Replaced files take effect within `refresh`, for new connections, all three or none: a certificate always with
 //      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the
 //      new certificate, or the reverse, until it looks again). Unusable files (a new certificate with the old key,
@@ -22,6 +23,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/rpc/access.h"
 #include "common/rpc/tls_files.h"
 
 namespace grpc {
@@ -39,10 +41,17 @@ void LogTlsNotice(bool warning, const std::string& text);
 
 // Empty: plain gRPC. `refresh`: at least 2 s. notice: from any thread.
 // Errors: INVALID_ARGUMENT names the file and the problem: missing, not PEM, expired, key of another
-// certificate; for a node also: not signed by ca.crt.
+// certificate, a cairn:// URI that names no role; for a node also: not signed by ca.crt.
 absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice,
                     TlsOwner owner = TlsOwner::kNode);
 bool UsesTls();
+// The roles of this process' certificate, as it was at UseTls; unrestricted without TLS.
+const Caller& OwnCaller();
+// Lets this process listen for other machines without TLS.
+void AllowInsecure();
+// Whether it may listen there. Errors: INVALID_ARGUMENT, with both cures: the address is not one of this machine alone
+// (127.0.0.0/8, ::1, localhost), and there is neither TLS nor AllowInsecure.
+absl::Status CheckListen(const std::string& address);
 
 // A hint to append to gRPC's `error` for a failed connection: what may be wrong with TLS on either side. Empty
 // if nobody listened.

@@ -17,7 +17,10 @@
 #include <fstream>
 #include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/base/version.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/grpc_log.h"
 
@@ -75,9 +78,14 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
   app->add_option("--tls-dir", options->tls_dir,
                   "Directory with ca.crt, tls.crt and tls.key: mutual TLS on all connections [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
+  app->add_flag(
+         "--insecure", options->insecure,
+         "Listen for other machines without TLS: whoever reaches the port may use the cluster, and what its jobs "
+         "may reach")
+      ->envname("CAIRN_INSECURE");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
   app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a mistyped flag is an error
-  app->set_version_flag("--version", "cairn " CAIRN_VERSION);
+  app->set_version_flag("--version", absl::StrCat("cairn ", ProgramVersion()));
 }
 
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator) {
@@ -95,20 +103,31 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
   }
 }
 
-bool InitDaemon(const DaemonOptions& options, const std::string& name) {
+bool InitDaemon(const DaemonOptions& options, const std::string& name, CallerRole role) {
   KeepStandardStreams();
   absl::Status status = InitLog({name, options.log_level, options.log_file});
   LogOfGrpc();
   if (status.ok()) status = UseTls(options.tls_dir);
+  if (status.ok() && !OwnCaller().Is(role)) {
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "--tls-dir: ", options.tls_dir, "/tls.crt has ", OwnCaller().Shown(), ", not the role ", RoleName(role),
+        " that this daemon needs: make it with deploy/make_certs.sh DIR ", RoleName(role), ":NAME"));
+  }
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());
     return false;
   }
-  LogInfo("cairn " CAIRN_VERSION "%s", UsesTls() ? ", TLS" : "");
+  if (options.insecure) AllowInsecure();
+  LogInfo("cairn %s%s", ProgramVersion(), UsesTls() ? ", TLS" : options.insecure ? ", without TLS (--insecure)" : "");
   if (const uint64_t files = RaiseOpenFilesLimit(); files < kOpenFilesFew) {
     LogWarning("at most %d open files and connections (ulimit -n); a busy daemon needs %d", files, kOpenFilesFew);
   }
   return true;
+}
+
+std::string NewNodeName(const std::string& kind, CallerRole role) {
+  const std::string name = absl::StrFormat("%s-%08x", kind, static_cast<uint32_t>(RandomBits()));
+  return absl::StrCat(NodeNamePrefix(role, OwnCaller()), name);
 }
 
 void KeepStandardStreams() {

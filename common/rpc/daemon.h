@@ -18,6 +18,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/rpc/access.h"
 
 namespace CLI {
 class App;
@@ -29,6 +30,7 @@ struct DaemonOptions {
   std::string log_level = "info";  // debug, info, warning, error
   std::string log_file;            // written in addition to stderr; empty: stderr only
   std::string tls_dir;             // credentials.h; empty: plain gRPC
+  bool insecure = false;           // listens for other machines without TLS
 };
 
 // First thing in main, before any thread: keeps freed memory in the process. This gives large messages 1.6 to 2.5 times
@@ -41,7 +43,8 @@ void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its number. A second signal then ends the process at once.
 int WaitForStopSignal();
 
-// --log-level, --log-file, --tls-dir, --version, and --config FILE (TOML or INI; the flags' long names are the keys).
+// --log-level, --log-file, --tls-dir, --insecure, --version, and --config FILE (TOML or INI; the flags' long names are
+// the keys).
 void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
 // --coordinator of a node; also $CAIRN_COORDINATOR.
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
@@ -49,8 +52,15 @@ void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
 // printed); nullopt: continue.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
 // After the flags are parsed: sets up the log (each line with the daemon's name), the credentials, and the limit of
-// open files. Prints errors to stderr. False: exit with 2.
-bool InitDaemon(const DaemonOptions& options, const std::string& name);
+// open files. With TLS the certificate must have the daemon's role. Prints errors to stderr. False: exit with 2.
+bool InitDaemon(const DaemonOptions& options, const std::string& name, CallerRole role);
+// For the name of a node that was given none, after InitDaemon: kind and a random number, behind the name in its
+// certificate if it has one (CheckNodeName).
+std::string NewNodeName(const std::string& kind, CallerRole role);
+
+// A daemon whose store failed while it ran ends with this: what was confirmed is on its disk, and once the disk is
+// repaired, or has room again, it can be started on it.
+inline constexpr int kExitStoreFailed = 1;
 
 // The end of a main: flushes buffers and ends the process without destroying static objects, since threads of
 // gRPC and OpenSSL may still be running and use them.

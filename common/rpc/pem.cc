@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 namespace cairn {
 namespace {
@@ -21,6 +22,20 @@ std::vector<Certificate> ReadCertificates(const std::string& pem) {
   while (X509* read = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) out.emplace_back(read);
   ERR_pop_to_mark();  // OpenSSL reports the end of the text as an error
   return out;
+}
+
+std::vector<std::string> UrisOf(X509* certificate) {
+  const std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> uris;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                      static_cast<size_t>(ASN1_STRING_length(uri)));
+  }
+  return uris;
 }
 
 PrivateKey ReadPrivateKey(const std::string& pem) {

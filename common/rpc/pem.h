@@ -24,6 +24,9 @@ using PrivateKey = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 // All certificates, in order; other kinds of PEM blocks are skipped.
 std::vector<Certificate> ReadCertificates(const std::string& pem);
 
+// The URIs in the certificate's subjectAltName.
+std::vector<std::string> UrisOf(X509* certificate);
+
 // Null: there is no key, or it has a pass phrase, which a daemon cannot ask for.
 PrivateKey ReadPrivateKey(const std::string& pem);
 

@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   if (absl::StatusOr<cairn::Address> parsed = ParseAddress(options.listen); !parsed.ok()) {
     return Annotate(parsed.status(), "listen");
   }
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckListen(options.listen), "listen"));
   if (options.unix_socket.size() > kUnixSocketPathBytesMax) {
     return absl::InvalidArgumentError(absl::StrFormat("unix socket \"%s\": a path of %d bytes, at most %d are possible",
                                                       options.unix_socket, options.unix_socket.size(),

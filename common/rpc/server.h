@@ -2,7 +2,7 @@
 // an optional Unix socket, health checking, reflection, keepalive.
 //
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
-// call runs.
+// call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen).
 #pragma once
 
 #include <memory>

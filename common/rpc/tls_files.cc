@@ -105,7 +105,9 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
   CAIRN_RETURN_IF_ERROR(CheckKey(paths, key, chain[0].get()));
   CAIRN_RETURN_IF_ERROR(owner == TlsOwner::kNode ? CheckChain(paths, trusted, chain) : CheckDates(paths, chain));
-  return TlsFiles{.authorities = std::move(authorities), .identity = absl::StrCat(certificate, "\n", key)};
+  return TlsFiles{.authorities = std::move(authorities),
+                  .identity = absl::StrCat(certificate, "\n", key),
+                  .uris = UrisOf(chain[0].get())};
 }
 
 void TlsRenewal::Look() {

@@ -17,6 +17,7 @@ namespace cairn {
 struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
   std::string identity;     // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key
+  std::vector<std::string> uris;  // of the certificate
 
   bool operator==(const TlsFiles&) const = default;
 };

@@ -1,7 +1,8 @@
 // KvStore: an ordered key-value store with atomic batches. RocksDB in daemons, memory in tests and the simulator.
 //
 // Thread-safe. Invariants: 1. A batch is applied whole or not at all, also across a crash. 2. A batch confirmed by
-// Write(sync = true) survives power loss; with sync = false it survives a kill of the process.
+// Write(sync = true) survives power loss; with sync = false it survives a kill of the process. 3. After a Write that
+// failed every Write fails, with the same error: nothing is confirmed that may have been lost with it.
 #pragma once
 
 #include <functional>
@@ -69,8 +70,10 @@ class KvStore {
 };
 
 std::unique_ptr<KvStore> NewMemoryKvStore();
+// Called once, by the thread whose write is the first to fail.
+using StoreFailed = std::function<void(const absl::Status&)>;
 // Creates the directory if it is missing. Errors name it: FAILED_PRECONDITION (another process has it open),
 // PERMISSION_DENIED, DATA_LOSS (corrupt).
-absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory);
+absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory, StoreFailed on_failed = {});
 
 }  // namespace cairn

@@ -5,8 +5,9 @@
 //     1 segment:u64 offset:u64 size:u64 head-bytes    its head, with the body in the value log (integers little-endian)
 //   DIRECTORY/values/    the value log
 //
-// After a write that RocksDB could not finish, nothing more is written: every further Write returns the same error
-// until the directory is reopened.
+// The store fails stop: after the first write, body or sync that fails, every further Write returns that error until
+// the directory is opened again. What the disk holds of a failed sync is not known, and a later one may succeed
+// without it (value_log.h).
 //
 // A batch's bodies are written first, then the batch in one atomic RocksDB write. Writes that touch the same key must
 // not run concurrently (each partition has one writer).
@@ -19,16 +20,14 @@
 
 #include <cstdarg>
 #include <cstdio>
-#include <filesystem>
 #include <map>
-#include <set>
-#include <system_error>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/words.h"
 #include "common/storage/kv_store.h"
@@ -118,8 +117,12 @@ std::optional<Stored> ParseStored(std::string_view bytes) {
 
 class RocksDbKvStore : public KvStore {
  public:
-  RocksDbKvStore(std::string directory, std::unique_ptr<rocksdb::DB> db, std::unique_ptr<ValueLog> values)
-      : directory_(std::move(directory)), db_(std::move(db)), values_(std::move(values)) {}
+  RocksDbKvStore(std::string directory, std::unique_ptr<rocksdb::DB> db, std::unique_ptr<ValueLog> values,
+                 StoreFailed on_failed)
+      : directory_(std::move(directory)),
+        db_(std::move(db)),
+        values_(std::move(values)),
+        on_failed_(std::move(on_failed)) {}
 
   // Finds the places of all bodies; deletes files that hold none.
   absl::Status Load() {
@@ -159,7 +162,7 @@ class RocksDbKvStore : public KvStore {
       for (const auto& place : written) {
         if (place) values_->Release(*place);
       }
-      return status;
+      return Fail(status);
     }
     for (const ValueLog::Place& place : Record(batch, written)) values_->Release(place);
     return absl::OkStatus();
@@ -197,6 +200,20 @@ class RocksDbKvStore : public KvStore {
         absl::StrCat("store ", directory_, ": a value is malformed; restore it or start with an empty one"));
   }
 
+  // Ends the store, if this is its first failure. Returns the first one.
+  absl::Status Fail(const absl::Status& status) {
+    absl::Status first;
+    {
+      absl::MutexLock lock(&mutex_);
+      first = failed_;
+      if (failed_.ok()) failed_ = status;
+    }
+    if (!first.ok()) return first;
+    LogError("store %s: a write failed, so that nothing more is written to it: %s", directory_, status.message());
+    if (on_failed_) on_failed_(status);
+    return status;
+  }
+
   absl::Status Resolve(std::string_view bytes, std::string* value) const {
     const std::optional<Stored> stored = ParseStored(bytes);
     if (!stored) return Malformed();
@@ -205,7 +222,7 @@ class RocksDbKvStore : public KvStore {
   }
 
   absl::Status WriteBodies(const KvBatch& batch, bool sync, std::vector<std::optional<ValueLog::Place>>& written) {
-    std::set<uint64_t> segments;
+    ValueLog::Unsynced unsynced;
     const auto urgency = batch.lasting()      ? ValueLog::Urgency::kLasting
                          : batch.background() ? ValueLog::Urgency::kLater
                                               : ValueLog::Urgency::kNow;
@@ -213,12 +230,9 @@ class RocksDbKvStore : public KvStore {
       written.emplace_back();
       const auto* put = std::get_if<KvBatch::PutOp>(&op);
       if (put == nullptr || put->body.size() < kBodyBytesMin) continue;
-      CAIRN_ASSIGN_OR_RETURN(written.back(), values_->Append(put->body.data(), put->body.size(), urgency));
-      segments.insert(written.back()->segment);
+      CAIRN_ASSIGN_OR_RETURN(written.back(), values_->Append(put->body.data(), put->body.size(), urgency, &unsynced));
     }
-    if (!sync) return absl::OkStatus();
-    for (uint64_t segment : segments) CAIRN_RETURN_IF_ERROR(values_->Sync(segment));
-    return absl::OkStatus();
+    return sync ? values_->Sync(unsynced) : absl::OkStatus();
   }
 
   absl::Status WriteKeys(const KvBatch& batch, bool sync, const std::vector<std::optional<ValueLog::Place>>& written) {
@@ -236,12 +250,7 @@ class RocksDbKvStore : public KvStore {
     }
     rocksdb::WriteOptions options;
     options.sync = sync;
-    const absl::Status status = ToStatus(db_->Write(options, &out), directory_);
-    if (!status.ok()) {
-      absl::MutexLock lock(&mutex_);
-      failed_ = status;
-    }
-    return status;
+    return ToStatus(db_->Write(options, &out), directory_);
   }
 
   static std::string Encode(const KvBatch::PutOp& put, const std::optional<ValueLog::Place>& place) {
@@ -287,6 +296,7 @@ class RocksDbKvStore : public KvStore {
   const std::string directory_;
   const std::unique_ptr<rocksdb::DB> db_;
   const std::unique_ptr<ValueLog> values_;
+  const StoreFailed on_failed_;
   absl::Mutex mutex_;
   PlaceMap places_ ABSL_GUARDED_BY(mutex_);  // the place of each body, by key
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
@@ -294,12 +304,10 @@ class RocksDbKvStore : public KvStore {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory + "/db", error);
-  if (error) {
-    const std::string message = absl::StrCat("store ", directory, ": cannot be created: ", error.message());
-    if (error == std::errc::permission_denied) return absl::PermissionDeniedError(message);
+absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory, StoreFailed on_failed) {
+  if (const absl::Status made = MakeFolders(directory + "/db"); !made.ok()) {
+    const std::string message = absl::StrCat("store ", directory, ": ", made.message());
+    if (absl::IsPermissionDenied(made)) return absl::PermissionDeniedError(message);
     return absl::FailedPreconditionError(message);
   }
   rocksdb::DB* opened = nullptr;
@@ -307,7 +315,7 @@ absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& d
   if (!s.ok()) return ToStatus(s, directory);
   std::unique_ptr<rocksdb::DB> db(opened);  // its lock keeps other processes away from the values too
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ValueLog> values, ValueLog::Open(directory + "/values"));
-  auto store = std::make_unique<RocksDbKvStore>(directory, std::move(db), std::move(values));
+  auto store = std::make_unique<RocksDbKvStore>(directory, std::move(db), std::move(values), std::move(on_failed));
   CAIRN_RETURN_IF_ERROR(store->Load());
   return store;
 }

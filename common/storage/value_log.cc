@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/files.h"
 #include "common/base/limits.h"
 
 namespace cairn {
@@ -24,7 +25,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr char kSuffix[] = ".values";
 
-absl::Status FileError(const std::string& path, const char* what, int error) {
+absl::Status StoreFileError(const std::string& path, const char* what, int error) {
   const std::string message = absl::StrCat("file ", path, ": ", what, ": ", std::strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) return absl::ResourceExhaustedError(message);
   if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(message);
@@ -44,7 +45,7 @@ class ValueLog::File {
     const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
     if (fd < 0) {
       if (errno == ENOENT) return absl::DataLossError(absl::StrCat("file ", path, ": it is missing"));
-      return FileError(path, "cannot be opened", errno);
+      return StoreFileError(path, "cannot be opened", errno);
     }
     return std::make_shared<File>(path, fd);
   }
@@ -59,7 +60,7 @@ class ValueLog::File {
                                  : pwrite(fd_, kZeros, padding, static_cast<off_t>(offset));
       if (n < 0) {
         if (errno == EINTR) continue;
-        return FileError(path_, "cannot be written", errno);
+        return StoreFileError(path_, "cannot be written", errno);
       }
       const size_t of_data = std::min(static_cast<size_t>(n), size);
       data += of_data;
@@ -74,7 +75,7 @@ class ValueLog::File {
     while (size > 0) {
       const ssize_t n = pread(fd_, out, size, static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return FileError(path_, "cannot be read", errno);
+      if (n < 0) return StoreFileError(path_, "cannot be read", errno);
       if (n == 0) return absl::DataLossError(absl::StrCat("file ", path_, ": it ends before byte ", offset + size));
       out += n;
       size -= static_cast<size_t>(n);
@@ -83,20 +84,38 @@ class ValueLog::File {
     return absl::OkStatus();
   }
 
+  // One thread at a time; those that wait meanwhile share the next one, which covers what each of them has written.
   absl::Status Sync() {
-    if (fdatasync(fd_) != 0) return FileError(path_, "cannot be synced", errno);
-    return absl::OkStatus();
+    absl::MutexLock lock(&mutex_);
+    const uint64_t needed = begun_ + 1;
+    while (failed_.ok() && ended_ < needed) {
+      if (begun_ > ended_) {
+        mutex_.Await(absl::Condition(this, &File::Idle));
+        continue;
+      }
+      ++begun_;
+      mutex_.Unlock();
+      const int error = fdatasync(fd_) == 0 ? 0 : errno;
+      mutex_.Lock();
+      ended_ = begun_;
+      if (error != 0) failed_ = StoreFileError(path_, "cannot be synced", error);
+    }
+    return failed_;
   }
 
  private:
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return begun_ == ended_; }
+
   const std::string path_;
   const int fd_;
+  absl::Mutex mutex_;
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0, ended_ ABSL_GUARDED_BY(mutex_) = 0;  // syncs
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& directory) {
+  CAIRN_RETURN_IF_ERROR(MakeFolders(directory));
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return FileError(directory, "cannot be created", error.value());
   std::unique_ptr<ValueLog> log(new ValueLog(directory));
   absl::MutexLock lock(&log->mutex_);
   for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -110,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& dire
     log->segments_[number];
     log->last_segment_ = std::max(log->last_segment_, number);
   }
-  if (error) return FileError(directory, "cannot be listed", error.value());
+  if (error) return StoreFileError(directory, "cannot be listed", error.value());
   return log;
 }
 
@@ -157,7 +176,7 @@ absl::Status ValueLog::StartSegment(Active& active) {
     const std::string spare = PathOf(spares_.back());
     spares_.pop_back();
     if (rename(spare.c_str(), path.c_str()) != 0 && errno != ENOENT)
-      return FileError(spare, "cannot be renamed", errno);
+      return StoreFileError(spare, "cannot be renamed", errno);
   }
   CAIRN_ASSIGN_OR_RETURN(active.file, File::Open(path, O_WRONLY | O_CREAT));
   last_segment_ = number;
@@ -168,12 +187,13 @@ absl::Status ValueLog::StartSegment(Active& active) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size, Urgency urgency) {
+absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size, Urgency urgency, Unsynced* unsynced) {
   CAIRN_CHECK(size > 0, "an empty body");
   std::shared_ptr<File> file;
   Place place;
   {
     absl::MutexLock lock(&mutex_);
+    CAIRN_RETURN_IF_ERROR(failed_);
     Active& active = active_[static_cast<size_t>(urgency)];
     if (active.file == nullptr || active.end >= kSegmentBytes) CAIRN_RETURN_IF_ERROR(StartSegment(active));
     file = active.file;
@@ -186,31 +206,28 @@ absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size, 
     Release(place);
     return status;
   }
+  if (unsynced != nullptr) unsynced->files_.emplace(place.segment, std::move(file));
   return place;
 }
 
-absl::Status ValueLog::Sync(uint64_t segment) {
-  std::shared_ptr<File> file;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const Active& active : active_) {
-      if (active.segment == segment) file = active.file;
-    }
-  }
-  if (file == nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(file, File::Open(PathOf(segment), O_WRONLY));
-  }
-  CAIRN_RETURN_IF_ERROR(file->Sync());
-  {
-    absl::MutexLock lock(&mutex_);
-    if (segment <= named_on_disk_) return absl::OkStatus();
-  }
-  // Sync the directory too: it holds the file's name.
-  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<File> directory, File::Open(directory_, O_RDONLY | O_DIRECTORY));
-  CAIRN_RETURN_IF_ERROR(directory->Sync());
+absl::Status ValueLog::Sync(const Unsynced& unsynced) {
+  if (unsynced.files_.empty()) return absl::OkStatus();
+  const absl::Status status = SyncFiles(unsynced);
   absl::MutexLock lock(&mutex_);
-  named_on_disk_ = std::max(named_on_disk_, segment);
-  return absl::OkStatus();
+  if (failed_.ok()) failed_ = status;
+  if (status.ok()) named_on_disk_ = std::max(named_on_disk_, unsynced.files_.rbegin()->first);
+  return failed_;
+}
+
+absl::Status ValueLog::SyncFiles(const Unsynced& unsynced) {
+  for (const auto& [segment, file] : unsynced.files_) CAIRN_RETURN_IF_ERROR(file->Sync());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (unsynced.files_.rbegin()->first <= named_on_disk_) return absl::OkStatus();
+  }
+  // The directory too: it holds the files' names.
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<File> directory, File::Open(directory_, O_RDONLY | O_DIRECTORY));
+  return directory->Sync();
 }
 
 absl::Status ValueLog::Read(const Place& place, std::string* out) const {

@@ -15,6 +15,9 @@
 //      is being written to the same file (the system lets one thread at a time write to a file), and long-lived bodies
 //      do not pin the files of short-lived ones.
 //   4. The bytes carry no checksum: the caller keeps one with the place (Persistence does).
+//   5. A sync that succeeds covers every byte appended before it began. The first one that fails ends the log: the
+//      kernel tells of a page that it could not write once, to one caller, and then takes it for clean, so that a
+//      second sync of the same file would succeed without it.
 #pragma once
 
 #include <array>
@@ -45,6 +48,15 @@ class ValueLog {
     uint64_t size = 0;
   };
 
+  class File;
+  // The files that bodies were appended to. It keeps them open until they are synced: a file that was closed and opened
+  // again does not tell of an earlier failure.
+  class Unsynced {
+   private:
+    friend class ValueLog;
+    std::map<uint64_t, std::shared_ptr<File>> files_;  // by segment
+  };
+
   // Creates the directory if it is missing. The caller then calls Retain for every place in the store, then Sweep.
   static absl::StatusOr<std::unique_ptr<ValueLog>> Open(const std::string& directory);
 
@@ -53,15 +65,16 @@ class ValueLog {
   void Sweep();  // drops files without retained bodies
 
   // The new body is retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
-  absl::StatusOr<Place> Append(const void* data, size_t size, Urgency urgency = Urgency::kNow);
-  absl::Status Sync(uint64_t segment);  // to the disk
+  // unsynced: gets the file. After a failed sync: that sync's error.
+  absl::StatusOr<Place> Append(const void* data, size_t size, Urgency urgency = Urgency::kNow,
+                               Unsynced* unsynced = nullptr);
+  absl::Status Sync(const Unsynced& unsynced);  // to the disk, names included
   // Appends the bytes to *out. Errors: DATA_LOSS: the file is missing or too short.
   absl::Status Read(const Place& place, std::string* out) const;
   void Release(const Place& place);
   void DropSpares();  // deletes the dead files that are kept for reuse
 
  private:
-  class File;
   struct Segment {
     uint64_t bodies = 0;  // not released
   };
@@ -77,6 +90,7 @@ class ValueLog {
   absl::Status StartSegment(Active& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsActive(uint64_t segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(uint64_t segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SyncFiles(const Unsynced& unsynced);
 
   const std::string directory_;
   mutable absl::Mutex mutex_;
@@ -85,6 +99,7 @@ class ValueLog {
   std::array<Active, 3> active_ ABSL_GUARDED_BY(mutex_);  // by urgency
   uint64_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // the directory entries of files up to this one are synced
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);         // the first sync that failed
 };
 
 }  // namespace cairn

@@ -43,13 +43,16 @@ class ClusterCore {
 
   Effects Step(const Event& event, absl::Time now);
 
-  // Queries change nothing. Errors: NOT_FOUND.
-  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const {
-    return ground_.jobs.GetJob(request, now);
+  // Queries change nothing. Errors: NOT_FOUND, PERMISSION_DENIED.
+  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now,
+                                       const Requester& who = {}) const {
+    return ground_.jobs.GetJob(request, now, who);
   }
   absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
-  // Newest first; without the model's layers and the placements.
-  v1::ListJobsResponse ListJobs(absl::Time now) const { return ground_.jobs.ListJobs(now); }
+  // Those of `who`, newest first; without the model's layers and the placements.
+  v1::ListJobsResponse ListJobs(absl::Time now, const Requester& who = {}) const {
+    return ground_.jobs.ListJobs(now, who);
+  }
   // The same jobs, each as CopyForRow (job_extract.h).
   std::vector<v1::JobStatus> JobRows(absl::Time now) const { return ground_.jobs.JobRows(now); }
   v1::ListNodesResponse ListNodes() const { return ground_.nodes.List(); }

@@ -1,5 +1,7 @@
 #include "coordinator/core/cluster_node.h"
 
+#include "common/base/version.h"
+
 namespace cairn {
 namespace {
 
@@ -13,6 +15,8 @@ NodeMachine MachineOf(const Message& said) {
   for (const int type : said.compute_dtypes()) machine.compute_dtypes.push_back(static_cast<v1::DataType>(type));
   machine.programs.assign(said.programs().begin(), said.programs().end());
   machine.programs_only = said.programs_only();
+  machine.version = said.version();
+  machine.interface = InterfaceOf(said.interface());
   return machine;
 }
 
@@ -35,6 +39,8 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.set_slots(node.slots);
   status.set_device(node.machine.device);
   status.set_host(node.machine.host);
+  status.set_version(node.machine.version);
+  status.set_interface(node.machine.interface);
   if (node.memory_bytes && node.alive()) status.set_memory_bytes(*node.memory_bytes);
   status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.lease.last_heard()));
   status.set_joined_unix_ms(absl::ToUnixMillis(node.lease.joined()));

@@ -36,6 +36,8 @@ struct NodeMachine {
   std::vector<v1::DataType> compute_dtypes;   // likewise: the ones it supports; empty: not known
   std::vector<v1::ExternalProgram> programs;  // likewise
   bool programs_only = false;                 // likewise: it computes jobs of these programs and no others
+  std::string version;                        // of its program, for people
+  uint32_t interface = 1;                     // its cluster interface
 
   static NodeMachine Of(const v1::Hello& hello);
   static NodeMachine Of(const v1::NodeStatus& stored);

@@ -38,6 +38,12 @@ void Drains::OnDrain(const DrainNode& event) {
     return step_.ReplyError(event.reply, absl::NotFoundError(absl::StrFormat(
                                              "there is no node \"%s\"; see `cairn nodes`", name.substr(0, 63))));
   }
+  if (!(node->role == v1::PS ? event.rights.ps : event.rights.workers)) {
+    return step_.ReplyError(event.reply, absl::PermissionDeniedError(absl::StrFormat(
+                                             "%s \"%s\": your certificate is that of another kind of node; see "
+                                             "docs/security.md",
+                                             RoleText(node->role), name)));
+  }
   const bool draining = !event.request.undo();
   if (draining && node->role == v1::PS && nodes_.StatusOf(name).partitions() > 0) {
     const std::vector<ClusterNode*> all = nodes_.Connected(v1::PS);

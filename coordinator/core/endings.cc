@@ -45,19 +45,17 @@ void Endings::RemoveBackup(Job& job) {
 }
 
 void Endings::OnCancel(const CancelJob& event) {
-  const absl::StatusOr<Job*> job = event.job.job_id() != 0
-                                       ? jobs_.Find(event.job.job_id())
-                                       : jobs_.FindOnly(event.job.name(), "be cancelled", &Job::unfinished);
+  const absl::StatusOr<Job*> job = jobs_.FindToChange(event.job, "be cancelled", &Job::unfinished, event.who);
   if (!job.ok()) return step_.ReplyError(event.reply, job.status());
   if (*job == nullptr) return step_.ReplyError(event.reply, jobs_.GetJob(event.job, step_.now()).status());
-  if (!(*job)->finished()) End(**job, v1::CANCELLED, "cancelled by a user");
+  if (!(*job)->finished())
+    End(**job, v1::CANCELLED,
+        event.who.user.empty() ? "cancelled by a user" : absl::StrCat("cancelled by ", event.who.user));
   step_.Emit(Reply{event.reply, absl::OkStatus(), jobs_.StatusOf(**job)});
 }
 
 void Endings::OnDelete(const DeleteJob& event) {
-  const absl::StatusOr<Job*> found = event.job.job_id() != 0
-                                         ? jobs_.Find(event.job.job_id())
-                                         : jobs_.FindOnly(event.job.name(), "be deleted", &Job::finished);
+  const absl::StatusOr<Job*> found = jobs_.FindToChange(event.job, "be deleted", &Job::finished, event.who);
   if (!found.ok()) return step_.ReplyError(event.reply, found.status());
   const Job* job = *found;
   if (job != nullptr && !job->finished()) {
@@ -201,19 +199,20 @@ void Endings::ForgetEnded() {
 }
 
 // Whether there will be room for one more ended job. RESOURCE_EXHAUSTED says what to do.
-absl::Status Endings::CheckRoomForEnded() const {
+absl::Status Endings::CheckRoomForEnded(const Requester& who) const {
   std::vector<std::string> oldest;
   int ended = 0;
   for (const auto& [id, job] : jobs_.all()) {
     if (!job.finished()) continue;
-    if (++ended <= 3) oldest.push_back(absl::StrFormat("%d \"%s\"", id, job.status.spec().name()));
+    ++ended;
+    if (oldest.size() < 3 && who.MayUse(job.status))
+      oldest.push_back(absl::StrFormat("%d \"%s\"", id, job.status.spec().name()));
   }
   if (ended < kEndedJobsMax) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrFormat("%d jobs that have ended are kept, the most there can be; delete some with `cairn delete ID` "
-                      "(the oldest: %s), or start the coordinator with "
-                      "--keep-ended-jobs for a shorter time",
-                      ended, absl::StrJoin(oldest, ", ")));
+      absl::StrFormat("%d jobs that have ended are kept, the most there can be; delete some with `cairn delete ID`%s, "
+                      "or start the coordinator with --keep-ended-jobs for a shorter time",
+                      ended, oldest.empty() ? "" : absl::StrCat(" (the oldest: ", absl::StrJoin(oldest, ", "), ")")));
 }
 
 // Notes about a job that has run which stay relevant after its end.

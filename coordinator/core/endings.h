@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/core/component.h"
+#include "coordinator/core/requester.h"
 
 namespace cairn {
 
@@ -33,7 +34,7 @@ class Endings : Component {
 
   void ForgetEnded();
   // Whether one more job could be kept after its end. RESOURCE_EXHAUSTED says what to do.
-  absl::Status CheckRoomForEnded() const;
+  absl::Status CheckRoomForEnded(const Requester& who) const;
 
  private:
   std::string ShortfallText(const Job& job, const std::string& variable) const;

@@ -123,9 +123,12 @@ absl::Status Evaluations::Check(const Job& job, const EvaluationRequest& asked) 
   return absl::OkStatus();
 }
 
-void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline) {
-  const Job* found = jobs_.Find(request.job());
-  if (found == nullptr) return step_.ReplyError(reply, jobs_.GetJob(request.job(), step_.now()).status());
+void Evaluations::Begin(const EvaluateJob& event, bool predict) {
+  const ReplyToken reply = event.reply;
+  const v1::EvaluateRequest& request = event.request;
+  const Job* found = jobs_.Find(request.job(), event.who);
+  if (found == nullptr || !event.who.MayUse(found->status))
+    return step_.ReplyError(reply, jobs_.GetJob(request.job(), step_.now(), event.who).status());
   Job* job = jobs_.Find(found->id());
   if (copies_.EndedAndDue(*job)) copies_.TendEndedJob(*job);  // now, before its regular turn
   EvaluationRequest asked;
@@ -138,7 +141,7 @@ void Evaluations::Begin(ReplyToken reply, const v1::EvaluateRequest& request, bo
     TakeTargets(job->status.spec().data(), *asked.data);
   }
   asked.predict = predict;
-  asked.deadline = deadline;
+  asked.deadline = event.deadline;
   if (absl::Status status = Check(*job, asked); !status.ok()) return step_.ReplyError(reply, std::move(status));
   if (nodes_.Connected(v1::WORKER).empty())
     return step_.ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));

@@ -26,8 +26,8 @@ class Evaluations : Component {
  public:
   Evaluations(Ground& ground, Copies& copies) : Component(ground), copies_(copies) {}
 
-  void OnEvaluate(const EvaluateJob& event) { Begin(event.reply, event.request, false, event.deadline); }
-  void OnPredict(const PredictJob& event) { Begin(event.reply, event.request, true, event.deadline); }
+  void OnEvaluate(const EvaluateJob& event) { Begin(event, false); }
+  void OnPredict(const PredictJob& event) { Begin({event.reply, event.request, event.deadline, event.who}, true); }
   void OnPredictionTaken(ReplyToken reply);
   void OnPredictionGone(ReplyToken reply);
 
@@ -43,7 +43,7 @@ class Evaluations : Component {
   std::string EvaluatorsText(const Job& job) const;
 
  private:
-  void Begin(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);
+  void Begin(const EvaluateJob& event, bool predict);
   absl::Status Check(const Job& job, const EvaluationRequest& asked) const;
   void Inspect(uint64_t request_id, Evaluation& evaluation);
   void CutIntoShards(uint64_t request_id, uint64_t examples);

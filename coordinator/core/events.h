@@ -14,6 +14,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/job_check.h"
+#include "coordinator/core/requester.h"
 
 namespace cairn {
 
@@ -40,24 +41,29 @@ struct SubmitJob {
   ReplyToken reply;
   std::shared_ptr<const CheckedJob> job;
   std::string request_key;
+  Requester who = {};
 };
 struct CancelJob {
   ReplyToken reply;
   v1::GetJobRequest job;
+  Requester who = {};
 };
 struct DeleteJob {
   ReplyToken reply;
   v1::GetJobRequest job;
+  Requester who = {};
 };
 struct EvaluateJob {
   ReplyToken reply;
   v1::EvaluateRequest request;
   absl::Time deadline;
+  Requester who = {};
 };
 struct PredictJob {  // answered by SendPrediction, ..., Reply
   ReplyToken reply;
   v1::EvaluateRequest request;  // PredictRequest has the same fields
   absl::Time deadline;
+  Requester who = {};
 };
 struct PredictionTaken {  // the caller has taken the last SendPrediction: the next one may be sent
   ReplyToken reply;
@@ -66,9 +72,14 @@ struct PredictionGone {  // the caller has hung up
   ReplyToken reply;
 };
 
+// Which kinds of nodes of the name the caller may drain.
+struct DrainRights {
+  bool ps = true, workers = true;
+};
 struct DrainNode {
   ReplyToken reply;
   v1::DrainNodeRequest request;
+  DrainRights rights = {};
 };
 
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,

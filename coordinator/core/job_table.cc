@@ -65,14 +65,14 @@ Job* JobTable::Find(uint64_t job_id) {
   return it == jobs_.end() ? nullptr : &it->second;
 }
 
-const Job* JobTable::Find(const v1::GetJobRequest& request) const {
+const Job* JobTable::Find(const v1::GetJobRequest& request, const Requester& who) const {
   if (request.job_id() != 0) {
     auto it = jobs_.find(request.job_id());
     return it == jobs_.end() ? nullptr : &it->second;
   }
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
     const Job& job = it->second;
-    if (request.name().empty() || job.status.spec().name() != request.name()) continue;
+    if (request.name().empty() || job.status.spec().name() != request.name() || !who.MayUse(job.status)) continue;
     if (!request.with_weights() || job.has_weights()) return &job;
   }
   return nullptr;
@@ -91,21 +91,24 @@ void JobTable::FillRunning(const Job& job, absl::Time now, v1::JobStatus& status
   status.set_learning_rate(RateAt(job, std::min(status.step(), std::max<int64_t>(status.total_steps() - 1, 0))));
 }
 
-absl::StatusOr<v1::JobStatus> JobTable::GetJob(const v1::GetJobRequest& request, absl::Time now) const {
-  const Job* job = Find(request);
+absl::StatusOr<v1::JobStatus> JobTable::GetJob(const v1::GetJobRequest& request, absl::Time now,
+                                               const Requester& who) const {
+  const Job* job = Find(request, who);
   if (job == nullptr) {
     if (request.job_id() != 0) return absl::NotFoundError(absl::StrCat("there is no job ", request.job_id()));
     return absl::NotFoundError(absl::StrCat(request.with_weights() ? "no job named \"" : "there is no job named \"",
                                             request.name(),
                                             request.with_weights() ? "\" has weights; see `cairn jobs`" : "\""));
   }
+  CAIRN_RETURN_IF_ERROR(who.Check(job->status));
   return StatusOf(*job, std::max(now, step_.now()));
 }
 
-v1::ListJobsResponse JobTable::ListJobs(absl::Time now) const {
+v1::ListJobsResponse JobTable::ListJobs(absl::Time now, const Requester& who) const {
   v1::ListJobsResponse response;
   response.set_retention(options_.retention.Text());
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    if (!who.MayUse(it->second.status)) continue;
     v1::JobStatus& status = *response.add_jobs();
     CopyForList(it->second.status, &status);
     FillRunning(it->second, std::max(now, step_.now()), status);
@@ -172,10 +175,19 @@ void JobTable::Save(const Job& job) {
 
 // Returns the only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND lists the
 // existing jobs; FAILED_PRECONDITION lists several that fit.
-absl::StatusOr<Job*> JobTable::FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const) {
+absl::StatusOr<Job*> JobTable::FindToChange(const v1::GetJobRequest& request, const char* action,
+                                            bool (Job::*fits)() const, const Requester& who) {
+  if (request.job_id() == 0) return FindOnly(request.name(), action, fits, who);
+  Job* const job = Find(request.job_id());
+  if (job != nullptr) CAIRN_RETURN_IF_ERROR(who.Check(job->status));
+  return job;
+}
+
+absl::StatusOr<Job*> JobTable::FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const,
+                                        const Requester& who) {
   std::vector<Job*> named, fitting;
   for (auto& [id, job] : jobs_) {
-    if (job.status.spec().name() != name) continue;
+    if (job.status.spec().name() != name || !who.MayUse(job.status)) continue;
     named.push_back(&job);
     if ((job.*fits)()) fitting.push_back(&job);
   }

@@ -20,6 +20,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "coordinator/core/job.h"
 #include "coordinator/core/options.h"
+#include "coordinator/core/requester.h"
 #include "coordinator/core/step_context.h"
 #include "coordinator/core/stored_state.h"
 #include "coordinator/core/usage.h"
@@ -32,14 +33,18 @@ class JobTable {
   JobTable(const CoordinatorOptions& options, const StoredState& stored, StepContext& step);
 
   Job* Find(uint64_t job_id);  // null: there is none
-  // By number, else the newest job of that name (with_weights: the newest that has weights).
-  const Job* Find(const v1::GetJobRequest& request) const;
+  // By number, else the newest job of that name that is `who`'s (with_weights: the newest that has weights).
+  const Job* Find(const v1::GetJobRequest& request, const Requester& who = {}) const;
   Job& At(uint64_t job_id) { return jobs_.at(job_id); }
   const std::map<uint64_t, Job>& all() const { return jobs_; }  // by number, so by age
   std::map<uint64_t, Job>& all() { return jobs_; }
-  // The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND lists the jobs of that
-  // name; FAILED_PRECONDITION lists those that fit.
-  absl::StatusOr<Job*> FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const);
+  // The only job of that name that is `who`'s and for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND
+  // lists the jobs of that name; FAILED_PRECONDITION lists those that fit.
+  absl::StatusOr<Job*> FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const,
+                                const Requester& who = {});
+  // By number, else FindOnly; null: no job has the number. Errors: PERMISSION_DENIED too.
+  absl::StatusOr<Job*> FindToChange(const v1::GetJobRequest& request, const char* action, bool (Job::*fits)() const,
+                                    const Requester& who);
   // Jobs that run, then those that start, those that wait, and those that have ended.
   std::vector<uint64_t> ByUrgency() const;
 
@@ -75,8 +80,10 @@ class JobTable {
   // Job::status, with the fields that are computed while the job runs.
   v1::JobStatus StatusOf(const Job& job) const { return StatusOf(job, step_.now()); }
   v1::JobStatus StatusOf(const Job& job, absl::Time now) const;
-  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const;  // errors: NOT_FOUND
-  v1::ListJobsResponse ListJobs(absl::Time now) const;
+  // Errors: NOT_FOUND, PERMISSION_DENIED.
+  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now,
+                                       const Requester& who = {}) const;
+  v1::ListJobsResponse ListJobs(absl::Time now, const Requester& who = {}) const;
   std::vector<v1::JobStatus> JobRows(absl::Time now) const;
 
  private:

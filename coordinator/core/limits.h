@@ -17,6 +17,9 @@ inline constexpr size_t kNodeNameBytesMax = 63;
 // Address, host, device, fingerprint.
 inline constexpr size_t kNodeTextBytesMax = 1024;
 inline constexpr int32_t kNodeSlotsMax = 1024;
+// Sessions from one machine: the others always have room among kNodesMax.
+inline constexpr int32_t kSessionsOfMachineMax = 512;
+static_assert(kSessionsOfMachineMax * 4 < kNodesMax);
 inline constexpr int kComputeTypesMax = 16;
 // That a worker has: a process has a few.
 inline constexpr int kNodeProgramsMax = 64;
@@ -26,6 +29,12 @@ inline constexpr size_t kFaultTextMax = 500;
 // ---- jobs ----
 
 inline constexpr size_t kRequestKeyBytesMax = 128;
+// The jobs that are kept, with their models, in memory and in the store: a few of the largest, thousands of usual ones.
+inline constexpr size_t kJobSpecsBytesMax = size_t{256} << 20;
+static_assert(kJobSpecsBytesMax >= 16 * static_cast<size_t>(kControlMessageBytesMax));
+// Unless --max-job-parameters says otherwise: 16 GiB of float32 numbers, and as much for each slot of the optimizer.
+inline constexpr int64_t kJobParametersDefault = int64_t{1} << 32;
+static_assert(kJobParametersDefault <= kParametersMax);
 inline constexpr size_t kRepliesOfOneKeyMax = 16;
 inline constexpr uint64_t kDataExamplesMax = uint64_t{1} << 40;
 inline constexpr int64_t kStepsPerEpochMax = int64_t{1} << 41;
@@ -98,6 +107,13 @@ inline constexpr size_t kEtcdValueBytesMax = size_t{64} << 20;
 // Figures of one row.
 inline constexpr size_t kOverviewFiguresMax = 6;
 inline constexpr size_t kDashboardRowsMax = 200;
+// The audit log: a file, and how many before it are kept.
+inline constexpr size_t kAuditFileBytesMax = size_t{64} << 20;
+inline constexpr size_t kAuditOlderFilesMax = 7;
+// Of a line, each text that a caller chooses; callers whose refusals are counted; and how often those are written.
+inline constexpr size_t kAuditTextBytesMax = 512;
+inline constexpr size_t kAuditCallersMax = 1024;
+inline constexpr absl::Duration kAuditRefusalsEvery = absl::Seconds(1);
 
 static_assert(kEndedCopiesSyncingPerPsMax <= kEndedCopiesSyncingMax && kPartitionsMovingMax <= kCopiesSyncingMax);
 static_assert(kEventTextMax <= kNoteTextMax && kNoteTextMax <= kErrorTextMax);

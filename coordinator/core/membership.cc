@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "common/base/version.h"
 #include "common/model/external_check.h"
 #include "common/model/limits.h"
 #include "coordinator/core/limits.h"
@@ -45,10 +47,11 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return absl::InvalidArgumentError(
         absl::StrFormat("hello.role: %d is not one of PS, WORKER, EVALUATOR", hello.role()));
   }
-  for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
+  for (const std::string* text :
+       {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint(), &hello.version()}) {
     if (text->size() > kNodeTextBytesMax) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "hello: address, host, device and fingerprint have at most %d bytes each", kNodeTextBytesMax));
+          "hello: address, host, device, fingerprint and version have at most %d bytes each", kNodeTextBytesMax));
     }
   }
   if (const v1::Device kind = hello.device_kind();
@@ -90,6 +93,7 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
 
 absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, const v1::Hello& hello, absl::Time now) {
   CAIRN_RETURN_IF_ERROR(CheckHello(hello));
+  CAIRN_RETURN_IF_ERROR(CheckInterface(hello));
   Admission admission;
   auto it = nodes_.find(hello.name());
   if (it == nodes_.end()) {
@@ -132,6 +136,25 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   return admission;
 }
 
+// Pulls and pushes go from node to node, so that nodes must understand each other, too.
+absl::Status Membership::CheckInterface(const v1::Hello& hello) const {
+  const uint32_t its = InterfaceOf(hello.interface());
+  const auto refuse = [&](const std::string& other) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hello.interface: \"", hello.name(), "\" is ", ProgramText(hello.version(), its), ", ", other,
+                     "; programs of a cluster are at most one interface apart: bring all to one release first"));
+  };
+  if (!WorkTogether(its, ClusterInterface())) {
+    return refuse(absl::StrCat("the coordinator is ", ProgramText(ProgramVersion(), ClusterInterface())));
+  }
+  for (const auto& [name, node] : nodes_) {
+    if (name == hello.name() || !node.connected() || WorkTogether(its, node.machine.interface)) continue;
+    return refuse(absl::StrCat(node.role == v1::PS ? "ps" : "worker", " \"", name, "\" is ",
+                               ProgramText(node.machine.version, node.machine.interface)));
+  }
+  return absl::OkStatus();
+}
+
 ClusterNode* Membership::Heard(SessionToken session, absl::Time now) {
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return nullptr;
@@ -169,8 +192,8 @@ void Membership::Forget(absl::Time now) {
   }
   std::sort(dead.begin(), dead.end());
   for (size_t i = 0; i < dead.size(); ++i) {
-    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept_max);
-    if (too_many || now - dead[i].first > options_.dead_nodes_kept_for) nodes_.erase(dead[i].second);
+    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept.most);
+    if (too_many || now - dead[i].first > options_.dead_nodes_kept.longest) nodes_.erase(dead[i].second);
   }
 }
 

@@ -4,8 +4,8 @@
 //   1. At most one session belongs to a node, and a session to at most one node.
 //   2. A node is alive from its Hello until it has said nothing for `lease`, or has had no session for reopen_grace
 //      (NodeLease). Nodes of the stored state start alive without a session: they have start_grace to come back.
-//   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept_max
-//      dead ones are remembered, for dead_nodes_kept_for.
+//   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept.most
+//      dead ones are remembered, for dead_nodes_kept.longest.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,7 @@ class Membership {
 
  private:
   void Forget(absl::Time now);
+  absl::Status CheckInterface(const v1::Hello& hello) const;
 
   const CoordinatorOptions options_;
   std::map<NodeName, ClusterNode> nodes_;

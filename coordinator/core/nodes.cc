@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/version.h"
 #include "common/model/role_text.h"
 
 namespace cairn {
@@ -59,6 +60,8 @@ void Nodes::Welcome(const ClusterNode& node) {
   welcome.set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.lease)));
   welcome.set_coordinator_incarnation(incarnation_);
   welcome.set_cluster_id(cluster_id_);
+  welcome.set_version(ProgramVersion());
+  welcome.set_interface(ClusterInterface());
   if (!cluster_id_stored_) Save();
   step_.Send(node, std::move(message));
 }
@@ -157,6 +160,8 @@ void Nodes::Save() {
   v1::StoredCluster stored;
   stored.set_next_job_id(jobs_.next_id());
   stored.set_cluster_id(cluster_id_);
+  stored.set_version(ProgramVersion());
+  stored.set_interface(ClusterInterface());
   cluster_id_stored_ = true;
   members_.Save(stored);
   unsettled_stored_ = Unsettled();

@@ -3,6 +3,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/retention.h"
 
 namespace cairn {
@@ -28,12 +29,16 @@ struct CoordinatorOptions {
   int finalize_attempts_max = 5;
   // How long to wait for late reports before an epoch's figures are closed without them.
   absl::Duration report_grace = absl::Seconds(2);
-  // Dead nodes are listed this long, and at most dead_nodes_kept_max of them.
-  absl::Duration dead_nodes_kept_for = absl::Hours(1);
-  int dead_nodes_kept_max = 256;
+  // Dead nodes are listed this long, and at most `most` of them.
+  struct DeadNodesKept {
+    absl::Duration longest = absl::Hours(1);
+    int most = 256;
+  } dead_nodes_kept;
   // Concurrent evaluations, and shards of one evaluation.
   int evaluations_max = 64;
   int evaluate_shards_max = 256;
+  // A larger model is refused. 1 .. kParametersMax.
+  int64_t job_parameters_max = kJobParametersDefault;
   // How long jobs that have ended are kept.
   Retention retention;
 

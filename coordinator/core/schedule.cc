@@ -80,7 +80,8 @@ absl::Status Schedule::LayOut(Job& job) {
       spec.partition_bytes(), partitions);
   if (partitions > kPartitionsMax) return absl::InvalidArgumentError(advice);
   job.status.clear_partitions();
-  for (const v1::PartitionRange& range : CutPartitions(job.queueing.checked->graph, spec.partition_bytes())) {
+  for (const v1::PartitionRange& range :
+       CutPartitions(job.queueing.checked->graph, spec.optimizer(), spec.partition_bytes())) {
     v1::PartitionPlacement& p = *job.status.add_partitions();
     p.set_partition(range.partition());
     p.set_begin(range.begin());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/base/version.h"
 #include "common/model/job_outputs.h"
 #include "common/model/strategy_check.h"
 #include "coordinator/core/limits.h"
@@ -99,6 +100,14 @@ absl::Status CheckStored(const StoredState& state) {
   cluster.Require(state.cluster.incarnation_size() <= state.cluster.nodes_size(), "incarnation: of more than ",
                   state.cluster.nodes_size(), " nodes");
   std::set<std::string> names;
+  const uint32_t written_by = InterfaceOf(state.cluster.interface());
+  if (!WorkTogether(written_by, ClusterInterface())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the coordinator's state: key \"", kClusterKey, "\": stored by ",
+                     ProgramText(state.cluster.version(), written_by), ", this is ",
+                     ProgramText(ProgramVersion(), ClusterInterface()),
+                     "; they are more than one interface apart: start a coordinator of a release between them first"));
+  }
   for (const v1::NodeStatus& node : state.cluster.nodes()) {
     CheckNode(node, cluster);
     cluster.Require(names.insert(node.name()).second, "two nodes are called \"", node.name(), "\"");

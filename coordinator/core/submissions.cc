@@ -35,6 +35,14 @@ std::string BlindText(const NodeName& worker, const std::string& why) {
   return absl::StrCat("worker \"", worker, "\", which cannot work for it: ", why);
 }
 
+absl::Status CheckParameters(const Graph& graph, int64_t most) {
+  if (graph.parameters() <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "model: %d parameters (%d GiB, and as much for each slot of the optimizer); this cluster takes jobs of at most "
+      "%d: make the model smaller, or start the coordinator with a larger --max-job-parameters",
+      graph.parameters(), graph.parameters() * 4 >> 30, most));
+}
+
 absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
   if (data.train_examples() == 0)
     return absl::InvalidArgumentError("data: there are no training examples at data.path");
@@ -54,12 +62,12 @@ void Submissions::OnSubmit(const SubmitJob& event) {
   }
   if (!event.request_key.empty()) {
     for (const auto& [id, job] : jobs_.all()) {
-      if (job.queueing.request_key != event.request_key) continue;
+      if (job.queueing.request_key != event.request_key || job.status.owner() != event.who.user) continue;
       step_.Emit(Reply{event.reply, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), event.job.get())});
       return;
     }
     for (auto& [id, submission] : submissions_) {
-      if (submission.request_key != event.request_key) continue;
+      if (submission.request_key != event.request_key || submission.who.user != event.who.user) continue;
       if (submission.replies.size() >= kRepliesOfOneKeyMax) {
         return step_.ReplyError(event.reply,
                                 absl::ResourceExhaustedError("request_key: too many calls wait for this submission"));
@@ -75,14 +83,31 @@ void Submissions::OnSubmit(const SubmitJob& event) {
                             absl::ResourceExhaustedError(absl::StrFormat(
                                 "%d jobs are queued, the most there can be; cancel some or wait", kJobsQueuedMax)));
   }
-  if (absl::Status status = endings_.CheckRoomForEnded(); !status.ok())
+  if (absl::Status status = endings_.CheckRoomForEnded(event.who); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  Submission submission{{event.reply}, event.job, event.request_key, step_.now()};
+  if (absl::Status status = CheckParameters(event.job->graph, options_.job_parameters_max); !status.ok())
+    return step_.ReplyError(event.reply, std::move(status));
+  if (absl::Status status = CheckRoomForSpec(event.job->spec); !status.ok())
+    return step_.ReplyError(event.reply, std::move(status));
+  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who};
   if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
   submissions_[++last_submission_] = std::move(submission);
   Inspection inspection;
   inspection.submission = last_submission_;
   StartInspection(std::move(inspection));
+}
+
+// Every job that is kept counts, also one that has ended: it is read again at the next start.
+absl::Status Submissions::CheckRoomForSpec(const v1::JobSpec& spec) const {
+  size_t bytes = spec.ByteSizeLong();
+  for (const auto& [id, job] : jobs_.all()) bytes += job.status.spec().ByteSizeLong();
+  for (const auto& [id, submission] : submissions_) bytes += submission.checked->spec.ByteSizeLong();
+  if (bytes <= kJobSpecsBytesMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("the jobs that the coordinator keeps would take %d MiB with this one of %d KiB, at most %d; "
+                      "delete jobs that have "
+                      "ended with `cairn delete ID`, or wait until some have",
+                      bytes >> 20, spec.ByteSizeLong() >> 10, kJobSpecsBytesMax >> 20));
 }
 
 void Submissions::StartInspection(Inspection inspection) {
@@ -204,6 +229,7 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
   Job& job = jobs_.Add();
   const Graph& graph = submission.checked->graph;
   *job.status.mutable_spec() = submission.checked->spec;
+  submission.who.Own(&job.status);
   jobs_.Transition(job, v1::QUEUED);
   job.status.set_submitted_unix_ms(absl::ToUnixMillis(step_.now()));
   job.status.set_parameters(graph.parameters());

@@ -2,7 +2,7 @@
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A submission is answered once; a repeated one (same request_key) gets the same job.
-//   2. Submissions and queued jobs are bounded (kJobsQueuedMax).
+//   2. Submissions and queued jobs are bounded (kJobsQueuedMax), and the bytes of all jobs (kJobSpecsBytesMax).
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,7 @@ class Submissions : Component {
     std::shared_ptr<const CheckedJob> checked;
     std::string request_key;
     absl::Time since;
+    Requester who = {};
   };
   struct Inspection {
     uint64_t submission = 0;  // or
@@ -49,6 +50,7 @@ class Submissions : Component {
     NodeName first_failed;
   };
 
+  absl::Status CheckRoomForSpec(const v1::JobSpec& spec) const;
   void StartInspection(Inspection inspection);
   // Restarts the inspections for which `due` holds with another worker.
   template <typename Predicate>

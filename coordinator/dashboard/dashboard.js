@@ -293,7 +293,8 @@ function replicasCard(job) {
 
 function optimizerText(optimizer) {
   if (!optimizer) return "";
-  const kinds = ["sgd", "adagrad", "rmsprop", "adam", "adamw", "adadelta", "adamax", "nadam", "ftrl", "lion"];
+  const kinds = ["sgd", "adagrad", "rmsprop", "adam", "adamw", "adadelta", "adamax", "nadam", "ftrl", "lion",
+    "lamb", "adafactor", "muon", "schedule_free_adamw"];
   const kind = kinds.find((k) => optimizer[k] !== undefined) || "";
   return `${kind}, learning rate ${optimizer.learning_rate ?? 0}`;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/version.h"
 #include "common/model/role_text.h"
 #include "common/model/state_text.h"
 #include "common/report/figures.h"
@@ -100,7 +101,7 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
   for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i)
     job_rows.push_back(JobRow(*shown[i]));
   const Json all = {{"coordinator", of.coordinator},
-                    {"version", CAIRN_VERSION},
+                    {"version", ProgramVersion()},
                     {"up_seconds", of.up_seconds},
                     {"now_unix_ms", absl::ToUnixMillis(of.now)},
                     {"images_per_second", images_per_second},

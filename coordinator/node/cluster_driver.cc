@@ -17,6 +17,8 @@ absl::Status NotLeading(const std::string& text) {
   return status;
 }
 
+absl::Status TooManyCalls() { return absl::ResourceExhaustedError("too many calls wait; try again later"); }
+
 absl::Status Stopping() { return NotLeading("the coordinator is stopping; try again"); }
 
 }  // namespace
@@ -126,29 +128,40 @@ void ClusterDriver::SessionEnded(SessionToken session) {
 
 // ---- clients ----
 
+bool ClusterDriver::PostCall(std::function<void()> call) {
+  if (++calls_posted_ > kDriverCallsMax) {
+    --calls_posted_;
+    return false;
+  }
+  executor_->Post([this, call = std::move(call)] {
+    --calls_posted_;
+    call();
+  });
+  return true;
+}
+
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
-  executor_->Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
+  const bool posted = PostCall([this, make_event = std::move(make_event), reply] {
     if (!MayAct()) return reply(standing_by_, {});
-    if (calls_.size() >= kDriverCallsMax)
-      return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
+    if (calls_.size() >= kDriverCallsMax) return reply(TooManyCalls(), {});
     const ReplyToken token{++last_token_};
-    calls_[token] = std::move(reply);
+    calls_[token] = reply;
     Step(make_event(token));
   });
+  if (!posted) reply(TooManyCalls(), {});
 }
 
 void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
                             std::function<void(ReplyToken)> then) {
-  executor_->Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
+  const bool posted = PostCall([this, make_event = std::move(make_event), sink, then = std::move(then)] {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (calls_.size() + predictions_.size() >= kDriverCallsMax) {
-      return sink->Finish(absl::ResourceExhaustedError("too many calls wait; try again later"));
-    }
+    if (calls_.size() + predictions_.size() >= kDriverCallsMax) return sink->Finish(TooManyCalls());
     const ReplyToken token{++last_token_};
-    predictions_[token] = std::move(sink);
+    predictions_[token] = sink;
     then(token);
     Step(make_event(token));
   });
+  if (!posted) sink->Finish(TooManyCalls());
 }
 
 void ClusterDriver::PredictionTaken(ReplyToken token) {
@@ -163,24 +176,26 @@ void ClusterDriver::PredictionGone(ReplyToken token) {
 
 void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query,
                           std::function<void(const absl::Status&)> otherwise) {
-  executor_->Post([this, query = std::move(query), otherwise = std::move(otherwise)] {
+  const bool posted = PostCall([this, query = std::move(query), otherwise] {
     if (!MayAct()) return otherwise(standing_by_);
     query(reign_->core, clock_->Now());
   });
+  if (!posted) otherwise(TooManyCalls());
 }
 
-void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink,
+void ClusterDriver::Watch(const v1::GetJobRequest& job, const Requester& who, std::shared_ptr<WatchSink> sink,
                           std::function<void(uint64_t)> then) {
-  executor_->Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
+  const bool posted = PostCall([this, job, who, sink, then = std::move(then)] {
     if (!MayAct()) return sink->Finish(standing_by_);
     if (watchers_.full()) return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
-    absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now());
+    absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now(), who);
     if (!status.ok()) return sink->Finish(status.status());
     const uint64_t id = ++last_token_;
-    watchers_.Add(id, JobId(status->job_id()), std::move(sink));
+    watchers_.Add(id, JobId(status->job_id()), sink);
     then(id);
     watchers_.Notify(id);
   });
+  if (!posted) sink->Finish(TooManyCalls());
 }
 
 void ClusterDriver::WatcherWritten(uint64_t watcher) {

@@ -13,6 +13,7 @@
 //      sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,7 +69,8 @@ class ClusterDriver {
   // One of the two is called.
   void Query(std::function<void(const ClusterCore&, absl::Time now)> query,
              std::function<void(const absl::Status&)> otherwise);
-  void Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink, std::function<void(uint64_t watcher)> then);
+  void Watch(const v1::GetJobRequest& job, const Requester& who, std::shared_ptr<WatchSink> sink,
+             std::function<void(uint64_t watcher)> then);
   void WatcherWritten(uint64_t watcher);
   void WatcherGone(uint64_t watcher);
   // Counts as a call.
@@ -94,6 +96,8 @@ class ClusterDriver {
     std::function<void(const absl::Status&)> on_failed;
   };
 
+  // Posts a user's call, unless too many wait: then it returns false. A call holds its request, up to 4 MiB.
+  bool PostCall(std::function<void()> call);
   void Step(const Event& event);
   bool CarryOut(Effects effects);
   bool Flush(std::vector<Store>& stores);
@@ -118,6 +122,7 @@ class ClusterDriver {
   std::map<ReplyToken, ReplyFn> calls_;
   std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
   JobWatchers watchers_;
+  std::atomic<size_t> calls_posted_{0};       // by users' calls, and not begun
   const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };
 

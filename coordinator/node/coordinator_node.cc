@@ -65,7 +65,7 @@ class CoordinatorNode::Impl {
         driver_(options.core,
                 {&clock_, std::make_unique<SerialExecutor>("cluster"), [this](bool leading) { ShowLeading(leading); }}),
         sessions_(&driver_),
-        jobs_(&driver_, &clock_) {}
+        jobs_(&driver_, &clock_, options.audit.get()) {}
 
   absl::Status Listen() {
     RpcServerOptions options;

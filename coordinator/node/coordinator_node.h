@@ -14,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/storage/kv_store.h"
 #include "coordinator/core/options.h"
+#include "coordinator/node/audit_log.h"
 #include "coordinator/store/etcd_client.h"
 
 namespace cairn {
@@ -24,7 +25,8 @@ struct CoordinatorNodeOptions {
   std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
   std::string http;            // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
   std::string http_advertise;  // host:port under which browsers reach those; empty: as in http, or at advertise's host
-  std::string tls_dir;         // of the pages, as UseTls has it for gRPC; empty: plain
+  std::shared_ptr<AuditLog> audit;  // null: none
+  std::string tls_dir;              // of the pages, as UseTls has it for gRPC; empty: plain
   // Called once, on a thread of the node, when the state can no longer be stored: the process should exit and be
   // restarted. Not used with etcd.
   std::function<void(const absl::Status&)> on_fatal;

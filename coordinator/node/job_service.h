@@ -5,13 +5,16 @@
 #pragma once
 
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "coordinator/node/audit_log.h"
 #include "coordinator/node/cluster_driver.h"
 
 namespace cairn {
 
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
-  JobServiceImpl(ClusterDriver* driver, Clock* clock) : driver_(driver), clock_(clock) {}
+  // audit: null: none; outlives the calls.
+  JobServiceImpl(ClusterDriver* driver, Clock* clock, AuditLog* audit)
+      : driver_(driver), clock_(clock), audit_(audit) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override;
@@ -37,6 +40,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
  private:
   ClusterDriver* const driver_;
   Clock* const clock_;
+  AuditLog* const audit_;
 };
 
 }  // namespace cairn

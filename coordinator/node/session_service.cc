@@ -4,7 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/access.h"
+#include "common/rpc/peer.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/node/grpc_status.h"
 
@@ -17,11 +20,14 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
                              public SessionSink,
                              public std::enable_shared_from_this<SessionReactor> {
  public:
-  SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+  SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, std::shared_ptr<SessionCounts> counts)
+      : driver_(driver), context_(context), place_(std::move(counts), MachineOf(context->peer())) {}
 
   void Start() {
     self_ = shared_from_this();
-    StartRead(&incoming_);
+    if (place_.fits()) return StartRead(&incoming_);
+    Close(absl::ResourceExhaustedError(absl::StrFormat(
+        "%d sessions of nodes are open from your machine, the most there can be; end some", kSessionsOfMachineMax)));
   }
 
   // ---- SessionSink, on the driver's executor ----
@@ -51,6 +57,10 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
     opened_ = true;
     if (!incoming_.has_hello())
       return Close(absl::InvalidArgumentError("the first message of a session must be hello"));
+    const v1::Hello& hello = incoming_.hello();
+    const CallerRole role = hello.role() == v1::PS ? CallerRole::kPs : CallerRole::kWorker;
+    if (absl::Status status = CheckNodeName(role, hello.name(), CallerOf(*context_)); !status.ok())
+      return Close(status);
     driver_->SessionOpened(shared_from_this(), std::move(*incoming_.mutable_hello()),
                            [self = shared_from_this()](SessionToken token) { self->Opened(token); });
   }
@@ -132,6 +142,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
   ClusterDriver* const driver_;
   grpc::CallbackServerContext* const context_;  // until Finish
+  const SessionPlace place_;
   std::shared_ptr<SessionReactor> self_;
   v1::NodeMessage incoming_;  // used by the single read and its handling
   bool opened_ = false;       // used only by reads
@@ -150,7 +161,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(
     grpc::CallbackServerContext* context) {
-  auto reactor = std::make_shared<SessionReactor>(driver_, context);
+  auto reactor = std::make_shared<SessionReactor>(driver_, context, counts_);
   reactor->Start();
   return reactor.get();
 }

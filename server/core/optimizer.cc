@@ -7,39 +7,14 @@
 #include "common/base/decimal.h"
 #include "common/tensor/vectorize.h"
 #include "server/core/optimizer_loops.h"
+#include "server/core/power.h"
+#include "server/core/whole_rules.h"
 
 namespace cairn {
 namespace {
 
-// b^n by repeated squaring: products only, so that the bits do not depend on the C library.
-double Power(double b, uint64_t n) {
-  double result = 1;
-  for (; n > 0; n >>= 1, b *= b) {
-    if (n & 1) result *= b;
-  }
-  return result;
-}
-
 // Weight decay, clipping, the rule and the moving average run one after the other on blocks that fit the L1 cache.
 constexpr int64_t kBlock = 1024;
-
-// mean = clip(io / examples, -c, c), stored in io; keeps NaN
-CAIRN_VECTORIZED void ClipMean(float* __restrict io, int64_t n, float examples, float clipvalue) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float g = io[i] / examples;
-    io[i] = g < -clipvalue ? -clipvalue : g > clipvalue ? clipvalue : g;
-  }
-}
-
-// w - w * weight_decay * lr
-CAIRN_VECTORIZED void Decay(const float* __restrict w, float* __restrict out, int64_t n, Coefficients c) {
-  for (int64_t i = 0; i < n; ++i) out[i] = w[i] - w[i] * c.weight_decay * c.learning_rate;
-}
-
-// a = momentum * a + (1 - momentum) * w
-CAIRN_VECTORIZED void Average(const float* __restrict w, float* __restrict a, int64_t n, Coefficients c) {
-  for (int64_t i = 0; i < n; ++i) a[i] = c.average.momentum * a[i] + c.average.one_minus_momentum * w[i];
-}
 
 // v = momentum * v + (1 - momentum) * mean
 CAIRN_VECTORIZED void MovingAverage(const float* __restrict w, float* __restrict io, int64_t n, float examples,
@@ -113,8 +88,14 @@ CAIRN_VECTORIZED void RmsPropCentered(const float* __restrict w, float* __restri
   }
 }
 
-CAIRN_VECTORIZED void RmsPropCenteredMomentum(const float* __restrict w, float* __restrict io, float* __restrict v,
-                                              float* __restrict m, float* __restrict a, int64_t n, Coefficients c) {
+struct CenteredSlots {
+  float *v, *m, *a;
+};
+CAIRN_VECTORIZED void RmsPropCenteredMomentum(const float* __restrict w, float* __restrict io, CenteredSlots slots,
+                                              int64_t n, Coefficients c) {
+  float* const __restrict v = slots.v;
+  float* const __restrict m = slots.m;
+  float* const __restrict a = slots.a;
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
     v[i] = c.rho * v[i] + c.one_minus_rho * (g * g);
@@ -136,8 +117,14 @@ CAIRN_VECTORIZED void Adam(const float* __restrict w, float* __restrict io, floa
 }
 
 // The same with h = max(h, v) instead of v.
-CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict io, float* __restrict m,
-                                  float* __restrict v, float* __restrict h, int64_t n, Coefficients c) {
+struct AmsgradSlots {
+  float *m, *v, *h;
+};
+CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict io, AmsgradSlots slots, int64_t n,
+                                  Coefficients c) {
+  float* const __restrict m = slots.m;
+  float* const __restrict v = slots.v;
+  float* const __restrict h = slots.h;
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
     m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
@@ -149,13 +136,29 @@ CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict i
 
 // Keras' schedule of the momentum, u_t = beta_1 (1 - 0.5 * 0.96^t), and its products.
 void SetNadam(const OptimizerRule& rule, uint64_t t, Coefficients* c) {
-  const auto u = [&](uint64_t step) { return rule.beta_1 * (1 - 0.5 * Power(0.96, step)); };
+  const auto u = [&](uint64_t step) { return rule.beta_1 * (1 - 0.5 * WholePower(0.96, step)); };
   constexpr uint64_t kSettled = 1000;  // 0.96^1000 < 2^-53: from there on u equals beta_1
-  double product = t > kSettled ? Power(rule.beta_1, t - kSettled) : 1;
+  double product = t > kSettled ? WholePower(rule.beta_1, t - kSettled) : 1;
   for (uint64_t step = 1; step <= std::min(t, kSettled); ++step) product *= u(step);
-  c->nadam.m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
-  c->nadam.g = static_cast<float>((1 - u(t)) / (1 - product));
-  c->nadam.one_minus_beta_2_pow = static_cast<float>(1 - Power(rule.beta_2, t));
+  NadamCoefficients* own = &c->own.nadam;
+  own->m = static_cast<float>(u(t + 1) / (1 - product * u(t + 1)));
+  own->g = static_cast<float>((1 - u(t)) / (1 - product));
+  own->one_minus_beta_2_pow = static_cast<float>(1 - WholePower(rule.beta_2, t));
+}
+
+void SetFtrl(const FtrlRule& rule, float learning_rate, FtrlCoefficients* own) {
+  own->l1 = static_cast<float>(rule.l1);
+  own->l2 = static_cast<float>(2 * (rule.l2 + rule.beta / (2 * static_cast<double>(learning_rate))));
+  own->shrinkage = static_cast<float>(2 * rule.l2_shrinkage);
+  own->power = static_cast<int>(std::lround(-2 * rule.learning_rate_power));
+}
+
+void SetScheduleFree(const OptimizerRule& rule, const Update& u, ScheduleFreeCoefficients* own) {
+  const auto step = static_cast<double>(u.step), warmup = static_cast<double>(rule.own.warmup_steps);
+  own->rate = static_cast<float>(u.learning_rate * (step < warmup ? step / warmup : 1));
+  own->one_minus_beta_2_pow = static_cast<float>(1 - WholePower(rule.beta_2, u.step));
+  own->weight = static_cast<float>(1 / step);
+  own->one_minus_weight = static_cast<float>(1 - 1 / step);
 }
 
 Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
@@ -173,21 +176,20 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   const double ema_momentum = u.step == 1 ? 0 : rule.ema_momentum;
   c.average.momentum = static_cast<float>(ema_momentum);
   c.average.one_minus_momentum = static_cast<float>(1 - ema_momentum);
-  if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW) {
-    const double correction = std::sqrt(1 - Power(rule.beta_2, u.step)) / (1 - Power(rule.beta_1, u.step));
-    c.alpha = static_cast<float>(u.learning_rate * correction);
+  if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW || rule.rule == UpdateRule::kMuon) {
+    const double of_second = std::sqrt(1 - WholePower(rule.beta_2, u.step));
+    const double correction = of_second / (1 - WholePower(rule.beta_1, u.step));
+    c.alpha = static_cast<float>(u.learning_rate * rule.own.muon.adam_lr_ratio * correction);
+    // m / (sqrt(v) / of_second + epsilon) = of_second * m / (sqrt(v) + of_second * epsilon)
+    if (rule.corrected_epsilon) c.epsilon = static_cast<float>(rule.epsilon * of_second);
   }
   if (rule.rule == UpdateRule::kAdamax)
-    c.alpha = static_cast<float>(u.learning_rate / (1 - Power(rule.beta_1, u.step)));
+    c.alpha = static_cast<float>(u.learning_rate / (1 - WholePower(rule.beta_1, u.step)));
   c.beta_1 = static_cast<float>(rule.beta_1);
   c.beta_2 = static_cast<float>(rule.beta_2);
   if (rule.rule == UpdateRule::kNadam) SetNadam(rule, u.step, &c);
-  if (rule.rule == UpdateRule::kFtrl) {
-    c.ftrl.l1 = static_cast<float>(rule.ftrl.l1);
-    c.ftrl.l2 = static_cast<float>(2 * (rule.ftrl.l2 + rule.ftrl.beta / (2 * static_cast<double>(u.learning_rate))));
-    c.ftrl.shrinkage = static_cast<float>(2 * rule.ftrl.l2_shrinkage);
-    c.ftrl.power = static_cast<int>(std::lround(-2 * rule.ftrl.learning_rate_power));
-  }
+  if (rule.rule == UpdateRule::kFtrl) SetFtrl(rule.own.ftrl, u.learning_rate, &c.own.ftrl);
+  if (rule.rule == UpdateRule::kScheduleFreeAdamW) SetScheduleFree(rule, u, &c.own.schedule_free);
   return c;
 }
 
@@ -202,13 +204,16 @@ void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u
     case UpdateRule::kNesterov: return Nesterov(w, io, slot(0), n, c);
     case UpdateRule::kAdagrad: return Adagrad(w, io, slot(0), n, c);
     case UpdateRule::kRmsProp:
-      if (rule.centered && rule.momentum > 0) return RmsPropCenteredMomentum(w, io, slot(0), slot(1), slot(2), n, c);
+      if (rule.centered && rule.momentum > 0) {
+        return RmsPropCenteredMomentum(w, io, {.v = slot(0), .m = slot(1), .a = slot(2)}, n, c);
+      }
       if (rule.centered) return RmsPropCentered(w, io, slot(0), slot(1), n, c);
       if (rule.momentum > 0) return RmsPropMomentum(w, io, slot(0), slot(1), n, c);
       return RmsProp(w, io, slot(0), n, c);
     case UpdateRule::kAdam:
     case UpdateRule::kAdamW:
-      if (rule.amsgrad) return AdamAmsgrad(w, io, slot(0), slot(1), slot(2), n, c);
+    case UpdateRule::kMuon:
+      if (rule.amsgrad) return AdamAmsgrad(w, io, {.m = slot(0), .v = slot(1), .h = slot(2)}, n, c);
       return Adam(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kAdadelta: return Adadelta(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kAdamax: return Adamax(w, io, slot(0), slot(1), n, c);
@@ -217,11 +222,35 @@ void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u
       if (c.learning_rate == 0) return static_cast<void>(std::copy(w, w + n, io));  // the rule divides by the rate
       return Ftrl(w, io, slot(0), slot(1), n, c);
     case UpdateRule::kLion: return Lion(w, io, slot(0), n, c);
+    case UpdateRule::kScheduleFreeAdamW: return ScheduleFree(w, io, slot(0), slot(1), n, c);
+    case UpdateRule::kLamb:
+    case UpdateRule::kAdafactor: break;
   }
+  CAIRN_CHECK(false, "a rule of whole variables");
+}
+
+// A variable that is whole: the same around the rule, on all its numbers at a time.
+void ApplyWhole(const OptimizerRule& rule, Coefficients c, const Update& u, const Segment& s) {
+  WholeVariable v = {.w = u.values.data() + s.begin, .io = u.gradient.data() + s.begin, .shape = s.shape};
+  v.n = s.end - s.begin;
+  for (const absl::Span<float> slot : u.slots) v.slots.push_back(slot.data() + s.begin);
+  if (rule.clipvalue > 0) {
+    ClipMean(v.io, v.n, c.examples, rule.clipvalue);
+    c.examples = 1;
+  }
+  if (!s.decays) c.weight_decay = 0;
+  ApplyWholeRule(rule, c, u.step, v);
+  if (!rule.ema) return;
+  Average(v.io, v.slots.back(), v.n, c);
+  if (u.ema_overwrite) std::copy_n(v.slots.back(), v.n, v.io);
 }
 
 void ApplyTrainable(const OptimizerRule& rule, Coefficients c, const Update& u, const Segment& s) {
-  const bool decays = rule.weight_decay > 0 && s.decays;
+  if (s.whole) return ApplyWhole(rule, c, u, s);
+  const bool first = rule.rule == UpdateRule::kScheduleFreeAdamW && u.step == 1;
+  if (first) std::copy_n(u.values.data() + s.begin, s.end - s.begin, u.slots[0].data() + s.begin);
+  if (rule.rule == UpdateRule::kMuon) c.weight_decay = static_cast<float>(rule.own.muon.adam_weight_decay);
+  const bool decays = c.weight_decay > 0 && s.decays;
   if (rule.clipvalue <= 0 && !decays && !rule.ema) {
     return ApplyRule(rule, c, u, u.values.data() + s.begin, s.begin, s.end - s.begin);
   }
@@ -256,7 +285,7 @@ void ApplySegment(const OptimizerRule& rule, const Coefficients& c, const Update
   }
 }
 
-// Applies the rule to [begin, end); numbers that belong to no segment become 0.
+// Applies the rule to [begin, end); numbers that belong to no segment become 0. A segment that is whole is not cut.
 void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u,
                 int64_t begin, int64_t end) {
   int64_t done = begin;  // all numbers before it have new values
@@ -292,7 +321,8 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
   const auto size = static_cast<int64_t>(u.gradient.size());
   const bool copies = std::any_of(u.copied_from.begin(), u.copied_from.end(),
                                   [](absl::Span<const float> from) { return !from.empty(); });
-  const int64_t step = copies ? kCopiedBlock : size;
+  const bool whole = std::any_of(segments.begin(), segments.end(), [](const Segment& s) { return s.whole; });
+  const int64_t step = copies && !whole ? kCopiedBlock : size;
   for (int64_t begin = 0, end; begin < size; begin = end) {
     end = std::min(begin + step, size);
     CopySlots(u, begin, end);

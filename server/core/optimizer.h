@@ -8,7 +8,8 @@
 //   a = momentum * a + (1 - momentum) * w    with ema; in the first update of all a = w
 //   w = a                            where ema_overwrite
 // Pure functions of their arguments; any thread. Invariants:
-//   1. Element i depends on element i alone; no operation is fused or reordered: the bits are equal on every x86-64.
+//   1. Element i depends on element i alone, except for a whole segment's (server/core/whole_rules.h); no operation is
+//      fused or reordered: the bits are equal on every x86-64.
 //   2. The new values are written over the gradient, the old values
 //      are left as they are: they may still be on their way to a
 //      worker, and are kept as the version before.
@@ -19,6 +20,7 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/optimizer.pb.h"
+#include "common/model/graph.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {
@@ -32,6 +34,9 @@ struct Segment {
   float momentum = 0;           // moving_average
   bool decays = true;           // weight decay applies to it
   bool frozen = false;          // keeps its values, and its slots theirs, whatever comes
+  // A variable that is updated as a whole (UpdatedAsAWhole in common/model/optimizer_variables.h), with its shape.
+  bool whole = false;
+  Shape shape = {};
 };
 
 enum class UpdateRule {
@@ -46,7 +51,11 @@ enum class UpdateRule {
   kAdamax,
   kNadam,
   kFtrl,
-  kLion
+  kLion,
+  kLamb,
+  kAdafactor,
+  kMuon,
+  kScheduleFreeAdamW
 };
 
 // The numbers of kFtrl alone.
@@ -55,18 +64,41 @@ struct FtrlRule {
   double l1 = 0, l2 = 0, l2_shrinkage = 0, beta = 0;
 };
 
+// The numbers of kAdafactor alone.
+struct AdafactorRule {
+  double beta_2_decay = 0, epsilon_1 = 0, epsilon_2 = 0, clip_threshold = 0;
+};
+
+// The numbers of kMuon alone; segments that are not whole are updated as by kAdamW.
+struct MuonRule {
+  double a = 0, b = 0, c = 0;
+  double rms_rate = 0;  // 0: the step is not scaled
+  double adam_lr_ratio = 1, adam_weight_decay = 0;
+  int steps = 0;
+  bool nesterov = false;
+};
+
+// What only one of the rules has.
+struct OwnNumbers {
+  FtrlRule ftrl;
+  AdafactorRule adafactor;
+  MuonRule muon;
+  uint64_t warmup_steps = 0;  // kScheduleFreeAdamW
+};
+
 // An optimizer with every default filled in; as Keras does, what depends on its numbers alone (1 - beta_2) is computed
 // in double. The learning rate is not here: it comes with each update.
 struct OptimizerRule {
   UpdateRule rule = UpdateRule::kSgd;
-  double momentum = 0;                   // kMomentum, kNesterov, kRmsProp (0: no slot for it)
+  double momentum = 0;                   // kMomentum, kNesterov, kMuon, kRmsProp (0: no slot for it)
   double rho = 0;                        // kRmsProp, kAdadelta
   bool centered = false;                 // kRmsProp
-  double beta_1 = 0, beta_2 = 0;         // kAdam, kAdamW, kAdamax, kNadam, kLion
+  double beta_1 = 0, beta_2 = 0;         // kAdam and its kin, kLion, kLamb
   bool amsgrad = false;                  // kAdam, kAdamW
-  double epsilon = 0;                    // all that divide but kFtrl
+  bool corrected_epsilon = false;        // kAdam, kAdamW
+  double epsilon = 0;                    // all that divide but kFtrl and kAdafactor
   double initial_accumulator_value = 0;  // kAdagrad, kFtrl: of the first slot
-  FtrlRule ftrl;
+  OwnNumbers own;
   double weight_decay = 0;
   float clipvalue = 0;  // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
   bool ema = false;     // the last slot is the moving average of the values
@@ -77,6 +109,8 @@ struct OptimizerRule {
   //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator)
   //   kAdam, kAdamW 2 or 3 (m, v, with amsgrad the largest v) · kAdamax 2 (m, the norm) · kNadam 2 (m, v)
   //   kAdadelta 2 (mean squares of gradients, of changes) · kFtrl 2 (accumulator, linear) · kLion 1 (m)
+  //   kLamb 2 (m, v) · kMuon 2 (momentum, and v where it is not whole) · kScheduleFreeAdamW 2 (z, v)
+  //   kAdafactor 1 (mean squares: common/model/optimizer_variables.h)
   //   kRmsProp 1 to 3 (mean square, then velocity where momentum > 0, then mean gradient where centered)
   //   and one more, the last, with ema
   int slots() const { return rule_slots() + (ema ? 1 : 0); }

@@ -44,8 +44,8 @@ CAIRN_VECTORIZED void Nadam(const float* __restrict w, float* __restrict io, flo
     const float g = io[i] / c.examples;
     m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
     v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
-    const float h = m[i] * c.nadam.m + g * c.nadam.g;
-    io[i] = w[i] - h * c.learning_rate / (std::sqrt(v[i] / c.nadam.one_minus_beta_2_pow) + c.epsilon);
+    const float h = m[i] * c.own.nadam.m + g * c.own.nadam.g;
+    io[i] = w[i] - h * c.learning_rate / (std::sqrt(v[i] / c.own.nadam.one_minus_beta_2_pow) + c.epsilon);
   }
 }
 
@@ -56,11 +56,11 @@ CAIRN_VECTORIZED void Ftrl(const float* __restrict w, float* __restrict io, floa
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
     const float next = a[i] + g * g;
-    const float after = HalfPower(next, c.ftrl.power), before = HalfPower(a[i], c.ftrl.power);
-    l[i] = l[i] + (g + c.ftrl.shrinkage * w[i]) - (after - before) / c.learning_rate * w[i];
+    const float after = HalfPower(next, c.own.ftrl.power), before = HalfPower(a[i], c.own.ftrl.power);
+    l[i] = l[i] + (g + c.own.ftrl.shrinkage * w[i]) - (after - before) / c.learning_rate * w[i];
     a[i] = next;
-    const float clipped = l[i] < -c.ftrl.l1 ? -c.ftrl.l1 : l[i] > c.ftrl.l1 ? c.ftrl.l1 : l[i];
-    io[i] = (clipped - l[i]) / (after / c.learning_rate + c.ftrl.l2);
+    const float clipped = l[i] < -c.own.ftrl.l1 ? -c.own.ftrl.l1 : l[i] > c.own.ftrl.l1 ? c.own.ftrl.l1 : l[i];
+    io[i] = (clipped - l[i]) / (after / c.learning_rate + c.own.ftrl.l2);
   }
 }
 
@@ -74,6 +74,35 @@ CAIRN_VECTORIZED void Lion(const float* __restrict w, float* __restrict io, floa
     m[i] = c.beta_2 * m[i] + c.one_minus_beta_2 * g;
     io[i] = w[i] - c.learning_rate * sign;
   }
+}
+
+// v = v + (g^2 - v) * (1 - beta_2);  z' = z - rate * g / (sqrt(v / (1 - beta_2^t)) + epsilon)
+// x = (1 - 1/t) * (w - (1 - beta_1) * z) / beta_1 + 1/t * z';  (1 - beta_1) * z' + beta_1 * x
+CAIRN_VECTORIZED void ScheduleFree(const float* __restrict w, float* __restrict io, float* __restrict z,
+                                   float* __restrict v, int64_t n, Coefficients c) {
+  const ScheduleFreeCoefficients own = c.own.schedule_free;
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
+    const float average = (w[i] - c.one_minus_beta_1 * z[i]) / c.beta_1;
+    z[i] = z[i] - own.rate * g / (std::sqrt(v[i] / own.one_minus_beta_2_pow) + c.epsilon);
+    io[i] = c.one_minus_beta_1 * z[i] + c.beta_1 * (own.one_minus_weight * average + own.weight * z[i]);
+  }
+}
+
+CAIRN_VECTORIZED void ClipMean(float* __restrict io, int64_t n, float examples, float clipvalue) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / examples;
+    io[i] = g < -clipvalue ? -clipvalue : g > clipvalue ? clipvalue : g;
+  }
+}
+
+CAIRN_VECTORIZED void Decay(const float* __restrict w, float* __restrict out, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) out[i] = w[i] - w[i] * c.weight_decay * c.learning_rate;
+}
+
+CAIRN_VECTORIZED void Average(const float* __restrict w, float* __restrict a, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) a[i] = c.average.momentum * a[i] + c.average.one_minus_momentum * w[i];
 }
 
 }  // namespace cairn

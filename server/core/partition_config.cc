@@ -8,6 +8,7 @@
 #include "common/model/initializer.h"
 #include "common/model/metric_sums.h"
 #include "common/model/optimizer_check.h"
+#include "common/model/optimizer_variables.h"
 #include "common/model/partition_cut.h"
 #include "common/model/strategy_check.h"
 #include "server/core/dense_partition.h"
@@ -24,9 +25,15 @@ std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimiz
     const Variable& v = *v_at;
     const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
     const bool average = v.kind == VariableKind::kMovingAverage;
-    segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f,
-                        /*decays=*/v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name),
-                        /*frozen=*/v.kind == VariableKind::kFrozen});
+    Segment& s = segments.emplace_back();
+    s.begin = from - begin;
+    s.end = to - begin;
+    s.moving_average = average;
+    s.momentum = average ? v.momentum : 0.0f;
+    s.decays = v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name);
+    s.frozen = v.kind == VariableKind::kFrozen;
+    s.whole = UpdatedAsAWhole(optimizer, v);
+    if (s.whole) s.shape = v.shape;
   }
   return segments;
 }
@@ -107,7 +114,7 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   }
   c.begin = static_cast<int64_t>(range.begin());
   c.end = static_cast<int64_t>(range.end());
-  CAIRN_RETURN_IF_ERROR(Annotate(CheckWholeVariables(*graph, c.begin, c.end), c.Name()));
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckWholeVariables(*graph, spec.optimizer(), c.begin, c.end), c.Name()));
   c.seed = spec.seed();
   c.metrics = MetricSumCount(spec);
   c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();

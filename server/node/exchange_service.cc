@@ -5,11 +5,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "cairn/v1/parameter.grpc.pb.h"
+#include "common/rpc/access.h"
+#include "common/rpc/peer.h"
 #include "server/node/exchange_stream.h"
 
 namespace cairn {
 namespace {
+
+constexpr absl::Duration kLookForStalled = absl::Milliseconds(500);
+
+grpc::Status TooMany(const std::string& of, size_t most) {
+  return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                      absl::StrFormat("%s has %d streams open on this ps, which are the most; close some", of, most));
+}
 
 grpc::Status Stopping() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the ps is stopping; retry"); }
 
@@ -20,11 +30,13 @@ class ExchangeService::Service
  public:
   explicit Service(ExchangeService* owner) : owner_(owner) {}
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Exchange(grpc::CallbackServerContext*) override {
-    bool stopping;
-    const std::shared_ptr<ExchangeStream> stream = owner_->NewStream(&stopping);
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Exchange(grpc::CallbackServerContext* context) override {
+    grpc::Status status;
+    const Caller caller = CallerOf(*context);
+    const ExchangeRights rights{.worker = caller.Is(CallerRole::kWorker), .ps = caller.Is(CallerRole::kPs)};
+    const std::shared_ptr<ExchangeStream> stream = owner_->NewStream(MachineOf(context->peer()), rights, &status);
     stream->Start(stream);
-    if (stopping) stream->End(Stopping());
+    if (!status.ok()) stream->End(status);
     return stream.get();
   }
 
@@ -32,25 +44,56 @@ class ExchangeService::Service
   ExchangeService* const owner_;
 };
 
-ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max, const SnapshotPace& pace)
+ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max, const SnapshotPace& pace,
+                                 absl::Duration stall_max)
     : received_(received_bytes_max),
       pacer_(pace),
       shared_(std::make_unique<ExchangeShared>(
-          ExchangeShared{handler, &received_, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }})),
+          ExchangeShared{handler, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }, stall_max})),
       service_(std::make_unique<Service>(this)),
-      timer_("snapshots") {}
+      timer_("snapshots") {
+  timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
+}
 
 ExchangeService::~ExchangeService() = default;
 
 grpc::Service* ExchangeService::service() { return service_.get(); }
 
-std::shared_ptr<ExchangeStream> ExchangeService::NewStream(bool* stopping) {
+std::shared_ptr<ExchangeStream> ExchangeService::NewStream(const std::string& machine, ExchangeRights rights,
+                                                           grpc::Status* status) {
   absl::MutexLock lock(&mutex_);
   const uint64_t client = next_client_++;
-  auto stream = std::make_shared<ExchangeStream>(*shared_, client);
+  Peer& peer = peers_[machine];
+  const size_t bytes_max = machine.empty() ? received_.bytes_max() : received_.bytes_max() / 2;
+  if (peer.received == nullptr) peer.received = std::make_shared<ByteBudget>(bytes_max, &received_);
+  ++peer.streams;
+  auto stream = std::make_shared<ExchangeStream>(*shared_, ExchangeClient{client, machine, rights}, peer.received);
+  if (stopping_) {
+    *status = Stopping();
+  } else if (streams_.size() >= kExchangeStreamsMax) {
+    *status = TooMany("the cluster", kExchangeStreamsMax);
+  } else if (peer.streams > kExchangeStreamsOfPeerMax) {
+    *status = TooMany("your machine", kExchangeStreamsOfPeerMax);
+  }
   streams_.emplace(client, stream);
-  *stopping = stopping_;
   return stream;
+}
+
+// A peer that announces a request and sends a part of it holds the part's memory: not for ever.
+void ExchangeService::EndStalled() {
+  std::vector<std::shared_ptr<ExchangeStream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [client, stream] : streams_) {
+      if (stream->Stalled()) streams.push_back(stream);
+    }
+  }
+  for (const auto& stream : streams) {
+    stream->End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
+                             absl::StrFormat("a part of a request came and then nothing for %s; send it again",
+                                             absl::FormatDuration(shared_->stall_max))));
+  }
+  timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
 }
 
 void ExchangeService::Send(uint64_t client, Frame frame) {
@@ -66,7 +109,11 @@ void ExchangeService::Send(uint64_t client, Frame frame) {
 
 void ExchangeService::Forget(uint64_t client) {
   absl::MutexLock lock(&mutex_);
-  streams_.erase(client);
+  const auto found = streams_.find(client);
+  if (found == streams_.end()) return;
+  const auto peer = peers_.find(found->second->machine());
+  if (--peer->second.streams == 0) peers_.erase(peer);  // its budget lives as long as its streams
+  streams_.erase(found);
 }
 
 void ExchangeService::Shutdown(absl::Duration grace) {

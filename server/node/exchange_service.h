@@ -5,8 +5,9 @@
 //   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never
 //      reused.
 //   2. The bytes that a client has in flight here are bounded (stream_flow.h). All streams together hold at most
-//      `received_bytes_max` of received requests, complete or partial: further requests are answered with
-//      RESOURCE_EXHAUSTED.
+//      `received_bytes_max` of received requests, complete or partial, those of one machine at most half of it: further
+//      requests are answered with RESOURCE_EXHAUSTED. So is a stream beyond kExchangeStreamsOfPeerMax of its machine or
+//      kExchangeStreamsMax. A stream that stops within a request is ended (kAssemblerStallSecondsMax).
 //   3. A malformed frame ends its stream with INVALID_ARGUMENT; the other streams continue.
 //   4. Snapshots (IMAGE frames) are sent after everything else on a stream, and during training limited to a share of
 //      its bytes (snapshot_pacer.h), so that the cost of a checkpoint is spread over steps.
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -22,23 +24,27 @@
 #include "common/base/executor.h"
 #include "common/base/limits.h"
 #include "common/rpc/assembler.h"
+#include "common/rpc/limits.h"
 #include "common/tensor/frame.h"
 #include "server/node/exchange_handler.h"
 #include "server/node/snapshot_pacer.h"
 
 namespace grpc {
 class Service;
-}
+class Status;
+}  // namespace grpc
 
 namespace cairn {
 
 class ExchangeStream;
+struct ExchangeRights;
 struct ExchangeShared;
 
 class ExchangeService {
  public:
   explicit ExchangeService(ExchangeHandler* handler, size_t received_bytes_max = kReceivedBytesMax,
-                           const SnapshotPace& pace = {});
+                           const SnapshotPace& pace = {},
+                           absl::Duration stall_max = absl::Seconds(kAssemblerStallSecondsMax));
   ~ExchangeService();  // destroy it after the server with which it was registered
 
   grpc::Service* service();
@@ -52,8 +58,16 @@ class ExchangeService {
  private:
   class Service;
 
-  std::shared_ptr<ExchangeStream> NewStream(bool* stopping);
+  // A machine that has streams here.
+  struct Peer {
+    std::shared_ptr<ByteBudget> received;
+    size_t streams = 0;
+  };
+
+  // status: not OK if the stream is to end with it.
+  std::shared_ptr<ExchangeStream> NewStream(const std::string& peer, ExchangeRights rights, grpc::Status* status);
   void Forget(uint64_t client);
+  void EndStalled();
 
   ByteBudget received_;
   SnapshotPacer pacer_;
@@ -63,6 +77,7 @@ class ExchangeService {
   uint64_t next_client_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ExchangeStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   SerialExecutor timer_;  // last: ends before what it uses
 };
 

@@ -18,8 +18,17 @@ absl::Time SteadyNow() {
 
 }  // namespace
 
-ExchangeStream::ExchangeStream(const ExchangeShared& shared, uint64_t client)
-    : shared_(shared), client_(client), assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, shared.received) {}
+ExchangeStream::ExchangeStream(const ExchangeShared& shared, ExchangeClient client,
+                               std::shared_ptr<ByteBudget> received)
+    : shared_(shared),
+      client_(std::move(client)),
+      received_(std::move(received)),
+      assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, received_.get()) {}
+
+bool ExchangeStream::Stalled() {
+  absl::MutexLock lock(&mutex_);
+  return !life_.ending() && SteadyNow() - awaits_since_ > shared_.stall_max;
+}
 
 void ExchangeStream::Start(std::shared_ptr<ExchangeStream> self) {
   self_ = std::move(self);
@@ -63,10 +72,15 @@ void ExchangeStream::OnReadDone(bool ok) {
   }
   absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
   incoming_.Clear();
+  begun_ = assembler_.joins() > 0;
   if (!frame.ok()) {
-    LogWarning("exchange: client %d: %s", client_, frame.status().ToString());
+    LogWarning("exchange: client %d: %s", client_.id, frame.status().ToString());
     End(ToGrpcStatus(frame.status()));
     return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    awaits_since_ = absl::InfiniteFuture();
   }
   if (frame->has_value()) Deliver(**std::move(frame));
   {
@@ -80,36 +94,43 @@ void ExchangeStream::OnReadDone(bool ok) {
 void ExchangeStream::Deliver(Frame frame) {
   const size_t bytes = frame.payload.size() + StreamFlow::kFrameOverheadBytes;
   const bool received = frame.kind == v1::ExchangeFrame::ERROR || frame.status.ok();
-  const bool room = received && shared_.received->TryTake(bytes);
+  const bool allowed = client_.rights.Allow(frame.kind);
+  const bool room = received && allowed && received_->TryTake(bytes);
   {
     absl::MutexLock lock(&mutex_);
     if (life_.ending()) {
-      if (room) shared_.received->Give(bytes);
+      if (room) received_->Give(bytes);
       return;
     }
     if (room) flow_.Received(bytes);
     if (frame.kind != v1::ExchangeFrame::IMAGE || frame.tensor == 0) flow_.Asked();
   }
-  if (!room) return Refuse(frame);
+  if (!allowed) {
+    return Refuse(frame, absl::PermissionDeniedError(absl::StrFormat("%s is not for the role of your certificate",
+                                                                     v1::ExchangeFrame::Kind_Name(frame.kind))));
+  }
+  if (!room) {
+    return Refuse(frame, absl::ResourceExhaustedError(absl::StrFormat(
+                             "the ps has %d bytes of requests that it has not handled, at most %d; retry",
+                             received_->taken(), received_->bytes_max())));
+  }
   // The credit is a reference to this stream whose deleter returns the bytes.
   Credit credit(this, [self = shared_from_this(), bytes](void*) { self->GiveBack(bytes); });
-  shared_.handler->OnFrame(client_, std::move(frame), std::move(credit));
+  shared_.handler->OnFrame(client_.id, std::move(frame), std::move(credit));
 }
 
-void ExchangeStream::Refuse(const Frame& request) {
+void ExchangeStream::Refuse(const Frame& request, absl::Status why) {
   Frame error;
   error.kind = v1::ExchangeFrame::ERROR;
   error.request_id = request.request_id;
   error.job = request.job;
   error.partition = request.partition;
-  error.status = absl::ResourceExhaustedError(
-      absl::StrFormat("the ps has %d bytes of requests that it has not handled, at most %d; retry",
-                      shared_.received->taken(), shared_.received->bytes_max()));
+  error.status = std::move(why);
   Send(std::move(error));
 }
 
 void ExchangeStream::GiveBack(size_t bytes) {
-  shared_.received->Give(bytes);
+  received_->Give(bytes);
   {
     absl::MutexLock lock(&mutex_);
     flow_.Handled(bytes);
@@ -125,6 +146,11 @@ bool ExchangeStream::MayResumeRead() {
 }
 
 void ExchangeStream::StartReadUnlocked() {
+  const bool begun = begun_;  // the next read may change it
+  {
+    absl::MutexLock lock(&mutex_);
+    awaits_since_ = begun ? SteadyNow() : absl::InfiniteFuture();
+  }
   StartRead(&incoming_);
   {
     absl::MutexLock lock(&mutex_);
@@ -209,9 +235,9 @@ void ExchangeStream::OnCancel() {
 }
 
 void ExchangeStream::OnDone() {
-  shared_.handler->OnClientGone(client_);
+  shared_.handler->OnClientGone(client_.id);
   const std::shared_ptr<ExchangeStream> self = std::move(self_);
-  shared_.forget(client_);
+  shared_.forget(client_.id);
 }
 
 }  // namespace cairn

@@ -24,23 +24,44 @@
 
 namespace cairn {
 
+// Which kinds of requests a client may send: by the roles of its certificate.
+struct ExchangeRights {
+  bool worker = true;  // all but REPLICATE
+  bool ps = true;      // REPLICATE and IMAGE
+
+  bool Allow(v1::ExchangeFrame::Kind kind) const {
+    if (kind == v1::ExchangeFrame::REPLICATE) return ps;
+    return worker || (ps && kind == v1::ExchangeFrame::IMAGE);
+  }
+};
+
+struct ExchangeClient {
+  uint64_t id = 0;
+  std::string machine;
+  ExchangeRights rights;
+};
+
 // Shared by all streams of a ps; outlives them.
 struct ExchangeShared {
   ExchangeHandler* handler = nullptr;
-  ByteBudget* received = nullptr;  // requests that are being assembled or handled
   SnapshotPacer* pacer = nullptr;
   SerialExecutor* timer = nullptr;
   std::function<void(uint64_t client)> forget;
+  absl::Duration stall_max;
 };
 
 class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                        public std::enable_shared_from_this<ExchangeStream> {
  public:
-  ExchangeStream(const ExchangeShared& shared, uint64_t client);
+  // received: requests of the client's machine that are being assembled or handled.
+  ExchangeStream(const ExchangeShared& shared, ExchangeClient client, std::shared_ptr<ByteBudget> received);
 
   void Start(std::shared_ptr<ExchangeStream> self);
   // frame: the answer to a delivered request, or a part of it.
   void Send(Frame frame);
+  const std::string& machine() const { return client_.machine; }
+  // Whether a part of a request is here and its rest has been awaited for kAssemblerStallSecondsMax.
+  bool Stalled();
   // Ends the stream with `status` once all queued frames have been sent.
   void End(grpc::Status status);
 
@@ -57,7 +78,7 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void OnDone() override;
 
   void Deliver(Frame frame);
-  void Refuse(const Frame& request);
+  void Refuse(const Frame& request, absl::Status why);
   void GiveBack(size_t bytes);
   bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After StreamLife::BeginRead.
@@ -69,8 +90,10 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void ResumeAfter(absl::Duration wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ExchangeShared& shared_;
-  const uint64_t client_;
+  const ExchangeClient client_;
+  const std::shared_ptr<ByteBudget> received_;
   FrameAssembler assembler_;              // used by reads only
+  bool begun_ = false;                    // a part of a request is in it; between reads
   grpc::ByteBuffer incoming_;             // of the one read in progress
   Write write_;                           // the one in progress; only the writer uses it
   std::shared_ptr<ExchangeStream> self_;  // until OnDone
@@ -79,6 +102,8 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   StreamFlow flow_ ABSL_GUARDED_BY(mutex_);
   OutgoingFrames frames_ ABSL_GUARDED_BY(mutex_);
   StreamLife life_ ABSL_GUARDED_BY(mutex_);
+  // Since when the rest of a request is awaited; none while reads pause or nothing is begun.
+  absl::Time awaits_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool resuming_ ABSL_GUARDED_BY(mutex_) = false;  // a timer is set for the next snapshot chunk
 };
 

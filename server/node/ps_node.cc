@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/session_client.h"
+#include "common/base/files.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "server/node/exchange_service.h"
@@ -22,17 +24,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Long enough for a message to leave; the process then stops as on a signal.
+constexpr absl::Duration kTellFault = absl::Milliseconds(300);
+
 // The name from an earlier start, or a new one, stored in `data_dir`/name.
 absl::StatusOr<std::string> NameFor(const PsNodeOptions& options) {
   const fs::path file = fs::path(options.data_dir) / "name";
   if (!options.name.empty()) return options.name;
   std::string name;
   if (std::ifstream in(file); in && std::getline(in, name) && !name.empty()) return name;
-  name = absl::StrFormat("ps-%08x", static_cast<uint32_t>(RandomBits()));
-  std::ofstream out(file, std::ios::trunc);
-  out << name << "\n";
-  out.close();
-  if (!out) return absl::PermissionDeniedError(absl::StrCat("data-dir: cannot write ", file.string()));
+  name = NewNodeName("ps", CallerRole::kPs);
+  const absl::Status written = WriteFileWhole(file.string(), [&](const std::string& beside) {
+    std::ofstream out(beside, std::ios::trunc);
+    out << name << "\n";
+    out.close();
+    return out ? absl::OkStatus() : absl::PermissionDeniedError(absl::StrCat("cannot write ", file.string()));
+  });
+  CAIRN_RETURN_IF_ERROR(Annotate(written, "data-dir"));
   return name;
 }
 
@@ -79,11 +87,11 @@ absl::StatusOr<std::unique_ptr<PsNode>> PsNode::Start(const PsNodeOptions& optio
   PsNodeOptions& o = node->options_;
   if (o.threads == 0) o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
   if (o.host_label.empty()) o.host_label = HostName();
-  std::error_code error;
-  fs::create_directories(o.data_dir, error);
-  if (error)
-    return absl::PermissionDeniedError(absl::StrCat("data-dir: cannot create ", o.data_dir, ": ", error.message()));
-  CAIRN_ASSIGN_OR_RETURN(node->store_, OpenRocksDbKvStore((fs::path(o.data_dir) / "store").string()));
+  if (const absl::Status made = MakeFolders(o.data_dir); !made.ok())
+    return absl::PermissionDeniedError(absl::StrCat("data-dir ", o.data_dir, ": ", made.message()));
+  CAIRN_ASSIGN_OR_RETURN(
+      node->store_, OpenRocksDbKvStore((fs::path(o.data_dir) / "store").string(),
+                                       [node = node.get()](const absl::Status& status) { node->StoreFailed(status); }));
   CAIRN_ASSIGN_OR_RETURN(o.name, NameFor(o));
   CAIRN_RETURN_IF_ERROR(node->StartServer());
   node->StartSession();
@@ -95,6 +103,7 @@ absl::Status PsNode::StartServer() {
   PartitionHostCallbacks callbacks;
   callbacks.reply = [this](uint64_t client, Frame frame) { exchange_->Send(client, std::move(frame)); };
   callbacks.job_error = [this](JobId job, Generation generation, const absl::Status& status) {
+    if (store_failed_) return;  // the process ends: what the disk holds can be served again
     v1::NodeMessage message;
     message.mutable_job_error()->set_job_id(job.value);
     message.mutable_job_error()->set_generation(generation.value);
@@ -156,6 +165,8 @@ void PsNode::StartSession() {
     for (v1::HeldPartitions& held : host_->Held()) *hello.add_held() = std::move(held);
     hello.set_fault(Fault());
     hello.set_cluster_id(cluster_id_);
+    hello.set_version(ProgramVersion());
+    hello.set_interface(ClusterInterface());
     return hello;
   };
   callbacks.heartbeat = [this] {
@@ -196,13 +207,37 @@ void PsNode::SetReady(std::string why_not) {
   server_->SetServing(kReadyService, not_ready_.empty());
 }
 
+// From the thread whose write failed. Nothing is acknowledged any more that needs the store. The coordinator is told
+// before the process ends, so that `cairn nodes` has the reason.
+void PsNode::StoreFailed(const absl::Status& status) {
+  store_failed_ = true;
+  if (control_ == nullptr) return;  // Start fails
+  control_->Post([this, status] {
+    LogError("the store in %s failed: %s; this ps stops serving and ends with %d", options_.data_dir, status.message(),
+             kExitStoreFailed);
+    SetReady("its store failed");
+    if (session_ != nullptr) {
+      v1::NodeMessage message;
+      message.mutable_heartbeat()->set_memory_bytes(ResidentBytes());
+      message.mutable_heartbeat()->set_fault(FaultText(status));
+      session_->Send(std::move(message));
+    }
+    control_->PostAfter(kTellFault, [this, status] {
+      if (options_.on_fatal) options_.on_fatal(status);
+    });
+  });
+}
+
 std::string PsNode::Fault() const {
   const std::string fault = host_->fault();
-  if (fault.empty()) return fault;
+  return fault.empty() ? fault : FaultText(absl::UnavailableError(fault));
+}
+
+std::string PsNode::FaultText(const absl::Status& status) const {
   return absl::StrFormat(
       "its data directory %s failed: %s; make room there or repair it, then restart the ps (on an empty directory if "
       "it is damaged)",
-      options_.data_dir, fault);
+      options_.data_dir, status.message());
 }
 
 void PsNode::Command(const v1::CoordinatorMessage& message) {
@@ -223,6 +258,7 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
       LogInfo("ignored: %s", ready.status().message());
     } else {
       LogError("job %d: %s", host.job_id(), ready.status().ToString());
+      if (store_failed_) return;  // the process ends; the job waits for it to come back
       v1::JobError* error = answer.mutable_job_error();
       error->set_job_id(host.job_id());
       error->set_generation(host.generation());

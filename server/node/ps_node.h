@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -38,6 +39,9 @@ struct PsNodeOptions {
   // none.
   std::string unix_socket;
   int threads = 0;  // over which partitions are spread, 1..256; 0: one per core, at most 4
+  // The store failed: the ps has told the coordinator and serves no more; the process should end. Once, from a thread
+  // of its own.
+  std::function<void(const absl::Status&)> on_fatal;
 
   absl::Status Validate() const;
 };
@@ -61,7 +65,9 @@ class PsNode {
   void Command(const v1::CoordinatorMessage& message);
   void JoinCluster(uint64_t id);
   std::string Fault() const;
+  std::string FaultText(const absl::Status& status) const;
   void SetReady(std::string why_not);
+  void StoreFailed(const absl::Status& status);
 
   PsNodeOptions options_;
   std::string address_;
@@ -69,6 +75,7 @@ class PsNode {
   mutable absl::Mutex ready_mutex_;
   std::string not_ready_ ABSL_GUARDED_BY(ready_mutex_) = "it starts";
   std::atomic<uint64_t> cluster_id_ = 0;  // Persistence::ClusterId
+  std::atomic<bool> store_failed_ = false;
   bool stopped_ = false;
   RealClock clock_;
   std::unique_ptr<KvStore> store_;

@@ -202,7 +202,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cairn-tls-") as certificates:
         if options.tls:
             subprocess.run(
-                [f"{SOURCE}/deploy/make_certs.sh", certificates, "node"], check=True, stdout=subprocess.DEVNULL
+                [f"{SOURCE}/deploy/make_certs.sh", certificates, "coordinator+ps=*+worker=*+admin:node"],
+                check=True,
+                stdout=subprocess.DEVNULL,
             )
             os.environ["CAIRN_TLS_DIR"] = f"{certificates}/node"
         run(options, None if options.asynchronous else undisturbed(options))

@@ -44,7 +44,8 @@ inline constexpr char kFullJobText[] = R"(
            augmentation { random_shear { x_factor: 0.1 } } augmentation { random_invert {} } augmentation { rand_augment { num_ops: 3 factor: 0.4 } }
            augmentation { random_posterization { factor: [2, 6] } } augmentation { random_gaussian_blur { kernel_size: 3 sigma: 0.5 } }
            augmentation { random_erasing { scale: 0.2 fill_value: 7 } } augmentation { random_perspective { scale: 0.2 } }
-           augmentation { equalization { bins: 16 } } augmentation { solarization { threshold_factor: 0.5 } } augmentation { auto_contrast {} } }
+           augmentation { equalization { bins: 16 } } augmentation { solarization { threshold_factor: 0.5 } } augmentation { auto_contrast {} }
+           augmentation { aug_mix { factor: 0.2 } } augmentation { random_elastic_transform { scale: 0.5 } } augmentation { mix_up {} } }
     loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1 }
     metrics { kind: ACCURACY } metrics { kind: TOP_K_ACCURACY k: 2 }
     optimizer { adamw { beta_1: 0.8 amsgrad: true weight_decay: 0.01 } learning_rate: 0.01 global_clipnorm: 1 ema { momentum: 0.9 overwrite_frequency: 3 }

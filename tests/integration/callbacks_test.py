@@ -11,13 +11,12 @@ import csv
 import glob
 import json
 import os
-import shutil
 import struct
 import sys
 import time
 
 from cluster import Cluster, attempts, check
-from jobs import make_glyphs, small_job, undisturbed
+from jobs import make_glyphs, restart_all, small_job, undisturbed
 from tensorboard_files import events, scalar
 
 STEPS = 30  # per epoch
@@ -263,14 +262,7 @@ def backup():
             # The coordinator and its state remain: the job continues by itself.
             job = kept.submit(small_job(kept.dir, data, epochs, more))
             kept.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
-            names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
-            for name in names:
-                kept.kill(name, wait=False)
-            for name in names:
-                kept.processes[name].wait()
-                if name.startswith("ps"):
-                    shutil.rmtree(f"{kept.dir}/{name}")
-                kept.restart(name)
+            restart_all(kept)
             status = kept.wait(job)
             check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
 

@@ -8,11 +8,10 @@ itself.
 import json
 import os
 import re
-import shutil
 import sys
 
 from cluster import Cluster, attempts, check
-from jobs import make_glyphs, small_job, undisturbed
+from jobs import make_glyphs, restart_all, small_job, undisturbed
 
 EPOCHS = 6
 STEPS_PER_EPOCH = 30
@@ -136,14 +135,7 @@ def disks_lost():
                 {"checkpoints.dir": directory, "checkpoints.every_steps": 7},
             )
             c.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
-            names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
-            for name in names:
-                c.kill(name, wait=False)
-            for name in names:
-                c.processes[name].wait()
-                if name.startswith("ps"):
-                    shutil.rmtree(f"{c.dir}/{name}")
-                c.restart(name)
+            restart_all(c)
             status = c.wait(job)
             check(int(status.get("restored_step", 0)) > 0, f"it was restored: {status.get('restored_from')}")
             check(

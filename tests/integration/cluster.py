@@ -13,7 +13,6 @@ With etcd=True the coordinators' state is in a separate etcd ("etcd"), and there
         leader = c.leader()
         c.kill(leader)
         c.wait_for_leader(other_than=leader)
-
 With etcd_members=3 the etcd has that many members ("etcd-0", ...).
 
 A disturbance must happen while the job runs. If the job may be over by then, `while_running` raises TooLate and
@@ -46,6 +45,7 @@ import tempfile
 import time
 import urllib.request
 
+os.environ.setdefault("CAIRN_ROOT", "/")  # other folders: security_test.py
 BIN = os.environ.get("CAIRN_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
 SOURCE = os.environ.get("CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(__file__), "../..")))
 FINAL = ("SUCCEEDED", "ENDED_WITH_ERRORS", "FAILED", "CANCELLED")

@@ -52,10 +52,23 @@ MISTAKES = [
     (
         ["submit", "JOB", "--set", "optimizer.adam.beta1=0.5"],
         '--set optimizer.adam.beta1=0.5: Adam has no field "beta1"; did you mean "beta_1"? (it has beta_1, beta_2, '
-        "epsilon, amsgrad)",
+        "epsilon, amsgrad, corrected_epsilon)",
+    ),
+    (["sweep"], "give the job's FILE, or the -o of a sweep to go on with"),
+    (
+        ["sweep", "--grid", "epochs=1,2", "-o", "x"],
+        "FILE is missing: without it a sweep goes on as it began, by -o alone",
+    ),
+    (
+        ["sweep", "JOB", "--by", "loss"],
+        "there is nothing to sweep: give --grid FIELD=VALUE,VALUE or --random N --range FIELD=LOW:HIGH",
+    ),
+    (
+        ["sweep", "JOB", "--by", "loss", "--grid", "epochs=1,many"],
+        'trial 2 (epochs=many): epochs=many: "many" is not a whole number from -2147483648 to 2147483647',
     ),
     (["submit", "."], ".: is a directory; name the job file in it"),
-    (["data", "make", "mnist", "out"], "data make mnist: unknown; use glyphs, colour-glyphs or texts"),
+    (["data", "make", "mnist", "out"], "data make mnist: unknown; use glyphs, colour-glyphs, texts or sentences"),
     (
         ["up", "--http", "x"],
         "`cairn up`: --http: Value x not in range 0 to 65535; `cairn up --help` says what there is",
@@ -66,6 +79,8 @@ COMPLETIONS = [
     (["sub"], ["submit"]),
     (["nodes", "dr"], ["drain"]),
     (["submit", "--wa"], ["--watch"]),
+    (["sweep", "--ha"], ["--halving", "--halving-factor"]),
+    (["sweep", "--output", "/etc/passw"], ["/etc/passwd"]),
     (["help", "comp"], ["completion"]),
     (["completion", "z"], ["zsh"]),
     (["evaluate", "--split", "v"], []),

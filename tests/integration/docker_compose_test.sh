@@ -1,6 +1,7 @@
 #!/bin/bash
 # Goal: the image and deploy/docker-compose.yml make a cluster that becomes healthy, trains a job on data mounted into
-# the workers, and keeps its state when its containers are recreated.
+# the workers, and keeps its state when its containers are recreated. A ps whose process is killed comes back by itself
+# while a job trains. Containers have no capabilities and cannot write to their image.
 #
 # Needs a Docker engine; starts its own (as root, with dockerd) if none is running. Exit code 77, with the reason, if
 # there is none. The image contains the programs of this build ($CAIRN_BIN) instead of compiling them again;
@@ -83,7 +84,7 @@ build_image() {
   if [[ -z ${CAIRN_DOCKER_COMPILE:-} ]]; then
     context=$work/context
     mkdir -p "$context/deploy" "$context/programs"
-    cp "$root/deploy/install_deps.sh" "$context/deploy/"
+    cp "$root/deploy/install_deps.sh" "$root/deploy/drain.sh" "$context/deploy/"
     for p in cairn cairn-coordinator cairn-ps cairn-worker; do strip -o "$context/programs/$p" "$bin/$p"; done
     sed -i -e '/^FROM .* AS build$/,/^$/d' -e 's|^COPY --from=build /programs|COPY programs|' "$dockerfile"
   fi
@@ -119,6 +120,22 @@ cairn nodes
 [[ $(docker run --rm "$CAIRN_IMAGE" id -u) -ne 0 ]] # the programs do not run as root
 cairn submit "$root/examples/glyphs/job.textproto" --set data.path=/data/glyphs --set epochs=1 --watch
 first=$(cairn --json evaluate glyphs)
+
+# A ps is killed while another job trains.
+container() { "${compose[@]}" ps -q "$1"; }
+restarts() { docker inspect -f '{{.RestartCount}}' "$(container "$1")"; }
+came_back() { [[ $(restarts ps-1) -ge 1 ]] && healthy && cairn health --node ps-1 > /dev/null; }
+trains() { cairn jobs | grep "$1" | grep -q running; }
+cairn submit "$root/examples/glyphs/job.textproto" --set data.path=/data/glyphs --set name=killed --set epochs=10000
+until_true 60 "the second job trains" trains killed
+kill -9 "$(docker inspect -f '{{.State.Pid}}' "$(container ps-1)")"
+until_true 120 "ps-1 comes back by itself" came_back
+trains killed
+cairn cancel killed
+if docker exec "$(container ps-0)" touch /usr/local/bin/x 2> /dev/null; then
+  echo "a container can write to its image" >&2
+  exit 1
+fi
 
 "${compose[@]}" down # the volumes stay
 "${compose[@]}" up -d

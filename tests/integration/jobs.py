@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import subprocess
 
 from cluster import BIN, Cluster
@@ -66,3 +67,15 @@ def undisturbed(epochs, **settings):
     """The digest of an undisturbed small_job with this length and these settings. Each is trained once."""
     with Cluster(ps=1, workers=1) as c:
         return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0, **settings}))["digest"]
+
+
+def restart_all(cluster):
+    """Kills the daemons at the same time and restarts them, each ps without what it had stored."""
+    names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
+    for name in names:
+        cluster.kill(name, wait=False)
+    for name in names:
+        cluster.processes[name].wait()
+        if name.startswith("ps"):
+            shutil.rmtree(f"{cluster.dir}/{name}")
+        cluster.restart(name)

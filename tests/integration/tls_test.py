@@ -15,7 +15,10 @@ CAIRN = os.path.join(BIN, "cairn")
 
 
 def make_certs(directory, name):
-    subprocess.run([f"{SOURCE}/deploy/make_certs.sh", directory, name], check=True, stdout=subprocess.DEVNULL)
+    """A certificate with every role, for nodes of any name."""
+    roles = "coordinator+ps=*+worker=*+admin"
+    command = [f"{SOURCE}/deploy/make_certs.sh", directory, f"{roles}:{name}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return os.path.join(directory, name)
 
 
@@ -68,6 +71,28 @@ def same_digest(directory, data, tls_dir, epochs):
     digest = train(directory, data, epochs)
     check(digest == plain, f"over TLS {digest}, in plain {plain}")
     print(f"one digest, {digest}", flush=True)
+
+
+def up_with_a_named_certificate(directory):
+    """`cairn up` with a machine's own certificate: its nodes are named after it, so that they may join."""
+    command = [f"{SOURCE}/deploy/make_certs.sh", f"{directory}/named", "coordinator+ps+worker+admin:host-a"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    env = environment(f"{directory}/named/host-a")
+    port = str(free_port())
+    argv = [CAIRN, "up", "--ps", "1", "--workers", "1", "--slots", "1", "--port", port, "--dir", f"{directory}/up"]
+    up = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with Cluster(ps=0, workers=0) as c:  # only for its waiting
+
+            def alive():
+                argv = [CAIRN, "--coordinator", f"127.0.0.1:{port}", "nodes"]
+                done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+                return "host-a-ps-0" in done.stdout and "host-a-worker-0" in done.stdout
+
+            c.until(alive, "the nodes of `cairn up` join")
+    finally:
+        up.terminate()
+        up.wait(timeout=60)
 
 
 def with_etcd(directory, tls_dir):
@@ -129,6 +154,9 @@ def main():
         make_certs(os.path.join(directory, "other"), "node")
         tls_dir = make_certs(os.path.join(directory, "certs"), "node")
         attempts(lambda times: same_digest(directory, data, tls_dir, 3 * times))
+        os.environ.pop("CAIRN_TLS_DIR", None)
+        up_with_a_named_certificate(directory)
+        os.environ["CAIRN_TLS_DIR"] = tls_dir
         with_etcd(directory, tls_dir)
         wrong = subprocess.run(
             [

@@ -76,7 +76,9 @@ def mirrored():
 
         latest = os.path.join(c.dir, "mirrored/checkpoints")
         check(figures(c.evaluate_with(job, "--weights", latest)) == wanted, "the latest checkpoint: another accuracy")
-        check(len(glob.glob(os.path.join(latest, "step-*"))) == 3, os.listdir(latest))
+        # One after each of the three epochs, unless the disk was still busy with the one before; the last one always.
+        written = sorted(os.listdir(latest))
+        check(written[-1] == "step-87" and set(written) <= {"step-29", "step-58", "step-87"}, written)
         check(glob.glob(os.path.join(c.dir, "mirrored/logs/train/events.out.tfevents.*")), "no TensorBoard files")
         with open(os.path.join(c.dir, "mirrored/log.csv")) as f:
             check(len(f.readlines()) == 4, "log.csv: a head and three epochs")

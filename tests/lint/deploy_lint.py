@@ -1,6 +1,7 @@
 """Checks deploy/ without a container engine: that everything the Dockerfiles copy and run exists and reaches the build
-(.dockerignore), that packages are Debian's, and that each command of docker-compose.yml, of kubernetes/ and of
-systemd/, including healthchecks, uses flags that its program has and names services that exist.
+(.dockerignore), that packages are Debian's, and that each command of docker-compose.yml, of kubernetes/base and of
+systemd/, including healthchecks, uses flags that its program has and names services that exist. What listens beyond
+loopback has TLS or says that it has none, and workers have roots.
 
     deploy_lint.py ROOT BIN     BIN: the folder of the programs
         prints problems, one per line; exit code 1 if there are any
@@ -15,12 +16,15 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import yaml
 
+import kubernetes_lint
+from command_lint import check_command, check_listen, check_roots, value_after, values_after
+
 INSTRUCTIONS = {"ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "CMD"}
-HTTP_PROBES = ("/healthz", "/readyz")
-PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
+BASE = ("coordinator.yaml", "ps.yaml", "worker.yaml", "data.yaml")
 
 
 def read(root, path):
@@ -124,54 +128,6 @@ def check_packages(root):
 # ---- docker-compose.yml ----
 
 
-@functools.cache
-def flags_of(binaries, *command):
-    """The flags of the program, or of a command of `cairn`: {name: whether it takes a value}."""
-    out = subprocess.run([os.path.join(binaries, command[0]), *command[1:], "--help"], capture_output=True, text=True)
-    check_ran(out)
-    return {flag: bool(value) for flag, value in re.findall(r"^\s+(?:-\w,)?(--[\w-]+)( [A-Z]+)?", out.stdout, re.M)}
-
-
-@functools.cache
-def commands_of_cairn(binaries):
-    out = subprocess.run([os.path.join(binaries, "cairn"), "--help"], capture_output=True, text=True)
-    check_ran(out)
-    return re.findall(r"^  (\w+) ", out.stdout.partition("Subcommands:")[2], re.M)
-
-
-def check_ran(done):
-    if done.returncode != 0:
-        sys.exit(f"{done.args}: exit {done.returncode}: {done.stderr}")
-
-
-def check_command(binaries, command, services):
-    if command[0] not in PROGRAMS:
-        yield f"{command[0]} is not one of Cairn's programs"
-        return
-    words, given, flags = iter(command[1:]), [], flags_of(binaries, command[0])
-    for word in words:
-        if not word.startswith("-"):
-            if command[0] == "cairn" and not given:
-                if word not in commands_of_cairn(binaries):
-                    yield f"`cairn {word}` is not a command"
-                    return
-                given = [word]
-                flags = flags_of(binaries, "cairn", word)
-            continue
-        if word not in flags:
-            yield f"{' '.join([command[0], *given])} knows no flag {word}"
-        elif flags[word]:
-            value = next(words, None)
-            if value is None:
-                yield f"{word}: its value is missing"
-            elif word == "--coordinator" and value.split(":")[0] not in services:
-                yield f"{word} {value}: there is no such service"
-
-
-def value_after(command, flag):
-    return command[command.index(flag) + 1] if flag in command else ""
-
-
 def check_compose(root, binaries, path):
     text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", read(root, path))  # with the variables' default values
     compose = yaml.safe_load(text)
@@ -182,6 +138,9 @@ def check_compose(root, binaries, path):
             yield from (
                 f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services)
             )
+        yield from check_listen(who, command, service.get("environment", {}))
+        volumes = [volume.split(":") for volume in service.get("volumes", [])]
+        yield from check_roots(who, command, {parts[1]: parts[2:] == ["ro"] for parts in volumes})
         for other in service.get("depends_on", []):
             if other not in services:
                 yield f"{who}: depends_on {other}, which is not a service"
@@ -195,77 +154,41 @@ def check_compose(root, binaries, path):
             yield f"{who}: its healthcheck asks for another node"
 
 
-# ---- kubernetes ----
-
-
-def check_container(binaries, who, container, services, volumes):
-    variables = {variable["name"] for variable in container.get("env", [])}
-    probes = [container[kind] for kind in ("readinessProbe", "livenessProbe") if kind in container]
-    http = value_after(container["command"], "--http").split(":")[-1]
-    for get in (probe["httpGet"] for probe in probes if "httpGet" in probe):
-        if str(get["port"]) != http or get["path"] not in HTTP_PROBES:
-            there = f"{' and '.join(HTTP_PROBES)} on the port of --http"
-            yield f"{who}: a probe asks for {get['path']} on port {get['port']}; there are {there}"
-    if container["command"][0] == "cairn-ps" and "--ready" not in container["readinessProbe"].get("exec", {}).get(
-        "command", []
-    ):
-        yield f"{who}: its readiness probe does not ask whether its copies are in sync (cairn health --ready)"
-    for words in (container["command"], *(probe["exec"]["command"] for probe in probes if "exec" in probe)):
-        if words[:2] == ["sh", "-c"]:
-            words = shlex.split(words[2])
-        for variable in re.findall(r"\$[({]?(\w+)", " ".join(words)):
-            if variable not in variables:
-                yield f"{who}: ${variable} is not in its env"
-        yield from (f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services))
-    ports = {str(port["containerPort"]) for port in container.get("ports", [])}
-    for flag in ("--listen", "--advertise", "--http"):
-        address = value_after(container["command"], flag)
-        if address and address.split(":")[-1] not in ports:
-            yield f"{who}: {flag} {address}: that port is not among its ports"
-        if flag == "--advertise" and address and address.split(":")[0].split(".")[-1] not in services:
-            yield f"{who}: {flag} {address}: there is no such service"
-    for mount in container.get("volumeMounts", []):
-        if mount["name"] not in volumes:
-            yield f"{who}: volume {mount['name']} is not declared"
-
-
-def check_kubernetes(root, binaries, path):
-    objects = list(yaml.safe_load_all(read(root, path)))
-    services = {o["metadata"]["name"] for o in objects if o["kind"] == "Service"}
-    claims = {o["metadata"]["name"] for o in objects if o["kind"] == "PersistentVolumeClaim"}
-    labels = []
-    for o in objects:
-        if o["kind"] not in ("StatefulSet", "Deployment"):
-            continue
-        who, spec = f"{path}: {o['metadata']['name']}", o["spec"]
-        template = spec["template"]
-        labels.append(template["metadata"]["labels"])
-        if spec["selector"]["matchLabels"] != labels[-1]:
-            yield f"{who}: its selector is not its pods' labels"
-        if o["kind"] == "StatefulSet" and spec["serviceName"] not in services:
-            yield f"{who}: serviceName {spec['serviceName']}: there is no such service"
-        volumes = {v["metadata"]["name"] for v in spec.get("volumeClaimTemplates", [])}
-        for volume in template["spec"].get("volumes", []):
-            volumes.add(volume["name"])
-            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
-            if claim and claim not in claims:
-                yield f"{who}: there is no claim {claim}"
-        for container in template["spec"]["containers"]:
-            yield from check_container(binaries, who, container, services, volumes)
-    for o in objects:
-        if o["kind"] == "Service" and o["spec"]["selector"] not in labels:
-            yield f"{path}: service {o['metadata']['name']} selects no pods"
-
-
 # ---- systemd ----
 
 
+def setting(text, name):
+    return re.findall(rf"^ *{name}=([^\s#]*)", text, re.M)
+
+
 def check_unit(root, binaries, path):
-    starts = re.findall(r"^ExecStart=/usr/local/bin/(.*)$", read(root, path), re.M)
+    starts = re.findall(r"^ExecStart=(cairn-.*)$", read(root, path), re.M)
     if len(starts) != 1:
-        yield f"{path}: has no ExecStart of a program in /usr/local/bin"
+        yield f"{path}: has no ExecStart of a program by its name (systemd looks in /usr/local/bin, /usr/bin)"
     for start in starts:
         yield from (f"{path}: {start}: {problem}" for problem in check_command(binaries, shlex.split(start), ()))
+    state = [os.path.join("/var/lib", folder) for folder in setting(read(root, path), "StateDirectory")]
+    if "cairn-worker" in path and setting(read(root, path), "WorkingDirectory") != state:
+        yield f"{path}: without roots its jobs would read what lies below its WorkingDirectory; make it {state}"
+
+
+def check_unit_files(root, binaries, path):
+    """The files of flags that the page shows: a daemon takes them, and jobs may write where its unit lets it."""
+    text = read(root, path)
+    files = re.findall(r"^    # /etc/cairn/(\w+)\.toml\n((?:    .*\n)*)", text, re.M)
+    if len(files) != 3:
+        yield f"{path}: shows {len(files)} of the three files of flags"
+    for name, lines in files:
+        values = tomllib.loads(lines)
+        command = [f"cairn-{name}"]
+        for key, value in values.items():
+            command += [f"--{key}={each}" for each in (value if isinstance(value, list) else [value])]
+        who, host = f"{path}: {name}.toml", values.get("coordinator", "").split(":")[0]
+        yield from (f"{who}: {problem}" for problem in check_command(binaries, command, {host}))
+        yield from check_listen(who, command, {})
+        folders = {each.rpartition("=")[2] for each in values_after(command, "--root")}
+        writable = setting(text, "ReadWritePaths")
+        yield from check_roots(who, command, {f.removesuffix(":ro"): f not in writable for f in folders})
 
 
 def check_tree(root, binaries):
@@ -274,9 +197,12 @@ def check_tree(root, binaries):
         problems += check_dockerfile(root, os.path.relpath(path, root))
     problems += check_packages(root)
     problems += check_compose(root, binaries, "deploy/docker-compose.yml")
-    problems += check_kubernetes(root, binaries, "deploy/kubernetes/cairn.yaml")
+    base = [os.path.join(root, "deploy/kubernetes/base", name) for name in BASE]
+    objects = [o for path in base for o in yaml.safe_load_all(read(root, path))]
+    problems += kubernetes_lint.check_objects(binaries, "deploy/kubernetes/base", objects, whole=False)
     for path in sorted(glob.glob(os.path.join(root, "deploy/systemd/*.service"))):
         problems += check_unit(root, binaries, os.path.relpath(path, root))
+    problems += check_unit_files(root, binaries, "deploy/systemd/README.md")
     return problems
 
 

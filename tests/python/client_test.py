@@ -187,7 +187,7 @@ def several_coordinators():
 
 def over_tls():
     with tempfile.TemporaryDirectory() as folder:
-        make_certs = [f"{SOURCE}/deploy/make_certs.sh", folder, "node,127.0.0.1"]
+        make_certs = [f"{SOURCE}/deploy/make_certs.sh", folder, "coordinator+ps=*+worker=*+admin:node,127.0.0.1"]
         subprocess.run(make_certs, check=True, stdout=subprocess.DEVNULL)
         certs = os.path.join(folder, "node")
         os.environ["CAIRN_TLS_DIR"] = certs

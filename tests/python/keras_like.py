@@ -107,6 +107,7 @@ SparseCategoricalCrossentropy = configured(
 CategoricalCrossentropy = configured("CategoricalCrossentropy", from_logits=False, label_smoothing=0.0, axis=-1, **LOSS)
 Huber = configured("Huber", delta=1.0, **LOSS)
 CTC = configured("CTC", **LOSS)
+Circle = configured("Circle", gamma=80.0, margin=0.4, remove_diagonal=True, **LOSS)
 
 SparseTopKCategoricalAccuracy = configured("SparseTopKCategoricalAccuracy", k=5, dtype="float32")
 AUC = configured(
@@ -119,6 +120,10 @@ AUC = configured(
     label_weights=None,
     from_logits=False,
     dtype="float32",
+)
+Accuracy = configured("Accuracy", dtype="float32")
+MeanIoU = configured(
+    "MeanIoU", num_classes=2, ignore_class=None, sparse_y_true=True, sparse_y_pred=True, axis=-1, dtype="float32"
 )
 Precision = configured("Precision", thresholds=None, top_k=None, class_id=None, dtype="float32")
 
@@ -144,7 +149,38 @@ AdamW = configured(
     amsgrad=False,
     **{**OPTIMIZER, "weight_decay": 0.004},
 )
-Lamb = configured("Lamb", learning_rate=0.001, **OPTIMIZER)
+Lamb = configured("Lamb", learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-07, **OPTIMIZER)
+Adafactor = configured(
+    "Adafactor",
+    learning_rate=0.001,
+    beta_2_decay=-0.8,
+    epsilon_1=1e-30,
+    epsilon_2=0.001,
+    clip_threshold=1.0,
+    relative_step=True,
+    **OPTIMIZER,
+)
+Muon = configured(
+    "Muon",
+    learning_rate=0.001,
+    adam_beta_1=0.9,
+    adam_beta_2=0.999,
+    epsilon=1e-07,
+    exclude_layers=[],
+    muon_a=3.4445,
+    muon_b=-4.775,
+    muon_c=2.0315,
+    adam_lr_ratio=1,
+    momentum=0.95,
+    ns_steps=5,
+    nesterov=True,
+    exclude_embeddings=True,
+    adam_weight_decay=0.004,
+    rms_rate=0.2,
+    **{**OPTIMIZER, "weight_decay": 0.004},
+)
+LossScaleOptimizer = configured("LossScaleOptimizer", initial_scale=32768.0, dynamic_growth_steps=2000)
+MultiOptimizer = configured("MultiOptimizer", learning_rate=0.001, **OPTIMIZER)
 ExponentialDecay = configured("ExponentialDecay", staircase=False)
 
 

@@ -136,12 +136,19 @@ LOSSES = [
     (k.CategoricalCrossentropy(label_smoothing=0.25), "kind: CATEGORICAL_CROSSENTROPY label_smoothing: 0.25"),
     (k.Huber(delta=2.0), "kind: HUBER delta: 2"),
     ({"class_name": "Huber", "config": {"delta": 2.0, "reduction": "auto"}}, "kind: HUBER delta: 2"),
+    (k.CTC(), "kind: CTC"),
+    (k.Circle(gamma=40.0, margin=0.25), "kind: CIRCLE gamma: 40 margin: 0.25 remove_diagonal: true"),
 ]
 METRICS = [
     ("accuracy", "kind: ACCURACY"),
     ("mse", 'kind: MEAN_SQUARED_ERROR name: "mse"'),
     (k.SparseTopKCategoricalAccuracy(k=2, name="top2"), 'kind: TOP_K_ACCURACY k: 2 name: "top2"'),
     (k.Precision(class_id=1, thresholds=[0.75]), "kind: PRECISION threshold: 0.75 class_id: 1"),
+    (k.Accuracy(name="exact"), 'kind: EXACT_ACCURACY name: "exact"'),
+    (
+        k.MeanIoU(num_classes=3, ignore_class=0, name="mean_io_u"),
+        'kind: MEAN_IOU num_classes: 3 name: "mean_io_u" ignore_class: 0',
+    ),
     (k.AUC(curve="PR"), "kind: AUC num_thresholds: 200 curve: PR summation_method: INTERPOLATION"),
 ]
 OPTIMIZERS = [
@@ -153,6 +160,23 @@ OPTIMIZERS = [
     (k.Adam(weight_decay=0.5, clipnorm=1.0), "learning_rate: 0.001 weight_decay: 0.5 clipnorm: 1"),
     (k.SGD(use_ema=True, ema_momentum=0.75), "ema { momentum: 0.75 }"),
     (k.SGD(gradient_accumulation_steps=4), "accumulate_steps: 4"),
+    ("lamb", "optimizer { lamb { } }"),
+    (k.Lamb(beta_1=0.75), "learning_rate: 0.001 lamb { beta_1: 0.75 beta_2: 0.999 epsilon: 1e-07 } }"),
+    (
+        k.Adafactor(clip_threshold=0.5, relative_step=False),
+        "adafactor { beta_2_decay: -0.8 epsilon_1: 1e-30 epsilon_2: 0.001 clip_threshold: 0.5 relative_step: false }",
+    ),
+    (
+        k.Muon(exclude_layers=["out-1", "head"], weight_decay=None, rms_rate=None),
+        "muon { weight_decay: 0 adam_weight_decay: 0.004 adam_beta_1: 0.9 adam_beta_2: 0.999 epsilon: 1e-07 "
+        "adam_lr_ratio: 1 momentum: 0.95 nesterov: true ns_steps: 5 muon_a: 3.4445 muon_b: -4.775 muon_c: 2.0315 "
+        'rms_rate: 0 exclude_layers: "out-1" exclude_layers: "head" exclude_embeddings: true }',
+    ),
+    (
+        k.LossScaleOptimizer(inner_optimizer={"class_name": "Lamb", "config": k.Lamb().config}, initial_scale=1024.0),
+        "lamb { beta_1: 0.9 beta_2: 0.999 epsilon: 1e-07 } } loss_scaling { initial_scale: 1024 "
+        "dynamic_growth_steps: 2000 }",
+    ),
 ]
 # Of a job of 4 epochs.
 CALLBACKS = [

@@ -123,10 +123,22 @@ FIT = [
         "loss: Huber(reduction='sum') has no counterpart in Cairn; leave reduction out",
     ),
     (
-        lambda p: p.here.fit(model(optimizer=k.Lamb()), X, Y),
+        lambda p: p.here.fit(model(optimizer=k.MultiOptimizer()), X, Y),
         ValueError,
-        "optimizer: Lamb has no counterpart in Cairn; it has sgd, adagrad, rmsprop, adam, adamw, adadelta, adamax, "
-        "nadam, ftrl, lion",
+        "optimizer: MultiOptimizer has no counterpart in Cairn; it has sgd, adagrad, rmsprop, adam, adamw, adadelta, "
+        "adamax, nadam, ftrl, lion, lamb, adafactor, muon, schedule_free_adamw",
+    ),
+    (
+        lambda p: p.here.fit(model(optimizer=k.Muon(exclude_layers=["dense$"])), X, Y),
+        ValueError,
+        "optimizer: Muon(exclude_layers='dense$') has no counterpart in Cairn; leave exclude_layers out",
+    ),
+    (
+        lambda p: p.here.fit(
+            model(optimizer={"class_name": "Muon", "config": {"muon_a": 3.4445, "learning_rate": 0.01}}), X, Y
+        ),
+        ValueError,
+        'optimizer: Muon without rms_rate, as in Keras before 3.13, scales its step otherwise; give "muon"',
     ),
     (
         lambda p: p.here.fit(model(optimizer=k.SGD(loss_scale_factor=2.0)), X, Y),

@@ -139,10 +139,10 @@ SUBMIT = [
     ),
     (lambda p: p.here.submit(GOOD, set={"fsync": 1}), TypeError, "set['fsync']: is an int; give True or False"),
     (
-        lambda p: p.here.submit(GOOD, set={"optimizer": "lamb"}),
+        lambda p: p.here.submit(GOOD, set={"optimizer": "lamp"}),
         ValueError,
-        "set['optimizer']: \"lamb\" is not one of sgd, adagrad, rmsprop, adam, adamw, adadelta, adamax, nadam, ftrl, "
-        "lion",
+        "set['optimizer']: \"lamp\" is not one of sgd, adagrad, rmsprop, adam, adamw, adadelta, adamax, nadam, ftrl, "
+        "lion, lamb, adafactor, muon, schedule_free_adamw",
     ),
     (
         lambda p: p.here.submit(GOOD, set={"optimizer": 3}),

@@ -162,7 +162,7 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
   const int64_t partition_bytes =
       facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
-  facts_.ranges = CutPartitions(*graph_, partition_bytes);
+  facts_.ranges = CutPartitions(*graph_, facts_.spec.optimizer(), partition_bytes);
   // With the same replicas throughout, the result is that of a job that was never interrupted.
   mixed_replicas_ =
       resumed != nullptr && (mixed_replicas_ || resumed->manifest.spec.replicas() != facts_.spec.replicas());

@@ -40,8 +40,14 @@ const std::set<std::string>& LeftOut() {
                                                              "question",
                                                              "version_min",
                                                              "metrics",
-                                                             "unix_ms"};
+                                                             "unix_ms",
+                                                             "interface"};
   return *names;
+}
+
+bool IsLeftOut(const FieldDescriptor* f) {
+  const bool release = f->name() == "version" && f->cpp_type() == FieldDescriptor::CPPTYPE_STRING;  // of a program
+  return release || LeftOut().contains(f->name());
 }
 
 std::string ScalarText(const Message& m, const FieldDescriptor* f, int i) {
@@ -84,7 +90,7 @@ std::string FieldsText(const Message& message) {
       texts.push_back(absl::StrCat(number, " ", ScalarText(message, f, 0)));
   }
   for (const FieldDescriptor* f : fields) {
-    if (LeftOut().contains(f->name())) continue;
+    if (IsLeftOut(f)) continue;
     const std::string name = f->name() == "job_id" ? "job" : f->name();
     if (f->is_repeated()) {
       std::vector<std::string> items;

@@ -42,22 +42,14 @@ std::vector<int32_t> PlacesOf(const Operand& of, const std::string& letters) {
   return places;
 }
 
-}  // namespace
-
-EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input) {
-  const v1::EinsumDense& dense = node.layer.einsum_dense();
-  const absl::StatusOr<EinsumEquation> e = ParseEinsum(dense.equation(), input.size());
-  CAIRN_CHECK(e.ok(), "checked when the graph was built");
-  const Operand x{e->x, input}, y{e->y, node.output};
-  Operand kernel{e->kernel, {}};
-  for (const char c : e->kernel) kernel.shape.push_back(absl::StrContains(e->x, c) ? x.SizeOf(c) : y.SizeOf(c));
+EinsumPlaces PlacesOfAll(const Operand& x, const Operand& kernel, const Operand& y) {
   std::string shared, rows, columns, summed;
-  for (const char c : e->x) {
-    const bool in_kernel = absl::StrContains(e->kernel, c), in_y = absl::StrContains(e->y, c);
+  for (const char c : x.letters) {
+    const bool in_kernel = absl::StrContains(kernel.letters, c), in_y = absl::StrContains(y.letters, c);
     (in_kernel && in_y ? shared : in_kernel ? summed : rows).push_back(c);
   }
-  for (const char c : e->kernel) {
-    if (!absl::StrContains(e->x, c)) columns.push_back(c);
+  for (const char c : kernel.letters) {
+    if (!absl::StrContains(x.letters, c)) columns.push_back(c);
   }
   EinsumPlaces p;
   p.shared = Count(x, shared);
@@ -67,6 +59,26 @@ EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input) {
   p.x = PlacesOf(x, shared + rows + summed);
   p.kernel = PlacesOf(kernel, shared + summed + columns);
   p.y = PlacesOf(y, shared + rows + columns);
+  return p;
+}
+
+}  // namespace
+
+EinsumPlaces EinsumPlacesOfTwo(const Node& node, const Shape& x, const Shape& kernel) {
+  Shape output;
+  const absl::StatusOr<EinsumEquation> e = ParseEinsumOfTwo(node.layer.einsum().equation(), x, kernel, &output);
+  CAIRN_CHECK(e.ok(), "checked when the graph was built");
+  return PlacesOfAll({e->x, x}, {e->kernel, kernel}, {e->y, output});
+}
+
+EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input) {
+  const v1::EinsumDense& dense = node.layer.einsum_dense();
+  const absl::StatusOr<EinsumEquation> e = ParseEinsum(dense.equation(), input.size());
+  CAIRN_CHECK(e.ok(), "checked when the graph was built");
+  const Operand x{e->x, input}, y{e->y, node.output};
+  Operand kernel{e->kernel, {}};
+  for (const char c : e->kernel) kernel.shape.push_back(absl::StrContains(e->x, c) ? x.SizeOf(c) : y.SizeOf(c));
+  EinsumPlaces p = PlacesOfAll(x, kernel, y);
   if (dense.bias_axes().empty()) return p;
   // The axes of the output from the first one along which the bias differs; others of them have size 1 in it.
   p.bias.resize(static_cast<size_t>(NumElements(node.output)));

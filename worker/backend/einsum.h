@@ -1,5 +1,6 @@
-// EinsumDense as matrix products: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g are the letters that
-// all three share, r those of x and y, c those of the kernel and y, and i those that are summed over.
+// EinsumDense and Einsum as matrix products: y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], where g are the
+// letters that all three share, r those of x and y, c those of the kernel and y, and i those that are summed over. The
+// kernel of an Einsum is its second input.
 //
 // Pure functions; any thread.
 #pragma once
@@ -21,5 +22,6 @@ struct EinsumPlaces {
 };
 
 EinsumPlaces EinsumPlacesOf(const Node& node, const Shape& input);
+EinsumPlaces EinsumPlacesOfTwo(const Node& node, const Shape& x, const Shape& kernel);  // of an Einsum
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/model/data_check.h"
+#include "worker/backend/batch_loss.h"
 #include "worker/backend/class_loss.h"
 #include "worker/backend/row_metrics.h"
 
@@ -165,6 +166,7 @@ class LossOfRow {
 };
 
 absl::Status CheckLabelSize(const v1::Loss& loss, const LossPlan& plan, int64_t outputs, int64_t label_size) {
+  if (IsBatchLoss(loss.kind())) return absl::OkStatus();  // CheckBatchLabels
   const bool one = TakesClassNumbers(loss, plan, outputs, label_size);
   const int64_t wanted = one ? plan.positions : outputs;
   if (label_size == wanted) return absl::OkStatus();
@@ -268,7 +270,8 @@ LossPlan PlanLoss(const Node& output, const v1::Loss& loss, absl::Span<const v1:
     plan.fused = kind == v1::Loss::BINARY_CROSSENTROPY && !loss.from_logits() && output.activation == v1::SIGMOID;
   }
   plan.metric_rows = NumElements(output.output) / output.output.back();
-  plan.positions = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY ? 1 : plan.metric_rows;
+  const bool whole = kind == v1::Loss::DICE || kind == v1::Loss::TVERSKY || IsBatchLoss(kind);
+  plan.positions = whole ? 1 : plan.metric_rows;
   return plan;
 }
 
@@ -307,6 +310,7 @@ std::vector<float> RowWeights(const v1::Loss& loss, const LossPlan& plan, int64_
 absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
                          absl::Span<const float> labels, int64_t label_size) {
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, outputs, labels, label_size));
+  if (IsBatchLoss(loss.kind())) return CheckBatchLabels(loss, plan, examples, outputs, labels, label_size);
   const Rows rows(loss, plan, outputs, label_size);
   LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
   for (int64_t r = 0; r < examples * rows.of_example; ++r) {
@@ -317,9 +321,10 @@ absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t exa
 
 template <typename Real>
 absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
-                            int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
-                            int64_t label_size, absl::Span<Real> gradients, BatchSums* sums,
-                            absl::Span<const float> step_mask) {
+                            const LabeledOutputs<Real>& batch, absl::Span<Real> gradients, BatchSums* sums) {
+  const int64_t examples = batch.examples, label_size = batch.label_size;
+  const absl::Span<const Real> outputs = batch.outputs;
+  const absl::Span<const float> labels = batch.labels;
   sums->examples = static_cast<uint64_t>(examples);
   sums->loss = 0;
   const int64_t size = examples == 0 ? plan.positions : static_cast<int64_t>(outputs.size()) / examples;
@@ -328,8 +333,13 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
   if (examples == 0) return absl::OkStatus();
   CAIRN_CHECK(size > 0 && (gradients.empty() || gradients.size() == outputs.size()), "the backend's buffers");
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, plan, examples, size, labels, label_size));
-  const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size, step_mask);
-  const StepMask mask(step_mask, examples * rows.of_example);
+  const std::vector<float> weights = RowWeights(loss, plan, examples, labels, label_size, batch.step_mask);
+  if (IsBatchLoss(loss.kind())) {
+    CAIRN_RETURN_IF_ERROR(CheckBatchLabels(loss, plan, examples, size, labels, label_size));
+    sums->loss = BatchLoss<Real>(loss, plan, batch, weights, gradients);
+    return absl::OkStatus();
+  }
+  const StepMask mask(batch.step_mask, examples * rows.of_example);
   LossOfRow<Real> row(loss, plan, rows.size, rows.class_numbers);
   const Real share = Real(1) / static_cast<Real>(rows.of_example);
   for (int64_t r = 0; r < examples * rows.of_example; ++r) {
@@ -358,24 +368,21 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
 }
 
 absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
-                       int64_t examples, absl::Span<const float> outputs, absl::Span<const float> labels,
-                       int64_t label_size, BatchSums* sums) {
-  const int64_t size = static_cast<int64_t>(outputs.size()) / std::max<int64_t>(examples, 1);
-  const Rows rows(loss, plan, size, label_size);
+                       const LabeledOutputs<float>& batch, BatchSums* sums) {
+  const int64_t size = static_cast<int64_t>(batch.outputs.size()) / std::max<int64_t>(batch.examples, 1);
+  const Rows rows(loss, plan, size, batch.label_size);
   RowMetrics<float> counted(loss, plan, metrics, rows.size * plan.positions / plan.metric_rows, &sums->metrics);
   LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
-  for (int64_t r = 0; r < examples * rows.of_example; ++r) {
-    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, labels.subspan(r * rows.label, rows.label)));
-    AddMetrics<float>(plan, outputs.subspan(r * rows.size, rows.size), row.target(), row.known(), counted);
+  for (int64_t r = 0; r < batch.examples * rows.of_example; ++r) {
+    CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, batch.labels.subspan(r * rows.label, rows.label)));
+    AddMetrics<float>(plan, batch.outputs.subspan(r * rows.size, rows.size), row.target(), row.known(), counted);
   }
   return absl::OkStatus();
 }
 
-template absl::Status LossAndMetrics<float>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>, int64_t,
-                                            absl::Span<const float>, absl::Span<const float>, int64_t,
-                                            absl::Span<float>, BatchSums*, absl::Span<const float>);
-template absl::Status LossAndMetrics<double>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>, int64_t,
-                                             absl::Span<const double>, absl::Span<const float>, int64_t,
-                                             absl::Span<double>, BatchSums*, absl::Span<const float>);
+template absl::Status LossAndMetrics<float>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>,
+                                            const LabeledOutputs<float>&, absl::Span<float>, BatchSums*);
+template absl::Status LossAndMetrics<double>(const v1::Loss&, const LossPlan&, absl::Span<const v1::Metric>,
+                                             const LabeledOutputs<double>&, absl::Span<double>, BatchSums*);
 
 }  // namespace cairn

@@ -55,11 +55,20 @@ inline bool TakesClassNumbers(const v1::Loss& loss, const LossPlan& plan, int64_
          (plan.softmax && label_size == plan.positions && label_size != outputs);
 }
 
-// Computes the loss, its gradient and the metrics. outputs: [examples, outputs], as the plan says: logits if the
-// activation is fused or loss.from_logits. gradients: of the same size, the gradient of the SUM of the loss over the
-// examples with respect to `outputs`; empty for evaluation, which has no class weights. With label_smoothing s a target
-// t counts as t (1 - s) + s / classes (binary: s / 2), in evaluation too, as in Keras; metrics use t. Errors:
-// INVALID_ARGUMENT if a label is out of range.
+// A batch's outputs and what they should have been.
+template <typename Real>
+struct LabeledOutputs {
+  int64_t examples = 0;
+  absl::Span<const Real> outputs;  // [examples, outputs], as the plan says: logits if fused or loss.from_logits
+  absl::Span<const float> labels;  // as for RowWeights
+  int64_t label_size = 1;
+  absl::Span<const float> step_mask = {};  // as for RowWeights
+};
+
+// Computes the loss, its gradient and the metrics. gradients: of the size of the outputs, the gradient of the SUM of
+// the loss over the examples with respect to them; empty for evaluation, which has no class weights. With
+// label_smoothing s a target t counts as t (1 - s) + s / classes (binary: s / 2), in evaluation too, as in Keras;
+// metrics use t. Errors: INVALID_ARGUMENT if a label is out of range.
 //
 // Rows of masked steps (step_mask, as for RowWeights) have no loss, gradient or metrics; their labels may be anything.
 //
@@ -67,14 +76,11 @@ inline bool TakesClassNumbers(const v1::Loss& loss, const LossPlan& plan, int64_
 // binary loss compares with 0, the logit of 0.5; the other metrics use the model's output after its activation.
 template <typename Real>
 absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
-                            int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
-                            int64_t label_size, absl::Span<Real> gradients, BatchSums* sums,
-                            absl::Span<const float> step_mask = {});
+                            const LabeledOutputs<Real>& batch, absl::Span<Real> gradients, BatchSums* sums);
 
-// Computes the metrics alone, into sums->metrics.
+// Computes the metrics alone, into sums->metrics. There is no step mask.
 absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
-                       int64_t examples, absl::Span<const float> outputs, absl::Span<const float> labels,
-                       int64_t label_size, BatchSums* sums);
+                       const LabeledOutputs<float>& batch, BatchSums* sums);
 
 // Returns the error that LossAndMetrics would return, before anything is computed. outputs: numbers of an example;
 // labels: those of all examples.

@@ -76,9 +76,12 @@ absl::Status OutputsLoss::Compute(int64_t examples, absl::Span<const Real> joine
     g.resize(gradients.empty() ? 0 : x.size());
     for (int64_t e = 0; e < examples; ++e) std::copy_n(joined.begin() + place(e), size, x.begin() + e * size);
     BatchSums own;
-    const absl::Status computed = LossAndMetrics<Real>(part.output.with.loss(), part.plan, part.metrics, examples, x,
-                                                       LabelsOf(part, examples, labels, label_size),
-                                                       part.output.label_size, absl::MakeSpan(g), &own);
+    const absl::Status computed = LossAndMetrics<Real>(part.output.with.loss(), part.plan, part.metrics,
+                                                       {.examples = examples,
+                                                        .outputs = x,
+                                                        .labels = LabelsOf(part, examples, labels, label_size),
+                                                        .label_size = part.output.label_size},
+                                                       absl::MakeSpan(g), &own);
     if (!computed.ok()) return Annotate(computed, absl::StrCat("output \"", part.output.name, "\""));
     const float weight = part.output.with.has_weight() ? part.output.with.weight() : 1.0f;
     for (int64_t e = 0; e < examples && !g.empty(); ++e) {

@@ -43,8 +43,39 @@ void RowMetrics<Real>::MakeOutputs(absl::Span<const Real> x) {
   }
 }
 
+namespace {
+
+// keras.metrics.pearson_correlation and concordance_correlation of one row.
+template <typename Real>
+double CorrelationOf(v1::Metric::Kind kind, absl::Span<const Real> p, absl::Span<const Real> t) {
+  constexpr double kEpsilon = 1e-7;  // keras.config.epsilon()
+  const auto n = static_cast<double>(t.size());
+  double p_mean = 0, t_mean = 0, p_variance = 0, t_variance = 0, both = 0;
+  for (size_t i = 0; i < t.size(); ++i) {
+    p_mean += p[i] / n;
+    t_mean += t[i] / n;
+  }
+  for (size_t i = 0; i < t.size(); ++i) {
+    p_variance += (p[i] - p_mean) * (p[i] - p_mean) / n;
+    t_variance += (t[i] - t_mean) * (t[i] - t_mean) / n;
+    both += (p[i] - p_mean) * (t[i] - t_mean) / n;
+  }
+  if (kind == v1::Metric::PEARSON_CORRELATION) return both / std::sqrt(p_variance * t_variance);
+  return 2 * both / (p_variance + t_variance + (t_mean - p_mean) * (t_mean - p_mean) + kEpsilon);
+}
+
+// Whether the metric leaves a row of this target out.
+template <typename Real>
+bool Ignores(const v1::Metric& metric, absl::Span<const Real> t, bool known) {
+  if (!metric.has_ignore_class() || metric.kind() == v1::Metric::BINARY_IOU) return false;
+  return !known || row::ArgMax<Real>(t) == metric.ignore_class();
+}
+
+}  // namespace
+
 template <typename Real>
 void RowMetrics<Real>::AddOne(const Place& place, absl::Span<const Real> x, absl::Span<const Real> t, bool known) {
+  if (Ignores<Real>(*place.metric, t, known)) return;
   switch (FamilyOf(place.metric->kind())) {
     case MetricFamily::kMean: {
       const double value = Mean(*place.metric, x, t, known);
@@ -85,6 +116,13 @@ double RowMetrics<Real>::Mean(const v1::Metric& metric, absl::Span<const Real> x
       for (size_t i = 0; i < t.size(); ++i) right += (p_[i] > threshold ? Real(1) : Real(0)) == t[i] ? 1 : 0;
       return right / static_cast<double>(t.size());
     }
+    case v1::Metric::EXACT_ACCURACY: {
+      double right = 0;
+      for (size_t i = 0; i < t.size(); ++i) right += p_[i] == t[i] ? 1 : 0;
+      return right / static_cast<double>(t.size());
+    }
+    case v1::Metric::PEARSON_CORRELATION:
+    case v1::Metric::CONCORDANCE_CORRELATION: return CorrelationOf<Real>(metric.kind(), p_, t);
     case v1::Metric::TOP_K_ACCURACY: {
       if (!known) return 0;
       const Real own = x[row::ArgMax<Real>(t)];
@@ -225,7 +263,11 @@ void RowMetrics<Real>::AddIntersections(const v1::Metric& metric, absl::Span<con
     return;
   }
   const Real threshold = metric.has_threshold() ? metric.threshold() : Real(0.5);
-  for (size_t i = 0; i < t.size(); ++i) add(2, t[i] > Real(0.5) ? 1 : 0, p_[i] >= threshold ? 1 : 0);
+  for (size_t i = 0; i < t.size(); ++i) {
+    const int64_t truth = t[i] > Real(0.5) ? 1 : 0;
+    if (metric.has_ignore_class() && metric.ignore_class() == truth) continue;
+    add(2, truth, p_[i] >= threshold ? 1 : 0);
+  }
 }
 
 template <typename Real>

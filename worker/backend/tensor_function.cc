@@ -7,6 +7,7 @@
 #include "common/model/slice_range.h"
 #include "worker/backend/broadcast.h"
 #include "worker/backend/tensor_functors.h"
+#include "worker/backend/tensor_moves.h"
 #include "worker/backend/tensor_reductions.h"
 
 namespace cairn {
@@ -268,6 +269,38 @@ class Part : public TensorFunction<T> {
   const Walk walk_;
 };
 
+// a * sigmoid(b) of the halves a, b of each row.
+template <typename T>
+class Gated : public TensorFunction<T> {
+ public:
+  Gated(const Shape& output, int64_t examples)
+      : half_(output.back()), rows_(examples * NumElements(output) / output.back()) {}
+
+  void Forward(absl::Span<const T* const> x, T* y) const override {
+    ForEach([&](int64_t a, int64_t b, int64_t to) { y[to] = x[0][a] * Gate(x[0][b]); });
+  }
+
+  void Backward(absl::Span<const T* const> x, const T* y, const T* dy, size_t, double* dx) const override {
+    ForEach([&](int64_t a, int64_t b, int64_t to) {
+      const T gate = Gate(x[0][b]);
+      dx[a] += dy[to] * gate;
+      dx[b] += dy[to] * y[to] * (1 - gate);
+    });
+  }
+
+ private:
+  static T Gate(T x) { return 1 / (1 + std::exp(-x)); }
+
+  template <typename Fn>
+  void ForEach(Fn fn) const {
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t i = 0; i < half_; ++i) fn(2 * row * half_ + i, (2 * row + 1) * half_ + i, row * half_ + i);
+    }
+  }
+
+  const int64_t half_, rows_;
+};
+
 template <typename T>
 std::unique_ptr<TensorFunction<T>> MakeOperation(const v1::Operation& operation, const std::vector<Shape>& inputs,
                                                  const Shape& output, int64_t examples) {
@@ -277,6 +310,7 @@ std::unique_ptr<TensorFunction<T>> MakeOperation(const v1::Operation& operation,
     case v1::Operation::SOFTMAX:
     case v1::Operation::L2_NORMALIZE:
     case v1::Operation::CUMSUM:
+    case v1::Operation::CUMPROD:
       return std::make_unique<AlongAxis<T>>(operation.kind(), inputs[0], operation.axis(0), examples);
     default: break;
   }
@@ -298,6 +332,16 @@ std::unique_ptr<TensorFunction<T>> MakeTensorFunction(const Graph& graph, const 
     case LayerKind::kMinimum: return std::make_unique<Smallest<T>>(examples * NumElements(node.output));
     case LayerKind::kReduce: return std::make_unique<Reduction<T>>(node.layer.reduce(), inputs[0], examples);
     case LayerKind::kSlice: return std::make_unique<Part<T>>(node.layer.slice(), inputs[0], examples);
+    case LayerKind::kStack:
+      return std::make_unique<Stacked<T>>(inputs[0], inputs.size(), node.layer.stack().axis(), examples);
+    case LayerKind::kPad:
+    case LayerKind::kTile:
+    case LayerKind::kTake: return std::make_unique<Moved<T>>(node, inputs[0], examples);
+    case LayerKind::kOneHot: return std::make_unique<OneHotted<T>>(node.layer.one_hot(), inputs[0], examples);
+    case LayerKind::kActivation:
+      if (node.activation != v1::GLU) return nullptr;
+      return std::make_unique<Gated<T>>(node.output, examples);
+    case LayerKind::kEinsum: return std::make_unique<SumOfProducts<T>>(node, inputs, examples);
     default: return nullptr;
   }
 }

@@ -1,6 +1,7 @@
-// TensorFunction: the layers without variables that work on tensors (Operation, Subtract, Minimum, Reduce and Slice),
-// forward and backward, for one node and one number of examples. Used by the backends on the CPU: by the reference in
-// float64, by oneDNN in float32. The formulas are those of tf.math and of its gradients.
+// TensorFunction: the layers without variables that work on tensors (Operation, Subtract, Minimum, Reduce, Slice,
+// Stack, Pad, Tile, Take, OneHot, Einsum, and an Activation with GLU), forward and backward, for one node and one
+// number of examples. Used by the backends on the CPU: by the reference in float64, by oneDNN in float32. The formulas
+// are those of tf.math and of its gradients.
 //
 // Immutable after construction; any thread. Tensors are dense, [examples, shape...], channels last.
 #pragma once

@@ -16,6 +16,42 @@ namespace cairn {
 inline float LowOf(const v1::Operation& o) { return o.has_low() ? o.low() : -std::numeric_limits<float>::infinity(); }
 inline float HighOf(const v1::Operation& o) { return o.has_high() ? o.high() : std::numeric_limits<float>::infinity(); }
 
+template <typename T, typename Use>
+void WithFurtherUnary(v1::Operation::Kind kind, Use use) {
+  using O = v1::Operation;
+  constexpr T kLog2 = T(0.69314718055994530942), kLog10 = T(2.30258509299404568402);
+  constexpr T kErfSlope = T(1.12837916709551257390);  // 2 / sqrt(pi)
+  const auto flat = [](T, T) { return T(0); };
+  switch (kind) {
+    case O::LOG2: return use([](T x) { return std::log2(x); }, [](T x, T) { return 1 / (x * kLog2); });
+    case O::LOG10: return use([](T x) { return std::log10(x); }, [](T x, T) { return 1 / (x * kLog10); });
+    case O::TAN: return use([](T x) { return std::tan(x); }, [](T, T y) { return 1 + y * y; });
+    case O::ARCSIN: return use([](T x) { return std::asin(x); }, [](T x, T) { return 1 / std::sqrt(1 - x * x); });
+    case O::ARCCOS: return use([](T x) { return std::acos(x); }, [](T x, T) { return -1 / std::sqrt(1 - x * x); });
+    case O::ARCTAN: return use([](T x) { return std::atan(x); }, [](T x, T) { return 1 / (1 + x * x); });
+    case O::SINH: return use([](T x) { return std::sinh(x); }, [](T x, T) { return std::cosh(x); });
+    case O::COSH: return use([](T x) { return std::cosh(x); }, [](T x, T) { return std::sinh(x); });
+    case O::ARCSINH: return use([](T x) { return std::asinh(x); }, [](T x, T) { return 1 / std::sqrt(x * x + 1); });
+    case O::ARCCOSH: return use([](T x) { return std::acosh(x); }, [](T x, T) { return 1 / std::sqrt(x * x - 1); });
+    case O::ARCTANH: return use([](T x) { return std::atanh(x); }, [](T x, T) { return 1 / (1 - x * x); });
+    case O::ERF: return use([](T x) { return std::erf(x); }, [](T x, T) { return kErfSlope * std::exp(-x * x); });
+    case O::CEIL: return use([](T x) { return std::ceil(x); }, flat);
+    case O::TRUNC: return use([](T x) { return std::trunc(x); }, flat);
+    case O::LOGICAL_NOT: return use([](T x) { return T(x == 0); }, flat);
+    case O::IS_NAN: return use([](T x) { return T(std::isnan(x)); }, flat);
+    case O::IS_INF: return use([](T x) { return T(std::isinf(x)); }, flat);
+    case O::IS_FINITE: return use([](T x) { return T(std::isfinite(x)); }, flat);
+    default: CAIRN_CHECK(false, "the graph checked the kind");
+  }
+}
+
+// The remainder with the sign of the divisor, as in Python.
+template <typename T>
+T FloorMod(T a, T b) {
+  const T rest = std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 // Calls use(f(x), slope(x, y)) with the functions of a kind that has one input. low, high: the bounds of CLIP.
 template <typename T, typename Use>
 void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
@@ -45,7 +81,7 @@ void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
     case O::ROUND: return use([](T x) { return std::nearbyint(x); }, flat);  // halves to the even number
     case O::CAST: return use([](T x) { return x; }, [](T, T) { return T(1); });
     case O::STOP_GRADIENT: return use([](T x) { return x; }, flat);
-    default: CAIRN_CHECK(false, "the graph checked the kind");
+    default: return WithFurtherUnary<T>(kind, use);
   }
 }
 
@@ -80,6 +116,18 @@ void WithBinary(v1::Operation::Kind kind, Use use) {
     case O::GREATER_EQUAL: return use([](T a, T b) { return T(a >= b); }, flat, flat);
     case O::LESS: return use([](T a, T b) { return T(a < b); }, flat, flat);
     case O::LESS_EQUAL: return use([](T a, T b) { return T(a <= b); }, flat, flat);
+    case O::FLOOR_DIVIDE: return use([](T a, T b) { return std::floor(a / b); }, flat, flat);
+    case O::MOD:
+      return use([](T a, T b) { return FloorMod(a, b); }, one, [](T a, T b, T) { return -std::floor(a / b); });
+    case O::ARCTAN2:
+      return use([](T a, T b) { return std::atan2(a, b); }, [](T a, T b, T) { return b / (a * a + b * b); },
+                 [](T a, T b, T) { return -a / (a * a + b * b); });
+    case O::SQUARED_DIFFERENCE:
+      return use([](T a, T b) { return (a - b) * (a - b); }, [](T a, T b, T) { return 2 * (a - b); },
+                 [](T a, T b, T) { return 2 * (b - a); });
+    case O::LOGICAL_AND: return use([](T a, T b) { return T(a != 0 && b != 0); }, flat, flat);
+    case O::LOGICAL_OR: return use([](T a, T b) { return T(a != 0 || b != 0); }, flat, flat);
+    case O::LOGICAL_XOR: return use([](T a, T b) { return T((a != 0) != (b != 0)); }, flat, flat);
     default: CAIRN_CHECK(false, "the graph checked the kind");
   }
 }

@@ -41,7 +41,7 @@ class Reduction : public TensorFunction<T> {
   }
 
   void Backward(absl::Span<const T* const> x, const T* y, const T* dy, size_t, double* dx) const override {
-    if (kind_ == v1::Reduce::ARGMAX) return;
+    if (!HasGradient()) return;
     ForEach([&](int64_t begin, int64_t from) { AddGradient(x[0] + begin, y[from], dy[from], dx + begin); });
   }
 
@@ -53,6 +53,11 @@ class Reduction : public TensorFunction<T> {
     for (int64_t n = 0; n < examples_; ++n) {
       for (const int64_t place : kept_) fn(n * example_ + place, to++);
     }
+  }
+
+  bool HasGradient() const {
+    return kind_ != v1::Reduce::ARGMAX && kind_ != v1::Reduce::ARGMIN && kind_ != v1::Reduce::ANY &&
+           kind_ != v1::Reduce::ALL && kind_ != v1::Reduce::COUNT_NONZERO;
   }
 
   double Count() const { return static_cast<double>(reduced_.size()); }
@@ -93,14 +98,26 @@ class Reduction : public TensorFunction<T> {
         all = 1;
         for (const int64_t r : reduced_) all *= x[r];
         return all;
-      default: {  // ARGMAX
-        size_t largest = 0;
-        for (size_t i = 1; i < reduced_.size(); ++i) {
-          if (x[reduced_[i]] > x[reduced_[largest]]) largest = i;
-        }
-        return static_cast<double>(largest);
-      }
+      case v1::Reduce::L1_NORM:
+        for (const int64_t r : reduced_) all += std::abs(double{x[r]});
+        return all;
+      case v1::Reduce::ANY:
+      case v1::Reduce::ALL:
+      case v1::Reduce::COUNT_NONZERO:
+        for (const int64_t r : reduced_) all += x[r] != 0;
+        return kind_ == v1::Reduce::ANY ? all > 0 : kind_ == v1::Reduce::ALL ? all == Count() : all;
+      default: return Place(x);
     }
+  }
+
+  // ARGMAX and ARGMIN: the first of equal numbers.
+  double Place(const T* x) const {
+    size_t found = 0;
+    for (size_t i = 1; i < reduced_.size(); ++i) {
+      const T number = x[reduced_[i]], other = x[reduced_[found]];
+      if (kind_ == v1::Reduce::ARGMAX ? number > other : number < other) found = i;
+    }
+    return static_cast<double>(found);
   }
 
   void AddGradient(const T* x, double y, double dy, double* dx) const {
@@ -128,6 +145,9 @@ class Reduction : public TensorFunction<T> {
       }
       case v1::Reduce::L2_NORM:
         for (const int64_t r : reduced_) dx[r] += y > 0 ? dy * x[r] / y : 0;
+        return;
+      case v1::Reduce::L1_NORM:
+        for (const int64_t r : reduced_) dx[r] += x[r] > 0 ? dy : x[r] < 0 ? -dy : 0;
         return;
       default: {  // PROD: of each the product of the others
         std::vector<double> before;
@@ -167,6 +187,9 @@ class AlongAxis : public TensorFunction<T> {
       if (kind_ == v1::Operation::CUMSUM) {
         double sum = 0;
         for (int64_t i = 0; i < size_; ++i) y[i * step_] = static_cast<T>(sum += x[i * step_]);
+      } else if (kind_ == v1::Operation::CUMPROD) {
+        double product = 1;
+        for (int64_t i = 0; i < size_; ++i) y[i * step_] = static_cast<T>(product *= x[i * step_]);
       } else if (kind_ == v1::Operation::SOFTMAX) {
         double largest = x[0], sum = 0;
         for (int64_t i = 0; i < size_; ++i) largest = std::max<double>(largest, x[i * step_]);
@@ -188,6 +211,7 @@ class AlongAxis : public TensorFunction<T> {
         for (int64_t i = size_; i-- > 0;) dx[i * step_] += sum += dy[i * step_];
         return;
       }
+      if (kind_ == v1::Operation::CUMPROD) return AddOfProducts(in[0] + begin, dy, dx);
       const double length = kind_ == v1::Operation::SOFTMAX ? 1 : Length(in[0] + begin);
       const bool constant = length <= kNormalizedLengthMin;  // it was divided by a constant
       for (int64_t i = 0; !constant && i < size_; ++i) sum += double{y[i * step_]} * dy[i * step_];
@@ -205,6 +229,18 @@ class AlongAxis : public TensorFunction<T> {
   template <typename Fn>
   void ForEach(Fn fn) const {
     for (int64_t line = 0; line < lines_; ++line) fn(line / step_ * step_ * size_ + line % step_);
+  }
+  // Of x[i]: the product of those before it, times the sum over k >= i of dy[k] * the product of those in i+1 .. k.
+  void AddOfProducts(const T* x, const T* dy, double* dx) const {
+    std::vector<double> before(static_cast<size_t>(size_), 1);
+    for (int64_t i = 1; i < size_; ++i) {
+      before[static_cast<size_t>(i)] = before[static_cast<size_t>(i) - 1] * x[(i - 1) * step_];
+    }
+    double sum = 0;
+    for (int64_t i = size_; i-- > 0;) {
+      sum = dy[i * step_] + (i + 1 < size_ ? x[(i + 1) * step_] * sum : 0);
+      dx[i * step_] += before[static_cast<size_t>(i)] * sum;
+    }
   }
   double Length(const T* x) const {
     double squares = 0;

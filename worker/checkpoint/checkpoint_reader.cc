@@ -1,9 +1,7 @@
 #include "worker/checkpoint/checkpoint_reader.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -11,27 +9,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/base/files.h"
 #include "common/formats/plain_file.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
-#include "common/model/optimizer_slots.h"
+#include "common/model/optimizer_variables.h"
 #include "worker/limits.h"
 
 namespace cairn {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string FileOf(const std::string& directory, const char* name) { return absl::StrCat(directory, "/", name); }
-
-bool Exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory) {
   const std::string path = FileOf(directory, kManifestFile);
-  if (!Exists(path)) return absl::NotFoundError(absl::StrCat(directory, ": holds no checkpoint: no ", kManifestFile));
+  if (!IsThere(path)) return absl::NotFoundError(absl::StrCat(directory, ": holds no checkpoint: no ", kManifestFile));
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
   absl::StatusOr<CheckpointManifest> manifest =
       ParseManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -42,7 +34,7 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory) {
 absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const char* name,
                                             const CheckpointManifest& manifest) {
   const std::string path = FileOf(directory, name);
-  if (!Exists(path)) return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  if (!IsThere(path)) return absl::DataLossError(absl::StrCat(path, ": is missing"));
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
   const CheckpointFile& file = manifest.files.at(name);
   if (bytes.size() != file.bytes) {
@@ -83,8 +75,8 @@ absl::Status CheckAgainstModel(const Checkpoint& c) {
   for (const Variable& v : graph->variables()) {
     variables[v.name] = v.shape;
     if (v.kind != VariableKind::kTrainable) continue;
-    for (const std::string& slot : SlotNames(c.manifest.spec.optimizer())) {
-      slots[absl::StrCat(v.name, "/", slot)] = v.shape;
+    for (const SlotTensor& slot : SlotTensorsOf(c.manifest.spec.optimizer(), v)) {
+      slots[absl::StrCat(v.name, "/", slot.name)] = slot.shape;
     }
   }
   if (c.manifest.partitions.back().end != static_cast<uint64_t>(graph->space_size())) {
@@ -104,17 +96,14 @@ struct Listed {
 // The checkpoints in a directory, newest first. One whose manifest cannot be read counts as the newest.
 absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
   std::vector<Listed> listed;
-  std::error_code error;
-  fs::directory_iterator it(directory, error), end;
-  if (error) {
-    return absl::Status(error == std::errc::no_such_file_or_directory ? absl::StatusCode::kNotFound
-                                                                      : absl::StatusCode::kFailedPrecondition,
-                        absl::StrCat(directory, ": ", error.message()));
-  }
-  for (; !error && it != end && listed.size() < kCheckpointsListedMax; it.increment(error)) {
-    if (!absl::StartsWith(it->path().filename().string(), kStepPrefix)) continue;
+  const absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(directory);
+  if (absl::IsNotFound(entries.status())) return entries.status();
+  if (!entries.ok()) return absl::FailedPreconditionError(entries.status().message());
+  for (const FolderEntry& entry : *entries) {
+    if (listed.size() >= kCheckpointsListedMax) break;
+    if (!absl::StartsWith(entry.name, kStepPrefix)) continue;
     Listed& one = listed.emplace_back();
-    one.path = it->path().string();
+    one.path = absl::StrCat(directory, "/", entry.name);
     const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(one.path);
     one.status = manifest.status();
     one.written = manifest.ok() ? manifest->written_unix_ms : INT64_MAX;
@@ -134,7 +123,7 @@ absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCh
 
 absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts,
                                    std::vector<std::string>& skipped) {
-  if (Exists(FileOf(path, kManifestFile))) {
+  if (IsThere(FileOf(path, kManifestFile))) {
     absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts);
     if (!checkpoint.ok()) skipped.push_back(std::string(checkpoint.status().message()));
     return checkpoint;

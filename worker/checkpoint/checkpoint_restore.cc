@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/files.h"
 #include "common/formats/weights.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/fault_check.h"
@@ -19,6 +20,7 @@
 #include "common/model/initializer.h"
 #include "common/model/metric_sums.h"
 #include "common/model/optimizer_slots.h"
+#include "common/model/optimizer_variables.h"
 #include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/checkpoint/checkpoint_reader.h"
@@ -109,9 +111,10 @@ RestoredState EmptyState(const v1::JobSpec& spec, const Graph& graph) {
   return state;
 }
 
-void Copy(const Safetensor& tensor, const Variable& variable, Buffer& into) {
+// Numbers of the parameter space from `offset` on.
+void Copy(const Safetensor& tensor, int64_t offset, Buffer& into) {
   ToFloat({tensor.data.data(), tensor.data.size()}, tensor.dtype,
-          into.mutable_floats().subspan(static_cast<size_t>(variable.offset), static_cast<size_t>(variable.size)));
+          into.mutable_floats().subspan(static_cast<size_t>(offset), static_cast<size_t>(NumElements(tensor.shape))));
 }
 
 std::map<std::string, const Safetensor*> ByName(const SafetensorsFile& file) {
@@ -149,11 +152,12 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
 
   RestoredState state = EmptyState(spec, graph);
   const auto variables = ByName(checkpoint.model), slots = ByName(checkpoint.optimizer);
-  const std::vector<std::string> names = SlotNames(spec.optimizer());
   for (const Variable& v : graph.variables()) {  // all exist: the reader and CheckResume have checked that
-    Copy(*variables.at(v.name), v, state.values);
+    Copy(*variables.at(v.name), v.offset, state.values);
     if (v.kind != VariableKind::kTrainable) continue;
-    for (size_t i = 0; i < names.size(); ++i) Copy(*slots.at(absl::StrCat(v.name, "/", names[i])), v, state.slots[i]);
+    for (const SlotTensor& t : SlotTensorsOf(spec.optimizer(), v)) {
+      Copy(*slots.at(absl::StrCat(v.name, "/", t.name)), v.offset + t.offset, state.slots[static_cast<size_t>(t.slot)]);
+    }
   }
   state.path = checkpoint.path;
   state.skipped = std::move(found.skipped);
@@ -171,8 +175,7 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
   state.weights_only = true;
   state.path = path;
   SafetensorsFile file;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
+  if (IsFolder(path)) {
     CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
     state.path = found.checkpoint.path;
     state.skipped = std::move(found.skipped);
@@ -196,7 +199,7 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
       return Bad("variable \"", v.name, "\": shape ", ToString(it->second->shape), " in ", state.path, ", ",
                  ToString(v.shape), " in the model", advice);
     }
-    Copy(*it->second, v, state.values);
+    Copy(*it->second, v.offset, state.values);
   }
   return state;
 }

@@ -18,7 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/roots.h"
 #include "common/model/callback_check.h"
 #include "common/model/checkpoint_name.h"
 #include "worker/limits.h"
@@ -33,11 +35,11 @@ std::string BackupDirOf(const v1::JobSpec& spec) {
   return backup == nullptr ? "" : backup->backup_dir();
 }
 
-// Includes files that a killed writer had not renamed yet (WriteSafetensors).
+// Includes files that a killed writer had not renamed yet (WriteFileWhole), also of earlier versions.
 bool IsCheckpointFile(absl::string_view name) {
-  if (name == kManifestFile) return true;
-  for (const char* file : {kModelFile, kOptimizerFile}) {
-    if (absl::ConsumePrefix(&name, file)) return name.empty() || absl::StartsWith(name, kPartialPrefix);
+  for (const char* file : {kManifestFile, kModelFile, kOptimizerFile}) {
+    if (name == file || absl::StartsWith(name, absl::StrCat(file, kPartialPrefix))) return true;
+    if (absl::StartsWith(name, kPartialPrefix) && absl::EndsWith(name, absl::StrCat("-", file))) return true;
   }
   return false;
 }
@@ -111,14 +113,14 @@ std::string PartialName(absl::string_view owner, absl::string_view name) {
 }
 
 void RemoveUnfinished(const std::string& path) {
-  const FileDescriptor directory(::open(path.c_str(), kOpenDirectory));
+  const FileDescriptor directory = OpenPath(path, kOpenDirectory, Access::kWrite);
   if (directory.get() < 0) return;
   RemoveFiles(directory, path).IgnoreError();
-  ::rmdir(path.c_str());
+  RemoveFolder(path);
 }
 
 absl::StatusOr<OwnCheckpoints> OwnCheckpoints::Open(const std::string& directory, CheckpointOwner owner) {
-  FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor opened = OpenPath(directory, O_RDONLY | O_DIRECTORY, Access::kWrite);
   if (opened.get() < 0) return FileError(directory, "cannot open");
   return OwnCheckpoints(directory, std::move(owner), std::move(opened));
 }
@@ -220,7 +222,7 @@ absl::Status OwnCheckpoints::RemoveAll() const {
     if (name != kBestCheckpoint && !of_step) continue;
     status.Update(Remove(name));
   }
-  ::rmdir(path_.c_str());
+  RemoveFolder(path_);
   return status;
 }
 

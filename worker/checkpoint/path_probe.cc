@@ -1,68 +1,61 @@
 #include "worker/checkpoint/path_probe.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 
 namespace cairn {
 namespace {
 
 // Returns 0 or the errno of the failure.
-int WriteByte(int fd) {
-  const ssize_t written = write(fd, "", 1);
-  const int error = written == 1 ? 0 : errno;
-  close(fd);
-  return error;
-}
+int WriteByte(const FileDescriptor& file) { return write(file.get(), "", 1) == 1 ? 0 : errno; }
 
 int ProbeDirectory(const std::string& directory) {
   // An unnamed file if the file system supports it: nothing is left even if the process is killed here.
-  const int nameless = open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-  if (nameless >= 0) return WriteByte(nameless);
-  std::string path = absl::StrCat(directory, "/.cairn-probe-XXXXXX");
-  const int named = mkostemp(path.data(), O_CLOEXEC);
-  if (named < 0) return errno;
+  FileDescriptor nameless = OpenPath(directory, O_TMPFILE | O_WRONLY, Access::kWrite, 0600);
+  if (nameless.get() >= 0) return WriteByte(nameless);
+  const std::string path =
+      absl::StrFormat("%s/.cairn-probe-%08x%08x", directory, std::random_device{}(), std::random_device{}());
+  const FileDescriptor named = OpenPath(path, O_WRONLY | O_CREAT | O_EXCL, Access::kWrite, 0600);
+  if (named.get() < 0) return errno;
   const int error = WriteByte(named);
-  unlink(path.c_str());
+  RemoveFile(path);
   return error;
 }
 
 int ProbeFile(const std::string& file) {
-  const int fd = open(file.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return errno;
-  close(fd);
-  return 0;
+  return OpenPath(file, O_WRONLY | O_APPEND | O_NONBLOCK).get() < 0 ? errno : 0;
 }
 
 // The path itself, or its nearest existing ancestor.
 std::filesystem::path Nearest(std::filesystem::path path) {
-  std::error_code error;
-  while (!std::filesystem::exists(path, error) && path.has_relative_path()) path = path.parent_path();
+  while (!IsThere(path.string()) && path.has_relative_path() && path != path.parent_path()) path = path.parent_path();
   return path.empty() ? std::filesystem::path(".") : path;
 }
 
 }  // namespace
 
 absl::Status TryToWrite(const WrittenPath& written) {
-  std::error_code ignored;
+  CAIRN_RETURN_IF_ERROR(CheckInRoots(written.field, written.path, Access::kWrite));
   const std::filesystem::path path(written.path);
   std::filesystem::path tried = written.directory ? Nearest(path) : path;
-  int error = 0;
-  if (!written.directory && std::filesystem::exists(path, ignored)) error = ProbeFile(path.string());
+  const PathInfo::Kind kind = InfoOf(written.path).kind;
+  // A name that is too long, say: not that it is missing.
+  int error = OpenPath(written.path, O_PATH, Access::kWrite).get() < 0 && errno != ENOENT ? errno : 0;
+  if (error == 0 && !written.directory && kind != PathInfo::kNone) error = ProbeFile(path.string());
   if (!written.directory && error == 0)
     tried = Nearest(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
-  if (error == 0) error = std::filesystem::is_directory(tried, ignored) ? ProbeDirectory(tried.string()) : ENOTDIR;
-  const bool special = error == 0 && !written.directory && std::filesystem::exists(path, ignored) &&
-                       !std::filesystem::is_regular_file(path, ignored);
+  if (error == 0) error = IsFolder(tried.string()) ? ProbeDirectory(tried.string()) : ENOTDIR;
+  const bool special = error == 0 && !written.directory && kind != PathInfo::kNone && kind != PathInfo::kFile;
   if (error == 0 && !special) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrFormat(
       "%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field, written.path,

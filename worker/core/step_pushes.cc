@@ -21,7 +21,9 @@ void StepPushes::Stop() {
 }
 
 void StepPushes::Build() {
-  if (step_.number == context_.schedule.plan.total_steps) return;
+  // No step follows. Where a callback ended the job before this step, there are pushes: they must not name replicas
+  // that are no longer own ones.
+  if (step_.number == context_.schedule.plan.total_steps && pushes_.empty()) return;
   std::vector<StepPush> former = std::exchange(pushes_, {});
   std::vector<size_t> again;
   size_t begin = 0;

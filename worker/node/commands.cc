@@ -10,8 +10,10 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
+#include "common/base/roots.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
+#include "common/data/text_dataset.h"
 #include "common/model/data_check.h"
 #include "common/model/epoch_figures.h"
 #include "common/model/inputs_check.h"
@@ -54,9 +56,25 @@ bool AllFinite(absl::Span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
+absl::Status CheckStartInRoots(const v1::JobSpec& spec) {
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("resume_from", spec.resume_from(), Access::kRead));
+  return CheckInRoots("initial_weights", spec.initial_weights(), Access::kRead);
+}
+
 absl::Status TryToWriteAll(const v1::JobSpec& spec) {
   for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written));
   return absl::OkStatus();
+}
+
+// The reply that there is, or one with the error.
+template <typename Reply>
+Reply& TakeReply(absl::StatusOr<Reply> result, Reply* out) {
+  if (result.ok()) {
+    *out = *std::move(result);
+  } else {
+    out->set_error(std::string(result.status().message()));
+  }
+  return *out;
 }
 
 }  // namespace
@@ -89,6 +107,7 @@ void Commands::Inspect(const v1::InspectData& command) {
     absl::Status status = info.status();
     if (status.ok()) *out.mutable_info() = *info;
     if (status.ok() && request.has_spec()) status = TryToWriteAll(request.spec());
+    if (status.ok()) status = CheckStartInRoots(request.spec());
     if (status.ok() && StartsFromFile(request.spec())) {
       const v1::JobSpec& spec = request.spec();
       const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(info->train_examples()));
@@ -122,12 +141,7 @@ void Commands::Inspect(const v1::InspectData& command) {
 void Commands::Evaluate(const v1::EvaluateShard& command) {
   const auto reply = [this](const v1::EvaluateShard& request, absl::StatusOr<v1::EvaluateShardReply> result) {
     v1::NodeMessage message;
-    v1::EvaluateShardReply& out = *message.mutable_evaluated();
-    if (result.ok()) {
-      out = *std::move(result);
-    } else {
-      out.set_error(std::string(result.status().message()));
-    }
+    v1::EvaluateShardReply& out = TakeReply(std::move(result), message.mutable_evaluated());
     out.set_request_id(request.request_id());
     out.set_shard(request.shard());
     services_.send(std::move(message));
@@ -159,11 +173,12 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   if (own) {
     CAIRN_ASSIGN_OR_RETURN(subject->model, MakeJobModel(command.spec()));
   }
-  const Graph& graph = *subject->model->graph;
+  const Graph &graph = *subject->model->graph, &given = *subject->model->given;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
-                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(graph)), /*fresh=*/false));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, data, examples->input_sizes()));
+                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(given)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, data, examples->input_sizes()));
+  CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   subject->dataset =
       WithJobTargets(AsModelInput(std::move(examples), data, ModelInputShape(graph)), data, command.spec(), graph);
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
@@ -178,7 +193,7 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
     subject->values = std::move(pulled.values);
     subject->version = pulled.version;
   } else {
-    absl::StatusOr<ReadWeights> read = ReadWeightsOf(graph, command.weights());
+    absl::StatusOr<ReadWeights> read = ReadWeightsOf(given, command.weights());
     if (!read.ok()) return Annotate(read.status(), "weights");
     subject->values = std::move(read->values);
     subject->version = static_cast<uint64_t>(read->step);
@@ -251,12 +266,12 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
             CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(subject->model));
             if (predict) {
               CAIRN_ASSIGN_OR_RETURN((*outputs)[static_cast<size_t>(part)],
-                                     PredictBlocks(*program, *subject->model, *subject->dataset, split, range,
+                                     PredictBlocks(*program, *subject->model, {*subject->dataset, split, range},
                                                    subject->values.floats(), stopping_));
               return absl::OkStatus();
             }
             CAIRN_ASSIGN_OR_RETURN((*sums)[static_cast<size_t>(part)],
-                                   EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range,
+                                   EvaluateBlocks(*program, *subject->model, {*subject->dataset, split, range},
                                                   subject->values.floats(), stopping_));
             return absl::OkStatus();
           };
@@ -291,12 +306,7 @@ void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph,
 void Commands::Finalize(const v1::Finalize& command) {
   const auto reply = [this](const v1::Finalize& request, absl::StatusOr<v1::FinalizeReply> result) {
     v1::NodeMessage message;
-    v1::FinalizeReply& out = *message.mutable_finalized();
-    if (result.ok()) {
-      out = *std::move(result);
-    } else {
-      out.set_error(std::string(result.status().message()));
-    }
+    v1::FinalizeReply& out = TakeReply(std::move(result), message.mutable_finalized());
     out.set_job_id(request.job_id());
     out.set_generation(request.generation());
     services_.send(std::move(message));
@@ -313,12 +323,7 @@ void Commands::Finalize(const v1::Finalize& command) {
 void Commands::Restore(const v1::Restore& command) {
   const auto reply = [this](const v1::Restore& request, absl::StatusOr<v1::RestoreReply> result) {
     v1::NodeMessage message;
-    v1::RestoreReply& out = *message.mutable_restored();
-    if (result.ok()) {
-      out = *std::move(result);
-    } else {
-      out.set_error(std::string(result.status().message()));
-    }
+    v1::RestoreReply& out = TakeReply(std::move(result), message.mutable_restored());
     out.set_request_id(request.request_id());
     out.set_job_id(request.job_id());
     services_.send(std::move(message));

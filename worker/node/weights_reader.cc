@@ -1,10 +1,11 @@
 #include "worker/node/weights_reader.h"
 
-#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 #include "common/formats/weights.h"
 #include "common/tensor/dtype.h"
 #include "worker/checkpoint/checkpoint_reader.h"
@@ -15,8 +16,8 @@ absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string&
   ReadWeights read;
   read.path = path;
   SafetensorsFile file;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
+  CAIRN_RETURN_IF_ERROR(CheckInRoots("weights", path, Access::kRead));
+  if (IsFolder(path)) {
     CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path));
     read.path = found.checkpoint.path;
     read.step = found.checkpoint.manifest.step;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/thread_priority.h"
+#include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint/checkpoint_writer.h"
@@ -117,6 +118,8 @@ v1::Hello WorkerNode::MakeHello() {
   for (v1::ExternalProgram& program : backend_->programs()) *hello.add_programs() = std::move(program);
   hello.set_programs_only(!hello.programs().empty());
   hello.set_incarnation(incarnation_);
+  hello.set_version(ProgramVersion());
+  hello.set_interface(ClusterInterface());
   hello.set_fault(Fault());
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();
   return hello;

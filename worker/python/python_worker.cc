@@ -38,6 +38,11 @@ void UseOnce(const std::string& program, const ProcessSettings& settings) {
   }
   Require(InitLog({program, settings.log_level, settings.log_file}));
   Require(UseTls(settings.tls_dir));
+  if (!OwnCaller().Is(CallerRole::kWorker)) {
+    throw py::value_error(absl::StrCat("tls_dir: ", settings.tls_dir, "/tls.crt has ", OwnCaller().Shown(),
+                                       ", not the role worker, with which a program computes; make it with "
+                                       "deploy/make_certs.sh DIR user+worker:NAME"));
+  }
   TuneAllocator();
   RaiseOpenFilesLimit();
   used = settings;
@@ -92,7 +97,6 @@ void DefineWorker(py::module_& module) {
                        std::string log_level, std::string log_file, bool evaluator) {
              PythonWorkerOptions options;
              options.worker.coordinator = coordinator;
-             options.worker.name = name.empty() ? absl::StrFormat("python-%08x", RandomBits() & 0xffffffffu) : name;
              options.worker.slots = slots;
              options.worker.host = host.empty() ? HostName() : host;
              options.worker.decode_threads = decode_threads;
@@ -101,7 +105,8 @@ void DefineWorker(py::module_& module) {
              options.device = std::move(device);
              options.gpu = gpu;
              options.fingerprint = std::move(fingerprint);
-             UseOnce(options.worker.name, {std::move(log_level), std::move(log_file), std::move(tls_dir)});
+             UseOnce(name.empty() ? "python" : name, {std::move(log_level), std::move(log_file), std::move(tls_dir)});
+             options.worker.name = name.empty() ? NewNodeName("python", CallerRole::kWorker) : std::move(name);
              return std::make_unique<PythonWorker>(options);
            }),
            py::arg("coordinator"), py::arg("programs"), py::kw_only(), py::arg("name") = "", py::arg("slots") = 1,

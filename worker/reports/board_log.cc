@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/files.h"
+#include "common/base/roots.h"
 #include "common/model/fault_check.h"
 #include "common/report/figures.h"
 #include "worker/limits.h"
@@ -28,23 +30,29 @@ constexpr char kFilePrefix[] = "events.out.tfevents.";
 constexpr int kStampDigits = 10;
 constexpr char kEpochTag[] = "epoch_loss";  // present for every epoch
 
-tensorboard::Event EventAt(int64_t step, double now) {
+// When an event was: the step, and seconds since 1970.
+struct Moment {
+  int64_t step = 0;
+  double wall_time = 0;
+};
+
+tensorboard::Event EventAt(const Moment& at) {
   tensorboard::Event event;
-  event.set_step(step);
-  event.set_wall_time(now);
+  event.set_step(at.step);
+  event.set_wall_time(at.wall_time);
   return event;
 }
 
-void AddOne(const std::string& tag, double value, int64_t step, double now, std::vector<tensorboard::Event>* events) {
-  tensorboard::Event& event = events->emplace_back(EventAt(step, now));
+void AddOne(const std::string& tag, double value, const Moment& at, std::vector<tensorboard::Event>* events) {
+  tensorboard::Event& event = events->emplace_back(EventAt(at));
   AddScalar(tag, static_cast<float>(value), event.mutable_summary());
 }
 
 // One event per figure, as tf.summary.scalar writes them.
 void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
-                const std::string& suffix, int64_t step, double now, std::vector<tensorboard::Event>* events) {
+                const std::string& suffix, const Moment& at, std::vector<tensorboard::Event>* events) {
   for (const auto& [name, value] : MeanFigures(spec, sums)) {
-    AddOne(absl::StrCat(prefix, name, suffix), value, step, now, events);
+    AddOne(absl::StrCat(prefix, name, suffix), value, at, events);
   }
 }
 
@@ -60,16 +68,14 @@ int64_t StampOf(absl::string_view name) {
 // The file that TensorBoard reads last, whoever wrote it; empty: there is none.
 std::string LastFile(const std::string& folder) {
   std::string last;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (StampOf(name) >= 0) last = std::max(last, name);
+  for (const FolderEntry& entry : EntriesOf(folder)) {
+    if (StampOf(entry.name) >= 0) last = std::max(last, entry.name);
   }
   return last;
 }
 
 absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
-  FileDescriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor lock = OpenPath(folder, O_RDONLY | O_DIRECTORY, Access::kWrite);
   if (lock.get() < 0) return FileError(folder, "cannot open");
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return absl::UnavailableError(absl::StrCat(folder, ": another worker writes there; it is tried again"));
@@ -78,10 +84,9 @@ absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
 // The number of epochs in the job's files in `folder`, counted from 0.
 int64_t EpochsIn(const std::string& folder, const std::string& part) {
   int64_t next = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (!absl::StrContains(entry.path().filename().string(), part)) continue;
-    const auto events = ReadEvents(entry.path().string());
+  for (const FolderEntry& entry : EntriesOf(folder)) {
+    if (!absl::StrContains(entry.name, part)) continue;
+    const auto events = ReadEvents(absl::StrCat(folder, "/", entry.name));
     if (!events.ok()) continue;
     for (const tensorboard::Event& event : *events) {
       for (const tensorboard::Summary::Value& value : event.summary().value()) {
@@ -103,9 +108,7 @@ absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command,
                                               Log& log) {
   static std::atomic<int> serial{0};
   const std::string folder = absl::StrCat(options_.log_dir(), "/", kind), job = Prefix(command);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat(folder, ": cannot create the directory: ", error.message()));
+  CAIRN_RETURN_IF_ERROR(MakeFolders(folder));
   CAIRN_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(folder));
   const std::string last = LastFile(folder);
   if (log.file && fs::path(log.file->path()).filename() == last) return lock;
@@ -130,28 +133,28 @@ absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& gra
   CAIRN_ASSIGN_OR_RETURN(const FileDescriptor train_lock, Open(command, kTrain, now, train_));
   std::vector<tensorboard::Event> train, validation;
   if (first && train_.next == 0 && options_.write_graph()) {
-    train.push_back(EventAt(0, now));
+    train.push_back(EventAt({0, now}));
     train.back().set_graph_def(GraphOf(graph).SerializeAsString());
   }
   for (const v1::StepValidation& figures : command.train_steps()) {
-    AddFigures(spec, figures.sums(), "batch_", "", figures.step(), now, &train);
+    AddFigures(spec, figures.sums(), "batch_", "", {figures.step(), now}, &train);
   }
   int64_t next = train_.next;
   for (const v1::EpochResult& epoch : command.epochs()) {
     if (!HasFigures(epoch) || epoch.epoch() < train_.next) continue;
-    const int64_t e = epoch.epoch();
-    AddFigures(spec, epoch.train(), "epoch_", "", e, now, &train);
-    AddOne("epoch_learning_rate", epoch.learning_rate(), e, now, &train);
-    AddOne("epoch_images_per_second", epoch.images_per_second(), e, now, &train);
+    const Moment at{epoch.epoch(), now};
+    AddFigures(spec, epoch.train(), "epoch_", "", at, &train);
+    AddOne("epoch_learning_rate", epoch.learning_rate(), at, &train);
+    AddOne("epoch_images_per_second", epoch.images_per_second(), at, &train);
     if (!IsSynchronous(spec)) {
-      AddOne("epoch_staleness_mean", epoch.staleness_mean(), e, now, &train);
-      AddOne("epoch_staleness_max", static_cast<double>(epoch.staleness_max()), e, now, &train);
+      AddOne("epoch_staleness_mean", epoch.staleness_mean(), at, &train);
+      AddOne("epoch_staleness_max", static_cast<double>(epoch.staleness_max()), at, &train);
     }
-    next = e + 1;
+    next = epoch.epoch() + 1;
   }
   if (next > train_.next && WantsWeights(command) && weights.size() >= static_cast<size_t>(graph.space_size())) {
     for (const Variable& v : graph.variables()) {
-      train.push_back(EventAt(next - 1, now));
+      train.push_back(EventAt({next - 1, now}));
       AddHistogram(absl::StrCat(v.name, "/histogram"),
                    weights.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)), kHistogramBuckets,
                    train.back().mutable_summary());
@@ -163,11 +166,11 @@ absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& gra
   if (validated) {
     CAIRN_ASSIGN_OR_RETURN(const FileDescriptor validation_lock, Open(command, kValidation, now, validation_));
     for (const v1::StepValidation& v : command.validations()) {
-      AddFigures(spec, v.sums(), "evaluation_", "_vs_iterations", v.step(), now, &validation);
+      AddFigures(spec, v.sums(), "evaluation_", "_vs_iterations", {v.step(), now}, &validation);
     }
     for (const v1::EpochResult& epoch : command.epochs()) {
       if (epoch.epoch() < validation_.next) continue;
-      AddFigures(spec, epoch.validation(), "epoch_", "", epoch.epoch(), now, &validation);
+      AddFigures(spec, epoch.validation(), "epoch_", "", {epoch.epoch(), now}, &validation);
     }
     CAIRN_RETURN_IF_ERROR(validation_.file->Add(validation));
     if (!command.epochs().empty())

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/decimal.h"
+#include "common/base/files.h"
 #include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
 #include "common/model/job_outputs.h"
@@ -49,7 +50,8 @@ std::map<std::string, double> FiguresOf(const v1::JobSpec& spec, const v1::Epoch
 absl::Status WriteText(const std::string& path, const std::string& text, int flags) {
   CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_WRONLY | O_CREAT | flags));
   CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), text, path));
-  return ::fsync(file.get()) == 0 ? absl::OkStatus() : FileError(path, "cannot flush");
+  if (::fsync(file.get()) != 0) return FileError(path, "cannot sync");
+  return SyncFolder(std::filesystem::path(path).parent_path().string());  // the file may be new
 }
 
 // Empty if the file does not exist.
@@ -79,10 +81,7 @@ std::string CsvLog::Row(const v1::EpochResult& epoch) const {
 // Finds what the file already has of these epochs.
 absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   const std::string& path = options_.filename();
-  std::error_code error;
-  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
-    std::filesystem::create_directories(folder, error);
-  }
+  CAIRN_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
   std::string text;
   const bool anew = epochs.front().epoch() == 0;
   if (!anew || options_.append()) {
@@ -91,7 +90,8 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   if (whole < text.size()) {
     text.resize(whole);
-    if (::truncate(path.c_str(), static_cast<off_t>(whole)) != 0) return FileError(path, "cannot cut");
+    CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_WRONLY));
+    if (::ftruncate(file.get(), static_cast<off_t>(whole)) != 0) return FileError(path, "cannot cut");
   }
   const auto first = std::find_if(epochs.begin(), epochs.end(), HasFigures);
   columns_.clear();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/files.h"
 #include "common/formats/model_file.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
@@ -31,12 +32,7 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
     const auto from = tensor->second->data.floats();
     std::copy(from.begin(), from.end(), values.mutable_floats().begin() + v.offset);
   }
-  const std::filesystem::path path(command.path());
-  std::error_code error;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error)
-    return absl::UnavailableError(
-        absl::StrCat(path.parent_path().string(), ": cannot create the directory: ", error.message()));
+  CAIRN_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(command.path()).parent_path().string()));
   return WriteModelFile(command.path(), {spec.name(), command.step(), &spec.data()}, graph, values.floats());
 }
 

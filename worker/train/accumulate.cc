@@ -23,14 +23,15 @@ int32_t LastPiece(const StepPlan& plan, const StepInfo& info) {
 
 // train: a piece, whose info says which of the step's it is.
 absl::StatusOr<BatchSums> EachPiece(
-    const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
+    const StepPieces& step,
     const std::function<absl::StatusOr<BatchSums>(const Batch& examples, const StepInfo& info)>& train) {
-  const int32_t last = LastPiece(plan, info);
+  const auto pieces = static_cast<uint64_t>(step.plan.pieces);
+  const int32_t last = LastPiece(step.plan, step.info);
   BatchSums total;
   for (int32_t piece = 0; piece <= last; ++piece) {
-    CAIRN_ASSIGN_OR_RETURN(const Batch examples, batch(piece));
-    StepInfo piece_info = info;
-    piece_info.step = info.step * static_cast<uint64_t>(plan.pieces) + static_cast<uint64_t>(piece);
+    CAIRN_ASSIGN_OR_RETURN(const Batch examples, step.batch(piece));
+    StepInfo piece_info = step.info;
+    piece_info.step = step.info.step * pieces + static_cast<uint64_t>(piece);
     piece_info.first_piece = piece == 0;
     piece_info.last_piece = piece == last;
     CAIRN_ASSIGN_OR_RETURN(BatchSums sums, train(examples, piece_info));
@@ -45,11 +46,10 @@ absl::StatusOr<BatchSums> EachPiece(
 
 }  // namespace
 
-absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch,
-                                      const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradient,
-                                      const GradientReady& ready) {
-  Buffer own = LastPiece(plan, info) > 0 ? Buffer::Allocate(gradient.size() * sizeof(float)) : Buffer();
-  return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
+absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPieces& step, absl::Span<const float> values,
+                                      absl::Span<float> gradient, const GradientReady& ready) {
+  Buffer own = LastPiece(step.plan, step.info) > 0 ? Buffer::Allocate(gradient.size() * sizeof(float)) : Buffer();
+  return EachPiece(step, [&](const Batch& examples, const StepInfo& piece) {
     const auto add_and_tell = [&](int64_t begin, int64_t end) {
       if (!piece.first_piece) {
         const size_t first = static_cast<size_t>(begin), numbers = static_cast<size_t>(end - begin);
@@ -62,11 +62,10 @@ absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, co
   });
 }
 
-absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch,
-                                            const StepInfo& info, absl::Span<const float> values,
+absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPieces& step, absl::Span<const float> values,
                                             const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
                                             const GradientReady& ready) {
-  return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
+  return EachPiece(step, [&](const Batch& examples, const StepInfo& piece) {
     return program.TrainJoined(examples, piece, values, join, leaf, piece.last_piece ? ready : GradientReady());
   });
 }

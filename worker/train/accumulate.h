@@ -19,15 +19,18 @@ namespace cairn {
 // Returns the examples of plan.Piece(step, replica, piece). Called in the order of the pieces, and not for empty ones.
 using PieceBatch = std::function<absl::StatusOr<Batch>(int32_t piece)>;
 
-// Computes the step info.step of the replica info.replica, which must have at least one example in it.
-absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch,
-                                      const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradient,
-                                      const GradientReady& ready);
+// The step info.step of the replica info.replica, which must have at least one example in it.
+struct StepPieces {
+  const StepPlan& plan;
+  const PieceBatch& batch;
+  const StepInfo& info;
+};
+absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPieces& step, absl::Span<const float> values,
+                                      absl::Span<float> gradient, const GradientReady& ready);
 
 // The same, but the program adds up the pieces (Program::TrainJoined) and gives the sum to `join`. `ready` is called
 // for the last piece.
-absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch,
-                                            const StepInfo& info, absl::Span<const float> values,
+absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPieces& step, absl::Span<const float> values,
                                             const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
                                             const GradientReady& ready);
 

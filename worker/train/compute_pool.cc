@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "common/model/job_outputs.h"
+#include "common/model/mixed_labels.h"
+#include "common/model/text_inputs.h"
 #include "worker/limits.h"
 #include "worker/train/penalized_program.h"
 
@@ -30,13 +32,14 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   }
   auto model = std::make_shared<JobModel>();
   model->spec = spec;
-  model->graph = std::make_shared<const Graph>(std::move(graph));
+  model->given = std::make_shared<const Graph>(std::move(graph));
+  model->graph = HasTexts(*model->given) ? std::make_shared<const Graph>(ComputedGraph(*model->given)) : model->given;
   model->options.batch_max = (spec.batch_size() + spec.replicas() - 1) / spec.replicas();
   model->options.threads = std::max(1, spec.threads_per_replica());
   if (spec.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) model->options.compute = spec.compute_dtype();
   if (spec.has_deterministic()) model->options.deterministic = spec.deterministic();
   model->options.allow_tf32 = spec.allow_tf32();
-  model->options.loss = spec.loss();
+  model->options.loss = ComputedLoss(spec);
   model->options.metrics = FiguresOfJob(spec);
   model->options.outputs = std::move(outputs);
   model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());

@@ -27,7 +27,10 @@ namespace cairn {
 
 struct JobModel {
   v1::JobSpec spec;
-  std::shared_ptr<const Graph> graph;  // with several trained outputs, the joined one (common/model/job_outputs.h)
+  // What is computed: with several trained outputs the joined one (common/model/job_outputs.h), without texts
+  // (ComputedGraph).
+  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const Graph> given;  // the same with the layers of texts, whose inputs are those of the data
   ProgramOptions options;
 };
 // options.batch_max is the most examples that a replica computes at a time.

@@ -13,9 +13,11 @@ PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64
   return {std::min(blocks.begin * block, examples), std::min(blocks.end * block, examples)};
 }
 
-absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                         v1::Split split, PlaceRange places, absl::Span<const float> values,
-                                         const std::atomic<bool>& stop) {
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const ExampleRange& range,
+                                         absl::Span<const float> values, const std::atomic<bool>& stop) {
+  const Dataset& dataset = range.dataset;
+  const v1::Split split = range.split;
+  const PlaceRange places = range.places;
   const Element element = dataset.element();
   const auto example_bytes = static_cast<size_t>(dataset.example_size() * SizeOf(element));
   const auto label_size = static_cast<size_t>(dataset.label_size());

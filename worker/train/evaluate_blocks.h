@@ -18,11 +18,17 @@ namespace cairn {
 // for any number of shards. May be empty.
 PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64_t shards);
 
-// Returns the sums over these places of the split, evaluated in blocks of the program's batch_max. The figures of a
+// Some examples of a split, in its order.
+struct ExampleRange {
+  const Dataset& dataset;
+  v1::Split split;
+  PlaceRange places;
+};
+
+// Returns the sums over these examples, evaluated in blocks of the program's batch_max. The figures of a
 // block are rounded once and added exactly (common/base/exact_sum.h): their sums have the same bits whichever worker
 // computes which block. Returns CANCELLED soon after *stop is set.
-absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                         v1::Split split, PlaceRange places, absl::Span<const float> values,
-                                         const std::atomic<bool>& stop);
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const ExampleRange& examples,
+                                         absl::Span<const float> values, const std::atomic<bool>& stop);
 
 }  // namespace cairn

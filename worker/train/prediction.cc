@@ -9,16 +9,16 @@ namespace cairn {
 
 static_assert(std::endian::native == std::endian::little, "outputs travel as they lie in memory");
 
-absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                          v1::Split split, PlaceRange places, absl::Span<const float> values,
-                                          const std::atomic<bool>& stop) {
+absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const ExampleRange& examples,
+                                          absl::Span<const float> values, const std::atomic<bool>& stop) {
+  const PlaceRange places = examples.places;
   const size_t example_bytes = static_cast<size_t>(NumElements(model.graph->output().output)) * sizeof(float);
   std::string outputs;
   outputs.reserve(static_cast<size_t>(places.size()) * example_bytes);
   for (int64_t begin = places.begin; begin < places.end; begin += model.options.batch_max) {
     if (stop) return absl::CancelledError("stopped");
     const PlaceRange block{begin, std::min(begin + model.options.batch_max, places.end)};
-    CAIRN_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(dataset, split, block));
+    CAIRN_ASSIGN_OR_RETURN(const Batch batch, ReadBatch(examples.dataset, examples.split, block));
     CAIRN_ASSIGN_OR_RETURN(const Buffer computed, program.Predict(batch, values));
     if (computed.size() != static_cast<size_t>(block.size()) * example_bytes) {
       return absl::InternalError(absl::StrCat("the backend gave ", computed.size(), " bytes of outputs for ",

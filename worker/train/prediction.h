@@ -6,15 +6,14 @@
 #include <atomic>
 #include <string>
 
-#include "common/data/dataset.h"
 #include "worker/train/compute_pool.h"
+#include "worker/train/evaluate_blocks.h"
 
 namespace cairn {
 
-// Returns the outputs for these places of the split, in order, as little-endian float32. They are computed in blocks of
+// Returns the outputs for these examples, in order, as little-endian float32. They are computed in blocks of
 // the program's batch_max. Returns CANCELLED soon after *stop is set.
-absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                          v1::Split split, PlaceRange places, absl::Span<const float> values,
-                                          const std::atomic<bool>& stop);
+absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const ExampleRange& examples,
+                                          absl::Span<const float> values, const std::atomic<bool>& stop);
 
 }  // namespace cairn

@@ -7,11 +7,14 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
+#include "common/data/batch_mixer.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
+#include "common/data/text_dataset.h"
 #include "common/model/data_check.h"
 #include "common/model/inputs_check.h"
 #include "common/model/job_outputs.h"
+#include "common/model/mixed_labels.h"
 #include "common/model/model_inputs.h"
 #include "common/model/target_check.h"
 #include "common/tensor/dtype.h"
@@ -67,10 +70,12 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
                                                    "; coordinator and worker are of different versions"));
   }
   data_trouble_ = true;  // until the data set is known to be the job's
+  const Graph& given = *prepared->model->given;
   CAIRN_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const Dataset> examples,
-      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(graph)), /*fresh=*/false));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, spec.data(), examples->input_sizes()));
+      std::shared_ptr<const Dataset> examples,
+      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(given)), /*fresh=*/false));
+  CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, spec.data(), examples->input_sizes()));
+  CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   prepared->dataset =
       WithJobTargets(AsModelInput(examples, spec.data(), ModelInputShape(graph)), spec.data(), spec, graph);
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
@@ -93,6 +98,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.decode_threads = services_.decode_threads;
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), ModelInputShape(graph), spec.seed()));
+  options.mixer = BatchMixer::Make(spec.data(), ModelInputShape(graph), MixedClasses(spec, graph), spec.seed());
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   if (const int input = InputTargetOf(spec.data()); input >= 0) {
     options.input_target = ScaleOfInput(graph);
@@ -181,7 +187,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
     if (std::exchange(ahead, false)) BringNext(compute, programs.slot(), *prepared, *program);
   };
   const auto train = [&] {
-    return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
+    return TrainPieces(*program, {prepared->plan, batch, info}, compute.values.floats(), gradient.mutable_floats(),
                        [&](int64_t begin, int64_t end) {
                          tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
                            driver_.Post(replica::GradientReady{compute.work, first, last});
@@ -192,7 +198,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   const auto train_joined = [&]() -> absl::StatusOr<BatchSums> {
     CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join,
                            joins_.Enter(compute.joint, prepared->model->graph, prepared->ranges));
-    auto sums = TrainPiecesJoined(*program, prepared->plan, batch, info, compute.values.floats(), join,
+    auto sums = TrainPiecesJoined(*program, {prepared->plan, batch, info}, compute.values.floats(), join,
                                   info.replica - compute.joint->node.first, [&](int64_t, int64_t) { bring_next(); });
     joins_.Leave(compute.joint->number);
     return sums;
@@ -220,7 +226,7 @@ absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evalua
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const auto score = [&] {
-    return EvaluateBlocks(*program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places,
+    return EvaluateBlocks(*program, *prepared->model, {*prepared->dataset, v1::VALIDATION, evaluate.places},
                           evaluate.values.floats(), driver_.dropped_flag());
   };
   return evaluate.by_layer ? ByLayer(evaluate.work, *prepared, *program, score) : score();

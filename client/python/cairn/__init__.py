@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Unknown,
     )
     from cairn.job import Job
+    from cairn.optimizers import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, Nadam, RMSprop  # noqa: F401
 
 # Name -> the module that has it.
 _HOMES = {"Client": "client", "Job": "job"}
@@ -66,7 +67,9 @@ _ERRORS = (
     "Unimplemented",
     "Unknown",
 )
+_OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Nadam", "RMSprop", "SGD")
 _HOMES.update({name: "errors" for name in _ERRORS})
+_HOMES.update({name: "optimizers" for name in _OPTIMIZERS})
 
 __all__ = sorted(_HOMES)
 

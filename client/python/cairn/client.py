@@ -123,16 +123,23 @@ class Client:
         options: FitOptions, those of Keras' fit and of a job: epochs, batch_size, validation_data, validation_split,
         callbacks, class_weight, sample_weight, shuffle, steps_per_epoch, strategy, replicas, seed, name, weights, set.
 
+        A cairn.torch.Run is started in this process, in the background; it has its data and options already.
+
         Errors: TypeError and ValueError name what has no counterpart; InvalidArgument as of submit.
         """
+        if getattr(model, "is_cairn_run", False):
+            for name in [*(n for n, v in (("data", data), ("y", y)) if v is not None), *options]:
+                raise TypeError(f"fit: {name} goes with a model of Keras; a Run has its own")
+            return model.start(self)
         from cairn import fit, spec
 
         read = fit.job_of(model, data, y, options, self._folder)
         spec.make_paths_absolute(read)
         return self._submit(read)
 
-    def _submit(self, spec: Any) -> Job:
-        request = cluster_pb2.SubmitRequest(spec=spec, request_key=secrets.token_hex(16))
+    def _submit(self, spec: Any, key: str | None = None) -> Job:
+        """key: of two submissions with the same one the second gives the first one's job."""
+        request = cluster_pb2.SubmitRequest(spec=spec, request_key=key or secrets.token_hex(16))
         for attempt in range(1, SUBMIT_ATTEMPTS + 1):
             try:
                 answer = self._connection.call("Submit", request, SUBMIT_TIMEOUT_S)

@@ -76,7 +76,7 @@ def job_of(model: Any, data: Any, y: Any, options: FitOptions, folder: Callable[
     if "seed" in options:
         spec.seed = arguments.whole("seed", options["seed"], 0, 2**64 - 1)
     if options.get("strategy") is not None:
-        _put_strategy(spec, options["strategy"])
+        put_strategy(spec, options["strategy"])
     keras.put_compiled(spec)
     keras_callbacks.put(spec, options.get("callbacks"))
     _put_class_weight(spec, options.get("class_weight"))
@@ -95,7 +95,7 @@ def _name(given: Any, model: Any) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)[:63]
 
 
-def _put_strategy(spec: Any, value: Any) -> None:
+def put_strategy(spec: Any, value: Any) -> None:
     """A name, or an object of tf.distribute: its class is the name."""
     name = value if isinstance(value, str) else type(value).__name__
     enum = spec.DESCRIPTOR.fields_by_name["strategy"].enum_type

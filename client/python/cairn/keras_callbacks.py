@@ -165,6 +165,11 @@ def _scheduler(spec: Any, callback: Any, where: str) -> None:
     for epoch in range(max(1, spec.epochs)):
         rate = _rate(schedule, epoch, rate, where)
         rates.append(rate)
+    put_rates(spec, rates)
+
+
+def put_rates(spec: Any, rates: list[float]) -> None:
+    """The learning rate of each epoch, as a callback; the optimizer begins with the first."""
     to = spec.callbacks.add().learning_rate_scheduler.schedule
     if len(set(rates)) == 1:
         to.constant.SetInParent()

@@ -4,6 +4,7 @@ its name; that numbers make sense is for the coordinator to say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,6 @@ METRIC_NEUTRAL = {
     "multi_label": (False,),
     "num_labels": (None,),
     "label_weights": (None,),
-    "ignore_class": (None,),
     "sparse_y_true": (True, False),
     "sparse_y_pred": (True, False),
     "axis": (-1, None),
@@ -28,6 +28,8 @@ METRIC_NEUTRAL = {
 METRIC_FIELDS = {"top_k": "k", "recall": "value", "precision": "value", "specificity": "value", "sensitivity": "value"}
 OPTIMIZER_IGNORED = IGNORED | {"is_legacy_optimizer", "jit_compile", "ema_momentum", "ema_overwrite_frequency"}
 OPTIMIZER_NEUTRAL = {"loss_scale_factor": (None,), "decay": (0, 0.0, None)}
+# Arguments whose None is another value than the default: "do without".
+NONE_IS_ZERO = {"muon": ("weight_decay", "adam_weight_decay", "rms_rate")}
 
 
 def refuse_unknown(argument: str, described: Described, names: list[str]) -> ValueError:
@@ -63,6 +65,8 @@ def put_metric(metric: Any, value: Any, argument: str) -> None:
     found = spelling.find_value(enum, described.name)
     if found is None:
         raise refuse_unknown(argument, described, spelling.kind_names(metric.DESCRIPTOR))
+    if found.name == "ACCURACY" and not described.by_name:  # the class compares numbers, the name classes
+        found = enum.values_by_name["EXACT_ACCURACY"]
     metric.kind = found.number
     name = described.name if described.by_name else described.config.get("name")
     if name and name != found.name.lower():
@@ -83,6 +87,8 @@ def put_metric(metric: Any, value: Any, argument: str) -> None:
 def put_optimizer(spec: Any, value: Any) -> None:
     """spec: a JobSpec. Sets optimizer and, of gradient_accumulation_steps, accumulate_steps."""
     described = describe("optimizer", value)
+    if "inner_optimizer" in described.config:
+        return _put_loss_scaling(spec, described)
     optimizer = spec.optimizer
     field = spelling.find_kind(optimizer.DESCRIPTOR, described.name)
     if field is None:
@@ -96,7 +102,11 @@ def put_optimizer(spec: Any, value: Any) -> None:
     steps = config.pop("gradient_accumulation_steps", None)
     if steps:
         spec.accumulate_steps = steps
+    if field.name == "muon":
+        _check_muon(described)
     for key, given in config.items():
+        if given is None and key in NONE_IS_ZERO.get(field.name, ()):
+            given = 0.0
         if key in OPTIMIZER_IGNORED or given is None:
             continue
         if key in OPTIMIZER_NEUTRAL:
@@ -111,6 +121,27 @@ def put_optimizer(spec: Any, value: Any) -> None:
     if not isinstance(value, (str, Mapping)):
         for text in getattr(value, "_exclude_from_weight_decay_names", None) or ():
             optimizer.exclude_from_weight_decay.append(text)
+
+
+def _put_loss_scaling(spec: Any, described: Described) -> None:
+    """A LossScaleOptimizer: the one within it, and how the loss is scaled."""
+    put_optimizer(spec, described.config["inner_optimizer"])
+    spec.loss_scaling.SetInParent()
+    for key, raw in described.config.items():
+        given = number(raw)
+        if key not in IGNORED | {"inner_optimizer"} and given is not None:
+            _put_field(spec.loss_scaling, key, given, "optimizer", described)
+
+
+def _check_muon(described: Described) -> None:
+    """Before Keras 3.13 it scaled its step otherwise. Keras takes exclude_layers for regular expressions."""
+    if "muon_a" in described.config and "rms_rate" not in described.config:
+        raise ValueError(
+            'optimizer: Muon without rms_rate, as in Keras before 3.13, scales its step otherwise; give "muon"'
+        )
+    for text in described.config.get("exclude_layers") or ():
+        if re.escape(str(text)).replace("\\-", "-") != str(text):
+            raise no_counterpart("optimizer", described, "exclude_layers", text)
 
 
 def put_learning_rate(optimizer: Any, value: Any) -> None:

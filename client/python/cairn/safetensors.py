@@ -1,4 +1,5 @@
-"""Writes a .safetensors file: eight bytes of length, a header in JSON, then the numbers of all tensors end to end."""
+"""Writes and reads .safetensors files: eight bytes of length, a header in JSON, then the numbers of all tensors end to
+end."""
 
 from __future__ import annotations
 
@@ -24,3 +25,26 @@ def write(path: Path, tensors: Mapping[str, numpy.ndarray]) -> None:
         file.write(text)
         for array in rows:
             file.write(array.tobytes())
+
+
+def read(path: Path) -> dict[str, numpy.ndarray]:
+    """The arrays of float32, by name, each a copy of its own.
+
+    Errors: OSError; ValueError names the file and what is wrong with it, or a tensor of another type.
+    """
+    data = Path(path).read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    try:
+        if not 2 <= size <= len(data) - 8:
+            raise ValueError("its header is cut off")
+        header = json.loads(data[8 : 8 + size])
+        header.pop("__metadata__", None)
+        body, arrays = memoryview(data)[8 + size :], {}
+        for name, tensor in header.items():
+            if tensor["dtype"] != "F32":
+                raise ValueError(f"{name!r} is {tensor['dtype']}, and F32 is read")
+            begin, end = tensor["data_offsets"]
+            arrays[name] = numpy.frombuffer(body[begin:end], "<f4").reshape(tensor["shape"]).copy()
+        return arrays
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: is no .safetensors file that can be read: {error}") from None

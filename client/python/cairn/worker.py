@@ -52,6 +52,8 @@ class Worker:
     ):
         if coordinator is None:
             coordinator = os.environ.get("CAIRN_COORDINATOR", "")
+        if not tls_dir:
+            tls_dir = os.environ.get("CAIRN_TLS_DIR", "")
         self._stopped = threading.Event()
         self._owner = os.getpid()
         self._worker = _cairn.Worker(

@@ -61,6 +61,13 @@ double NumbersOf(const Graph& graph, const Node& node, double most) {
       for (size_t axis = 0; axis + 1 < node.output.size(); ++axis) windows += static_cast<double>(node.output[axis]);
       return kNumbersOfWindow * windows;
     }
+    case LayerKind::kTake: return static_cast<double>(node.layer.take().indices_size());
+    case LayerKind::kOneHot: return static_cast<double>(node.layer.one_hot().num_classes());
+    case LayerKind::kPad: {  // the places of the mirrored axes
+      double places = 0;
+      for (const int64_t side : node.output) places += static_cast<double>(side);
+      return places;
+    }
     case LayerKind::kIntegerLookup: {
       if (node.layer.integer_lookup().output_mode() != v1::TF_IDF) return 0;
       return static_cast<double>(CategoryCodeOf(node.layer).depth);

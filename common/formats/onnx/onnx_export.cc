@@ -14,6 +14,7 @@
 #include "common/model/layer_type.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/recurrent.h"
+#include "common/model/onnx/onnx_operation_values.h"
 #include "common/model/recurrent.h"
 
 namespace cairn {
@@ -41,9 +42,10 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
   };
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
   CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
+  CAIRN_RETURN_IF_ERROR(named(CheckOperationOnnx(node)));
   if (FoldsSteps(node)) {
-    return named(Lacks(WithArticle(FindLayerType(node.layer.time_distributed().layer().kind_case())->name),
-                       " on every step is not written as ONNX; write safetensors or Keras' format"));
+    const Graph steps = StepGraph(graph, node);
+    CAIRN_RETURN_IF_ERROR(named(CheckNode(steps, steps.output())));
   }
   const bool heeds = IsRecurrent(node.kind) || node.kind == LayerKind::kGlobalAveragePooling1D ||
                      node.kind == LayerKind::kMultiHeadAttention;

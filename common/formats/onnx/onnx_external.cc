@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/roots.h"
 #include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/model/onnx/onnx_tensor.h"
@@ -114,7 +115,7 @@ class Loader {
                         location.find('\0') == location.npos &&
                         std::find(parts.begin(), parts.end(), "..") == parts.end();
     if (!inside) return Bad(tensor, "\"", Shown(location), "\" is not a file below the model's folder; put it there");
-    FileDescriptor at(::open(folder_.empty() ? "." : folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    FileDescriptor at = OpenPath(folder_.empty() ? "." : folder_, O_RDONLY | O_DIRECTORY);
     if (at.get() < 0) return FileError(folder_, "cannot be opened");
     for (size_t i = 0; i < parts.size(); ++i) {
       const int kind = i + 1 < parts.size() ? O_DIRECTORY : O_NONBLOCK;

@@ -40,6 +40,8 @@ inline constexpr NamedActivation kActivations[] = {
     {"squareplus", v1::SQUAREPLUS},
     {"sparse_plus", v1::SPARSE_PLUS},
     {"sparse_sigmoid", v1::SPARSE_SIGMOID},
+    {"sparsemax", v1::SPARSEMAX},
+    {"glu", v1::GLU},
 };
 
 }  // namespace cairn

@@ -22,7 +22,8 @@ struct NamedConstraint {
 constexpr NamedConstraint kConstraints[] = {{"MaxNorm", v1::Constraint::MAX_NORM},
                                             {"NonNeg", v1::Constraint::NON_NEG},
                                             {"UnitNorm", v1::Constraint::UNIT_NORM},
-                                            {"MinMaxNorm", v1::Constraint::MIN_MAX_NORM}};
+                                            {"MinMaxNorm", v1::Constraint::MIN_MAX_NORM},
+                                            {"RadialConstraint", v1::Constraint::RADIAL}};
 
 // Makes "max_norm" and "MaxNorm" equal.
 std::string Plain(absl::string_view name) {
@@ -144,9 +145,10 @@ void ReadKerasCommon(KerasConfig& config, v1::Layer* layer) {
     }
     v1::Constraint constraint;
     if (!ReadConstraint(*value, &constraint)) {
-      return config.Refuse(absl::StrCat(
-          field->name(), ": ", ShownConstraint(*value),
-          " is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers and axes, or leave it out"));
+      return config.Refuse(absl::StrCat(field->name(), ": ", ShownConstraint(*value),
+                                        " is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+                                        "RadialConstraint with numbers and axes, or leave it "
+                                        "out"));
     }
     fields->GetReflection()->MutableMessage(fields, field)->CopyFrom(constraint);
   }
@@ -165,6 +167,7 @@ void WriteKerasCommon(const v1::Layer& layer, KerasWriter& writer) {
     const FieldDescriptor* const field = fields.GetDescriptor()->field(i);
     if (!IsConstraint(field) || !fields.GetReflection()->HasField(fields, field)) continue;
     const auto& c = static_cast<const v1::Constraint&>(fields.GetReflection()->GetMessage(fields, field));
+    if (c.kind() == v1::Constraint::RADIAL) continue;  // Keras 3 has it no more
     OrderedJson json = OrderedJson::object();
     if (c.has_min_value()) json["min_value"] = KerasWriter::Rounded(c.min_value());
     if (c.has_max_value()) json["max_value"] = KerasWriter::Rounded(c.max_value());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -59,7 +60,36 @@ std::string FunctionName(const Json& value) {
 
 bool IsNumber(const Json& config, const char* key, double number) {
   if (!config.contains(key) || config[key].is_null()) return true;
-  return config[key].is_number() && std::abs(config[key].get<double>() - number) <= 1e-9;
+  return config[key].is_number() && std::abs(config[key].get<double>() - number) <= 1e-6;
+}
+
+// The activation that is an object of Keras, a layer or an operation with this config: keras.layers.ReLU(6),
+// keras.ops.nn.Gelu(). nullopt: its arguments are not those of the activation.
+std::optional<v1::Activation> WithArguments(v1::Activation activation, const Json& config) {
+  const auto given = [&](const char* key) { return config.contains(key) && !config[key].is_null(); };
+  const auto fits = [](bool yes, v1::Activation as) { return yes ? std::optional(as) : std::nullopt; };
+  switch (activation) {
+    case v1::RELU:
+      return fits(
+          IsNumber(config, "max_value", 6) && IsNumber(config, "negative_slope", 0) && IsNumber(config, "threshold", 0),
+          given("max_value") ? v1::RELU6 : v1::RELU);
+    case v1::LEAKY_RELU: {  // the layer's default is 0.3
+      const char* const key = given("negative_slope") ? "negative_slope" : "alpha";
+      return fits(given(key) && IsNumber(config, key, 0.2), activation);
+    }
+    case v1::ELU:
+    case v1::CELU: return fits(IsNumber(config, "alpha", 1), activation);
+    case v1::GELU: return given("approximate") && config["approximate"] == false ? v1::GELU : v1::GELU_TANH;
+    case v1::SOFTMAX:
+    case v1::LOG_SOFTMAX:
+    case v1::SPARSEMAX:
+    case v1::GLU:
+      return fits(!given("axis") || config["axis"] == -1 || config["axis"] == Json::array({-1}), activation);
+    case v1::SOFT_SHRINK:
+    case v1::HARD_SHRINK: return fits(IsNumber(config, "threshold", 0.5), activation);
+    case v1::SQUAREPLUS: return fits(IsNumber(config, "b", 4), activation);
+    default: return activation;
+  }
 }
 
 // The arguments of an initializer's config; a missing one has its field's default.
@@ -283,22 +313,20 @@ void KerasConfig::Activation(const char* key, v1::Activation* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
   if (FunctionName(*value) == kOldHardSigmoid) {
-    return RefuseKey(key, *value,
-                     "is clip(0.2 x + 0.5, 0, 1), but in Keras 3 clip(x / 6 + 0.5, 0, 1); leave it out and "
-                     "put an Activation layer with it after this one, or save the model with Keras 3");
+    *out = v1::HARD_SIGMOID_KERAS2;
+    return;
   }
   const std::string name = FunctionName(*value);
   const std::string plain = WithoutUnderscores(name);
   for (const NamedActivation& known : kActivations) {
     if (plain != WithoutUnderscores(known.name)) continue;
-    const Json* config = value->is_object() && value->contains("config") && (*value)["config"].is_object()
-                             ? &(*value)["config"]
-                             : nullptr;
-    if (config != nullptr && known.activation == v1::RELU && !IsNumber(*config, "max_value", 6)) break;
-    *out = config != nullptr && known.activation == v1::RELU && config->contains("max_value") &&
-                   (*config)["max_value"].is_number()
-               ? v1::RELU6
-               : known.activation;
+    const bool object = value->is_object() && value->contains("config") && (*value)["config"].is_object();
+    const std::optional<v1::Activation> found =
+        object ? WithArguments(known.activation, (*value)["config"]) : known.activation;
+    if (!found.has_value()) {
+      return RefuseKey(key, *value, "has arguments that only a layer of its own has; put that layer after this one");
+    }
+    *out = *found;
     return;
   }
   RefuseKey(key, *value,

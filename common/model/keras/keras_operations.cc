@@ -28,6 +28,7 @@ constexpr KerasOperation kOperations[] = {
     {O::NEGATIVE, kNumpy, "Negative", "math.negative __operators__.neg negative"},
     {O::ABSOLUTE, kNumpy, "Absolute", "math.abs abs __operators__.abs"},
     {O::ABSOLUTE, kNumpy, "Abs", ""},
+    {O::ABSOLUTE, kNumpy, "Fabs", ""},
     {O::SQUARE, kNumpy, "Square", "math.square square"},
     {O::SQRT, kNumpy, "Sqrt", "math.sqrt sqrt"},
     {O::RSQRT, kMath, "Rsqrt", "math.rsqrt"},
@@ -56,6 +57,32 @@ constexpr KerasOperation kOperations[] = {
     {O::SOFTMAX, kNn, "Softmax", "nn.softmax"},
     {O::L2_NORMALIZE, kNn, "Normalize", "math.l2_normalize linalg.l2_normalize nn.l2_normalize"},
     {O::CUMSUM, kNumpy, "Cumsum", "math.cumsum cumsum"},
+    {O::CUMPROD, kNumpy, "Cumprod", "math.cumprod"},
+    {O::LOG2, kNumpy, "Log2", ""},
+    {O::LOG10, kNumpy, "Log10", ""},
+    {O::TAN, kNumpy, "Tan", "math.tan tan"},
+    {O::ARCSIN, kNumpy, "Arcsin", "math.asin asin"},
+    {O::ARCCOS, kNumpy, "Arccos", "math.acos acos"},
+    {O::ARCTAN, kNumpy, "Arctan", "math.atan atan"},
+    {O::SINH, kNumpy, "Sinh", "math.sinh sinh"},
+    {O::COSH, kNumpy, "Cosh", "math.cosh cosh"},
+    {O::ARCSINH, kNumpy, "Arcsinh", "math.asinh asinh"},
+    {O::ARCCOSH, kNumpy, "Arccosh", "math.acosh acosh"},
+    {O::ARCTANH, kNumpy, "Arctanh", "math.atanh atanh"},
+    {O::ERF, kMath, "Erf", "math.erf"},
+    {O::CEIL, kNumpy, "Ceil", "math.ceil"},
+    {O::TRUNC, kNumpy, "Trunc", ""},
+    {O::IS_NAN, kNumpy, "Isnan", "math.is_nan"},
+    {O::IS_INF, kNumpy, "Isinf", "math.is_inf"},
+    {O::IS_FINITE, kNumpy, "Isfinite", "math.is_finite"},
+    {O::LOGICAL_NOT, kNumpy, "LogicalNot", "math.logical_not logical_not"},
+    {O::LOGICAL_AND, kNumpy, "LogicalAnd", "math.logical_and logical_and"},
+    {O::LOGICAL_OR, kNumpy, "LogicalOr", "math.logical_or logical_or"},
+    {O::LOGICAL_XOR, kNumpy, "LogicalXor", "math.logical_xor"},
+    {O::FLOOR_DIVIDE, kNumpy, "FloorDivide", "math.floordiv __operators__.floordiv"},
+    {O::MOD, kNumpy, "Mod", "math.floormod math.mod __operators__.mod"},
+    {O::SQUARED_DIFFERENCE, kMath, "", "math.squared_difference"},  // Keras 3 has none
+    {O::ARCTAN2, kNumpy, "Arctan2", "math.atan2 atan2"},
 };
 
 constexpr KerasReduction kReductions[] = {
@@ -71,6 +98,11 @@ constexpr KerasReduction kReductions[] = {
     {R::PROD, kNumpy, "Prod", "math.reduce_prod reduce_prod"},
     {R::LOGSUMEXP, kMath, "Logsumexp", "math.reduce_logsumexp reduce_logsumexp"},
     {R::ARGMAX, kNumpy, "Argmax", "math.argmax argmax"},
+    {R::ARGMIN, kNumpy, "Argmin", "math.argmin argmin"},
+    {R::L1_NORM, kLinalg, "Norm", ""},
+    {R::ANY, kNumpy, "Any", "math.reduce_any reduce_any"},
+    {R::ALL, kNumpy, "All", "math.reduce_all reduce_all"},
+    {R::COUNT_NONZERO, kNumpy, "CountNonzero", "math.count_nonzero"},
 };
 
 template <typename Row, size_t kCount, typename Is>
@@ -109,7 +141,14 @@ const char* KerasOperationModule(const Node& node) {
   switch (node.kind) {
     case LayerKind::kOperation: return KerasOperationOf(node.layer.operation().kind())->module;
     case LayerKind::kReduce: return KerasReductionOf(node.layer.reduce().kind())->module;
-    case LayerKind::kSlice: return kNumpy;
+    case LayerKind::kSlice:
+    case LayerKind::kStack:
+    case LayerKind::kPad:
+    case LayerKind::kTile:
+    case LayerKind::kTake:
+    case LayerKind::kEinsum: return kNumpy;
+    case LayerKind::kOneHot: return kNn;
+    case LayerKind::kActivation: return node.activation == v1::GLU ? kNn : nullptr;
     default: return nullptr;
   }
 }

@@ -27,7 +27,15 @@ std::string KerasLayerName(std::string name) {
 
 double KerasWriter::Rounded(float number) { return Decimal(number); }
 
+void KerasWriter::Refuse(const std::string& what) {
+  status_.Update(absl::UnimplementedError(absl::StrCat("layer \"", node_.name, "\": ", what)));
+}
+
 void KerasWriter::Activation(const char* key, v1::Activation activation) {
+  if (activation == v1::GELU_TANH) {  // a name means the other one
+    json_[key] = KerasObject("keras.src.ops.nn", "Gelu", {{"approximate", true}});
+    return;
+  }
   const char* name = KerasActivationName(activation);
   json_[key] = name != nullptr ? name : "";
   // A function written by name has its default arguments.
@@ -42,7 +50,7 @@ void KerasWriter::Activation(const char* key, v1::Activation activation) {
   }
   status_.Update(
       absl::UnimplementedError(absl::StrCat("layer \"", node_.name, "\": Keras' format has no name for activation ",
-                                            v1::Activation_Name(activation), "; use GELU, or export safetensors")));
+                                            v1::Activation_Name(activation), "; use another, or export safetensors")));
 }
 
 void KerasWriter::Initializer(const char* key, const v1::Initializer& initializer) {

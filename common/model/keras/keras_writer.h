@@ -37,6 +37,8 @@ class KerasWriter {
   OrderedJson& operator[](const char* key) { return json_[key]; }
   void Without(const char* key) { json_.erase(key); }
   void Clear() { json_ = OrderedJson::object(); }
+  // Keras' format cannot say it. what: without the layer's name.
+  void Refuse(const std::string& what);
 
   void Ints(const char* key, absl::Span<const int32_t> numbers) {
     json_[key] = OrderedJson::array();

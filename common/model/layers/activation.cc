@@ -96,20 +96,30 @@ absl::Status ReadArguments(v1::ActivationLayer* layer, Node* node) {
   return f == v1::RELU ? ReadRelu(*layer, node) : absl::OkStatus();
 }
 
+bool IsAlongAxis(v1::Activation f) {
+  return f == v1::SOFTMAX || f == v1::LOG_SOFTMAX || f == v1::SPARSEMAX || f == v1::GLU;
+}
+
 // For its parameters see common/model/activation_numbers.h.
 absl::Status InferActivation(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>*) {
   v1::ActivationLayer* layer = node->layer.mutable_activation();
   if (layer->activation() == v1::ACTIVATION_UNSPECIFIED) return Bad("activation is missing; use RELU, say");
-  if (layer->activation() == v1::THRESHOLD) {
-    node->activation = v1::THRESHOLD;
+  if (layer->activation() == v1::THRESHOLD || layer->activation() == v1::GLU) {
+    node->activation = layer->activation();
   } else {
     CAIRN_RETURN_IF_ERROR(ReadActivation(layer, node));
   }
   node->alpha = DefaultAlpha(node->activation);
   CAIRN_RETURN_IF_ERROR(ReadArguments(layer, node));
+  if (layer->activation() == v1::GLU) {
+    if (inputs[0].back() % 2 != 0) {
+      return Bad("its input is ", ToString(inputs[0]), "; GLU halves the last axis, so it needs an even size");
+    }
+    node->output.back() /= 2;
+  }
   if (layer->axis().empty()) return absl::OkStatus();
-  if (layer->activation() != v1::SOFTMAX && layer->activation() != v1::LOG_SOFTMAX)
-    return Bad("axis is only for SOFTMAX and LOG_SOFTMAX; leave it out");
+  if (!IsAlongAxis(layer->activation()))
+    return Bad("axis is only for SOFTMAX, LOG_SOFTMAX, SPARSEMAX and GLU; leave it out");
   CAIRN_RETURN_IF_ERROR(ResolveAxes("axis", inputs[0], layer->mutable_axis()));
   if (layer->axis_size() > 1 || layer->axis(0) != static_cast<int32_t>(inputs[0].size())) {
     return Bad("axis: ", v1::Activation_Name(layer->activation()), " over an axis of ", ToString(inputs[0]),
@@ -181,6 +191,7 @@ const char* ClassOf(const Node& node) {
     case v1::LEAKY_RELU: return "LeakyReLU";
     case v1::ELU: return "ELU";
     case v1::RELU6: return "ReLU";
+    case v1::GLU: return "Glu";  // an operation: the layer of Keras says that it keeps the shape
     case v1::RELU: return layer.has_max_value() || layer.has_threshold() ? "ReLU" : "Activation";
     default: return "Activation";
   }
@@ -189,6 +200,11 @@ const char* ClassOf(const Node& node) {
 void WriteActivation(const Node& node, KerasWriter& c) {
   const v1::ActivationLayer& layer = node.layer.activation();
   const bool relu = std::string(ClassOf(node)) == "ReLU";
+  if (layer.activation() == v1::GLU) {
+    c.Clear();
+    c["axis"] = -1;
+    return;
+  }
   if (layer.activation() == v1::LEAKY_RELU) {
     c["negative_slope"] = KerasWriter::Rounded(node.negative_slope);
   } else if (layer.activation() == v1::ELU) {
@@ -204,7 +220,21 @@ void WriteActivation(const Node& node, KerasWriter& c) {
   }
 }
 
-void WriteOnnx(const Node& node, OnnxWriter& w) { w.Finish(node, w.In(node, 0, w.Has(node, 0)), w.Has(node, 0)); }
+// a * sigmoid(b) of the halves a, b.
+void WriteGlu(const Node& node, OnnxWriter& w) {
+  const std::string x = w.In(node, 0, Channels::kLast);
+  const int64_t half = node.output.back(), axis = static_cast<int64_t>(node.output.size());
+  const auto part = [&](int64_t begin) {
+    return w.Op("Slice", {x, w.Whole("starts", {begin}), w.Whole("ends", {begin + half}), w.Whole("axes", {axis})});
+  };
+  const std::string gate = w.Op("Sigmoid", {part(half)});
+  w.SetOutput(node, w.Op("Mul", {part(0), gate}), Channels::kLast);
+}
+
+void WriteOnnx(const Node& node, OnnxWriter& w) {
+  if (node.activation == v1::GLU) return WriteGlu(node, w);
+  w.Finish(node, w.In(node, 0, w.Has(node, 0)), w.Has(node, 0));
+}
 
 constexpr float kSeluAlpha = 1.67326319f, kSeluScale = 1.05070102f;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/keras/keras_config.h"
+#include "common/model/limits.h"
 
 namespace cairn::layers {
 
@@ -30,6 +31,24 @@ absl::Status NeedLastAxes(const char* field, const Shape& input, Numbers* axes) 
   if (axes->Get(0) == rank - axes->size() + 1) return absl::OkStatus();
   return Bad(field, ": not the last ones of its input ", ToString(input),
              "; name the last one, or the last ones, or put a permute before and one after it");
+}
+
+absl::StatusOr<int32_t> ReadAxis(const Shape& input, bool given, int32_t axis) {
+  const int32_t rank = static_cast<int32_t>(input.size()), at = axis < 0 ? axis + rank + 1 : axis;
+  if (!given) return Bad("axis is missing; give one of 1 .. ", rank, " of its input ", ToString(input));
+  if (at >= 1 && at <= rank) return at;
+  return Bad("axis: its input ", ToString(input), " has no axis ", axis, "; use 1 .. ", rank);
+}
+
+absl::StatusOr<int32_t> ReadNewAxis(const Shape& input, bool given, int32_t axis) {
+  const int32_t rank = static_cast<int32_t>(input.size()) + 1, at = axis < 0 ? axis + rank + 1 : axis;
+  if (input.size() >= kLayerDimensionsMax) {
+    return Bad("its input ", ToString(input), " has ", input.size(), " axes; one more is too many, the limit is ",
+               kLayerDimensionsMax);
+  }
+  if (!given) return Bad("axis is missing; give the place of the new axis, 1 .. ", rank);
+  if (at >= 1 && at <= rank) return at;
+  return Bad("axis: ", axis, " is no place for a new axis in its input ", ToString(input), "; use 1 .. ", rank);
 }
 
 Shape KeptShape(const Shape& input, const Numbers& axes) {

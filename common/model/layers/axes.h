@@ -20,6 +20,12 @@ absl::Status ResolveAxes(const char* field, const Shape& input, Numbers* axes);
 // The same, but the axes must be the last ones of `input`.
 absl::Status NeedLastAxes(const char* field, const Shape& input, Numbers* axes);
 
+// One axis of `input`, counted from 1. Errors: it is not given, or the input does not have it.
+absl::StatusOr<int32_t> ReadAxis(const Shape& input, bool given, int32_t axis);
+// The place of a new axis of size 1 or more in a tensor that is made of `input`, counted from 1; negative from the end
+// of that tensor. Errors: it is not given, there is no such place, or the tensor has too many axes.
+absl::StatusOr<int32_t> ReadNewAxis(const Shape& input, bool given, int32_t axis);
+
 // `input` with size 1 along all other axes. axes: must be resolved.
 Shape KeptShape(const Shape& input, const Numbers& axes);
 // The sizes of these axes alone.

@@ -96,6 +96,9 @@ absl::Status InferBidirectional(absl::Span<const Shape> inputs, Node* node, std:
   node->output = outputs[0];
   if (both->merge_mode() == v1::Bidirectional::CONCAT) {
     node->output.back() += outputs[1].back();
+  } else if (both->layer().lstm().return_cell() || both->backward_layer().lstm().return_cell()) {
+    return Bad("return_cell: states are not merged by ", v1::Bidirectional::MergeMode_Name(both->merge_mode()),
+               "; use CONCAT");
   } else if (forward.units != backward.units) {
     return Bad("units ", forward.units, " and ", backward.units, " cannot be merged by ",
                v1::Bidirectional::MergeMode_Name(both->merge_mode()), "; use CONCAT, or as many in both");
@@ -116,7 +119,8 @@ void ReadBidirectional(KerasConfig& c, v1::Layer* layer) {
   v1::Bidirectional* both = layer->mutable_bidirectional();
   // merge_mode may also be null, which means two outputs.
   std::string mode;
-  if (!c.Has("merge_mode")) c.Refuse("merge_mode: null means two outputs, which is not supported; use concat, say");
+  if (!c.Has("merge_mode"))
+    c.Refuse("merge_mode: null means two outputs, which only a Functional model takes; use concat, say");
   c.Text("merge_mode", &mode);
   for (const NamedMode& named : kModes) {
     if (mode == named.name) both->set_merge_mode(named.mode);
@@ -141,6 +145,10 @@ void WriteBidirectional(const Node& node, KerasWriter& c) {
   for (const NamedMode& named : kModes) {
     if (both.merge_mode() == named.mode) c["merge_mode"] = named.name;
   }
+  // The states are outputs of the layer, and then those of the two directions too.
+  const bool forward = both.layer().lstm().return_cell(), backward = both.backward_layer().lstm().return_cell();
+  if (forward != backward) c.Refuse("return_cell differs between layer and backward_layer; give both the same");
+  if (forward) c["merge_mode"] = nullptr;
   for (const auto& [key, layer] :
        {std::pair("layer", &both.layer()), std::pair("backward_layer", &both.backward_layer())}) {
     absl::StatusOr<OrderedJson> json = InnerLayerJson(node, *layer);

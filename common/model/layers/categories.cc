@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/lacks.h"
 #include "common/model/limits.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn::layers {
 namespace {
@@ -58,6 +59,7 @@ void WriteOnnxCode(const Node& node, const std::string& indices, OnnxWriter& w) 
 }
 
 absl::Status CheckCategoriesOnnx(const Node& node) {
+  if (OfTexts(node)) return Lacks("it takes texts, which ONNX's operators do not", kKerasFormat);
   if (node.kind == LayerKind::kHashing || node.kind == LayerKind::kHashedCrossing) {
     return Lacks("ONNX has no operator for its hashes", kKerasFormat);
   }

@@ -51,8 +51,13 @@ struct Described {
   v1::Layer layer;
 };
 
-// out, groups: those of the operator; depthwise: one group per channel, with several outputs each.
-Described Describe(const Window& w, int rank, int64_t in, int64_t out, int64_t groups, v1::Padding padding, bool bias) {
+// Of the operator. Depthwise: one group per channel, with several outputs each.
+struct ConvChannels {
+  int64_t in = 0, out = 0, groups = 1;
+};
+
+Described Describe(const Window& w, int rank, const ConvChannels& channels, v1::Padding padding, bool bias) {
+  const int64_t in = channels.in, out = channels.out, groups = channels.groups;
   Described d;
   const auto plain = [&](LayerKind kind, auto* conv) {
     d.kind = kind;
@@ -128,7 +133,7 @@ absl::Status ImportConv(OnnxImporter& importer) {
   }
   CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().PlaceChannelsLast(x));
   CAIRN_ASSIGN_OR_RETURN(const v1::Padding padding, PadFor(importer, w, x, /*zeros_do=*/true, &from));
-  const Described conv = Describe(w, rank, in, out, groups, padding, !bias.empty());
+  const Described conv = Describe(w, rank, {.in = in, .out = out, .groups = groups}, padding, !bias.empty());
   const bool depthwise = conv.kind == LayerKind::kDepthwiseConv2D || conv.kind == LayerKind::kDepthwiseConv1D;
   std::vector<OnnxVariable> variables = {KernelOf(weight, rank, in, depthwise)};
   if (!bias.empty()) variables.push_back({"bias", {out}, std::move(bias)});

@@ -10,6 +10,7 @@
 #include "common/model/layers/table.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/onnx_importer.h"
+#include "common/model/onnx/onnx_moves.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
@@ -122,8 +123,9 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.Finish(node, y, Channels::kLast);
 }
 
-// Imports an Einsum whose second operand is a constant.
+// Imports an Einsum of two values, or of one and a constant, the kernel.
 absl::Status ImportEinsum(OnnxImporter& importer) {
+  if (!importer.IsConstant(1)) return ImportOnnxEinsumOfTwo(importer);
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor kernel, importer.ConstantOf(1, "kernel"));
   OnnxAttributes attributes(importer.node());

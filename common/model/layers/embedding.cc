@@ -10,6 +10,7 @@
 #include "common/model/layers/table.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/onnx_importer.h"
+#include "common/model/onnx/onnx_moves.h"
 #include "common/model/onnx/onnx_writer.h"
 
 namespace cairn::layers {
@@ -73,10 +74,9 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, Channels::kLast);
 }
 
-// A Gather that selects rows of a table by ids is an embedding.
+// A Gather that selects rows of a table by ids is an embedding; one by constant places is a Take.
 absl::Status ImportGather(OnnxImporter& importer) {
-  if (!importer.IsConstant(0))
-    return Lacks("it selects from a layer's output; Cairn selects only from constants, as an Embedding");
+  if (!importer.IsConstant(0)) return ImportOnnxTake(importer);
   CAIRN_ASSIGN_OR_RETURN(const OnnxView ids, importer.ViewOf(1));
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor table, importer.ConstantOf(0, "table"));
   OnnxAttributes attributes(importer.node());

@@ -118,6 +118,9 @@ absl::Status ResolveActivation(v1::Activation* activation) {
   if (*activation == v1::THRESHOLD) {
     return Bad("activation THRESHOLD has arguments; use LINEAR, and an activation layer with a threshold after it");
   }
+  if (*activation == v1::GLU) {
+    return Bad("activation GLU halves an axis; use LINEAR, and an activation layer with GLU after it");
+  }
   if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// HashedCrossing: the bin of two or more integers, by their common hash.
+// HashedCrossing: the bin of two or more integers or texts, by their common hash.
 #include "common/base/limits.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"

@@ -1,7 +1,8 @@
-// Hashing: the bin of an integer, by its hash.
+// Hashing: the bin of an integer or a text, by its hash.
 #include "absl/strings/numbers.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/table.h"
+#include "common/model/text_inputs.h"
 
 namespace cairn::layers {
 namespace {
@@ -10,11 +11,6 @@ absl::Status InferHashing(absl::Span<const Shape> inputs, Node* node, std::vecto
   v1::Hashing* layer = node->layer.mutable_hashing();
   CAIRN_RETURN_IF_ERROR(NeedCategories("num_bins", layer->num_bins(), "64"));
   if (layer->salt_size() > 2) return Bad("salt has ", layer->salt_size(), " numbers; give one or two, or leave it out");
-  int64_t mask = 0;
-  if (layer->has_mask_value() && !absl::SimpleAtoi(layer->mask_value(), &mask)) {
-    return Bad("mask_value ", ShownText(layer->mask_value()),
-               " is not a whole number, and the layer's input is numbers; use one such as \"0\", or leave it out");
-  }
   CAIRN_RETURN_IF_ERROR(ResolveMode({v1::INT, v1::ONE_HOT, v1::MULTI_HOT, v1::COUNT}, layer));
   CAIRN_ASSIGN_OR_RETURN(node->output, CategoryCodeOf(node->layer).Of(inputs[0]));
   return absl::OkStatus();
@@ -54,7 +50,8 @@ void WriteHashing(const Node& node, KerasWriter& c) {
   if (layer.salt_size() > 0) c["salt"] = OrderedJson::array({layer.salt(0), layer.salt(layer.salt_size() - 1)});
   c["mask_value"] = nullptr;
   int64_t mask = 0;
-  if (layer.has_mask_value() && absl::SimpleAtoi(layer.mask_value(), &mask)) c["mask_value"] = mask;
+  if (layer.has_mask_value() && OfTexts(node)) c["mask_value"] = layer.mask_value();
+  if (layer.has_mask_value() && !OfTexts(node) && absl::SimpleAtoi(layer.mask_value(), &mask)) c["mask_value"] = mask;
   WriteMode(layer.output_mode(), c);
 }
 

@@ -44,15 +44,7 @@ void ReadTokens(KerasConfig& c, v1::IntegerLookup* layer) {
       layer->add_vocabulary(token.get<int64_t>());
     }
   }
-  if (const Json* weights = c.Take("idf_weights")) {
-    if (!weights->is_array() || weights->size() > static_cast<size_t>(kEmbeddingIdsMax)) {
-      return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(*weights), " is not a list of numbers"));
-    }
-    for (const Json& weight : *weights) {
-      if (!weight.is_number()) return c.Refuse(absl::StrCat("idf_weights: ", ShownJson(weight), " is not a number"));
-      layer->add_idf_weights(static_cast<float>(weight.get<double>()));
-    }
-  }
+  ReadIdfWeights(c, layer);
 }
 
 void ReadIntegerLookup(KerasConfig& c, v1::Layer* layer) {
@@ -72,7 +64,8 @@ void ReadIntegerLookup(KerasConfig& c, v1::Layer* layer) {
   lookup->set_pad_to_max_tokens(pad);
   c.Only("invert", false, "leave it out: it gives tokens for indices");
   c.Only("vocabulary_dtype", "int64", "use int64");
-  c.Ignore("vocabulary_size");  // follows from the vocabulary
+  c.Only("oov_method", "floormod", "leave it out: the index is the number modulo num_oov_indices");
+  for (const char* key : {"vocabulary_size", "has_input_vocabulary"}) c.Ignore(key);  // follow from the vocabulary
   lookup->set_output_mode(ReadMode(c));
   ReadTokens(c, lookup);
 }
@@ -89,11 +82,8 @@ void WriteIntegerLookup(const Node& node, KerasWriter& c) {
   WriteMode(layer.output_mode(), c);
   c["pad_to_max_tokens"] = layer.pad_to_max_tokens();
   c["vocabulary_dtype"] = "int64";
-  c["idf_weights"] = nullptr;
-  if (!layer.idf_weights().empty()) c["idf_weights"] = OrderedJson::array();
-  for (const float weight : layer.idf_weights()) c["idf_weights"].push_back(KerasWriter::Rounded(weight));
-  c["vocabulary"] = OrderedJson::array();
-  for (const int64_t token : layer.vocabulary()) c["vocabulary"].push_back(token);
+  WriteIdfWeights(layer, c);
+  WriteVocabulary(layer, c);
 }
 
 // Compares the number with every token at once. Where it equals a token the result is the token's index, otherwise an

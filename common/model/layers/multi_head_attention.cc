@@ -106,11 +106,11 @@ void WriteMultiHeadAttention(const Node& node, KerasWriter& c) {
 
 constexpr float kMasked = -1e9f;  // its exponential is 0
 
-// Projects [steps, in] to [steps, heads * size].
+// Projects [steps, in] to [steps, width], the numbers of all heads.
 std::string Project(const Node& node, OnnxWriter& w, const char* which, const std::string& value, int64_t in,
-                    int64_t heads, int64_t size) {
-  const std::string kernel = w.VariableOf(node, absl::StrCat(which, "/kernel"), {0, 1, 2}, {in, heads * size});
-  const std::string bias = w.VariableOf(node, absl::StrCat(which, "/bias"), {0, 1}, {heads * size});
+                    int64_t width) {
+  const std::string kernel = w.VariableOf(node, absl::StrCat(which, "/kernel"), {0, 1, 2}, {in, width});
+  const std::string bias = w.VariableOf(node, absl::StrCat(which, "/bias"), {0, 1}, {width});
   const std::string y = w.Op("MatMul", {value, kernel});
   return bias.empty() ? y : w.Op("Add", {y, bias});
 }
@@ -124,7 +124,7 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   const auto by_head = [&](const char* which, size_t input, int64_t rows, int64_t size,
                            const std::vector<int64_t>& axes) {
     const std::string y =
-        Project(node, w, which, w.In(node, input, Channels::kLast), w.ShapeOf(node, input)[1], heads, size);
+        Project(node, w, which, w.In(node, input, Channels::kLast), w.ShapeOf(node, input)[1], heads * size);
     return w.Transpose(w.Reshape(y, {rows, heads, size}), axes);
   };
   const std::string query = by_head("query", 0, steps, key_dim, {0, 2, 1, 3});

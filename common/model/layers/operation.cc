@@ -15,10 +15,13 @@ namespace {
 
 using O = v1::Operation;
 
-bool AlongAxis(O::Kind kind) { return kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM; }
+bool AlongAxis(O::Kind kind) {
+  return kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM || kind == O::CUMPROD;
+}
 
 bool OfTwo(O::Kind kind) {
-  return (kind >= O::ADD && kind <= O::MATMUL) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL);
+  return (kind >= O::ADD && kind <= O::SQUARED_DIFFERENCE) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL) ||
+         (kind >= O::LOGICAL_AND && kind <= O::LOGICAL_XOR);
 }
 
 absl::Status CheckConstant(const O& operation) {
@@ -51,7 +54,9 @@ absl::Status CheckFields(const O& operation, size_t inputs) {
   const size_t needed = kind == O::WHERE ? 3 : OfTwo(kind) ? 2 : 1;
   const bool constant = !operation.constant().empty();
   if (constant && (needed != 2 || kind == O::MATMUL)) {
-    return Bad("kind ", O::Kind_Name(kind), " takes no constant; leave it out");
+    return Bad("kind ", O::Kind_Name(kind), " takes no constant; ",
+               kind == O::WHERE ? "write condition * x + (1 - condition) * number, where the condition is 1 or 0"
+                                : "leave it out");
   }
   if (inputs + (constant ? 1 : 0) != needed) {
     return Bad("kind ", O::Kind_Name(kind), " is of ", needed, " operands, but it has ", inputs, " inputs and ",
@@ -68,7 +73,7 @@ absl::Status CheckFields(const O& operation, size_t inputs) {
     return Bad("low ", operation.low(), " is above high ", operation.high());
   }
   if (!operation.axis().empty() && !AlongAxis(kind)) {
-    return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE and CUMSUM; leave it out");
+    return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE, CUMSUM and CUMPROD; leave it out");
   }
   return absl::OkStatus();
 }
@@ -122,6 +127,9 @@ const char* KerasClassOfOperation(const Node& node) { return KerasOperationOf(no
 void WriteKeras(const Node& node, KerasWriter& c) {
   const O& operation = node.layer.operation();
   c.Clear();
+  if (operation.kind() == O::SQUARED_DIFFERENCE) {
+    c.Refuse("Keras 3 has no SQUARED_DIFFERENCE; use SUBTRACT and SQUARE, or export safetensors");
+  }
   // Before Keras 3.9 operations that have arguments do not accept a name; it is in the entry around the config.
   const bool arguments = operation.kind() == O::CLIP || operation.kind() == O::CAST || !operation.axis().empty();
   if (!arguments) c["name"] = node.name;
@@ -143,7 +151,15 @@ constexpr OnnxOperator kOnnx[] = {{"Pow", ImportOnnxOperation},         {"Sqrt",
                                   {"Equal", ImportOnnxOperation},       {"Greater", ImportOnnxOperation},
                                   {"Less", ImportOnnxOperation},        {"GreaterOrEqual", ImportOnnxOperation},
                                   {"LessOrEqual", ImportOnnxOperation}, {"Not", ImportOnnxOperation},
-                                  {"Where", ImportOnnxOperation}};
+                                  {"Where", ImportOnnxOperation},       {"And", ImportOnnxOperation},
+                                  {"Or", ImportOnnxOperation},          {"Xor", ImportOnnxOperation},
+                                  {"Tan", ImportOnnxOperation},         {"Asin", ImportOnnxOperation},
+                                  {"Acos", ImportOnnxOperation},        {"Atan", ImportOnnxOperation},
+                                  {"Sinh", ImportOnnxOperation},        {"Cosh", ImportOnnxOperation},
+                                  {"Asinh", ImportOnnxOperation},       {"Acosh", ImportOnnxOperation},
+                                  {"Atanh", ImportOnnxOperation},       {"Erf", ImportOnnxOperation},
+                                  {"Ceil", ImportOnnxOperation},        {"IsNaN", ImportOnnxOperation},
+                                  {"IsInf", ImportOnnxOperation}};
 
 }  // namespace
 

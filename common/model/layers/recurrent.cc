@@ -103,7 +103,9 @@ absl::Status Infer(absl::Span<const Shape> inputs, const Node& node, const std::
   if constexpr (std::is_same_v<Message, v1::LSTM>) {
     if (!m->has_unit_forget_bias()) m->set_unit_forget_bias(true);
   }
-  *output = m->return_sequences() ? Shape{input[0], units} : Shape{units};
+  int64_t each = units;
+  if constexpr (std::is_same_v<Message, v1::LSTM>) each = m->return_cell() ? 3 * units : units;
+  *output = m->return_sequences() ? Shape{input[0], each} : Shape{each};
   return absl::OkStatus();
 }
 
@@ -136,7 +138,7 @@ void Read(KerasConfig& c, Message* m) {
   c.Bool("go_backwards", &go_backwards);
   m->set_return_sequences(return_sequences);
   m->set_go_backwards(go_backwards);
-  c.Only("return_state", false, "a layer has one output; leave it out");
+  c.Only("return_state", false, "only a Functional model takes states as outputs of a layer; leave it out");
   c.Only("stateful", false, "a batch knows nothing of the one before it; leave it out");
   c.Only("zero_output_for_mask", false, keras::kLeaveAway);
   c.Only("time_major", false, "the batch comes first; leave it out");
@@ -147,6 +149,7 @@ template <typename Message>
 void Write(const Message& m, KerasWriter& c) {
   c["return_sequences"] = m.return_sequences();
   c["return_state"] = false;
+  if constexpr (std::is_same_v<Message, v1::LSTM>) c["return_state"] = m.return_cell();
   c["go_backwards"] = m.go_backwards();
   c["stateful"] = false;
   c["unroll"] = false;

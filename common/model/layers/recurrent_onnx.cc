@@ -26,7 +26,8 @@ const char* OnnxActivation(v1::Activation activation) {
     case v1::ELU: return "Elu";
     case v1::SOFTPLUS: return "Softplus";
     case v1::SOFTSIGN: return "Softsign";
-    case v1::HARD_SIGMOID: return "HardSigmoid";
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: return "HardSigmoid";
     default: return nullptr;
   }
 }
@@ -105,10 +106,11 @@ class Operator {
       if (activation == v1::LINEAR) {
         alphas.push_back(1);
         betas.push_back(0);
-      } else if (activation == v1::LEAKY_RELU || activation == v1::ELU || activation == v1::HARD_SIGMOID) {
-        alphas.push_back(RecurrentAlpha(activation));
-        if (activation == v1::HARD_SIGMOID) betas.push_back(0.5f);
+        continue;
       }
+      const bool hard = activation == v1::HARD_SIGMOID || activation == v1::HARD_SIGMOID_KERAS2;
+      if (hard || activation == v1::LEAKY_RELU || activation == v1::ELU) alphas.push_back(RecurrentAlpha(activation));
+      if (hard) betas.push_back(0.5f);
     }
     const auto write = [&](const char* name, const std::vector<float>& values) {
       if (values.empty()) return;
@@ -145,6 +147,7 @@ std::string TakeOutput(const Recurrence& r, const std::string& y, int64_t steps,
 
 absl::Status CheckRecurrentOnnx(const Node& node) {
   for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    if (r.return_cell) return Lacks("return_cell is not written as ONNX; write safetensors or Keras' format");
     for (const v1::Activation activation : {r.activation, r.recurrent_activation}) {
       if (OnnxActivation(activation) != nullptr) continue;
       return Lacks("ONNX's recurrent operators have no activation ", v1::Activation_Name(activation),

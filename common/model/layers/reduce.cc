@@ -30,8 +30,11 @@ absl::Status InferReduce(absl::Span<const Shape> inputs, Node* node, std::vector
     axes.push_back(axis);
   }
   for (int axis = 1; reduce->axis().empty() && axis <= rank; ++axis) axes.push_back(axis);
-  if (reduce->kind() == R::ARGMAX && axes.size() > 1) {
-    return Bad("axis: kind ARGMAX is along one axis; give one number");
+  if ((reduce->kind() == R::ARGMAX || reduce->kind() == R::ARGMIN) && axes.size() > 1) {
+    return Bad("axis: kind ", R::Kind_Name(reduce->kind()), " is along one axis; give one number");
+  }
+  if (reduce->kind() == R::COUNT_NONZERO && reduce->keepdims()) {
+    return Bad("keepdims is not for kind COUNT_NONZERO, as in Keras; put a reshape after it");
   }
   std::sort(axes.begin(), axes.end());
   reduce->mutable_axis()->Assign(axes.begin(), axes.end());
@@ -48,18 +51,25 @@ absl::Status InferReduce(absl::Span<const Shape> inputs, Node* node, std::vector
 void WriteKeras(const Node& node, KerasWriter& c) {
   const R& reduce = node.layer.reduce();
   c.Clear();  // without a name: see operation.cc
+  if (reduce.kind() == R::L1_NORM && reduce.axis_size() > 1) {
+    c.Refuse(
+        "Keras' norm of order 1 over several axes is another one, that of matrices; use ABSOLUTE and SUM, or "
+        "export safetensors");
+  }
   if (reduce.axis_size() == 1) {
     c["axis"] = reduce.axis(0);
   } else {
     c.Ints("axis", reduce.axis());
   }
-  c["keepdims"] = reduce.keepdims();
+  if (reduce.kind() != R::COUNT_NONZERO) c["keepdims"] = reduce.keepdims();
   if (reduce.kind() == R::L2_NORM) c["ord"] = nullptr;
+  if (reduce.kind() == R::L1_NORM) c["ord"] = 1;
 }
 
 constexpr OnnxOperator kOnnx[] = {{"ReduceSum", ImportOnnxReduce},       {"ReduceMin", ImportOnnxReduce},
                                   {"ReduceL2", ImportOnnxReduce},        {"ReduceProd", ImportOnnxReduce},
-                                  {"ReduceLogSumExp", ImportOnnxReduce}, {"ArgMax", ImportOnnxReduce}};
+                                  {"ReduceLogSumExp", ImportOnnxReduce}, {"ArgMax", ImportOnnxReduce},
+                                  {"ArgMin", ImportOnnxReduce},          {"ReduceL1", ImportOnnxReduce}};
 
 }  // namespace
 

@@ -149,9 +149,8 @@ void WriteTimeDistributed(const Node& node, KerasWriter& c) {
   c.Without("layer_activation");
 }
 
-// A folded layer cannot be written (ExportOnnx has reported it); the value is passed through.
 void WriteOnnx(const Node& node, OnnxWriter& w) {
-  if (FoldsSteps(node)) return w.SetOutput(node, w.In(node, 0, Channels::kLast), Channels::kLast);
+  if (FoldsSteps(node)) return w.WriteOnSteps(node);
   const Node inner = InnerNode(node);
   TypeOf(inner.kind).write_onnx(inner, w);
 }

@@ -98,6 +98,43 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
   w.SetOutput(node, y, Channels::kFirst);
 }
 
+// Returns the factor of each axis of x, the batch first: the attribute, the input of factors, or that of sizes.
+absl::StatusOr<std::vector<double>> OnnxScales(OnnxImporter& importer, const OnnxView& x,
+                                               const std::vector<float>& attribute, int input) {
+  const size_t axes = x.dims.size() + 1;
+  if (!attribute.empty()) {
+    if (attribute.size() != axes)
+      return Bad("attribute \"scales\" has ", attribute.size(), " numbers; ", axes, " are needed");
+    return std::vector<double>(attribute.begin(), attribute.end());
+  }
+  if (importer.HasInput(input)) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<float> given,
+                           importer.FloatsOf(input, "scales", static_cast<int64_t>(axes)));
+    return std::vector<double>(given.begin(), given.end());
+  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, importer.IntsOf(3, "sizes"));
+  if (sizes.size() != axes) return Bad("its sizes has ", sizes.size(), " numbers; ", axes, " are needed");
+  std::vector<double> scales = {1};
+  for (size_t i = 1; i < axes; ++i)
+    scales.push_back(static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i - 1]));
+  return scales;
+}
+
+// The layer that scales the axes in this order, of which the last one has the channels, by these factors.
+v1::Layer UpSamplingBy(const std::vector<double>& scales, const std::vector<int>& order, bool linear) {
+  v1::Layer layer;
+  const size_t rank = order.size();
+  for (size_t i = 0; i + 1 < rank; ++i) {
+    const int32_t size = static_cast<int32_t>(scales[static_cast<size_t>(order[i]) + 1]);
+    if (rank == 2) layer.mutable_up_sampling1d()->set_size(size);
+    if (rank == 3) layer.mutable_up_sampling2d()->add_size(size);
+    if (rank == 4) layer.mutable_up_sampling3d()->add_size(size);
+  }
+  if (rank == 3)
+    layer.mutable_up_sampling2d()->set_interpolation(linear ? v1::UpSampling2D::BILINEAR : v1::UpSampling2D::NEAREST);
+  return layer;
+}
+
 // Imports scaling of height and width by integer factors.
 absl::Status ImportResize(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
@@ -125,23 +162,7 @@ absl::Status ImportResize(OnnxImporter& importer) {
                  "); nearest and linear by half pixels, and nearest by asymmetric ones rounded down, are read");
   }
   if (linear && rank != 3) return Lacks("mode linear on an input ", ToString(x.dims), "; pictures are resized so");
-  std::vector<double> scales;
-  const int scales_input = old ? 1 : 2;
-  if (!factors.empty()) {
-    if (factors.size() != rank + 1)
-      return Bad("attribute \"scales\" has ", factors.size(), " numbers; ", rank + 1, " are needed");
-    scales.assign(factors.begin(), factors.end());
-  } else if (importer.HasInput(scales_input)) {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<float> given,
-                           importer.FloatsOf(scales_input, "scales", static_cast<int64_t>(rank) + 1));
-    scales.assign(given.begin(), given.end());
-  } else {
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, importer.IntsOf(3, "sizes"));
-    if (sizes.size() != rank + 1) return Bad("its sizes has ", sizes.size(), " numbers; ", rank + 1, " are needed");
-    scales = {1};
-    for (size_t i = 1; i <= rank; ++i)
-      scales.push_back(static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i - 1]));
-  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<double> scales, OnnxScales(importer, x, factors, old ? 1 : 2));
   int channels = -1;
   for (int axis = static_cast<int>(rank) - 1; axis >= 0; --axis) {
     const bool outer = axis == 0 || axis == static_cast<int>(rank) - 1;
@@ -155,19 +176,10 @@ absl::Status ImportResize(OnnxImporter& importer) {
     return Lacks("it resizes the channels of its input ", ToString(x.dims));
   const std::vector<int> order = AxisLast(rank, channels);
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
-  v1::Layer layer;
   const LayerKind kind = rank == 2   ? LayerKind::kUpSampling1D
                          : rank == 3 ? LayerKind::kUpSampling2D
                                      : LayerKind::kUpSampling3D;
-  for (size_t i = 0; i + 1 < rank; ++i) {
-    const int32_t size = static_cast<int32_t>(scales[static_cast<size_t>(order[i]) + 1]);
-    if (rank == 2) layer.mutable_up_sampling1d()->set_size(size);
-    if (rank == 3) layer.mutable_up_sampling2d()->add_size(size);
-    if (rank == 4) layer.mutable_up_sampling3d()->add_size(size);
-  }
-  if (rank == 3)
-    layer.mutable_up_sampling2d()->set_interpolation(linear ? v1::UpSampling2D::BILINEAR : v1::UpSampling2D::NEAREST);
-  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, layer, {from}));
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, UpSamplingBy(scales, order, linear), {from}));
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include "common/model/layers/window_axes.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_moves.h"
 
 namespace cairn::layers {
 namespace {
@@ -63,8 +64,8 @@ absl::Status ImportPad(OnnxImporter& importer) {
   std::vector<int64_t> pads = attributes.Ints("pads");
   float value = attributes.Float("value", 0);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (mode != "constant")
-    return Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)), "\"; Cairn pads with zeros");
+  if (mode != "constant" && mode != "reflect")
+    return Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)), "\"; Cairn has constant and reflect");
   if (importer.HasInput(1)) {
     CAIRN_ASSIGN_OR_RETURN(pads, importer.IntsOf(1, "pads"));
   }
@@ -73,7 +74,6 @@ absl::Status ImportPad(OnnxImporter& importer) {
     value = constant[0];
   }
   if (importer.HasInput(3)) return Lacks("its axes (input 3); give pads for all of them");
-  if (value != 0) return Lacks("it pads with ", value, "; Cairn pads with zeros");
   if (pads.size() != 2 * (x.dims.size() + 1))
     return Bad(pads.size(), " pads for an input of ", x.dims.size() + 1, " dimensions, batch included");
   for (const int64_t pad : pads) {
@@ -90,8 +90,9 @@ absl::Status ImportPad(OnnxImporter& importer) {
   for (size_t axis = 1; axis < rank && channels < 0; ++axis) {
     if (!is_padded(axis)) channels = static_cast<int>(axis) - 1;
   }
-  if (rank < 3 || rank > 5 || is_padded(0) || channels < 0) {
-    return Lacks("it pads its input ", ToString(x.dims), " in other axes than steps, or depth, height and width");
+  if (mode == "reflect") return ImportOnnxPads(importer, v1::Pad::REFLECT, pads, 0);
+  if (value != 0 || rank < 3 || rank > 5 || is_padded(0) || channels < 0) {
+    return ImportOnnxPads(importer, v1::Pad::CONSTANT, pads, value);
   }
   const int axes = static_cast<int>(rank) - 2;
   const std::vector<int> order = AxisLast(x.dims.size(), channels);

@@ -10,6 +10,7 @@
 #include "common/base/lacks.h"
 #include "common/model/layer_type.h"
 #include "common/model/limits.h"
+#include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_fold.h"
 
 namespace cairn {
@@ -62,7 +63,8 @@ absl::Status ImportOnnxIdentity(OnnxImporter& importer) {
   return absl::OkStatus();
 }
 
-// A cast to floats, or to integers, which an embedding does with its ids anyway.
+// A cast to floats, or to integers, which an embedding does with its ids anyway. Others cut fractions off, or ask
+// whether a number is 0.
 absl::Status ImportOnnxCast(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(OnnxView x, importer.ViewOf(0));
   OnnxAttributes attributes(importer.node());
@@ -71,8 +73,23 @@ absl::Status ImportOnnxCast(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   bool ids = true;
   for (const onnx::NodeProto* user : importer.UsersOf(0)) ids = ids && user != nullptr && user->op_type() == "Gather";
-  if (to != onnx::TensorProto::FLOAT && !ids) return Lacks("to type ", to, "; only to floats, or to ids for a Gather");
-  importer.SetView(std::move(x));
+  v1::Layer layer;
+  v1::Operation* const operation = layer.mutable_operation();
+  if (to == onnx::TensorProto::FLOAT || ids) {
+    importer.SetView(std::move(x));
+    return absl::OkStatus();
+  }
+  if (to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32) {
+    operation->set_kind(v1::Operation::TRUNC);
+  } else if (to == onnx::TensorProto::BOOL) {
+    operation->set_kind(v1::Operation::NOT_EQUAL);
+    operation->add_constant(0);
+  } else {
+    return Lacks("to type ", to, "; to FLOAT, INT32, INT64 and BOOL it is read");
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
+  CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, {from}));
+  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();
 }
 

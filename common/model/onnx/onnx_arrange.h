@@ -10,7 +10,7 @@
 namespace cairn {
 
 absl::Status ImportOnnxIdentity(OnnxImporter& importer);
-absl::Status ImportOnnxCast(OnnxImporter& importer);  // to floats, or to integers for a Gather
+absl::Status ImportOnnxCast(OnnxImporter& importer);  // to floats, integers and bools
 absl::Status ImportOnnxTranspose(OnnxImporter& importer);
 absl::Status ImportOnnxReshape(OnnxImporter& importer);
 absl::Status ImportOnnxFlatten(OnnxImporter& importer);

@@ -23,7 +23,7 @@ class Checker {
     if (graph_.node_size() > kOnnxNodesMax)
       return Bad("it has ", graph_.node_size(), " operators; at most ", kOnnxNodesMax, " are read");
     CAIRN_RETURN_IF_ERROR(TakeInitializers());
-    CAIRN_RETURN_IF_ERROR(TakeInputAndOutput());
+    CAIRN_RETURN_IF_ERROR(TakeInputsAndOutputs());
     CAIRN_RETURN_IF_ERROR(TakeNodes());
     CAIRN_RETURN_IF_ERROR(CheckInputsOfNodes());
     CAIRN_RETURN_IF_ERROR(Sort());
@@ -56,20 +56,21 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status TakeInputAndOutput() {
+  absl::Status TakeInputsAndOutputs() {
     for (const onnx::ValueInfoProto& input : graph_.input()) {
       if (checked_.constants.contains(input.name())) continue;  // IR version 3 lists the weights too
-      if (checked_.input != nullptr) {
-        return absl::UnimplementedError(absl::StrCat("it has several inputs, \"", Shown(checked_.input->name()),
-                                                     "\" and \"", Shown(input.name()), "\"; a model here has one"));
+      if (!inputs_.insert(input.name()).second) return Bad("input \"", Shown(input.name()), "\": there are two of it");
+      checked_.inputs.push_back(&input);
+    }
+    if (checked_.inputs.empty()) return Bad("it has no input");
+    std::set<std::string> outputs;
+    for (const onnx::ValueInfoProto& output : graph_.output()) {
+      if (!outputs.insert(output.name()).second) {
+        return Bad("output \"", Shown(output.name()), "\": there are two of it");
       }
-      checked_.input = &input;
+      checked_.outputs.push_back(&output);
     }
-    if (checked_.input == nullptr) return Bad("it has no input");
-    if (graph_.output_size() != 1) {
-      return absl::UnimplementedError(absl::StrCat("it has ", graph_.output_size(), " outputs; a model here has one"));
-    }
-    checked_.output = &graph_.output(0);
+    if (checked_.outputs.empty()) return Bad("it has no output");
     return absl::OkStatus();
   }
 
@@ -84,8 +85,8 @@ class Checker {
       if (node.output().empty()) return Bad(text, ": it has no output");
       for (const std::string& output : node.output()) {
         if (output.empty()) continue;
-        const bool known = output == checked_.input->name() || checked_.constants.contains(output) ||
-                           !makers_.emplace(output, &node).second;
+        const bool known =
+            inputs_.contains(output) || checked_.constants.contains(output) || !makers_.emplace(output, &node).second;
         if (known) return Bad(text, ": its output \"", Shown(output), "\" is made elsewhere too");
       }
       if (node.op_type() != "Constant") continue;
@@ -127,22 +128,26 @@ class Checker {
   absl::Status CheckInputsOfNodes() {
     for (const onnx::NodeProto& node : graph_.node()) {
       for (const std::string& input : node.input()) {
-        if (input.empty() || input == checked_.input->name() || checked_.constants.contains(input) ||
-            makers_.contains(input))
+        if (input.empty() || inputs_.contains(input) || checked_.constants.contains(input) || makers_.contains(input))
           continue;
         return Bad(OnnxNodeText(node), ": its input \"", Shown(input),
                    "\" is not an initializer, an input or the output of an operator");
       }
     }
-    if (!makers_.contains(checked_.output->name()))
-      return Bad("output \"", Shown(checked_.output->name()), "\" is not an operator's output");
+    for (const onnx::ValueInfoProto* output : checked_.outputs) {
+      if (!makers_.contains(output->name()))
+        return Bad("output \"", Shown(output->name()), "\" is not an operator's output");
+    }
     return absl::OkStatus();
   }
 
-  // Collects operators backwards from the output, without recursion since a file may be deep.
+  // Collects operators backwards from the outputs, without recursion since a file may be deep.
   absl::Status Sort() {
     std::set<const onnx::NodeProto*> open, done;
-    std::vector<const onnx::NodeProto*> stack = {makers_.at(checked_.output->name())};
+    std::vector<const onnx::NodeProto*> stack;
+    for (auto output = checked_.outputs.rbegin(); output != checked_.outputs.rend(); ++output) {
+      stack.push_back(makers_.at((*output)->name()));
+    }
     while (!stack.empty()) {
       const onnx::NodeProto* node = stack.back();
       if (done.contains(node)) {
@@ -185,6 +190,7 @@ class Checker {
 
   const onnx::ModelProto& model_;
   const onnx::GraphProto& graph_;
+  std::set<std::string> inputs_;
   std::map<std::string, const onnx::NodeProto*> makers_;
   OnnxGraph checked_;
   std::shared_ptr<std::deque<onnx::TensorProto>> made_ = checked_.made =
@@ -200,7 +206,7 @@ void FindOnnxUsers(OnnxGraph* graph) {
       if (!input.empty()) graph->users[input].push_back(node);
     }
   }
-  graph->users[graph->output->name()].push_back(nullptr);
+  for (const onnx::ValueInfoProto* output : graph->outputs) graph->users[output->name()].push_back(nullptr);
 }
 
 std::string OnnxNodeText(const onnx::NodeProto& node) {

@@ -1,8 +1,8 @@
-// OnnxGraph: a checked ONNX model: one input, one output, and each value is produced once, before it is used.
+// OnnxGraph: a checked ONNX model: each value is produced once, before it is used.
 //
 // Points into the message, which must outlive it. One thread. Invariants:
-//   1. The operators are those that the output depends on, each after the operators whose outputs it uses.
-//   2. Every input of an operator is "", the graph's input, a constant or another operator's output.
+//   1. The operators are those that the outputs depend on, each after the operators whose outputs it uses.
+//   2. Every input of an operator is "", an input of the graph, a constant or another operator's output.
 //   3. Constants are valid (onnx_tensor.h).
 #pragma once
 
@@ -21,11 +21,11 @@ struct OnnxGraph {
   int64_t opset = 0;
   std::vector<const onnx::NodeProto*> nodes;
   std::map<std::string, const onnx::TensorProto*> constants;  // initializers and Constant operators
-  const onnx::ValueInfoProto* input = nullptr;
-  const onnx::ValueInfoProto* output = nullptr;
-  std::shared_ptr<std::deque<onnx::TensorProto>> made;               // those of Constant operators
-  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;           // fused from several nodes (onnx_fuse.h)
-  std::map<std::string, std::vector<const onnx::NodeProto*>> users;  // by value; nullptr stands for the graph's output
+  std::vector<const onnx::ValueInfoProto*> inputs, outputs;   // one or more of each
+  std::shared_ptr<std::deque<onnx::TensorProto>> made;        // those of Constant operators
+  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;    // fused from several nodes (onnx_fuse.h)
+  std::map<std::string, std::vector<const onnx::NodeProto*>>
+      users;  // by value; nullptr stands for an output of the graph
 
   bool UsedOnce(const std::string& value) const {
     const auto found = users.find(value);

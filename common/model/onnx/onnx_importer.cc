@@ -1,5 +1,6 @@
 #include "common/model/onnx/onnx_importer.h"
 
+#include <algorithm>
 #include <deque>
 #include <set>
 #include <utility>
@@ -46,7 +47,7 @@ OnnxReader ReaderOf(const std::string& type) {
   return layer == nullptr ? nullptr : layer->read;
 }
 
-// Of the graph's input, without the batch.
+// Of an input of the graph, without the batch.
 absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input) {
   const std::string where = absl::StrCat("input \"", absl::CEscape(input.name().substr(0, 128)), "\"");
   if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) {
@@ -73,22 +74,23 @@ absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input) {
 }  // namespace
 
 absl::StatusOr<ImportedOnnx> OnnxImporter::Import() {
-  CAIRN_RETURN_IF_ERROR(TakeInput());
+  CAIRN_RETURN_IF_ERROR(TakeInputs());
   for (const onnx::NodeProto* node : graph_.nodes) {
     node_ = node;
     layers_.SetName(node->name());
     const absl::Status status = TakeNode();
     if (!status.ok()) return Annotate(status, OnnxNodeText(*node));
   }
-  CAIRN_RETURN_IF_ERROR(TakeOutput());
+  CAIRN_RETURN_IF_ERROR(TakeOutputs());
   return layers_.Take();
 }
 
 std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Report() {
   std::vector<std::pair<const onnx::NodeProto*, absl::Status>> report;
-  const absl::Status input = TakeInput();
   std::set<std::string> unknown;
-  if (!input.ok()) unknown.insert(graph_.input->name());
+  for (const onnx::ValueInfoProto* input : graph_.inputs) {
+    if (!TakeInput(*input).ok()) unknown.insert(input->name());
+  }
   for (const onnx::NodeProto* node : graph_.nodes) {
     node_ = node;
     layers_.SetName(node->name());
@@ -100,10 +102,10 @@ std::vector<std::pair<const onnx::NodeProto*, absl::Status>> OnnxImporter::Repor
   return report;
 }
 
-// ---- the graph's input and output ----
+// ---- the graph's inputs and outputs ----
 
 // Whether axis 1 of the input is the channels. The first operators for which it matters decide; otherwise the sizes do.
-OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const Shape& dims) {
+OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const std::string& name, const Shape& dims) {
   if (dims.size() < 2) return Order::kAsIs;
   const Order first = dims.size() >= 3 ? Order::kPicture : Order::kSequence;
   static const std::set<std::string> channels_first = {"Conv",
@@ -119,7 +121,7 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const Sha
                                                        "Upsample"};
   static const std::set<std::string> as_is = {"Transpose", "MatMul",     "LayerNormalization",
                                               "Gather",    "ReduceMean", "Softmax"};
-  std::deque<std::string> values = {graph.input->name()};
+  std::deque<std::string> values = {name};
   std::set<std::string> seen;
   while (!values.empty()) {
     const std::string value = values.front();
@@ -137,34 +139,56 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const Sha
   return dims.size() == 3 && few_first ? first : Order::kAsIs;
 }
 
-absl::Status OnnxImporter::TakeInput() {
-  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims(*graph_.input));
-  order_ = OrderOfInput(graph_, dims);
-  const std::vector<int> order = order_ == Order::kAsIs ? SameOrder(dims.size()) : ChannelsLast(dims.size());
-  const Shape shape = ShapeInOrder(dims, order);
-  v1::Layer layer;
-  layer.mutable_input()->mutable_shape()->Assign(shape.begin(), shape.end());
-  layers_.SetName(graph_.input->name());
-  CAIRN_ASSIGN_OR_RETURN(const int id, layers_.Add(LayerKind::kInput, layer, {}));
-  views_[graph_.input->name()] = OnnxView::Of(id, shape, order);
+absl::Status OnnxImporter::TakeInputs() {
+  for (const onnx::ValueInfoProto* input : graph_.inputs) CAIRN_RETURN_IF_ERROR(TakeInput(*input));
   return absl::OkStatus();
 }
 
-absl::Status OnnxImporter::TakeOutput() {
-  const auto it = views_.find(graph_.output->name());
+absl::Status OnnxImporter::TakeInput(const onnx::ValueInfoProto& input) {
+  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims(input));
+  const Order of_input = OrderOfInput(graph_, input.name(), dims);
+  if (order_ == Order::kAsIs) order_ = of_input;
+  const std::vector<int> order = of_input == Order::kAsIs ? SameOrder(dims.size()) : ChannelsLast(dims.size());
+  const Shape shape = ShapeInOrder(dims, order);
+  v1::Layer layer;
+  layer.mutable_input()->mutable_shape()->Assign(shape.begin(), shape.end());
+  layers_.SetName(input.name());
+  CAIRN_ASSIGN_OR_RETURN(const int id, layers_.Add(LayerKind::kInput, layer, {}));
+  views_[input.name()] = OnnxView::Of(id, shape, order);
+  return absl::OkStatus();
+}
+
+absl::Status OnnxImporter::TakeOutputs() {
+  std::vector<std::string> names;
+  for (const onnx::ValueInfoProto* output : graph_.outputs) {
+    CAIRN_ASSIGN_OR_RETURN(const int placed, TakeOutput(*output));
+    if (layers_.at(placed).has_input()) return Bad("its output is its input");
+    names.push_back(layers_.at(placed).name());
+    if (std::count(names.begin(), names.end(), names.back()) > 1) {
+      return Lacks("outputs \"", absl::CEscape(output->name().substr(0, 128)),
+                   "\" and another one are the same numbers; leave one of them out");
+    }
+    // The last layer must be the only output. Any later layer is one that nothing uses.
+    if (graph_.outputs.size() == 1 && placed != layers_.count() - 1) {
+      return Lacks("layers after the output \"", names[0], "\"");
+    }
+  }
+  if (names.size() > 1) layers_.SetOutputs(names);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> OnnxImporter::TakeOutput(const onnx::ValueInfoProto& output) {
+  const auto it = views_.find(output.name());
   if (it == views_.end())
-    return Bad("output \"", absl::CEscape(graph_.output->name().substr(0, 128)), "\" does not depend on the input");
-  layers_.SetName(graph_.output->name());
+    return Bad("output \"", absl::CEscape(output.name().substr(0, 128)), "\" does not depend on the input");
+  layers_.SetName(output.name());
   const OnnxView& view = it->second;
   const bool channels_last =
       order_ != Order::kAsIs && (order_ == Order::kPicture ? view.dims.size() >= 3 : view.dims.size() == 2);
   const auto placed =
       layers_.PlaceInOrder(view, channels_last ? ChannelsLast(view.dims.size()) : SameOrder(view.dims.size()));
   if (!placed.ok()) return Annotate(placed.status(), "the output");
-  if (*placed == 0) return Bad("its output is its input");
-  // The last layer must be the model's output. Any later layer is one that nothing uses.
-  if (*placed != layers_.count() - 1) return Lacks("layers after the output \"", layers_.at(*placed).name(), "\"");
-  return absl::OkStatus();
+  return *placed;
 }
 
 absl::Status OnnxImporter::CheckKnown() const {

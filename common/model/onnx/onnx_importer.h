@@ -57,7 +57,7 @@ class OnnxImporter {
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
   // The attribute "axes" (before opset 13) or input 1; empty if there is neither.
   absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
-  // The operators that read this output; nullptr stands for the graph's output.
+  // The operators that read this output; nullptr stands for an output of the graph.
   absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
   void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }
@@ -89,13 +89,15 @@ class OnnxImporter {
   }
 
  private:
-  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two have channels first
+  enum class Order { kAsIs, kPicture, kSequence };  // of an input of the graph; the last two have channels first
 
-  static Order OrderOfInput(const OnnxGraph& graph, const Shape& dims);
-  absl::Status TakeInput();
+  static Order OrderOfInput(const OnnxGraph& graph, const std::string& name, const Shape& dims);
+  absl::Status TakeInputs();
+  absl::Status TakeInput(const onnx::ValueInfoProto& input);
   absl::Status TakeNode();
   absl::Status CheckKnown() const;  // whether there is code to read the operator
-  absl::Status TakeOutput();
+  absl::Status TakeOutputs();
+  absl::StatusOr<int> TakeOutput(const onnx::ValueInfoProto& output);  // the layer that gives it
 
   const OnnxGraph& graph_;
   const onnx::NodeProto* node_ = nullptr;  // the current operator
@@ -104,7 +106,7 @@ class OnnxImporter {
   std::map<std::string, OnnxView> views_;
   OnnxStepReader steps_;
   std::map<std::string, int> foldable_;  // by value: the layer whose own output it is
-  Order order_ = Order::kAsIs;
+  Order order_ = Order::kAsIs;           // of the first input that has another one, if any does
 };
 
 }  // namespace cairn

@@ -31,6 +31,10 @@ class OnnxLayers {
   // Changes the layer's output to output * scale + offset (along its last axis) by changing its variables or fields.
   // Returns false if the layer has none that can represent this.
   bool FoldInto(int id, absl::Span<const float> scale, absl::Span<const float> offset);
+  // The names of the layers whose outputs are the model's; default: the last one.
+  void SetOutputs(const std::vector<std::string>& names) {
+    model_.mutable_outputs()->Assign(names.begin(), names.end());
+  }
   ImportedOnnx Take();
 
   // ---- values ----

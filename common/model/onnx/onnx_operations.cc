@@ -10,6 +10,7 @@
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_operation_values.h"
 #include "common/model/slice_range.h"
 
 namespace cairn {
@@ -18,109 +19,14 @@ namespace {
 using O = v1::Operation;
 using R = v1::Reduce;
 
-struct NamedKind {
-  O::Kind kind;
-  const char* op;
-};
-constexpr NamedKind kKinds[] = {
-    {O::ADD, "Add"},
-    {O::SUBTRACT, "Sub"},
-    {O::MULTIPLY, "Mul"},
-    {O::DIVIDE, "Div"},
-    {O::POWER, "Pow"},
-    {O::MAXIMUM, "Max"},
-    {O::MINIMUM, "Min"},
-    {O::MATMUL, "MatMul"},
-    {O::NEGATIVE, "Neg"},
-    {O::ABSOLUTE, "Abs"},
-    {O::SQRT, "Sqrt"},
-    {O::EXP, "Exp"},
-    {O::LOG, "Log"},
-    {O::SIN, "Sin"},
-    {O::COS, "Cos"},
-    {O::TANH, "Tanh"},
-    {O::SIGMOID, "Sigmoid"},
-    {O::SIGN, "Sign"},
-    {O::FLOOR, "Floor"},
-    {O::ROUND, "Round"},
-    {O::CAST, "Identity"},
-    {O::STOP_GRADIENT, "Identity"},
-    {O::RECIPROCAL, "Reciprocal"},
-};
-
 struct NamedReduction {
   R::Kind kind;
   const char* op;
 };
 constexpr NamedReduction kReductions[] = {
-    {R::MEAN, "ReduceMean"},
-    {R::SUM, "ReduceSum"},
-    {R::MAX, "ReduceMax"},
-    {R::MIN, "ReduceMin"},
-    {R::PROD, "ReduceProd"},
-    {R::L2_NORM, "ReduceL2"},
-    {R::LOGSUMEXP, "ReduceLogSumExp"},
+    {R::MEAN, "ReduceMean"}, {R::SUM, "ReduceSum"},    {R::MAX, "ReduceMax"},    {R::MIN, "ReduceMin"},
+    {R::PROD, "ReduceProd"}, {R::L2_NORM, "ReduceL2"}, {R::L1_NORM, "ReduceL1"}, {R::LOGSUMEXP, "ReduceLogSumExp"},
 };
-
-std::string AsFloat(OnnxWriter& w, const std::string& value) {
-  const std::string y = w.Op("Cast", {value});
-  w.Int("to", onnx::TensorProto::FLOAT);
-  return y;
-}
-
-std::string Compared(OnnxWriter& w, O::Kind kind, const OnnxWriter::Names& x) {
-  switch (kind) {
-    case O::EQUAL: return w.Op("Equal", x);
-    case O::NOT_EQUAL: return w.Op("Not", {w.Op("Equal", x)});
-    case O::GREATER: return w.Op("Greater", x);
-    case O::GREATER_EQUAL: return w.Op("GreaterOrEqual", x);
-    case O::LESS: return w.Op("Less", x);
-    default: return w.Op("LessOrEqual", x);
-  }
-}
-
-std::string AlongAxis(const O& operation, OnnxWriter& w, const std::string& x) {
-  const int64_t axis = operation.axis(0);
-  if (operation.kind() == O::CUMSUM) return w.Op("CumSum", {x, w.Whole("axis", {axis})});
-  if (operation.kind() == O::SOFTMAX) {
-    const std::string y = w.Op("Softmax", {x});
-    w.Int("axis", axis);
-    return y;
-  }
-  const std::string length = w.Op("ReduceL2", {x});
-  w.Ints("axes", {axis});
-  w.Int("keepdims", 1);
-  return w.Op("Div", {x, w.Op("Max", {length, w.Scalar("shortest", 1e-6f)})});
-}
-
-std::string Value(const O& operation, OnnxWriter& w, const OnnxWriter::Names& x) {
-  switch (operation.kind()) {
-    case O::SQUARE: return w.Op("Mul", {x[0], x[0]});
-    case O::RSQRT: return w.Op("Reciprocal", {w.Op("Sqrt", {x[0]})});
-    case O::LOG1P: return w.Op("Log", {w.Op("Add", {x[0], w.Scalar("one", 1)})});
-    case O::EXPM1: return w.Op("Sub", {w.Op("Exp", {x[0]}), w.Scalar("one", 1)});
-    case O::CLIP: {
-      OnnxWriter::Names inputs = {x[0], operation.has_low() ? w.Scalar("low", operation.low()) : ""};
-      if (operation.has_high()) inputs.push_back(w.Scalar("high", operation.high()));
-      return w.Op("Clip", inputs);
-    }
-    case O::WHERE: return w.Op("Where", {w.Op("Not", {w.Op("Equal", {x[0], w.Scalar("zero", 0)})}), x[1], x[2]});
-    case O::SOFTMAX:
-    case O::L2_NORMALIZE:
-    case O::CUMSUM: return AlongAxis(operation, w, x[0]);
-    case O::EQUAL:
-    case O::NOT_EQUAL:
-    case O::GREATER:
-    case O::GREATER_EQUAL:
-    case O::LESS:
-    case O::LESS_EQUAL: return AsFloat(w, Compared(w, operation.kind(), x));
-    default: break;
-  }
-  for (const NamedKind& known : kKinds) {
-    if (known.kind == operation.kind()) return w.Op(known.op, x);
-  }
-  return x[0];
-}
 
 // The shape of a constant without the batch axis. Errors: it differs from example to example.
 absl::StatusOr<Shape> ConstantShape(const OnnxTensor& constant, size_t rank) {
@@ -141,7 +47,7 @@ void WriteOnnxOperation(const Node& node, OnnxWriter& w) {
     const std::vector<float> numbers(operation.constant().begin(), operation.constant().end());
     x.insert(operation.constant_first() ? x.begin() : x.end(), w.Numbers("constant", dims, numbers));
   }
-  w.SetOutput(node, Value(operation, w, x), Channels::kLast);
+  w.SetOutput(node, OnnxValueOf(operation, w, x), Channels::kLast);
 }
 
 void WriteOnnxReduce(const Node& node, OnnxWriter& w) {
@@ -156,11 +62,17 @@ void WriteOnnxReduce(const Node& node, OnnxWriter& w) {
     return y;
   };
   std::string y;
-  if (reduce.kind() == R::ARGMAX) {
-    y = w.Op("ArgMax", {x});
+  if (reduce.kind() == R::ARGMAX || reduce.kind() == R::ARGMIN) {
+    y = w.Op(reduce.kind() == R::ARGMAX ? "ArgMax" : "ArgMin", {x});
     w.Int("axis", axes[0]);
     w.Int("keepdims", reduce.keepdims());
-    y = AsFloat(w, y);
+    y = OnnxAsFloat(w, y);
+  } else if (reduce.kind() == R::ANY || reduce.kind() == R::ALL || reduce.kind() == R::COUNT_NONZERO) {
+    const std::string zero = OnnxAsFloat(w, w.Op("Equal", {x, w.Scalar("zero", 0)}));
+    const std::string one = w.Op("Sub", {w.Scalar("one", 1), zero});
+    y = reduce.kind() == R::COUNT_NONZERO
+            ? over("ReduceSum", one, reduce.keepdims())
+            : over(reduce.kind() == R::ANY ? "ReduceMax" : "ReduceMin", one, reduce.keepdims());
   } else if (reduce.kind() == R::VARIANCE || reduce.kind() == R::STDDEV) {
     const std::string distance = w.Op("Sub", {x, over("ReduceMean", x, true)});
     y = over("ReduceMean", w.Op("Mul", {distance, distance}), reduce.keepdims());
@@ -253,6 +165,9 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer) {
       {"Less", O::LESS},
       {"GreaterOrEqual", O::GREATER_EQUAL},
       {"LessOrEqual", O::LESS_EQUAL},
+      {"And", O::LOGICAL_AND},
+      {"Or", O::LOGICAL_OR},
+      {"Xor", O::LOGICAL_XOR},
   };
   if (const auto found = binary.find(type); found != binary.end()) return ImportOnnxBinary(importer, found->second);
   if (type == "Where") return ImportOnnxWhere(importer);
@@ -272,9 +187,7 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer) {
     layer.mutable_operation()->set_kind(O::EQUAL);
     layer.mutable_operation()->add_constant(0);
   }
-  for (const NamedKind& known : kKinds) {
-    if (type == known.op) layer.mutable_operation()->set_kind(known.kind);
-  }
+  if (const O::Kind kind = OnnxKindOf(type); kind != O::KIND_UNSPECIFIED) layer.mutable_operation()->set_kind(kind);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, {from}));
@@ -290,8 +203,8 @@ absl::Status ImportOnnxReduce(OnnxImporter& importer) {
   R* reduce = layer.mutable_reduce();
   reduce->set_keepdims(attributes.Int("keepdims", 1) != 0);
   std::vector<int64_t> axes;
-  if (type == "ArgMax") {
-    reduce->set_kind(R::ARGMAX);
+  if (type == "ArgMax" || type == "ArgMin") {
+    reduce->set_kind(type == "ArgMax" ? R::ARGMAX : R::ARGMIN);
     attributes.Only("select_last_index", 0, "leave it out");
     axes = {attributes.Int("axis", 0)};
   } else {

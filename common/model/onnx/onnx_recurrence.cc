@@ -53,12 +53,15 @@ absl::StatusOr<std::vector<v1::Activation>> ActivationsOf(const onnx::NodeProto&
   int alpha = 0, beta = 0;  // index of the next number in each list; only some activations consume one
   for (int i = 0; i < names->strings_size(); ++i) {
     const std::string name = absl::CEscape(names->strings(i).substr(0, 64));
-    const std::optional<v1::Activation> activation = ActivationOf(names->strings(i));
+    std::optional<v1::Activation> activation = ActivationOf(names->strings(i));
     if (!activation.has_value()) return Lacks("activation ", name, "; use Tanh, say");
     const bool linear = *activation == v1::LINEAR, hard = *activation == v1::HARD_SIGMOID;
     if (linear || hard || *activation == v1::LEAKY_RELU || *activation == v1::ELU) {
       const float given = alpha < alphas->floats_size() ? alphas->floats(alpha) : DefaultOf(*activation);
       ++alpha;
+      if (hard && std::abs(given - RecurrentAlpha(v1::HARD_SIGMOID_KERAS2)) <= 1e-6f) {
+        activation = v1::HARD_SIGMOID_KERAS2;
+      }
       const float wanted = linear ? 1.0f : RecurrentAlpha(*activation);
       if (std::abs(given - wanted) > 1e-6f) return Lacks("activation ", name, " with alpha ", given, "; use ", wanted);
     }

@@ -87,9 +87,10 @@ std::string OnnxWriter::Whole(const char* name, const std::vector<int64_t>& valu
 
 std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes,
                                    const Shape& dims) {
-  for (const int id : node.variables) {
-    const Variable& v = graph_.variables()[static_cast<size_t>(id)];
-    if (LocalName(graph_, node, v) != name) continue;
+  for (const int own : node.variables) {
+    if (LocalName(graph_, node, graph_.variables()[static_cast<size_t>(own)]) != name) continue;
+    const int id = variable_ids_.empty() ? own : variable_ids_[static_cast<size_t>(own)];
+    const Variable& v = variables_->variables()[static_cast<size_t>(id)];
     const std::vector<int> order = axes.empty() ? SameOrder(v.shape.size()) : axes;
     for (const OnnxPlace& place : places_) {  // created by another call of the layer
       if (node.shares >= 0 && place.variable == id && place.axes == order) return place.initializer;

@@ -35,7 +35,7 @@ class OnnxWriter {
  public:
   // `space`: the parameter space. If it is empty, variables become initializers without data.
   OnnxWriter(const Graph& graph, absl::Span<const float> space, onnx::GraphProto* out)
-      : graph_(graph), space_(space), out_(out) {}
+      : graph_(graph), space_(space), out_(out), variables_(&graph) {}
 
   // Writes every layer, its inputs and its output.
   void WriteGraph();
@@ -82,6 +82,9 @@ class OnnxWriter {
   // Combines all inputs with their axes in one order. `two`: the operator for two inputs; `more`: the one for any
   // number.
   void Join(const Node& node, const char* two, const char* more);
+  // A time_distributed whose steps are folded into the batch (inner_node.h): the layer inside it, between a Reshape to
+  // [batch * steps, ...] and one back.
+  void WriteOnSteps(const Node& node);
   // Applies gamma and beta, reshaped to `dims`.
   std::string ScaleAndCenter(const Node& node, std::string value, const Shape& dims);
 
@@ -100,6 +103,9 @@ class OnnxWriter {
   std::map<std::string, int> names_;
   std::map<int, Output> outputs_;  // by node
   std::vector<OnnxPlace> places_;
+  // Of a StepGraph: the graph that has the parameters, and by variable its index there. Otherwise empty.
+  const Graph* variables_;
+  std::vector<int> variable_ids_;
 };
 
 // Stores numbers as ONNX does: little-endian, row by row.

@@ -15,7 +15,23 @@ namespace cairn {
 inline const std::vector<std::string>& CudnnLacks() {
   // CategoryEncoding, Hashing, HashedCrossing and IntegerLookup stand behind a Discretization in the cases.
   static const std::vector<std::string> lacks = {
+      "GLU of activation",
+      "GLU of time_distributed",
+      "SPARSEMAX of activation",
+      "SPARSEMAX of conv2d",
+      "SPARSEMAX of dense",
       "discretization",
+      "einsum",
+      "group_query_attention",
+      "its loss CIRCLE",
+      "its loss CTC",
+      "one_hot",
+      "pad",
+      "return_cell of bidirectional",
+      "return_cell of lstm",
+      "stack",
+      "take",
+      "tile",
   };
   return lacks;
 }

@@ -78,10 +78,13 @@ inline std::vector<LayerCase> ActivationCases() {
       {"LogSoftmaxLast",
        features + "layers { dense { units: 6 } } layers { dense { units: 3 activation: LOG_SOFTMAX } }",
        "kind: MEAN_SQUARED_ERROR"},
+      {"Glu", Between("layers { conv2d { filters: 4 kernel_size: 1 } } layers { activation { activation: GLU } }")},
+      {"GluFeatures", features + "layers { dense { units: 6 } } layers { activation { activation: GLU } } layers { "
+                                 "dense { units: 3 activation: SOFTMAX } }"},
   };
-  for (const char* f :
-       {"SELU", "HARD_SIGMOID", "HARD_SILU", "EXPONENTIAL", "SOFTSIGN", "MISH", "LOG_SOFTMAX", "LOG_SIGMOID", "CELU",
-        "HARD_TANH", "TANH_SHRINK", "SOFT_SHRINK", "HARD_SHRINK", "SQUAREPLUS", "SPARSE_PLUS", "SPARSE_SIGMOID"}) {
+  for (const char* f : {"SELU", "HARD_SIGMOID", "HARD_SILU", "EXPONENTIAL", "SOFTSIGN", "MISH", "LOG_SOFTMAX",
+                        "LOG_SIGMOID", "CELU", "HARD_TANH", "TANH_SHRINK", "SOFT_SHRINK", "HARD_SHRINK", "SQUAREPLUS",
+                        "SPARSE_PLUS", "SPARSE_SIGMOID", "SPARSEMAX", "HARD_SIGMOID_KERAS2"}) {
     const std::string activation = std::string(" activation: ") + f + " ";
     // Wide enough for all pieces of the function.
     cases.push_back({std::string("Layer_") + f,
@@ -129,6 +132,17 @@ inline std::vector<LayerCase> ScoreCases() {
       {"AdditiveAttention", Along(key + "additive_attention {} }")},
       {"AdditiveAttentionPlain", Along("layers { inputs: ['first', 'first'] additive_attention { use_scale: false "
                                        "dropout: 0.4 use_causal_mask: true } }")},
+      {"GroupQueryAttention", Along("layers { inputs: ['first', 'first'] group_query_attention { head_dim: 3 "
+                                    "num_query_heads: 4 num_key_value_heads: 2 } }")},
+      {"GroupQueryAttentionGated",
+       Along(key + "group_query_attention { head_dim: 2 num_query_heads: 6 num_key_value_heads: 3 use_gate: true "
+                   "use_bias: false } }")},
+      {"GroupQueryAttentionCausal",
+       Along("layers { inputs: ['first', 'first'] group_query_attention { head_dim: 2 num_query_heads: 2 "
+             "num_key_value_heads: 1 use_causal_mask: true sliding_window: 2 } }")},
+      {"GroupQueryAttentionWindow",
+       Along("layers { inputs: ['first', 'first'] group_query_attention { head_dim: 2 num_query_heads: 2 "
+             "num_key_value_heads: 2 sliding_window: 3 use_gate: true bias_initializer { kind: RANDOM_NORMAL } } }")},
       {"MultiHeadAttentionWider",
        Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 2 key_dim: 3 output_shape: 5 } }")},
   };

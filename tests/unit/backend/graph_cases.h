@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/backend/layer_case.h"
+#include "tests/unit/backend/move_cases.h"
 
 namespace cairn {
 
@@ -179,6 +180,8 @@ inline std::vector<LayerCase> GraphCases() {
   std::vector<LayerCase> cases = OperationCases();
   for (const LayerCase& c : SharedCases()) cases.push_back(c);
   for (const LayerCase& c : InputCases()) cases.push_back(c);
+  for (const LayerCase& c : MoveCases()) cases.push_back(c);
+  for (const LayerCase& c : FurtherOperationCases()) cases.push_back(c);
   return cases;
 }
 

@@ -172,13 +172,13 @@ TEST_P(Elementwise, Activations) {
       const float alpha = f == Act::kRelu6 ? 6.0f : 0.3f;
       std::vector<double> shifted = x.exact(), want(x.size());
       for (size_t i = 0; i < shifted.size(); ++i) shifted[i] += bias.exact()[i % columns];
-      reference::Activate(kind, alpha, columns, shifted, absl::MakeSpan(want));
+      reference::Activate({kind, alpha, columns}, shifted, absl::MakeSpan(want));
       ExpectNear(Launched(rows * columns, type(),
                           [&](void* y) {
                             return BiasActivation(nullptr, f, alpha, rows, columns, x.data(), bias.floats(), y, type());
                           }),
                  want, precision(), what);
-      reference::Activate(kind, alpha, columns, x.exact(), absl::MakeSpan(want));
+      reference::Activate({kind, alpha, columns}, x.exact(), absl::MakeSpan(want));
       const std::vector<float> y_numbers = Launched(rows * columns, type(), [&](void* y) {
         return BiasActivation(nullptr, f, alpha, 1, rows * columns, x.data(), nullptr, y, type());
       });
@@ -188,7 +188,7 @@ TEST_P(Elementwise, Activations) {
       const Tensor y(y_numbers, type());
       const bool from_x = !TellsDerivative(f);
       std::vector<double> dx(x.size());
-      reference::ActivateBackward(kind, alpha, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+      reference::ActivateBackward({kind, alpha, columns}, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
       const double loose = from_x ? precision() : 3 * precision();
       ExpectBoth(dx, type(), loose, what + " backward", [&](void* out, bool add) {
         return ActivationBackward(nullptr, f, alpha, rows * columns, from_x ? x.data() : nullptr,
@@ -217,12 +217,12 @@ TEST_P(Elementwise, LogSoftmax) {
     const int64_t rows = 7, n = rows * columns;
     const Tensor x(Random(n, 9, -9, 9), type()), dy(Random(n, 10), type());
     std::vector<double> want(x.size()), dx(x.size());
-    reference::Activate(v1::LOG_SOFTMAX, 0, columns, x.exact(), absl::MakeSpan(want));
+    reference::Activate({v1::LOG_SOFTMAX, 0, columns}, x.exact(), absl::MakeSpan(want));
     const std::vector<float> got =
         Launched(n, type(), [&](void* y) { return LogSoftmax(nullptr, rows, columns, x.data(), y, type()); });
     ExpectNear(got, want, precision(), "log softmax");
     const Tensor y(got, type());
-    reference::ActivateBackward(v1::LOG_SOFTMAX, 0, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+    reference::ActivateBackward({v1::LOG_SOFTMAX, 0, columns}, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
     ExpectBoth(dx, type(), 2 * precision(), "log softmax backward", [&](void* out, bool add) {
       return LogSoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add);
     });
@@ -261,7 +261,7 @@ TEST_P(Elementwise, Softmax) {
       std::vector<double> want(x.size(), 0.0), dx(x.size());
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t seen = queries > 0 ? std::min(r % queries + 1, columns) : columns;
-        reference::Activate(v1::SOFTMAX, 0, seen, absl::MakeSpan(x.exact()).subspan(r * columns, seen),
+        reference::Activate({v1::SOFTMAX, 0, seen}, absl::MakeSpan(x.exact()).subspan(r * columns, seen),
                             absl::MakeSpan(want).subspan(r * columns, seen));
       }
       const std::vector<float> got = Launched(rows * columns, type(), [&](void* y) {
@@ -269,7 +269,7 @@ TEST_P(Elementwise, Softmax) {
       });
       ExpectNear(got, want, precision(), "softmax");
       const Tensor y(got, type());
-      reference::ActivateBackward(v1::SOFTMAX, 0, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+      reference::ActivateBackward({v1::SOFTMAX, 0, columns}, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
       ExpectBoth(dx, type(), 3 * precision(), "softmax backward", [&](void* out, bool add) {
         return SoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add);
       });

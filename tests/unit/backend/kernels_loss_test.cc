@@ -108,12 +108,12 @@ TEST(Loss, IsThatOfTheCpu) {
       std::vector<double> want(training ? x.size() : 0);
       BatchSums sums;
       if (logits) {
-        ASSERT_TRUE(LossAndMetrics<double>(loss, plan, metrics, examples, x.exact(), labels, label_size,
+        ASSERT_TRUE(LossAndMetrics<double>(loss, plan, metrics, {examples, x.exact(), labels, label_size},
                                            absl::MakeSpan(want), &sums)
                         .ok());
       } else {
         std::vector<float> short_want(want.size());
-        ASSERT_TRUE(LossAndMetrics<float>(loss, plan, metrics, examples, outputs, labels, label_size,
+        ASSERT_TRUE(LossAndMetrics<float>(loss, plan, metrics, {examples, outputs, labels, label_size},
                                           absl::MakeSpan(short_want), &sums)
                         .ok());
         want.assign(short_want.begin(), short_want.end());
@@ -185,7 +185,7 @@ TEST(Loss, OtherLossesAndPositionsAreThoseOfTheCpu) {
       std::vector<float> want(static_cast<size_t>(numbers));
       BatchSums sums;
       const absl::Status status =
-          LossAndMetrics<float>(loss, plan, {}, examples, outputs, labels, label_size, absl::MakeSpan(want), &sums);
+          LossAndMetrics<float>(loss, plan, {}, {examples, outputs, labels, label_size}, absl::MakeSpan(want), &sums);
       ASSERT_TRUE(status.ok()) << status;
       const std::vector<float> rows = RowWeights(loss, plan, examples, labels, label_size);
       EXPECT_EQ(rows.empty(), !weighted);

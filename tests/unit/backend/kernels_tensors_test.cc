@@ -23,8 +23,65 @@ struct Formula {
   std::function<double(double, double, double)> slope[kOperandsMax];
 };
 
+// Those that tensor_functors.h need not have. False: it is another one.
+bool SetFurther(v1::Operation::Kind kind, Formula* f) {
+  using O = v1::Operation;
+  using Function = double (*)(double);
+  const std::map<O::Kind, std::pair<Function, Function>> unary = {
+      {O::LOG2, {[](double a) { return std::log2(a); }, [](double a) { return 1 / (a * std::log(2.0)); }}},
+      {O::LOG10, {[](double a) { return std::log10(a); }, [](double a) { return 1 / (a * std::log(10.0)); }}},
+      {O::TAN, {[](double a) { return std::tan(a); }, [](double a) { return 1 / (std::cos(a) * std::cos(a)); }}},
+      {O::ARCSIN, {[](double a) { return std::asin(a); }, [](double a) { return 1 / std::sqrt(1 - a * a); }}},
+      {O::ARCCOS, {[](double a) { return std::acos(a); }, [](double a) { return -1 / std::sqrt(1 - a * a); }}},
+      {O::ARCTAN, {[](double a) { return std::atan(a); }, [](double a) { return 1 / (1 + a * a); }}},
+      {O::SINH, {[](double a) { return std::sinh(a); }, [](double a) { return std::cosh(a); }}},
+      {O::COSH, {[](double a) { return std::cosh(a); }, [](double a) { return std::sinh(a); }}},
+      {O::ARCSINH, {[](double a) { return std::asinh(a); }, [](double a) { return 1 / std::sqrt(a * a + 1); }}},
+      {O::ARCCOSH, {[](double a) { return std::acosh(a); }, [](double a) { return 1 / std::sqrt(a * a - 1); }}},
+      {O::ARCTANH, {[](double a) { return std::atanh(a); }, [](double a) { return 1 / (1 - a * a); }}},
+      {O::ERF, {[](double a) { return std::erf(a); }, [](double a) { return std::exp(-a * a) * 2 / std::sqrt(M_PI); }}},
+      {O::CEIL, {[](double a) { return std::ceil(a); }, [](double) { return 0.0; }}},
+      {O::TRUNC, {[](double a) { return std::trunc(a); }, [](double) { return 0.0; }}},
+      {O::LOGICAL_NOT, {[](double a) { return a == 0 ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_NAN, {[](double a) { return std::isnan(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_INF, {[](double a) { return std::isinf(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::IS_FINITE, {[](double a) { return std::isfinite(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+  };
+  if (const auto found = unary.find(kind); found != unary.end()) {
+    const auto [value, slope] = found->second;
+    f->value = [value = value](double a, double, double) { return value(a); };
+    f->slope[0] = [slope = slope](double a, double, double) { return slope(a); };
+    return true;
+  }
+  const auto set = [&](auto value, auto first, auto second) {
+    f->value = [=](double a, double b, double) { return value(a, b); };
+    f->slope[0] = [=](double a, double b, double) { return first(a, b); };
+    f->slope[1] = [=](double a, double b, double) { return second(a, b); };
+    return true;
+  };
+  const auto flat = [](double, double) { return 0.0; };
+  switch (kind) {
+    case O::FLOOR_DIVIDE: return set([](double a, double b) { return std::floor(a / b); }, flat, flat);
+    case O::MOD:
+      return set([](double a, double b) { return a - b * std::floor(a / b); }, [](double, double) { return 1.0; },
+                 [](double a, double b) { return -std::floor(a / b); });
+    case O::ARCTAN2:
+      return set([](double a, double b) { return std::atan2(a, b); },
+                 [](double a, double b) { return b / (a * a + b * b); },
+                 [](double a, double b) { return -a / (a * a + b * b); });
+    case O::SQUARED_DIFFERENCE:
+      return set([](double a, double b) { return (a - b) * (a - b); }, [](double a, double b) { return 2 * (a - b); },
+                 [](double a, double b) { return 2 * (b - a); });
+    case O::LOGICAL_AND: return set([](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }, flat, flat);
+    case O::LOGICAL_OR: return set([](double a, double b) { return a != 0 || b != 0 ? 1.0 : 0.0; }, flat, flat);
+    case O::LOGICAL_XOR: return set([](double a, double b) { return (a != 0) != (b != 0) ? 1.0 : 0.0; }, flat, flat);
+    default: return false;
+  }
+}
+
 Formula FormulaOf(v1::Operation::Kind kind) {
   Formula f;
+  if (SetFurther(kind, &f)) return f;
   if (kind == v1::Operation::WHERE) {
     f.value = [](double a, double b, double c) { return a != 0 ? b : c; };
     f.slope[0] = [](double, double, double) { return 0.0; };
@@ -47,7 +104,7 @@ Formula FormulaOf(v1::Operation::Kind kind) {
 
 std::vector<v1::Operation::Kind> Kinds() {
   std::vector<v1::Operation::Kind> kinds;
-  for (int kind = v1::Operation::ADD; kind <= v1::Operation::CUMSUM; ++kind) {
+  for (int kind = v1::Operation::ADD; kind <= v1::Operation::LOGICAL_XOR; ++kind) {
     const bool by_axis = kind >= v1::Operation::SOFTMAX && kind <= v1::Operation::CUMSUM;
     if (v1::Operation::Kind_IsValid(kind) && kind != v1::Operation::MATMUL && !by_axis)
       kinds.push_back(static_cast<v1::Operation::Kind>(kind));
@@ -85,6 +142,15 @@ TEST_P(Tensors, Operations) {
         std::vector<float> numbers = Random(Count(sizes[k]), 7 + k, 0.3f, 1.7f);
         if (kind == v1::Operation::ABSOLUTE || kind == v1::Operation::SIN || kind == v1::Operation::CLIP) {
           for (size_t i = 0; i < numbers.size(); i += 2) numbers[i] = -numbers[i];
+        }
+        if (kind == v1::Operation::ARCCOSH) numbers = Random(Count(sizes[k]), 7, 1.3f, 2.7f);
+        if (kind >= v1::Operation::ARCSIN && kind <= v1::Operation::ARCCOS)
+          numbers = Random(Count(sizes[k]), 7, -0.7f, 0.7f);
+        if (kind == v1::Operation::ARCTANH) numbers = Random(Count(sizes[k]), 7, -0.7f, 0.7f);
+        if (kind == v1::Operation::TAN) numbers = Random(Count(sizes[k]), 7, -1, 1);
+        if (kind >= v1::Operation::LOGICAL_NOT) numbers = Coarse(Count(sizes[k]), 7 + k);
+        if (kind == v1::Operation::MOD || kind == v1::Operation::FLOOR_DIVIDE) {  // quotients between whole numbers
+          for (float& v : numbers) v = k == 0 ? (v < 1 ? 0.625f : -1.625f) : (v < 1 ? 0.5f : 1.0f);
         }
         if (kind >= v1::Operation::EQUAL && kind <= v1::Operation::LESS_EQUAL && k == 1)
           numbers = Random(Count(sizes[k]), 7, 0.3f, 1.7f);

@@ -45,6 +45,12 @@ inline std::vector<LayerCase> LayerCases() {
       {"Depthwise", Between("layers { depthwise_conv2d { kernel_size: 3 activation: TANH } }")},
       {"DepthwiseMultiplier",
        Between("layers { depthwise_conv2d { kernel_size: [3, 2] depth_multiplier: 2 strides: 2 padding: SAME } }")},
+      {"DepthwiseFive", Between("layers { depthwise_conv2d { kernel_size: 5 padding: SAME activation: TANH } }")},
+      {"DepthwiseFiveStrides",
+       Between("layers { depthwise_conv2d { kernel_size: 5 strides: 2 padding: SAME use_bias: false } }")},
+      {"DepthwiseSeven", Between("layers { depthwise_conv2d { kernel_size: 7 padding: SAME } }")},
+      {"DepthwiseFivePadded", Between("layers { zero_padding2d { padding: [1, 2, 3, 1] } } layers { depthwise_conv2d { "
+                                      "kernel_size: 5 strides: 2 } }")},
       {"DepthwiseDilation", Between("layers { depthwise_conv2d { kernel_size: 2 dilation_rate: 2 use_bias: false } }")},
       {"BatchNormalization", Between("layers { batch_normalization {} }")},
       {"BatchNormalizationPlain",
@@ -157,6 +163,8 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
   const int64_t classes = graph.output().output.back();
   const bool sparse = loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
   batch.label_size = sparse ? outputs / classes : outputs;
+  if (loss.kind() == v1::Loss::CIRCLE) batch.label_size = 1;
+  if (loss.kind() == v1::Loss::CTC) batch.label_size = 3;
   batch.inputs = Buffer::Allocate(examples * inputs * sizeof(float));
   batch.labels = Buffer::Allocate(examples * batch.label_size * sizeof(float));
   uint32_t index = 0;
@@ -170,6 +178,12 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
   for (float& t : labels) t = CaseUniform(seed + 1, index++);
   if (sparse) {
     for (float& t : labels) t = std::floor(t * static_cast<float>(classes));
+  } else if (loss.kind() == v1::Loss::CIRCLE) {
+    for (float& t : labels) t = std::floor(t * 2);
+  } else if (loss.kind() == v1::Loss::CTC) {  // one to three labels
+    for (size_t i = 0; i < labels.size(); ++i) {
+      labels[i] = i % 3 > i / 3 % 3 ? 0 : 1 + std::floor(labels[i] * static_cast<float>(classes - 1));
+    }
   } else if (loss.kind() == v1::Loss::CATEGORICAL_CROSSENTROPY) {
     for (int64_t row = 0; row < examples * outputs / classes; ++row) {
       float sum = 0;

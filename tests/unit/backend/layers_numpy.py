@@ -25,6 +25,11 @@ import numpy_tensors as tensors
 import numpy_windows as windows
 from numpy_common import Variables, activated
 
+try:
+    import torch
+except ImportError:  # batch_loss_test.cc covers CTC without it
+    torch = None
+
 TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # relative to a vector's norm; the numbers are passed as float32
 
 
@@ -58,6 +63,7 @@ LAYERS = {
     "attention": further.attention_by(further.luong),
     "additive_attention": further.attention_by(further.bahdanau),
     "einsum_dense": further.einsum_dense,
+    "group_query_attention": further.group_query_attention,
     "repeat_vector": further.repeat_vector,
     "zero_padding2d": windows.zero_padding2d,
     "cropping2d": windows.cropping2d,
@@ -109,6 +115,7 @@ LAYERS = {
     "operation": tensors.operation,
     "reduce": tensors.reduce,
     "slice": tensors.slice_part,
+    **{name: getattr(tensors, name) for name in ("stack", "pad", "tile", "take", "one_hot", "einsum")},
     **{
         name: getattr(categories, name)
         for name in ("discretization", "category_encoding", "integer_lookup", "hashing", "hashed_crossing")
@@ -171,6 +178,17 @@ def mean_squared_error(outputs, labels, _):
     return (difference**2).sum() / each, 2 * difference / each
 
 
+def ctc(outputs, labels, _):
+    """PyTorch's."""
+    x = torch.tensor(outputs, dtype=torch.float64, requires_grad=True)
+    targets = torch.tensor(labels.reshape(len(outputs), -1), dtype=torch.long)
+    steps = torch.full((len(outputs),), outputs.shape[1], dtype=torch.long)
+    log_p = torch.log_softmax(x, dim=-1).transpose(0, 1)
+    loss = torch.nn.functional.ctc_loss(log_p, targets, steps, (targets != 0).sum(dim=1), reduction="sum")
+    loss.backward()
+    return loss.item(), x.grad.numpy()
+
+
 def masked(loss, mask, outputs, labels, from_logits):
     """Masked steps do not count; the others are divided by the whole batch: Keras' sum_over_batch_size."""
     if not mask.any():
@@ -184,6 +202,8 @@ def masked(loss, mask, outputs, labels, from_logits):
 
 
 LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_ERROR": mean_squared_error}
+if torch is not None:
+    LOSSES["CTC"] = ctc
 
 
 def activity_penalty(node, y):

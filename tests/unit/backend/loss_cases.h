@@ -41,6 +41,14 @@ inline std::vector<LayerCase> LossCases() {
        "kind: BINARY_FOCAL_CROSSENTROPY apply_class_balancing: true"},
       {"CategoricalFocal", row("units: 4 activation: SOFTMAX"), "kind: CATEGORICAL_FOCAL_CROSSENTROPY"},
       {"CategoricalFocalLogits", row("units: 4"), "kind: CATEGORICAL_FOCAL_CROSSENTROPY from_logits: true"},
+      {"Ctc",
+       "layers { input { shape: [7, 2] } } layers { conv1d { filters: 4 kernel_size: 1 activation: TANH } } layers { "
+       "conv1d { filters: 4 kernel_size: 1 } }",
+       "kind: CTC"},
+      {"Circle",
+       "layers { input { shape: 5 } } layers { dense { units: 6 activation: TANH } } layers { dense { units: 4 } } "
+       "layers { unit_normalization {} }",
+       "kind: CIRCLE gamma: 4 margin: 0.3"},
       {"GeneralizedCrossEntropy", row("units: 4 activation: SOFTMAX"), "kind: CATEGORICAL_GENERALIZED_CROSS_ENTROPY"},
   };
 }

@@ -33,9 +33,9 @@ absl::StatusOr<Result> Compute(const std::string& loss_text, bool fused, const s
   const std::vector<Real> x(outputs.begin(), outputs.end());
   std::vector<Real> g(x.size(), Real(-99));
   Result result;
-  const absl::Status status =
-      LossAndMetrics<Real>(loss, PlanOf(loss, fused), metrics, examples, x, labels,
-                           static_cast<int64_t>(labels.size()) / examples, absl::MakeSpan(g), &result.sums);
+  const absl::Status status = LossAndMetrics<Real>(
+      loss, PlanOf(loss, fused), metrics, {examples, x, labels, static_cast<int64_t>(labels.size()) / examples},
+      absl::MakeSpan(g), &result.sums);
   if (!status.ok()) return status;
   result.gradients.assign(g.begin(), g.end());
   return result;
@@ -239,7 +239,7 @@ TEST(Loss, NoExamples) {
   BatchSums sums;
   sums.loss = 5;
   const v1::Loss loss = FromText<v1::Loss>("kind: MEAN_SQUARED_ERROR");
-  EXPECT_TRUE(LossAndMetrics<float>(loss, {}, {}, 0, {}, {}, 1, {}, &sums).ok());
+  EXPECT_TRUE(LossAndMetrics<float>(loss, {}, {}, {}, {}, &sums).ok());
   EXPECT_EQ(sums.loss, 0);
   EXPECT_EQ(sums.examples, 0u);
 }
@@ -345,8 +345,11 @@ TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
       Result result;
       result.gradients.assign(training ? n * c.outputs : 0, 0);
       const absl::Status status =
-          LossAndMetrics<double>(loss, plan, metrics, n, absl::MakeSpan(at).subspan(first * c.outputs, n * c.outputs),
-                                 absl::MakeSpan(c.labels).subspan(first * label_size, n * label_size), label_size,
+          LossAndMetrics<double>(loss, plan, metrics,
+                                 {.examples = n,
+                                  .outputs = absl::MakeSpan(at).subspan(first * c.outputs, n * c.outputs),
+                                  .labels = absl::MakeSpan(c.labels).subspan(first * label_size, n * label_size),
+                                  .label_size = label_size},
                                  absl::MakeSpan(result.gradients), &result.sums);
       EXPECT_TRUE(status.ok()) << status;
       return result;

@@ -48,8 +48,8 @@ Result Compute(const std::vector<double>& outputs, const std::vector<float>& lab
                const std::string& fields = "", const std::vector<v1::Metric>& metrics = {}) {
   const v1::Loss loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY " + fields);
   Result r{{}, std::vector<double>(outputs.size(), -99)};
-  const absl::Status status = LossAndMetrics<double>(loss, PlanOf(), metrics, kExamples, outputs, labels, kSteps,
-                                                     absl::MakeSpan(r.gradients), &r.sums, mask);
+  const absl::Status status = LossAndMetrics<double>(
+      loss, PlanOf(), metrics, {kExamples, outputs, labels, kSteps, mask}, absl::MakeSpan(r.gradients), &r.sums);
   EXPECT_TRUE(status.ok()) << status;
   return r;
 }
@@ -109,7 +109,8 @@ TEST(MaskedLoss, OfSeveralRowsAStep) {
   BatchSums sums;
   // One example of two steps, of three rows each; the second step is masked.
   plan.positions = plan.metric_rows = 6;
-  ASSERT_TRUE(LossAndMetrics<double>(loss, plan, {}, 1, p, labels, 6, {}, &sums, std::vector<float>{1, 0}).ok());
+  const std::vector<float> mask = {1, 0};
+  ASSERT_TRUE(LossAndMetrics<double>(loss, plan, {}, {1, p, labels, 6, mask}, {}, &sums).ok());
   EXPECT_NEAR(sums.loss, (Entropy(p, 0, 1) + Entropy(p, 1, 2) + Entropy(p, 2, 3)) / 3, 1e-6);
 }
 

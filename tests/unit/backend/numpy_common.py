@@ -101,6 +101,7 @@ def activation_of(layer, slope=0.2, alpha=None, spec=None):
             lambda x: np.where(x <= -1, 0, np.where(x < 1, (x + 1) ** 2 / 4, x)),
             lambda x: np.clip((x + 1) / 2, 0, 1),
         ),
+        "HARD_SIGMOID_KERAS2": (lambda x: np.clip(0.2 * x + 0.5, 0, 1), lambda x: (np.abs(x) < 2.5) * 0.2),
         "SPARSE_SIGMOID": (lambda x: np.clip((x + 1) / 2, 0, 1), lambda x: (np.abs(x) < 1) / 2),
         "LINEAR": (lambda x: x, np.ones_like),
         "RELU": (lambda x: np.clip(x, 0, most), lambda x: ((x > 0) & (x < most)) * 1.0),
@@ -131,6 +132,18 @@ def softmax_backward(y, dy):
     return y * (dy - (dy * y).sum(axis=-1, keepdims=True))
 
 
+def sparsemax(x):
+    """By bisection for the threshold at which the rows' positive parts add up to 1."""
+    low, high = x.max(axis=-1, keepdims=True) - 1, x.max(axis=-1, keepdims=True)
+    for _ in range(200):
+        middle = (low + high) / 2
+        above = np.maximum(x - middle, 0).sum(axis=-1, keepdims=True) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    y = np.maximum(x - (low + high) / 2, 0)
+    kept = y > 0
+    return y, lambda dy: kept * (dy - (dy * kept).sum(axis=-1, keepdims=True) / kept.sum(axis=-1, keepdims=True))
+
+
 def activated(kind, x, slope=0.2, alpha=None, spec=None):
     """Returns f(x) and the function dy -> dx."""
     if kind == "SOFTMAX":
@@ -140,6 +153,12 @@ def activated(kind, x, slope=0.2, alpha=None, spec=None):
         y = x - x.max(axis=-1, keepdims=True)
         y = y - np.log(np.exp(y).sum(axis=-1, keepdims=True))
         return y, lambda dy: dy - np.exp(y) * dy.sum(axis=-1, keepdims=True)
+    if kind == "GLU":
+        a, b = np.split(x, 2, axis=-1)
+        gate = 1 / (1 + np.exp(-b))
+        return a * gate, lambda dy: np.concatenate([dy * gate, dy * a * gate * (1 - gate)], axis=-1)
+    if kind == "SPARSEMAX":
+        return sparsemax(x)
     f, derivative = activation_of(kind, slope, alpha, spec)
     return f(x), lambda dy: dy * derivative(x)
 

@@ -4,6 +4,7 @@ the case (layers_driver); their use is implemented here from Keras' documentatio
 import numpy as np
 
 from numpy_common import activated, softmax, softmax_backward
+from numpy_recurrent import by_differences
 
 
 def kept(x, axes):
@@ -158,3 +159,30 @@ def einsum_dense(spec, xs, v, _):
         return [np.einsum(f"{result},{right}->{left}", dz, kernel)]
 
     return y, backward
+
+
+def group_query_attention(spec, xs, v, _):
+    """Ainslie et al. 2023, with the einsums of Keras' layer. Inputs: query, value, key (default: the value)."""
+
+    def forward(inputs, w):
+        def project(x, name):
+            y = np.einsum("btm,muh->btuh", x, w[name + "/kernel"])
+            return y if w[name + "/bias"] is None else y + w[name + "/bias"]
+
+        repeats = spec["num_query_heads"] // spec["num_key_value_heads"]
+        q = project(inputs[0], "query")
+        k, u = (np.repeat(project(x, name), repeats, axis=2) for x, name in ((inputs[-1], "key"), (inputs[1], "value")))
+        scores = np.einsum("bquh,bkuh->buqk", q, k) / np.sqrt(spec["head_dim"])
+        distance = np.arange(scores.shape[2])[:, None] - np.arange(scores.shape[3])
+        seen = np.ones(distance.shape, bool)
+        if spec["use_causal_mask"]:
+            seen &= distance >= 0
+        if spec["sliding_window"]:
+            seen &= np.abs(distance) < spec["sliding_window"]
+        heads = np.einsum("buqk,bkuh->bquh", softmax(np.where(seen, scores, -np.inf)), u)
+        if spec["use_gate"]:
+            heads = heads / (1 + np.exp(-project(inputs[0], "gate")))
+        y = np.einsum("bquh,uhm->bqm", heads, w["attention_output/kernel"])
+        return y if w["attention_output/bias"] is None else y + w["attention_output/bias"]
+
+    return by_differences(forward, xs, v)

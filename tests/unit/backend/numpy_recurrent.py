@@ -89,8 +89,8 @@ def walk(kind, spec, x, states, w, steps, dropped, zero_masked):
         counts = steps[:, s, None]
         last = np.where(counts, h_new, 0.0 if zero_masked else last)
         h, c = np.where(counts, h_new, h), np.where(counts, c_new, c)
-        outputs.append(last)
-    return np.stack(outputs, axis=1) if spec["return_sequences"] else last
+        outputs.append(np.concatenate([last, h, c], axis=-1) if spec.get("return_cell") else last)
+    return np.stack(outputs, axis=1) if spec["return_sequences"] else outputs[-1]
 
 
 def whole(n):

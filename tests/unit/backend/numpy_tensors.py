@@ -1,6 +1,8 @@
 """Operations on tensors, reductions and slices in numpy, with derivatives written by hand. A layer is a function:
 (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
+import math
+
 import numpy as np
 
 
@@ -37,6 +39,13 @@ BINARY = {
     "GREATER_EQUAL": (np.greater_equal, None),
     "LESS": (np.less, None),
     "LESS_EQUAL": (np.less_equal, None),
+    "LOGICAL_AND": (np.logical_and, None),
+    "LOGICAL_OR": (np.logical_or, None),
+    "LOGICAL_XOR": (np.logical_xor, None),
+    "FLOOR_DIVIDE": (lambda a, b: np.floor(a / b), None),
+    "MOD": (np.mod, lambda a, b, y: (1, -np.floor(a / b))),
+    "ARCTAN2": (np.arctan2, lambda a, b, y: (b / (a * a + b * b), -a / (a * a + b * b))),
+    "SQUARED_DIFFERENCE": (lambda a, b: (a - b) ** 2, lambda a, b, y: (2 * (a - b), 2 * (b - a))),
 }
 
 UNARY = {
@@ -58,6 +67,24 @@ UNARY = {
     "FLOOR": (np.floor, np.zeros_like),
     "ROUND": (np.round, np.zeros_like),
     "CAST": (lambda x: x, np.ones_like),
+    "LOG2": (np.log2, lambda x: 1 / (x * np.log(2))),
+    "LOG10": (np.log10, lambda x: 1 / (x * np.log(10))),
+    "TAN": (np.tan, lambda x: np.cos(x) ** -2),
+    "ARCSIN": (np.arcsin, lambda x: (1 - x * x) ** -0.5),
+    "ARCCOS": (np.arccos, lambda x: -((1 - x * x) ** -0.5)),
+    "ARCTAN": (np.arctan, lambda x: 1 / (1 + x * x)),
+    "SINH": (np.sinh, np.cosh),
+    "COSH": (np.cosh, np.sinh),
+    "ARCSINH": (np.arcsinh, lambda x: (1 + x * x) ** -0.5),
+    "ARCCOSH": (np.arccosh, lambda x: (x * x - 1) ** -0.5),
+    "ARCTANH": (np.arctanh, lambda x: 1 / (1 - x * x)),
+    "ERF": (np.vectorize(math.erf), lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
+    "CEIL": (np.ceil, np.zeros_like),
+    "TRUNC": (np.trunc, np.zeros_like),
+    "LOGICAL_NOT": (lambda x: (x == 0).astype(np.float64), np.zeros_like),
+    "IS_NAN": (lambda x: np.isnan(x).astype(np.float64), np.zeros_like),
+    "IS_INF": (lambda x: np.isinf(x).astype(np.float64), np.zeros_like),
+    "IS_FINITE": (lambda x: np.isfinite(x).astype(np.float64), np.zeros_like),
 }
 
 
@@ -78,6 +105,18 @@ def two(kind, a, b):
 def along_axis(kind, axis, x):
     if kind == "CUMSUM":
         return np.cumsum(x, axis=axis), lambda dy: [np.flip(np.cumsum(np.flip(dy, axis), axis=axis), axis)]
+    if kind == "CUMPROD":  # of each number the products of all runs that hold it
+        y = np.cumprod(x, axis=axis)
+
+        def products(dy):
+            dx, size = np.zeros_like(x), x.shape[axis]
+            rows, gradients, out = (np.moveaxis(a, axis, -1) for a in (x, dy, dx))
+            for i in range(size):
+                for k in range(i, size):
+                    out[..., i] += gradients[..., k] * np.prod(np.delete(rows[..., : k + 1], i, axis=-1), axis=-1)
+            return [dx]
+
+        return y, products
     if kind == "SOFTMAX":
         e = np.exp(x - x.max(axis=axis, keepdims=True))
         y = e / e.sum(axis=axis, keepdims=True)
@@ -89,7 +128,7 @@ def along_axis(kind, axis, x):
 
 def operation(spec, xs, _, __):
     kind = spec["kind"]
-    if kind in ("SOFTMAX", "L2_NORMALIZE", "CUMSUM"):
+    if kind in ("SOFTMAX", "L2_NORMALIZE", "CUMSUM", "CUMPROD"):
         return along_axis(kind, spec["axis"][0], xs[0])
     if kind == "MATMUL":
         a, b = xs
@@ -141,6 +180,11 @@ def reduce(spec, xs, _, __):
         "PROD": lambda: x.prod(axis=axes, keepdims=True),
         "LOGSUMEXP": lambda: np.log(np.exp(x).sum(axis=axes, keepdims=True)),
         "ARGMAX": lambda: np.expand_dims(np.argmax(x, axis=axes[0]), axes[0]).astype(np.float64),
+        "ARGMIN": lambda: np.expand_dims(np.argmin(x, axis=axes[0]), axes[0]).astype(np.float64),
+        "L1_NORM": lambda: np.abs(x).sum(axis=axes, keepdims=True),
+        "ANY": lambda: np.any(x, axis=axes, keepdims=True).astype(np.float64),
+        "ALL": lambda: np.all(x, axis=axes, keepdims=True).astype(np.float64),
+        "COUNT_NONZERO": lambda: np.count_nonzero(x, axis=axes, keepdims=True).astype(np.float64),
     }
     y = values[kind]()
     slopes = {
@@ -153,7 +197,8 @@ def reduce(spec, xs, _, __):
         "L2_NORM": lambda: x / y,
         "PROD": lambda: y / x,
         "LOGSUMEXP": lambda: np.exp(x) / np.exp(x).sum(axis=axes, keepdims=True),
-        "ARGMAX": lambda: np.zeros_like(x),
+        "L1_NORM": lambda: np.sign(x),
+        **{kind: lambda: np.zeros_like(x) for kind in ("ARGMAX", "ARGMIN", "ANY", "ALL", "COUNT_NONZERO")},
     }
     shape = y.shape if spec["keepdims"] else tuple(s for a, s in enumerate(y.shape) if a not in axes)
     return y.reshape(shape if len(shape) > 1 else (len(x), 1)), lambda dy: [dy.reshape(y.shape) * slopes[kind]()]
@@ -172,3 +217,62 @@ def slice_part(spec, xs, _, __):
         return [dx]
 
     return y.reshape(len(y), -1) if y.ndim == 1 else y, backward
+
+
+def stack(spec, xs, _, __):
+    y = np.stack(xs, axis=spec["axis"])
+    return y, lambda dy: [np.take(dy, k, axis=spec["axis"]) for k in range(len(xs))]
+
+
+def moved(places, x, constant=0.0):
+    """places: for each number of the output the flat place in an example of x; -1: the constant."""
+    flat = x.reshape(len(x), -1)
+    y = np.where(places.ravel() < 0, constant, flat[:, places.ravel()]).reshape((len(x),) + places.shape)
+
+    def backward(dy):
+        dx = np.zeros_like(flat)
+        for n in range(len(x)):
+            np.add.at(dx[n], places[places >= 0], dy[n][places >= 0])
+        return [dx.reshape(x.shape)]
+
+    return y, backward
+
+
+def places_of(x):
+    return np.arange(x[0].size).reshape(x[0].shape)
+
+
+def pad(spec, xs, _, __):
+    widths = list(zip(spec["before"], spec["after"]))
+    if spec["mode"] == "CONSTANT":
+        return moved(np.pad(places_of(xs[0]), widths, constant_values=-1), xs[0], spec.get("constant_value", 0.0))
+    return moved(np.pad(places_of(xs[0]), widths, mode=spec["mode"].lower()), xs[0])
+
+
+def tile(spec, xs, _, __):
+    return moved(np.tile(places_of(xs[0]), spec["repeats"]), xs[0])
+
+
+def take(spec, xs, _, __):
+    indices = np.array(spec["indices"]).reshape(spec["indices_shape"])
+    return moved(np.take(places_of(xs[0]), indices, axis=spec["axis"] - 1), xs[0])
+
+
+def one_hot(spec, xs, _, __):
+    whole = np.trunc(xs[0])
+    y = np.stack([whole == k for k in range(spec["num_classes"])], axis=spec["axis"]).astype(np.float64)
+    return y, lambda dy: [np.zeros_like(xs[0])]
+
+
+def einsum(spec, xs, _, __):
+    a, b = xs
+    equation = spec["equation"].replace(" ", "")
+    operands, result = equation.split("->")
+    first, second = operands.split(",")
+    y = np.einsum(equation, a, b)
+
+    def backward(dy):
+        dy = dy.reshape(y.shape)
+        return [np.einsum(f"{result},{second}->{first}", dy, b), np.einsum(f"{result},{first}->{second}", dy, a)]
+
+    return y.reshape(len(a), -1) if y.ndim == 1 else y, backward

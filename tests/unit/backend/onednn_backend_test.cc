@@ -4,13 +4,16 @@
 #include "worker/backend/onednn/onednn_backend.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/backend/layer_cases.h"
 #include "worker/backend/dropout.h"
+#include "worker/backend/onednn/depthwise_gradient.h"
 #include "worker/backend/onednn/kernels.h"
 
 namespace cairn {
@@ -92,6 +95,31 @@ TEST_F(OnednnBackendTest, TheSameBitsOnAnotherThreadAndWithTwoThreads) {
   std::string there;
   std::thread([&] { there = Step(*program, batch); }).join();
   EXPECT_EQ(here, there);
+}
+
+TEST(DepthwiseGradientTest, TheSameBitsForAnyNumberOfThreads) {
+  onednn::DepthwiseShape shape{.examples = 2, .channels = 72, .rows = 9, .columns = 8};
+  shape.out_rows = 5, shape.out_columns = 4;
+  shape.row_stride = shape.column_stride = shape.pad_top = shape.pad_left = 2;
+  for (const int64_t kernel : {5, 7}) {
+    shape.kernel = kernel;
+    const int64_t padded = 80, taps = kernel * kernel;
+    Buffer x = Buffer::Allocate(2 * 9 * 8 * padded * sizeof(float)), dy = Buffer::Allocate(2 * 5 * 4 * padded * 4);
+    Buffer scratch = Buffer::Allocate(onednn::DepthwiseScratchNumbers(shape) * sizeof(float));
+    uint32_t random = 1;
+    for (Buffer* buffer : {&x, &dy}) {
+      for (float& v : buffer->mutable_floats()) v = 1e-7f * static_cast<float>((random = random * 1664525 + 1) >> 8);
+    }
+    std::vector<float> one(taps * 72), three(taps * 72);
+    const int before = omp_get_max_threads();
+    for (auto [threads, to] : {std::pair(1, &one), std::pair(3, &three)}) {
+      omp_set_num_threads(threads);
+      onednn::DepthwiseKernelGradient(shape, x.floats().data(), dy.floats().data(), scratch.mutable_floats().data(),
+                                      to->data());
+    }
+    omp_set_num_threads(before);
+    EXPECT_EQ(one, three);
+  }
 }
 
 TEST_F(OnednnBackendTest, ManyBatchSizesInTurn) {

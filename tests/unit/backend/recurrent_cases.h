@@ -41,6 +41,14 @@ inline std::vector<LayerCase> RecurrentCases() {
       {"LstmDropout", Recurring(Cell("lstm", "dropout: 0.3"))},
       {"LstmRecurrentDropout", Recurring(Cell("lstm", "recurrent_dropout: 0.4 return_sequences: true"))},
       {"LstmState", Recurring(states + "layers { inputs: ['first', 'h', 'c'] lstm { units: 3 } }")},
+      {"LstmReturnCell", Recurring(Cell("lstm", "return_sequences: true return_cell: true"))},
+      {"LstmReturnCellLast", Recurring(Cell("lstm", "return_cell: true go_backwards: true"))},
+      {"LstmEncoderDecoder",
+       Recurring(
+           "layers { name: 'e' lstm { units: 3 return_cell: true } } layers { name: 'h' inputs: 'e' slice { axes "
+           "{ begin: 3 end: 6 } } } layers { name: 'c' inputs: 'e' slice { axes { begin: 6 } } } layers { inputs: "
+           "['first', 'h', 'c'] lstm { units: 3 return_sequences: true } }")},
+      {"BidirectionalReturnCell", both("lstm { units: 3 return_sequences: true return_cell: true }")},
       {"LstmStacked", Recurring(Cell("lstm", "return_sequences: true") + " " + Cell("lstm"))},
       {"Gru", Recurring(Cell("gru"))},
       {"GruSequences", Recurring(Cell("gru", "return_sequences: true go_backwards: true"))},
@@ -70,6 +78,8 @@ inline std::vector<LayerCase> RecurrentCases() {
        Recurring("layers { time_distributed { layer { activation { activation: ELU } } } }")},
       {"SimpleRnnSelu", Recurring(Cell("simple_rnn", "activation: SELU"))},
       {"LstmHardSigmoid", Recurring(Cell("lstm", "recurrent_activation: HARD_SIGMOID"))},
+      {"LstmHardSigmoidKeras2", Recurring(Cell("lstm", "recurrent_activation: HARD_SIGMOID_KERAS2"))},
+      {"TimeDistributedGlu", Recurring("layers { time_distributed { layer { activation { activation: GLU } } } }")},
       {"LstmFurther", Recurring(Cell("lstm", "activation: SOFTSIGN recurrent_activation: SPARSE_SIGMOID"))},
       {"GruHardSigmoid", Recurring(Cell("gru", "reset_after: false recurrent_activation: HARD_SIGMOID"))},
       {"GruFurther", Recurring(Cell("gru", "activation: MISH recurrent_activation: HARD_SILU"))},
@@ -140,6 +150,9 @@ inline std::vector<LayerCase> MaskCases() {
       {"MaskedSimpleRnn", Padded(Cell("simple_rnn", "return_sequences: true"))},
       {"MaskedLstm", Padded(Cell("lstm"))},
       {"MaskedLstmSequences", Padded(Cell("lstm", "return_sequences: true"))},
+      {"MaskedLstmReturnCell", Padded(Cell("lstm", "return_sequences: true return_cell: true"))},
+      {"MaskedBidirectionalReturnCell",
+       Padded("layers { bidirectional { layer { lstm { units: 2 return_sequences: true return_cell: true } } } }")},
       {"MaskedLstmBackwards", Padded(Cell("lstm", "return_sequences: true go_backwards: true"))},
       {"MaskedGru", Padded(Cell("gru", "return_sequences: true"))},
       {"MaskedGruBefore", Padded(Cell("gru", "return_sequences: true reset_after: false dropout: 0.2"))},

@@ -149,7 +149,7 @@ Result Compute(const v1::Loss& loss, const LossPlan& plan, int64_t examples, con
   const std::vector<Real> x(outputs.begin(), outputs.end());
   std::vector<Real> g(x.size(), Real(-99));
   Result r;
-  r.status = LossAndMetrics<Real>(loss, plan, metrics, examples, x, labels, label_size, absl::MakeSpan(g), &r.sums);
+  r.status = LossAndMetrics<Real>(loss, plan, metrics, {examples, x, labels, label_size}, absl::MakeSpan(g), &r.sums);
   r.gradients.assign(g.begin(), g.end());
   return r;
 }

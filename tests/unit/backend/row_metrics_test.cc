@@ -52,9 +52,13 @@ double Figure(const std::string& text, const Data& d) {
   for (int64_t begin = 0, part = 0; begin < d.examples; ++part) {
     const int64_t n = std::min<int64_t>(part == 0 ? 3 : part == 1 ? 1 : d.examples, d.examples - begin);
     BatchSums sums;
-    const absl::Status status = LossAndMetrics<double>(
-        loss, plan, metrics, n, absl::MakeSpan(d.p).subspan(begin * d.outputs, n * d.outputs),
-        absl::MakeSpan(d.labels).subspan(begin * d.outputs, n * d.outputs), d.outputs, {}, &sums);
+    const absl::Status status =
+        LossAndMetrics<double>(loss, plan, metrics,
+                               {.examples = n,
+                                .outputs = absl::MakeSpan(d.p).subspan(begin * d.outputs, n * d.outputs),
+                                .labels = absl::MakeSpan(d.labels).subspan(begin * d.outputs, n * d.outputs),
+                                .label_size = d.outputs},
+                               {}, &sums);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(static_cast<int>(sums.metrics.size()), MetricSumCount(spec));
     for (size_t i = 0; i < sums.metrics.size(); ++i)
@@ -250,6 +254,45 @@ TEST(Metrics, MeansOfLosses) {
   EXPECT_NEAR(Figure("kind: LOG_COSH_ERROR", d), (std::log(std::cosh(0.2)) + std::log(std::cosh(0.3))) / 2, 1e-12);
   EXPECT_EQ(Figure("kind: BINARY_ACCURACY threshold: 0.2", d), 0.5);
   EXPECT_EQ(Figure("kind: CATEGORICAL_ACCURACY", d), 1);
+}
+
+// The examples of Keras' documentation.
+TEST(Metrics, Correlations) {
+  const Data d{2, 3, {0.1, 0.9, 0.5, 1, 0.9, 0.2}, {0, 1, 0.5f, 1, 1, 0.2f}, {0, 0}};
+  EXPECT_NEAR(Figure("kind: PEARSON_CORRELATION", d), 0.9966996338993913, 1e-6);
+  EXPECT_NEAR(Figure("kind: CONCORDANCE_CORRELATION", d), 0.9816320385426076, 1e-6);
+  const Data constant{1, 2, {0.5, 0.5}, {0, 1}, {0}};
+  EXPECT_TRUE(std::isnan(Figure("kind: PEARSON_CORRELATION", constant))) << "0 / 0, as in Keras";
+}
+
+TEST(Metrics, ExactAccuracyComparesNumbers) {
+  const Data d{2, 2, {1, 0.5, 3, 4}, {1, 0.5f, 3, 5}, {0, 0}};
+  EXPECT_EQ(Figure("kind: EXACT_ACCURACY", d), 0.75);
+}
+
+TEST(Metrics, IgnoredClassesDoNotCount) {
+  const uint32_t seed = TestSeed();
+  SCOPED_TRACE(seed);
+  const Data d = Make(seed, 50, 3);
+  Data kept{0, 3, {}, {}, {}};
+  double entropy = 0;
+  for (int64_t e = 0; e < d.examples; ++e) {
+    if (d.truth[e] == 1) continue;
+    ++kept.examples;
+    kept.truth.push_back(d.truth[e]);
+    kept.p.insert(kept.p.end(), d.p.begin() + e * 3, d.p.begin() + e * 3 + 3);
+    kept.labels.insert(kept.labels.end(), d.labels.begin() + e * 3, d.labels.begin() + e * 3 + 3);
+    const double* row = d.p.data() + e * 3;
+    entropy -= std::log(row[d.truth[e]] / (row[0] + row[1] + row[2]));
+  }
+  EXPECT_NEAR(Figure("kind: MEAN_IOU num_classes: 3 ignore_class: 1", d), Figure("kind: MEAN_IOU num_classes: 3", kept),
+              1e-12);
+  EXPECT_NEAR(Figure("kind: SPARSE_CATEGORICAL_CROSSENTROPY ignore_class: 1 average: MICRO", d),
+              entropy / static_cast<double>(kept.examples), 1e-6);
+  const Data binary = Make(seed, 50, 1);
+  const Counts c = At(binary, 0.5);
+  EXPECT_NEAR(Figure("kind: BINARY_IOU ignore_class: 0 target_class_ids: 1", binary), c.tp / (c.tp + c.fn + kEps),
+              1e-12);
 }
 
 }  // namespace

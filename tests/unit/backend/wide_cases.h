@@ -83,6 +83,10 @@ inline std::vector<LayerCase> WideCases() {
                                                  "layers { zero_padding2d { padding: [0, 1, 0, 1] } } layers { "
                                                  "depthwise_conv2d { kernel_size: 3 strides: 2 use_bias: false } }" +
                                                  norm_relu)},
+      {"DepthwiseFiveWide",
+       Image("[9, 6, 3]", conv20 + "layers { depthwise_conv2d { kernel_size: 5 strides: 2 padding: SAME } }")},
+      {"DepthwiseSevenWide",
+       Image("[6, 5, 3]", conv16 + "layers { depthwise_conv2d { kernel_size: 7 padding: SAME use_bias: false } }")},
       {"DepthwiseMultiplierWide",
        Image("[7, 7, 16]", conv16 + "layers { depthwise_conv2d { kernel_size: 3 depth_multiplier: 3 } }")},
       {"ZeroPaddingAlone", Image("[5, 5, 3]", conv16 + "layers { zero_padding2d { padding: [1, 0, 0, 2] } } "

@@ -359,5 +359,24 @@ TEST(Nodes, TableHasALineForEach) {
               HasSubstr("worker-0 is not ready: 3 partitions of job 1"));
 }
 
+TEST(Nodes, ReleasesAreNamedWhereThereAreSeveral) {
+  v1::NodeStatus a, b;
+  a.set_name("ps-0");
+  b.set_name("worker-0");
+  for (v1::NodeStatus* node : {&a, &b}) {
+    node->set_alive(true);
+    node->set_version("0.1");
+    node->set_interface(2);
+  }
+  EXPECT_THAT(NodesTable({a, b}, absl::UnixEpoch()), Not(HasSubstr("releases")));
+  b.set_version("0.2");
+  b.set_interface(3);
+  EXPECT_THAT(NodesTable({a, b}, absl::UnixEpoch()),
+              HasSubstr("programs of several releases:\n  cairn 0.1 (interface 2): ps-0\n  cairn 0.2 (interface 3): "
+                        "worker-0\n"));
+  b.set_alive(false);
+  EXPECT_THAT(NodesTable({a, b}, absl::UnixEpoch()), Not(HasSubstr("releases")));
+}
+
 }  // namespace
 }  // namespace cairn

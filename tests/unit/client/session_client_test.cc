@@ -13,6 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "common/base/version.h"
 #include "common/rpc/server.h"
 
 namespace cairn {
@@ -174,6 +175,30 @@ TEST(SessionClient, ARefusalIsToldAndTriedAgain) {
   ASSERT_EQ(told.rejected.size(), 2u);
   EXPECT_EQ(told.rejected[0], absl::AlreadyExistsError("a twin is alive"));
   EXPECT_EQ(told.rejected[1], absl::InvalidArgumentError("hello.slots"));
+  EXPECT_EQ(told.downs, 0) << "it was never up";
+}
+
+// A coordinator of long before does not know that it should refuse this node.
+TEST(SessionClient, ACoordinatorThatIsTooFarAwayIsRefusedAndTriedAgain) {
+  const auto far = [](Stream* stream) {
+    v1::CoordinatorMessage message;
+    message.mutable_welcome()->set_heartbeat_interval_ms(10);
+    message.mutable_welcome()->set_version("9.9");
+    message.mutable_welcome()->set_interface(ClusterInterface() + 2);
+    stream->Write(message);
+    v1::NodeMessage read;
+    while (stream->Read(&read)) EXPECT_TRUE(read.has_hello()) << read.DebugString();
+    return grpc::Status::OK;
+  };
+  FakeCoordinator coordinator({far, far, WelcomeAndRead});
+  Told told;
+  SessionClient client(coordinator.Start(), told.Callbacks());
+  ASSERT_TRUE(told.Wait([&] { return told.ups == 1; }));
+  absl::MutexLock lock(&told.mutex);
+  ASSERT_EQ(told.rejected.size(), 1u);
+  EXPECT_THAT(std::string(told.rejected[0].message()),
+              testing::HasSubstr("welcome.interface: the coordinator is cairn 9.9 (interface"));
+  EXPECT_EQ(told.messages.size(), 1u) << "nothing was obeyed but the last one's Welcome";
   EXPECT_EQ(told.downs, 0) << "it was never up";
 }
 

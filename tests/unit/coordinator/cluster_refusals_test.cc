@@ -2,12 +2,50 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_format.h"
+#include "common/base/version.h"
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
 namespace {
 
 using ::testing::HasSubstr;
+
+// 1,000 jobs of 4 MiB each once filled the memory, and again at every start.
+TEST(ClusterCore, TheBytesOfAllJobsAreBounded) {
+  Cluster c(0, 0);
+  v1::JobSpec large = c.Spec();
+  large.set_initial_weights("/weights.safetensors");
+  size_t most = 0;
+  for (int i = 0; i < 3000; ++i) large.add_initial_weights_skip(std::string(1000, 'l'));
+  const size_t bytes = large.ByteSizeLong();
+  for (;; ++most) {
+    const auto reply = c.ReplyTo(c.Submit(large));
+    ASSERT_LE(most * bytes, kJobSpecsBytesMax);
+    if (reply->status.ok()) continue;
+    EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted) << reply->status;
+    EXPECT_THAT(std::string(reply->status.message()), HasSubstr("the jobs that the coordinator keeps would take"));
+    break;
+  }
+  EXPECT_GT((most + 1) * bytes, kJobSpecsBytesMax);
+  EXPECT_TRUE(c.ReplyTo(c.Submit(c.Spec()))->status.ok()) << "a usual one still has room";
+}
+
+TEST(ClusterCore, AJobOfTooManyParametersIsRefusedWithTheirSize) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec();  // two layers of 2^17 units behind its input
+  const v1::Model model = spec.model();
+  spec.mutable_model()->clear_layers();
+  *spec.mutable_model()->add_layers() = model.layers(0);
+  spec.clear_partition_bytes();
+  for (int i = 0; i < 2; ++i) spec.mutable_model()->add_layers()->mutable_dense()->set_units(1 << 17);
+  for (int i = 1; i < model.layers_size(); ++i) *spec.mutable_model()->add_layers() = model.layers(i);
+  const auto reply = c.ReplyTo(c.Submit(spec));
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(reply->status.message()),
+              ::testing::AllOf(HasSubstr("model: "), HasSubstr("this cluster takes jobs of at most 4294967296"),
+                               HasSubstr("--max-job-parameters")));
+}
 
 TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
   Cluster c(1, 1);
@@ -111,6 +149,32 @@ TEST(ClusterCore, BadHellosAreRefusedWithTheField) {
   EXPECT_THAT(refused([](v1::Hello& h) { h.set_device(std::string(5000, 'd')); }), HasSubstr("device"));
   c.Connect(node);
   EXPECT_FALSE(node.closed.has_value());
+}
+
+// A release understands the one before it and the one after it, and nodes talk to each other.
+TEST(ClusterCore, NodesOfReleasesThatAreTooFarApartAreRefused) {
+  Cluster c(0, 0);
+  FakeNode& worker = c.AddWorker("worker-0");
+  const auto connect = [&](FakeNode& node, uint32_t interface) {
+    node.hello.set_version("9.9");
+    node.hello.set_interface(interface);
+    c.Connect(node);
+    return node.closed.has_value() ? std::string(node.closed->message()) : std::string();
+  };
+  const uint32_t own = ClusterInterface();
+  EXPECT_EQ(connect(worker, own + 2),
+            absl::StrFormat("hello.interface: \"worker-0\" is cairn 9.9 (interface %d), the coordinator is cairn %s "
+                            "(interface %d); programs of a cluster are at most one interface apart: bring all to one "
+                            "release first",
+                            own + 2, ProgramVersion(), own));
+  EXPECT_EQ(connect(worker, own + 1), "");
+  FakeNode& ps = c.AddPs("ps-0");
+  EXPECT_EQ(connect(ps, own), "");
+  EXPECT_THAT(connect(ps, own - 1), HasSubstr("worker \"worker-0\" is cairn 9.9 (interface"));
+  EXPECT_EQ(connect(worker, own), "") << "it does not stand in its own way";
+  EXPECT_EQ(connect(ps, own - 1), "");
+  ps.hello.clear_version();
+  EXPECT_EQ(connect(ps, 0), "") << "the first interface had no number";
 }
 
 TEST(ClusterCore, NonsenseFromNodesChangesNothing) {

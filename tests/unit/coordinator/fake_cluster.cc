@@ -43,11 +43,11 @@ v1::JobSpec FakeCluster::Spec(int replicas) {
 
 // ---- users ----
 
-ReplyToken FakeCluster::Submit(const v1::JobSpec& spec, const std::string& key) {
+ReplyToken FakeCluster::Submit(const v1::JobSpec& spec, const std::string& key, const Requester& who) {
   absl::StatusOr<CheckedJob> checked = CheckJob(spec);
   EXPECT_TRUE(checked.ok()) << checked.status();
   const ReplyToken token{++last_token_};
-  Do(SubmitJob{token, std::make_shared<const CheckedJob>(*std::move(checked)), key});
+  Do(SubmitJob{token, std::make_shared<const CheckedJob>(*std::move(checked)), key, who});
   Settle();
   return token;
 }

@@ -106,7 +106,7 @@ class FakeCluster {
   // A ps that had not written its values has written them now, and reports it.
   void TellKept(FakeNode& node, uint64_t job_id);
 
-  ReplyToken Submit(const v1::JobSpec& spec, const std::string& key = "");
+  ReplyToken Submit(const v1::JobSpec& spec, const std::string& key = "", const Requester& who = {});
   const Reply* ReplyTo(ReplyToken token) const;
   uint64_t SubmittedId(ReplyToken token) const;  // 0: no reply, or an error
   v1::JobStatus Job(uint64_t id) const;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "absl/strings/match.h"
+#include "common/base/version.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
 namespace cairn {
@@ -83,6 +84,19 @@ TEST_F(StoredCheckTest, OneWrongFieldIsNamed) {
     EXPECT_TRUE(absl::StrContains(status.message(), "key \"")) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), c.names)) << c.names << ": " << status;
   }
+}
+
+// It is whole, but of a release that this one does not know.
+TEST_F(StoredCheckTest, AStateOfAReleaseThatIsTooFarAwayIsLeftAlone) {
+  StoredState state = StateOf(cluster_);
+  EXPECT_EQ(state.cluster.interface(), ClusterInterface());
+  state.cluster.set_version("9.9");
+  state.cluster.set_interface(ClusterInterface() + 1);
+  EXPECT_TRUE(CheckStored(state).ok()) << CheckStored(state);
+  state.cluster.set_interface(ClusterInterface() + 2);
+  EXPECT_EQ(CheckStored(state).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(CheckStored(state).message(), "key \"cluster\": stored by cairn 9.9 (interface"))
+      << CheckStored(state);
 }
 
 // A text that is cut within a character cannot be parsed by protobuf: the coordinator could not start again on its own

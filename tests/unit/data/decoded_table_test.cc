@@ -130,7 +130,7 @@ TEST(DecodedTable, AFolderThatCannotBeMade) {
   auto room = std::make_shared<CacheRoom>(0, dir / "file/cache");
   EXPECT_EQ(room->file(), nullptr);
   EXPECT_EQ(SpillFile::Create(dir / "file/cache").status(),
-            absl::UnavailableError("data.cache_dir: " + dir / "file/cache" + ": cannot be made: Not a directory"));
+            absl::UnavailableError("data.cache_dir: " + dir / "file" + ": cannot create the folder: Not a directory"));
   Fixture f(5, Element::kByte, room);
   for (int pass = 0; pass < 2; ++pass) f.ReadAll();
   EXPECT_EQ(f.Decoded(), 10);

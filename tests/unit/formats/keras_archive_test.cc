@@ -218,10 +218,10 @@ TEST_F(KerasArchive, AugmentationComesBack) {
 }
 
 TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
-  const Graph graph =
-      Build(FromText<v1::Model>("layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));
+  const Graph graph = Build(FromText<v1::Model>(
+      "layers { input { shape: [4] } } layers { operation { kind: SQUARED_DIFFERENCE constant: 1 } }"));
   EXPECT_EQ(WriteKerasArchive(Path("m.keras"), "m", graph, Numbered(graph).floats()).message(),
-            "layer \"dense\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors");
+            "layer \"operation\": Keras 3 has no SQUARED_DIFFERENCE; use SUBTRACT and SQUARE, or export safetensors");
   EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
 }
 
@@ -267,6 +267,7 @@ class DamagedArchive : public KerasArchive {
   template <typename Write>
   std::string Weights(const Write& write) {
     {
+      std::filesystem::remove(Path("w.h5"));
       auto writer = Hdf5Writer::Create(Path("w.h5")).value();
       write(*writer);
       CAIRN_CHECK(writer->Close().ok(), "a file of weights");

@@ -54,6 +54,11 @@ TEST(KerasAugmentation, ReadsEveryAugmentation) {
        "solarization { addition_factor: [0, 0.1] threshold_factor: 0.5 }"},
       {"RandAugment", R"("num_ops": 3, "factor": [0, 0.5], "interpolation": "bilinear")",
        "rand_augment { num_ops: 3 factor: 0.5 }"},
+      {"AugMix", R"("num_chains": 2, "chain_depth": 4, "factor": [0.1, 0.3], "alpha": 0.5, "all_ops": false)",
+       "aug_mix { num_chains: 2 chain_depth: 4 factor: [0.1, 0.3] alpha: 0.5 all_ops: false }"},
+      {"RandomElasticTransform",
+       R"("factor": [0, 1], "scale": 0.5, "interpolation": "nearest", "fill_mode": "wrap", "fill_value": 0)",
+       "random_elastic_transform { factor: [0, 1] scale: 0.5 nearest: true fill_mode: WRAP }"},
   };
   const std::set<std::string> without_range = {"RandomShear", "RandomPerspective", "RandomGrayscale"};
   for (const Case& c : cases) {
@@ -75,6 +80,11 @@ TEST(KerasAugmentation, ReadsEveryAugmentation) {
   EXPECT_EQ(ReadKerasModel(auto_contrast).status().message(),
             "layer \"a\" (AutoContrast): it changes pictures in evaluation and prediction too; do it when the data "
             "is made, or let data.augmentation do it in training only");
+  const std::string mix_up = Keras2Sequential(KerasLayerText("MixUp", R"("name": "a")"));
+  EXPECT_EQ(
+      ReadKerasModel(mix_up).status().message(),
+      "layer \"a\" (MixUp): it mixes labels too, which a layer of a model cannot; leave it out, and let the job's "
+      "data.augmentation have a mix_up");
 }
 
 // json.dump(model.to_json(), file) writes a text in quotes.

@@ -43,6 +43,10 @@ bool IsOneOf(const std::string& type, const std::vector<std::string>& types) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
+bool Attends(const std::string& type) {
+  return IsOneOf(type, {"MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention"});
+}
+
 bool Recurs(const std::string& type) { return IsOneOf(type, {"SimpleRNN", "LSTM", "GRU", "Bidirectional"}); }
 
 const std::vector<std::string>& Arguments() {
@@ -63,11 +67,11 @@ const std::vector<std::string>& Arguments() {
 
 // The tensor that every call has, by place as in Keras, followed by the rest of the call.
 std::string Keras3(const std::string& type, const std::string& more_args, const std::string& kwargs) {
-  const std::string first = type == "MultiHeadAttention" ? absl::StrCat(kTensor, ", ", kTensor) : kTensor;
+  const std::string first = Attends(type) ? absl::StrCat(kTensor, ", ", kTensor) : kTensor;
   return absl::StrCat(R"([{"args": [)", first, more_args, R"(], "kwargs": {)", kwargs, "}}]");
 }
 std::string Keras2(const std::string& type, const std::string& kwargs) {
-  const bool attends = type == "MultiHeadAttention";
+  const bool attends = Attends(type);
   return absl::StrCat(R"([[["x", 0, 0, {)", attends ? R"("value": ["x", 0, 0])" : "",
                       attends && !kwargs.empty() ? ", " : "", kwargs, "}]]]");
 }
@@ -79,7 +83,7 @@ absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes
 enum class Outcome { kNothing, kInference, kCausal, kState, kMask, kRefused };
 
 Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value, bool keras3) {
-  const bool attends = type == "MultiHeadAttention";
+  const bool attends = Attends(type);
   const bool scores = attends || IsOneOf(type, {"Attention", "AdditiveAttention"});
   if (Recurs(type) && argument == "initial_state") {
     return value == "null" ? Outcome::kNothing : value == "tensor" ? Outcome::kState : Outcome::kRefused;
@@ -122,7 +126,7 @@ void Expect(const std::string& type, const std::string& argument, const std::str
     EXPECT_EQ(call->masks[0].tensor, "x");
     EXPECT_EQ(call->masks[0].input, argument == "value_mask" ? 1u : 0u);
   }
-  const bool two = type == "MultiHeadAttention" || wanted == Outcome::kState;
+  const bool two = Attends(type) || wanted == Outcome::kState;
   EXPECT_EQ(call->inputs, std::vector<std::string>(two ? 2 : 1, "x"));
 }
 
@@ -142,9 +146,6 @@ TEST(KerasCall, EveryArgumentIsHonouredOrRefused) {
 // In the order of Keras' call() signatures, behind the inputs.
 TEST(KerasCall, APlaceStandsForItsArgument) {
   std::map<std::string, std::vector<std::string>> arguments = {
-      {"MultiHeadAttention",
-       {"query_mask", "value_mask", "key_mask", "attention_mask", "return_attention_scores", "training",
-        "use_causal_mask"}},
       {"Attention", {"mask", "return_attention_scores", "training", "use_causal_mask"}},
       {"AdditiveAttention", {"mask", "return_attention_scores", "training", "use_causal_mask"}},
       {"BatchNormalization", {"training", "mask"}},
@@ -155,11 +156,15 @@ TEST(KerasCall, APlaceStandsForItsArgument) {
                            "SpatialDropout3D", "GaussianDropout", "GaussianNoise"}) {
     arguments[type] = {"training"};
   }
+  for (const char* type : {"MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention"}) {
+    arguments[type] = {"query_mask", "value_mask",     "key_mask", "attention_mask", "return_attention_scores",
+                       "training",   "use_causal_mask"};
+  }
   for (const char* type : {"Sequential", "Functional", "Model"}) arguments[type] = {"training", "mask"};
   for (const std::string& type : Types()) {
     if (absl::StartsWith(type, "Random")) arguments[type] = {"training"};
     if (Recurs(type)) arguments[type] = {"initial_state", "mask", "training"};
-    std::string before = type == "MultiHeadAttention" ? ", null" : "";  // the key
+    std::string before = Attends(type) ? ", null" : "";  // the key
     for (const std::string& argument : arguments[type]) {
       for (const std::string value : {"null", "false", "true", "0", "tensor"}) {
         Expect(type, argument, value,

@@ -57,13 +57,14 @@ constexpr BadLayer kBadLayers[] = {
     {"MultiHeadAttention",
      R"("num_heads": 1, "key_dim": 2, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
      "kernel_constraint: MaxNorm is not supported; leave it out"},
-    {"Conv2D",
-     R"("filters": 4, "kernel_size": 3, "kernel_constraint": {"class_name": "RadialConstraint", "config": {}})",
-     "kernel_constraint: RadialConstraint is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with numbers "
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_constraint": {"class_name": "SoftConstraint", "config": {}})",
+     "kernel_constraint: SoftConstraint is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with numbers "
      "and "
      "axes, or leave it out"},
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": "two"}})",
-     "kernel_constraint: MaxNorm(max_value=\"two\") is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "kernel_constraint: MaxNorm(max_value=\"two\") is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with "
      "numbers and axes, "
      "or "
      "leave it out"},
@@ -73,7 +74,8 @@ constexpr BadLayer kBadLayers[] = {
      "kernel_constraint: MinMaxNorm(axis=[], rate=0.5) has a norm along no axis; name one in axis, such as 0, or leave "
      "axis out"},
     {"Dense", R"("units": 4, "bias_constraint": {"class_name": "UnitNorm", "config": {"axis": [0, "x"]}})",
-     "bias_constraint: UnitNorm(axis=[0,\"x\"]) is not supported; use MaxNorm, NonNeg, UnitNorm or MinMaxNorm with "
+     "bias_constraint: UnitNorm(axis=[0,\"x\"]) is not supported; use MaxNorm, NonNeg, UnitNorm, MinMaxNorm or "
+     "RadialConstraint with "
      "numbers and axes, "
      "or "
      "leave it out"},
@@ -205,8 +207,8 @@ std::vector<BadModel> BadModels() {
        "data.image_width, or data.tfrecord.shape, submit the job where its data is, show the model with --input-shape, "
        "or build it with a shape such as (28, 28, 1)"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" +
-           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "string")") + "]}}",
-       "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},
+           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "bool")") + "]}}",
+       "layer \"i\" (InputLayer): dtype: \"bool\" is not supported; use float32, or string for texts"},
       {Keras2Sequential(KerasLayerText("InputLayer", R"("name": "j", "batch_shape": [null, 3])")),
        "layer \"j\": a second InputLayer; a Sequential has one input"},
       {Keras2Sequential(

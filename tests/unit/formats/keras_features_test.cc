@@ -101,10 +101,11 @@ TEST(KerasFeatures, HardSigmoidIsThatOfTheDialect) {
   ASSERT_TRUE(now.ok()) << now.status();
   EXPECT_EQ(now->model.layers(1).activation().activation(), v1::HARD_SIGMOID);
   EXPECT_FALSE(now->model.layers(1).activation().has_alpha());
-  EXPECT_THAT(ReadKerasModel(Keras2Sequential(KerasLayerText("Dense", R"("units": 2, "activation": "hard_sigmoid")")))
-                  .status()
-                  .message(),
-              HasSubstr("is clip(0.2 x + 0.5, 0, 1), but in Keras 3 clip(x / 6 + 0.5, 0, 1)"));
+  EXPECT_EQ(Read("Dense", R"("units": 2, "activation": "hard_sigmoid")").dense().activation(), v1::HARD_SIGMOID_KERAS2);
+  const v1::LSTM lstm =
+      Read("LSTM", R"("units": 2, "recurrent_activation": "hard_sigmoid", "activation": "tanh")").lstm();
+  EXPECT_EQ(lstm.recurrent_activation(), v1::HARD_SIGMOID_KERAS2);
+  EXPECT_EQ(lstm.activation(), v1::TANH);
 }
 
 TEST(KerasFeatures, ReluHasItsArguments) {

@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/formats/keras_archive.h"
-#include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
-#include "common/model/graph.h"
+#include "tests/unit/formats/keras_reading.h"
 #include "tests/unit/formats/keras_text.h"
 #include "tests/unit/model/model_text.h"
 
@@ -38,24 +37,11 @@ std::string OfImage(const std::vector<std::string>& layers, const std::string& o
                           output);
 }
 
-Graph Read(const std::string& json) {
-  const absl::StatusOr<KerasModel> model = ReadKerasModel(json);
-  EXPECT_TRUE(model.ok()) << model.status();
-  const absl::StatusOr<Graph> graph = Graph::Build(model.value().model);
-  EXPECT_TRUE(graph.ok()) << graph.status();
-  return graph.value();
-}
-
-std::string ErrorOf(const std::string& json) {
-  const absl::StatusOr<KerasModel> model = ReadKerasModel(json);
-  return model.ok() ? "accepted" : std::string(model.status().message());
-}
-
 // Written and read again, the graph is the same, but for the names of further calls.
 void ExpectRoundTrip(const Graph& graph) {
   const absl::StatusOr<std::string> json = KerasModelJson("net", graph);
   ASSERT_TRUE(json.ok()) << json.status();
-  const Graph again = Read(*json);
+  const Graph again = ReadGraph(*json);
   ASSERT_EQ(again.nodes().size(), graph.nodes().size()) << *json;
   EXPECT_EQ(again.parameters(), graph.parameters());
   for (const Node& node : graph.nodes()) {
@@ -90,11 +76,11 @@ TEST(KerasGraphs, ReadsPreprocessInput) {
       R"({"class_name": "__tuple__", "items": [{"class_name": "__ellipsis__", "config": {}}, )" + slice + "]}";
   const std::string mean =
       R"({"class_name": "__numpy__", "config": {"value": [[[[-103.939, -116.779, -123.68]]]], "dtype": "float32"}})";
-  const Graph graph = Read(OfImage({Numpy("GetItem", "get_item", Keras3Tensor("image") + "," + key),
-                                    Numpy("Add", "add", Keras3Tensor("get_item") + "," + mean),
-                                    Numpy("TrueDivide", "true_divide", Keras3Tensor("add") + ", 127.5"),
-                                    Numpy("Subtract", "subtract", Keras3Tensor("true_divide") + ", 1.0")},
-                                   "subtract"));
+  const Graph graph = ReadGraph(OfImage({Numpy("GetItem", "get_item", Keras3Tensor("image") + "," + key),
+                                         Numpy("Add", "add", Keras3Tensor("get_item") + "," + mean),
+                                         Numpy("TrueDivide", "true_divide", Keras3Tensor("add") + ", 127.5"),
+                                         Numpy("Subtract", "subtract", Keras3Tensor("true_divide") + ", 1.0")},
+                                        "subtract"));
   ASSERT_EQ(graph.nodes().size(), 5u);
   EXPECT_EQ(graph.nodes()[1].layer.slice().axes(2).step(), -1);
   EXPECT_FALSE(graph.nodes()[1].layer.slice().axes(0).has_step());
@@ -132,7 +118,7 @@ TEST(KerasGraphs, ReadsOperationsOfKeras2) {
       op("reshape", "tf.reshape", R"(["tf.nn.bias_add", 0, 0, {"shape": [-1, 2, 2]}])"), ",",
       op("concat", "tf.concat", R"([["tf.reshape", 0, 0, {"axis": 1}], ["tf.reshape", 0, 0, {"axis": 1}]])"),
       R"(], "input_layers": [["x", 0, 0]], "output_layers": [["tf.concat", 0, 0]]}})");
-  const Graph graph = Read(json);
+  const Graph graph = ReadGraph(json);
   ASSERT_EQ(graph.nodes().size(), 9u);
   EXPECT_THAT(graph.nodes()[1].output, ElementsAre(4, 4));
   EXPECT_TRUE(graph.nodes()[3].layer.operation().constant_first());
@@ -158,7 +144,11 @@ TEST(KerasGraphs, EveryOperationComesBack) {
                              "inputs: 'z' operation { axis: 1"}) {
       const auto graph =
           Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' ", more, " kind: ", name, " } }")));
-      if (graph.ok()) ExpectRoundTrip(*graph);
+      if (name == "SQUARED_DIFFERENCE" && graph.ok()) {
+        EXPECT_THAT(std::string(KerasModelJson("net", *graph).status().message()), HasSubstr("Keras 3 has no"));
+      } else if (graph.ok()) {
+        ExpectRoundTrip(*graph);
+      }
     }
   }
   for (int kind = 1; kind < v1::Reduce::Kind_ARRAYSIZE; ++kind) {
@@ -167,7 +157,11 @@ TEST(KerasGraphs, EveryOperationComesBack) {
     for (const char* more : {"axis: 1", "axis: [1, 2]", "axis: 2 keepdims: true"}) {
       const auto graph = Graph::Build(
           FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' reduce { kind: ", name, " ", more, " } }")));
-      if (graph.ok()) ExpectRoundTrip(*graph);
+      if (name == "L1_NORM" && graph.ok() && graph->output().layer.reduce().axis_size() > 1) {
+        EXPECT_THAT(std::string(KerasModelJson("net", *graph).status().message()), HasSubstr("Keras' norm of order 1"));
+      } else if (graph.ok()) {
+        ExpectRoundTrip(*graph);
+      }
     }
   }
   for (const char* slice : {"axes { begin: 1 }", "axes {} axes { begin: -1 drop: true }", "axes { begin: 3 step: -2 }",
@@ -175,21 +169,24 @@ TEST(KerasGraphs, EveryOperationComesBack) {
     ExpectRoundTrip(
         Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' slice { ", slice, " } }"))).value());
   }
-  for (const char* layer : {"inputs: ['x', 'z'] subtract {}", "inputs: ['x', 'z'] minimum {}",
-                            "inputs: ['x', 'z'] concatenate { axis: 1 }"}) {
+  for (const char* layer :
+       {"inputs: ['x', 'z'] subtract {}", "inputs: ['x', 'z'] minimum {}", "inputs: ['x', 'z'] concatenate { axis: 1 }",
+        "inputs: ['x', 'z'] stack { axis: -1 }", "pad { before: [1, 0] after: [0, 2] constant_value: 1.5 }",
+        "pad { mode: SYMMETRIC before: [1, 0] after: [0, 2] }",
+        "take { axis: 2 indices: [0, -1, 0, 1] indices_shape: [2, 2] }"}) {
     ExpectRoundTrip(Graph::Build(FromText<v1::Model>(absl::StrCat(x, "layers { name: 'y' ", layer, " }"))).value());
   }
 }
 
 TEST(KerasGraphs, ASoftmaxAlongAnotherAxisIsAnOperation) {
   for (const char* axis : {R"("axis": 1)", R"("axis": [-3])"}) {
-    const Graph graph = Read(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
+    const Graph graph = ReadGraph(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
     EXPECT_EQ(graph.output().layer.operation().kind(), v1::Operation::SOFTMAX);
     EXPECT_THAT(graph.output().layer.operation().axis(), ElementsAre(1));
     ExpectRoundTrip(graph);
   }
   for (const char* axis : {R"("axis": 3)", R"("axis": -1)"}) {
-    const Graph graph = Read(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
+    const Graph graph = ReadGraph(OfImage({Keras3Node("Softmax", "y", axis, Keras3Tensor("image"))}, "y"));
     EXPECT_EQ(graph.output().activation, v1::SOFTMAX);
   }
 }
@@ -208,7 +205,7 @@ TEST(KerasGraphs, ReadsALayerThatIsCalledAgain) {
   const std::string end = Keras3Layer("Dense", "end", R"("units": 2, "activation": "linear", "use_bias": true)",
                                       absl::StrCat(R"(, "name": "end", "inbound_nodes": [)", call("d", 2), "]"));
   const Graph graph =
-      Read(Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 4]"), ",", shared, ",", end), "end"));
+      ReadGraph(Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 4]"), ",", shared, ",", end), "end"));
   ASSERT_EQ(graph.nodes().size(), 5u);
   EXPECT_EQ(graph.parameters(), 4 * 4 + 4 + 4 * 2 + 2);
   EXPECT_EQ(graph.nodes()[2].shares, 1);
@@ -232,7 +229,7 @@ TEST(KerasGraphs, ReadsAModelThatIsCalledTwice) {
     {"class_name": "Subtract", "config": {"name": "difference"}, "name": "difference", "inbound_nodes": [[["tower", )",
                                           first, R"(, 0, {}], ["tower", )", first + 1, R"(, 0, {}]]]}],
     "input_layers": [["right", 0, 0], ["left", 0, 0]], "output_layers": [["difference", 0, 0]]}})");
-    const Graph graph = Read(json);
+    const Graph graph = ReadGraph(json);
     ASSERT_EQ(graph.nodes().size(), 7u);
     EXPECT_EQ(graph.parameters(), 4 * 3 + 3 + 3 * 2 + 2);
     EXPECT_EQ(graph.nodes()[graph.inputs()[0]].name, "right");
@@ -247,7 +244,7 @@ TEST(KerasGraphs, ReadsAModelThatIsCalledTwice) {
 }
 
 TEST(KerasGraphs, ReadsSeveralOutputs) {
-  const Graph graph = Read(absl::StrCat(
+  const Graph graph = ReadGraph(absl::StrCat(
       R"({"class_name": "Functional", "config": {"name": "n", "layers": [
     {"class_name": "InputLayer", "config": {"batch_input_shape": [null, 4], "name": "x"}, "name": "x", "inbound_nodes": []},
     {"class_name": "Dense", "config": {"units": 3, "name": "p"}, "name": "p", "inbound_nodes": [[["x", 0, 0, {}]]]},
@@ -259,7 +256,7 @@ TEST(KerasGraphs, ReadsSeveralOutputs) {
       testing::UnorderedElementsAre("p", "q"));
   const auto json = KerasModelJson("net", graph);
   ASSERT_TRUE(json.ok()) << json.status();
-  EXPECT_EQ(Read(*json).outputs(), graph.outputs());
+  EXPECT_EQ(ReadGraph(*json).outputs(), graph.outputs());
 }
 
 TEST(KerasGraphs, AttentionIsCalledAsItWas) {
@@ -289,7 +286,7 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
   };
   const std::string x = Keras3Tensor("image");
   for (const Case& c : std::vector<Case>{
-           {Numpy("Einsum", "y", x), "layer \"y\" (Einsum): Cairn does not have this operation on tensors"},
+           {Numpy("Median", "y", x), "layer \"y\" (Median): Cairn does not have this operation on tensors"},
            {Numpy("Mean", "y", x, R"("axis": null, "keepdims": false)"),
             "axis is missing: it would reduce the batch too"},
            {Numpy("Mean", "y", x, R"("axis": [0, 1])"), "axis: [0,1] names the batch"},
@@ -305,8 +302,7 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
             "the index \"a\" is not supported"},
            {Numpy("Reshape", "y", x, R"("newshape": [4, -1])"), "newshape: [4,-1] does not leave the batch open"},
            {Numpy("Transpose", "y", x, R"("axes": [1, 0, 2, 3])"), "axes move the batch"},
-           {Operation("keras.src.ops.core", "Cast", "y", R"("dtype": "int32")", x),
-            "dtype: \"int32\" is not supported"},
+           {Operation("keras.src.ops.core", "Cast", "y", R"("dtype": "int8")", x), "dtype: \"int8\" is not supported"},
            {Operation("keras.src.ops.nn", "Normalize", "y", R"("axis": -1, "order": 1)", x), "order other than 2"},
            {Numpy("Exp", "y", x, R"("speed": 3)"), "speed=3 is not supported; leave it out"},
        }) {
@@ -337,7 +333,7 @@ std::string CallsOfCalls(int depth, bool empty) {
 }
 
 TEST(KerasGraphs, ModelsWithinModelsDoNotGrowWithoutBound) {
-  EXPECT_EQ(Read(CallsOfCalls(1, false)).nodes().size(), 21u);
+  EXPECT_EQ(ReadGraph(CallsOfCalls(1, false)).nodes().size(), 21u);
   for (const bool empty : {false, true}) {
     EXPECT_THAT(ErrorOf(CallsOfCalls(7, empty)),
                 HasSubstr("more than 4096 layers, or 16384 calls; use a smaller model"));

@@ -84,9 +84,9 @@ TEST(KerasRecurrent, OptionsThatAreNotThereAreRefusedByName) {
   const std::string plain = LstmConfig("l", false, false);
   const std::pair<std::pair<const char*, const char*>, const char*> cases[] = {
       {{"\"stateful\": false", "\"stateful\": true"}, "stateful: true is not supported"},
-      {{"\"return_state\": false", "\"return_state\": true"}, "return_state: true is not supported"},
-      {{"\"recurrent_constraint\": null", "\"recurrent_constraint\": {\"class_name\": \"RadialConstraint\"}"},
-       "recurrent_constraint: RadialConstraint is not supported"},
+      {{"\"return_state\": false", "\"return_state\": true"}, "it gives several outputs"},
+      {{"\"recurrent_constraint\": null", "\"recurrent_constraint\": {\"class_name\": \"MyConstraint\"}"},
+       "recurrent_constraint: MyConstraint is not supported"},
       {{"\"activity_regularizer\": null", "\"activity_regularizer\": {\"class_name\": \"OrthogonalRegularizer\"}"},
        "activity_regularizer"},
       {{"\"zero_output_for_mask\": false", "\"zero_output_for_mask\": true"}, "zero_output_for_mask: true"},
@@ -101,7 +101,7 @@ TEST(KerasRecurrent, OptionsThatAreNotThereAreRefusedByName) {
                                         plain + "}}}"))
                   .status()
                   .message(),
-              HasSubstr("layer \"b\" (Bidirectional): merge_mode: null means two outputs"));
+              HasSubstr("layer \"b\" (Bidirectional): it gives several outputs"));
 }
 
 std::vector<std::string> Layers() {

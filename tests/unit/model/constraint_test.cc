@@ -93,6 +93,37 @@ TEST(Constraint, AreKerasFormulas) {
           [](double w, double n) { return w * std::clamp(n, 5.0, 6.0) / (1e-7 + n); });
 }
 
+// Keras 2's loops for one plane: pads of the numbers behind the centre around the one before it.
+TEST(Constraint, RadialIsConstantAlongSquares) {
+  for (const int side : {2, 3, 4, 5}) {
+    const absl::StatusOr<Graph> graph = Built(
+        "layers { input { shape: [8, 8, 2] } } layers { conv2d { filters: 3 kernel_size: " + std::to_string(side) +
+        " kernel_constraint { kind: RADIAL } } }");
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    std::vector<float> values = Values(graph->space_size());
+    const std::vector<float> before = values;
+    ApplyConstraints(ConstraintRangesOf(*graph, 0, graph->space_size()), absl::MakeSpan(values));
+    const auto at = [&](int y, int x, int plane) { return static_cast<size_t>((y * side + x) * 6 + plane); };
+    for (int plane = 0; plane < 6; ++plane) {
+      const int start = side / 2;
+      std::vector<std::vector<float>> square = {{before[at(start - 1, start - 1, plane)]}};
+      if (side % 2 == 0) square.assign(2, std::vector<float>(2, square[0][0]));
+      for (int i = side % 2 == 0 ? 1 : 0; i < start; ++i) {
+        const float pad = before[at(start + i, start + i, plane)];
+        std::vector<std::vector<float>> larger(square.size() + 2, std::vector<float>(square.size() + 2, pad));
+        for (size_t y = 0; y < square.size(); ++y)
+          std::copy(square[y].begin(), square[y].end(), larger[y + 1].begin() + 1);
+        square = larger;
+      }
+      ASSERT_EQ(square.size(), static_cast<size_t>(side));
+      for (int y = 0; y < side; ++y) {
+        for (int x = 0; x < side; ++x)
+          EXPECT_EQ(values[at(y, x, plane)], square[static_cast<size_t>(y)][static_cast<size_t>(x)]);
+      }
+    }
+  }
+}
+
 TEST(Constraint, OfNothingAndOfNaN) {
   const absl::StatusOr<Graph> graph = Built(Dense("kind: MAX_NORM"));
   ASSERT_TRUE(graph.ok()) << graph.status();
@@ -142,6 +173,8 @@ TEST(Constraint, EveryLayersFieldsReachTheirVariables) {
 TEST(Constraint, WhatIsRefused) {
   const std::pair<std::string, std::string> cases[] = {
       {Dense(""), "layer \"dense\": kernel_constraint.kind 0 is not known; use MAX_NORM"},
+      {Dense("kind: RADIAL"), "kernel_constraint.kind RADIAL is for kernels [side, side, inputs, outputs] of a side"},
+      {Dense("kind: RADIAL axis: 0"), "kernel_constraint.axis is only for kind MAX_NORM"},
       {Dense("kind: NON_NEG axis: 0"), "kernel_constraint.axis is only for kind MAX_NORM, UNIT_NORM or MIN_MAX_NORM"},
       {Dense("kind: UNIT_NORM max_value: 2"), "kernel_constraint.max_value is only for kind MAX_NORM or MIN_MAX_NORM"},
       {Dense("kind: MAX_NORM min_value: 2"), "kernel_constraint.min_value is only for kind MIN_MAX_NORM"},
@@ -200,7 +233,7 @@ TEST(Constraint, VariablesWithANormAreNotCut) {
     layers { name: "c" dense { units: 30 kernel_regularizer { orthogonal_factor: 0.1 } } })");
   ASSERT_TRUE(graph.ok()) << graph.status();
   for (const int64_t bytes : {64, 128, 1024, 4096, 1 << 20}) {
-    const std::vector<v1::PartitionRange> ranges = CutPartitions(*graph, bytes);
+    const std::vector<v1::PartitionRange> ranges = CutPartitions(*graph, {}, bytes);
     uint64_t end = 0;
     for (size_t i = 0; i < ranges.size(); ++i) {
       EXPECT_EQ(ranges[i].partition(), i);
@@ -208,7 +241,7 @@ TEST(Constraint, VariablesWithANormAreNotCut) {
       EXPECT_EQ(ranges[i].end() % kSpaceAlignment, 0u);
       EXPECT_LE((ranges[i].end() - ranges[i].begin()) * 4, std::max<uint64_t>(bytes, 40 * 30 * 4));
       end = ranges[i].end();
-      EXPECT_TRUE(CheckWholeVariables(*graph, ranges[i].begin(), ranges[i].end()).ok());
+      EXPECT_TRUE(CheckWholeVariables(*graph, {}, ranges[i].begin(), ranges[i].end()).ok());
     }
     EXPECT_EQ(end, static_cast<uint64_t>(graph->space_size()));
     for (const Variable& v : graph->variables()) {
@@ -224,14 +257,43 @@ TEST(Constraint, VariablesWithANormAreNotCut) {
       }
     }
   }
-  const absl::Status cut = CheckWholeVariables(*graph, 1600 + 48, 1600 + 48 + 64);
+  const absl::Status cut = CheckWholeVariables(*graph, {}, 1600 + 48, 1600 + 48 + 64);
   EXPECT_THAT(std::string(cut.message()), HasSubstr("cuts b/kernel [40,30], which must be whole"));
+}
+
+// Lamb updates every trainable variable as a whole, Muon its matrices.
+TEST(Constraint, VariablesThatAnOptimizerUpdatesAsAWholeAreNotCut) {
+  const absl::StatusOr<Graph> graph = Built(R"(
+    layers { input { shape: 40 } }
+    layers { name: "a" dense { units: 40 } }
+    layers { name: "b" trainable: false dense { units: 40 } }
+    layers { name: "c" batch_normalization {} }
+    layers { name: "d" dense { units: 40 } })");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  v1::Optimizer lamb, muon;
+  lamb.mutable_lamb();
+  muon.mutable_muon()->add_exclude_layers("d/");
+  for (const v1::Optimizer& optimizer : {lamb, muon}) {
+    const std::vector<v1::PartitionRange> ranges = CutPartitions(*graph, optimizer, 64);
+    for (const Variable& v : graph->variables()) {
+      int parts = 0;
+      for (const v1::PartitionRange& r : ranges) {
+        parts += static_cast<int64_t>(r.begin())<v.offset + v.size&& static_cast<int64_t>(r.end())> v.offset;
+      }
+      const bool whole = optimizer.has_lamb() ? v.kind == VariableKind::kTrainable : v.name == "a/kernel";
+      EXPECT_EQ(parts, whole ? 1 : (v.size + 15) / 16) << v.name;
+    }
+    for (const v1::PartitionRange& r : ranges) {
+      EXPECT_TRUE(CheckWholeVariables(*graph, optimizer, r.begin(), r.end()).ok());
+    }
+    EXPECT_THAT(std::string(CheckWholeVariables(*graph, optimizer, 0, 64).message()), HasSubstr("cuts a/kernel"));
+  }
 }
 
 TEST(Constraint, WithoutNormsTheCutIsAsEver) {
   const absl::StatusOr<Graph> graph = Built(Dense("kind: NON_NEG"));
   for (const int64_t bytes : {64, 128}) {
-    const auto one = CutPartitions(*graph, bytes), other = CutPartitions(graph->space_size(), bytes);
+    const auto one = CutPartitions(*graph, {}, bytes), other = CutPartitions(graph->space_size(), bytes);
     ASSERT_EQ(one.size(), other.size());
     for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].SerializeAsString(), other[i].SerializeAsString());
   }
@@ -252,7 +314,7 @@ TEST(Constraint, AVariableThatNoPartitionHoldsIsRefused) {
   const absl::StatusOr<Graph> graph =
       Built("layers { input { shape: 8192 } } layers { dense { units: 4096 kernel_constraint { kind: MAX_NORM } } }");
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_THAT(std::string(CheckWholeVariables(*graph).message()),
+  EXPECT_THAT(std::string(CheckWholeVariables(*graph, {}).message()),
               HasSubstr("dense/kernel [8192,4096] has a constraint with a norm"));
 }
 
@@ -282,7 +344,7 @@ TEST(Constraint, APartHasTheRangesOfTheWhole) {
       for (const ConstraintRange& r : ConstraintRangesOf(*graph, begin, end)) found.emplace_back(r.begin, r.end);
       for (const PenaltyRange& r : PenaltyRangesOf(*graph, begin, end)) found.emplace_back(r.begin, r.end);
       EXPECT_EQ(found, expected) << begin << " .. " << end;
-      const bool cuts = CheckWholeVariables(*graph, begin, end).ok();
+      const bool cuts = CheckWholeVariables(*graph, {}, begin, end).ok();
       const auto whole = [&](int64_t from, int64_t to) {
         return to <= begin || from >= end || (from >= begin && to <= end);
       };

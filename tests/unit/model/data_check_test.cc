@@ -64,7 +64,7 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
        "random_crop, random_shear, random_perspective, random_brightness, random_contrast, random_saturation, "
        "random_hue, random_grayscale, random_color_jitter, random_color_degeneration, random_invert, "
        "random_posterization, random_sharpness, random_gaussian_blur, random_erasing, auto_contrast, equalization, "
-       "solarization, rand_augment, cutout"},
+       "solarization, rand_augment, aug_mix, random_elastic_transform, cutout, mix_up, cut_mix"},
       {Step("random_shear { x_factor: 1.5 }"), aug + "random_shear.x_factor: 1.5 is outside [-1, 1]; use 0.2, say"},
       {Step("random_shear { fill_value: 1 }"),
        aug + "random_shear.fill_value: only for fill_mode FILL_CONSTANT; leave it out, or set fill_mode"},
@@ -140,7 +140,8 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {"data { tfrecord { input: 'x' label: 'x' } }",
        "data.tfrecord.label: \"x\" is the input too; name another feature"},
       {"data { tfrecord { encoding: 77 } }",
-       "data.tfrecord.encoding: 77 is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it out"},
+       "data.tfrecord.encoding: 77 is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, TEXT, or leave it "
+       "out"},
       {"data { tfrecord { shape: [8, 0] } }",
        "data.tfrecord.shape: [8,0] has a size that is not positive, or too many numbers; use that of one example"},
       {"data { tfrecord { shape: [2147483647, 2147483647, 2147483647] } }",

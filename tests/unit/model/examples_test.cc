@@ -1,4 +1,5 @@
-// Goal: the example jobs are valid: each passes the check of submission without a warning.
+// Goal: the example jobs are valid: each passes the check of submission without a warning; one whose layers are adapted
+// first (`cairn data adapt`) does with placeholders for their state.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/model/adaptable.h"
 #include "common/model/job_check.h"
 #include "google/protobuf/text_format.h"
 
@@ -26,6 +28,9 @@ TEST(Examples, PassTheCheckOfSubmission) {
     v1::JobSpec spec;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &spec));
     if (spec.data().path().empty()) spec.mutable_data()->set_path("given by --set");
+    for (v1::Layer& layer : *spec.mutable_model()->mutable_layers()) {
+      if (IsUnadapted(layer)) SetPlaceholder(&layer);
+    }
     const absl::StatusOr<CheckedJob> job = CheckJob(spec);
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_THAT(job->warnings, testing::IsEmpty());

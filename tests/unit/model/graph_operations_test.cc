@@ -80,7 +80,7 @@ TEST(GraphOperations, RefuseWhatDoesNotFit) {
            {"operation { kind: ADD constant: inf }", "constant inf is not finite"},
            {"operation { kind: EXP constant_first: true }", "constant_first is given without a constant"},
            {"operation { kind: EXP constant_shape: 2 }", "constant_shape is given without a constant"},
-           {"operation { kind: EXP axis: 1 }", "axis is only for kinds SOFTMAX, L2_NORMALIZE and CUMSUM"},
+           {"operation { kind: EXP axis: 1 }", "axis is only for kinds SOFTMAX, L2_NORMALIZE, CUMSUM and CUMPROD"},
            {"operation { kind: EXP low: 1 }", "low and high are only for kind CLIP"},
            {"operation { kind: CLIP }", "kind CLIP needs low, high or both"},
            {"operation { kind: CLIP low: 2 high: 1 }", "low 2 is above high 1"},

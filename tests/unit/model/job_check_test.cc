@@ -250,7 +250,7 @@ TEST(JobCheck, UnknownEnumNumbers) {
       "BINARY_CROSSENTROPY, MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, MEAN_ABSOLUTE_PERCENTAGE_ERROR, "
       "MEAN_SQUARED_LOGARITHMIC_ERROR, HUBER, LOG_COSH, KL_DIVERGENCE, POISSON, HINGE, SQUARED_HINGE, "
       "CATEGORICAL_HINGE, COSINE_SIMILARITY, BINARY_FOCAL_CROSSENTROPY, CATEGORICAL_FOCAL_CROSSENTROPY, DICE, "
-      "TVERSKY or CATEGORICAL_GENERALIZED_CROSS_ENTROPY");
+      "TVERSKY, CATEGORICAL_GENERALIZED_CROSS_ENTROPY, CTC or CIRCLE");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_strategy(static_cast<v1::Strategy>(50));
   ExpectRefused(spec,
@@ -263,7 +263,8 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_data()->set_format(static_cast<v1::Data::Format>(50));
-  ExpectRefused(spec, "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
+  ExpectRefused(spec,
+                "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, TEXT_FOLDER, or AUTO");
 }
 
 TEST(JobCheck, Warnings) {

@@ -24,13 +24,39 @@ inline constexpr char kCategoryJob[] = R"(
   optimizer { sgd {} }
   batch_size: 8 )";
 
+inline constexpr char kTextJob[] = R"(
+  model {
+    layers { name: "t" input { text: true shape: 1 } }
+    layers { name: "w" inputs: "t" text_vectorization { vocabulary: ["a", "b"] max_tokens: 9 ngrams: [1, 2]
+                                                        output_sequence_length: 4 } }
+    layers { name: "f" inputs: "t" text_vectorization { vocabulary: ["a", "b"] output_mode: TF_IDF
+                                                        idf_weights: [0.5, 1] } }
+    layers { name: "s" inputs: "t" string_lookup { vocabulary: ["a", "b"] output_mode: TF_IDF idf_weights: [0.5, 1]
+                                                   num_oov_indices: 2 max_tokens: 9 } }
+    layers { concatenate {} inputs: ["w", "f", "s"] }
+    layers { dense { units: 4 activation: SOFTMAX } }
+  }
+  data { path: "/data" format: TEXT_FOLDER max_length: 100 }
+  loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+  optimizer { sgd {} }
+  batch_size: 8 )";
+
 // A number like any other, or the default.
-inline const std::set<std::string> kCategoryZeros = {
-    "Discretization.bin_boundaries", "Discretization.epsilon",   "Hashing.salt",
-    "IntegerLookup.vocabulary",      "IntegerLookup.mask_token", "IntegerLookup.oov_token",
-    "IntegerLookup.num_oov_indices", "IntegerLookup.idf_weights"};
+inline const std::set<std::string> kCategoryZeros = {"Data.max_length",
+                                                     "StringLookup.num_oov_indices",
+                                                     "StringLookup.idf_weights",
+                                                     "TextVectorization.idf_weights",
+                                                     "Discretization.bin_boundaries",
+                                                     "Discretization.epsilon",
+                                                     "Hashing.salt",
+                                                     "IntegerLookup.vocabulary",
+                                                     "IntegerLookup.mask_token",
+                                                     "IntegerLookup.oov_token",
+                                                     "IntegerLookup.num_oov_indices",
+                                                     "IntegerLookup.idf_weights"};
 inline const std::set<std::string> kCategoryNegatives = {"Discretization.bin_boundaries", "IntegerLookup.vocabulary",
-                                                         "IntegerLookup.mask_token", "IntegerLookup.oov_token",
-                                                         "IntegerLookup.idf_weights"};
+                                                         "IntegerLookup.mask_token",      "IntegerLookup.oov_token",
+                                                         "IntegerLookup.idf_weights",     "StringLookup.idf_weights",
+                                                         "TextVectorization.idf_weights"};
 
 }  // namespace cairn

@@ -20,7 +20,9 @@ inline constexpr char kFeatureJob[] = R"(
     layers { name: "x" einsum_dense { equation: "abc,cd->abd" output_shape: [6, 4] bias_axes: "d" } }
     layers { name: "y" attention { dropout: 0.1 seed: 1 } inputs: ["x", "x"] }
     layers { name: "z" additive_attention { dropout: 0.1 seed: 1 } inputs: ["y", "x"] }
-    layers { multi_head_attention { num_heads: 2 key_dim: 2 output_shape: 4 seed: 1 attention_axes: 1 } inputs: ["z", "x"] }
+    layers { name: "w" multi_head_attention { num_heads: 2 key_dim: 2 output_shape: 4 seed: 1 attention_axes: 1 } inputs: ["z", "x"] }
+    layers { group_query_attention { head_dim: 2 num_query_heads: 4 num_key_value_heads: 2 dropout: 0.1 seed: 1
+                                     sliding_window: 2 } inputs: ["w", "x"] }
     layers { activity_regularization { l1: 0.1 l2: 0.1 } }
     layers { flatten {} } layers { repeat_vector { n: 3 } } layers { flatten {} }
     layers { dense { units: 8 kernel_constraint { kind: MIN_MAX_NORM min_value: 1 max_value: 1 rate: 1 axis: 1 }
@@ -59,6 +61,9 @@ inline const std::set<std::string> kFeatureZeros = {"ActivityRegularization.l1",
                                                     "AdditiveAttention.dropout",
                                                     "AdditiveAttention.seed",
                                                     "MultiHeadAttention.seed",
+                                                    "GroupQueryAttention.dropout",
+                                                    "GroupQueryAttention.seed",
+                                                    "GroupQueryAttention.sliding_window",
                                                     "SpatialDropout3D.rate",
                                                     "SpatialDropout3D.seed"};
 

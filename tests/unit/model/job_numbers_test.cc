@@ -19,7 +19,9 @@
 #include "tests/unit/model/job_number_tables.h"
 #include "tests/unit/model/job_numbers_categories.h"
 #include "tests/unit/model/job_numbers_features.h"
+#include "tests/unit/model/job_numbers_moves.h"
 #include "tests/unit/model/job_numbers_recurrent.h"
+#include "tests/unit/model/job_numbers_training.h"
 #include "tests/unit/model/job_numbers_windows.h"
 #include "tests/unit/model/model_text.h"
 
@@ -248,22 +250,25 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     const bool too_large = which == 2 && !path.empty() && path[0].field->name() == "model";
     const bool named =
         absl::StrContains(error, field->name()) ||
-        (too_large && (absl::StrContains(error, "layer \"") || absl::StartsWith(error, "partition_bytes: ")));
+        (too_large && (absl::StrContains(error, "layer \"") || absl::StartsWith(error, "partition_bytes: ") ||
+                       absl::StartsWith(error, "model: ")));
     EXPECT_TRUE(named) << error;
     return;
   }
   v1::Layer layer;
   const bool stands_for_another = which == 1 && (kNegativeStandsForAnother.contains(NameOf(field)) ||
-                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)));
+                                                 kFeatureNegativesStandForAnother.contains(NameOf(field)) ||
+                                                 kMoveNegativesStandForAnother.contains(NameOf(field)));
   if (!stands_for_another) {
     EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
         << "it is taken for another number";
   }
   const std::string name = NameOf(field);
   const bool zero = kZeroIsTaken.contains(name) || kFeatureZeros.contains(name) || kRecurrentZeros.contains(name) ||
-                    kCategoryZeros.contains(name);
+                    kCategoryZeros.contains(name) || kTrainingZeros.contains(name) || kMoveZeros.contains(name);
   const bool negative = kNegativeIsTaken.contains(name) || kFeatureNegatives.contains(name) ||
-                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name);
+                        kRecurrentNegatives.contains(name) || kCategoryNegatives.contains(name) ||
+                        kTrainingNegatives.contains(name) || kMoveNegatives.contains(name);
   const bool known = which == 0 ? zero : which == 1 ? negative : which > 3 ? kInfinityIsTaken.contains(name) : true;
   EXPECT_TRUE(known)
       << "it is taken: refuse it, or say what it means, in the field's comment and in job_number_tables.h";
@@ -301,11 +306,13 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 }
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
-  std::vector<v1::JobSpec> jobs = {FromText<v1::JobSpec>(kPictures),    FromText<v1::JobSpec>(kVolumes),
-                                   FromText<v1::JobSpec>(kFeatureJob),  FromText<v1::JobSpec>(kRecurrentJob),
-                                   FromText<v1::JobSpec>(kCategoryJob), FromText<v1::JobSpec>(kOutputs),
-                                   FromText<v1::JobSpec>(kExternalJob)};
+  std::vector<v1::JobSpec> jobs = {
+      FromText<v1::JobSpec>(kPictures),     FromText<v1::JobSpec>(kVolumes),        FromText<v1::JobSpec>(kFeatureJob),
+      FromText<v1::JobSpec>(kRecurrentJob), FromText<v1::JobSpec>(kCategoryJob),    FromText<v1::JobSpec>(kOutputs),
+      FromText<v1::JobSpec>(kExternalJob),  FromText<v1::JobSpec>(kMetricLearning), FromText<v1::JobSpec>(kMixed),
+      FromText<v1::JobSpec>(kTextJob),      FromText<v1::JobSpec>(kMoveJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
+  for (const char* change : kTrainingChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;
   for (const v1::JobSpec& good : jobs) {
     ASSERT_TRUE(CheckJob(good).ok()) << CheckJob(good).status() << good.ShortDebugString();

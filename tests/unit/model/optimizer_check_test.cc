@@ -89,6 +89,28 @@ TEST(OptimizerCheck, ExactErrors) {
       {"adamw {} exclude_from_weight_decay: 'biass'",
        "optimizer.exclude_from_weight_decay: \"biass\" is part of no trainable variable's name; they are like "
        "\"dense/kernel\""},
+      {"muon {} weight_decay: 0.1",
+       "optimizer.weight_decay: muon has its own; set optimizer.muon.weight_decay and adam_weight_decay"},
+      {"muon { weight_decay: 0 adam_weight_decay: 0 } exclude_from_weight_decay: 'bias'",
+       "optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay"},
+      {"muon { ns_steps: 0 }", "optimizer.muon.ns_steps: 0 is not within 1 .. 32; use 5, say"},
+      {"muon { momentum: 1 }", "optimizer.muon.momentum: 1 is outside [0, 1); use a number such as 0.95"},
+      {"muon { muon_b: nan }", "optimizer.muon.muon_b: nan is not finite; leave it out"},
+      {"muon { exclude_layers: '' }",
+       "optimizer.muon.exclude_layers: an empty text is part of every name; name the last layer, say"},
+      {"muon { exclude_layers: 'desne' }",
+       "optimizer.muon.exclude_layers: \"desne\" is part of no variable's name; they are like \"dense/kernel\""},
+      {"lamb { beta_2: 1 }", "optimizer.lamb.beta_2: 1 is outside [0, 1); use a number such as 0.999"},
+      {"lamb { epsilon: 0 }", "optimizer.lamb.epsilon: 0 is not positive; use a number such as 1e-07"},
+      {"adafactor { beta_2_decay: 0 }",
+       "optimizer.adafactor.beta_2_decay: 0 is outside [-8, 0); use a number such as -0.8"},
+      {"adafactor { clip_threshold: -1 }",
+       "optimizer.adafactor.clip_threshold: -1 is not positive; use a number such as 1"},
+      {"schedule_free_adamw { beta_1: 0 }",
+       "optimizer.schedule_free_adamw.beta_1: is 0, but the average is divided by it; use 0.9, say"},
+      {"schedule_free_adamw { warmup_steps: -1 }",
+       "optimizer.schedule_free_adamw.warmup_steps: -1 is not within 0 .. 1099511627776; use a number of steps such as "
+       "1000"},
       {"sgd {} clipvalue: 0", "optimizer.clipvalue: 0 is not positive; use a number such as 1"},
       {"sgd {} clipnorm: inf", "optimizer.clipnorm: inf is not finite; use a number such as 1"},
       {"sgd {} global_clipnorm: -2", "optimizer.global_clipnorm: -2 is not positive; use a number such as 1"},
@@ -160,13 +182,35 @@ TEST(OptimizerCheck, DefaultsOfKeras) {
   EXPECT_EQ(restarts.schedule().cosine_decay_restarts().m_mul(), 1.0f);
   EXPECT_EQ(optimizer("adam {} schedule { constant {} }").learning_rate(), 0.001f);
   EXPECT_EQ(optimizer("sgd {} weight_decay: 0.1 exclude_from_weight_decay: 'bias'").weight_decay(), 0.1f);
+  EXPECT_EQ(optimizer("schedule_free_adamw {}").learning_rate(), 0.0025f);
+  EXPECT_EQ(optimizer("schedule_free_adamw {}").schedule_free_adamw().epsilon(), 1e-8f);
+  EXPECT_EQ(optimizer("lamb {}").lamb().beta_2(), 0.999f);
+  EXPECT_EQ(optimizer("adafactor {}").adafactor().beta_2_decay(), -0.8f);
+  EXPECT_TRUE(optimizer("adafactor {}").adafactor().relative_step());
+  EXPECT_EQ(optimizer("muon {}").muon().rms_rate(), 0.2f);
+  EXPECT_EQ(optimizer("muon { rms_rate: 0 }").muon().rms_rate(), 0);
+  EXPECT_TRUE(optimizer("muon {}").muon().nesterov());
+}
+
+TEST(OptimizerCheck, MuonsMatricesHaveALimit) {
+  v1::JobSpec spec = FromText<v1::JobSpec>(kJob);
+  *spec.mutable_optimizer() = FromText<v1::Optimizer>("muon {}");
+  spec.mutable_model()->mutable_layers(0)->mutable_input()->set_shape(0, 2049);
+  spec.mutable_model()->mutable_layers(1)->mutable_dense()->set_units(2049);
+  EXPECT_EQ(std::string(CheckJob(spec).status().message()),
+            "optimizer.muon: dense/kernel [2049,2049] is a matrix whose shorter side is above 2048, whose products "
+            "would take one ps minutes in every step; name it in exclude_layers");
+  spec.mutable_optimizer()->mutable_muon()->add_exclude_layers("dense");
+  EXPECT_TRUE(CheckJob(spec).ok()) << CheckJob(spec).status();
 }
 
 // What CheckJob has filled in is accepted again: the spec of a status can be submitted.
 TEST(OptimizerCheck, AResolvedOptimizerStaysAsItIs) {
   for (const char* text :
        {"sgd {} schedule { piecewise_constant_decay { boundaries: 5 values: [ 0, 0.5 ] } }",
-        "adamw {} exclude_from_weight_decay: 'bias' clipnorm: 2 ema {}",
+        "adamw {} exclude_from_weight_decay: 'bias' clipnorm: 2 ema {}", "lamb {} clipnorm: 2 ema {}",
+        "muon { exclude_layers: 'dense' } exclude_from_weight_decay: 'bias'", "adafactor {} weight_decay: 0.1",
+        "schedule_free_adamw {}",
         "sgd {} learning_rate: 0 schedule { cosine_decay { decay_steps: 9 warmup_steps: 2 warmup_target: 1 } }"}) {
     const absl::StatusOr<CheckedJob> once = Check(text);
     ASSERT_TRUE(once.ok()) << once.status();

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "common/base/limits.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/limits.h"
 
 namespace cairn {
 namespace {
@@ -198,6 +201,76 @@ TEST(FrameAssembler, WhatManyStreamsHoldIsBoundedTogether) {
   EXPECT_EQ(budget.taken(), 0u) << "a stream that ends gives back what it was joining";
 }
 
+// Eight small chunks that announce the largest tensors once took all of the budget.
+TEST(FrameAssembler, MemoryFollowsWhatHasArrivedNotWhatIsAnnounced) {
+  ByteBudget budget(8 << 20), peer(4 << 20, &budget);
+  std::vector<std::unique_ptr<FrameAssembler>> liars;
+  for (uint64_t id = 0; id < 8; ++id) {
+    liars.push_back(std::make_unique<FrameAssembler>(2 << 20, 1 << 20, &peer));
+    Frame f = Whole(id, 100);
+    f.payload_total = 1 << 20;
+    ASSERT_TRUE(liars.back()->Add(Received(f)).ok());
+    EXPECT_LE(liars.back()->bytes_joining(), 100 * kAssemblerGrowth);
+    EXPECT_EQ(liars.back()->joins(), 1u);
+  }
+  EXPECT_LE(budget.taken(), 8 * 100 * kAssemblerGrowth);
+  FrameAssembler honest(2 << 20, 1 << 20, &budget);
+  const Frame sent = Whole(9, 1 << 20);
+  FrameSplitter splitter(sent, 1000);
+  std::optional<Frame> joined;
+  for (size_t arrived = 0; !splitter.done();) {
+    Frame chunk = splitter.Next();
+    arrived += chunk.payload.size();
+    auto added = honest.Add(Received(chunk));
+    ASSERT_TRUE(added.ok()) << added.status();
+    EXPECT_LE(honest.bytes_joining(), arrived * kAssemblerGrowth);
+    joined = *std::move(added);
+  }
+  ASSERT_TRUE(joined.has_value() && joined->status.ok());
+  ASSERT_EQ(joined->payload.size(), sent.payload.size());
+  EXPECT_EQ(std::memcmp(joined->payload.data(), sent.payload.data(), sent.payload.size()), 0);
+  EXPECT_EQ(honest.bytes_joining(), 0u);
+  liars.clear();
+  EXPECT_EQ(peer.taken() + budget.taken(), 0u);
+}
+
+// The header of a chunk may hold the chunk's bytes as well, as the splitter's do: they are not memory of the request.
+TEST(FrameAssembler, AHeaderWithItsBytesCountsOnce) {
+  FrameAssembler assembler(4096, 1024);
+  FrameSplitter splitter(Whole(1, 200), 60);
+  std::optional<Frame> whole;
+  while (!splitter.done()) {
+    const Frame chunk = splitter.Next();
+    DecodedFrame received = Received(chunk);
+    received.frame.payload = chunk.payload;
+    auto added = assembler.Add(std::move(received));
+    ASSERT_TRUE(added.ok()) << added.status();
+    EXPECT_LE(assembler.bytes_joining(), 200u);
+    whole = *std::move(added);
+  }
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(std::memcmp(whole->payload.data(), Whole(1, 200).payload.data(), 200), 0);
+  EXPECT_EQ(assembler.bytes_joining(), 0u);
+}
+
+// One that runs out of budget in the middle gives back what it held, so that the others can be completed.
+TEST(FrameAssembler, ARequestThatNoLongerFitsIsDroppedAndTheOthersGoOn) {
+  ByteBudget all(2000), peer(1200, &all);
+  FrameAssembler a(10000, 10000, &peer), b(10000, 10000, &peer);
+  FrameSplitter large(Whole(1, 1100), 100), small(Whole(2, 300), 100);
+  ASSERT_TRUE(a.Add(Received(large.Next())).ok());  // takes 400
+  ASSERT_TRUE(b.Add(Received(small.Next())).ok());  // takes 300
+  std::optional<Frame> dropped, joined;
+  while (!large.done()) dropped = *a.Add(Received(large.Next()));
+  ASSERT_TRUE(dropped.has_value());
+  EXPECT_TRUE(absl::IsResourceExhausted(dropped->status)) << dropped->status;
+  EXPECT_EQ(peer.taken(), 300u);
+  EXPECT_EQ(all.taken(), 300u);
+  while (!small.done()) joined = *b.Add(Received(small.Next()));
+  EXPECT_TRUE(joined.has_value() && joined->status.ok());
+  EXPECT_EQ(all.taken(), 0u);
+}
+
 TEST(FrameAssembler, WhatIsBegunIsBounded) {
   FrameAssembler assembler(1000, 600);
   Frame f = Whole(1, 10);
@@ -207,7 +280,7 @@ TEST(FrameAssembler, WhatIsBegunIsBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(assembler.Add(Received(f)).status()));
   f.payload_total = 400;
   EXPECT_TRUE(assembler.Add(Received(f)).ok());
-  EXPECT_EQ(assembler.bytes_joining(), 1000u);
+  EXPECT_EQ(assembler.bytes_joining(), 2 * 10 * kAssemblerGrowth);
 
   FrameAssembler many(1 << 30);
   for (uint64_t id = 0; id < kAssemblerJoinsMax; ++id) {

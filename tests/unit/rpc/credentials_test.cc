@@ -9,64 +9,24 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
-#include "common/rpc/grpc_log.h"
 #include "common/rpc/server.h"
 #include "common/rpc/tls_files.h"
+#include "tests/unit/rpc/credentials_testing.h"
 
 namespace cairn {
 namespace {
 
 using testing::HasSubstr;
-constexpr absl::Duration kLong = absl::Seconds(30);  // a test that waits so long has failed
-
-class Credentials : public testing::Test {
- protected:
-  Credentials() {
-    std::string pattern = testing::TempDir() + "cairn-tls-XXXXXX";
-    dir_ = mkdtemp(pattern.data());
-  }
-  ~Credentials() override { std::filesystem::remove_all(dir_); }
-
-  // dir_/authority/name of the first name.
-  std::string Make(const std::string& authority, const std::string& names, const std::string& days = "1") {
-    const char* source = std::getenv("CAIRN_SOURCE");
-    EXPECT_NE(source, nullptr);
-    const std::string command = "CAIRN_CERT_DAYS=" + days + " '" + source + "/deploy/make_certs.sh' '" + dir_ + "/" +
-                                authority + "' " + names + " > /dev/null";
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    return dir_ + "/" + authority + "/" + names.substr(0, names.find(','));
-  }
-  static void Write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-  static std::string Read(const std::string& path) {
-    std::stringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-  // A copy of `from` whose `file` is altered.
-  std::string Copy(const std::string& from, const std::string& file, const std::string& text) {
-    const std::string to = dir_ + "/copy-" + std::to_string(++copies_);
-    std::filesystem::copy(from, to);
-    Write(to + "/" + file, text);
-    return to;
-  }
-
-  std::string dir_;
-  int copies_ = 0;
-};
 
 std::string Error(const std::string& directory) {
   const absl::Status status = UseTls(directory);
@@ -85,15 +45,6 @@ TEST_F(Credentials, FilesThatCannotWorkAreNamed) {
   EXPECT_THAT(Error(Copy(good, "ca.crt", Read(other + "/ca.crt"))),
               HasSubstr("tls.crt: is not accepted by the authorities of "));
   EXPECT_THAT(Error(Make("one", "late", "-1")), HasSubstr("certificate has expired"));
-}
-
-// Each case is a process of its own: credentials belong to the process and are never given back.
-int ExitCode(const std::function<int()>& child) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(child());
-  int status = -1;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 std::shared_ptr<grpc::ChannelCredentials> Plain() { return grpc::InsecureChannelCredentials(); }
@@ -353,87 +304,6 @@ TEST_F(Credentials, AKeyThatOthersCanReadIsSaid) {
   EXPECT_EQ(code, 0);
   std::filesystem::permissions(host, perms::owner_all);  // nobody else gets to it
   EXPECT_EQ(KeyIsOpenToOthers(host), "");
-}
-
-bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
-  auto state = channel->GetState(true);
-  const auto end = absl::ToChronoTime(absl::Now() + kLong);
-  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE &&
-         channel->WaitForStateChange(state, end)) {
-    state = channel->GetState(true);
-  }
-  return state == GRPC_CHANNEL_READY;
-}
-
-// Another user of this machine listens at a ps' socket path, in a folder that both may write to.
-TEST_F(Credentials, ASocketOfAnotherUserIsNotDialled) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
-  const std::string host = Make("one", "host-a"), folder = dir_ + "/shared", socket = folder + "/ps.sock";
-  std::filesystem::create_directory(folder);
-  std::filesystem::permissions(folder, std::filesystem::perms::all);
-  std::filesystem::permissions(dir_, std::filesystem::perms::all);
-  int listening[2], done[2];
-  ASSERT_EQ(pipe(listening) + pipe(done), 0);
-  for (const uid_t user : {uid_t{0}, uid_t{4242}}) {
-    const pid_t other = fork();
-    if (other == 0) {
-      if (setuid(user) != 0) _exit(1);
-      RpcServerOptions options;
-      options.unix_socket = socket;
-      const auto server = RpcServer::Start(options, {});
-      char byte = server.ok() ? 'y' : 'n';
-      if (write(listening[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) _exit(2);
-      _exit(0);
-    }
-    char byte = 0;
-    ASSERT_EQ(read(listening[0], &byte, 1), 1);
-    EXPECT_EQ(byte, 'y');
-    for (const bool tls : {false, true}) {
-      const int code = ExitCode([&] {
-        if (tls && !UseTls(host).ok()) return 1;
-        const auto channel = CreateChannel("127.0.0.1:1,unix:" + socket, {});  // nobody listens on the port
-        return channel.ok() && BecomesReady(*channel) ? 2 : 3;
-      });
-      EXPECT_EQ(code, user == 0 || !tls ? 2 : 3) << "user " << user << ", TLS " << tls;
-    }
-    ASSERT_EQ(write(done[1], &byte, 1), 1);
-    int status = -1;
-    waitpid(other, &status, 0);
-    std::filesystem::remove(socket);
-  }
-}
-
-TEST(Addresses, WhatIsWrongWithThemIsSaid) {
-  const auto error = [](const std::string& address) { return std::string(ParseAddress(address).status().message()); };
-  for (const char* good : {"host:1", "[::1]:7070", "10.0.0.1:0", "host:65535,unix:/a"})
-    EXPECT_EQ(error(good), "") << good;
-  EXPECT_THAT(error("::1:7070"), HasSubstr("brackets"));
-  EXPECT_THAT(error("host:65536"), HasSubstr("the port is a number from 0 to 65535"));
-  EXPECT_THAT(error("host:http"), HasSubstr("the port is a number"));
-  EXPECT_THAT(error("host"), HasSubstr("\"host:port\" is expected"));
-  EXPECT_THAT(error("host:1,/a"), HasSubstr("unix:/path"));
-}
-
-TEST(TlsHint, IsGivenOnlyWhereSomebodyAnswered) {
-  EXPECT_THAT(TlsHint("Socket closed"), HasSubstr("--tls-dir"));
-  for (const char* nobody :
-       {"connection refused", "No route to host", "Domain name not found", "Network is unreachable"}) {
-    EXPECT_EQ(TlsHint(nobody), "") << nobody;
-  }
-}
-
-TEST(GrpcLog, APlaceSpeaksOnceInAWhileAndTheOthersAreCounted) {
-  GrpcLogGate gate;
-  absl::Time now = absl::FromUnixSeconds(1'000'000);
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now), "handshake failed (a.cc:1)");
-  EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)") << "where in gRPC, to find it";
-  for (int i = 0; i < 299; ++i)
-    EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), std::nullopt);
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)),
-            "handshake failed (a.cc:1, 299 times more in the 30s before)");
-  EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)");
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed (a.cc:1)")
-      << "the clock was set back";
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/rpc/credentials.h"
+
 namespace cairn {
 namespace {
 
@@ -39,6 +41,27 @@ TEST(Daemon, ClosedStandardStreamsAreNoFiles) {
     KeepStandardStreams();
     const int file = open("/dev/zero", O_RDONLY);
     _exit(file > 2 && write(2, "x", 1) < 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// What other machines reach needs TLS, or somebody who says that it does not.
+TEST(Daemon, ListensForOtherMachinesOnlyWhenToldTo) {
+  for (const char* here : {"127.0.0.1:0", "127.1.2.3:7070", "localhost:0", "[::1]:0"})
+    EXPECT_TRUE(CheckListen(here).ok()) << here << " " << CheckListen(here);
+  for (const char* open : {"0.0.0.0:7070", "[::]:7070", "10.0.0.7:7070", "host-a:7070", "128.0.0.1:1",
+                           "127.0.0.1.evil:1", "localhost.evil:1", "1270.0.0.1:1"}) {
+    const absl::Status status = CheckListen(open);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << open;
+    for (const char* part : {open, "--tls-dir", "deploy/make_certs.sh", "--insecure"})
+      EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << status;
+  }
+  const pid_t pid = fork();
+  if (pid == 0) {
+    AllowInsecure();
+    _exit(CheckListen("0.0.0.0:7070").ok() ? 0 : 1);
   }
   int status = -1;
   waitpid(pid, &status, 0);

@@ -112,6 +112,65 @@ TEST_F(ExchangeTest, AnOrdinaryProtobufClient) {
   EXPECT_EQ(ids, (std::vector<uint64_t>{41, 42}));
 }
 
+// Eight streams each announce the largest partition and send its first bytes. Others are served meanwhile; the eight
+// are ended.
+TEST(ExchangeService, LiarsHoldWhatTheySentAndNotForEver) {
+  class Handler : public ExchangeHandler {
+   public:
+    void OnFrame(uint64_t client, Frame frame, Credit) override {
+      frame.kind = v1::ExchangeFrame::VALUES;
+      frame.payload = Buffer();
+      service->Send(client, std::move(frame));
+    }
+    void OnClientGone(uint64_t) override {}
+    ExchangeService* service = nullptr;
+  } handler;
+  constexpr size_t kBytesMax = kReceivedBytesMax;
+  ExchangeService service(&handler, kBytesMax, {}, /*stall_max=*/absl::Seconds(2));
+  handler.service = &service;
+  auto server = RpcServer::Start({}, {service.service()});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = v1::ParameterServer::NewStub(
+      grpc::CreateChannel("127.0.0.1:" + std::to_string((*server)->port()), grpc::InsecureChannelCredentials()));
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(60);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::ExchangeFrame, v1::ExchangeFrame>>> liars;
+  v1::ExchangeFrame lie;
+  lie.set_kind(v1::ExchangeFrame::PUSH);
+  lie.set_job_id(1);
+  lie.set_dtype(v1::FLOAT32);
+  lie.set_payload("abcd");
+  lie.set_payload_total(static_cast<uint64_t>(kPartitionBytesMax));
+  for (int i = 0; i < 8; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    contexts.back()->set_deadline(deadline);
+    liars.push_back(stub->Exchange(contexts.back().get()));
+    ASSERT_TRUE(liars.back()->Write(lie));
+  }
+  // One that asks for as much as a partition has, in frames.
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  const auto honest = stub->Exchange(&context);
+  v1::ExchangeFrame part = lie, answer;
+  part.set_payload(std::string(kFramePayloadBytesMax, 'x'));
+  for (size_t at = 0; at < lie.payload_total(); at += kFramePayloadBytesMax) {
+    part.set_payload_offset(at);
+    ASSERT_TRUE(honest->Write(part));
+  }
+  ASSERT_TRUE(honest->Read(&answer));
+  EXPECT_EQ(answer.kind(), v1::ExchangeFrame::VALUES) << answer.DebugString();
+  honest->WritesDone();
+  EXPECT_TRUE(honest->Finish().ok());
+  for (const auto& liar : liars) {
+    EXPECT_FALSE(liar->Read(&answer));
+    const grpc::Status status = liar->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_NE(status.error_message().find("a part of a request came and then nothing"), std::string::npos)
+        << status.error_message();
+  }
+  (*server)->Stop(absl::ZeroDuration());
+}
+
 // A client that sends and never reads is slowed down: its requests are read until kStreamQueueBytesMax of answers wait,
 // and no further.
 TEST(ExchangeService, AClientThatDoesNotReadIsHeldUp) {

@@ -31,6 +31,16 @@ inline Formula AdamFormula(double b1, double b2, double eps, bool amsgrad, doubl
   };
 }
 
+// torch.optim.Adam and AdamW: epsilon is added after the correction.
+inline Formula TorchAdamFormula(double b1, double b2, double eps, double decay) {
+  return [=](double w, double g, double lr, int t, std::vector<double>& s) {
+    s[0] = b1 * s[0] + (1 - b1) * g;
+    s[1] = b2 * s[1] + (1 - b2) * g * g;
+    w *= 1 - decay * lr;
+    return w - lr * s[0] / (1 - std::pow(b1, t)) / (std::sqrt(s[1] / (1 - std::pow(b2, t))) + eps);
+  };
+}
+
 inline Formula RmsPropFormula(double rho, double momentum, double eps, bool centered) {
   return [=](double w, double g, double lr, int, std::vector<double>& s) {
     s[0] = rho * s[0] + (1 - rho) * g * g;
@@ -95,6 +105,14 @@ inline std::vector<Case> Cases() {
       {"Adam", "adam {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0)},
       {"AdamOptions", "adam { beta_1: 0.8 beta_2: 0.9 epsilon: 0.1 }", {0, 0}, AdamFormula(0.8, 0.9, 0.1, false, 0)},
       {"AdamAmsgrad", "adam { amsgrad: true }", {0, 0, 0}, AdamFormula(0.9, 0.999, 1e-7, true, 0)},
+      {"AdamCorrectedEpsilon",
+       "adam { epsilon: 0.1 corrected_epsilon: true }",
+       {0, 0},
+       TorchAdamFormula(0.9, 0.999, 0.1, 0)},
+      {"AdamWCorrectedEpsilon",
+       "adamw { epsilon: 0.1 weight_decay: 0.1 corrected_epsilon: true }",
+       {0, 0},
+       TorchAdamFormula(0.9, 0.999, 0.1, 0.1)},
       {"AdamW", "adamw {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0.004)},
       {"AdamWAmsgrad",
        "adamw { amsgrad: true weight_decay: 0.1 }",
@@ -156,6 +174,16 @@ inline std::vector<Case> Cases() {
          const double to = 0.9 * s[0] + 0.1 * g;
          s[0] = 0.99 * s[0] + 0.01 * g;
          return w - lr * (to > 0 ? 1 : to < 0 ? -1 : 0);
+       }},
+      {"ScheduleFreeAdamW",
+       "schedule_free_adamw { warmup_steps: 4 }",
+       {0, 0},
+       [](double w, double g, double lr, int t, std::vector<double>& s) {
+         if (t == 1 && s[0] == 0) s[0] = w;
+         s[1] = 0.999 * s[1] + 0.001 * g * g;
+         const double average = (w - 0.1 * s[0]) / 0.9, rate = lr * std::min(t / 4.0, 1.0);
+         s[0] -= rate * g / (std::sqrt(s[1] / (1 - std::pow(0.999, t))) + 1e-8);
+         return 0.1 * s[0] + 0.9 * ((1 - 1.0 / t) * average + s[0] / t);
        }},
   };
 }

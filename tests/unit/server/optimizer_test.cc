@@ -205,6 +205,7 @@ TEST_P(AroundTheRule, FollowsTheFormulas) {
     for (int i = 0; i < n; ++i) {
       gradient[i] = (mean[i] + 0.2f * normal(rng)) * 4;
       const double g = std::clamp(gradient[i] / 4.0, -0.75, 0.75);
+      if (t == 1 && c.text.starts_with("schedule_free")) slots[i][0] = w[i];  // before the decay
       if (!adamw && i < excluded) w[i] -= w[i] * 0.3 * 0.01;
       if (adamw && i >= excluded) w[i] /= 1 - 0.01 * (c.name == "AdamW" ? 0.004 : 0.1);  // undoes the formula's
       w[i] = c.formula(w[i], g, 0.01, t, slots[i]);

@@ -89,9 +89,12 @@ TEST_F(ValueLogTest, WhatMayComeLaterFillsFilesOfItsOwn) {
   const auto again = *log->Append("again", 5, Urgency::kLater);
   EXPECT_EQ(again.segment, later.segment);
   EXPECT_GT(again.offset, latest.offset);
-  for (const auto& [place, body] : {std::pair{now, "now"}, {more, "more"}, {again, "again"}}) {
+  ValueLog::Unsynced unsynced;
+  const auto synced = *log->Append("synced", 6, Urgency::kNow, &unsynced);
+  EXPECT_TRUE(log->Sync(unsynced).ok());
+  EXPECT_TRUE(log->Sync({}).ok());
+  for (const auto& [place, body] : {std::pair{synced, "synced"}, {now, "now"}, {more, "more"}, {again, "again"}}) {
     std::string out;
-    EXPECT_TRUE(log->Sync(place.segment).ok());
     EXPECT_TRUE(log->Read(place, &out).ok());
     EXPECT_EQ(out, body);
   }

@@ -66,7 +66,7 @@ Outcome Train(const StepPlan& plan, int64_t step, int32_t replica) {
   };
   const std::vector<float> values(64);
   o.sums =
-      TrainPieces(o.program, plan, batch, info, values, absl::MakeSpan(o.gradient), [&](int64_t begin, int64_t end) {
+      TrainPieces(o.program, {plan, batch, info}, values, absl::MakeSpan(o.gradient), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           ++o.announced[i];
           EXPECT_NE(o.gradient[i], -1.0f);
@@ -131,7 +131,7 @@ TEST(Accumulate, PiecesOfASumOfTheProgram) {
       b.examples = plan.Piece(3, ReplicaId(1), piece).size();
       return b;
     };
-    const auto sums = TrainPiecesJoined(program, plan, batch, info, std::vector<float>(64), nullptr, 1,
+    const auto sums = TrainPiecesJoined(program, {plan, batch, info}, std::vector<float>(64), nullptr, 1,
                                         [&](int64_t, int64_t) { ++announced; });
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(program.pieces, told);
@@ -184,9 +184,8 @@ TEST(Accumulate, MemoryIsThatOfOnePiece) {
   const GradientReady nobody = [](int64_t, int64_t) {};
   ASSERT_TRUE(whole->TrainStep(examples(0, 128), {}, values, absl::MakeSpan(one), nobody).ok());
   const StepPlan plan = PlanOf(128, 32, 1, 4);
-  ASSERT_TRUE(TrainPieces(
-                  *pieces, plan, [&](int32_t p) { return absl::StatusOr<Batch>(examples(32 * p, 32)); }, {}, values,
-                  absl::MakeSpan(summed), nobody)
+  ASSERT_TRUE(TrainPieces(*pieces, {plan, [&](int32_t p) { return absl::StatusOr<Batch>(examples(32 * p, 32)); }, {}},
+                          values, absl::MakeSpan(summed), nobody)
                   .ok());
   for (int64_t i = 0; i < size; ++i) ASSERT_NEAR(summed[i], one[i], 1e-3 * (1 + std::abs(one[i]))) << i;
   std::printf("memory of a program: %.1f MiB for 128 examples at once, %.1f MiB for 4 pieces of 32\n",

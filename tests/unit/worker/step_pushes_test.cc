@@ -102,6 +102,18 @@ TEST_F(StepPushesTest, ASubtreeGoesOutWhenAllItsReplicasAreReadyTheFiguresLast) 
   EXPECT_THAT(final_, ElementsAre(Pair(1u, 3u), Pair(0u, 1u), Pair(1u, 3u), Pair(1u, 3u), Pair(0u, 1u)));
 }
 
+// A push names a place among the own replicas, which may be fewer from now on.
+TEST_F(StepPushesTest, WhereACallbackEndsTheJobBeforeTheStepPushesAreOfOwnReplicasAlone) {
+  ASSERT_THAT(pushes_.all(), SizeIs(2));
+  context_.schedule.plan.total_steps = step_.number;
+  Assign({2});
+  pushes_.Build();
+  ASSERT_THAT(pushes_.all(), SizeIs(1));
+  EXPECT_EQ(pushes_.all()[0].own_begin, 0u);
+  EXPECT_EQ(pushes_.all()[0].node.first, 2u);
+  EXPECT_THAT(Take<Send>(), IsEmpty());
+}
+
 TEST_F(StepPushesTest, ThePartitionIsDoneByTheFirstAnswerThatShowsTheUpdate) {
   const std::vector<Send> sent = FinishAll();
   ASSERT_THAT(sent, SizeIs(6));

@@ -123,7 +123,7 @@ TEST(EvaluateBlocksTest, BytesAreReadAsBytes) {
   model.options.batch_max = 4;
   SummingBytes program;
   const std::atomic<bool> go{false};
-  const auto sums = EvaluateBlocks(program, model, CountingBytes(), v1::TEST, {1, 11}, {}, go);
+  const auto sums = EvaluateBlocks(program, model, {CountingBytes(), v1::TEST, {1, 11}}, {}, go);
   ASSERT_TRUE(sums.ok()) << sums.status();
   EXPECT_EQ(sums->loss, 55);
 }
@@ -152,17 +152,17 @@ TEST(EvaluateBlocksTest, EachExampleOfTheShardOnce) {
   SummingProgram program;
   const float value = 2;
   const std::atomic<bool> go{false}, stop{true};
-  const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, {1, 11}, {&value, 1}, go);
+  const auto sums = EvaluateBlocks(program, model, {dataset, v1::TEST, {1, 11}}, {&value, 1}, go);
   ASSERT_TRUE(sums.ok());
   EXPECT_EQ(sums->examples, 10u);
   EXPECT_EQ(sums->loss, 110.0);
   EXPECT_EQ(sums->metrics[0], 55.0);
   EXPECT_EQ(program.largest, 4);
-  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 0}, {&value, 1}, go)->examples, 0u);
-  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {70, 110}, {&value, 1}, go).status().code(),
+  EXPECT_EQ(EvaluateBlocks(program, model, {dataset, v1::TEST, {0, 0}}, {&value, 1}, go)->examples, 0u);
+  EXPECT_EQ(EvaluateBlocks(program, model, {dataset, v1::TEST, {70, 110}}, {&value, 1}, go).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_TRUE(
-      absl::IsCancelled(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, {&value, 1}, stop).status()));
+      absl::IsCancelled(EvaluateBlocks(program, model, {dataset, v1::TEST, {0, 10}}, {&value, 1}, stop).status()));
 }
 
 // Figures that no binary fraction holds, and that depend on the block's size as a backend's may.
@@ -198,7 +198,7 @@ TEST(EvaluateBlocksTest, TheBitsDoNotDependOnTheShards) {
         const PlaceRange examples = ExamplesOfShard(100, 7, shard, shards);
         EXPECT_EQ(examples.begin, end);
         end = examples.end;
-        const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, examples, {}, go);
+        const auto sums = EvaluateBlocks(program, model, {dataset, v1::TEST, examples}, {}, go);
         ASSERT_TRUE(sums.ok()) << sums.status();
         AddSums(ToMetricSums(*sums), 1, total);
       }

@@ -48,7 +48,7 @@ class ScoreLowering {
   void Multiply(Product product, const Ref& a, const Ref& b, const Builder::Sink& c) const {
     product.batch = n_;
     product.out = t_;
-    EmitProduct(b_, product, a, b, {}, c.ref, c.add);
+    EmitProduct(b_, product, a, b, c.ref, c.add);
   }
   // Backward draws the same mask again.
   void Drop(const Ref& from, const Ref& to) const {

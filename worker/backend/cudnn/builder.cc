@@ -34,6 +34,14 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
+// Refuses losses that only the backends on CPUs compute.
+absl::Status CheckLoss(const Graph& graph, const v1::Loss& loss) {
+  if (loss.kind() != v1::Loss::CTC && loss.kind() != v1::Loss::CIRCLE) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("layer \"", graph.output().name, "\": its loss ",
+                                               v1::Loss::Kind_Name(loss.kind()),
+                                               ", which is not computed on a GPU; use --device=cpu"));
+}
+
 // The activation of the node, or within a recurrent layer, that this backend does not compute; LINEAR: there is none.
 v1::Activation UnknownActivation(const Node& node) {
   std::vector<v1::Activation> all = {node.activation};
@@ -41,24 +49,16 @@ v1::Activation UnknownActivation(const Node& node) {
     for (const Recurrence& r : RecurrencesOf(node.layer)) all.insert(all.end(), {r.activation, r.recurrent_activation});
   }
   for (const v1::Activation f : all) {
-    if (f > v1::SPARSE_SIGMOID) return f;
+    if (f > v1::SPARSE_SIGMOID && f != v1::HARD_SIGMOID_KERAS2) return f;
   }
   return v1::LINEAR;
-}
-
-// What this backend does not compute of an operation; null: nothing.
-const char* UnknownKind(const Node& node) {
-  if (node.layer.operation().kind() > v1::Operation::CUMSUM)
-    return v1::Operation::Kind_Name(node.layer.operation().kind()).c_str();
-  if (node.layer.reduce().kind() > v1::Reduce::ARGMAX) return v1::Reduce::Kind_Name(node.layer.reduce().kind()).c_str();
-  return nullptr;
 }
 
 // Refuses options that this backend does not support.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
-    const char* lacks = UnknownKind(node);
+    const char* lacks = GivesCells(node) ? "return_cell" : nullptr;
     if (const v1::Activation f = UnknownActivation(node); f != v1::LINEAR) lacks = v1::Activation_Name(f).c_str();
     if (lacks == nullptr) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
@@ -164,6 +164,7 @@ Builder::Builder(const Graph& step, Builder& outer, const Node& node)
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
+  CAIRN_RETURN_IF_ERROR(CheckLoss(graph_, options_.loss));
   CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
@@ -241,6 +242,43 @@ void Builder::MakeValues() {
 
 // ---- the loss ----
 
+namespace {
+
+// numbers: of the outputs of all examples.
+kernels::LossArguments LossArgumentsOf(const LoweringOptions& options, int64_t examples, int64_t numbers,
+                                       bool training) {
+  kernels::LossArguments a;
+  a.kind = options.loss.kind();
+  a.softmax = options.loss_plan.softmax;
+  a.fused = options.loss_plan.fused;
+  a.from_logits = options.loss.from_logits();
+  a.label_smoothing = options.loss.label_smoothing();
+  const int64_t positions = options.loss_plan.positions;
+  a.examples = examples * positions;
+  a.outputs = numbers / a.examples;
+  a.label_size = options.label_size / positions;
+  a.share = 1 / static_cast<float>(positions);
+  a.other = SettingsOf(options.loss);
+  a.metrics = static_cast<int>(options.metrics.size());
+  for (int i = 0; i < a.metrics; ++i) {
+    a.metric_kind[i] = options.metrics[i].kind();
+    a.metric_k[i] = options.metrics[i].k() == 0 ? 5 : options.metrics[i].k();
+  }
+  a.weights = training ? static_cast<int64_t>(options.loss_plan.class_weights.size()) : 0;
+  return a;
+}
+
+// Adds the penalties of layers to the loss.
+void EmitPenalties(Builder& b, const Ref& results) {
+  for (const Ref& penalties : b.handover().penalties()) {
+    b.Emit("penalty", {penalties, results}, {results}, [=, n = b.examples()](const Run& r) {
+      return kernels::AddDoubles(r.stream(), n, r.At<double>(penalties), r.At<double>(results));
+    });
+  }
+}
+
+}  // namespace
+
 absl::Status Builder::LowerLoss() {
   current_ = &graph_.output();
   Value* const last = node_values_.back();
@@ -251,24 +289,7 @@ absl::Status Builder::LowerLoss() {
     if (outputs.place == Ref::kArena) plan_->buffers_[outputs.buffer].Use(static_cast<int>(plan_->steps_.size()));
     return absl::OkStatus();
   }
-  kernels::LossArguments a;
-  a.kind = options_.loss.kind();
-  a.softmax = options_.loss_plan.softmax;
-  a.fused = options_.loss_plan.fused;
-  a.from_logits = options_.loss.from_logits();
-  a.label_smoothing = options_.loss.label_smoothing();
-  const int64_t positions = options_.loss_plan.positions;
-  a.examples = examples() * positions;
-  a.outputs = last->numbers / a.examples;
-  a.label_size = options_.label_size / positions;
-  a.share = 1 / static_cast<float>(positions);
-  a.other = SettingsOf(options_.loss);
-  a.metrics = static_cast<int>(options_.metrics.size());
-  for (int i = 0; i < a.metrics; ++i) {
-    a.metric_kind[i] = options_.metrics[i].kind();
-    a.metric_k[i] = options_.metrics[i].k() == 0 ? 5 : options_.metrics[i].k();
-  }
-  a.weights = training() ? static_cast<int64_t>(options_.loss_plan.class_weights.size()) : 0;
+  const kernels::LossArguments a = LossArgumentsOf(options_, examples(), last->numbers, training());
   const Ref weights = a.weights > 0 ? Ref{Ref::kClassWeights} : Ref{};
   const Ref by_example = New(a.examples * (1 + a.metrics) * 8);
   Ref gradients;
@@ -310,13 +331,9 @@ absl::Status Builder::LowerLoss() {
   Emit("sums", {by_example}, {results}, [=](const Run& r) {
     return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
   });
-  for (const Ref& penalties : handover_.penalties()) {
-    Emit("penalty", {penalties, results}, {results}, [=, n = examples()](const Run& r) {
-      return kernels::AddDoubles(r.stream(), n, r.At<double>(penalties), r.At<double>(results));
-    });
-  }
+  EmitPenalties(*this, results);
   if (gradients && last->type != DType::kFloat32) {
-    EmitConvert(*this, gradients, DType::kFloat32, last->gradient, last->type, last->numbers);
+    EmitConvert(*this, {gradients, DType::kFloat32}, {last->gradient, last->type}, last->numbers);
   }
   return absl::OkStatus();
 }

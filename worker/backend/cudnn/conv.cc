@@ -94,9 +94,9 @@ absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gra
   };
   const auto launch = [&](const Engine& engine) {
     switch (c.kind) {
-      case Convolution::kForward: return Launch(engine, c, image, kernel, bias, result, workspace);
-      case Convolution::kBackwardData: return Launch(engine, c, result, kernel, nullptr, image, workspace);
-      case Convolution::kBackwardFilter: return Launch(engine, c, image, result, nullptr, kernel, workspace);
+      case Convolution::kForward: return Launch(engine, c, {image, kernel, bias, result, workspace});
+      case Convolution::kBackwardData: return Launch(engine, c, {result, kernel, nullptr, image, workspace});
+      case Convolution::kBackwardFilter: return Launch(engine, c, {image, result, nullptr, kernel, workspace});
     }
     return absl::InternalError("no such kind of convolution");
   };
@@ -121,29 +121,28 @@ absl::Status Conv::Run(const Convolution& c, const void* first, const void* seco
   if (found == plans_.end()) return absl::InternalError(absl::StrCat("convolution ", ToString(c), " was not prepared"));
   const Plan& plan = found->second;
   if (plan.engine.execution.get() == nullptr) return RunKernels(c, first, second, to);
-  if (plan.narrow_bytes == 0) return Launch(plan.engine, c, first, second, bias, to, workspace);
+  if (plan.narrow_bytes == 0) return Launch(plan.engine, c, {first, second, bias, to, workspace});
   // The kernel's gradient in Precision.type, then as float32.
   CAIRN_RETURN_IF_ERROR(
-      Launch(plan.engine, c, first, second, bias, workspace, static_cast<char*>(workspace) + plan.narrow_bytes));
+      Launch(plan.engine, c, {first, second, bias, workspace, static_cast<char*>(workspace) + plan.narrow_bytes}));
   return FromCuda(static_cast<cudaError_t>(kernels::Affine(stream_, KernelNumbers(c.window), 1, 0, workspace,
                                                            precision_.type, to, DType::kFloat32, false)),
                   "conversion of a kernel's gradient");
 }
 
-absl::Status Conv::Launch(const Engine& engine, const Convolution& c, const void* first, const void* second,
-                          const void* bias, void* to, void* workspace) const {
-  void* scratch = engine.workspace_bytes > 0 ? workspace : nullptr;
+absl::Status Conv::Launch(const Engine& engine, const Convolution& c, const Buffers& at) const {
+  void* scratch = engine.workspace_bytes > 0 ? at.workspace : nullptr;
   // Of kForward x, kernel -> y; of kBackwardData dy, kernel -> dx; of kBackwardFilter x, dy -> dkernel.
-  void* const a = const_cast<void*>(first);
-  void* const b = const_cast<void*>(second);
+  void* const a = const_cast<void*>(at.first);
+  void* const b = const_cast<void*>(at.second);
   std::vector<int64_t> ids = {ConvolutionOperation::kImage, ConvolutionOperation::kKernel,
                               ConvolutionOperation::kResult};
-  std::vector<void*> pointers = c.kind == Convolution::kForward        ? std::vector<void*>{a, b, to}
-                                : c.kind == Convolution::kBackwardData ? std::vector<void*>{to, b, a}
-                                                                       : std::vector<void*>{a, to, b};
+  std::vector<void*> pointers = c.kind == Convolution::kForward        ? std::vector<void*>{a, b, at.to}
+                                : c.kind == Convolution::kBackwardData ? std::vector<void*>{at.to, b, a}
+                                                                       : std::vector<void*>{a, at.to, b};
   if (c.bias) {
     ids.push_back(ConvolutionOperation::kBias);
-    pointers.push_back(const_cast<void*>(bias));
+    pointers.push_back(const_cast<void*>(at.bias));
   }
   const int64_t count = static_cast<int64_t>(ids.size());
   CAIRN_ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "variant pack"));

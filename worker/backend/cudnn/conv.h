@@ -36,9 +36,12 @@ class Conv {
   Conv(const Precision& precision, cudaStream_t stream, Tuner* tuner)
       : precision_(precision), stream_(stream), tuner_(tuner) {}
   absl::StatusOr<Engine> ChooseEngine(const Convolution& c, DType filter_gradient);
-  // first, second, to: as for Run; `to` has the type that the engine writes.
-  absl::Status Launch(const Engine& engine, const Convolution& c, const void* first, const void* second,
-                      const void* bias, void* to, void* workspace) const;
+  // As the arguments of Run; `to` has the type that the engine writes.
+  struct Buffers {
+    const void *first = nullptr, *second = nullptr, *bias = nullptr;
+    void *to = nullptr, *workspace = nullptr;
+  };
+  absl::Status Launch(const Engine& engine, const Convolution& c, const Buffers& at) const;
   absl::Status RunKernels(const Convolution& c, const void* first, const void* second, void* to);
 
   const Precision precision_;

@@ -108,7 +108,7 @@ bool EmitFused(Builder& builder, Convolution c, const Ref& x, const Ref& kernel,
   Ref offsets = bias;
   if (builder.type() != DType::kFloat32) {
     offsets = builder.NewNumbers(w.out[2], builder.type());
-    EmitConvert(builder, bias, DType::kFloat32, offsets, builder.type(), w.out[2]);
+    EmitConvert(builder, {bias, DType::kFloat32}, {offsets, builder.type()}, w.out[2]);
   }
   EmitConvolution(builder, c, Even(w) ? x : EmitPadded(builder, w, c.window, x), kernel, y, offsets);
   return true;
@@ -122,7 +122,7 @@ void EmitBackwardData(Builder& builder, const kernels::Window& w, const Ref& dy,
   const kernels::Window padded = even ? w : Padded(w), around = Around(w, padded);
   const Ref image = builder.NewNumbers(Inputs(padded), t);
   EmitConvolution(builder, {Convolution::kBackwardData, padded}, dy, kernel, image);
-  if (even) return EmitConvert(builder, image, t, dx, t, Inputs(w), true);
+  if (even) return EmitConvert(builder, {image, t}, {dx, t}, Inputs(w), true);
   EmitCrop(builder, around, image, dx, t, add);
 }
 
@@ -165,7 +165,7 @@ void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   if (!dx.add) return EmitForward(builder, c.window, dy, c.weights, dx.ref);
   const Ref share = builder.NewLike(*c.in);
   EmitForward(builder, c.window, dy, c.weights, share);
-  EmitConvert(builder, share, t, dx.ref, t, c.in->numbers, true);
+  EmitConvert(builder, {share, t}, {dx.ref, t}, c.in->numbers, true);
 }
 
 // Copies the pixels that the window reads, by an average pooling of windows of one pixel. In the backward pass all
@@ -207,7 +207,7 @@ void LowerDepthwise(Builder& builder, const kernels::Window& w, const Projection
   Ref weights = builder.ValueOf(kernel);
   if (t != DType::kFloat32) {
     weights = builder.NewNumbers(kernel->size, t);
-    EmitConvert(builder, builder.ValueOf(kernel), DType::kFloat32, weights, t, kernel->size);
+    EmitConvert(builder, {builder.ValueOf(kernel), DType::kFloat32}, {weights, t}, kernel->size);
   }
   const std::string text = ToString(Convolution{Convolution::kForward, w});
   builder.Emit(absl::StrCat("depthwise ", text), {x, weights}, {y}, [=](const Run& r) {

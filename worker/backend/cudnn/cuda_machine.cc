@@ -233,7 +233,7 @@ class CudaMachine : public Machine {
   }
   absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c,
                         void* workspace) override {
-    return gemm_->Run(stream_, product, a, b, bias, c, workspace);
+    return gemm_->Run(stream_, product, {.a = a, .b = b, .bias = bias, .c = c, .workspace = workspace});
   }
   absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias,
                         void* to, void* workspace) override {

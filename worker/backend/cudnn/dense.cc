@@ -38,18 +38,18 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
   const bool fused = bias != nullptr && (f.linear() || relu);  // in the product's epilogue
   if (t != DType::kFloat32) {
     const Ref copy = builder.NewNumbers(in_columns * out_columns, t);
-    EmitConvert(builder, weights, DType::kFloat32, copy, t, in_columns * out_columns);
+    EmitConvert(builder, {weights, DType::kFloat32}, {copy, t}, in_columns * out_columns);
     weights = copy;
     if (fused) {
       const Ref copied = builder.NewNumbers(out_columns, t);
-      EmitConvert(builder, offsets, DType::kFloat32, copied, t, out_columns);
+      EmitConvert(builder, {offsets, DType::kFloat32}, {copied, t}, out_columns);
       offsets = copied;
     }
   }
   const Ref y = builder.NewLike(*out);
   Product p{.m = rows, .n = out_columns, .k = in_columns, .out = t};
   p.relu = fused && relu;
-  EmitProduct(builder, p, x, weights, fused ? offsets : Ref{}, y);
+  EmitBiasedProduct(builder, p, x, weights, fused ? offsets : Ref{}, y);
   out->data = y;
   const Ref before = fused ? Ref{} : EmitActivation(builder, f, y, offsets, out_columns, out);
   if (!builder.training()) return;
@@ -59,11 +59,11 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
     if (!frozen) {
       if (bias != nullptr) EmitColumnSums(builder, dy, rows, out_columns, builder.GradientOf(bias), t);
       EmitProduct(builder, {.m = in_columns, .n = out_columns, .k = rows, .transpose_a = true, .out = DType::kFloat32},
-                  x, dy, {}, builder.GradientOf(kernel));
+                  x, dy, builder.GradientOf(kernel));
     }
     if (!in->needs_gradient) return;
     const Builder::Sink dx = builder.GradientSink(in);
-    EmitProduct(builder, {.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights, {},
+    EmitProduct(builder, {.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights,
                 dx.ref, dx.add);
   });
 }
@@ -149,7 +149,7 @@ class Attention {
   void Multiply(Product product, const Ref& a, const Ref& b, const Ref& c) const {
     product.batch = n_ * heads_;
     product.out = t_;
-    EmitProduct(b_, product, a, b, {}, c);
+    EmitProduct(b_, product, a, b, c);
   }
   int64_t scores() const { return n_ * heads_ * queries_ * keys_; }
 
@@ -266,7 +266,7 @@ struct DotRows {
                                          r.At<>(gradient), r.At<>(to), t, add);
       });
     } else if (!permuted) {
-      EmitConvert(b, gradient, t, to, t, all * size, add);
+      EmitConvert(b, {gradient, t}, {to, t}, all * size, add);
     }
     if (permuted) EmitPermute(b, permutation.backward, gradient, dx.ref, t, dx.add);
   }
@@ -284,20 +284,20 @@ void LowerDot(Builder& b, const Node& node) {
   out->data = y;
   EmitProduct(b,
               {.m = left.rows, .n = right.rows, .k = left.size, .transpose_b = true, .batch = b.examples(), .out = t},
-              left.data, right.data, {}, y);
+              left.data, right.data, y);
   if (!out->needs_gradient) return;
   b.Backward([=, &b] {
     if (left.value->needs_gradient) {
       const Ref gradient = b.NewNumbers(left.all * left.size, t);
       EmitProduct(b, {.m = left.rows, .n = left.size, .k = right.rows, .batch = b.examples(), .out = t}, out->gradient,
-                  right.data, {}, gradient);
+                  right.data, gradient);
       left.LowerBackward(b, gradient, t);
     }
     if (right.value->needs_gradient) {
       const Ref gradient = b.NewNumbers(right.all * right.size, t);
       EmitProduct(
           b, {.m = right.rows, .n = right.size, .k = left.rows, .transpose_a = true, .batch = b.examples(), .out = t},
-          out->gradient, left.data, {}, gradient);
+          out->gradient, left.data, gradient);
       right.LowerBackward(b, gradient, t);
     }
   });

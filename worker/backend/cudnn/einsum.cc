@@ -67,12 +67,13 @@ struct Order {
   }
 };
 
-void EmitOrdered(Builder& b, const Order& order, bool back, const Ref& from, const Ref& to, DType type, bool add) {
+void EmitOrdered(Builder& b, const Order& order, bool back, const Ref& from, const Builder::Sink& to, DType type) {
   std::vector<Ref> reads = {from};
-  if (add) reads.push_back(to);
-  b.Emit(absl::StrCat("reorder", back ? " back" : "", add ? " add" : ""), std::move(reads), {to}, [=](const Run& r) {
+  if (to.add) reads.push_back(to.ref);
+  const std::string what = absl::StrCat("reorder", back ? " back" : "", to.add ? " add" : "");
+  b.Emit(what, std::move(reads), {to.ref}, [=](const Run& r) {
     return kernels::CopyPart(r.stream(), order.dims, back ? order.to : order.from, r.At<>(from),
-                             back ? order.from : order.to, r.At<>(to), type, add);
+                             back ? order.from : order.to, r.At<>(to.ref), type, to.add);
   });
 }
 
@@ -80,7 +81,7 @@ void EmitOrdered(Builder& b, const Order& order, bool back, const Ref& from, con
 Ref Ordered(Builder& b, const Order& order, const Ref& operand, DType type) {
   if (order.same) return operand;
   const Ref to = b.NewNumbers(order.numbers, type);
-  EmitOrdered(b, order, false, operand, to, type, false);
+  EmitOrdered(b, order, false, operand, {to}, type);
   return to;
 }
 
@@ -149,15 +150,15 @@ class Einsum {
     Ref w = Ordered(b_, w_order, b_.ValueOf(kernel_), DType::kFloat32);
     if (t_ != DType::kFloat32) {
       const Ref copy = b_.NewNumbers(kernel_->size, t_);
-      EmitConvert(b_, w, DType::kFloat32, copy, t_, kernel_->size);
+      EmitConvert(b_, {w, DType::kFloat32}, {copy, t_}, kernel_->size);
       w = copy;
     }
     const Ref product = b_.NewNumbers(out_->numbers, t_);
-    EmitProduct(b_, {.m = m, .n = n, .k = k, .batch = batch, .out = t_}, x, w, {}, product);
+    EmitProduct(b_, {.m = m, .n = n, .k = k, .batch = batch, .out = t_}, x, w, product);
     Ref y = product;
     if (!y_order.same) {
       y = b_.NewNumbers(out_->numbers, t_);
-      EmitOrdered(b_, y_order, true, product, y, t_, false);
+      EmitOrdered(b_, y_order, true, product, {y}, t_);
     }
     const bool trailing = bias_ != nullptr && bias_order.same && (!f_.of_rows() || bias_->size == node_.output.back());
     if (bias_ != nullptr && !trailing) y = AddBias(y);
@@ -205,20 +206,19 @@ class Einsum {
       }
       const Ref gradient = b_.GradientOf(kernel_),
                 ordered = w_order.same ? gradient : b_.NewNumbers(kernel_->size, DType::kFloat32);
-      EmitProduct(b_, {.m = k, .n = n, .k = m, .transpose_a = true, .batch = batch, .out = DType::kFloat32}, x, dy, {},
+      EmitProduct(b_, {.m = k, .n = n, .k = m, .transpose_a = true, .batch = batch, .out = DType::kFloat32}, x, dy,
                   ordered);
-      if (!w_order.same) EmitOrdered(b_, w_order, true, ordered, gradient, DType::kFloat32, false);
+      if (!w_order.same) EmitOrdered(b_, w_order, true, ordered, {gradient}, DType::kFloat32);
     }
     if (!in_->needs_gradient) return;
     const Product product{.m = m, .n = k, .k = n, .transpose_b = true, .batch = batch, .out = t_};
     if (x_order.same) {
       const Builder::Sink dx = b_.GradientSink(in_);
-      return EmitProduct(b_, product, dy, w, {}, dx.ref, dx.add);
+      return EmitProduct(b_, product, dy, w, dx.ref, dx.add);
     }
     const Ref ordered = b_.NewNumbers(in_->numbers, t_);
-    EmitProduct(b_, product, dy, w, {}, ordered);
-    const Builder::Sink dx = b_.GradientSink(in_);
-    EmitOrdered(b_, x_order, true, ordered, dx.ref, t_, dx.add);
+    EmitProduct(b_, product, dy, w, ordered);
+    EmitOrdered(b_, x_order, true, ordered, b_.GradientSink(in_), t_);
   }
 
   Builder& b_;

@@ -113,7 +113,7 @@ Ref Builder::Constant(const std::vector<float>& numbers) {
 Ref Builder::Read(const Value& v, DType type) {
   if (v.type == type) return v.data;
   const Ref copy = NewNumbers(v.numbers, type);
-  EmitConvert(*this, v.data, v.type, copy, type, v.numbers);
+  EmitConvert(*this, {v.data, v.type}, {copy, type}, v.numbers);
   return copy;
 }
 

@@ -204,30 +204,30 @@ size_t Gemm::Choose(const Product& p, ProductDescriptors& d,
   const auto measure = [&](size_t i) -> absl::StatusOr<double> {
     if (!allocated) allocated = allocate();
     CAIRN_RETURN_IF_ERROR(*allocated);
-    return watch.Microseconds(
-        [&](cudaStream_t stream) { return Launch(stream, p, d, candidates[i], a, b, c, workspace); });
+    return watch.Microseconds([&](cudaStream_t stream) {
+      return Launch(stream, p, d, candidates[i], {.a = a, .b = b, .c = c, .workspace = workspace});
+    });
   };
   return tuner_->Choose(
       absl::StrCat("product ", ToString(p), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : ""), names,
       measure);
 }
 
-absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias,
-                       void* c, void* workspace) {
+absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const ProductBuffers& at) {
   const auto found = plans_.find(product);
   if (found == plans_.end())
     return absl::InternalError(absl::StrCat("product ", ToString(product), " was not prepared"));
   Plan& plan = *found->second;
-  if (product.bias) CAIRN_RETURN_IF_ERROR(plan.descriptors->SetBias(bias));
-  return Launch(stream, product, *plan.descriptors, plan.algorithm, a, b, c, workspace);
+  if (product.bias) CAIRN_RETURN_IF_ERROR(plan.descriptors->SetBias(at.bias));
+  return Launch(stream, product, *plan.descriptors, plan.algorithm, at);
 }
 
 absl::Status Gemm::Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d,
-                          const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c,
-                          void* workspace) const {
-  return FromCublas(cublasLtMatmul(handle_, d.operation, &product.alpha, b, d.first, a, d.second, &product.beta, c,
-                                   d.result, c, d.result, &algorithm.algo, workspace, algorithm.workspaceSize, stream),
-                    absl::StrCat("cublasLtMatmul ", ToString(product)));
+                          const cublasLtMatmulHeuristicResult_t& algorithm, const ProductBuffers& at) const {
+  return FromCublas(
+      cublasLtMatmul(handle_, d.operation, &product.alpha, at.b, d.first, at.a, d.second, &product.beta, at.c, d.result,
+                     at.c, d.result, &algorithm.algo, at.workspace, algorithm.workspaceSize, stream),
+      absl::StrCat("cublasLtMatmul ", ToString(product)));
 }
 
 }  // namespace cairn::cudnn

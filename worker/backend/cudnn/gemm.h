@@ -34,6 +34,12 @@ class ProductDescriptors {
   absl::Status Init(const Product& product, const Precision& precision);
 };
 
+// Where a product's operands and its result are; bias, workspace: null where there is none.
+struct ProductBuffers {
+  const void *a = nullptr, *b = nullptr, *bias = nullptr;
+  void *c = nullptr, *workspace = nullptr;
+};
+
 class Gemm {
  public:
   static absl::StatusOr<std::unique_ptr<Gemm>> Make(const Precision& precision, Tuner* tuner);
@@ -42,8 +48,7 @@ class Gemm {
   Gemm& operator=(const Gemm&) = delete;
 
   absl::StatusOr<int64_t> Prepare(const Product& product);
-  absl::Status Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c,
-                   void* workspace);
+  absl::Status Run(cudaStream_t stream, const Product& product, const ProductBuffers& at);
 
  private:
   struct Plan {
@@ -57,8 +62,7 @@ class Gemm {
   size_t Choose(const Product& p, ProductDescriptors& d,
                 const std::vector<cublasLtMatmulHeuristicResult_t>& candidates);
   absl::Status Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d,
-                      const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c,
-                      void* workspace) const;
+                      const cublasLtMatmulHeuristicResult_t& algorithm, const ProductBuffers& at) const;
 
   const Precision precision_;
   Tuner* const tuner_;

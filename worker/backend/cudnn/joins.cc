@@ -279,7 +279,7 @@ struct PRelu {
 
   void LowerForward() const {
     const Ref x = b.Read(*in, t), y = b.NewLike(*out), to = positive;
-    if (t != DType::kFloat32) EmitConvert(b, b.ValueOf(variable), DType::kFloat32, alpha, t, variable->size);
+    if (t != DType::kFloat32) EmitConvert(b, {b.ValueOf(variable), DType::kFloat32}, {alpha, t}, variable->size);
     b.Emit("RELU", {x}, {to}, [=, t = t, n = n](const Run& r) {
       return kernels::BiasActivation(r.stream(), kernels::Act::kRelu, 0, 1, n, r.At<>(x), nullptr, r.At<>(to), t);
     });
@@ -306,8 +306,8 @@ struct PRelu {
       if (t != DType::kFloat32) {
         wide = b.NewNumbers(n, DType::kFloat32);
         wide_g = b.NewNumbers(n, DType::kFloat32);
-        EmitConvert(b, negative, t, wide, DType::kFloat32, n);
-        EmitConvert(b, g, t, wide_g, DType::kFloat32, n);
+        EmitConvert(b, {negative, t}, {wide, DType::kFloat32}, n);
+        EmitConvert(b, {g, t}, {wide_g, DType::kFloat32}, n);
       }
       EmitAlphaGradient(wide, wide_g);
     }

@@ -20,17 +20,23 @@ int64_t BatchExamples(Builder& builder) {
   return outside == nullptr ? builder.examples() : BatchExamples(*outside->builder);
 }
 
-void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
-                 bool add) {
-  std::vector<Ref> reads = {from};
-  if (add) reads.push_back(to);
-  builder.Emit(absl::StrCat(add ? "add " : "copy ", Name(from_type), " ", Name(to_type)), std::move(reads), {to},
+void EmitConvert(Builder& builder, const TypedRef& from, const TypedRef& to, int64_t n, bool add) {
+  std::vector<Ref> reads = {from.ref};
+  if (add) reads.push_back(to.ref);
+  builder.Emit(absl::StrCat(add ? "add " : "copy ", Name(from.type), " ", Name(to.type)), std::move(reads), {to.ref},
                [=](const Run& r) {
-                 return kernels::Affine(r.stream(), n, 1, 0, r.At<>(from), from_type, r.At<>(to), to_type, add);
+                 return kernels::Affine(r.stream(), n, 1, 0, r.At<>(from.ref), from.type, r.At<>(to.ref), to.type, add);
                });
 }
 
-void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c, bool add) {
+namespace {
+
+struct ProductOperands {
+  Ref a, b, bias;
+};
+
+void EmitProductOf(Builder& builder, Product p, const ProductOperands& in, const Ref& c, bool add) {
+  const Ref a = in.a, b = in.b, bias = in.bias;
   p.beta = add ? 1.0f : 0.0f;
   p.bias = static_cast<bool>(bias);
   absl::StatusOr<int64_t> bytes = builder.machine().Prepare(p);
@@ -46,26 +52,36 @@ void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const 
       2.0 * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n * p.k));
 }
 
+}  // namespace
+
+void EmitProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& c, bool add) {
+  EmitProductOf(builder, p, {.a = a, .b = b, .bias = {}}, c, add);
+}
+
+void EmitBiasedProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c) {
+  EmitProductOf(builder, p, {.a = a, .b = b, .bias = bias}, c, /*add=*/false);
+}
+
 // ---- activations ----
 
-void EmitRows(Builder& builder, const Activation& f, const Ref& x, int64_t rows, int64_t columns, const Ref& to,
-              DType type) {
+void EmitRows(Builder& builder, const Activation& f, const RowShape& shape, const Ref& x, const Ref& to) {
   const bool log = f.kind == v1::LOG_SOFTMAX;
   builder.Emit(log ? "log softmax" : "softmax", {x}, {to}, [=](const Run& r) {
-    return log ? kernels::LogSoftmax(r.stream(), rows, columns, r.At<>(x), r.At<>(to), type)
-               : kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(x), r.At<>(to), type);
+    return log ? kernels::LogSoftmax(r.stream(), shape.rows, shape.columns, r.At<>(x), r.At<>(to), shape.type)
+               : kernels::Softmax(r.stream(), shape.rows, shape.columns, 0, r.At<>(x), r.At<>(to), shape.type);
   });
 }
 
-void EmitRowsBackward(Builder& builder, const Activation& f, const Ref& y, const Ref& dy, int64_t rows, int64_t columns,
-                      const Builder::Sink& to, DType type) {
+void EmitRowsBackward(Builder& builder, const Activation& f, const RowShape& shape, const Ref& y, const Ref& dy,
+                      const Builder::Sink& to) {
   const bool log = f.kind == v1::LOG_SOFTMAX;
   std::vector<Ref> reads = {y, dy};
   if (to.add) reads.push_back(to.ref);
   builder.Emit(absl::StrCat(log ? "log softmax" : "softmax", " backward", to.add ? " add" : ""), std::move(reads),
                {to.ref}, [=](const Run& r) {
                  const auto launch = log ? kernels::LogSoftmaxBackward : kernels::SoftmaxBackward;
-                 return launch(r.stream(), rows, columns, r.At<>(y), r.At<>(dy), r.At<>(to.ref), type, to.add);
+                 return launch(r.stream(), shape.rows, shape.columns, r.At<>(y), r.At<>(dy), r.At<>(to.ref), shape.type,
+                               to.add);
                });
 }
 
@@ -85,7 +101,7 @@ Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Re
   out->data = y;
   if (f.of_rows()) {
     emit({}, y, bias, y);
-    EmitRows(builder, f, y, rows, columns, y, type);
+    EmitRows(builder, f, {rows, columns, type}, y, y);
     return {};
   }
   if (!builder.training() || !f.needs_input()) {
@@ -103,7 +119,7 @@ void EmitActivationBackward(Builder& builder, const Activation& f, const Ref& be
   const Ref g = out->gradient, y = before ? Ref{} : out->data;
   const int64_t n = out->numbers;
   const DType type = out->type;
-  if (f.of_rows()) return EmitRowsBackward(builder, f, y, g, n / columns, columns, {g}, type);
+  if (f.of_rows()) return EmitRowsBackward(builder, f, {n / columns, columns, type}, y, g, {g});
   builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward"), {before, y, g}, {g}, [=](const Run& r) {
     return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(y), r.At<>(g), r.At<>(g),
                                        type, false);

@@ -24,17 +24,24 @@ Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const 
 Ref KeyOf(Builder& builder);
 // The examples of the batch, also where steps are part of it.
 int64_t BatchExamples(Builder& builder);
+// Where numbers are, and of which type.
+struct TypedRef {
+  Ref ref;
+  DType type;
+};
 // Copies n numbers to another type. add: adds them to `to`.
-void EmitConvert(Builder& builder, const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n,
-                 bool add = false);
-// Computes C from A and B; `bias` is used only with p.bias. add: adds to C.
-void EmitProduct(Builder& builder, Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c,
-                 bool add = false);
+void EmitConvert(Builder& builder, const TypedRef& from, const TypedRef& to, int64_t n, bool add = false);
+// Computes C from A and B. add: adds to C. bias: added to each row; empty: there is none.
+void EmitProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& c, bool add = false);
+void EmitBiasedProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c);
 // Softmax and its logarithm, row by row; `to` may be the place that is read. Backward: `to` may be dy without `add`.
-void EmitRows(Builder& builder, const Activation& f, const Ref& x, int64_t rows, int64_t columns, const Ref& to,
-              DType type);
-void EmitRowsBackward(Builder& builder, const Activation& f, const Ref& y, const Ref& dy, int64_t rows, int64_t columns,
-                      const Builder::Sink& to, DType type);
+struct RowShape {
+  int64_t rows = 0, columns = 0;
+  DType type;
+};
+void EmitRows(Builder& builder, const Activation& f, const RowShape& shape, const Ref& x, const Ref& to);
+void EmitRowsBackward(Builder& builder, const Activation& f, const RowShape& shape, const Ref& y, const Ref& dy,
+                      const Builder::Sink& to);
 // y = f(y + bias), in place, and out->data = y. If the derivative needs the argument of f, the result goes to another
 // buffer, and y before f is returned for backward.
 Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out);

@@ -100,7 +100,7 @@ void LowerActivation(Builder& builder, const Node& node) {
   const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
   if (f.of_rows()) {
-    EmitRows(builder, f, x, n / columns, columns, y, t);
+    EmitRows(builder, f, {n / columns, columns, t}, x, y);
   } else {
     builder.Emit(v1::Activation_Name(f.kind), {x}, {y}, [=](const Run& r) {
       return kernels::BiasActivation(r.stream(), f.act(), f.alpha, 1, n, r.At<>(x), nullptr, r.At<>(y), t);
@@ -110,7 +110,7 @@ void LowerActivation(Builder& builder, const Node& node) {
   builder.Backward([=, &builder] {
     const Ref dy = out->gradient, before = f.needs_input() ? x : Ref{}, after = f.needs_input() ? Ref{} : y;
     const Builder::Sink dx = builder.GradientSink(in);
-    if (f.of_rows()) return EmitRowsBackward(builder, f, y, dy, n / columns, columns, dx, t);
+    if (f.of_rows()) return EmitRowsBackward(builder, f, {n / columns, columns, t}, y, dy, dx);
     builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)),
                  With({before, after, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
                    return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after),

@@ -312,14 +312,22 @@ class CudnnProgram : public Program {
       CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 2));
       const auto steps = static_cast<size_t>(plan.buffers()[plan.mask().buffer].bytes) / sizeof(float);
       BatchSums counted;
-      CAIRN_RETURN_IF_ERROR(LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, plan.examples(), outputs,
-                                                  batch.labels.floats(), batch.label_size, {}, &counted,
-                                                  {outputs.data() + outputs.size(), steps}));
+      CAIRN_RETURN_IF_ERROR(LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics,
+                                                  {.examples = plan.examples(),
+                                                   .outputs = outputs,
+                                                   .labels = batch.labels.floats(),
+                                                   .label_size = batch.label_size,
+                                                   .step_mask = {outputs.data() + outputs.size(), steps}},
+                                                  {}, &counted));
       sums.metrics = std::move(counted.metrics);
       return sums;
     }
-    CAIRN_RETURN_IF_ERROR(MetricsOf(options_.loss, loss_plan_, options_.metrics, plan.examples(), outputs,
-                                    batch.labels.floats(), batch.label_size, &sums));
+    CAIRN_RETURN_IF_ERROR(MetricsOf(options_.loss, loss_plan_, options_.metrics,
+                                    {.examples = plan.examples(),
+                                     .outputs = outputs,
+                                     .labels = batch.labels.floats(),
+                                     .label_size = batch.label_size},
+                                    &sums));
     return sums;
   }
 

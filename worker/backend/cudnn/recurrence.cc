@@ -31,7 +31,7 @@ void RecurrenceLowering::Forward(const Value& in, const Value* h, const Value* c
   weights_.ReadKernel();
   kept_.parts = NewSteps(s_.steps, width, DType::kFloat32);
   EmitProduct(b_, {.m = s_.rows(), .n = width, .k = s_.features, .out = DType::kFloat32}, kept_.packed,
-              weights_.kernel(), {}, kept_.parts.ref);
+              weights_.kernel(), kept_.parts.ref);
   weights_.ReadRecurrent();
   kept_.h = NewSteps(s_.steps + 1, units, DType::kFloat32);
   kept_.states = NewSteps(s_.steps, units, b_.type());
@@ -162,21 +162,21 @@ void RecurrenceLowering::EmitForward(int64_t step) const {
   const Ref state = kept_.states.At(step);
   Product product{.m = s_.examples, .n = s_.width(), .k = s_.units(), .out = DType::kFloat32};
   if (s_.r.cell != RecurrentCell::kGru) {
-    EmitProduct(b_, product, state, weights_.recurrent(), {}, f.parts, /*add=*/true);
+    EmitProduct(b_, product, state, weights_.recurrent(), f.parts, /*add=*/true);
     return EmitCellForward(s_.r.cell == RecurrentCell::kSimple ? Cell::kSimple : Cell::kLstm, f);
   }
   f.state_parts = kept_.state_parts;
   if (s_.r.reset_after) {
     f.state_bias = weights_.state_bias();
-    EmitProduct(b_, product, state, weights_.recurrent(), {}, f.state_parts);
+    EmitProduct(b_, product, state, weights_.recurrent(), f.state_parts);
     return EmitCellForward(Cell::kGru, f);
   }
   product.n = 2 * s_.units();
-  EmitProduct(b_, product, state, weights_.recurrent(), {}, f.state_parts);
+  EmitProduct(b_, product, state, weights_.recurrent(), f.state_parts);
   f.reset = kept_.candidate.At(step);
   EmitCellForward(Cell::kGruGates, f);
   product.n = s_.units();
-  EmitProduct(b_, product, f.reset, weights_.candidate(), {}, f.state_parts);
+  EmitProduct(b_, product, f.reset, weights_.candidate(), f.state_parts);
   f.reset = {};
   EmitCellForward(Cell::kGruCandidate, f);
 }
@@ -210,21 +210,21 @@ void RecurrenceLowering::EmitBackward(int64_t step, const Ref& d) const {
   Product product{.m = s_.examples, .n = s_.units(), .k = s_.width(), .transpose_b = true, .out = DType::kFloat32};
   if (s_.r.cell != RecurrentCell::kGru) {
     EmitCellBackward(s_.r.cell == RecurrentCell::kSimple ? Cell::kSimple : Cell::kLstm, f, last);
-    return EmitProduct(b_, product, f.dparts, weights_.recurrent(), {}, gradients_.state);
+    return EmitProduct(b_, product, f.dparts, weights_.recurrent(), gradients_.state);
   }
   f.dstate_parts = gradients_.state_parts.At(step);
   if (s_.r.reset_after) {
     EmitCellBackward(Cell::kGru, f, last);
-    return EmitProduct(b_, product, f.dstate_parts, weights_.recurrent(), {}, gradients_.state);
+    return EmitProduct(b_, product, f.dstate_parts, weights_.recurrent(), gradients_.state);
   }
   f.dcandidate = gradients_.candidate.At(step);
   EmitCellBackward(Cell::kGruCandidate, f, last);
   product.k = s_.units();
-  EmitProduct(b_, product, f.dcandidate, weights_.candidate(), {}, gradients_.state);
+  EmitProduct(b_, product, f.dcandidate, weights_.candidate(), gradients_.state);
   f.dreset = gradients_.state;
   EmitCellBackward(Cell::kGruGates, f, last);
   product.k = 2 * s_.units();
-  EmitProduct(b_, product, f.dstate_parts, weights_.recurrent(), {}, gradients_.state, /*add=*/true);
+  EmitProduct(b_, product, f.dstate_parts, weights_.recurrent(), gradients_.state, /*add=*/true);
 }
 
 void RecurrenceLowering::EmitCellBackward(Cell cell, BackwardRefs f, bool last) const {
@@ -279,7 +279,7 @@ void RecurrenceLowering::EmitWeightGradients() const {
 void RecurrenceLowering::EmitInputGradient(Value* in) const {
   const Ref dx = b_.NewNumbers(s_.rows() * s_.features, b_.type());
   EmitProduct(b_, {.m = s_.rows(), .n = s_.features, .k = s_.width(), .transpose_b = true, .out = b_.type()},
-              gradients_.parts.ref, weights_.kernel(), {}, dx);
+              gradients_.parts.ref, weights_.kernel(), dx);
   const Builder::Sink sink = b_.GradientSink(in);
   std::vector<Ref> reads = {dx, input_factors_};
   if (sink.add) reads.push_back(sink.ref);

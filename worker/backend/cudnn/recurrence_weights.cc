@@ -29,7 +29,7 @@ Ref RecurrenceWeights::InType(const Ref& weights, int64_t numbers) const {
   const DType type = b_.type();
   if (type == DType::kFloat32) return weights;
   const Ref copy = b_.NewNumbers(numbers, type);
-  EmitConvert(b_, weights, DType::kFloat32, copy, type, numbers);
+  EmitConvert(b_, {weights, DType::kFloat32}, {copy, type}, numbers);
   return copy;
 }
 
@@ -49,15 +49,15 @@ Ref RecurrenceWeights::state_bias() const {
 
 void RecurrenceWeights::EmitKernelGradient(const Ref& packed, const Ref& dparts) const {
   EmitProduct(b_, {.m = s_.features, .n = s_.width(), .k = s_.rows(), .transpose_a = true, .out = DType::kFloat32},
-              packed, dparts, {}, b_.GradientOf(kernel_));
+              packed, dparts, b_.GradientOf(kernel_));
 }
 
 void RecurrenceWeights::EmitRecurrentGradient(const Ref& states, const Ref& d, int64_t begin, int64_t columns) const {
   const Ref gradient = b_.GradientOf(recurrent_);
   const Product product{.m = s_.units(), .n = columns, .k = s_.rows(), .transpose_a = true, .out = DType::kFloat32};
-  if (columns == s_.width()) return EmitProduct(b_, product, states, d, {}, gradient);
+  if (columns == s_.width()) return EmitProduct(b_, product, states, d, gradient);
   const Ref piece = b_.NewNumbers(product.m * product.n, DType::kFloat32);
-  EmitProduct(b_, product, states, d, {}, piece);
+  EmitProduct(b_, product, states, d, piece);
   b_.Emit("columns", {piece}, {gradient}, [=, rows = s_.units(), whole = s_.width()](const Run& r) {
     return kernels::CopyColumns(r.stream(), rows, columns, r.At<>(piece), columns, 0, r.At<>(gradient), whole, begin,
                                 DType::kFloat32, false);

@@ -16,10 +16,11 @@ namespace {
 
 static_assert(static_cast<int>(kernels::Op::kMinimum) == v1::Operation::MINIMUM &&
                   static_cast<int>(kernels::Op::kReciprocal) == v1::Operation::RECIPROCAL &&
-                  static_cast<int>(kernels::Op::kWhere) == v1::Operation::WHERE,
+                  static_cast<int>(kernels::Op::kWhere) == v1::Operation::WHERE &&
+                  static_cast<int>(kernels::Op::kLogicalXor) == v1::Operation::LOGICAL_XOR,
               "kernels::Op has the numbers of v1::Operation::Kind");
 static_assert(static_cast<int>(kernels::Reducing::kVariance) == v1::Reduce::VARIANCE &&
-                  static_cast<int>(kernels::Reducing::kArgMax) == v1::Reduce::ARGMAX,
+                  static_cast<int>(kernels::Reducing::kCountNonzero) == v1::Reduce::COUNT_NONZERO,
               "kernels::Reducing has the numbers of v1::Reduce::Kind");
 
 const char* Adds(bool add) { return add ? " add" : ""; }
@@ -104,19 +105,17 @@ void LowerMatMul(Builder& b, const Node& node) {
   const int64_t m = left[left.size() - 2], k = left.back(), n = right.back(), batch = out->numbers / (m * n);
   const Ref x = b.Read(*first, t), w = b.Read(*second, t), y = b.NewLike(*out);
   out->data = y;
-  EmitProduct(b, {.m = m, .n = n, .k = k, .batch = batch, .out = t}, x, w, {}, y);
+  EmitProduct(b, {.m = m, .n = n, .k = k, .batch = batch, .out = t}, x, w, y);
   if (!out->needs_gradient) return;
   b.Backward([=, &b] {
     const Ref dy = out->gradient;
     if (first->needs_gradient) {
       const Builder::Sink dx = b.GradientSink(first);
-      EmitProduct(b, {.m = m, .n = k, .k = n, .transpose_b = true, .batch = batch, .out = t}, dy, w, {}, dx.ref,
-                  dx.add);
+      EmitProduct(b, {.m = m, .n = k, .k = n, .transpose_b = true, .batch = batch, .out = t}, dy, w, dx.ref, dx.add);
     }
     if (second->needs_gradient) {
       const Builder::Sink dw = b.GradientSink(second);
-      EmitProduct(b, {.m = k, .n = n, .k = m, .transpose_a = true, .batch = batch, .out = t}, x, dy, {}, dw.ref,
-                  dw.add);
+      EmitProduct(b, {.m = k, .n = n, .k = m, .transpose_a = true, .batch = batch, .out = t}, x, dy, dw.ref, dw.add);
     }
   });
 }
@@ -131,6 +130,7 @@ void LowerLines(Builder& b, const Node& node) {
   switch (operation.kind()) {
     case v1::Operation::SOFTMAX: lines.kind = kernels::Line::kSoftmax; break;
     case v1::Operation::L2_NORMALIZE: lines.kind = kernels::Line::kUnit; break;
+    case v1::Operation::CUMPROD: lines.kind = kernels::Line::kCumulativeProduct; break;
     default: lines.kind = kernels::Line::kCumulative;
   }
   lines.size = node.output[static_cast<size_t>(operation.axis(0)) - 1];
@@ -143,7 +143,7 @@ void LowerLines(Builder& b, const Node& node) {
   out->data = y;
   const Activation softmax{v1::SOFTMAX, 0};
   if (rows) {
-    EmitRows(b, softmax, x, lines.outer, lines.size, y, t);
+    EmitRows(b, softmax, {lines.outer, lines.size, t}, x, y);
   } else {
     b.Emit(name, {x}, {y},
            [=](const Run& r) { return kernels::AlongLines(r.stream(), lines, r.At<>(x), r.At<>(y), t); });
@@ -152,7 +152,7 @@ void LowerLines(Builder& b, const Node& node) {
   b.Backward([=, &b] {
     const Ref dy = out->gradient;
     const Builder::Sink dx = b.GradientSink(in);
-    if (rows) return EmitRowsBackward(b, softmax, y, dy, lines.outer, lines.size, dx, t);
+    if (rows) return EmitRowsBackward(b, softmax, {lines.outer, lines.size, t}, y, dy, dx);
     b.Emit(absl::StrCat(name, " backward", Adds(dx.add)), With({x, y, dy}, dx), {dx.ref}, [=](const Run& r) {
       return kernels::AlongLinesBackward(r.stream(), lines, r.At<>(x), r.At<>(y), r.At<>(dy), r.At<>(dx.ref), t,
                                          dx.add);
@@ -165,7 +165,8 @@ void LowerOperation(Builder& b, const Node& node) {
     case v1::Operation::MATMUL: return LowerMatMul(b, node);
     case v1::Operation::SOFTMAX:
     case v1::Operation::L2_NORMALIZE:
-    case v1::Operation::CUMSUM: return LowerLines(b, node);
+    case v1::Operation::CUMSUM:
+    case v1::Operation::CUMPROD: return LowerLines(b, node);
     default: return LowerElementwise(b, node, node.layer.operation());
   }
 }

@@ -177,7 +177,7 @@ void LowerCropping(Builder& b, const Node& node) {
     const Builder::Sink dx = b.GradientSink(in);
     const Ref padded = dx.add ? b.NewLike(*in) : dx.ref;
     EmitPad(b, w, out->gradient, padded, t);
-    if (dx.add) EmitConvert(b, padded, t, dx.ref, t, in->numbers, true);
+    if (dx.add) EmitConvert(b, {padded, t}, {dx.ref, t}, in->numbers, true);
   });
 }
 

@@ -218,6 +218,7 @@ std::unique_ptr<Op> MakeSoftmax(PlanBuilder& b, Value* in, Value* out) {
 namespace {
 
 void CompileActivation(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  if (node.activation == v1::GLU) return b.AddOp({}, out, MakeTensorOp(b, node, in, out));
   if (IsFurtherActivation(node)) return b.AddOp({}, out, MakeFurtherActivation(b, node, in[0], out));
   const Activation activation = b.groups().ActivationOf(node);
   b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, in[0], out) : MakeSoftmax(b, in[0], out));

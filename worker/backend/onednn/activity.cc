@@ -14,7 +14,7 @@ namespace {
 class ActivityOp : public LoopOp {
  public:
   ActivityOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kInputs),
         factors_(ActivityFactorsOf(node)),
         numbers_(NumElements(node.output)),
         penalties_(static_cast<size_t>(b.examples())) {

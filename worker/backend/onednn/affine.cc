@@ -22,7 +22,7 @@ CAIRN_VECTOR void ScaleLoop(const float* __restrict dy, const float* __restrict 
 class AffineOp : public LoopOp {
  public:
   AffineOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/false),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kNothing),
         node_(node),
         examples_(b.examples()),
         size_(NumElements(node.output)) {

@@ -13,11 +13,11 @@ namespace cairn::onednn {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {ActivationLayers(), ActivityLayers(),    AffineLayers(),   AttentionLayers(),     DistributedLayers(),
-        DotLayers(),        ElementwiseLayers(), EinsumLayers(),   EmbeddingLayers(),     CategoryLayers(),
-        KernelLayers(),     LayoutLayers(),      MergingLayers(),  NormalizationLayers(), PoolingLayers(),
-        RecurrentLayers(),  RepeatLayers(),      ResampleLayers(), RowLayers(),           ScoreAttentionLayers(),
-        TensorLayers()}) {
+       {ActivationLayers(), ActivityLayers(),        AffineLayers(),   AttentionLayers(),     DistributedLayers(),
+        DotLayers(),        ElementwiseLayers(),     EinsumLayers(),   EmbeddingLayers(),     CategoryLayers(),
+        KernelLayers(),     LayoutLayers(),          MergingLayers(),  NormalizationLayers(), PoolingLayers(),
+        RecurrentLayers(),  RepeatLayers(),          ResampleLayers(), RowLayers(),           ScoreAttentionLayers(),
+        TensorLayers(),     GroupedAttentionLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -135,7 +135,7 @@ void PlanBuilder::MakeValues() {
     }
     // The last input is both the key and the value if there are two inputs.
     const bool attends = node.kind == LayerKind::kMultiHeadAttention || node.kind == LayerKind::kAttention ||
-                         node.kind == LayerKind::kAdditiveAttention;
+                         node.kind == LayerKind::kAdditiveAttention || node.kind == LayerKind::kGroupQueryAttention;
     if (attends) ++node_values_[node.inputs.back()]->readers;
     node_values_[node.id] = NewValue(trains || (differentiates_input_ && node.kind == LayerKind::kInput));
   }

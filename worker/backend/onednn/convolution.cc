@@ -4,6 +4,10 @@
 //
 // Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's
 // gradient, which the same reorders make that change layouts; what it writes is float32.
+#include <optional>
+
+#include "worker/backend/onednn/bound_variable.h"
+#include "worker/backend/onednn/depthwise_gradient.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -68,6 +72,43 @@ Desc Any(const memory::dims& dims, memory::data_type type = memory::data_type::f
   return Desc(dims, type, Tag::any);
 }
 
+// The gradient of a kernel by DepthwiseKernelGradient.
+class DepthwiseGradient {
+ public:
+  // Whether it is used for the convolution; oneDNN's primitive is used for the others.
+  static bool Suits(const Convolution& c) {
+    const Window& w = c.window;
+    return c.kind == Convolution::kDepthwise && c.output.size() == 3 && c.kernel->shape.back() == 1 &&
+           w.dilation[0] == 1 && w.dilation[1] == 1 && HasDepthwiseGradient(w.kernel[0], w.kernel[1]);
+  }
+
+  // in, out_gradient: what Read gave for Layout of their dimensions.
+  DepthwiseGradient(PlanBuilder& b, const Convolution& c, Tensor* in, Tensor* out_gradient)
+      : in_(in), out_gradient_(out_gradient), kernel_(b, c.kernel), bias_(b, c.bias) {
+    const memory::dims x = in->desc.dims(), y = out_gradient->desc.dims();
+    const Window& w = c.window;
+    shape_ = {.examples = x[0], .channels = x[1], .rows = x[2], .columns = x[3]};
+    shape_.out_rows = y[2], shape_.out_columns = y[3];
+    shape_.kernel = w.kernel[0];
+    shape_.row_stride = w.strides[0], shape_.column_stride = w.strides[1];
+    shape_.pad_top = w.pad_begin[0], shape_.pad_left = w.pad_begin[1];
+    scratch_ = b.New(MakeDesc({DepthwiseScratchNumbers(shape_)}, Tag::x));
+  }
+  static Desc Layout(const memory::dims& dims) { return MakeDesc(dims, Tag::nChw16c); }
+
+  void Run() const {
+    DepthwiseKernelGradient(shape_, in_->data(), out_gradient_->data(), scratch_->data(), kernel_.gradient());
+    if (bias_.trains()) DepthwiseBiasGradient(shape_, out_gradient_->data(), bias_.gradient());
+  }
+
+ private:
+  Tensor* const in_;
+  Tensor* const out_gradient_;
+  const BoundVariable kernel_, bias_;
+  DepthwiseShape shape_;
+  Tensor* scratch_;
+};
+
 // oneDNN's two families of the same shape.
 struct Forwards {
   static constexpr algorithm kAlgorithm = algorithm::convolution_direct;
@@ -86,7 +127,8 @@ template <typename Family>
 class ConvolutionOp : public Op {
  public:
   ConvolutionOp(PlanBuilder& b, const Convolution& convolution, const Activation& activation, Value* in, Value* out)
-      : activation_(activation),
+      : convolution_(convolution),
+        activation_(activation),
         in_(in),
         out_(out),
         kernel_(convolution.kernel),
@@ -135,6 +177,7 @@ class ConvolutionOp : public Op {
     if (!trains_) return;
     kernel_gradient_.in.Prepare(run);
     kernel_gradient_.out_gradient.Prepare(run);
+    if (kernel_gradient_.depthwise.has_value()) return kernel_gradient_.depthwise->Run();
     kernel_gradient_.run(run);
     if (kernel_gradient_.kernel_reorder) kernel_gradient_.kernel_reorder(run);
   }
@@ -174,6 +217,12 @@ class ConvolutionOp : public Op {
   }
 
   void CompileWeights(PlanBuilder& b) {
+    if (DepthwiseGradient::Suits(convolution_)) {
+      ReadForWeights(b, DepthwiseGradient::Layout(src_), DepthwiseGradient::Layout(dst_));
+      kernel_gradient_.depthwise.emplace(b, convolution_, kernel_gradient_.in.tensor,
+                                         kernel_gradient_.out_gradient.tensor);
+      return;
+    }
     const Geometry& g = geometry_;
     const Desc src = Any(src_, operand_), weights = Any(g.kernel), diff_dst = Any(dst_, operand_);
     using Backward = typename Family::BackwardWeights;
@@ -183,10 +232,7 @@ class ConvolutionOp : public Op {
                          : typename Backward::desc(Family::kAlgorithm, src, weights, diff_dst, g.strides, g.dilates,
                                                    g.pad_begin, g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_.desc);
-    // The copy that the forward pass made, if there is one in the right layout.
-    const bool copied = forward_.in.tensor != in_->data && ImageOf(pd.src_desc()) == forward_.in.tensor->desc;
-    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, ImageOf(pd.src_desc()));
-    kernel_gradient_.out_gradient = b.Read(out_->gradient, ImageOf(pd.diff_dst_desc()));
+    ReadForWeights(b, pd.src_desc(), pd.diff_dst_desc());
 
     memory gradient = b.GradientOf(*kernel_, g.keras_kernel);
     if (pd.diff_weights_desc() != g.keras_kernel) {
@@ -200,6 +246,14 @@ class ConvolutionOp : public Op {
         {DNNL_ARG_DIFF_WEIGHTS, gradient}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, b.GradientOf(*bias_, BiasDesc()));
     kernel_gradient_.run = b.MakeCall(pd, Backward(pd), std::move(arguments));
+  }
+
+  // Brings the input and the output's gradient into the layouts in which the kernel's gradient reads them.
+  void ReadForWeights(PlanBuilder& b, const Desc& src, const Desc& diff_dst) {
+    // The copy that the forward pass made, if there is one in the right layout.
+    const bool copied = forward_.in.tensor != in_->data && ImageOf(src) == forward_.in.tensor->desc;
+    kernel_gradient_.in = b.Read(copied ? forward_.in.tensor : in_->data, ImageOf(src));
+    kernel_gradient_.out_gradient = b.Read(out_->gradient, ImageOf(diff_dst));
   }
 
   void CompileData(PlanBuilder& b) {
@@ -243,7 +297,8 @@ class ConvolutionOp : public Op {
   struct KernelGradient {
     Source in, out_gradient;
     Call run;
-    Call kernel_reorder;  // to Keras' layout
+    Call kernel_reorder;                         // to Keras' layout
+    std::optional<DepthwiseGradient> depthwise;  // instead of `run`
   };
   struct InputGradient {
     Source out_gradient;
@@ -252,6 +307,7 @@ class ConvolutionOp : public Op {
     Sink sink;
   };
 
+  const Convolution convolution_;
   const Activation activation_;
   Value* const in_;
   Value* const out_;

@@ -16,7 +16,7 @@ namespace {
 class DistributedOp : public LoopOp {
  public:
   DistributedOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {InputShape(b, node)}, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, {in}, {InputShape(b, node)}, node.output, out, BackwardReads::kInputs),
         node_(node.id),
         graph_(StepGraph(b.graph(), node)),
         steps_(InputShape(b, node)[0]),

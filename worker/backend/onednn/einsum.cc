@@ -8,19 +8,15 @@
 #include "worker/backend/onednn/bound_variable.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
+#include "worker/backend/onednn/matrix_product.h"
 
 namespace cairn::onednn {
 namespace {
 
-void Multiply(char ta, char tb, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
-              int64_t ldb, float* c, int64_t ldc) {
-  dnnl::error::wrap_c_api(dnnl_sgemm(ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, ldc), "could not multiply matrices");
-}
-
 class EinsumOp : public LoopOp {
  public:
   EinsumOp(PlanBuilder& b, const Node& node, const Shape& input, Value* in, Value* out)
-      : LoopOp(b, {in}, {input}, node.output, out, /*keeps_inputs=*/false),
+      : LoopOp(b, {in}, {input}, node.output, out, BackwardReads::kNothing),
         places_(EinsumPlacesOf(node, input)),
         examples_(b.examples()),
         rows_(examples_ * places_.rows),
@@ -60,9 +56,14 @@ class EinsumOp : public LoopOp {
     for (size_t i = 0; i < places_.kernel.size(); ++i) ordered_kernel_->data()[i] = kernel[places_.kernel[i]];
     ForOrdered(places_.x, in_, places_.summed,
                [&](int64_t at, int64_t ordered) { ordered_x_->data()[ordered] = x()[at]; });
+    const MatrixProduct product{.m = rows_,
+                                .n = places_.columns,
+                                .k = places_.summed,
+                                .a_row = places_.summed,
+                                .b_row = places_.columns,
+                                .c_row = places_.columns};
     for (int64_t g = 0; g < places_.shared; ++g) {
-      Multiply('N', 'N', rows_, places_.columns, places_.summed, X(ordered_x_, g), places_.summed,
-               Kernel(ordered_kernel_, g), places_.columns, Y(ordered_y_, g), places_.columns);
+      MultiplyMatrices(product, X(ordered_x_, g), Kernel(ordered_kernel_, g), 0, Y(ordered_y_, g));
     }
     const float* const bias = bias_.value();
     ForOrdered(places_.y, out_, places_.columns, [&](int64_t at, int64_t ordered) {
@@ -81,16 +82,28 @@ class EinsumOp : public LoopOp {
     ForOrdered(places_.y, out_, places_.columns,
                [&](int64_t at, int64_t ordered) { ordered_dy_->data()[ordered] = dy[at]; });
     if (float* const to = kernel_.gradient()) {
+      const MatrixProduct product{.transpose_a = 'T',
+                                  .m = places_.summed,
+                                  .n = places_.columns,
+                                  .k = rows_,
+                                  .a_row = places_.summed,
+                                  .b_row = places_.columns,
+                                  .c_row = places_.columns};
       for (int64_t g = 0; g < places_.shared; ++g) {
-        Multiply('T', 'N', places_.summed, places_.columns, rows_, X(ordered_x_, g), places_.summed, Y(ordered_dy_, g),
-                 places_.columns, Kernel(ordered_dkernel_, g), places_.columns);
+        MultiplyMatrices(product, X(ordered_x_, g), Y(ordered_dy_, g), 0, Kernel(ordered_dkernel_, g));
       }
       for (size_t i = 0; i < places_.kernel.size(); ++i) to[places_.kernel[i]] = ordered_dkernel_->data()[i];
     }
     if (dx() == nullptr) return;
+    const MatrixProduct product{.transpose_b = 'T',
+                                .m = rows_,
+                                .n = places_.summed,
+                                .k = places_.columns,
+                                .a_row = places_.columns,
+                                .b_row = places_.columns,
+                                .c_row = places_.summed};
     for (int64_t g = 0; g < places_.shared; ++g) {
-      Multiply('N', 'T', rows_, places_.summed, places_.columns, Y(ordered_dy_, g), places_.columns,
-               Kernel(ordered_kernel_, g), places_.columns, X(ordered_dx_, g), places_.summed);
+      MultiplyMatrices(product, Y(ordered_dy_, g), Kernel(ordered_kernel_, g), 0, X(ordered_dx_, g));
     }
     ForOrdered(places_.x, in_, places_.summed,
                [&](int64_t at, int64_t ordered) { dx()[at] = ordered_dx_->data()[ordered]; });

@@ -73,7 +73,7 @@ class DropoutOp : public ElementwiseOp {
 class NoiseOp : public LoopOp {
  public:
   NoiseOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/false),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kNothing),
         node_(node),
         noise_(*NoiseOf(node)),
         examples_(b.examples()),

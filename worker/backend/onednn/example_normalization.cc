@@ -123,24 +123,25 @@ class GroupNormalizationOp : public Op {
 
   void Forward(const Run& run) override {
     source_.Prepare(run);
-    GroupForward(shape_, source_.tensor->data(), gamma_.value(), beta_.value(), Doubles(scratch_), statistics_->data(),
-                 out_->data->data());
+    GroupForward(shape_, source_.tensor->data(), {.gamma = gamma_.value(), .beta = beta_.value()}, Doubles(scratch_),
+                 statistics_->data(), out_->data->data());
   }
 
   void BackwardVariables(const Run&) override {
     if (backward_scratch_ == nullptr) return;
-    GroupBackwardSums(shape_, source_.tensor->data(), statistics_->data(), out_->gradient->data(),
-                      Doubles(backward_scratch_), gamma_.gradient(), beta_.gradient());
+    GroupBackwardSums(shape_, Normalized(), out_->gradient->data(), Doubles(backward_scratch_), gamma_.gradient(),
+                      beta_.gradient());
   }
 
   void BackwardInputs(const Run& run) override {
     if (sink_.tensor == nullptr) return;
-    GroupBackward(shape_, source_.tensor->data(), statistics_->data(), gamma_.value(), out_->gradient->data(),
-                  Doubles(backward_scratch_), sink_.tensor->data());
+    GroupBackward(shape_, Normalized(), gamma_.value(), out_->gradient->data(), Doubles(backward_scratch_),
+                  sink_.tensor->data());
     sink_.Finish(run);
   }
 
  private:
+  GroupInput Normalized() const { return {.x = source_.tensor->data(), .statistics = statistics_->data()}; }
   static double* Doubles(Tensor* tensor) { return static_cast<double*>(tensor->memory.get_data_handle()); }
 
   Value* const in_;

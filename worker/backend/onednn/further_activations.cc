@@ -5,6 +5,7 @@
 #include "worker/backend/fusion.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
+#include "worker/backend/sparsemax.h"
 
 namespace cairn::onednn {
 namespace {
@@ -30,7 +31,8 @@ void Activate(v1::Activation f, float a, const float* x, float* y, int64_t count
     case v1::EXPONENTIAL: return all([](float v) { return std::exp(v); });
     case v1::MISH: return all([](float v) { return v * std::tanh(Softplus(v)); });
     case v1::SELU: return all([](float v) { return kSeluScale * (v > 0 ? v : kSeluAlpha * std::expm1(v)); });
-    case v1::HARD_SIGMOID: return all([a](float v) { return Clamp(a * v + 0.5f, 0, 1); });
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: return all([a](float v) { return Clamp(a * v + 0.5f, 0, 1); });
     case v1::SOFTSIGN: return all([](float v) { return v / (1 + std::abs(v)); });
     case v1::LOG_SIGMOID: return all([](float v) { return std::min(v, 0.0f) - std::log1p(std::exp(-std::abs(v))); });
     case v1::CELU: return all([a](float v) { return v > 0 ? v : a * std::expm1(v / a); });
@@ -58,7 +60,8 @@ void Derive(v1::Activation f, float a, const float* x, const float* dy, float* d
         return t + v * (1 - t * t) * Sigmoid(v);
       });
     case v1::SELU: return all([](float v) { return kSeluScale * (v > 0 ? 1 : kSeluAlpha * std::exp(v)); });
-    case v1::HARD_SIGMOID: return all([a](float v) { return std::abs(a * v) < 0.5f ? a : 0; });
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: return all([a](float v) { return std::abs(a * v) < 0.5f ? a : 0; });
     case v1::SOFTSIGN: return all([](float v) { return 1 / ((1 + std::abs(v)) * (1 + std::abs(v))); });
     case v1::LOG_SIGMOID: return all([](float v) { return Sigmoid(-v); });
     case v1::CELU: return all([a](float v) { return v > 0 ? 1 : std::exp(v / a); });
@@ -77,7 +80,7 @@ void Derive(v1::Activation f, float a, const float* x, const float* dy, float* d
 class FurtherActivationOp : public LoopOp {
  public:
   FurtherActivationOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kInputs),
         activation_(node.activation),
         alpha_(ActivationAlpha(node)),
         count_(b.examples() * NumElements(node.output)) {}
@@ -97,7 +100,7 @@ class FurtherActivationOp : public LoopOp {
 class LogSoftmaxOp : public LoopOp {
  public:
   LogSoftmaxOp(PlanBuilder& b, const Shape& shape, Value* in, Value* out)
-      : LoopOp(b, {in}, {shape}, shape, out, /*keeps_inputs=*/false, /*keeps_output=*/true),
+      : LoopOp(b, {in}, {shape}, shape, out, BackwardReads::kOutput),
         columns_(shape.back()),
         rows_(b.examples() * NumElements(shape) / columns_) {}
 
@@ -127,6 +130,29 @@ class LogSoftmaxOp : public LoopOp {
   const int64_t columns_, rows_;
 };
 
+class SparsemaxOp : public LoopOp {
+ public:
+  SparsemaxOp(PlanBuilder& b, const Shape& shape, Value* in, Value* out)
+      : LoopOp(b, {in}, {shape}, shape, out, BackwardReads::kOutput),
+        columns_(shape.back()),
+        rows_(b.examples() * NumElements(shape) / columns_) {}
+
+ private:
+  void Compute(const Run&, float* y) override {
+    ForExamples(rows_, rows_ * columns_,
+                [&](int64_t row) { Sparsemax(x() + row * columns_, columns_, y + row * columns_); });
+  }
+  void Derive(const Run&, const float* dy) override {
+    if (dx() == nullptr) return;
+    ForExamples(rows_, rows_ * columns_, [&](int64_t row) {
+      const int64_t begin = row * columns_;
+      SparsemaxBackward(y() + begin, dy + begin, columns_, dx() + begin);
+    });
+  }
+
+  const int64_t columns_, rows_;
+};
+
 }  // namespace
 
 void FurtherActivationRow(const Activation& f, const float* x, float* y, int64_t count) {
@@ -139,6 +165,7 @@ void FurtherSlopeRow(const Activation& f, const float* x, float* g, int64_t coun
 
 std::unique_ptr<Op> MakeFurtherActivation(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   if (node.activation == v1::LOG_SOFTMAX) return std::make_unique<LogSoftmaxOp>(b, node.output, in, out);
+  if (node.activation == v1::SPARSEMAX) return std::make_unique<SparsemaxOp>(b, node.output, in, out);
   return std::make_unique<FurtherActivationOp>(b, node, in, out);
 }
 

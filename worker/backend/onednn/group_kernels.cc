@@ -73,8 +73,9 @@ int64_t GroupScratchBytes(const GroupShape& s) {
   return s.examples * 3 * s.channels * static_cast<int64_t>(sizeof(double));
 }
 
-void GroupForward(const GroupShape& s, const float* x, const float* gamma, const float* beta, double* scratch,
-                  float* statistics, float* y) {
+void GroupForward(const GroupShape& s, const float* x, const GroupWeights& weights, double* scratch, float* statistics,
+                  float* y) {
+  const float *const gamma = weights.gamma, *const beta = weights.beta;
   const int64_t width = s.channels / s.groups, size = s.positions * s.channels;
   const double share = 1.0 / static_cast<double>(s.positions * width);
   ForEachExample(s, [&](int64_t e) {
@@ -102,8 +103,9 @@ void GroupForward(const GroupShape& s, const float* x, const float* gamma, const
   });
 }
 
-void GroupBackwardSums(const GroupShape& s, const float* x, const float* statistics, const float* dy, double* scratch,
-                       float* dgamma, float* dbeta) {
+void GroupBackwardSums(const GroupShape& s, const GroupInput& in, const float* dy, double* scratch, float* dgamma,
+                       float* dbeta) {
+  const float *const x = in.x, *const statistics = in.statistics;
   const int64_t width = s.channels / s.groups, size = s.positions * s.channels;
   ForEachExample(s, [&](int64_t e) {
     const Lines lines = LinesOf(s, scratch, e);
@@ -130,17 +132,21 @@ void GroupBackwardSums(const GroupShape& s, const float* x, const float* statist
 
 namespace {
 
-// dx = dy * a + (x - mean) * b + offset
-CAIRN_VECTOR void BackwardLine(const float* __restrict x, const float* __restrict dy, const float* __restrict a,
-                               const float* __restrict mean, const float* __restrict b, const float* __restrict offset,
-                               int64_t count, float* __restrict dx) {
-  for (int64_t c = 0; c < count; ++c) dx[c] = dy[c] * a[c] + (x[c] - mean[c]) * b[c] + offset[c];
+// What some channels of a group are computed with: dx = dy * a + (x - mean) * b + offset
+struct BackwardFactors {
+  static constexpr int64_t kChannels = 256;
+  float a[kChannels], mean[kChannels], b[kChannels], offset[kChannels];
+};
+CAIRN_VECTOR void BackwardLine(const float* __restrict x, const float* __restrict dy,
+                               const BackwardFactors& __restrict f, int64_t count, float* __restrict dx) {
+  for (int64_t c = 0; c < count; ++c) dx[c] = dy[c] * f.a[c] + (x[c] - f.mean[c]) * f.b[c] + f.offset[c];
 }
 
 }  // namespace
 
-void GroupBackward(const GroupShape& s, const float* x, const float* statistics, const float* gamma, const float* dy,
+void GroupBackward(const GroupShape& s, const GroupInput& in, const float* gamma, const float* dy,
                    const double* scratch, float* dx) {
+  const float *const x = in.x, *const statistics = in.statistics;
   const int64_t width = s.channels / s.groups, size = s.positions * s.channels;
   const double share = 1.0 / static_cast<double>(s.positions * width);
   ForEachExample(s, [&](int64_t e) {
@@ -154,19 +160,19 @@ void GroupBackward(const GroupShape& s, const float* x, const float* statistics,
         sum += scale * lines.a[c];
         product += scale * lines.b[c];
       }
-      constexpr int64_t kChunk = 256;
-      float a[kChunk], means[kChunk], b[kChunk], offset[kChunk];
+      constexpr int64_t kChunk = BackwardFactors::kChannels;
+      BackwardFactors f;
       for (int64_t first = 0; first < width; first += kChunk) {
         const int64_t count = std::min(kChunk, width - first);
         for (int64_t c = 0; c < count; ++c) {
-          a[c] = static_cast<float>(factor * (gamma == nullptr ? 1.0 : double{gamma[begin + first + c]}));
-          means[c] = static_cast<float>(mean);
-          b[c] = static_cast<float>(-factor * factor * product * share);
-          offset[c] = static_cast<float>(-factor * sum * share);
+          f.a[c] = static_cast<float>(factor * (gamma == nullptr ? 1.0 : double{gamma[begin + first + c]}));
+          f.mean[c] = static_cast<float>(mean);
+          f.b[c] = static_cast<float>(-factor * factor * product * share);
+          f.offset[c] = static_cast<float>(-factor * sum * share);
         }
         for (int64_t p = 0; p < s.positions; ++p) {
           const int64_t at = e * size + p * s.channels + begin + first;
-          BackwardLine(x + at, dy + at, a, means, b, offset, count, dx + at);
+          BackwardLine(x + at, dy + at, f, count, dx + at);
         }
       }
     }

@@ -15,16 +15,26 @@ struct GroupShape {
 
 int64_t GroupScratchBytes(const GroupShape& s);
 
-// Computes y and the statistics: the mean and 1 / sqrt(variance + epsilon) of each example and group. gamma and beta
-// may be null.
-void GroupForward(const GroupShape& s, const float* x, const float* gamma, const float* beta, double* scratch,
-                  float* statistics, float* y);
+// Per channel; null: 1 and 0.
+struct GroupWeights {
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+};
+// Computes y and the statistics: the mean and 1 / sqrt(variance + epsilon) of each example and group.
+void GroupForward(const GroupShape& s, const float* x, const GroupWeights& weights, double* scratch, float* statistics,
+                  float* y);
+
+// What GroupForward normalized, with the statistics that it computed.
+struct GroupInput {
+  const float* x = nullptr;
+  const float* statistics = nullptr;
+};
 // Writes to scratch, for each example and channel, the sums over the positions of dy and of dy * normalized x. Their
 // sums over the examples are the gradients of beta and gamma, either of which may be null.
-void GroupBackwardSums(const GroupShape& s, const float* x, const float* statistics, const float* dy, double* scratch,
-                       float* dgamma, float* dbeta);
-// Computes dx. scratch: as GroupBackwardSums left it.
-void GroupBackward(const GroupShape& s, const float* x, const float* statistics, const float* gamma, const float* dy,
+void GroupBackwardSums(const GroupShape& s, const GroupInput& in, const float* dy, double* scratch, float* dgamma,
+                       float* dbeta);
+// Computes dx. scratch: as GroupBackwardSums left it. gamma may be null.
+void GroupBackward(const GroupShape& s, const GroupInput& in, const float* gamma, const float* dy,
                    const double* scratch, float* dx);
 
 }  // namespace cairn::onednn

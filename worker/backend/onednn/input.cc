@@ -35,22 +35,29 @@ class InputOp : public Op {
   void Forward(const Run& run) override {
     if (out_ == nullptr) return;
     if (example_ > 0) return TakeColumns(run);
+    const Rescaling all{.scale = scale_,
+                        .offset = offset_,
+                        .transpose = transpose_,
+                        .examples = examples_,
+                        .pixels = pixels_,
+                        .channels = channels_};
     if (run.bytes != nullptr) {
-      Rescale(run.bytes, scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+      Rescale(all, run.bytes, out_->data());
     } else {
-      Rescale(inputs_->data(), scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+      Rescale(all, inputs_->data(), out_->data());
     }
   }
 
  private:
   void TakeColumns(const Run& run) {
+    const Rescaling own{.scale = scale_, .offset = offset_, .pixels = pixels_};
     for (int64_t n = 0; n < examples_; ++n) {
       const int64_t from = n * example_ + begin_;
       float* const to = out_->data() + n * pixels_;
       if (run.bytes != nullptr) {
-        Rescale(run.bytes + from, scale_, offset_, false, 1, pixels_, 1, to);
+        Rescale(own, run.bytes + from, to);
       } else {
-        Rescale(inputs_->data() + from, scale_, offset_, false, 1, pixels_, 1, to);
+        Rescale(own, inputs_->data() + from, to);
       }
     }
   }

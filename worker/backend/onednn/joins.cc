@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "worker/backend/onednn/image_layout.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
@@ -150,6 +151,85 @@ class MultiplyOp : public Op {
   std::vector<Sink> sinks_;
 };
 
+// An image times a factor for each of its channels, [1, 1, channels], as in squeeze and excitation. In the layout of
+// the image.
+class ScaleChannelsOp : public Op {
+ public:
+  ScaleChannelsOp(PlanBuilder& b, Value* image, Value* factors, Value* out)
+      : image_(image), factors_(factors), out_(out), layout_(image->data->desc) {
+    const Shape shape = {1, 1, layout_.channels};
+    b.Use(image->data);
+    source_ = b.Read(factors->data, PlainDesc(b.examples(), shape));
+    line_ = b.New(MakeDesc({layout_.examples, layout_.padded_channels}, Tag::nc));
+    out->data = b.New(image->data->desc);
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!out_->needs_gradient) return;
+    for (Tensor* tensor : {image_->data, line_, out_->gradient}) b.Use(tensor);
+    if (factors_->needs_gradient) {
+      sums_ = b.New(line_->desc);
+      factors_sink_ = b.WriteGradient(factors_, source_.tensor->desc);
+    }
+    if (image_->needs_gradient) image_sink_ = b.WriteGradient(image_, image_->data->desc);
+  }
+
+  void Forward(const Run& run) override {
+    source_.Prepare(run);
+    const int64_t channels = layout_.channels, padded = layout_.padded_channels;
+    for (int64_t n = 0; n < layout_.examples; ++n) {  // the padding of a block of channels is multiplied by 0
+      std::fill_n(line_->data() + n * padded, padded, 0.0f);
+      std::memcpy(line_->data() + n * padded, source_.tensor->data() + n * channels, channels * sizeof(float));
+    }
+    MultiplyImage(image_->data->data(), out_->data->data());
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (sums_ != nullptr) {
+      const float *const x = image_->data->data(), *const dy = out_->gradient->data();
+      ForBlocks([&](int64_t begin, int64_t channel) {
+        ProductSums(x + begin, dy + begin, layout_.pixels, layout_.pixel_stride, layout_.block,
+                    sums_->data() + channel);
+      });
+      const int64_t channels = layout_.channels;
+      for (int64_t n = 0; n < layout_.examples; ++n) {
+        std::memcpy(factors_sink_.tensor->data() + n * channels, sums_->data() + n * layout_.padded_channels,
+                    channels * sizeof(float));
+      }
+      factors_sink_.Finish(run);
+    }
+    if (image_sink_.tensor == nullptr) return;
+    MultiplyImage(out_->gradient->data(), image_sink_.tensor->data());
+    image_sink_.Finish(run);
+  }
+
+ private:
+  void MultiplyImage(const float* x, float* y) const {
+    ForBlocks([&](int64_t begin, int64_t channel) {
+      MultiplyRows(x + begin, line_->data() + channel, layout_.pixels, layout_.pixel_stride, layout_.block, y + begin);
+    });
+  }
+
+  // Calls fn(index of a block's first number in the image, index of its first channel in line_), in parallel.
+  template <typename Fn>
+  void ForBlocks(Fn fn) const {
+    const int64_t blocks = layout_.padded_channels / layout_.block;
+#pragma omp parallel for schedule(static) if (out_->data->numbers() >= kParallelNumbersMin)
+    for (int64_t i = 0; i < layout_.examples * blocks; ++i) {
+      fn(i / blocks * layout_.example_stride + i % blocks * layout_.block_stride, i * layout_.block);
+    }
+  }
+
+  Value* const image_;
+  Value* const factors_;
+  Value* const out_;
+  const ImageLayout layout_;
+  Source source_;           // the factors, plain
+  Tensor* line_ = nullptr;  // the same with the padding of the image's channels
+  Tensor* sums_ = nullptr;  // the gradient of line_
+  Sink image_sink_, factors_sink_;
+};
+
 // Inputs of several shapes, channels last. Axes of 1 are repeated: their stride is 0.
 class BroadcastMultiplyOp : public Op {
  public:
@@ -269,6 +349,12 @@ std::unique_ptr<Op> MakeMaximum(PlanBuilder& b, const Node&, const std::vector<V
 }
 
 std::unique_ptr<Op> MakeMultiply(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  const auto shape_of = [&](size_t k) -> const Shape& { return b.graph().nodes()[node.inputs[k]].output; };
+  for (size_t k = 0; k < 2 && in.size() == 2 && node.output.size() == 3; ++k) {
+    if (shape_of(k) != node.output || shape_of(1 - k) != Shape{1, 1, node.output[2]} || shape_of(k) == shape_of(1 - k))
+      continue;
+    return std::make_unique<ScaleChannelsOp>(b, in[k], in[1 - k], out);
+  }
   for (int input : node.inputs) {
     if (b.graph().nodes()[input].output != node.output) return std::make_unique<BroadcastMultiplyOp>(b, node, in, out);
   }

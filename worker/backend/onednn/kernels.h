@@ -41,6 +41,8 @@ void BiasActivation(const Activation& f, const float* bias, float* y, int64_t ro
 void ColumnSums(const float* y, int64_t rows, int64_t stride, int64_t columns, float* sums);
 // y[r * stride + c] = x[r * stride + c] * line[c]; y may be x.
 void MultiplyRows(const float* x, const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
+// sums[c] = sum over r of x[r * stride + c] * y[r * stride + c], in the order of r.
+void ProductSums(const float* x, const float* y, int64_t rows, int64_t stride, int64_t columns, float* sums);
 // y[r * stride + c] = line[c].
 void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
 
@@ -53,10 +55,13 @@ void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, in
 
 // y = x * scale + offset; with `transpose` from channels last to channels first: [pixels, channels] -> [channels,
 // pixels] in each example.
-void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
-             int64_t channels, float* y);
-void Rescale(const uint8_t* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
-             int64_t channels, float* y);
+struct Rescaling {
+  float scale = 1, offset = 0;
+  bool transpose = false;
+  int64_t examples = 1, pixels = 0, channels = 1;
+};
+void Rescale(const Rescaling& r, const float* x, float* y);
+void Rescale(const Rescaling& r, const uint8_t* x, float* y);
 
 // Computes the factors of DropoutMask (worker/backend/dropout.h) of the numbers 0 .. count - 1.
 void DropoutFactors(const StepInfo& info, int node, float rate, int64_t count, float* factors);

@@ -9,26 +9,29 @@
 
 namespace cairn::onednn {
 
+// What the backward pass of a LoopOp reads besides the gradient.
+enum class BackwardReads { kNothing, kInputs, kOutput };
+
 class LoopOp : public Op {
  public:
-  // inputs: their shapes, without the batch axis. keeps_inputs: backward reads them. keeps_output: backward reads y.
+  // inputs: their shapes, without the batch axis.
   LoopOp(PlanBuilder& b, std::vector<Value*> in, const std::vector<Shape>& inputs, const Shape& output, Value* out,
-         bool keeps_inputs, bool keeps_output = false)
-      : in_(std::move(in)), out_(out), keeps_inputs_(keeps_inputs), keeps_output_(keeps_output) {
+         BackwardReads reads)
+      : in_(std::move(in)), out_(out), reads_(reads) {
     for (size_t i = 0; i < in_.size(); ++i) {
       descs_.push_back(PlainDesc(b.examples(), inputs[i]));
       sources_.push_back(b.Read(in_[i]->data, descs_[i]));
     }
     out->data = b.New(PlainDesc(b.examples(), output));
-    if (keeps_output) out->may_overwrite = false;
+    if (reads == BackwardReads::kOutput) out->may_overwrite = false;
   }
 
   void CompileBackward(PlanBuilder& b) override {
     if (!out_->needs_gradient) return;
     for (const Source& source : sources_) {
-      if (keeps_inputs_) b.Use(source.tensor);
+      if (reads_ == BackwardReads::kInputs) b.Use(source.tensor);
     }
-    if (keeps_output_) b.Use(out_->data);
+    if (reads_ == BackwardReads::kOutput) b.Use(out_->data);
     b.Use(out_->gradient);
     UseBackward(b);
     sinks_.resize(in_.size());
@@ -67,7 +70,7 @@ class LoopOp : public Op {
  private:
   const std::vector<Value*> in_;
   Value* const out_;
-  const bool keeps_inputs_, keeps_output_;
+  const BackwardReads reads_;
   std::vector<Desc> descs_;
   std::vector<Source> sources_;
   std::vector<Sink> sinks_;

@@ -121,8 +121,13 @@ class OnednnProgram : public Program {
       return outputs_loss_.Compute<float>(batch.examples, plan.outputs(), batch.labels.floats(), batch.label_size,
                                           gradients, sums);
     }
-    return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics, batch.examples, plan.outputs(),
-                                 batch.labels.floats(), batch.label_size, gradients, sums, plan.output_mask());
+    return LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics,
+                                 {.examples = batch.examples,
+                                  .outputs = plan.outputs(),
+                                  .labels = batch.labels.floats(),
+                                  .label_size = batch.label_size,
+                                  .step_mask = plan.output_mask()},
+                                 gradients, sums);
   }
 
   absl::StatusOr<Plan*> Forward(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) {

@@ -2,20 +2,10 @@
 
 #include <cstring>
 
+#include "worker/backend/onednn/matrix_product.h"
+
 namespace cairn::onednn {
 namespace {
-
-// The sizes of a product C = A' B' + beta C, row by row: C is [m][n], A' is [m][k], B' is [k][n].
-struct Factors {
-  char transpose_a = 'N', transpose_b = 'N';
-  int64_t m = 0, n = 0, k = 0;
-  int64_t a_row = 0, b_row = 0, c_row = 0;  // numbers from one row to the next
-};
-void MultiplyMatrices(const Factors& f, const float* a, const float* b, float beta, float* c) {
-  dnnl::error::wrap_c_api(
-      dnnl_sgemm(f.transpose_a, f.transpose_b, f.m, f.n, f.k, 1, a, f.a_row, b, f.b_row, beta, c, f.c_row),
-      "could not multiply matrices");
-}
 
 Activation ActivationOf(v1::Activation kind) { return {kind, RecurrentAlpha(kind)}; }
 
@@ -90,7 +80,16 @@ void RecurrenceRun::ForwardStep(int64_t step, const StepMask& mask) {
   MultiplyMatrices({.m = s_.examples, .n = width, .k = units, .a_row = units, .b_row = width, .c_row = width},
                    states_.Dropped(step), recurrent_.value(), 1, parts);
   if (s_.r.cell == RecurrentCell::kSimple) return SimpleForward(cell_, mask, parts, raw, h, h_next);
-  LstmForward(cell_, mask, parts, raw, h, a.c.At(step), h_next, a.c.At(step + 1), a.f_c.At(step));
+  LstmForward(cell_, mask, parts, raw, LstmStatesOf(step));
+}
+
+LstmStates RecurrenceRun::LstmStatesOf(int64_t step) const {
+  const Activations& a = activations_;
+  return {.h = states_.At(step),
+          .c = a.c.At(step),
+          .h_next = states_.At(step + 1),
+          .c_next = a.c.At(step + 1),
+          .f_c = a.f_c.At(step)};
 }
 
 void RecurrenceRun::ForwardGru(int64_t step, const StepMask& mask) {
@@ -99,12 +98,13 @@ void RecurrenceRun::ForwardGru(int64_t step, const StepMask& mask) {
   const float *const h = states_.At(step), *const dropped = states_.Dropped(step);
   float* const h_next = states_.At(step + 1);
   const int64_t units = s_.units(), width = s_.width();
-  Factors product{.m = s_.examples, .n = width, .k = units, .a_row = units, .b_row = width, .c_row = width};
+  MatrixProduct product{.m = s_.examples, .n = width, .k = units, .a_row = units, .b_row = width, .c_row = width};
   if (s_.r.reset_after) {
     float* const of_state = a.of_state.data();
     MultiplyMatrices(product, dropped, recurrent_.value(), 0, of_state);
     if (bias_.value() != nullptr) BiasActivation({}, bias_.value() + width, of_state, s_.examples, width);
-    return GruAfterForward(cell_, mask, parts, of_state, raw, h, reset, h_next);
+    return GruAfterForward(cell_, mask, parts, raw,
+                           {.h = h, .state_parts = of_state, .candidate = reset, .h_next = h_next});
   }
   product.n = 2 * units;
   MultiplyMatrices(product, dropped, recurrent_.value(), 1, parts);
@@ -116,14 +116,16 @@ void RecurrenceRun::ForwardGru(int64_t step, const StepMask& mask) {
 
 // ---- backward ----
 
-void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps) {
+void RecurrenceRun::Backward(const float* step_mask, float* dh_of_steps, const float* dc_of_steps) {
   const Gradients& g = gradients_;
   const int64_t size = g.h.step_numbers();
   std::memset(g.h.data(), 0, size * sizeof(float));
   if (g.c) std::memset(g.c.data(), 0, size * sizeof(float));
   for (int64_t step = s_.steps; step-- > 0;) {
-    if (s_.r.return_sequences) AddTo(dh_of_steps + step * size, g.h.data(), size);
-    if (!s_.r.return_sequences && step + 1 == s_.steps) AddTo(dh_of_steps, g.h.data(), size);
+    const bool goes_out = s_.r.return_sequences || step + 1 == s_.steps;
+    const int64_t place = s_.r.return_sequences ? step : 0;
+    if (goes_out) AddTo(dh_of_steps + place * size, g.h.data(), size);
+    if (goes_out && dc_of_steps != nullptr) AddTo(dc_of_steps + place * size, g.c.data(), size);
     BackwardStep(step, MaskOf(step_mask, step));
   }
   if (kernel_.trains()) ComputeWeightGradients();
@@ -136,21 +138,22 @@ void RecurrenceRun::BackwardStep(int64_t step, const StepMask& mask) {
   float *const dparts = g.parts.At(step), *const dh = g.h.data(), *const ddropped = g.dropped.data();
   const float* of_product = dparts;  // the gradient of Dropped(step) times the recurrent kernel
   const int64_t units = s_.units(), width = s_.width(), size = g.h.step_numbers();
-  Factors product{
+  MatrixProduct product{
       .transpose_b = 'T', .m = s_.examples, .n = units, .k = width, .a_row = width, .b_row = width, .c_row = units};
   float beta = 0;
   switch (s_.r.cell) {
     case RecurrentCell::kSimple: SimpleBackward(cell_, mask, parts, raw, dh, dparts); break;
     case RecurrentCell::kLstm:
-      LstmBackward(cell_, mask, parts, raw, a.c.At(step), a.c.At(step + 1), a.f_c.At(step), dh, g.c.data(), dparts);
+      LstmBackward(cell_, mask, parts, raw, LstmStatesOf(step), {.h = dh, .c = g.c.data(), .parts = dparts});
       break;
     case RecurrentCell::kGru:
       if (s_.r.reset_after) {
-        GruAfterBackward(cell_, mask, parts, raw, h, a.reset.At(step), dh, dparts, g.of_state.At(step));
+        GruAfterBackward(cell_, mask, parts, raw, {.h = h, .candidate = a.reset.At(step)},
+                         {.h = dh, .parts = dparts, .state_parts = g.of_state.At(step)});
         of_product = g.of_state.At(step);
         break;
       }
-      GruCandidateBackward(cell_, mask, parts, raw, h, dh, dparts);
+      GruCandidateBackward(cell_, mask, parts, raw, h, {.h = dh, .parts = dparts});
       product.k = units;
       MultiplyMatrices(product, dparts + 2 * units, recurrent_.value() + 2 * units, 0, g.reset.data());
       GruGatesBackward(cell_, parts, raw, states_.Dropped(step), g.reset.data(), dparts);
@@ -168,7 +171,7 @@ void RecurrenceRun::ComputeWeightGradients() const {
   const float* const dparts = gradients_.parts.data();
   const float* const of_state = gradients_.of_state.data();  // with reset_after
   const int64_t features = s_.features, units = s_.units(), width = s_.width(), rows = s_.rows();
-  Factors product{.transpose_a = 'T', .m = features, .n = width, .k = rows};
+  MatrixProduct product{.transpose_a = 'T', .m = features, .n = width, .k = rows};
   product.a_row = features, product.b_row = width, product.c_row = width;
   MultiplyMatrices(product, input_.packed(), dparts, 0, kernel_.gradient());
   product.m = product.a_row = units;

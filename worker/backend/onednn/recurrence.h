@@ -27,12 +27,14 @@ class RecurrenceRun {
   // steps]; null: every step counts.
   void Forward(const Run& run, const float* x, const float* h, const float* c, const float* step_mask);
   // dh_of_steps: the gradient of the state behind each step, [steps, examples, units], or, without return_sequences,
-  // of the last one, [examples, units]; its contents are lost. Writes the gradients of the variables.
-  void Backward(const float* step_mask, float* dh_of_steps);
+  // of the last one, [examples, units]; its contents are lost. dc_of_steps: the same of c; null: zeros. Writes the
+  // gradients of the variables.
+  void Backward(const float* step_mask, float* dh_of_steps, const float* dc_of_steps);
   // After Backward: adds the gradient of the input to dx, [examples, steps, features].
   void AddInputGradient(float* dx) const;
 
   const float* StateBehind(int64_t step) const { return states_.At(step + 1); }
+  const float* CellBehind(int64_t step) const { return activations_.c.At(step + 1); }  // of an LSTM
   const float* first_state_gradient() const { return gradients_.h.data(); }
   const float* first_cell_gradient() const { return gradients_.c.data(); }
   int64_t InputStep(int64_t step) const { return s_.InputStep(step); }
@@ -54,6 +56,7 @@ class RecurrenceRun {
 
   void ForwardStep(int64_t step, const StepMask& mask);
   void ForwardGru(int64_t step, const StepMask& mask);
+  LstmStates LstmStatesOf(int64_t step) const;
   void BackwardStep(int64_t step, const StepMask& mask);
   void ComputeWeightGradients() const;
   StepMask MaskOf(const float* step_mask, int64_t step) const;

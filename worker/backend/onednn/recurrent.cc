@@ -43,7 +43,9 @@ class RecurrentOp : public Op {
     }
     for (const auto& run : runs_) {
       run->CompileBackward(b);
-      gradients_.push_back(b.New(outputs_[gradients_.size()]->desc));
+      const size_t which = gradients_.size();
+      gradients_.push_back(b.New(outputs_[which]->desc));
+      cell_gradients_.push_back(layer_.recurrences[which].return_cell ? b.New(outputs_[which]->desc) : nullptr);
     }
     sinks_.resize(in_.size());
     for (size_t i = 0; i < in_.size(); ++i) {
@@ -69,8 +71,8 @@ class RecurrentOp : public Op {
       float* const y = out_->data->data() + row.out * width_;
       const int64_t units = layer_.recurrences[0].units;
       if (layer_.merge == RecurrentMerge::kOne || layer_.merge == RecurrentMerge::kConcat) {
-        std::memcpy(y, one, units * sizeof(float));
-        if (two != nullptr) std::memcpy(y + units, two, layer_.recurrences[1].units * sizeof(float));
+        CopyOut(0, row, one, y);
+        if (two != nullptr) CopyOut(1, row, two, y + layer_.recurrences[0].width());
         return;
       }
       for (int64_t u = 0; u < units; ++u) y[u] = Merged(one[u], two[u]);
@@ -89,11 +91,17 @@ class RecurrentOp : public Op {
         for (int64_t u = 0; u < units; ++u) {
           to[u] = factor * (multiplies ? dy[u] * other[u] : dy[u]);
         }
-        if (layer_.merge == RecurrentMerge::kConcat) dy += units;
+        if (layer_.recurrences[which].return_cell) {
+          AddTo(dy + units, to, units);
+          std::memcpy(Of(cell_gradients_, which, row), dy + 2 * units, units * sizeof(float));
+        }
+        if (layer_.merge == RecurrentMerge::kConcat) dy += layer_.recurrences[which].width();
       }
     });
     for (size_t which = 0; which < runs_.size(); ++which) {
-      runs_[which]->Backward(mask_ == nullptr ? nullptr : mask_->data(), gradients_[which]->data());
+      const Tensor* const cells = cell_gradients_[which];
+      runs_[which]->Backward(mask_ == nullptr ? nullptr : mask_->data(), gradients_[which]->data(),
+                             cells == nullptr ? nullptr : cells->data());
     }
   }
 
@@ -143,6 +151,15 @@ class RecurrentOp : public Op {
     if (which >= tensors.size()) return nullptr;
     return tensors[which]->data() + (row.step[which] * examples_ + row.example) * layer_.recurrences[which].units;
   }
+  // A row of the output of one recurrence, and with return_cell the state behind it.
+  void CopyOut(size_t which, const Row& row, const float* output, float* y) const {
+    const Recurrence& r = layer_.recurrences[which];
+    std::memcpy(y, output, r.units * sizeof(float));
+    if (!r.return_cell) return;
+    const int64_t step = r.return_sequences ? row.step[which] : steps_ - 1;
+    std::memcpy(y + r.units, runs_[which]->StateBehind(step) + row.example * r.units, r.units * sizeof(float));
+    std::memcpy(y + 2 * r.units, runs_[which]->CellBehind(step) + row.example * r.units, r.units * sizeof(float));
+  }
   float FactorOf(size_t which, const Row& row) const {
     return factors_.empty() ? 1.0f : factors_[which]->data()[row.step[which] * examples_ + row.example];
   }
@@ -190,6 +207,7 @@ class RecurrentOp : public Op {
   Tensor* mask_ = nullptr;  // [examples, steps]; null: every step counts
   std::vector<std::unique_ptr<RecurrenceRun>> runs_;
   std::vector<Tensor*> outputs_, gradients_, factors_;  // [places, examples, ...], in the order of computing
+  std::vector<Tensor*> cell_gradients_;                 // of c; null: the recurrence gives no cell states
 };
 
 std::unique_ptr<Op> MakeRecurrent(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {

@@ -115,20 +115,22 @@ CAIRN_VECTOR void SumRow(const float* x, float* __restrict y, int64_t count) {
 CAIRN_VECTOR void SumOfProductRow(const float* x, const float* y, float* __restrict to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] += x[i] * y[i];
 }
-CAIRN_VECTOR void LstmGradientRow(const float* i, const float* f, const float* g, const float* c,
-                                  const float* __restrict through_c, float* __restrict dc, float* __restrict di,
-                                  float* __restrict df, float* __restrict dg, int64_t units) {
-  for (int64_t u = 0; u < units; ++u) {
-    const float d = dc[u] + through_c[u];
-    di[u] = d * g[u];
-    df[u] = d * c[u];
-    dg[u] = d * i[u];
-    dc[u] = d * f[u];
-  }
+// parts: the row's i, f and g, one after the other; dparts: their gradients. A loop for each of these: one for all has
+// too many places that might overlap, and would not be vectorized.
+CAIRN_VECTOR void LstmGradientRow(const float* parts, const float* c, const float* __restrict through_c,
+                                  float* __restrict dc, float* __restrict dparts, int64_t units) {
+  const float *const i = parts, *const f = parts + units, *const g = parts + 2 * units;
+  for (int64_t u = 0; u < units; ++u) dparts[u] = (dc[u] + through_c[u]) * g[u];
+  for (int64_t u = 0; u < units; ++u) dparts[units + u] = (dc[u] + through_c[u]) * c[u];
+  for (int64_t u = 0; u < units; ++u) dparts[2 * units + u] = (dc[u] + through_c[u]) * i[u];
+  for (int64_t u = 0; u < units; ++u) dc[u] = (dc[u] + through_c[u]) * f[u];
 }
-// dz = dh (h - a), da = dh (1 - z), dh = dh z
-CAIRN_VECTOR void GruGradientRow(const float* z, const float* h, const float* a, float* __restrict dh,
-                                 float* __restrict dz, float* __restrict da, int64_t units) {
+// parts: the row's z, r and a; dparts: their gradients. dz = dh (h - a), da = dh (1 - z), dh = dh z
+CAIRN_VECTOR void GruGradientRow(const float* parts, const float* h, float* __restrict dh, float* dparts,
+                                 int64_t units) {
+  const float *const z = parts, *const a = parts + 2 * units;
+  float* const __restrict dz = dparts;
+  float* const __restrict da = dparts + 2 * units;
   for (int64_t u = 0; u < units; ++u) {
     dz[u] = dh[u] * (h[u] - a[u]);
     da[u] = dh[u] * (1 - z[u]);
@@ -188,9 +190,10 @@ void SimpleBackward(const CellShape& s, const StepMask& mask, const float* parts
   });
 }
 
-void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, const float* c,
-                 float* h_next, float* c_next, float* f_c) {
+void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const LstmStates& states) {
   const int64_t units = s.units;
+  const float *const h = states.h, *const c = states.c;
+  float *const h_next = states.h_next, *const c_next = states.c_next, *const f_c = states.f_c;
   ForEachExample(s, [&](int64_t e) {
     float* const p = parts + e * 4 * units;
     const int64_t row = e * units;
@@ -209,9 +212,11 @@ void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* 
   });
 }
 
-void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* c,
-                  const float* c_next, const float* f_c, float* dh, float* dc, float* dparts) {
+void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
+                  const LstmStates& states, const LstmGradients& to) {
   const int64_t units = s.units;
+  const float *const c = states.c, *const c_next = states.c_next, *const f_c = states.f_c;
+  float *const dh = to.h, *const dc = to.c, *const dparts = to.parts;
   ForEachExample(s, [&](int64_t e) {
     const float* const p = parts + e * 4 * units;
     const float* const before = At(raw, e * 4 * units);
@@ -221,7 +226,7 @@ void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, 
     ProductRow(dh + row, f_c + row, d + 3 * units, units);
     ProductRow(dh + row, p + 3 * units, dh + row, units);  // through c now
     SlopeRow(s.f, c_next + row, f_c + row, dh + row, units);
-    LstmGradientRow(p, p + units, p + 2 * units, c + row, dh + row, dc + row, d, d + units, d + 2 * units, units);
+    LstmGradientRow(p, c + row, dh + row, dc + row, d, units);
     SlopeRow(s.gate, before, p, d, 2 * units);
     SlopeRow(s.f, At(before, 2 * units), p + 2 * units, d + 2 * units, units);
     SlopeRow(s.gate, At(before, 3 * units), p + 3 * units, d + 3 * units, units);
@@ -229,9 +234,10 @@ void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, 
   });
 }
 
-void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, const float* state_parts, float* raw,
-                     const float* h, float* candidate, float* h_next) {
+void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const GruStates& states) {
   const int64_t units = s.units;
+  const float *const h = states.h, *const state_parts = states.state_parts;
+  float *const candidate = states.candidate, *const h_next = states.h_next;
   ForEachExample(s, [&](int64_t e) {
     float* const p = parts + e * 3 * units;
     const float* const state = state_parts + e * 3 * units;
@@ -251,9 +257,11 @@ void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, con
   });
 }
 
-void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* h,
-                      const float* candidate, float* dh, float* dparts, float* dstate_parts) {
+void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
+                      const GruStates& states, const GruGradients& to) {
   const int64_t units = s.units;
+  const float *const h = states.h, *const candidate = states.candidate;
+  float *const dh = to.h, *const dparts = to.parts, *const dstate_parts = to.state_parts;
   ForEachExample(s, [&](int64_t e) {
     const float* const p = parts + e * 3 * units;
     const float* const before = At(raw, e * 3 * units);
@@ -263,7 +271,7 @@ void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* par
       Zero(d, 3 * units);
       return Zero(ds, 3 * units);
     }
-    GruGradientRow(p, h + row, p + 2 * units, dh + row, d, d + 2 * units, units);
+    GruGradientRow(p, h + row, dh + row, d, units);
     SlopeRow(s.f, At(before, 2 * units), p + 2 * units, d + 2 * units, units);
     ProductRow(d + 2 * units, candidate + row, d + units, units);
     SlopeRow(s.gate, before, p, d, 2 * units);
@@ -299,14 +307,15 @@ void GruCandidateForward(const CellShape& s, const StepMask& mask, float* parts,
 }
 
 void GruCandidateBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
-                          const float* h, float* dh, float* dparts) {
+                          const float* h, const GruGradients& to) {
   const int64_t units = s.units;
+  float *const dh = to.h, *const dparts = to.parts;
   ForEachExample(s, [&](int64_t e) {
     const float* const p = parts + e * 3 * units;
     float* const d = dparts + e * 3 * units;
     const int64_t row = e * units;
     if (!mask.Counts(e)) return Zero(d, 3 * units);
-    GruGradientRow(p, h + row, p + 2 * units, dh + row, d, d + 2 * units, units);
+    GruGradientRow(p, h + row, dh + row, d, units);
     SlopeRow(s.gate, At(raw, e * 3 * units), p, d, units);
     SlopeRow(s.f, At(raw, (e * 3 + 2) * units), p + 2 * units, d + 2 * units, units);
   });

@@ -34,28 +34,50 @@ void SimpleForward(const CellShape& s, const StepMask& mask, float* parts, float
 void SimpleBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, float* dh,
                     float* dparts);
 
-// f_c: f(c_next).
-void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, const float* c,
-                 float* h_next, float* c_next, float* f_c);
-// dc: the gradient of c_next; becomes that of c.
-void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* c,
-                  const float* c_next, const float* f_c, float* dh, float* dc, float* dparts);
+// The states before and after a step. f_c: f(c_next).
+struct LstmStates {
+  const float* h = nullptr;
+  const float* c = nullptr;
+  float* h_next = nullptr;
+  float* c_next = nullptr;
+  float* f_c = nullptr;
+};
+// h, parts: as dh and dparts of SimpleBackward. c: the gradient of c_next; becomes that of c.
+struct LstmGradients {
+  float* h = nullptr;
+  float* c = nullptr;
+  float* parts = nullptr;
+};
+void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const LstmStates& states);
+void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
+                  const LstmStates& states, const LstmGradients& to);
 
-// GRU with reset_after. state_parts: h U + b[1]; candidate, [examples, units]: takes its third part.
-void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, const float* state_parts, float* raw,
-                     const float* h, float* candidate, float* h_next);
-// dstate_parts: takes the gradient of state_parts.
-void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, const float* h,
-                      const float* candidate, float* dh, float* dparts, float* dstate_parts);
+// GRU with reset_after. state_parts: h U + b[1]; candidate, [examples, units]: takes its third part. Backward reads h
+// and candidate alone.
+struct GruStates {
+  const float* h = nullptr;
+  const float* state_parts = nullptr;
+  float* candidate = nullptr;
+  float* h_next = nullptr;
+};
+// h, parts: as dh and dparts of SimpleBackward. state_parts: takes the gradient of GruStates::state_parts.
+struct GruGradients {
+  float* h = nullptr;
+  float* parts = nullptr;
+  float* state_parts = nullptr;  // with reset_after
+};
+void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const GruStates& states);
+void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
+                      const GruStates& states, const GruGradients& to);
 
 // GRU without reset_after. Computes the first two parts, and what meets the third part of the recurrent kernel: reset =
 // s(r) state. state: h after dropout.
 void GruGatesForward(const CellShape& s, float* parts, float* raw, const float* state, float* reset);
 void GruCandidateForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h,
                          float* h_next);
-// Computes the first and the third part of dparts.
+// Computes the first and the third part of to.parts.
 void GruCandidateBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
-                          const float* h, float* dh, float* dparts);
+                          const float* h, const GruGradients& to);
 // Computes the second part of dparts. dreset: the gradient of `reset`; becomes its share of the gradient of `state`.
 void GruGatesBackward(const CellShape& s, const float* parts, const float* raw, const float* state, float* dreset,
                       float* dparts);

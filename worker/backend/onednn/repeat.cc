@@ -10,7 +10,7 @@ namespace {
 class RepeatOp : public LoopOp {
  public:
   RepeatOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {{node.output[1]}}, node.output, out, /*keeps_inputs=*/false),
+      : LoopOp(b, {in}, {{node.output[1]}}, node.output, out, BackwardReads::kNothing),
         examples_(b.examples()),
         times_(node.output[0]),
         features_(node.output[1]) {}

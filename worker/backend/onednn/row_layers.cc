@@ -48,7 +48,7 @@ CAIRN_VECTOR void AddScaled(const float* __restrict a, const float* __restrict b
 class RmsNormalizationOp : public LoopOp {
  public:
   RmsNormalizationOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kInputs),
         columns_(node.output.back()),
         rows_(b.examples() * NumElements(node.output) / columns_),
         epsilon_(node.layer.rms_normalization().epsilon()) {
@@ -105,7 +105,7 @@ class RmsNormalizationOp : public LoopOp {
 class UnitNormalizationOp : public LoopOp {
  public:
   UnitNormalizationOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : LoopOp(b, {in}, {node.output}, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, {in}, {node.output}, node.output, out, BackwardReads::kInputs),
         columns_(RowNumbers(node.layer.unit_normalization(), node.output)),
         rows_(b.examples() * NumElements(node.output) / columns_) {}
 

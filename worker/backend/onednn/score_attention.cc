@@ -7,22 +7,17 @@
 #include "worker/backend/onednn/bound_variable.h"
 #include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/loop_op.h"
+#include "worker/backend/onednn/matrix_product.h"
 #include "worker/backend/onednn/weights_dropout.h"
 
 namespace cairn::onednn {
 namespace {
 
-void Multiply(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-              const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  dnnl::error::wrap_c_api(dnnl_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc),
-                          "could not multiply matrices");
-}
-
 class ScoreAttentionOp : public LoopOp {
  public:
   ScoreAttentionOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, const std::vector<Shape>& shapes,
                    Value* out)
-      : LoopOp(b, in, shapes, node.output, out, /*keeps_inputs=*/true),
+      : LoopOp(b, in, shapes, node.output, out, BackwardReads::kInputs),
         a_(ScoreAttentionOf(node, shapes[0], shapes[1])),
         examples_(b.examples()),
         scale_(b, b.FindVariable(node, "scale")),
@@ -55,8 +50,15 @@ class ScoreAttentionOp : public LoopOp {
 
   void Score(int64_t e, float* scores) const {
     if (a_.score == ScoreAttention::kDot) {
-      return Multiply('N', 'T', a_.queries, a_.keys, a_.features, Scale(0), q(e), a_.features, k(e), a_.features, 0,
-                      scores, a_.keys);
+      const MatrixProduct product{.transpose_b = 'T',
+                                  .m = a_.queries,
+                                  .n = a_.keys,
+                                  .k = a_.features,
+                                  .a_row = a_.features,
+                                  .b_row = a_.features,
+                                  .c_row = a_.keys,
+                                  .alpha = Scale(0)};
+      return MultiplyMatrices(product, q(e), k(e), 0, scores);
     }
     const bool additive = a_.score == ScoreAttention::kAdditive;
     for (int64_t t = 0; t < a_.queries; ++t) {
@@ -84,9 +86,10 @@ class ScoreAttentionOp : public LoopOp {
       }
     });
     dropout_.Forward(run);
+    const MatrixProduct product{
+        .m = a_.queries, .n = a_.values, .k = a_.keys, .a_row = a_.keys, .b_row = a_.values, .c_row = a_.values};
     ForExamples(examples_, kParallelNumbersMin, [&](int64_t e) {
-      Multiply('N', 'N', a_.queries, a_.values, a_.keys, 1, Scores(dropout_.dropped(), e), a_.keys, v(e), a_.values, 0,
-               y + e * a_.queries * a_.values, a_.values);
+      MultiplyMatrices(product, Scores(dropout_.dropped(), e), v(e), 0, y + e * a_.queries * a_.values);
     });
   }
 
@@ -117,9 +120,22 @@ class ScoreAttentionOp : public LoopOp {
                  *const dk = parts_[2]->data() + e * Size(2), *const ds = Scores(scores_gradient_, e);
     double* const sums = static_cast<double*>(sums_->memory.get_data_handle()) + e * (a_.features + 1);
     std::fill_n(sums, a_.features + 1, 0.0);
-    Multiply('T', 'N', a_.keys, a_.values, a_.queries, 1, Scores(dropout_.dropped(), e), a_.keys, dy, a_.values, 0, dv,
-             a_.values);
-    Multiply('N', 'T', a_.queries, a_.keys, a_.values, 1, dy, a_.values, v(e), a_.values, 0, ds, a_.keys);
+    MultiplyMatrices({.transpose_a = 'T',
+                      .m = a_.keys,
+                      .n = a_.values,
+                      .k = a_.queries,
+                      .a_row = a_.keys,
+                      .b_row = a_.values,
+                      .c_row = a_.values},
+                     Scores(dropout_.dropped(), e), dy, 0, dv);
+    MultiplyMatrices({.transpose_b = 'T',
+                      .m = a_.queries,
+                      .n = a_.keys,
+                      .k = a_.values,
+                      .a_row = a_.values,
+                      .b_row = a_.values,
+                      .c_row = a_.keys},
+                     dy, v(e), 0, ds);
     const float* const weights = Scores(weights_, e);
     const float* const factors = dropout_.factors() == nullptr ? nullptr : Scores(dropout_.factors(), e);
     for (int64_t t = 0; t < a_.queries; ++t) {
@@ -133,20 +149,37 @@ class ScoreAttentionOp : public LoopOp {
         ds[begin + s] = weights[begin + s] * (ds[begin + s] - static_cast<float>(dot));
     }
     if (a_.score == ScoreAttention::kDot) {
-      Multiply('N', 'N', a_.queries, a_.features, a_.keys, Scale(0), ds, a_.keys, k(e), a_.features, 0, dq,
-               a_.features);
-      Multiply('T', 'N', a_.keys, a_.features, a_.queries, Scale(0), ds, a_.keys, q(e), a_.features, 0, dk,
-               a_.features);
-      if (!scale_.trains()) return;
-      for (int64_t t = 0; t < a_.queries; ++t) {
-        for (int64_t s = 0; s < Seen(t); ++s) {
-          float product = 0;
-          for (int64_t i = 0; i < a_.features; ++i) product += q(e)[t * a_.features + i] * k(e)[s * a_.features + i];
-          sums[0] += static_cast<double>(product) * ds[t * a_.keys + s];
-        }
-      }
-      return;
+      DeriveDot(e, ds, dq, dk, sums);
+    } else {
+      DeriveBent(e, ds, dq, dk, sums);
     }
+  }
+
+  // ds: the gradient of the scores.
+  void DeriveDot(int64_t e, const float* ds, float* dq, float* dk, double* sums) const {
+    MatrixProduct product{.m = a_.queries,
+                          .n = a_.features,
+                          .k = a_.keys,
+                          .a_row = a_.keys,
+                          .b_row = a_.features,
+                          .c_row = a_.features,
+                          .alpha = Scale(0)};
+    MultiplyMatrices(product, ds, k(e), 0, dq);
+    product.transpose_a = 'T';
+    product.m = a_.keys;
+    product.k = a_.queries;
+    MultiplyMatrices(product, ds, q(e), 0, dk);
+    if (!scale_.trains()) return;
+    for (int64_t t = 0; t < a_.queries; ++t) {
+      for (int64_t s = 0; s < Seen(t); ++s) {
+        float dot = 0;
+        for (int64_t i = 0; i < a_.features; ++i) dot += q(e)[t * a_.features + i] * k(e)[s * a_.features + i];
+        sums[0] += static_cast<double>(dot) * ds[t * a_.keys + s];
+      }
+    }
+  }
+
+  void DeriveBent(int64_t e, const float* ds, float* dq, float* dk, double* sums) const {
     const bool additive = a_.score == ScoreAttention::kAdditive;
     std::fill_n(dq, Size(0), 0.0f);
     std::fill_n(dk, Size(2), 0.0f);

@@ -1,6 +1,7 @@
 // Layers on tensors that have no variables: operations, reductions, parts. Channels last.
 #include <algorithm>
 
+#include "worker/backend/onednn/features.h"
 #include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 #include "worker/backend/tensor_function.h"
@@ -67,14 +68,21 @@ class TensorOp : public Op {
   Tensor* sums_ = nullptr;  // of one input's gradient
 };
 
+}  // namespace
+
 std::unique_ptr<Op> MakeTensorOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   return std::make_unique<TensorOp>(b, node, in, out);
 }
 
+namespace {
+
 constexpr Layer kLayers[] = {
     {LayerKind::kOperation, CompileAll<MakeTensorOp>}, {LayerKind::kSubtract, CompileAll<MakeTensorOp>},
     {LayerKind::kMinimum, CompileAll<MakeTensorOp>},   {LayerKind::kReduce, CompileAll<MakeTensorOp>},
-    {LayerKind::kSlice, CompileAll<MakeTensorOp>},
+    {LayerKind::kSlice, CompileAll<MakeTensorOp>},     {LayerKind::kStack, CompileAll<MakeTensorOp>},
+    {LayerKind::kPad, CompileAll<MakeTensorOp>},       {LayerKind::kTile, CompileAll<MakeTensorOp>},
+    {LayerKind::kTake, CompileAll<MakeTensorOp>},      {LayerKind::kOneHot, CompileAll<MakeTensorOp>},
+    {LayerKind::kEinsum, CompileAll<MakeTensorOp>},
 };
 
 }  // namespace

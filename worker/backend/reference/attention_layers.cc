@@ -1,11 +1,13 @@
-// Attention without projections (worker/backend/score_attention.h), and EinsumDense.
+// Attention without projections (worker/backend/score_attention.h), GroupQueryAttention, and EinsumDense.
 #include "worker/backend/reference/attention_layers.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/einsum.h"
+#include "worker/backend/grouped_attention.h"
 #include "worker/backend/score_attention.h"
 
 namespace cairn::reference {
@@ -65,7 +67,7 @@ absl::Status AttendByScores(const Pass& p) {
       const int64_t seen = f.Seen(t);
       std::vector<double> scores(static_cast<size_t>(seen));
       for (int64_t s = 0; s < seen; ++s) scores[static_cast<size_t>(s)] = f.ScoreOf(e, t, s);
-      Activate(v1::SOFTMAX, 0, seen, scores, absl::MakeSpan(weights).subspan(f.Row(e, t), scores.size()));
+      Activate({v1::SOFTMAX, 0, seen}, scores, absl::MakeSpan(weights).subspan(f.Row(e, t), scores.size()));
       for (int64_t s = 0; s < seen; ++s) {
         const double w = weights[f.Row(e, t) + s] * mask[f.Row(e, t) + s];
         for (int64_t i = 0; i < f.a.values; ++i) p.y()[f.Output(e, t, i)] += w * f.v[f.Value(e, s, i)];
@@ -94,7 +96,7 @@ void AttendByScoresBackward(const Pass& p) {
         }
       }
       const In softmax = In(weights).subspan(row, dw.size());
-      ActivateBackward(v1::SOFTMAX, 0, seen, dw, softmax, dw, absl::MakeSpan(ds));
+      ActivateBackward({v1::SOFTMAX, 0, seen}, dw, softmax, dw, absl::MakeSpan(ds));
       for (int64_t s = 0; s < seen; ++s) {
         for (int64_t i = 0; i < f.a.features; ++i) {
           const double x = f.q[f.Query(e, t, i)], y = f.k[f.Key(e, s, i)], d = ds[static_cast<size_t>(s)];
@@ -163,7 +165,73 @@ void EinsumBackward(const Pass& p) {
   }
 }
 
+// ---- GroupQueryAttention (worker/backend/grouped_attention.h) ----
+
+// Kept: the buffers in this order.
+enum GroupedKept { kKeptQuery, kKeptKey, kKeptValue, kKeptGate, kKeptWeights, kKeptHeads, kGroupedKept };
+
+GroupedAttention GroupedOf(const Pass& p) {
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < p.inputs(); ++i) shapes.push_back(p.shape(i));
+  return GroupedAttentionOf(p.node(), shapes, p.examples());
+}
+
+GroupedInputs<double> GroupedInputsOf(const Pass& p) {
+  GroupedInputs<double> in;
+  for (size_t i = 0; i < 3; ++i) in.x[i] = p.x(std::min(i, p.inputs() - 1)).data();
+  for (int part = 0; part < kGroupedParts; ++part) {
+    const auto value = [&](const char* which) {
+      const In numbers = p.variable(absl::StrCat(kGroupedNames[part], "/", which).c_str());
+      return numbers.empty() ? nullptr : numbers.data();
+    };
+    in.weights.kernel[part] = value("kernel");
+    in.weights.bias[part] = value("bias");
+  }
+  if (!p.here().mask.empty()) in.factors = p.here().mask.data();
+  return in;
+}
+
+GroupedBuffers<double> GroupedBuffersOf(const Pass& p) {
+  std::vector<std::vector<double>>& kept = p.here().kept;
+  return {kept[kKeptQuery].data(), kept[kKeptKey].data(),     kept[kKeptValue].data(),
+          kept[kKeptGate].data(),  kept[kKeptWeights].data(), kept[kKeptHeads].data()};
+}
+
+absl::Status AttendByGroups(const Pass& p) {
+  const GroupedAttention a = GroupedOf(p);
+  std::vector<float>& mask = p.here().mask;
+  mask.clear();
+  if (p.training() != nullptr && a.dropout > 0) {
+    mask.assign(static_cast<size_t>(a.weights()), 1.0f);
+    DropoutMask(*p.training(), p.node().id, a.dropout, a.seed).Fill(0, absl::MakeSpan(mask));
+  }
+  std::vector<std::vector<double>>& kept = p.here().kept;
+  kept.assign(kGroupedKept, {});
+  for (const GroupedKept query : {kKeptQuery, kKeptGate, kKeptHeads}) kept[query].assign(a.of_query(), 0.0);
+  for (const GroupedKept key : {kKeptKey, kKeptValue}) kept[key].assign(a.of_key(), 0.0);
+  kept[kKeptWeights].assign(a.weights(), 0.0);
+  GroupedForward(a, GroupedInputsOf(p), GroupedBuffersOf(p), p.y().data());
+  return absl::OkStatus();
+}
+
+void AttendByGroupsBackward(const Pass& p) {
+  GroupedGradients g;
+  for (int part = 0; part < kGroupedParts; ++part) {
+    const auto gradient = [&](const char* which) {
+      const Out numbers = p.gradient(absl::StrCat(kGroupedNames[part], "/", which).c_str());
+      return numbers.empty() ? nullptr : numbers.data();
+    };
+    g.kernel[part] = gradient("kernel");
+    g.bias[part] = gradient("bias");
+  }
+  g.query = p.dx(0).data();
+  g.value = p.dx(1).data();
+  g.key = p.dx(p.inputs() - 1).data();
+  GroupedBackward(GroupedOf(p), GroupedInputsOf(p), GroupedBuffersOf(p), p.dy().data(), g);
+}
+
 constexpr Layer kLayers[] = {
+    {LayerKind::kGroupQueryAttention, AttendByGroups, AttendByGroupsBackward},
     {LayerKind::kAttention, AttendByScores, AttendByScoresBackward},
     {LayerKind::kAdditiveAttention, AttendByScores, AttendByScoresBackward},
     {LayerKind::kEinsumDense, Einsum, EinsumBackward},

@@ -35,7 +35,7 @@ class Folded {
     const bool trains = outer_.training() != nullptr && !InfersAlways(node());
     CAIRN_RETURN_IF_ERROR(FindLayer(node().kind)->forward(PassOf(trains ? &within : nullptr, {}, {})));
     here.output.assign(here.before.size(), 0.0);
-    Activate(node().activation, ActivationAlpha(node()), node().output.back(), here.before,
+    Activate({node().activation, ActivationAlpha(node()), node().output.back()}, here.before,
              absl::MakeSpan(here.output));
     std::copy(here.output.begin(), here.output.end(), outer_.y().begin());
     outer_.here().mask = std::move(here.mask);
@@ -54,7 +54,7 @@ class Folded {
       here.kept.pop_back();
     }
     std::vector<double> dy(outer_.dy().begin(), outer_.dy().end()), gradients(values_.size());
-    ActivateBackward(node().activation, ActivationAlpha(node()), node().output.back(), here.before, here.output,
+    ActivateBackward({node().activation, ActivationAlpha(node()), node().output.back()}, here.before, here.output,
                      outer_.dy(), absl::MakeSpan(dy));
     FindLayer(node().kind)->backward(PassOf(nullptr, absl::MakeSpan(gradients), dy));
     for (size_t i = 0; i < nodes_[0].gradient.size(); ++i) outer_.dx()[i] += nodes_[0].gradient[i];
@@ -71,7 +71,7 @@ class Folded {
   const Node& node() const { return graph_.nodes()[1]; }
   int64_t steps() const { return outer_.shape()[0]; }
   Pass PassOf(const StepInfo* training, Out gradients, In dy) {
-    return Pass(graph_, node(), outer_.examples() * steps(), training, values_, gradients, dy, &nodes_);
+    return Pass(graph_, node(), outer_.examples() * steps(), training, {values_, gradients, dy}, &nodes_);
   }
 
   const Pass& outer_;

@@ -16,8 +16,20 @@ absl::Status Project(const Pass& p) {
 }
 
 void ProjectBackward(const Pass& p) {
-  DenseBackward(p.shape().back(), p.node().output.back(), p.x(), p.variable("kernel"), p.dy(), p.dx(),
-                p.gradient("kernel"), p.gradient("bias"));
+  DenseBackward(p.shape().back(), p.node().output.back(), p.x(), p.variable("kernel"), p.dy(),
+                {.x = p.dx(), .kernel = p.gradient("kernel"), .bias = p.gradient("bias")});
+}
+
+NormalizationGradients GradientsOf(const Pass& p) {
+  return {.x = p.dx(), .gamma = p.gradient("gamma"), .beta = p.gradient("beta")};
+}
+
+Normalizer NormalizerOf(const Pass& p, In mean, In variance) {
+  return {.mean = mean,
+          .variance = variance,
+          .epsilon = p.node().layer.batch_normalization().epsilon(),
+          .gamma = p.variable("gamma"),
+          .beta = p.variable("beta")};
 }
 
 // Kept: mean and variance of the batch, if it is normalized by them. A frozen layer uses the moving statistics.
@@ -30,21 +42,17 @@ absl::Status NormalizeBatch(const Pass& p) {
   }
   const In mean = kept.empty() ? p.variable("moving_mean") : In(kept[0]);
   const In variance = kept.empty() ? p.variable("moving_variance") : In(kept[1]);
-  BatchNormalization(p.x(), mean, variance, p.node().layer.batch_normalization().epsilon(), p.variable("gamma"),
-                     p.variable("beta"), p.y());
+  BatchNormalization(p.x(), NormalizerOf(p, mean, variance), p.y());
   return absl::OkStatus();
 }
 
 void NormalizeBatchBackward(const Pass& p) {
-  const float epsilon = p.node().layer.batch_normalization().epsilon();
   if (p.here().kept.empty()) {
-    return ConstantBatchNormalizationBackward(p.x(), p.variable("moving_mean"), p.variable("moving_variance"), epsilon,
-                                              p.variable("gamma"), p.dy(), p.dx(), p.gradient("gamma"),
-                                              p.gradient("beta"));
+    const Normalizer by = NormalizerOf(p, p.variable("moving_mean"), p.variable("moving_variance"));
+    return ConstantBatchNormalizationBackward(p.x(), by, p.dy(), GradientsOf(p));
   }
   const BatchStatistics statistics{p.here().kept[0], p.here().kept[1]};
-  BatchNormalizationBackward(p.x(), statistics, epsilon, p.variable("gamma"), p.dy(), p.dx(), p.gradient("gamma"),
-                             p.gradient("beta"));
+  BatchNormalizationBackward(p.x(), NormalizerOf(p, statistics.mean, statistics.variance), p.dy(), GradientsOf(p));
   const Out mean = p.gradient("moving_mean"), variance = p.gradient("moving_variance");
   for (size_t c = 0; c < mean.size(); ++c) {
     mean[c] = static_cast<double>(p.examples()) * statistics.mean[c];
@@ -53,18 +61,20 @@ void NormalizeBatchBackward(const Pass& p) {
 }
 
 // Each row is an example with one group.
+ChannelGroups RowsOf(const Pass& p) {
+  const v1::LayerNormalization& norm = p.node().layer.layer_normalization();
+  const int64_t row = RowNumbers(norm, p.shape());
+  return {
+      .examples = static_cast<int64_t>(p.x().size()) / row, .channels = row, .groups = 1, .epsilon = norm.epsilon()};
+}
+
 absl::Status NormalizeLayer(const Pass& p) {
-  const int64_t row = RowNumbers(p.node().layer.layer_normalization(), p.shape());
-  GroupNormalization(static_cast<int64_t>(p.x().size()) / row, row, 1, p.node().layer.layer_normalization().epsilon(),
-                     p.x(), p.variable("gamma"), p.variable("beta"), p.y());
+  GroupNormalization(RowsOf(p), p.x(), p.variable("gamma"), p.variable("beta"), p.y());
   return absl::OkStatus();
 }
 
 void NormalizeLayerBackward(const Pass& p) {
-  const int64_t row = RowNumbers(p.node().layer.layer_normalization(), p.shape());
-  GroupNormalizationBackward(static_cast<int64_t>(p.x().size()) / row, row, 1,
-                             p.node().layer.layer_normalization().epsilon(), p.x(), p.variable("gamma"), p.dy(), p.dx(),
-                             p.gradient("gamma"), p.gradient("beta"));
+  GroupNormalizationBackward(RowsOf(p), p.x(), p.variable("gamma"), p.dy(), GradientsOf(p));
 }
 
 // x / sqrt(mean(x^2) + epsilon) * scale (Zhang and Sennrich 2019, equation 4).
@@ -129,17 +139,18 @@ void NormalizeLengthBackward(const Pass& p) {
   }
 }
 
-absl::Status NormalizeGroups(const Pass& p) {
+ChannelGroups GroupsOf(const Pass& p) {
   const v1::GroupNormalization& norm = p.node().layer.group_normalization();
-  GroupNormalization(p.examples(), p.shape().back(), norm.groups(), norm.epsilon(), p.x(), p.variable("gamma"),
-                     p.variable("beta"), p.y());
+  return {.examples = p.examples(), .channels = p.shape().back(), .groups = norm.groups(), .epsilon = norm.epsilon()};
+}
+
+absl::Status NormalizeGroups(const Pass& p) {
+  GroupNormalization(GroupsOf(p), p.x(), p.variable("gamma"), p.variable("beta"), p.y());
   return absl::OkStatus();
 }
 
 void NormalizeGroupsBackward(const Pass& p) {
-  const v1::GroupNormalization& norm = p.node().layer.group_normalization();
-  GroupNormalizationBackward(p.examples(), p.shape().back(), norm.groups(), norm.epsilon(), p.x(), p.variable("gamma"),
-                             p.dy(), p.dx(), p.gradient("gamma"), p.gradient("beta"));
+  GroupNormalizationBackward(GroupsOf(p), p.x(), p.variable("gamma"), p.dy(), GradientsOf(p));
 }
 
 absl::Status Embed(const Pass& p) {
@@ -215,6 +226,12 @@ AttentionShape AttentionOf(const Pass& p) {
           mha.key_dim(), mha.value_dim(), mha.use_causal_mask()};
 }
 
+// Of what is kept.
+AttentionInputs InputsOf(const Pass& p) {
+  const std::vector<std::vector<double>>& kept = p.here().kept;
+  return {.q = kept[kQuery], .k = kept[kKey], .v = kept[kValue], .mask = p.here().mask};
+}
+
 absl::Status Attend(const Pass& p) {
   const AttentionShape a = AttentionOf(p);
   std::vector<std::vector<double>>& kept = p.here().kept;
@@ -236,8 +253,7 @@ absl::Status Attend(const Pass& p) {
   }
   kept[kWeights].assign(a.scores(), 0.0);
   kept[kHeads].assign(p.examples() * a.queries * a.heads * a.value_dim, 0.0);
-  Attention(a, SeenKeys(p, a), kept[kQuery], kept[kKey], kept[kValue], mask, absl::MakeSpan(kept[kWeights]),
-            absl::MakeSpan(kept[kHeads]));
+  Attention(a, SeenKeys(p, a), InputsOf(p), absl::MakeSpan(kept[kWeights]), absl::MakeSpan(kept[kHeads]));
   Dense(a.heads * a.value_dim, p.node().output[1], kept[kHeads], p.variable("attention_output/kernel"),
         p.variable("attention_output/bias"), p.y());
   return absl::OkStatus();
@@ -249,12 +265,14 @@ void AttendBackward(const Pass& p) {
   std::vector<double> dheads(kept[kHeads].size(), 0.0), dquery(kept[kQuery].size(), 0.0), dkey(kept[kKey].size(), 0.0),
       dvalue(kept[kValue].size(), 0.0);
   DenseBackward(a.heads * a.value_dim, p.node().output[1], kept[kHeads], p.variable("attention_output/kernel"), p.dy(),
-                absl::MakeSpan(dheads), p.gradient("attention_output/kernel"), p.gradient("attention_output/bias"));
-  AttentionBackward(a, kept[kQuery], kept[kKey], kept[kValue], p.here().mask, kept[kWeights], dheads,
-                    absl::MakeSpan(dquery), absl::MakeSpan(dkey), absl::MakeSpan(dvalue));
+                {.x = absl::MakeSpan(dheads),
+                 .kernel = p.gradient("attention_output/kernel"),
+                 .bias = p.gradient("attention_output/bias")});
+  AttentionBackward(a, InputsOf(p), kept[kWeights], dheads,
+                    {.q = absl::MakeSpan(dquery), .k = absl::MakeSpan(dkey), .v = absl::MakeSpan(dvalue)});
   const auto project = [&](size_t input, int64_t width, const char* kernel, const char* bias, In to) {
-    DenseBackward(p.shape(input)[1], width, p.x(input), p.variable(kernel), to, p.dx(input), p.gradient(kernel),
-                  p.gradient(bias));
+    DenseBackward(p.shape(input)[1], width, p.x(input), p.variable(kernel), to,
+                  {.x = p.dx(input), .kernel = p.gradient(kernel), .bias = p.gradient(bias)});
   };
   project(0, a.heads * a.key_dim, "query/kernel", "query/bias", dquery);
   project(p.inputs() - 1, a.heads * a.key_dim, "key/kernel", "key/bias", dkey);

@@ -139,7 +139,6 @@ constexpr Layer kLayers[] = {
     {LayerKind::kInput, Keep, KeepBackward},
     {LayerKind::kFlatten, Keep, KeepBackward},
     {LayerKind::kReshape, Keep, KeepBackward},
-    {LayerKind::kActivation, Keep, KeepBackward},
     {LayerKind::kNormalization, Shift, ShiftBackward},
     {LayerKind::kRescaling, Rescale, RescaleBackward},
     {LayerKind::kDropout, Disturb, DisturbBackward},

@@ -33,7 +33,7 @@ struct Walk {
 
 Numbers Activated(v1::Activation f, In x) {
   Numbers y(x.size());
-  Activate(f, RecurrentAlpha(f), 1, x, absl::MakeSpan(y));
+  Activate({f, RecurrentAlpha(f), 1}, x, absl::MakeSpan(y));
   return y;
 }
 
@@ -42,7 +42,7 @@ double ActivatedOne(v1::Activation f, double x) { return Activated(f, {&x, 1})[0
 double SlopeOf(v1::Activation f, double x) {
   const double y = ActivatedOne(f, x), one = 1;
   double slope = 0;
-  ActivateBackward(f, RecurrentAlpha(f), 1, {&x, 1}, {&y, 1}, {&one, 1}, {&slope, 1});
+  ActivateBackward({f, RecurrentAlpha(f), 1}, {&x, 1}, {&y, 1}, {&one, 1}, {&slope, 1});
   return slope;
 }
 
@@ -105,81 +105,105 @@ struct Gradients {
   Numbers h, c;                           // of the state behind the step at hand; then of that before it
 };
 
-// d of the parts, then of everything that they are made of.
-void BackwardStep(const Walk& w, int64_t step, Gradients& g) {
-  if (!w.Counts(step)) return;  // the states' gradients pass
-  const int64_t units = w.r.units, gates = w.gates();
-  const double* const parts = w.parts.data() + step * gates;
-  const auto gate = [&](int64_t which, int64_t u) {
-    return ActivatedOne(w.r.recurrent_activation, parts[which * units + u]);
-  };
-  const auto slope = [&](bool of_gate, int64_t which, int64_t u) {
-    return SlopeOf(of_gate ? w.r.recurrent_activation : w.r.activation, parts[which * units + u]);
-  };
-  const auto value = [&](int64_t which, int64_t u) { return ActivatedOne(w.r.activation, parts[which * units + u]); };
-  // parts: of x W + b. state: of h U, the same but for a GRU's candidate.
-  Numbers dparts(gates, 0.0), dh(units, 0.0);
+// The gradients of one step.
+struct StepGradients {
+  Numbers parts;  // of x W + b
+  Numbers state;  // of h U: the same but for a GRU's candidate
+  Numbers h;      // of the state before the step
+};
+
+// The parts of one step after their activations.
+struct StepParts {
+  const Walk& w;
+  const int64_t step;
+  double part(int64_t which, int64_t u) const { return w.parts[step * w.gates() + which * w.r.units + u]; }
+  double gate(int64_t which, int64_t u) const { return ActivatedOne(w.r.recurrent_activation, part(which, u)); }
+  double value(int64_t which, int64_t u) const { return ActivatedOne(w.r.activation, part(which, u)); }
+  double slope(bool of_gate, int64_t which, int64_t u) const {
+    return SlopeOf(of_gate ? w.r.recurrent_activation : w.r.activation, part(which, u));
+  }
+};
+
+// d of the parts that are applied to the states; of a GRU without its second part.
+void CellBackward(const StepParts& of, Gradients& g, StepGradients& d) {
+  const Walk& w = of.w;
+  const int64_t step = of.step, units = w.r.units;
   for (int64_t u = 0; u < units; ++u) {
     switch (w.r.cell) {
-      case RecurrentCell::kSimple: dparts[u] = g.h[u] * slope(false, 0, u); break;
+      case RecurrentCell::kSimple: d.parts[u] = g.h[u] * of.slope(false, 0, u); break;
       case RecurrentCell::kLstm: {
         const double before = w.c[step * units + u], after = w.c[(step + 1) * units + u];
-        const double dc = g.c[u] + g.h[u] * gate(3, u) * SlopeOf(w.r.activation, after);
-        dparts[u] = dc * value(2, u) * slope(true, 0, u);
-        dparts[units + u] = dc * before * slope(true, 1, u);
-        dparts[2 * units + u] = dc * gate(0, u) * slope(false, 2, u);
-        dparts[3 * units + u] = g.h[u] * ActivatedOne(w.r.activation, after) * slope(true, 3, u);
-        g.c[u] = dc * gate(1, u);
+        const double dc = g.c[u] + g.h[u] * of.gate(3, u) * SlopeOf(w.r.activation, after);
+        d.parts[u] = dc * of.value(2, u) * of.slope(true, 0, u);
+        d.parts[units + u] = dc * before * of.slope(true, 1, u);
+        d.parts[2 * units + u] = dc * of.gate(0, u) * of.slope(false, 2, u);
+        d.parts[3 * units + u] = g.h[u] * ActivatedOne(w.r.activation, after) * of.slope(true, 3, u);
+        g.c[u] = dc * of.gate(1, u);
         break;
       }
       case RecurrentCell::kGru: {
         const double before = w.h[step * units + u];
-        dparts[u] = g.h[u] * (before - value(2, u)) * slope(true, 0, u);
-        dparts[2 * units + u] = g.h[u] * (1 - gate(0, u)) * slope(false, 2, u);
-        dh[u] = g.h[u] * gate(0, u);
+        d.parts[u] = g.h[u] * (before - of.value(2, u)) * of.slope(true, 0, u);
+        d.parts[2 * units + u] = g.h[u] * (1 - of.gate(0, u)) * of.slope(false, 2, u);
+        d.h[u] = g.h[u] * of.gate(0, u);
         break;
       }
     }
   }
-  Numbers dstate = dparts;
-  const bool gru = w.r.cell == RecurrentCell::kGru;
-  if (gru && w.r.reset_after) {
+  d.state = d.parts;
+}
+
+// d of a GRU's second part, through its third.
+void ResetBackward(const StepParts& of, Gradients& g, StepGradients& d) {
+  const Walk& w = of.w;
+  const int64_t step = of.step, units = w.r.units, gates = w.gates();
+  if (w.r.reset_after) {
     for (int64_t u = 0; u < units; ++u) {
-      const double d = dparts[2 * units + u];
-      dparts[units + u] = dstate[units + u] = d * w.candidate[step * units + u] * slope(true, 1, u);
-      dstate[2 * units + u] = d * gate(1, u);
+      const double third = d.parts[2 * units + u];
+      d.parts[units + u] = d.state[units + u] = third * w.candidate[step * units + u] * of.slope(true, 1, u);
+      d.state[2 * units + u] = third * of.gate(1, u);
     }
-  } else if (gru) {
-    // The third part's product is of r h.
-    for (int64_t i = 0; i < units; ++i) {
-      double d = 0;  // of r h
-      for (int64_t u = 0; u < units; ++u) {
-        d += dparts[2 * units + u] * w.U(i, 2 * units + u);
-        g.recurrent_kernel[i * gates + 2 * units + u] += dparts[2 * units + u] * gate(1, i) * w.State(step, i);
-      }
-      dparts[units + i] = dstate[units + i] = d * w.State(step, i) * slope(true, 1, i);
-      dh[i] += d * gate(1, i) * w.StateFactor(i);
-    }
-    for (int64_t u = 0; u < units; ++u) dstate[2 * units + u] = 0;
+    return;
   }
+  // The third part's product is of r h.
+  for (int64_t i = 0; i < units; ++i) {
+    double reset = 0;  // of r h
+    for (int64_t u = 0; u < units; ++u) {
+      reset += d.parts[2 * units + u] * w.U(i, 2 * units + u);
+      g.recurrent_kernel[i * gates + 2 * units + u] += d.parts[2 * units + u] * of.gate(1, i) * w.State(step, i);
+    }
+    d.parts[units + i] = d.state[units + i] = reset * w.State(step, i) * of.slope(true, 1, i);
+    d.h[i] += reset * of.gate(1, i) * w.StateFactor(i);
+  }
+  for (int64_t u = 0; u < units; ++u) d.state[2 * units + u] = 0;
+}
+
+// d of the parts, then of everything that they are made of.
+void BackwardStep(const Walk& w, int64_t step, Gradients& g) {
+  if (!w.Counts(step)) return;  // the states' gradients pass
+  const int64_t units = w.r.units, gates = w.gates();
+  const bool gru = w.r.cell == RecurrentCell::kGru;
+  StepGradients d{.parts = Numbers(gates, 0.0), .state = {}, .h = Numbers(units, 0.0)};
+  CellBackward({w, step}, g, d);
+  if (gru) ResetBackward({w, step}, g, d);
   for (int64_t i = 0; i < units; ++i) {
     for (int64_t p = 0; p < gates; ++p) {
-      g.recurrent_kernel[i * gates + p] += w.State(step, i) * dstate[p];
-      dh[i] += dstate[p] * w.U(i, p) * w.StateFactor(i);
+      g.recurrent_kernel[i * gates + p] += w.State(step, i) * d.state[p];
+      d.h[i] += d.state[p] * w.U(i, p) * w.StateFactor(i);
     }
   }
   for (int64_t p = 0; p < gates && !g.bias.empty(); ++p) {
-    g.bias[p] += dparts[p];
-    if (gru && w.r.reset_after) g.bias[gates + p] += dstate[p];
+    g.bias[p] += d.parts[p];
+    if (gru && w.r.reset_after) g.bias[gates + p] += d.state[p];
   }
   for (int64_t i = 0; i < w.features; ++i) {
     const double factor = w.input_factors.empty() ? 1.0 : w.input_factors[i];
     for (int64_t p = 0; p < gates; ++p) {
-      g.kernel[i * gates + p] += w.Input(step, i) * dparts[p];
-      g.x[w.InputStep(step) * w.features + i] += dparts[p] * w.kernel[i * gates + p] * factor;
+      g.kernel[i * gates + p] += w.Input(step, i) * d.parts[p];
+      g.x[w.InputStep(step) * w.features + i] += d.parts[p] * w.kernel[i * gates + p] * factor;
     }
   }
-  g.h = std::move(dh);
+  g.h = std::move(d.h);
 }
 
 // ---- what goes out ----
@@ -200,9 +224,12 @@ void ForEachOutput(const Walk& w, Fn fn) {
   for (int64_t step = 0; step < w.steps; ++step) fn(step, w.r.turned ? w.steps - 1 - step : step);
 }
 
-double OutputOf(const Walk& w, int64_t place, int64_t u) {
+// Behind the output of the units, with return_cell: the state h, then c.
+double OutputOf(const Walk& w, int64_t place, int64_t number) {
+  const int64_t u = number % w.r.units;
   const int64_t step = !w.r.return_sequences ? w.steps - 1 : w.r.turned ? w.steps - 1 - place : place;
-  return w.h[(step + 1) * w.r.units + u] * OutputFactor(w, step);
+  if (number / w.r.units == 2) return w.c[(step + 1) * w.r.units + u];
+  return w.h[(step + 1) * w.r.units + u] * (number < w.r.units ? OutputFactor(w, step) : 1);
 }
 
 // ---- the layer ----
@@ -273,7 +300,7 @@ absl::Status Recur(const Pass& p) {
       for (int64_t step = 0; step < w.steps; ++step) ForwardStep(w, step);
     }
     for (int64_t i = 0; i < size; ++i) {
-      const int64_t place = i / width, u = i % width, first = walks[0].r.units;
+      const int64_t place = i / width, u = i % width, first = walks[0].r.width();
       const double one = u < first ? OutputOf(walks[0], place, u) : 0;
       double& y = p.y()[e * size + i];
       switch (layer.merge) {
@@ -291,12 +318,21 @@ absl::Status Recur(const Pass& p) {
   return absl::OkStatus();
 }
 
-// d of the output of recurrence `which`.
-double OutputGradient(const Pass& p, const RecurrentLayer& layer, const std::vector<Walk>& walks, size_t which,
-                      int64_t e, int64_t place, int64_t u) {
+// One of two recurrences on an example.
+struct Direction {
+  const Pass& p;
+  const RecurrentLayer& layer;
+  const std::vector<Walk>& walks;
+  size_t which;
+  int64_t example;
+};
+
+// d of one number of its output.
+double OutputGradient(const Direction& of, int64_t place, int64_t u) {
+  const auto& [p, layer, walks, which, e] = of;
   const int64_t size = NumElements(p.node().output), width = p.node().output.back();
   const bool behind = layer.merge == RecurrentMerge::kConcat && which == 1;
-  const double d = p.dy()[e * size + place * width + (behind ? walks[0].r.units : 0) + u];
+  const double d = p.dy()[e * size + place * width + (behind ? walks[0].r.width() : 0) + u];
   if (layer.merge == RecurrentMerge::kAverage) return d / 2;
   if (layer.merge == RecurrentMerge::kMultiply) return d * OutputOf(walks[1 - which], place, u);
   return d;
@@ -321,14 +357,21 @@ void RecurBackward(const Pass& p) {
                   w.r.bias >= 0 ? p.gradient_of(w.r.bias) : Out(),
                   Numbers(units, 0.0),
                   Numbers(units, 0.0)};
-      Numbers outputs(w.steps * units, 0.0);
+      Numbers outputs(w.steps * units, 0.0), cells(w.steps * units, 0.0);
+      const Direction direction{p, layer, walks, which, e};
       ForEachOutput(w, [&](int64_t step, int64_t place) {
         for (int64_t u = 0; u < units; ++u) {
-          outputs[step * units + u] = OutputGradient(p, layer, walks, which, e, place, u) * OutputFactor(w, step);
+          outputs[step * units + u] = OutputGradient(direction, place, u) * OutputFactor(w, step);
+          if (!w.r.return_cell) continue;
+          outputs[step * units + u] += OutputGradient(direction, place, units + u);
+          cells[step * units + u] = OutputGradient(direction, place, 2 * units + u);
         }
       });
       for (int64_t step = w.steps; step-- > 0;) {
-        for (int64_t u = 0; u < units; ++u) g.h[u] += outputs[step * units + u];
+        for (int64_t u = 0; u < units; ++u) {
+          g.h[u] += outputs[step * units + u];
+          g.c[u] += cells[step * units + u];
+        }
         BackwardStep(w, step, g);
       }
       for (int64_t s = 0; s < w.r.states() && w.r.state_input >= 0; ++s) {

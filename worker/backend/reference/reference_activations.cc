@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "worker/backend/reference/reference_ops.h"
+#include "worker/backend/sparsemax.h"
 
 namespace cairn::reference {
 namespace {
@@ -36,7 +37,8 @@ double Value(v1::Activation activation, double alpha, double x) {
     case v1::SOFTPLUS: return Softplus(x);
     case v1::RELU6: return std::clamp(x, 0.0, alpha);
     case v1::SELU: return kSeluScale * (x > 0 ? x : kSeluAlpha * std::expm1(x));
-    case v1::HARD_SIGMOID: return std::clamp(alpha * x + 0.5, 0.0, 1.0);
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: return std::clamp(alpha * x + 0.5, 0.0, 1.0);
     case v1::HARD_SILU: return x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
     case v1::EXPONENTIAL: return std::exp(x);
     case v1::SOFTSIGN: return x / (1 + std::abs(x));
@@ -72,7 +74,8 @@ double Derivative(v1::Activation activation, double alpha, double x) {
     case v1::SOFTPLUS: return Sigmoid(x);
     case v1::RELU6: return x > 0 && x < alpha ? 1 : 0;
     case v1::SELU: return kSeluScale * (x > 0 ? 1 : kSeluAlpha * std::exp(x));
-    case v1::HARD_SIGMOID: return std::abs(alpha * x) < 0.5 ? alpha : 0;
+    case v1::HARD_SIGMOID:
+    case v1::HARD_SIGMOID_KERAS2: return std::abs(alpha * x) < 0.5 ? alpha : 0;
     case v1::HARD_SILU: return x <= -3 ? 0 : x < 3 ? x / 3 + 0.5 : 1;
     case v1::EXPONENTIAL: return std::exp(x);
     case v1::SOFTSIGN: return 1 / ((1 + std::abs(x)) * (1 + std::abs(x)));
@@ -96,7 +99,12 @@ double Derivative(v1::Activation activation, double alpha, double x) {
 
 }  // namespace
 
-void Activate(v1::Activation activation, double alpha, int64_t channels, In x, Out y) {
+void Activate(const RowActivation& f, In x, Out y) {
+  const auto [activation, alpha, channels] = f;
+  if (activation == v1::SPARSEMAX) {
+    for (size_t row = 0; row < x.size(); row += channels) Sparsemax(x.data() + row, channels, y.data() + row);
+    return;
+  }
   if (activation != v1::SOFTMAX && activation != v1::LOG_SOFTMAX) {
     for (size_t i = 0; i < x.size(); ++i) y[i] = Value(activation, alpha, x[i]);
     return;
@@ -111,7 +119,14 @@ void Activate(v1::Activation activation, double alpha, int64_t channels, In x, O
   }
 }
 
-void ActivateBackward(v1::Activation activation, double alpha, int64_t channels, In x, In y, In dy, Out dx) {
+void ActivateBackward(const RowActivation& f, In x, In y, In dy, Out dx) {
+  const auto [activation, alpha, channels] = f;
+  if (activation == v1::SPARSEMAX) {
+    for (size_t row = 0; row < x.size(); row += channels) {
+      SparsemaxBackward(y.data() + row, dy.data() + row, channels, dx.data() + row);
+    }
+    return;
+  }
   if (activation == v1::LOG_SOFTMAX) {
     for (size_t row = 0; row < x.size(); row += channels) {
       double sum = 0;

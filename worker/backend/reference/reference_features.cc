@@ -9,68 +9,70 @@ namespace {
 
 // The numbers of one group of one example.
 struct Group {
-  double mean = 0, factor = 0;  // factor: 1 / sqrt(variance + epsilon)
+  int64_t e = 0, g = 0;
+  int64_t positions = 0, channels = 0, width = 0;  // width: channels of a group
+  double mean = 0, factor = 0;                     // factor: 1 / sqrt(variance + epsilon)
+  double count() const { return static_cast<double>(positions * width); }
 };
 
-// Calls fn(i, c) for the numbers of group `g` of example `e`, c being the channel.
+// Calls fn(i, c) for the numbers of the group, c being the channel.
 template <typename Fn>
-void ForEachOfGroup(int64_t e, int64_t g, int64_t positions, int64_t channels, int64_t groups, Fn fn) {
-  const int64_t width = channels / groups;
-  for (int64_t p = 0; p < positions; ++p) {
-    for (int64_t c = g * width; c < (g + 1) * width; ++c) fn((e * positions + p) * channels + c, c);
+void ForEachOfGroup(const Group& group, Fn fn) {
+  const int64_t begin = group.g * group.width;
+  for (int64_t p = 0; p < group.positions; ++p) {
+    const int64_t row = (group.e * group.positions + p) * group.channels;
+    for (int64_t c = begin; c < begin + group.width; ++c) fn(row + c, c);
   }
 }
 
-Group StatisticsOfGroup(int64_t e, int64_t g, int64_t positions, int64_t channels, int64_t groups, double epsilon,
-                        In x) {
-  const int64_t width = channels / groups;
-  const double count = static_cast<double>(positions * width);
-  Group group;
+void SetStatistics(double epsilon, In x, Group& group) {
+  const double count = group.count();
   double variance = 0;
-  ForEachOfGroup(e, g, positions, channels, groups, [&](int64_t i, int64_t) { group.mean += x[i] / count; });
-  ForEachOfGroup(e, g, positions, channels, groups,
-                 [&](int64_t i, int64_t) { variance += std::pow(x[i] - group.mean, 2) / count; });
+  ForEachOfGroup(group, [&](int64_t i, int64_t) { group.mean += x[i] / count; });
+  ForEachOfGroup(group, [&](int64_t i, int64_t) { variance += std::pow(x[i] - group.mean, 2) / count; });
   group.factor = 1 / std::sqrt(variance + epsilon);
-  return group;
+}
+
+// Calls fn for every group of every example.
+template <typename Fn>
+void ForEachGroup(const ChannelGroups& shape, In x, Fn fn) {
+  const int64_t positions = static_cast<int64_t>(x.size()) / (shape.examples * shape.channels);
+  for (int64_t e = 0; e < shape.examples; ++e) {
+    for (int64_t g = 0; g < shape.groups; ++g) {
+      Group group{
+          .e = e, .g = g, .positions = positions, .channels = shape.channels, .width = shape.channels / shape.groups};
+      SetStatistics(shape.epsilon, x, group);
+      fn(group);
+    }
+  }
 }
 
 }  // namespace
 
-void GroupNormalization(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma, In beta,
-                        Out y) {
-  const int64_t positions = static_cast<int64_t>(x.size()) / (examples * channels);
-  for (int64_t e = 0; e < examples; ++e) {
-    for (int64_t g = 0; g < groups; ++g) {
-      const Group group = StatisticsOfGroup(e, g, positions, channels, groups, epsilon, x);
-      ForEachOfGroup(e, g, positions, channels, groups, [&](int64_t i, int64_t c) {
-        y[i] = (x[i] - group.mean) * group.factor * (gamma.empty() ? 1 : gamma[c]) + (beta.empty() ? 0 : beta[c]);
-      });
-    }
-  }
+void GroupNormalization(const ChannelGroups& shape, In x, In gamma, In beta, Out y) {
+  ForEachGroup(shape, x, [&](const Group& group) {
+    ForEachOfGroup(group, [&](int64_t i, int64_t c) {
+      y[i] = (x[i] - group.mean) * group.factor * (gamma.empty() ? 1 : gamma[c]) + (beta.empty() ? 0 : beta[c]);
+    });
+  });
 }
 
-void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma,
-                                In dy, Out dx, Out dgamma, Out dbeta) {
-  const int64_t positions = static_cast<int64_t>(x.size()) / (examples * channels);
-  const int64_t width = channels / groups;
-  const double count = static_cast<double>(positions * width);
-  for (int64_t e = 0; e < examples; ++e) {
-    for (int64_t g = 0; g < groups; ++g) {
-      const Group group = StatisticsOfGroup(e, g, positions, channels, groups, epsilon, x);
-      const auto normalized = [&](int64_t i) { return (x[i] - group.mean) * group.factor; };
-      const auto inner = [&](int64_t i, int64_t c) { return dy[i] * (gamma.empty() ? 1 : gamma[c]); };
-      double mean = 0, mean_normalized = 0;  // of inner, and of inner * normalized
-      ForEachOfGroup(e, g, positions, channels, groups, [&](int64_t i, int64_t c) {
-        mean += inner(i, c) / count;
-        mean_normalized += inner(i, c) * normalized(i) / count;
-        if (!dgamma.empty()) dgamma[c] += dy[i] * normalized(i);
-        if (!dbeta.empty()) dbeta[c] += dy[i];
-      });
-      ForEachOfGroup(e, g, positions, channels, groups, [&](int64_t i, int64_t c) {
-        dx[i] += group.factor * (inner(i, c) - mean - normalized(i) * mean_normalized);
-      });
-    }
-  }
+void GroupNormalizationBackward(const ChannelGroups& shape, In x, In gamma, In dy, const NormalizationGradients& to) {
+  ForEachGroup(shape, x, [&](const Group& group) {
+    const double count = group.count();
+    const auto normalized = [&](int64_t i) { return (x[i] - group.mean) * group.factor; };
+    const auto inner = [&](int64_t i, int64_t c) { return dy[i] * (gamma.empty() ? 1 : gamma[c]); };
+    double mean = 0, mean_normalized = 0;  // of inner, and of inner * normalized
+    ForEachOfGroup(group, [&](int64_t i, int64_t c) {
+      mean += inner(i, c) / count;
+      mean_normalized += inner(i, c) * normalized(i) / count;
+      if (!to.gamma.empty()) to.gamma[c] += dy[i] * normalized(i);
+      if (!to.beta.empty()) to.beta[c] += dy[i];
+    });
+    ForEachOfGroup(group, [&](int64_t i, int64_t c) {
+      to.x[i] += group.factor * (inner(i, c) - mean - normalized(i) * mean_normalized);
+    });
+  });
 }
 
 namespace {
@@ -198,8 +200,8 @@ double Dot(int64_t count, const double* x, const double* y) {
 
 }  // namespace
 
-void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, In q, In k, In v,
-               absl::Span<const float> mask, Out weights, Out y) {
+void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, const AttentionInputs& in, Out weights,
+               Out y) {
   std::fill(weights.begin(), weights.end(), 0.0);
   std::fill(y.begin(), y.end(), 0.0);
   const double scale = 1 / std::sqrt(static_cast<double>(a.key_dim));
@@ -210,36 +212,38 @@ void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, In q,
     for (int64_t s = 0; s < seen; ++s) {
       if (!keys_seen.empty() && keys_seen[(head.e * a.queries + t) * a.keys + s] == 0) continue;
       places.push_back(s);
-      scores.push_back(scale * Dot(a.key_dim, q.data() + head.Query(t), k.data() + head.Key(s)));
+      scores.push_back(scale * Dot(a.key_dim, in.q.data() + head.Query(t), in.k.data() + head.Key(s)));
     }
     std::vector<double> softmax(scores.size());
-    if (!scores.empty()) Activate(v1::SOFTMAX, 0, scores.size(), scores, absl::MakeSpan(softmax));
+    if (!scores.empty()) {
+      Activate({v1::SOFTMAX, 0, static_cast<int64_t>(scores.size())}, scores, absl::MakeSpan(softmax));
+    }
     for (size_t i = 0; i < places.size(); ++i) weights[row + places[i]] = softmax[i];
     for (int64_t s = 0; s < seen; ++s) {
       for (int64_t i = 0; i < a.value_dim; ++i) {
-        y[head.Output(t) + i] += weights[row + s] * mask[row + s] * v[head.Value(s) + i];
+        y[head.Output(t) + i] += weights[row + s] * in.mask[row + s] * in.v[head.Value(s) + i];
       }
     }
   });
 }
 
-void AttentionBackward(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, In weights, In dy,
-                       Out dq, Out dk, Out dv) {
+void AttentionBackward(const AttentionShape& a, const AttentionInputs& in, In weights, In dy,
+                       const AttentionGradients& to) {
   const double scale = 1 / std::sqrt(static_cast<double>(a.key_dim));
   ForEachRow(a, [&](const Head& head, int64_t t) {
     const int64_t row = head.Score(t), seen = head.Seen(t);
     std::vector<double> dweights(seen), dscores(seen);
     for (int64_t s = 0; s < seen; ++s) {
-      dweights[s] = mask[row + s] * Dot(a.value_dim, dy.data() + head.Output(t), v.data() + head.Value(s));
+      dweights[s] = in.mask[row + s] * Dot(a.value_dim, dy.data() + head.Output(t), in.v.data() + head.Value(s));
       for (int64_t i = 0; i < a.value_dim; ++i) {
-        dv[head.Value(s) + i] += weights[row + s] * mask[row + s] * dy[head.Output(t) + i];
+        to.v[head.Value(s) + i] += weights[row + s] * in.mask[row + s] * dy[head.Output(t) + i];
       }
     }
-    ActivateBackward(v1::SOFTMAX, 0, seen, dweights, weights.subspan(row, seen), dweights, absl::MakeSpan(dscores));
+    ActivateBackward({v1::SOFTMAX, 0, seen}, dweights, weights.subspan(row, seen), dweights, absl::MakeSpan(dscores));
     for (int64_t s = 0; s < seen; ++s) {
       for (int64_t i = 0; i < a.key_dim; ++i) {
-        dq[head.Query(t) + i] += scale * dscores[s] * k[head.Key(s) + i];
-        dk[head.Key(s) + i] += scale * dscores[s] * q[head.Query(t) + i];
+        to.q[head.Query(t) + i] += scale * dscores[s] * in.k[head.Key(s) + i];
+        to.k[head.Key(s) + i] += scale * dscores[s] * in.q[head.Query(t) + i];
       }
     }
   });

@@ -30,24 +30,21 @@ struct Activations {
 
 class Pass {
  public:
-  // training: null for evaluation, and for a layer that is computed as in inference. values, gradients: the parameter
-  // space; gradients is empty in the forward pass. dy: with respect to `before`; empty in the forward pass.
-  Pass(const Graph& graph, const Node& node, int64_t examples, const StepInfo* training, In values, Out gradients,
-       In dy, std::vector<Activations>* nodes)
-      : graph_(graph),
-        node_(node),
-        examples_(examples),
-        training_(training),
-        values_(values),
-        gradients_(gradients),
-        dy_(dy),
-        nodes_(*nodes) {}
+  // values, gradients: the parameter space. dy: with respect to `before`. In the forward pass gradients and dy are
+  // empty.
+  struct Spaces {
+    In values;
+    Out gradients;
+    In dy;
+  };
+  // training: null for evaluation, and for a layer that is computed as in inference.
+  Pass(const Graph& graph, const Node& node, int64_t examples, const StepInfo* training, const Spaces& spaces,
+       std::vector<Activations>* nodes)
+      : graph_(graph), node_(node), examples_(examples), training_(training), spaces_(spaces), nodes_(*nodes) {}
 
   const Graph& graph() const { return graph_; }
   // The same pass for another node with the same id: that of the layer within (common/model/inner_node.h).
-  Pass As(const Node& node) const {
-    return Pass(graph_, node, examples_, training_, values_, gradients_, dy_, &nodes_);
-  }
+  Pass As(const Node& node) const { return Pass(graph_, node, examples_, training_, spaces_, &nodes_); }
   const Node& node() const { return node_; }
   int64_t examples() const { return examples_; }
   const StepInfo* training() const { return training_; }
@@ -58,7 +55,7 @@ class Pass {
   const std::vector<double>& x(size_t input = 0) const { return nodes_[node_.inputs[input]].output; }
   Out dx(size_t input = 0) const { return absl::MakeSpan(nodes_[node_.inputs[input]].gradient); }  // is added to
   Out y() const { return absl::MakeSpan(here().before); }  // zeros before; the layer without its activation
-  In dy() const { return dy_; }
+  In dy() const { return spaces_.dy; }
   Activations& here() const { return nodes_[node_.id]; }
 
   // Which steps of an input count: [examples, steps] of 1 and 0; empty: all of them.
@@ -68,11 +65,11 @@ class Pass {
   }
 
   // A variable by its index, and its gradient (added to).
-  In value(int variable) const { return Of(variable, values_); }
-  Out gradient_of(int variable) const { return Of(variable, gradients_); }
+  In value(int variable) const { return Of(variable, spaces_.values); }
+  Out gradient_of(int variable) const { return Of(variable, spaces_.gradients); }
   // The node's variable called `name`, and its gradient (added to); empty if the node has none.
-  In variable(const char* name) const { return Find(name, values_); }
-  Out gradient(const char* name) const { return Find(name, gradients_); }
+  In variable(const char* name) const { return Find(name, spaces_.values); }
+  Out gradient(const char* name) const { return Find(name, spaces_.gradients); }
 
  private:
   template <typename Number>
@@ -98,9 +95,7 @@ class Pass {
   const Node& node_;
   const int64_t examples_;
   const StepInfo* const training_;
-  const In values_;
-  const Out gradients_;
-  const In dy_;
+  const Spaces spaces_;
   std::vector<Activations>& nodes_;
 };
 

@@ -74,9 +74,13 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
     CAIRN_RETURN_IF_ERROR(outputs_loss_.Compute<double>(batch.examples, last.output, batch.labels.floats(),
                                                         batch.label_size, gradient, &sums));
   } else {
-    CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_, batch.examples,
-                                                 plan_.fused ? last.before : last.output, batch.labels.floats(),
-                                                 batch.label_size, gradient, &sums, step_mask));
+    CAIRN_RETURN_IF_ERROR(LossAndMetrics<double>(loss_, plan_, metrics_,
+                                                 {.examples = batch.examples,
+                                                  .outputs = plan_.fused ? last.before : last.output,
+                                                  .labels = batch.labels.floats(),
+                                                  .label_size = batch.label_size,
+                                                  .step_mask = step_mask},
+                                                 gradient, &sums));
   }
   for (const Node& node : graph_->nodes()) {
     if (node.kind != LayerKind::kActivityRegularization) continue;
@@ -112,10 +116,10 @@ absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training,
     }
     here.before.assign(examples_ * NumElements(node.output), 0.0);
     const StepInfo* const step = InfersAlways(node) ? nullptr : training;
-    const reference::Pass pass(*graph_, node, examples_, step, values, {}, {}, &nodes_);
+    const reference::Pass pass(*graph_, node, examples_, step, {values, {}, {}}, &nodes_);
     CAIRN_RETURN_IF_ERROR(reference::FindLayer(node.kind)->forward(pass));
     here.output.assign(here.before.size(), 0.0);
-    reference::Activate(node.activation, ActivationAlpha(node), node.output.back(), here.before,
+    reference::Activate({node.activation, ActivationAlpha(node), node.output.back()}, here.before,
                         absl::MakeSpan(here.output));
   }
   return absl::OkStatus();
@@ -132,10 +136,10 @@ void ReferenceNet::Backward(absl::Span<const double> values, absl::Span<double> 
     const Activations& here = nodes_[id];
     std::vector<double> before = here.gradient;
     if (!(plan_.fused && id + 1 == nodes_.size())) {
-      reference::ActivateBackward(node.activation, ActivationAlpha(node), node.output.back(), here.before, here.output,
-                                  here.gradient, absl::MakeSpan(before));
+      reference::ActivateBackward({node.activation, ActivationAlpha(node), node.output.back()}, here.before,
+                                  here.output, here.gradient, absl::MakeSpan(before));
     }
-    const reference::Pass pass(*graph_, node, examples_, nullptr, values, gradients, before, &nodes_);
+    const reference::Pass pass(*graph_, node, examples_, nullptr, {values, gradients, before}, &nodes_);
     reference::FindLayer(node.kind)->backward(pass);
   }
   for (const Variable& v : graph_->variables()) {

@@ -101,14 +101,14 @@ void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
   });
 }
 
-void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to) {
   const int64_t in = g.input.back(), out = g.output.back();
-  BiasBackward(dy, dbias);
+  BiasBackward(dy, to.bias);
   ForEachTap(g, [&](const Tap& tap) {
     ForEachWeight(g, tap.kernel_pixel, [&](int64_t i, int64_t o, int64_t k) {
       const double d = dy[tap.output_pixel * out + o];
-      dx[tap.input_pixel * in + i] += d * kernel[k];
-      dkernel[k] += d * x[tap.input_pixel * in + i];
+      to.x[tap.input_pixel * in + i] += d * kernel[k];
+      to.kernel[k] += d * x[tap.input_pixel * in + i];
     });
   });
 }
@@ -123,14 +123,14 @@ void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
   });
 }
 
-void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to) {
   const int64_t in = g.input.back(), out = g.output.back(), multiplier = out / in;
-  BiasBackward(dy, dbias);
+  BiasBackward(dy, to.bias);
   ForEachTap(g, [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
       const double d = dy[tap.output_pixel * out + o];
-      dx[tap.input_pixel * in + o / multiplier] += d * kernel[tap.kernel_pixel * out + o];
-      dkernel[tap.kernel_pixel * out + o] += d * x[tap.input_pixel * in + o / multiplier];
+      to.x[tap.input_pixel * in + o / multiplier] += d * kernel[tap.kernel_pixel * out + o];
+      to.kernel[tap.kernel_pixel * out + o] += d * x[tap.input_pixel * in + o / multiplier];
     }
   });
 }
@@ -154,16 +154,16 @@ void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y) {
   });
 }
 
-void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to) {
   const int64_t in = g.input.back(), out = g.output.back();
-  BiasBackward(dy, dbias);
+  BiasBackward(dy, to.bias);
   ForEachTap(Turned(g), [&](const Tap& tap) {
     for (int64_t o = 0; o < out; ++o) {
       for (int64_t i = 0; i < in; ++i) {
         const int64_t k = (tap.kernel_pixel * out + o) * in + i;
         const double d = dy[tap.input_pixel * out + o];
-        dx[tap.output_pixel * in + i] += d * kernel[k];
-        dkernel[k] += d * x[tap.output_pixel * in + i];
+        to.x[tap.output_pixel * in + i] += d * kernel[k];
+        to.kernel[k] += d * x[tap.output_pixel * in + i];
       }
     }
   });
@@ -255,14 +255,14 @@ void Dense(int64_t in, int64_t out, In x, In kernel, In bias, Out y) {
   }
 }
 
-void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
-  BiasBackward(dy, dbias);
+void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, const KernelGradients& to) {
+  BiasBackward(dy, to.bias);
   const int64_t rows = static_cast<int64_t>(x.size()) / in;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < in; ++i) {
       for (int64_t o = 0; o < out; ++o) {
-        dx[r * in + i] += dy[r * out + o] * kernel[i * out + o];
-        dkernel[i * out + o] += dy[r * out + o] * x[r * in + i];
+        to.x[r * in + i] += dy[r * out + o] * kernel[i * out + o];
+        to.kernel[i * out + o] += dy[r * out + o] * x[r * in + i];
       }
     }
   }
@@ -276,45 +276,43 @@ BatchStatistics Statistics(int64_t channels, In x) {
   return s;
 }
 
-void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In beta, Out y) {
-  const size_t channels = mean.size();
+void BatchNormalization(In x, const Normalizer& by, Out y) {
+  const size_t channels = by.mean.size();
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t c = i % channels;
-    const double normalized = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon);
-    y[i] = normalized * (gamma.empty() ? 1.0 : gamma[c]) + (beta.empty() ? 0.0 : beta[c]);
+    const double normalized = (x[i] - by.mean[c]) / std::sqrt(by.variance[c] + by.epsilon);
+    y[i] = normalized * (by.gamma.empty() ? 1.0 : by.gamma[c]) + (by.beta.empty() ? 0.0 : by.beta[c]);
   }
 }
 
-void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
-                                Out dgamma, Out dbeta) {
-  const size_t channels = statistics.mean.size();
+void BatchNormalizationBackward(In x, const Normalizer& by, In dy, const NormalizationGradients& to) {
+  const size_t channels = by.mean.size();
   const double rows = static_cast<double>(x.size()) / static_cast<double>(channels);
   const auto normalized = [&](size_t i) {
-    return (x[i] - statistics.mean[i % channels]) / std::sqrt(statistics.variance[i % channels] + epsilon);
+    return (x[i] - by.mean[i % channels]) / std::sqrt(by.variance[i % channels] + by.epsilon);
   };
   std::vector<double> sum_dy(channels, 0.0), sum_dy_normalized(channels, 0.0);
   for (size_t i = 0; i < x.size(); ++i) {
     sum_dy[i % channels] += dy[i];
     sum_dy_normalized[i % channels] += dy[i] * normalized(i);
   }
-  for (size_t c = 0; c < dgamma.size(); ++c) dgamma[c] += sum_dy_normalized[c];
-  for (size_t c = 0; c < dbeta.size(); ++c) dbeta[c] += sum_dy[c];
+  for (size_t c = 0; c < to.gamma.size(); ++c) to.gamma[c] += sum_dy_normalized[c];
+  for (size_t c = 0; c < to.beta.size(); ++c) to.beta[c] += sum_dy[c];
   // Section 3 of the paper, with the terms through mean and variance collected.
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t c = i % channels;
-    const double scale = (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(statistics.variance[c] + epsilon);
-    dx[i] += scale * (dy[i] - sum_dy[c] / rows - normalized(i) * sum_dy_normalized[c] / rows);
+    const double scale = (by.gamma.empty() ? 1.0 : by.gamma[c]) / std::sqrt(by.variance[c] + by.epsilon);
+    to.x[i] += scale * (dy[i] - sum_dy[c] / rows - normalized(i) * sum_dy_normalized[c] / rows);
   }
 }
 
-void ConstantBatchNormalizationBackward(In x, In mean, In variance, double epsilon, In gamma, In dy, Out dx, Out dgamma,
-                                        Out dbeta) {
-  for (size_t i = 0; i < dx.size(); ++i) {
-    const size_t c = i % variance.size();
-    const double factor = 1 / std::sqrt(variance[c] + epsilon);
-    dx[i] += dy[i] * (gamma.empty() ? 1.0 : gamma[c]) * factor;
-    if (!dgamma.empty()) dgamma[c] += dy[i] * (x[i] - mean[c]) * factor;
-    if (!dbeta.empty()) dbeta[c] += dy[i];
+void ConstantBatchNormalizationBackward(In x, const Normalizer& by, In dy, const NormalizationGradients& to) {
+  for (size_t i = 0; i < to.x.size(); ++i) {
+    const size_t c = i % by.variance.size();
+    const double factor = 1 / std::sqrt(by.variance[c] + by.epsilon);
+    to.x[i] += dy[i] * (by.gamma.empty() ? 1.0 : by.gamma[c]) * factor;
+    if (!to.gamma.empty()) to.gamma[c] += dy[i] * (x[i] - by.mean[c]) * factor;
+    if (!to.beta.empty()) to.beta[c] += dy[i];
   }
 }
 

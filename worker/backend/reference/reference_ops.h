@@ -37,18 +37,25 @@ struct Geometry {
   Window window;
 };
 
+// What the gradients of a layer with a kernel are added to. bias: empty without one.
+struct KernelGradients {
+  Out x;
+  Out kernel;
+  Out bias;
+};
+
 // keras.layers.Conv2D, Conv1D, Conv3D. kernel: [axes..., in of a group, out]. bias may be empty. y is overwritten.
 void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y);
-void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to);
 
 // keras.layers.DepthwiseConv2D. kernel: [h, w, in, multiplier]; output channel c * multiplier + m is computed from
 // input channel c.
 void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y);
-void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to);
 
 // keras.layers.Conv2DTranspose. kernel: [h, w, out, in].
 void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y);
-void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, const KernelGradients& to);
 
 // keras.layers.MaxPooling2D. If several numbers of a window are the maximum, the first one, row by row, gets the
 // gradient.
@@ -67,29 +74,46 @@ void ZeroPadding2DBackward(const Geometry& g, In dy, Out dx);
 
 // keras.layers.Dense, y = x kernel + bias, on rows of `in` numbers. kernel: [in, out].
 void Dense(int64_t in, int64_t out, In x, In kernel, In bias, Out y);
-void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, const KernelGradients& to);
 
-// Ioffe & Szegedy 2015, over rows of `channels` numbers. gamma and beta may be empty (1 and 0).
+// What the gradients of a normalization are added to. gamma and beta: empty where the layer has none.
+struct NormalizationGradients {
+  Out x;
+  Out gamma;
+  Out beta;
+};
+
+// Ioffe & Szegedy 2015, over rows of `channels` numbers.
 struct BatchStatistics {
   std::vector<double> mean;
   std::vector<double> variance;  // biased: divided by the number of rows
 };
 BatchStatistics Statistics(int64_t channels, In x);
-void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In beta, Out y);
+// What rows are normalized by, a number for each channel. gamma and beta may be empty (1 and 0).
+struct Normalizer {
+  In mean;
+  In variance;
+  double epsilon = 0;
+  In gamma;
+  In beta;
+};
+void BatchNormalization(In x, const Normalizer& by, Out y);
 // With the statistics of the batch, which depend on x.
-void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
-                                Out dgamma, Out dbeta);
+void BatchNormalizationBackward(In x, const Normalizer& by, In dy, const NormalizationGradients& to);
 // With statistics that do not depend on x.
-void ConstantBatchNormalizationBackward(In x, In mean, In variance, double epsilon, In gamma, In dy, Out dx, Out dgamma,
-                                        Out dbeta);
+void ConstantBatchNormalizationBackward(In x, const Normalizer& by, In dy, const NormalizationGradients& to);
 
 // Wu & He 2018, each example by itself: the channels are divided into groups, each of which is normalized over its
 // channels and all positions. gamma and beta may be empty. With one group, and each position as an example, this is
 // layer normalization (Ba et al. 2016).
-void GroupNormalization(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma, In beta,
-                        Out y);
-void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma,
-                                In dy, Out dx, Out dgamma, Out dbeta);
+struct ChannelGroups {
+  int64_t examples = 0;
+  int64_t channels = 0;
+  int64_t groups = 0;
+  double epsilon = 0;
+};
+void GroupNormalization(const ChannelGroups& shape, In x, In gamma, In beta, Out y);
+void GroupNormalizationBackward(const ChannelGroups& shape, In x, In gamma, In dy, const NormalizationGradients& to);
 
 // keras.layers.UpSampling2D: repeats pixels, or interpolates between the centers of pixels, with the edge repeated.
 void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y);
@@ -117,14 +141,27 @@ struct AttentionShape {
   bool causal = false;
   int64_t scores() const { return examples * heads * queries * keys; }
 };
-void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, In q, In k, In v,
-               absl::Span<const float> mask, Out weights, Out y);
-void AttentionBackward(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, In weights, In dy,
-                       Out dq, Out dk, Out dv);
+struct AttentionInputs {
+  In q, k, v;
+  absl::Span<const float> mask;
+};
+// What the gradients are added to.
+struct AttentionGradients {
+  Out q, k, v;
+};
+void Attention(const AttentionShape& a, absl::Span<const float> keys_seen, const AttentionInputs& in, Out weights,
+               Out y);
+void AttentionBackward(const AttentionShape& a, const AttentionInputs& in, In weights, In dy,
+                       const AttentionGradients& to);
 
-// Element-wise, or over rows of `channels` numbers (softmax). alpha: LEAKY_RELU's slope, ELU's alpha.
-void Activate(v1::Activation activation, double alpha, int64_t channels, In x, Out y);
+// Element-wise, or over rows of `channels` numbers (softmax).
+struct RowActivation {
+  v1::Activation kind = v1::LINEAR;
+  double alpha = 0;  // LEAKY_RELU's slope, ELU's alpha
+  int64_t channels = 1;
+};
+void Activate(const RowActivation& f, In x, Out y);
 // x: the input, y: the output of Activate. dx is overwritten.
-void ActivateBackward(v1::Activation activation, double alpha, int64_t channels, In x, In y, In dy, Out dx);
+void ActivateBackward(const RowActivation& f, In x, In y, In dy, Out dx);
 
 }  // namespace cairn::reference

@@ -1,4 +1,6 @@
-// Layers on tensors that have no variables: operations, reductions, parts.
+// Layers on tensors that have no variables: operations, reductions, parts; activations.
+#include <algorithm>
+
 #include "worker/backend/reference/reference_layer.h"
 #include "worker/backend/tensor_function.h"
 
@@ -23,10 +25,25 @@ void ComputeBackward(const Pass& p) {
   }
 }
 
+// An activation of its own is computed after its layer; GLU is the one that changes the shape.
+absl::Status Activate(const Pass& p) {
+  if (p.node().activation == v1::GLU) return Compute(p);
+  std::copy(p.x().begin(), p.x().end(), p.y().begin());
+  return absl::OkStatus();
+}
+
+void ActivateBackward(const Pass& p) {
+  if (p.node().activation == v1::GLU) return ComputeBackward(p);
+  for (size_t i = 0; i < p.dy().size(); ++i) p.dx()[i] += p.dy()[i];
+}
+
 constexpr Layer kLayers[] = {
-    {LayerKind::kOperation, Compute, ComputeBackward}, {LayerKind::kSubtract, Compute, ComputeBackward},
-    {LayerKind::kMinimum, Compute, ComputeBackward},   {LayerKind::kReduce, Compute, ComputeBackward},
-    {LayerKind::kSlice, Compute, ComputeBackward},
+    {LayerKind::kActivation, Activate, ActivateBackward}, {LayerKind::kOperation, Compute, ComputeBackward},
+    {LayerKind::kSubtract, Compute, ComputeBackward},     {LayerKind::kMinimum, Compute, ComputeBackward},
+    {LayerKind::kReduce, Compute, ComputeBackward},       {LayerKind::kSlice, Compute, ComputeBackward},
+    {LayerKind::kStack, Compute, ComputeBackward},        {LayerKind::kPad, Compute, ComputeBackward},
+    {LayerKind::kTile, Compute, ComputeBackward},         {LayerKind::kTake, Compute, ComputeBackward},
+    {LayerKind::kOneHot, Compute, ComputeBackward},       {LayerKind::kEinsum, Compute, ComputeBackward},
 };
 
 }  // namespace

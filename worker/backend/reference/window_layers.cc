@@ -6,13 +6,17 @@
 namespace cairn::reference {
 namespace {
 
+KernelGradients GradientsOf(const Pass& p) {
+  return {.x = p.dx(), .kernel = p.gradient("kernel"), .bias = p.gradient("bias")};
+}
+
 absl::Status Convolve(const Pass& p) {
   Conv2D(p.geometry(), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
   return absl::OkStatus();
 }
 
 void ConvolveBackward(const Pass& p) {
-  Conv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"), p.gradient("bias"));
+  Conv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), GradientsOf(p));
 }
 
 absl::Status ConvolveDepthwise(const Pass& p) {
@@ -21,8 +25,7 @@ absl::Status ConvolveDepthwise(const Pass& p) {
 }
 
 void ConvolveDepthwiseBackward(const Pass& p) {
-  DepthwiseConv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"),
-                          p.gradient("bias"));
+  DepthwiseConv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), GradientsOf(p));
 }
 
 absl::Status ConvolveTransposed(const Pass& p) {
@@ -31,8 +34,7 @@ absl::Status ConvolveTransposed(const Pass& p) {
 }
 
 void ConvolveTransposedBackward(const Pass& p) {
-  Conv2DTransposeBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"),
-                          p.gradient("bias"));
+  Conv2DTransposeBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), GradientsOf(p));
 }
 
 // The two convolutions of a SeparableConv2D or SeparableConv1D. Kept: the value between them.
@@ -59,10 +61,10 @@ absl::Status ConvolveSeparably(const Pass& p) {
 void ConvolveSeparablyBackward(const Pass& p) {
   const std::vector<double>& between = p.here().kept[0];
   std::vector<double> dbetween(between.size(), 0.0);
-  Conv2DBackward(PointwiseOf(p), between, p.variable("pointwise_kernel"), p.dy(), absl::MakeSpan(dbetween),
-                 p.gradient("pointwise_kernel"), p.gradient("bias"));
-  DepthwiseConv2DBackward(DepthwiseOf(p), p.x(), p.variable("depthwise_kernel"), dbetween, p.dx(),
-                          p.gradient("depthwise_kernel"), {});
+  Conv2DBackward(PointwiseOf(p), between, p.variable("pointwise_kernel"), p.dy(),
+                 {.x = absl::MakeSpan(dbetween), .kernel = p.gradient("pointwise_kernel"), .bias = p.gradient("bias")});
+  DepthwiseConv2DBackward(DepthwiseOf(p), p.x(), p.variable("depthwise_kernel"), dbetween,
+                          {.x = p.dx(), .kernel = p.gradient("depthwise_kernel"), .bias = {}});
 }
 
 absl::Status PoolMax(const Pass& p) {

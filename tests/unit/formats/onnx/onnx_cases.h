@@ -54,13 +54,19 @@ inline std::vector<LayerCase> OnnxCases() {
     const bool lacks = c.model.find("GELU") != std::string::npos || c.model.find("SILU") != std::string::npos;
     if (!lacks) cases.push_back(c);
   }
+  for (const LayerCase& c : DistributedCases()) cases.push_back(c);
+  for (const LayerCase& c : DistributedBatchCases()) cases.push_back(c);
   for (const LayerCase& c : MoreOnnxCases()) cases.push_back(c);
   return cases;
 }
 
-// Recurrent layers with activations that no recurrent operator of ONNX takes.
+// Recurrent layers with activations that no recurrent operator of ONNX takes, and operations that it does not have.
 inline bool IsLackedByOnnx(const LayerCase& c) {
-  for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther"}) {
+  for (const char* part : {"SPARSEMAX", "return_cell", "group_query_attention"}) {
+    if (c.model.find(part) != std::string::npos) return true;
+  }
+  for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther", "Operation_ARCTAN2",
+                           "Operation_CUMPROD", "Operation_CUMPROD_First"}) {
     if (c.name == name) return true;
   }
   return false;

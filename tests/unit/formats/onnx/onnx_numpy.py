@@ -124,10 +124,13 @@ def reshape(x, shape):
     return x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
 
 
-def pad(a, x, pads=None):
+def pad(a, x, pads=None, value=0.0):
     pads = a["pads"] if pads is None else pads
     rank = x.ndim
-    return np.pad(x, [(int(pads[i]), int(pads[i + rank])) for i in range(rank)])
+    widths = [(int(pads[i]), int(pads[i + rank])) for i in range(rank)]
+    if a.get("mode", b"constant") == b"reflect":
+        return np.pad(x, widths, mode="reflect")
+    return np.pad(x, widths, constant_values=value)
 
 
 def gemm(a, x, w, c=0.0):
@@ -224,8 +227,15 @@ def shrink(a, x):
     return np.where(x < -threshold, x + bias, np.where(x > threshold, x - bias, 0))
 
 
-def argmax_kept(x, axis):
-    return np.expand_dims(np.argmax(x, axis), axis)
+def place(function):
+    """ArgMax, ArgMin."""
+
+    def of(a, x):
+        axis = a.get("axis", 0)
+        y = function(x, axis)
+        return y if a.get("keepdims", 1) == 0 else np.expand_dims(y, axis)
+
+    return of
 
 
 OPERATORS = {
@@ -305,7 +315,25 @@ OPERATORS = {
     "Reciprocal": lambda a, x: 1 / x,
     "Min": lambda a, *xs: functools.reduce(np.minimum, xs),
     "CumSum": lambda a, x, axis: np.cumsum(x, axis=int(np.ravel(axis)[0])),
-    "ArgMax": lambda a, x: (np.argmax if a.get("keepdims", 1) == 0 else argmax_kept)(x, a.get("axis", 0)),
+    "ArgMax": place(np.argmax),
+    "ArgMin": place(np.argmin),
+    "ReduceL1": lambda a, x: np.abs(x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
+    "Tile": lambda a, x, repeats: np.tile(x, repeats.astype(int)),
+    "And": lambda a, x, y: np.logical_and(x, y),
+    "Or": lambda a, x, y: np.logical_or(x, y),
+    "Xor": lambda a, x, y: np.logical_xor(x, y),
+    "Tan": lambda a, x: np.tan(x),
+    "Asin": lambda a, x: np.arcsin(x),
+    "Acos": lambda a, x: np.arccos(x),
+    "Atan": lambda a, x: np.arctan(x),
+    "Sinh": lambda a, x: np.sinh(x),
+    "Cosh": lambda a, x: np.cosh(x),
+    "Asinh": lambda a, x: np.arcsinh(x),
+    "Acosh": lambda a, x: np.arccosh(x),
+    "Atanh": lambda a, x: np.arctanh(x),
+    "Ceil": lambda a, x: np.ceil(x),
+    "IsNaN": lambda a, x: np.isnan(x),
+    "IsInf": lambda a, x: np.isinf(x),
     "ReduceMin": lambda a, x: x.min(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
     "ReduceProd": lambda a, x: x.prod(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
     "ReduceLogSumExp": lambda a, x: np.log(np.exp(x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),

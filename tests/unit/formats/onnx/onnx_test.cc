@@ -14,6 +14,7 @@
 #include "common/formats/onnx/onnx_constants.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/weights.h"
+#include "common/model/inner_node.h"
 #include "common/model/job_outputs.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/formats/onnx/onnx_cases.h"
@@ -46,7 +47,10 @@ TEST_P(OnnxModels, ComeBackAsTheyWere) {
   const std::vector<float> values = CaseValues(*graph, 5);
   const auto model = ExportOnnx(*graph, values, {.model_name = "m"});
   if (IsLackedByOnnx(GetParam())) {
-    EXPECT_THAT(std::string(model.status().message()), testing::HasSubstr("ONNX's recurrent operators have no"));
+    EXPECT_THAT(
+        std::string(model.status().message()),
+        testing::AnyOf(testing::HasSubstr("ONNX's recurrent operators have no"),
+                       testing::HasSubstr("is not written as ONNX"), testing::HasSubstr("ONNX has no operator for")));
     return;
   }
   ASSERT_TRUE(model.ok()) << model.status();
@@ -79,8 +83,11 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     const char* const refused = node.kind == LayerKind::kMultiHeadAttention ? "a product of two layers' outputs"
                                 : adds_pairs                                ? "(Add): its inputs have different shapes"
                                 : both_ways                                 ? "keeps its own order there"
-                                : node.kind == LayerKind::kDiscretization   ? "only to floats, or to ids for a Gather"
-                                                                            : nullptr;
+                                : FoldsSteps(node)                          ? "(Reshape)"
+                                // Behind it may stand OneHot or Mod, which Cairn has no layers for.
+                                : node.kind == LayerKind::kDiscretization && !imported.ok()
+                                    ? "Cairn has no layer for this operator"
+                                    : nullptr;
     if (refused == nullptr) continue;
     EXPECT_THAT(std::string(imported.status().message()), testing::HasSubstr(refused));
     return;

@@ -176,6 +176,14 @@ struct LossOfExample {
         return t != 0 ? -t * logf(Clip(row.x[i] / whole)) : 0.0f;
       });
     }
+    return ElementwiseLossOf(block, row, g, weight);
+  }
+
+  // The same for binary cross-entropy and the squared error.
+  template <class B>
+  CAIRN_DEVICE double ElementwiseLossOf(B& block, const Row& row, float* g, float weight) const {
+    const int32_t n = row.n;
+    const bool logits = a.fused || a.from_logits;
     const float mean = 1.0f / static_cast<float>(n);
     if (a.kind == kBinary) {
       if (g != nullptr) {

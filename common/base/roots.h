@@ -1,0 +1,55 @@
+// Roots: the folders below which this process reads and writes what a job names. docs/security.md
+//
+// UseRoots once, by a main, before anything of a job is opened; the rest from any thread. Without a call every path is
+// opened as it is: programs that people run for themselves. Invariants:
+//   1. A path of a job is opened by OpenPath and the functions of files.h alone (tests/lint/job_paths.py).
+//   2. With roots a file is reached from the folder of one, and the kernel refuses every step out of it (openat2 with
+//      RESOLVE_BENEATH): "..", symbolic links, also ones that are swapped meanwhile, and links of /proc.
+//   3. A root that is only read is never opened for writing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+class FileDescriptor;
+
+enum class Access { kRead, kWrite };
+
+struct Root {
+  std::string name;    // of "NAME=FOLDER": letters, digits, - and _; empty: none
+  std::string folder;  // absolute; "/": every file
+  bool writable = true;
+};
+
+// [NAME=]FOLDER[:ro]. Errors: INVALID_ARGUMENT.
+absl::StatusOr<Root> ParseRoot(const std::string& text);
+
+// Empty: the working directory, for reading and writing. Errors: INVALID_ARGUMENT: two of one name; a folder that is
+// not there; FAILED_PRECONDITION: this system has no openat2.
+absl::Status UseRoots(std::vector<Root> roots);
+// For tests: as if UseRoots was never called.
+void ForgetRoots();
+
+// Whether a path may lead out: there are roots, and none of them is "/".
+bool HasRoots();
+// "data=/data (read), /runs": for errors and the log.
+std::string RootsText();
+// Whether it begins with the name of one: "data:/fashion-mnist".
+bool NamesRoot(absl::string_view path);
+// Whether it is of that form: only who opens it knows the roots.
+bool MayNameRoot(absl::string_view path);
+
+// open(2), with O_CLOEXEC. A descriptor below 0: errno says why; EXDEV: it leads out of the roots. access: kWrite also
+// for a folder in which something is to be changed.
+FileDescriptor OpenPath(const std::string& path, int flags, Access access = Access::kRead, unsigned mode = 0644);
+
+// OK: the path is below a root that allows it, as far as it exists. Errors: PERMISSION_DENIED with the field, the path
+// and the roots.
+absl::Status CheckInRoots(absl::string_view field, const std::string& path, Access access);
+
+}  // namespace cairn

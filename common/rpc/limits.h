@@ -1,0 +1,29 @@
+// Limits of connections, their reasons, and how they depend on one another.
+#pragma once
+
+#include <cstddef>
+
+#include "common/base/limits.h"
+
+namespace cairn {
+
+// The memory of a request of which a part has arrived, in bytes for each of the part: a partition of the default size
+// is not copied again, as its first frame is a fourth of it, and of the largest ones a third is.
+inline constexpr size_t kAssemblerGrowth = 4;
+static_assert(kAssemblerGrowth * kFramePayloadBytesMax >= static_cast<size_t>(kPartitionBytesDefault));
+// A stream that has sent a part of a request and then nothing for this long is ended; honest ones send a request's
+// frames one after another.
+inline constexpr int kAssemblerStallSecondsMax = 20;
+
+// Received requests from one machine (not through a Unix socket) are at most half of all: the others always have the
+// rest.
+static_assert(kReceivedBytesMax / 2 >= 2 * (kStreamHandlingBytesMax + static_cast<size_t>(kPartitionBytesMax)));
+// Exchange streams from one machine, and from all of them. A worker has two, another ps one.
+inline constexpr size_t kExchangeStreamsOfPeerMax = 2048;
+inline constexpr size_t kExchangeStreamsMax = 16384;
+static_assert(kExchangeStreamsOfPeerMax < kExchangeStreamsMax);
+
+// Of the user, node or group that a certificate names.
+inline constexpr size_t kCallerNameBytesMax = 128;
+
+}  // namespace cairn
