@@ -6,6 +6,19 @@
 add_library(cairn_flags INTERFACE)
 target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -ffp-contract=off)
 target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR})
+
+# What is deployed: an overwritten stack, string or index ends the program, and its tables of functions are read-only
+# once it is loaded. tests/lint/hardening.py looks for each of these in the programs. Sanitizers check more.
+option(CAIRN_HARDENING "Build programs that end at an overrun (docs/security.md)" ON)
+if(CAIRN_HARDENING AND NOT CAIRN_SANITIZE)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  add_compile_options(-fno-semantic-interposition)  # CairnPython.cmake says why
+  target_compile_options(cairn_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong;-fstack-clash-protection;-D_GLIBCXX_ASSERTIONS>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
+  target_link_options(cairn_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  set(CAIRN_PIE -pie)
+endif()
 if(CAIRN_SANITIZE)
   target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer)
   if(CAIRN_FUZZ)  # a finding must end the program; checks that AddressSanitizer also makes would only cost build time
@@ -78,7 +91,7 @@ function(cairn_binary name)
   target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags ${CAIRN_PROGRAM_PARTS})
   # Libraries are searched in ../lib first, also those that libraries need: deploy/bundle.sh copies them there.
   set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
-  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags ${CAIRN_PIE})
 endfunction()
 
 # Exports everything that worker/backend may use, not only what the program itself uses.

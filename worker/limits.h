@@ -35,6 +35,9 @@ inline constexpr size_t kCheckpointsListedMax = 1 << 16;
 inline constexpr size_t kComparedLaterMax = 16;
 // Of a file to append to: room for 300,000 epochs, but not for a data set named by mistake.
 inline constexpr size_t kCsvLogBytesMax = size_t{64} << 20;
+// Its lock is tried again for five seconds: another worker holds it for one write.
+inline constexpr int kCsvLockTries = 250;
+inline constexpr absl::Duration kCsvLockPause = absl::Milliseconds(20);
 // A larger stamp would not sort after this one.
 inline constexpr int64_t kBoardStampMax = 9'999'999'999;
 

@@ -166,7 +166,7 @@ class SweepRun {
   absl::Status Submit(int index) {
     const Trial& trial = sweep_.trials()[index];
     CAIRN_ASSIGN_OR_RETURN(v1::JobSpec job, JobOfTrial(definition_, trial, sweep_.trials().size(), CloseShapeByData));
-    if (sweep_.Resumes(index)) job = Resumed(std::move(job));
+    if (sweep_.Resumes(index)) job = Resumed(std::move(job), trial.checkpoint);
     const auto response = client_.Submit(job, sweep_.KeyOf(index));
     if (IsRefusal(response.status())) {
       Answered();

@@ -1,6 +1,8 @@
 #include "worker/reports/csv_log.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "common/base/decimal.h"
 #include "common/base/files.h"
 #include "common/formats/plain_file.h"
@@ -47,19 +49,28 @@ std::map<std::string, double> FiguresOf(const v1::JobSpec& spec, const v1::Epoch
   return figures;
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text, int flags) {
-  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_WRONLY | O_CREAT | flags));
-  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), text, path));
-  if (::fsync(file.get()) != 0) return FileError(path, "cannot sync");
-  return SyncFolder(std::filesystem::path(path).parent_path().string());  // the file may be new
+// Another worker that writes the same rows, as a former chief may, holds the lock for one write.
+absl::Status Lock(int fd, const std::string& path) {
+  for (int tries = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return absl::OkStatus();  // a file system without locks
+    if (tries == kCsvLockTries) return FileError(path, "another program holds its lock");
+    absl::SleepFor(kCsvLockPause);
+  }
+  return absl::OkStatus();
 }
 
-// Empty if the file does not exist.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  const absl::StatusOr<Buffer> bytes = ReadFileBytes(path, kCsvLogBytesMax);
-  if (absl::IsNotFound(bytes.status())) return std::string();
-  CAIRN_RETURN_IF_ERROR(bytes.status());
-  return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path, kCsvLogBytesMax));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// Truncates the file to `keep` bytes and writes `text` there.
+absl::Status WriteAt(int fd, const std::string& path, size_t keep, const std::string& text) {
+  if (::ftruncate(fd, static_cast<off_t>(keep)) != 0) return FileError(path, "cannot truncate");
+  if (::lseek(fd, static_cast<off_t>(keep), SEEK_SET) < 0) return FileError(path, "cannot seek");
+  CAIRN_RETURN_IF_ERROR(WriteAll(fd, text, path));
+  if (::fsync(fd) != 0) return FileError(path, "cannot sync");
+  return SyncFolder(std::filesystem::path(path).parent_path().string());  // the file may be new
 }
 
 }  // namespace
@@ -78,62 +89,85 @@ std::string CsvLog::Row(const v1::EpochResult& epoch) const {
   return Line(cells);
 }
 
-// Finds what the file already has of these epochs.
-absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
-  const std::string& path = options_.filename();
-  CAIRN_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
-  std::string text;
-  const bool anew = epochs.front().epoch() == 0;
-  if (!anew || options_.append()) {
-    CAIRN_ASSIGN_OR_RETURN(text, ReadText(path));
-  }
-  const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) {
-    text.resize(whole);
-    CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_WRONLY));
-    if (::ftruncate(file.get(), static_cast<off_t>(whole)) != 0) return FileError(path, "cannot cut");
-  }
-  const auto first = std::find_if(epochs.begin(), epochs.end(), HasFigures);
+std::string CsvLog::Rows(const Epochs& epochs, size_t from) const {
+  std::string rows;
+  for (size_t i = from; i < epochs.size(); ++i) rows += Row(*epochs[i]);
+  return rows;
+}
+
+void CsvLog::ChooseColumns(const v1::EpochResult& first) {
   columns_.clear();
-  for (const auto& [name, value] : FiguresOf(spec_, *first)) columns_.push_back(name);
-  if (spec_.validation_freq() > 1 && first->validation().examples() == 0) {  // later epochs have them
+  for (const auto& [name, value] : FiguresOf(spec_, first)) columns_.push_back(name);
+  if (spec_.validation_freq() > 1 && first.validation().examples() == 0) {  // later epochs have them
     columns_.push_back("val_loss");
     for (int m = 0; m < FigureCount(spec_); ++m) columns_.push_back(absl::StrCat("val_", MetricName(spec_, m)));
     std::sort(columns_.begin(), columns_.end());
   }
-  std::vector<std::string> header{"epoch"};
-  header.insert(header.end(), columns_.begin(), columns_.end());
-  if (text.empty()) {
-    next_ = 0;  // anything written before is truncated here and written again
-    return WriteText(path, Line(header), O_TRUNC);
+}
+
+// In whole lines that this job may have written.
+CsvLog::Missing CsvLog::FindRows(const std::string& text, bool anew, const Epochs& epochs) const {
+  const std::string first = absl::StrCat("\n", Row(*epochs.front()));
+  const size_t found = text.rfind(first);
+  if (found == std::string::npos) return {text.size(), Rows(epochs, 0)};
+  size_t end = found + first.size(), count = 1;
+  for (; count < epochs.size(); ++count) {
+    const std::string row = Row(*epochs[count]);
+    if (text.compare(end, row.size(), row) != 0) break;
+    end += row.size();
   }
+  const bool same = count == epochs.size() || end == text.size();
+  // Lines of an earlier run of the same job that went otherwise are not kept.
+  return {same || !anew || options_.append() ? text.size() : end, Rows(epochs, count)};
+}
+
+absl::StatusOr<CsvLog::Missing> CsvLog::Find(int fd, bool anew, const Epochs& epochs) {
+  const std::string& path = options_.filename();
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return FileError(path, "cannot look at it");
+  if (info.st_size == size_) {
+    size_t from = 0;
+    while (from < epochs.size() && epochs[from]->epoch() < next_) ++from;
+    return Missing{static_cast<size_t>(size_), Rows(epochs, from)};
+  }
+  const bool ours = absl::TimeFromTimespec(info.st_mtim) >= submitted_;
+  const bool replaced = anew && !options_.append();  // what another job wrote
+  std::string text;
+  if (info.st_size > 0 && (ours || !replaced)) {
+    CAIRN_ASSIGN_OR_RETURN(text, ReadText(path));
+    text.resize(text.rfind('\n') + 1);  // 0 without a whole line
+  }
+  ChooseColumns(*epochs.front());
+  std::vector<std::string> names{"epoch"};
+  names.insert(names.end(), columns_.begin(), columns_.end());
+  const std::string header = Line(names);
+  if (replaced && !absl::StartsWith(text, header)) text.clear();
+  if (text.empty()) return Missing{0, absl::StrCat(header, Rows(epochs, 0))};
   if (!anew) {  // the columns are those of the existing file
     const std::string line = text.substr(0, text.find_first_of("\r\n"));
-    const std::vector<std::string> names = absl::StrSplit(line, options_.separator());
-    if (names.size() > 1 && names[0] == "epoch") columns_.assign(names.begin() + 1, names.end());
+    const std::vector<std::string> there = absl::StrSplit(line, options_.separator());
+    if (there.size() > 1 && there[0] == "epoch") columns_.assign(there.begin() + 1, there.end());
   }
-  for (const v1::EpochResult& epoch : epochs) {
-    if (HasFigures(epoch) && absl::EndsWith(text, absl::StrCat("\n", Row(epoch)))) next_ = epoch.epoch() + 1;
-  }
-  return absl::OkStatus();
+  if (anew && !ours) return Missing{text.size(), Rows(epochs, 0)};
+  return FindRows(text, replaced, epochs);
 }
 
 absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
-  if (std::none_of(epochs.begin(), epochs.end(), HasFigures)) return absl::OkStatus();
-  if (!begun_) CAIRN_RETURN_IF_ERROR(Begin(epochs));
-  begun_ = true;
-  std::string rows;
-  int32_t next = next_;
+  Epochs with_figures;
   for (const v1::EpochResult& epoch : epochs) {
-    if (!HasFigures(epoch) || epoch.epoch() < next) continue;
-    rows += Row(epoch);
-    next = epoch.epoch() + 1;
+    if (HasFigures(epoch)) with_figures.push_back(&epoch);
   }
-  if (rows.empty()) return absl::OkStatus();
-  absl::Status status = WriteText(options_.filename(), rows, O_APPEND);
-  begun_ = status.ok();  // if false, the file's contents are checked again
-  if (begun_) next_ = next;
-  return status;
+  if (with_figures.empty()) return absl::OkStatus();
+  const std::string& path = options_.filename();
+  CAIRN_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path().string()));
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_RDWR | O_CREAT));
+  CAIRN_RETURN_IF_ERROR(Lock(file.get(), path));  // until it is closed
+  CAIRN_ASSIGN_OR_RETURN(const Missing missing, Find(file.get(), epochs.front().epoch() == 0, with_figures));
+  size_ = -1;  // if the write fails, the file is read again
+  CAIRN_RETURN_IF_ERROR(WriteAt(file.get(), path, missing.keep, missing.text));
+  size_ = static_cast<int64_t>(missing.keep + missing.text.size());
+  next_ = std::max(next_, with_figures.back()->epoch() + 1);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -61,13 +61,14 @@ void SummaryWriter::Forget(uint64_t job_id) {
 
 absl::Status SummaryWriter::WriteNow(const v1::WriteSummaries& command) {
   const v1::JobSpec& spec = command.spec();
+  const absl::Time submitted = absl::FromUnixMillis(static_cast<int64_t>(command.submitted_unix_ms()));
   std::unique_ptr<Job>& job = jobs_[command.job_id()];
   if (job == nullptr) {
     auto made = std::make_unique<Job>();
     CAIRN_ASSIGN_OR_RETURN(made->graph, Graph::Build(spec.model()));
     for (const v1::Callback& callback : spec.callbacks()) {
       if (callback.has_tensorboard()) made->boards.emplace_back(callback.tensorboard(), host_);
-      if (callback.has_csv_logger()) made->csvs.emplace_back(spec, callback.csv_logger());
+      if (callback.has_csv_logger()) made->csvs.emplace_back(spec, callback.csv_logger(), submitted);
     }
     job = std::move(made);
   }

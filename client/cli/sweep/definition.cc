@@ -38,6 +38,9 @@ absl::Status Assign(const Assignment& assignment, v1::JobSpec* job) {
   return absl::OkStatus();
 }
 
+// A job goes on while it is cancelled, so that the newest may be beyond what the trial may resume from (sweep.cc).
+constexpr int kTrialCheckpoints = 3;
+
 // Trials that are paused need a checkpoint of the rung.
 void AddCheckpoints(const SweepDefinition& definition, v1::JobSpec* job) {
   if (!definition.flags.halving.on) return;
@@ -46,7 +49,7 @@ void AddCheckpoints(const SweepDefinition& definition, v1::JobSpec* job) {
   const bool has_rule =
       checkpoints.has_every_steps() || checkpoints.has_every_epochs() || checkpoints.has_every_minutes();
   if (!has_rule) checkpoints.set_every_epochs(definition.flags.halving.min_epochs);
-  if (!checkpoints.has_keep_max()) checkpoints.set_keep_max(1);
+  if (!checkpoints.has_keep_max()) checkpoints.set_keep_max(kTrialCheckpoints);
 }
 
 absl::Status CheckHalving(const SweepFlags& flags, const v1::JobSpec& job) {
@@ -138,8 +141,8 @@ void SeparateOutputs(const std::string& trial, v1::JobSpec* job) {
   }
 }
 
-v1::JobSpec Resumed(v1::JobSpec job) {
-  job.set_resume_from(job.checkpoints().dir());
+v1::JobSpec Resumed(v1::JobSpec job, const std::string& checkpoint) {
+  job.set_resume_from(checkpoint);
   job.clear_initial_weights();
   job.clear_initial_weights_skip();
   return job;
@@ -154,6 +157,10 @@ absl::StatusOr<v1::JobSpec> JobOfTrial(const SweepDefinition& definition, const 
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&job));
   MakeFilePathsAbsolute(&job);
   SeparateOutputs(absl::StrFormat("trial-%0*d", Digits(trials), trial.number), &job);
+  // The next run may write a checkpoint of a step that this one's folder has already.
+  if (trial.runs > 1 && job.has_checkpoints()) {
+    job.mutable_checkpoints()->set_dir(absl::StrCat(job.checkpoints().dir(), "/run-", trial.runs));
+  }
   CAIRN_RETURN_IF_ERROR(close_shape(&job));
   return job;
 }

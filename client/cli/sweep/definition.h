@@ -49,8 +49,8 @@ absl::StatusOr<v1::JobSpec> JobOfTrial(const SweepDefinition& definition, const 
 // The name of a trial's jobs.
 std::string TrialJobName(const SweepDefinition& definition, const Trial& trial, size_t trials);
 
-// The job of a trial that goes on from its own checkpoints.
-v1::JobSpec Resumed(v1::JobSpec job);
+// The job of a trial that goes on from one of its checkpoints.
+v1::JobSpec Resumed(v1::JobSpec job, const std::string& checkpoint);
 
 // Gives the trial files of its own: `trial` is a folder below that of each path which the job writes.
 void SeparateOutputs(const std::string& trial, v1::JobSpec* job);

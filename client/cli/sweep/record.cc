@@ -110,11 +110,12 @@ void TakeFigures(const Json& object, Figures* figures) {
 // What is stored of a trial; false: the line is not one of ours.
 bool TakeTrial(const Json& line, Trial* trial) {
   std::string state;
-  const bool whole = Take(line, "state", &state) && Take(line, "runs", &trial->runs) &&
-                     Take(line, "rung", &trial->rung) && Take(line, "epochs", &trial->epochs) &&
-                     Take(line, "checkpoint_step", &trial->checkpoint_step) &&
-                     Take(line, "steps_per_epoch", &trial->steps_per_epoch) && Take(line, "reason", &trial->reason) &&
-                     TakeJobs(line, &trial->jobs) && TakeScores(line, &trial->scores);
+  const bool whole =
+      Take(line, "state", &state) && Take(line, "runs", &trial->runs) && Take(line, "rung", &trial->rung) &&
+      Take(line, "epochs", &trial->epochs) && Take(line, "checkpoint", &trial->checkpoint) &&
+      Take(line, "checkpoint_step", &trial->checkpoint_step) && Take(line, "resumed_step", &trial->resumed_step) &&
+      Take(line, "steps_per_epoch", &trial->steps_per_epoch) && Take(line, "reason", &trial->reason) &&
+      TakeJobs(line, &trial->jobs) && TakeScores(line, &trial->scores);
   const auto known = TrialStateOf(state);
   if (!whole || !known.ok() || trial->rung < 0 || trial->runs < 0) return false;
   trial->state = *known;
@@ -142,7 +143,9 @@ std::string TrialJson(const Trial& trial, const std::string& by) {
   json["curve"] = curve;
   json["reason"] = ToUtf8(trial.reason);
   json["runs"] = trial.runs;
+  json["checkpoint"] = ToUtf8(trial.checkpoint);
   json["checkpoint_step"] = trial.checkpoint_step;
+  json["resumed_step"] = trial.resumed_step;
   json["steps_per_epoch"] = trial.steps_per_epoch;
   return json.dump();
 }

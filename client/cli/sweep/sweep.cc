@@ -96,11 +96,6 @@ void Sweep::OnJobGone(int index, const std::string& why) {
 void Sweep::TakeFigures(Trial& trial, const v1::JobStatus& job) {
   if (trial.state == TrialState::kStopping) return;
   trial.steps_per_epoch = job.steps_per_epoch();
-  for (const v1::CheckpointInfo& checkpoint : job.checkpoints()) {
-    if (checkpoint.best() || checkpoint.step() <= trial.checkpoint_step) continue;
-    trial.checkpoint_step = checkpoint.step();
-    MarkChanged(trial);
-  }
   for (const v1::EpochResult& epoch : job.epochs()) {
     if (!HasFigures(epoch)) continue;  // of a job that was resumed after it
     const int number = epoch.epoch() + 1;
@@ -116,6 +111,23 @@ void Sweep::TakeFigures(Trial& trial, const v1::JobStatus& job) {
     trial.epochs = number;
     trial.figures = std::move(figures);
   }
+  ChooseCheckpoint(trial, job);
+}
+
+// A job trains on while it is cancelled, so its newest checkpoint may be of an epoch whose figures never came.
+void Sweep::ChooseCheckpoint(Trial& trial, const v1::JobStatus& job) {
+  std::string path = job.spec().resume_from();
+  int64_t step = trial.resumed_step;
+  for (const v1::CheckpointInfo& checkpoint : job.checkpoints()) {
+    if (checkpoint.best() || checkpoint.step() <= step) continue;
+    if (checkpoint.step() > trial.epochs * trial.steps_per_epoch) continue;
+    path = checkpoint.path();
+    step = checkpoint.step();
+  }
+  if (step == trial.checkpoint_step && path == trial.checkpoint) return;
+  trial.checkpoint = path;
+  trial.checkpoint_step = step;
+  MarkChanged(trial);
 }
 
 void Sweep::OnJob(int index, const v1::JobStatus& job) {
@@ -226,6 +238,7 @@ void Sweep::SubmitMore(SweepEffects* effects) {
     if (places <= 0) return;
     if (!WantsPlace(trial)) continue;
     ++trial.runs;
+    trial.resumed_step = trial.checkpoint_step;
     SetState(trial, TrialState::kSubmitting, "");
     effects->submit.push_back(trial.number - 1);
     --places;

@@ -65,6 +65,7 @@ class Sweep {
  private:
   void SetState(Trial& trial, TrialState state, const std::string& note);
   void TakeFigures(Trial& trial, const v1::JobStatus& job);
+  void ChooseCheckpoint(Trial& trial, const v1::JobStatus& job);
   void OnEnd(Trial& trial, const v1::JobStatus& job);
   bool HasArrived(const Trial& trial) const;  // at the rung that it trains to
   bool DecideRung();

@@ -37,7 +37,11 @@ struct Trial {
   std::map<int, double> scores;  // of the sweep's figure, by epoch from 1
   int epochs = 0;                // that have figures
   Figures figures;               // all of the last epoch, with val_ before those of a validation
-  int64_t checkpoint_step = 0;   // of the newest checkpoint; 0: none
+  // Its next job resumes from this checkpoint: the newest one whose epochs all have figures, so that no epoch is left
+  // without. Step 0: there is none.
+  std::string checkpoint;
+  int64_t checkpoint_step = 0;
+  int64_t resumed_step = 0;  // where its present job began
   int64_t steps_per_epoch = 0;
   std::string reason;
 

@@ -119,10 +119,10 @@ TEST(JobOfTrial, HalvingAddsCheckpointsToResumeFrom) {
   const v1::JobSpec job = JobOf(definition, 2);
   EXPECT_EQ(job.checkpoints().dir(), "/sweep/checkpoints/trial-2");
   EXPECT_EQ(job.checkpoints().every_epochs(), 2);
-  EXPECT_EQ(job.checkpoints().keep_max(), 1);
+  EXPECT_EQ(job.checkpoints().keep_max(), 3);
   EXPECT_EQ(job.initial_weights(), "/w.safetensors");
-  const v1::JobSpec resumed = Resumed(job);
-  EXPECT_EQ(resumed.resume_from(), job.checkpoints().dir());
+  const v1::JobSpec resumed = Resumed(job, "/data/step-30");
+  EXPECT_EQ(resumed.resume_from(), "/data/step-30");
   EXPECT_TRUE(resumed.initial_weights().empty());
 }
 

@@ -66,7 +66,9 @@ Trial Finished() {
   trial.scores = {{1, 0.5}, {2, std::numeric_limits<double>::quiet_NaN()}, {3, 0.25}};
   trial.epochs = 3;
   trial.figures = {{"loss", 0.125}, {"val_loss", 0.25}};
+  trial.checkpoint = "/data/step-30";
   trial.checkpoint_step = 30;
+  trial.resumed_step = 10;
   trial.steps_per_epoch = 10;
   trial.reason = "all \"good\"";
   return trial;
@@ -137,7 +139,9 @@ TEST_F(SweepFolderTest, TrialsReadBack) {
     EXPECT_EQ(got.rung, wanted.rung);
     EXPECT_EQ(got.epochs, wanted.epochs);
     EXPECT_EQ(got.figures, wanted.figures);
+    EXPECT_EQ(got.checkpoint, wanted.checkpoint);
     EXPECT_EQ(got.checkpoint_step, wanted.checkpoint_step);
+    EXPECT_EQ(got.resumed_step, wanted.resumed_step);
     EXPECT_EQ(got.steps_per_epoch, wanted.steps_per_epoch);
     EXPECT_EQ(got.reason, wanted.reason);
     EXPECT_EQ(got.scores.size(), wanted.scores.size());

@@ -69,8 +69,13 @@ class FakeCluster {
     epoch.mutable_train()->set_loss(loss_(trials_.at(id), job.epochs_size()));
     ++trained_;
     job.clear_checkpoints();
-    job.add_checkpoints()->set_step(static_cast<int64_t>(job.epochs_size()) * kStepsPerEpoch);
+    AddCheckpoint(job, static_cast<int64_t>(job.epochs_size()) * kStepsPerEpoch);
     if (job.epochs_size() == epochs_) job.set_state(v1::SUCCEEDED);
+  }
+  static void AddCheckpoint(v1::JobStatus& job, int64_t step) {
+    v1::CheckpointInfo& checkpoint = *job.add_checkpoints();
+    checkpoint.set_path(absl::StrCat("/step-", step));
+    checkpoint.set_step(step);
   }
   v1::JobStatus& job(uint64_t id) { return jobs_.at(id); }
   const std::map<uint64_t, v1::JobStatus>& jobs() const { return jobs_; }
@@ -256,6 +261,33 @@ TEST(Sweep, APausedTrialIsSaidWithTheFigureOfItsRung) {
   Look(cluster, sweep);
   EXPECT_EQ(sweep.trials()[0].state, TrialState::kPaused);
   EXPECT_THAT(sweep.Decide().submit, ElementsAre(1));
+}
+
+// A job trains on while it is cancelled, and the figures of its last epochs may not come any more.
+TEST(Sweep, ATrialGoesOnFromACheckpointWhoseEpochsHaveFigures) {
+  FakeCluster cluster(4, SomeLoss);
+  Sweep sweep(Options(1, {1}), NewTrials(2));
+  for (const int trial : sweep.Decide().submit) Submit(cluster, sweep, trial);
+  cluster.Train(1);
+  Look(cluster, sweep);
+  EXPECT_EQ(sweep.trials()[0].checkpoint, "/step-10");
+  EXPECT_THAT(sweep.Decide().cancel, ElementsAre(0));
+  FakeCluster::AddCheckpoint(cluster.job(1), 20);
+  FakeCluster::AddCheckpoint(cluster.job(1), 24);
+  cluster.Cancel(1);
+  Look(cluster, sweep);
+  EXPECT_EQ(sweep.trials()[0].checkpoint, "/step-10");
+  EXPECT_TRUE(sweep.Resumes(0));
+  // Where none of those is left the trial begins anew.
+  cluster.job(1).mutable_checkpoints()->DeleteSubrange(0, 1);
+  cluster.job(1).set_state(v1::RUNNING);
+  std::vector<Trial> trials = sweep.trials();
+  trials[0].state = TrialState::kPausing;
+  Sweep anew(Options(1, {1}), trials);
+  cluster.Cancel(1);
+  Look(cluster, anew);
+  EXPECT_EQ(anew.trials()[0].state, TrialState::kPaused);
+  EXPECT_FALSE(anew.Resumes(0));
 }
 
 TEST(Sweep, AnInterruptCancelsAndTheTrialsBeginAnewOrGoOn) {

@@ -24,6 +24,7 @@ namespace cairn {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class SummariesTest : public testing::Test {
  protected:
@@ -57,9 +58,9 @@ class SummariesTest : public testing::Test {
   void Write(const std::string& name, const std::string& text) const {
     std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
   }
-  CsvLog Csv(const std::string& more = "") const {
-    return CsvLog(spec_, FromText<v1::CsvLogger>(
-                             absl::StrCat("filename: '", dir_, "/log.csv' ", more.empty() ? "separator: ','" : more)));
+  CsvLog Csv(const std::string& more = "", absl::Time submitted = absl::UnixEpoch()) const {
+    const std::string text = absl::StrCat("filename: '", dir_, "/log.csv' ", more.empty() ? "separator: ','" : more);
+    return CsvLog(spec_, FromText<v1::CsvLogger>(text), submitted);
   }
   v1::WriteSummaries Command(const std::vector<v1::EpochResult>& epochs) const {
     v1::WriteSummaries command;
@@ -164,10 +165,42 @@ TEST_F(SummariesTest, CsvGoesOnWithAnotherWriter) {
     ASSERT_TRUE(third.Write({{Epoch(2, 0.125)}}).ok());
     ASSERT_EQ(Read("log.csv"), want) << cut;
   }
-  // From the beginning: anew.
-  CsvLog fourth = Csv();
+  // Another job begins anew.
+  CsvLog fourth = Csv("", absl::Now() + absl::Hours(1));
   ASSERT_TRUE(fourth.Write({{Epoch(0, 0.5)}}).ok());
   EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n"));
+}
+
+// A chief that was killed is back and chief again, while the one between them still writes.
+TEST_F(SummariesTest, CsvHasEachEpochOnceWhereTwoChiefsWriteIt) {
+  const std::vector<v1::EpochResult> all{Epoch(0, 0.5), Epoch(1, 0.25), Epoch(2, 0.125), Epoch(3, 0.1)};
+  ASSERT_TRUE(Csv().Write(all).ok());
+  const std::string want = Read("log.csv");
+  for (const char* append : {"false", "true"}) {
+    std::filesystem::remove(dir_ + "/log.csv");
+    const std::string options = absl::StrCat("separator: ',' append: ", append);
+    CsvLog former = Csv(options), chief = Csv(options);
+    ASSERT_TRUE(chief.Write({{all[0]}}).ok());
+    ASSERT_TRUE(former.Write({{all[0], all[1]}}).ok());
+    ASSERT_TRUE(chief.Write({{all[1], all[2]}}).ok());
+    ASSERT_TRUE(former.Write({{all[2]}}).ok());
+    ASSERT_TRUE(chief.Write({{all[3]}}).ok());
+    ASSERT_TRUE(Csv(options).Write({{all[0], all[1]}}).ok()) << "a request that came late";
+    ASSERT_TRUE(former.Write({{all[2], all[3]}}).ok());
+    EXPECT_EQ(Read("log.csv"), want);
+  }
+  // The same job once more: its rows are those of the first one.
+  ASSERT_TRUE(Csv("", absl::Now() + absl::Hours(1)).Write({{all[0]}}).ok());
+  EXPECT_EQ(Read("log.csv"), want.substr(0, want.find("\r\n1,") + 2));
+}
+
+TEST_F(SummariesTest, CsvSaysThatAnotherProgramHoldsItsLock) {
+  Write("log.csv", kHeader);
+  const int fd = ::open((dir_ + "/log.csv").c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  EXPECT_THAT(std::string(Csv().Write({{Epoch(0, 0.5)}}).message()), HasSubstr("another program holds its lock"));
+  ::close(fd);
+  EXPECT_TRUE(Csv().Write({{Epoch(0, 0.5)}}).ok());
 }
 
 TEST_F(SummariesTest, CsvAppends) {
@@ -191,7 +224,7 @@ TEST_F(SummariesTest, CsvPassesOverEpochsWithoutFigures) {
 }
 
 TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
-  CsvLog log(spec_, FromText<v1::CsvLogger>(absl::StrCat("separator: ',' filename: '", dir_, "'")));
+  CsvLog log(spec_, FromText<v1::CsvLogger>(absl::StrCat("separator: ',' filename: '", dir_, "'")), absl::UnixEpoch());
   EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": is a folder, not a file");
 }
 
