@@ -1,5 +1,5 @@
-"""Checks that programs are built as docs/security.md says: position-independent, read-only tables of functions once they
-are loaded, no executable stack, stacks guarded, and the C library's checks of lengths.
+"""Checks that programs are built as docs/security.md says: position-independent, read-only tables of functions once
+they are loaded, no executable stack, stacks guarded, and the C library's checks of lengths.
 
     hardening.py PROGRAM...     exit 1: names each program and what it lacks
     hardening.py --self-test    a program that is built without each of these is refused
