@@ -61,6 +61,10 @@ struct MetricsOptions {
   std::string output;  // rewritten every every_s seconds until a signal; empty: printed once
   int every_s = 15;
 };
+struct TopCommandOptions {
+  int every_s = 2;
+  bool once = false;  // print one screen of any size, and end; as where stdout is no terminal
+};
 struct PredictOptions {
   EvaluateOptions what;
   std::string output = "-";  // .csv, .npy or .jsonl; "-": standard output
@@ -130,6 +134,7 @@ int RunCancel(const Globals& globals, const std::string& job);
 int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
 int RunMetrics(const Globals& globals, const MetricsOptions& options);
+int RunTop(const Globals& globals, const TopCommandOptions& options);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
 int RunPredict(const Globals& globals, const PredictOptions& options);

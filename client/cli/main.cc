@@ -12,8 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/add_command.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
+#include "client/cli/node_flags.h"
 #include "client/cli/sweep_flags.h"
 #include "client/cli/usage_error.h"
 #include "common/base/version.h"
@@ -52,18 +54,13 @@ struct Invocation {
   std::string job;
   std::string path;
   std::vector<std::string> words;
-  HealthOptions health;
-  DrainOptions drain;
-  MetricsOptions metrics;
+  NodeCommandOptions nodes;
   BenchExchangeOptions bench;
   std::function<int()> run;
 };
 
 CLI::App* AddCommand(CLI::App& parent, const char* name, const char* help, Invocation& call, std::function<int()> run) {
-  CLI::App* command = parent.add_subcommand(name, help);
-  command->fallthrough();  // --json and --coordinator may follow the command too
-  command->callback([&call, run = std::move(run)] { call.run = run; });
-  return command;
+  return AddCommand(parent, name, help, &call.run, std::move(run));
 }
 
 void AddJobArgument(CLI::App* command, std::string* job) {
@@ -185,36 +182,6 @@ void AddModels(CLI::App& app, Invocation& call) {
   models->add_option("--classes", call.models.classes, "Number of classes [the model's own]");
   models->add_flag("--report", call.models.report,
                    "For a file: every layer, whether it is supported and why not, even if the model is refused");
-}
-
-void AddOtherCommands(CLI::App& app, Invocation& call) {
-  CLI::App* nodes = app.add_subcommand("nodes", "List the cluster's nodes, or drain one");
-  nodes->fallthrough();
-  nodes->callback([&call, nodes] {
-    if (nodes->get_subcommands().empty()) call.run = [&call] { return RunNodes(call.globals); };
-  });
-  CLI::App* drain = AddCommand(*nodes, "drain", "Move all work off a node; training continues elsewhere", call,
-                               [&call] { return RunDrain(call.globals, call.drain); });
-  drain->add_option("NAME", call.drain.name, "The node, as `cairn nodes` names it")->required();
-  drain->add_flag("--undo", call.drain.undo, "Give it work again");
-  CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
-                                [&call] { return RunHealth(call.globals, call.health); });
-  health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
-  CLI::Option* node =
-      health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive, and a ps ready");
-  health
-      ->add_flag("--ready", call.health.ready,
-                 "For a ps: also whether it is ready: all its copies are in sync, so that the next ps may be stopped")
-      ->excludes(node);
-  CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", call,
-                                 [&call] { return RunMetrics(call.globals, call.metrics); });
-  CLI::Option* output = metrics->add_option("-o,--output", call.metrics.output,
-                                            "A file for node_exporter's textfile collector (cairn.prom), rewritten "
-                                            "until Ctrl-C [printed once]");
-  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds between writes")
-      ->needs(output)
-      ->check(CLI::Range(1, 3600))
-      ->capture_default_str();
 }
 
 void AddData(CLI::App& app, Invocation& call) {
@@ -361,7 +328,7 @@ int Main(int argc, char** argv) {
   AddJobCommands(app, call);
   AddSweep(app, call);
   AddModels(app, call);
-  AddOtherCommands(app, call);
+  AddNodeCommands(app, call.globals, &call.nodes, &call.run);
   AddData(app, call);
   AddHelp(app, call);
   AddVersion(app, call);

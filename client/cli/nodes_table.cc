@@ -50,8 +50,7 @@ std::string VersionsText(const std::vector<v1::NodeStatus>& nodes) {
 
 }  // namespace
 
-std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now) {
-  if (nodes.empty()) return "no nodes yet; start cairn-ps and cairn-worker with --coordinator\n";
+std::string NodesLines(const std::vector<v1::NodeStatus>& nodes, absl::Time now) {
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "ROLE", "STATE", "WORK", "MEMORY", "HOST", "ADDRESS", "DEVICE"}};
   for (const v1::NodeStatus& node : nodes) {
@@ -59,7 +58,12 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
                     node.has_memory_bytes() ? ShortBytes(node.memory_bytes()) : "", node.host(), TcpAddress(node),
                     node.device()});
   }
-  std::string text = Table(rows);
+  return Table(rows);
+}
+
+std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now) {
+  if (nodes.empty()) return "no nodes yet; start cairn-ps and cairn-worker with --coordinator\n";
+  std::string text = NodesLines(nodes, now);
   for (const v1::NodeStatus& node : nodes) {
     if (!node.alive() || node.fault().empty()) continue;
     absl::StrAppend(&text, node.name(),

@@ -1,0 +1,45 @@
+#include "client/cli/node_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/add_command.h"
+
+namespace cairn {
+
+void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen) {
+  CLI::App* nodes = app.add_subcommand("nodes", "List the cluster's nodes, or drain one");
+  nodes->fallthrough();
+  nodes->callback([&globals, chosen, nodes] {
+    if (nodes->get_subcommands().empty()) *chosen = [&globals] { return RunNodes(globals); };
+  });
+  CLI::App* drain = AddCommand(*nodes, "drain", "Move all work off a node; training continues elsewhere", chosen,
+                               [&globals, options] { return RunDrain(globals, options->drain); });
+  drain->add_option("NAME", options->drain.name, "The node, as `cairn nodes` names it")->required();
+  drain->add_flag("--undo", options->drain.undo, "Give it work again");
+  CLI::App* top = AddCommand(app, "top", "Show nodes and jobs, and what changes, until q or Ctrl-C", chosen,
+                             [&globals, options] { return RunTop(globals, options->top); });
+  top->add_option("--every", options->top.every_s, "Seconds between two looks")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  top->add_flag("--once", options->top.once, "Print all nodes and jobs once [where the output is no terminal]");
+  CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", chosen,
+                                [&globals, options] { return RunHealth(globals, options->health); });
+  health->add_option("ADDRESS", options->health.address, "host:port; default: the coordinator");
+  CLI::Option* node = health->add_option("--node", options->health.node,
+                                         "Ask the coordinator whether this node is alive, and a ps ready");
+  health
+      ->add_flag("--ready", options->health.ready,
+                 "For a ps: also whether it is ready: all its copies are in sync, so that the next ps may be stopped")
+      ->excludes(node);
+  CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", chosen,
+                                 [&globals, options] { return RunMetrics(globals, options->metrics); });
+  CLI::Option* output = metrics->add_option("-o,--output", options->metrics.output,
+                                            "A file for node_exporter's textfile collector (cairn.prom), rewritten "
+                                            "until Ctrl-C [printed once]");
+  metrics->add_option("--every", options->metrics.every_s, "With --output: seconds between writes")
+      ->needs(output)
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+}
+
+}  // namespace cairn

@@ -1,0 +1,24 @@
+// The commands about the cluster itself: nodes, nodes drain, top, health, metrics.
+#pragma once
+
+#include <functional>
+
+#include "client/cli/commands.h"
+
+namespace CLI {
+class App;
+}
+
+namespace cairn {
+
+struct NodeCommandOptions {
+  HealthOptions health;
+  DrainOptions drain;
+  MetricsOptions metrics;
+  TopCommandOptions top;
+};
+
+// The command that is given fills in `options` and becomes *chosen. All three live as long as `app`.
+void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen);
+
+}  // namespace cairn
