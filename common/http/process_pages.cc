@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/http/certificate_metrics.h"
 #include "common/report/metric_families.h"
 
 namespace cairn {
@@ -29,6 +30,7 @@ HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& 
   out.Add("cairn_healthy", "0 if the process should be restarted", {}, health().ok());
   if (ready != nullptr)
     out.Add("cairn_ready", "0 if the process cannot be relied on: a ps' copies are not in sync", {}, ready().ok());
+  AddCertificateMetrics(out);
   AddProcessMetrics(out);
   return {200, kMetricsContentType, out.Text(), {}};
 }

@@ -1,7 +1,8 @@
 // HTTP pages of a daemon about its own process (--http of ps and workers; the coordinator's pages show the
 // cluster):
 //
-//   /metrics   CPU, memory and files of the process, under the names of Prometheus' libraries; cairn_healthy
+//   /metrics   CPU, memory and files of the process, under the names of Prometheus' libraries; cairn_healthy; when its
+//              certificate expires
 //   /healthz   200, or 503 and the reason: for liveness probes
 //   /readyz    likewise, where the daemon knows it: for readiness probes
 #pragma once

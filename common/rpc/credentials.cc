@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -41,6 +42,7 @@ struct Credentials {
   Caller caller = {.unrestricted = true};
   bool tls = false;
   bool insecure = false;
+  std::atomic<absl::Time> expires = absl::InfiniteFuture();
 };
 Credentials& OfThisProcess() {
   static Credentials& credentials = *new Credentials;
@@ -77,7 +79,10 @@ class TlsWatch {
       : authorities_(std::move(authorities)), identity_(std::move(identity)) {}
 
   absl::Status Show(const TlsFiles& files) {
-    return ShownFile::ReplaceAll({{authorities_.get(), &files.authorities}, {identity_.get(), &files.identity}});
+    CAIRN_RETURN_IF_ERROR(
+        ShownFile::ReplaceAll({{authorities_.get(), &files.authorities}, {identity_.get(), &files.identity}}));
+    OfThisProcess().expires = files.expires;
+    return absl::OkStatus();
   }
 
   const std::unique_ptr<ShownFile> authorities_, identity_;
@@ -116,6 +121,7 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   mine.server->SetAuthMetadataProcessor(AccessProcessor());
   mine.channel = TlsCredentials(channel);
   mine.caller = *std::move(caller);
+  mine.expires = files.expires;
   mine.tls = true;
   return absl::OkStatus();
 }
@@ -135,6 +141,8 @@ absl::Status CheckListen(const std::string& address) {
 }
 
 const Caller& OwnCaller() { return OfThisProcess().caller; }
+
+absl::Time CertificateExpiry() { return OfThisProcess().expires; }
 
 bool UsesTls() { return OfThisProcess().tls; }
 

@@ -38,6 +38,12 @@ std::vector<std::string> UrisOf(X509* certificate) {
   return uris;
 }
 
+absl::Time ExpiryOf(X509* certificate) {
+  std::tm date{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &date) != 1) return absl::InfiniteFuture();
+  return absl::FromTM(date, absl::UTCTimeZone());
+}
+
 PrivateKey ReadPrivateKey(const std::string& pem) {
   const Memory memory = Open(pem);
   return PrivateKey(PEM_read_bio_PrivateKey(memory.get(), nullptr, NoPassPhrase, nullptr));

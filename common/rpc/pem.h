@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+
 namespace cairn {
 
 template <auto Free>
@@ -26,6 +28,9 @@ std::vector<Certificate> ReadCertificates(const std::string& pem);
 
 // The URIs in the certificate's subjectAltName.
 std::vector<std::string> UrisOf(X509* certificate);
+
+// When it stops being valid. InfiniteFuture: its date cannot be read.
+absl::Time ExpiryOf(X509* certificate);
 
 // Null: there is no key, or it has a pass phrase, which a daemon cannot ask for.
 PrivateKey ReadPrivateKey(const std::string& pem);

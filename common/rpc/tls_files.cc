@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -105,9 +106,12 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
   CAIRN_RETURN_IF_ERROR(CheckKey(paths, key, chain[0].get()));
   CAIRN_RETURN_IF_ERROR(owner == TlsOwner::kNode ? CheckChain(paths, trusted, chain) : CheckDates(paths, chain));
+  absl::Time expires = absl::InfiniteFuture();
+  for (const Certificate& one : chain) expires = std::min(expires, ExpiryOf(one.get()));
   return TlsFiles{.authorities = std::move(authorities),
                   .identity = absl::StrCat(certificate, "\n", key),
-                  .uris = UrisOf(chain[0].get())};
+                  .uris = UrisOf(chain[0].get()),
+                  .expires = expires};
 }
 
 void TlsRenewal::Look() {

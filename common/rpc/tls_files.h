@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -18,6 +19,7 @@ struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
   std::string identity;     // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key
   std::vector<std::string> uris;  // of the certificate
+  absl::Time expires;             // the first of tls.crt's certificates does
 
   bool operator==(const TlsFiles&) const = default;
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/http/certificate_metrics.h"
 #include "common/report/json.h"
 #include "common/report/metrics_text.h"
 #include "coordinator/core/limits.h"
@@ -185,6 +186,7 @@ HttpAnswer Dashboard::Metrics() {
   }
   out.Add("cairn_coordinator_leader",
           "1 if this coordinator leads and its core answered; 0 if it stands by, or its core hangs", {}, view.ok());
+  AddCertificateMetrics(out);
   AddProcessMetrics(out);
   return Page(kMetricsContentType, out.Text());
 }

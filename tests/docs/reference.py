@@ -22,6 +22,7 @@ METRIC_SOURCES = (
     ("common/report/metrics_text.cc", "The cluster", "`cairn metrics`, and `/metrics` of the coordinator that leads"),
     ("coordinator/dashboard/dashboard.cc", "A coordinator", "`/metrics` of a coordinator"),
     ("common/http/process_pages.cc", "A ps or a worker", "`/metrics` of a ps or a worker"),
+    ("common/http/certificate_metrics.cc", "TLS", "`/metrics` of any daemon with `--tls-dir`"),
     ("common/report/metric_families.cc", "A process", "`/metrics` of any daemon"),
 )
 LIMITS = (

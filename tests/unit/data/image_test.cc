@@ -59,7 +59,7 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
   ASSERT_TRUE((*dataset)->Read(v1::TRAIN, 1, example.data(), &label).ok());
   EXPECT_EQ(label, 1);
   for (int i = 0; i < 6; ++i)
-    EXPECT_THAT(std::vector<float>(&example[3 * i], &example[3 * i + 3]), ElementsAre(200, 0, 0));
+    EXPECT_THAT(std::vector<float>(example.begin() + 3 * i, example.begin() + 3 * i + 3), ElementsAre(200, 0, 0));
   ASSERT_TRUE((*dataset)->Read(v1::TEST, 0, example.data(), &label).ok());
   EXPECT_EQ(label, 1);
   for (float v : example) EXPECT_NEAR(v, 120, 2);  // grey becomes three equal channels

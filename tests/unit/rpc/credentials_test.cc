@@ -95,6 +95,9 @@ TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
                     late = Make("one", "late", "-1");
   const std::string mixed = Copy(good, "ca.crt", Read(other + "/ca.crt"));
   EXPECT_TRUE(ReadTlsFiles(mixed, TlsOwner::kUser).ok());
+  const absl::Duration left = ReadTlsFiles(mixed, TlsOwner::kUser)->expires - absl::Now();
+  EXPECT_GT(left, absl::Hours(23)) << "it is made for a day";
+  EXPECT_LT(left, absl::Hours(25));
   EXPECT_THAT(ReadTlsFiles(mixed, TlsOwner::kNode).status().message(),
               HasSubstr("is not accepted by the authorities of "));
   const auto error = [](const std::string& directory) {
@@ -267,7 +270,7 @@ class Notices {
 TEST_F(Credentials, AHalfRenewedPairIsSaidAndTheOneBeforeStaysInUse) {
   const std::string host = Make("one", "host-a");
   std::filesystem::copy(host, dir_ + "/old");
-  const std::string renewed = Make("one", "host-a");
+  const std::string renewed = Make("one", "host-a", "2");
   const std::string used = dir_ + "/old";
   const int code = ExitCode([&] {
     Notices& notices = *new Notices;
@@ -280,10 +283,11 @@ TEST_F(Credentials, AHalfRenewedPairIsSaidAndTheOneBeforeStaysInUse) {
     if (!notices.WaitFor("warning: --tls-dir: " + used + "/tls.key: is not the key of " + used +
                          "/tls.crt; connections still use"))
       return 4;
-    if (!connects()) return 5;
+    if (!connects() || CertificateExpiry() > absl::Now() + absl::Hours(25)) return 5;
     std::filesystem::rename(renewed + "/tls.key", used + "/tls.key");
     if (!notices.WaitFor("the renewed files are in use")) return 6;
     if (notices.count() != 2) return 7;  // each once
+    if (CertificateExpiry() < absl::Now() + absl::Hours(47)) return 9;
     return connects() ? 0 : 8;
   });
   EXPECT_EQ(code, 0);
