@@ -3,10 +3,14 @@ workers on TCP, backups and a ps that is killed. A process without a certificate
 no access and no answer, and learns why. Also etcd over TLS, if it is installed."""
 
 import os
+import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 from cluster import BIN, SOURCE, Cluster, attempts, check, free_port
 from jobs import make_glyphs, small_job, undisturbed
@@ -36,8 +40,26 @@ def refused(address, tls_dir, says):
     )
 
 
+def check_expiry(c):
+    """Every daemon's page says when its certificate expires."""
+    tls_dir = os.environ["CAIRN_TLS_DIR"]
+    known = ssl.create_default_context(cafile=f"{tls_dir}/ca.crt")
+    known.load_cert_chain(f"{tls_dir}/tls.crt", f"{tls_dir}/tls.key")
+    known.check_hostname = False
+    for name in ("coordinator", "ps-0", "worker-0"):
+        page = c.wait_for_log(name, r"metrics and (?:health|probes) on (https://\S+)").group(1)
+        text = urllib.request.urlopen(f"{page}/metrics", timeout=60, context=known).read().decode()
+        expires = re.search(r"^cairn_certificate_expiry_seconds (\S+)$", text, re.M)
+        left = float(expires.group(1)) - time.time() if expires else 0
+        check(364 * 86400 < left <= 365 * 86400, f"{name}: {left} s of 365 days\n{text}")
+
+
 def train(directory, data, epochs):
-    with Cluster(ps=2, workers=2, ps_flags=["--unix-socket", "none"]) as c:
+    pages = ["--http", "127.0.0.1:0"]
+    with Cluster(
+        ps=2, workers=2, ps_flags=["--unix-socket", "none", *pages], worker_flags=pages, coordinator_flags=pages
+    ) as c:
+        check_expiry(c)
         job = c.submit(small_job(directory, data, epochs))
         c.wait_for_step(job, 5)
         c.kill("ps-1")
