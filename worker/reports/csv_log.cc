@@ -105,11 +105,11 @@ void CsvLog::ChooseColumns(const v1::EpochResult& first) {
   }
 }
 
-// In whole lines that this job may have written.
-CsvLog::Missing CsvLog::FindRows(const std::string& text, bool anew, const Epochs& epochs) const {
+// In whole lines that this job may have written. Replaced: lines that went otherwise before it fell back are not kept.
+CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaced, const Epochs& epochs) const {
   const std::string first = absl::StrCat("\n", Row(*epochs.front()));
   const size_t found = text.rfind(first);
-  if (found == std::string::npos) return {text.size(), Rows(epochs, 0)};
+  if (found == std::string::npos) return {replaced ? text.find('\n') + 1 : text.size(), Rows(epochs, 0)};
   size_t end = found + first.size(), count = 1;
   for (; count < epochs.size(); ++count) {
     const std::string row = Row(*epochs[count]);
@@ -117,8 +117,7 @@ CsvLog::Missing CsvLog::FindRows(const std::string& text, bool anew, const Epoch
     end += row.size();
   }
   const bool same = count == epochs.size() || end == text.size();
-  // Lines of an earlier run of the same job that went otherwise are not kept.
-  return {same || !anew || options_.append() ? text.size() : end, Rows(epochs, count)};
+  return {same || !replaced ? text.size() : end, Rows(epochs, count)};
 }
 
 absl::StatusOr<CsvLog::Missing> CsvLog::Find(int fd, bool anew, const Epochs& epochs) {

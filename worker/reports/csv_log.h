@@ -37,7 +37,7 @@ class CsvLog {
     std::string text;
   };
   absl::StatusOr<Missing> Find(int fd, bool anew, const Epochs& epochs);
-  Missing FindRows(const std::string& text, bool anew, const Epochs& epochs) const;
+  Missing FindRows(const std::string& text, bool replaced, const Epochs& epochs) const;
   void ChooseColumns(const v1::EpochResult& first);
   std::string Row(const v1::EpochResult& epoch) const;
   std::string Rows(const Epochs& epochs, size_t from) const;

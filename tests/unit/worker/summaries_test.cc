@@ -189,6 +189,11 @@ TEST_F(SummariesTest, CsvHasEachEpochOnceWhereTwoChiefsWriteIt) {
     ASSERT_TRUE(former.Write({{all[2], all[3]}}).ok());
     EXPECT_EQ(Read("log.csv"), want);
   }
+  // An asynchronous job that fell back to its beginning has other figures.
+  ASSERT_TRUE(Csv().Write({{Epoch(0, 0.75), Epoch(1, 0.25)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.75,0.5,1.25\r\n", "1,0.75,0.25,0.5,0.75\r\n"));
+  ASSERT_TRUE(Csv().Write({{Epoch(0, 0.75), Epoch(1, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.75,0.5,1.25\r\n", "1,0.75,0.5,0.5,1.0\r\n"));
   // The same job once more: its rows are those of the first one.
   ASSERT_TRUE(Csv("", absl::Now() + absl::Hours(1)).Write({{all[0]}}).ok());
   EXPECT_EQ(Read("log.csv"), want.substr(0, want.find("\r\n1,") + 2));
