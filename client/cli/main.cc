@@ -60,7 +60,7 @@ struct Invocation {
 };
 
 CLI::App* AddCommand(CLI::App& parent, const char* name, const char* help, Invocation& call, std::function<int()> run) {
-  return AddCommand(parent, name, help, &call.run, std::move(run));
+  return cairn::AddCommand(parent, name, help, &call.run, std::move(run));
 }
 
 void AddJobArgument(CLI::App* command, std::string* job) {

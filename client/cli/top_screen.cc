@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -114,6 +115,7 @@ std::vector<std::string> JobRow(const v1::JobStatus& job) {
 std::vector<std::string> TableLines(const std::string& table) {
   std::vector<std::string> lines = absl::StrSplit(table, '\n');
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  for (std::string& line : lines) absl::StripTrailingAsciiWhitespace(&line);
   return lines;
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -52,8 +53,8 @@ TEST(TopScreen, ShowsUnfinishedJobsAndSickNodesFirst) {
                           "queued, 1 running, 2 ended",
                           "", StartsWith("JOB  NAME    STATE      STEP          IMAGES/S  LEFT  LOSS    NOTE"),
                           StartsWith("3    small   running    30/120 (25%)  1,500     3.0s  0.5000"),
-                          "4    next    queued                                             waits for 1 slot",
-                          "2    broken  failed                                             no memory",
+                          AllOf(StartsWith("4    next    queued  "), EndsWith("  waits for 1 slot")),
+                          AllOf(StartsWith("2    broken  failed  "), EndsWith("  no memory")),
                           StartsWith("1    old     succeeded  10/10 (100%)"), "", StartsWith("NAME      ROLE"),
                           AllOf(StartsWith("worker-1"), HasSubstr("dead for 1m00s")), StartsWith("ps-0"),
                           StartsWith("worker-0")));
@@ -78,7 +79,7 @@ TEST(TopScreen, FitsTheTerminalAndSaysWhatItLeavesOut) {
   const std::vector<std::string> lines = TopScreen(input, {.height = 24});
   EXPECT_EQ(lines.size(), 24u);
   EXPECT_THAT(lines, Contains("and 96 more jobs"));
-  EXPECT_THAT(lines, Contains("and 45 more nodes"));
+  EXPECT_THAT(lines, Contains("and 44 more nodes"));
   EXPECT_THAT(TopScreen(input, {}), Not(Contains(HasSubstr("more"))));
 }
 
