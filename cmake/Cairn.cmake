@@ -8,7 +8,7 @@ target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-
 target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR})
 
 # What is deployed: an overwritten stack, string or index ends the program, and its tables of functions are read-only
-# once it is loaded. tests/lint/hardening.py looks for each of these in the programs. Sanitizers check more.
+# once it is loaded. tests/lint/hardening.py looks for them in the programs. Sanitizers check more.
 option(CAIRN_HARDENING "Build programs that end at an overrun (docs/security.md)" ON)
 if(CAIRN_HARDENING AND NOT CAIRN_SANITIZE)
   set(CMAKE_POSITION_INDEPENDENT_CODE ON)

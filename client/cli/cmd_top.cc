@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
@@ -20,6 +24,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kLookAtKeys = absl::Milliseconds(100);
+constexpr absl::Duration kSilent = absl::Seconds(3);
 
 // A terminal's second screen, whose keys come one by one. What was on the first one is there again at the end.
 class FullScreen {
@@ -29,6 +34,7 @@ class FullScreen {
     if (has_keys_) {
       termios raw = before_;
       raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // the shell would be left on this screen
       ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     Write("\x1b[?1049h\x1b[?25l");
@@ -40,9 +46,11 @@ class FullScreen {
     if (has_keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
 
-  // Each line over the one that was there, so that nothing flickers.
+  // Each line over the one that was there, so that nothing flickers; nothing if they are the same.
   void Show(const std::vector<std::string>& lines) {
-    Write(absl::StrCat("\x1b[H", absl::StrJoin(lines, "\x1b[K\n"), "\x1b[K\x1b[J"));
+    std::string text = absl::StrCat("\x1b[H", absl::StrJoin(lines, "\x1b[K\n"), "\x1b[K\x1b[J");
+    if (text != shown_) Write(text);
+    shown_ = std::move(text);
   }
   static winsize Size() {
     winsize size{};
@@ -68,17 +76,55 @@ class FullScreen {
 
   termios before_{};
   bool has_keys_ = false;
+  std::string shown_;
 };
 
-// What was seen before stays if the cluster cannot be reached.
-absl::Status Look(JobClient& client, TopInput* input) {
-  input->now = absl::Now();
-  CAIRN_ASSIGN_OR_RETURN(std::vector<v1::NodeStatus> nodes, client.ListNodes());
+absl::StatusOr<TopInput> Look(const JobClientOptions& options) {
+  JobClient client(options);
+  TopInput input;
+  input.address = options.address;
+  CAIRN_ASSIGN_OR_RETURN(input.nodes, client.ListNodes());
   CAIRN_ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client.List());
-  input->nodes = std::move(nodes);
-  input->jobs.assign(list.jobs().begin(), list.jobs().end());
-  return absl::OkStatus();
+  input.jobs.assign(list.jobs().begin(), list.jobs().end());
+  input.now = absl::Now();
+  return input;
 }
+
+// Looks again and again on a thread of its own, since a coordinator that hangs must not hold up the keys. What was seen
+// before stays if it cannot be reached.
+class Looks {
+ public:
+  Looks(TopInput first, absl::Duration every) : every_(every), input_(std::move(first)) {}
+  // The thread goes on until the process ends.
+  static std::shared_ptr<Looks> Start(const JobClientOptions& options, TopInput first, absl::Duration every) {
+    auto looks = std::make_shared<Looks>(std::move(first), every);
+    std::thread([looks, options] { looks->Run(options); }).detach();
+    return looks;
+  }
+  TopInput Newest() const {
+    absl::MutexLock lock(&mutex_);
+    TopInput newest = input_;
+    if (newest.trouble.empty() && absl::Now() - newest.now > every_ + kSilent) newest.trouble = "there is no answer";
+    return newest;
+  }
+
+ private:
+  void Run(const JobClientOptions& options) {
+    while (true) {
+      absl::SleepFor(every_);
+      absl::StatusOr<TopInput> input = Look(options);
+      absl::MutexLock lock(&mutex_);
+      if (input.ok())
+        input_ = *std::move(input);
+      else
+        input_.trouble = std::string(input.status().message());
+    }
+  }
+
+  const absl::Duration every_;
+  mutable absl::Mutex mutex_;
+  TopInput input_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace
 
@@ -88,24 +134,19 @@ int RunTop(const Globals& globals, const TopCommandOptions& options) {
         absl::InvalidArgumentError("--json: top is for people; use `cairn --json nodes` and `cairn --json jobs`"));
   }
   StopSignals signals;
-  JobClient client(globals.client);
-  TopInput input;
-  input.address = globals.client.address;
-  if (const absl::Status status = Look(client, &input); !status.ok()) return Fail(status);
+  absl::StatusOr<TopInput> first = Look(globals.client);
+  if (!first.ok()) return Fail(first.status());
   if (options.once || isatty(STDOUT_FILENO) == 0) {
-    absl::PrintF("%s\n", absl::StrJoin(TopScreen(input, {.colours = ShowsColours()}), "\n"));
+    absl::PrintF("%s\n", absl::StrJoin(TopScreen(*first, {.colours = ShowsColours()}), "\n"));
     return kExitOk;
   }
+  const auto looks = Looks::Start(globals.client, *std::move(first), absl::Seconds(options.every_s));
   FullScreen screen;
-  absl::Time next = absl::Now() + absl::Seconds(options.every_s);
-  while (true) {
+  do {
     const winsize size = FullScreen::Size();
-    screen.Show(TopScreen(input, {.width = size.ws_col, .height = size.ws_row, .colours = ShowsColours()}));
-    if (signals.Wait(kLookAtKeys) || screen.WantsToQuit()) return kExitOk;
-    if (absl::Now() < next) continue;
-    input.trouble = std::string(Look(client, &input).message());
-    next = absl::Now() + absl::Seconds(options.every_s);
-  }
+    screen.Show(TopScreen(looks->Newest(), {.width = size.ws_col, .height = size.ws_row, .colours = ShowsColours()}));
+  } while (!signals.Wait(kLookAtKeys) && !screen.WantsToQuit());
+  return kExitOk;
 }
 
 }  // namespace cairn

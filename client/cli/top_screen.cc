@@ -22,11 +22,21 @@ bool IsWell(const v1::NodeStatus& node) {
   return node.alive() && node.fault().empty() && node.not_ready().empty() && !node.draining();
 }
 
+// Why live nodes are not well.
+std::vector<std::string> WhysOf(const std::vector<v1::NodeStatus>& nodes) {
+  std::vector<std::string> whys;
+  for (const v1::NodeStatus& node : nodes) {
+    const std::string& why = node.fault().empty() ? node.not_ready() : node.fault();
+    if (node.alive() && !why.empty()) whys.push_back(absl::StrCat(node.name(), ": ", why));
+  }
+  return whys;
+}
+
 std::vector<const v1::JobStatus*> Ordered(const std::vector<v1::JobStatus>& jobs) {
   std::vector<const v1::JobStatus*> ordered;
   for (const v1::JobStatus& job : jobs) ordered.push_back(&job);
   const auto ended = std::stable_partition(ordered.begin(), ordered.end(), IsUnfinished);
-  std::reverse(ended, ordered.end());
+  std::reverse(ordered.begin(), ended);
   return ordered;
 }
 
@@ -96,7 +106,8 @@ std::string Plain(std::string text) {
 
 std::string NoteText(const v1::JobStatus& job) {
   std::string note = job.reason();
-  if (job.has_not_finite_step()) note = absl::StrCat("loss not finite since step ", job.not_finite_step());
+  if (job.has_not_finite_step())
+    absl::StrAppend(&note, note.empty() ? "" : "; ", "loss not finite since step ", job.not_finite_step());
   if (job.has_degraded()) absl::StrAppend(&note, note.empty() ? "" : "; ", "degraded: ", job.degraded().text());
   return note;
 }
@@ -131,7 +142,8 @@ class Screen {
   explicit Screen(const TopOptions& options) : options_(options) {}
   void Add(const std::string& line, v1::JobState state = v1::JOB_STATE_UNSPECIFIED) {
     if (options_.height > 0 && lines_.size() >= static_cast<size_t>(options_.height)) return;
-    const std::string cut = options_.width > 0 ? FirstCharacters(line, static_cast<size_t>(options_.width)) : line;
+    const std::string plain = Plain(line);
+    const std::string cut = options_.width > 0 ? FirstCharacters(plain, static_cast<size_t>(options_.width)) : plain;
     lines_.push_back(InColourOf(state, cut, options_.colours));
   }
   void AddRest(int64_t count, const char* what) {
@@ -158,6 +170,7 @@ class Screen {
 void AddJobs(const std::vector<v1::JobStatus>& jobs, int room, Screen& screen) {
   const std::vector<const v1::JobStatus*> ordered = Ordered(jobs);
   std::vector<std::vector<std::string>> rows = {{"JOB", "NAME", "STATE", "STEP", "IMAGES/S", "LEFT", "LOSS", "NOTE"}};
+  if (room <= 1 && !ordered.empty()) return screen.AddRest(static_cast<int64_t>(ordered.size()), "more job");
   const size_t shown = Shown(ordered.size(), room);
   for (size_t i = 0; i < shown; ++i) rows.push_back(JobRow(*ordered[i]));
   const std::vector<std::string> lines = TableLines(Table(rows));
@@ -169,10 +182,14 @@ void AddJobs(const std::vector<v1::JobStatus>& jobs, int room, Screen& screen) {
 
 void AddNodes(std::vector<v1::NodeStatus> nodes, int room, absl::Time now, Screen& screen) {
   std::stable_partition(nodes.begin(), nodes.end(), [](const v1::NodeStatus& node) { return !IsWell(node); });
-  const size_t all = nodes.size(), shown = Shown(all, room);
+  const std::vector<std::string> whys = WhysOf(nodes);
+  const size_t all = nodes.size();
+  if (room <= 1 && all > 0) return screen.AddRest(static_cast<int64_t>(all), "more node");
+  const size_t shown = Shown(all, std::max(2, room - static_cast<int>(whys.size())));
   nodes.resize(shown);
   for (const std::string& line : TableLines(NodesLines(nodes, now))) screen.Add(line);
   screen.AddRest(static_cast<int64_t>(all - shown), "more node");
+  for (const std::string& why : whys) screen.Add(why);
 }
 
 }  // namespace
@@ -185,7 +202,8 @@ std::vector<std::string> TopScreen(const TopInput& input, const TopOptions& opti
   if (!input.trouble.empty()) screen.Add(absl::StrCat("what follows is old: ", input.trouble));
   screen.Add("");
   // Each table gets what the other one leaves; where both want more, half each.
-  const int want_jobs = static_cast<int>(input.jobs.size()) + 1, want_nodes = static_cast<int>(input.nodes.size()) + 1;
+  const int want_jobs = static_cast<int>(input.jobs.size()) + 1;
+  const int want_nodes = static_cast<int>(input.nodes.size() + WhysOf(input.nodes).size()) + 1;
   int job_room = want_jobs, node_room = want_nodes;
   if (options.height > 0) {
     const int room = std::max(0, options.height - screen.size() - 1);

@@ -15,7 +15,7 @@ namespace cairn {
 struct TopInput {
   std::string address;  // of the coordinator, as it was given
   std::vector<v1::NodeStatus> nodes;
-  std::vector<v1::JobStatus> jobs;  // the newest is the last
+  std::vector<v1::JobStatus> jobs;  // the newest first, as ListJobs has them
   std::string trouble;              // why the last look failed, so that the rest is old; empty: it did not
   absl::Time now;
   absl::TimeZone zone = absl::LocalTimeZone();
@@ -28,7 +28,8 @@ struct TopOptions {
 };
 
 // Lines without their ends. Unfinished jobs come first, the oldest at the top, then ended ones, the newest at the top;
-// nodes that are not well come before others. Where they do not fit, a line says how many are missing.
+// nodes that are not well come before others, and why comes after them. Where they do not fit, a line says how many are
+// missing, if there are five lines or more.
 std::vector<std::string> TopScreen(const TopInput& input, const TopOptions& options);
 
 }  // namespace cairn

@@ -45,7 +45,7 @@ void LogTlsNotice(bool warning, const std::string& text);
 absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice,
                     TlsOwner owner = TlsOwner::kNode);
 bool UsesTls();
-// When the certificate in use expires, also after a renewal; InfiniteFuture without TLS.
+// When the certificate in use or its authority's expires, also after a renewal; InfiniteFuture without TLS.
 absl::Time CertificateExpiry();
 // The roles of this process' certificate, as it was at UseTls; unrestricted without TLS.
 const Caller& OwnCaller();

@@ -57,8 +57,9 @@ absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certifi
 }
 
 // OpenSSL's verdict on chain[0], which must be in `trusted` or be signed by an authority that is trusted. nullptr:
-// valid.
-const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vector<Certificate>& chain) {
+// valid. expires: the first of the certificates that it rests on does, the authority's among them.
+const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vector<Certificate>& chain,
+                        absl::Time* expires) {
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
   X509_STORE_set_flags(store.get(),
                        X509_V_FLAG_PARTIAL_CHAIN);  // as in gRPC: ca.crt may hold an intermediate authority
@@ -68,21 +69,25 @@ const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vect
   for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
   const std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>> context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
-  if (X509_verify_cert(context.get()) == 1) return nullptr;
+  if (X509_verify_cert(context.get()) == 1) {
+    const STACK_OF(X509)* verified = X509_STORE_CTX_get0_chain(context.get());
+    for (int i = 0; i < sk_X509_num(verified); ++i) *expires = std::min(*expires, ExpiryOf(sk_X509_value(verified, i)));
+    return nullptr;
+  }
   return X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
 }
 
 absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities,
-                        const std::vector<Certificate>& chain) {
-  const char* wrong = WhatIsWrong(authorities, chain);
+                        const std::vector<Certificate>& chain, absl::Time* expires) {
+  const char* wrong = WhatIsWrong(authorities, chain, expires);
   if (wrong == nullptr) return absl::OkStatus();
   return Wrong(paths.certificate,
                absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
 }
 
 // Ignores trust; checks only the dates.
-absl::Status CheckDates(const Paths& paths, const std::vector<Certificate>& chain) {
-  const char* wrong = WhatIsWrong(chain, chain);
+absl::Status CheckDates(const Paths& paths, const std::vector<Certificate>& chain, absl::Time* expires) {
+  const char* wrong = WhatIsWrong(chain, chain, expires);
   return wrong == nullptr ? absl::OkStatus() : Wrong(paths.certificate, wrong);
 }
 
@@ -105,9 +110,9 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
   CAIRN_RETURN_IF_ERROR(CheckKey(paths, key, chain[0].get()));
-  CAIRN_RETURN_IF_ERROR(owner == TlsOwner::kNode ? CheckChain(paths, trusted, chain) : CheckDates(paths, chain));
   absl::Time expires = absl::InfiniteFuture();
-  for (const Certificate& one : chain) expires = std::min(expires, ExpiryOf(one.get()));
+  CAIRN_RETURN_IF_ERROR(owner == TlsOwner::kNode ? CheckChain(paths, trusted, chain, &expires)
+                                                 : CheckDates(paths, chain, &expires));
   return TlsFiles{.authorities = std::move(authorities),
                   .identity = absl::StrCat(certificate, "\n", key),
                   .uris = UrisOf(chain[0].get()),

@@ -19,7 +19,7 @@ struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
   std::string identity;     // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key
   std::vector<std::string> uris;  // of the certificate
-  absl::Time expires;             // the first of tls.crt's certificates does
+  absl::Time expires;  // the first of the certificates that tls.crt rests on does; of a node, the authority's too
 
   bool operator==(const TlsFiles&) const = default;
 };

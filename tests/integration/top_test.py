@@ -5,6 +5,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import termios
@@ -28,6 +29,7 @@ class Terminal:
     def read_until(self, text):
         begin = len(self.text)
         while text not in self.text[begin:]:
+            check(select.select([self.fd], [], [], 120)[0], f"{text!r} was not shown: {self.text[-2000:]!r}")
             self.text += os.read(self.fd, 65536).decode(errors="replace")
 
     def end(self):
@@ -58,12 +60,40 @@ def check_on_terminal(c, end):
     check(len(lines) <= 12 and all(len(line) <= 60 for line in lines), str(lines))
 
 
+def check_hangs(c):
+    """A coordinator that hangs holds up no key."""
+    terminal = Terminal(CAIRN, "--coordinator", c.address, "top", "--every", "1")
+    terminal.read_until("worker-0")
+    coordinator = c.processes["coordinator"]
+    coordinator.send_signal(signal.SIGSTOP)
+    try:
+        terminal.read_until("what follows is old: ")
+        os.write(terminal.fd, b"q")
+        check(terminal.end() == 0, repr(terminal.text))
+    finally:
+        coordinator.send_signal(signal.SIGCONT)
+
+
+def check_order(c):
+    """Unfinished jobs, the oldest first; then ended ones, the newest first."""
+    data = make_glyphs(c.dir)
+    ended = [c.submit(small_job(c.dir, data, 1), {"epochs": 1, "backups": 0, "name": f"e{i}"}) for i in range(2)]
+    for job in ended:
+        c.wait(job)
+    running = [c.submit(small_job(c.dir, data, 1), {"epochs": 100000, "backups": 0, "name": f"r{i}"}) for i in range(2)]
+    lines = c.cairn("top").stdout.splitlines()
+    names = [line.split()[1] for line in lines[3:7]]
+    check(names == ["r0", "r1", "e1", "e0"], str(lines))
+    for job in running:
+        c.cairn("cancel", job)
+        c.wait(job, state="CANCELLED")
+
+
 def check_away(c):
     terminal = Terminal(CAIRN, "--coordinator", c.address, "top", "--every", "1")
     terminal.read_until("worker-0")
     c.kill("coordinator")
     terminal.read_until("what follows is old: ")
-    terminal.read_until("worker-0")
     c.restart("coordinator")
     terminal.read_until("alive")
     os.write(terminal.fd, b"q")
@@ -72,6 +102,7 @@ def check_away(c):
 
 def main():
     with Cluster(ps=1, workers=1) as c:
+        check_order(c)
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 100000))
         c.wait_for_step(job, 10)
         once = c.cairn("top").stdout
@@ -82,6 +113,7 @@ def main():
         check(error.returncode == 2 and "--json: top is for people" in error.stderr, error.stderr)
         for end in ("q", signal.SIGTERM, signal.SIGINT):
             check_on_terminal(c, end)
+        check_hangs(c)
         check_away(c)
         c.cairn("cancel", job)
 

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -73,6 +75,24 @@ absl::Status WriteAt(int fd, const std::string& path, size_t keep, const std::st
   return SyncFolder(std::filesystem::path(path).parent_path().string());  // the file may be new
 }
 
+struct Place {
+  int32_t epoch = 0;
+  size_t begin = 0;  // of its line
+};
+
+// The lines at the end whose epochs grow. Lines that do not begin with a number end a run.
+std::vector<Place> LastRun(const std::string& text) {
+  std::vector<Place> run;
+  for (size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
+    const size_t digits = text.find_first_not_of("0123456789", begin) - begin;
+    Place place{0, begin};
+    const bool is_row = absl::SimpleAtoi(absl::string_view(text).substr(begin, digits), &place.epoch);
+    if (!is_row || (!run.empty() && place.epoch <= run.back().epoch)) run.clear();
+    if (is_row) run.push_back(place);
+  }
+  return run;
+}
+
 }  // namespace
 
 std::string CsvLog::Line(const std::vector<std::string>& cells) const {
@@ -105,30 +125,27 @@ void CsvLog::ChooseColumns(const v1::EpochResult& first) {
   }
 }
 
-// In whole lines that this job may have written. Replaced: lines that went otherwise before it fell back are not kept.
-CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaced, const Epochs& epochs) const {
-  const std::string first = absl::StrCat("\n", Row(*epochs.front()));
-  const size_t found = text.rfind(first);
-  if (found == std::string::npos) return {replaced ? text.find('\n') + 1 : text.size(), Rows(epochs, 0)};
-  size_t end = found + first.size(), count = 1;
-  for (; count < epochs.size(); ++count) {
-    const std::string row = Row(*epochs[count]);
-    if (text.compare(end, row.size(), row) != 0) break;
-    end += row.size();
+// Compares the rows with the last run of lines, those since epochs last began anew. replaces: other rows of these
+// epochs, and all after them, are replaced; else the rows come after what is there.
+CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaces, const Epochs& epochs) const {
+  const std::vector<Place> run = LastRun(text);
+  auto place = run.begin();
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    while (place != run.end() && place->epoch < epochs[i]->epoch()) ++place;
+    if (place == run.end()) return {text.size(), Rows(epochs, i)};
+    const std::string row = Row(*epochs[i]);
+    if (place->epoch == epochs[i]->epoch() && text.compare(place->begin, row.size(), row) == 0) continue;
+    return {replaces ? place->begin : text.size(), Rows(epochs, i)};
   }
-  const bool same = count == epochs.size() || end == text.size();
-  return {same || !replaced ? text.size() : end, Rows(epochs, count)};
+  return {text.size(), "", std::next(place) == run.end()};
 }
 
 absl::StatusOr<CsvLog::Missing> CsvLog::Find(int fd, bool anew, const Epochs& epochs) {
   const std::string& path = options_.filename();
   struct stat info {};
   if (::fstat(fd, &info) != 0) return FileError(path, "cannot look at it");
-  if (info.st_size == size_) {
-    size_t from = 0;
-    while (from < epochs.size() && epochs[from]->epoch() < next_) ++from;
-    return Missing{static_cast<size_t>(size_), Rows(epochs, from)};
-  }
+  if (info.st_size == size_ && epochs.front()->epoch() >= next_)
+    return Missing{static_cast<size_t>(size_), Rows(epochs, 0)};
   const bool ours = absl::TimeFromTimespec(info.st_mtim) >= submitted_;
   const bool replaced = anew && !options_.append();  // what another job wrote
   std::string text;
@@ -148,7 +165,7 @@ absl::StatusOr<CsvLog::Missing> CsvLog::Find(int fd, bool anew, const Epochs& ep
     if (there.size() > 1 && there[0] == "epoch") columns_.assign(there.begin() + 1, there.end());
   }
   if (anew && !ours) return Missing{text.size(), Rows(epochs, 0)};
-  return FindRows(text, replaced, epochs);
+  return FindRows(text, ours && !options_.append(), epochs);
 }
 
 absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
@@ -164,8 +181,9 @@ absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
   CAIRN_ASSIGN_OR_RETURN(const Missing missing, Find(file.get(), epochs.front().epoch() == 0, with_figures));
   size_ = -1;  // if the write fails, the file is read again
   CAIRN_RETURN_IF_ERROR(WriteAt(file.get(), path, missing.keep, missing.text));
+  if (!missing.ends_here) return absl::OkStatus();
   size_ = static_cast<int64_t>(missing.keep + missing.text.size());
-  next_ = std::max(next_, with_figures.back()->epoch() + 1);
+  next_ = with_figures.back()->epoch() + 1;
   return absl::OkStatus();
 }
 

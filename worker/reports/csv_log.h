@@ -2,7 +2,8 @@
 //
 // One caller at a time. Blocks on the disk only: anything but a regular file is refused. Each epoch is in the file
 // once, even if another worker wrote the earlier ones and was killed, if it still writes them, or if a write failed:
-// the file is locked, and its lines tell which epochs it has. A partial line is truncated.
+// the file is locked, and its lines tell which epochs it has. A partial line is truncated. Rows that were confirmed
+// before an asynchronous job fell back stay as they were.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ namespace cairn {
 
 class CsvLog {
  public:
-  // submitted: when the job was. A file that was last written before is another job's, which begins anew.
+  // submitted: when the job was. A file that was last written before is another job's, and is begun anew. This compares
+  // the coordinator's clock with that of the file's server: where the latter is behind by more than the job has run,
+  // a second writer begins the file anew too.
   CsvLog(v1::JobSpec spec, v1::CsvLogger options, absl::Time submitted)
       : spec_(std::move(spec)), options_(std::move(options)), submitted_(submitted) {}
 
@@ -31,13 +34,15 @@ class CsvLog {
 
  private:
   using Epochs = std::vector<const v1::EpochResult*>;
-  // What is missing in the file: `text`, after its first `keep` bytes.
+  // What is missing in the file: `text`, after its first `keep` bytes. ends_here: then the last of the epochs is the
+  // file's last row.
   struct Missing {
     size_t keep = 0;
     std::string text;
+    bool ends_here = true;
   };
   absl::StatusOr<Missing> Find(int fd, bool anew, const Epochs& epochs);
-  Missing FindRows(const std::string& text, bool replaced, const Epochs& epochs) const;
+  Missing FindRows(const std::string& text, bool replaces, const Epochs& epochs) const;
   void ChooseColumns(const v1::EpochResult& first);
   std::string Row(const v1::EpochResult& epoch) const;
   std::string Rows(const Epochs& epochs, size_t from) const;

@@ -61,6 +61,15 @@ absl::Status CheckHalving(const SweepFlags& flags, const v1::JobSpec& job) {
                " forgets what it has counted when a trial is ",
                "paused at a rung and goes on from its checkpoint; leave it out of the job, or sweep without --halving");
   }
+  const v1::Checkpoints& checkpoints = job.checkpoints();
+  if (checkpoints.has_every_steps() || checkpoints.has_every_minutes()) {
+    return Bad("--halving: checkpoints.", checkpoints.has_every_steps() ? "every_steps" : "every_minutes",
+               ": a trial that is paused goes on from the end of an epoch; use every_epochs, or leave it out");
+  }
+  if (checkpoints.has_keep_max() && checkpoints.keep_max() > 0 && checkpoints.keep_max() < kTrialCheckpoints) {
+    return Bad("--halving: checkpoints.keep_max: ", checkpoints.keep_max(), "; a trial that is paused needs ",
+               kTrialCheckpoints, " or more, or leave it out");
+  }
   const int every = job.validation_freq() > 0 ? job.validation_freq() : 1;
   if (absl::StartsWith(flags.by, "val_") && flags.halving.min_epochs % every != 0) {
     return Bad("--min-epochs ", flags.halving.min_epochs, ": the job is validated after every ", every,

@@ -140,7 +140,11 @@ void Sweep::OnJob(int index, const v1::JobStatus& job) {
 void Sweep::OnEnd(Trial& trial, const v1::JobStatus& job) {
   const bool by_us = job.state() == v1::CANCELLED;
   if (trial.state == TrialState::kStopping) return SetState(trial, TrialState::kStopped, "");
-  if (by_us && trial.state == TrialState::kPausing) return SetState(trial, TrialState::kPaused, "");
+  if (by_us && trial.state == TrialState::kPausing) {
+    return SetState(
+        trial, TrialState::kPaused,
+        trial.checkpoint_step > 0 ? "" : "has no checkpoint of an epoch with figures, so it will begin anew");
+  }
   if (by_us && trial.state == TrialState::kInterrupting) {
     if (trial.checkpoint_step > 0) return SetState(trial, TrialState::kPaused, "");
     trial.scores.clear();  // it begins anew

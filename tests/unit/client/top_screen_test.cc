@@ -37,36 +37,42 @@ TopInput Input() {
                  Node("worker-0", "role: WORKER alive: true slots: 2 slots_used: 1"),
                  Node("worker-1", "role: WORKER slots: 2 last_heartbeat_unix_ms: 3601000")};
   input.jobs = {
-      Job(1, "state: SUCCEEDED spec { name: 'old' } step: 10 total_steps: 10"),
-      Job(2, "state: FAILED spec { name: 'broken' } reason: 'no memory'"),
+      Job(4, "state: QUEUED spec { name: 'next' } reason: 'waits for 1 slot'"),
       Job(3,
           "state: RUNNING spec { name: 'small' batch_size: 50 } step: 30 total_steps: 120 images_per_second: 1500 "
           "epoch_sums { examples: 4 loss: 2 }"),
-      Job(4, "state: QUEUED spec { name: 'next' } reason: 'waits for 1 slot'"),
+      Job(2, "state: FAILED spec { name: 'broken' } reason: 'no memory' not_finite_step: 7"),
+      Job(1, "state: SUCCEEDED spec { name: 'old' } step: 10 total_steps: 10"),
   };
   return input;
 }
 
 TEST(TopScreen, ShowsUnfinishedJobsAndSickNodesFirst) {
-  EXPECT_THAT(TopScreen(Input(), {}),
-              ElementsAre("cairn top - 127.0.0.1:7070 - 01:01:01 - 1 ps, 1 worker, 1 away, 1 of 2 slots used - jobs: 1 "
-                          "queued, 1 running, 2 ended",
-                          "", StartsWith("JOB  NAME    STATE      STEP          IMAGES/S  LEFT  LOSS    NOTE"),
-                          StartsWith("3    small   running    30/120 (25%)  1,500     3.0s  0.5000"),
-                          AllOf(StartsWith("4    next    queued  "), EndsWith("  waits for 1 slot")),
-                          AllOf(StartsWith("2    broken  failed  "), EndsWith("  no memory")),
-                          StartsWith("1    old     succeeded  10/10 (100%)"), "", StartsWith("NAME      ROLE"),
-                          AllOf(StartsWith("worker-1"), HasSubstr("dead for 1m00s")), StartsWith("ps-0"),
-                          StartsWith("worker-0")));
+  EXPECT_THAT(
+      TopScreen(Input(), {}),
+      ElementsAre("cairn top - 127.0.0.1:7070 - 01:01:01 - 1 ps, 1 worker, 1 away, 1 of 2 slots used - jobs: 1 "
+                  "queued, 1 running, 2 ended",
+                  "", StartsWith("JOB  NAME    STATE      STEP          IMAGES/S  LEFT  LOSS    NOTE"),
+                  StartsWith("3    small   running    30/120 (25%)  1,500     3.0s  0.5000"),
+                  AllOf(StartsWith("4    next    queued  "), EndsWith("  waits for 1 slot")),
+                  AllOf(StartsWith("2    broken  failed  "), EndsWith("  no memory; loss not finite since step 7")),
+                  StartsWith("1    old     succeeded  10/10 (100%)"), "", StartsWith("NAME      ROLE"),
+                  AllOf(StartsWith("worker-1"), HasSubstr("dead for 1m00s")), StartsWith("ps-0"),
+                  StartsWith("worker-0")));
 }
 
 TEST(TopScreen, FitsTheTerminalAndSaysWhatItLeavesOut) {
   TopInput input = Input();
-  for (int i = 5; i < 105; ++i) input.jobs.push_back(Job(i, "state: QUEUED spec { name: 'm\303\274ller' }"));
+  for (int i = 5; i < 105; ++i)
+    input.jobs.insert(input.jobs.begin(), Job(i, "state: QUEUED spec { name: 'm\303\274ller' }"));
   for (int i = 2; i < 52; ++i) input.nodes.push_back(Node(absl::StrCat("worker-", i), "role: WORKER alive: true"));
-  for (const int height : {0, 1, 2, 3, 5, 8, 24, 60, 200}) {
-    for (const int width : {1, 20, 80}) {
+  for (const int height : {0, 1, 2, 3, 5, 6, 8, 24, 60}) {
+    for (const int width : {1, 30, 80}) {
       const std::vector<std::string> lines = TopScreen(input, {.width = width, .height = height});
+      if (width > 1 && height >= 5) {
+        EXPECT_THAT(lines, Contains(HasSubstr("more job"))) << height;
+        EXPECT_THAT(lines, Contains(HasSubstr("more node"))) << height;
+      }
       if (height > 0) {
         EXPECT_LE(lines.size(), static_cast<size_t>(height));
       }
@@ -88,6 +94,14 @@ TEST(TopScreen, ATracebackIsOneLine) {
   input.jobs = {Job(1, "state: FAILED reason: 'Traceback:\\n  line 1\\n\\033[31mred'")};
   const std::vector<std::string> lines = TopScreen(input, {});
   EXPECT_THAT(lines, Contains(HasSubstr("Traceback:   line 1  [31mred")));
+}
+
+TEST(TopScreen, SaysWhyANodeIsNotWell) {
+  TopInput input = Input();
+  input.nodes[0].set_not_ready("2 copies are not in sync\nyet");
+  for (const int height : {0, 12}) {
+    EXPECT_THAT(TopScreen(input, {.height = height}), Contains("ps-0: 2 copies are not in sync yet")) << height;
+  }
 }
 
 TEST(TopScreen, SaysThatItIsOld) {
