@@ -2,9 +2,11 @@
 
     units.py ROOT OUT FILE...    prints what is to be compiled, by `;`: units below OUT and files that stay alone
 
-A unit includes its files by their paths below ROOT, so that the headers that they share are read once. Two files are in
-one unit only where neither mentions a name that the other one defines for itself alone (unnamed namespaces, static
-functions, aliases, macros), nor a header that the later one adds: each then means what it means by itself.
+A unit includes the headers of its files, then the files by their paths below ROOT, so that the headers that they share
+are read once. A name that a file defines for itself alone (unnamed namespaces, static functions, aliases) and that
+another file or a header of the unit mentions is another name in the unit: a macro gives it the file's as a suffix. Two
+files are not in one unit where such a name cannot be replaced: members have it too, it is a macro, or a test is named
+by it. Each name then means what it means where its file is compiled by itself.
 """
 
 import os
@@ -21,6 +23,14 @@ NAME = re.compile(
 TYPE = re.compile(r"^(?:template <[^>]*>\s*)?(?:class|struct|enum class|enum|union)\s+(?:ABSL_\w+\s+)?(\w+)")
 INCLUDE = re.compile(r'^#include "([\w./]+)"', re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*")
+STRING = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+CONDITION = re.compile(r"^\s*#\s*if", re.MULTILINE)
+ANY_INCLUDE = re.compile(r'^#include (?:"[\w./+-]+"|<[\w./+-]+>)', re.MULTILINE)
+# Names that a macro must not replace: members, what another namespace has, and what gives tests their names.
+MEMBER = re.compile(r"(?:\.|->|::)\s*([A-Za-z_]\w*)")
+BARE = re.compile(r"(?<![\w.:>])(?<!->)[A-Za-z_]\w*|(?<=[^-]>)[A-Za-z_]\w*|(?<=[^:]:)[A-Za-z_]\w*")
+USING = re.compile(r"^using [\w:]+;", re.MULTILINE)
+OF_TESTS = re.compile(r"^(?:TYPED_|INSTANTIATE_)?(?:TYPED_)?TEST(?:_\w+)?\(([^)]*)", re.MULTILINE)
 TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+), (\w+)\)")
 DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)")
 # GCC warns of its members of unnamed namespaces, as if the file were a header.
@@ -91,30 +101,68 @@ class File:
         self.lines = text.count("\n")
         self.nested = NESTED.search(text) is not None
         self.own = own_names(text)
-        self.words = set(WORD.findall(text)) | self.own
+        self.includes = ANY_INCLUDE.findall(text)
         self.headers = headers.closure(INCLUDE.findall(text))
+        code = STRING.sub('""', COMMENT.sub("", text))
+        self.using = {line.rstrip(";").split("::")[-1]: line for line in USING.findall(code)}
+        self.words = set(BARE.findall(ANY_INCLUDE.sub("", code))) | self.own
+        fixed = set(MEMBER.findall(code)) | set(DEFINED.findall(code))
+        for line in code.split("\n"):
+            fixed.update(DEFINED.findall(line))
+        for names in OF_TESTS.findall(code):
+            fixed.update(WORD.findall(names))
+        fixed.update(name for name in self.own if name.endswith("_Test"))
+        # Headers are read before the files, so they must not depend on what stands before them.
+        self.plain = CONDITION.search(code) is None and not ANY_INCLUDE.search(code, first_code(code))
+        self.renamable = self.own - fixed if self.plain else set()
+
+
+def first_code(code):
+    """Where the first line stands that is neither empty nor begins with `#`."""
+    at = 0
+    for line in code.split("\n"):
+        if line and line[0] != "#":
+            return at
+        at += len(line) + 1
+    return at
 
 
 class Unit:
     def __init__(self, headers):
         self.all_headers = headers
-        self.files, self.lines, self.own, self.words, self.headers = [], 0, set(), set(), set()
+        self.files, self.lines = [], 0
+
+    def clashes(self, file, files):
+        """The names of a file's own that others of these files mention, or headers that it does not include."""
+        clashes = set()
+        for other in files:
+            if other is not file:
+                clashes |= {n for n in file.own & other.words if other.using.get(n, "") != file.using.get(n)}
+                clashes |= file.own & self.all_headers.words(other.headers - file.headers)
+        return clashes
 
     def fits(self, file):
-        return (
-            len(self.files) < FILES_MAX
-            and self.lines + file.lines <= LINES_MAX
-            and not self.own & file.words
-            and not self.words & file.own
-            and not self.own & self.all_headers.words(file.headers - self.headers)
-        )
+        if len(self.files) >= FILES_MAX or self.lines + file.lines > LINES_MAX:
+            return False
+        files = [*self.files, file]
+        return all(f.plain and self.clashes(f, files) <= f.renamable for f in files)
 
     def add(self, file):
         self.files.append(file)
         self.lines += file.lines
-        self.own |= file.own
-        self.words |= file.words
-        self.headers |= file.headers
+
+    def text(self):
+        lines = []
+        if any(file.nested for file in self.files):
+            lines.append('#pragma GCC diagnostic ignored "-Wsubobject-linkage"')
+        lines += dict.fromkeys(include for file in self.files for include in file.includes)
+        for file in self.files:
+            suffix = re.sub(r"\W", "_", os.path.splitext(os.path.basename(file.path))[0])
+            names = sorted(self.clashes(file, self.files))
+            lines += [f"#define {name} {name}_of_{suffix}" for name in names]
+            lines.append(f'#include "{file.path}"')
+            lines += [f"#undef {name}" for name in names]
+        return "\n".join(lines) + "\n"
 
 
 def group(files, headers):
@@ -148,10 +196,7 @@ def main():
             compiled.append(os.path.join(root, unit.files[0].path))
             continue
         path = os.path.join(out, f"{len(compiled)}.cc")
-        text = "".join(f'#include "{file.path}"\n' for file in unit.files)
-        if any(file.nested for file in unit.files):
-            text = '#pragma GCC diagnostic ignored "-Wsubobject-linkage"\n' + text
-        write(path, text)
+        write(path, unit.text())
         compiled.append(path)
     print(";".join(compiled), end="")
 

@@ -76,7 +76,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
-  if (report.has_checkpoint()) job->outputs.checkpoints.late_chief_since = absl::InfiniteFuture();
+  if (report.has_checkpoint()) job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous());
   auto& known = *job->status.mutable_checkpoints();
   for (const int64_t step : report.deleted_steps()) {
     known.erase(

@@ -71,9 +71,11 @@ bool Epochs::CheckpointMayCome(Job& job, int epoch) {
 // remaining replicas other workers had finished: the report that it holds back was of a replica that moved away.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
   if (job.outputs.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
+  const int64_t end = job.progress ? job.progress->replicas().total_steps() : job.status.total_steps();
+  if (job.outputs.checkpoints.chief_reported >= end) return false;
   const auto& known = job.status.checkpoints();
-  const bool there = std::any_of(known.begin(), known.end(),
-                                 [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
+  const bool there =
+      std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= end; });
   return !there && step_.now() - job.outputs.checkpoints.late_chief_since < kEndTimeout;
 }
 

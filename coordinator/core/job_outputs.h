@@ -43,6 +43,7 @@ struct JobCheckpoints {
   int64_t error_step = 0;  // the step of JobStatus.checkpoint_error, which is given up; 0: it may still be written
   // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
+  int64_t chief_reported = -1;  // the newest step whose checkpoint the chief, in that role, has written or given up
   bool chief_told_end = false;  // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
   // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
@@ -51,6 +52,13 @@ struct JobCheckpoints {
   void NameChief(bool all_done, absl::Time now) {
     late_chief_since = all_done ? now : absl::InfiniteFuture();
     chief_told_end = false;
+    chief_reported = -1;
+  }
+  // A checkpoint is written or given up. A chief repeats its newest one when it connects again; that may be from before
+  // its last steps. In an asynchronous job the last one too may have fewer steps than the job: any will do.
+  void ChiefReported(int64_t step, bool synchronous) {
+    chief_reported = std::max(chief_reported, step);
+    if (!synchronous) late_chief_since = absl::InfiniteFuture();
   }
   // The chief keeps only replicas that are done, perhaps computed by others: a checkpoint that it owes does not show.
   void LeaveChiefDone(absl::Time now) {
@@ -61,6 +69,7 @@ struct JobCheckpoints {
   // Steps are repeated, and then the last checkpoint.
   void RollBack() {
     chief_told_end = false;
+    chief_reported = -1;
     unwritten.clear();
   }
   void FormerChiefFailed(const NodeName& worker, int64_t step, std::string error) {

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kLanes = 2;
 constexpr absl::Duration kImageTimeMin = absl::Milliseconds(1), kImageTimeMax = absl::Milliseconds(50);
+constexpr absl::Duration kTellFault = absl::Milliseconds(300);  // as PsNode
+constexpr absl::Duration kSupervisorPause = absl::Milliseconds(100);
 
 // Small, so that short jobs have several.
 ImageOptions SmallImages() {
@@ -28,7 +30,8 @@ ImageOptions SmallImages() {
 SimPs::SimPs(SimCluster& cluster, int index, bool power_losses)
     : SimNode(cluster, absl::StrFormat("ps-%d", index)),
       disk_(std::make_unique<SimDisk>(power_losses)),
-      planted_(*disk_, world_, host_, cluster.options().bug,
+      fail_stop_(*disk_, [this] { StoreFails(); }),
+      planted_(fail_stop_, world_, host_, cluster.options().bug,
                {[this] {
                   // Lost writes: the process dies soon after, and takes them along.
                   if (cores_.empty() || !world_.rng.Chance(0.02)) return false;
@@ -36,7 +39,7 @@ SimPs::SimPs(SimCluster& cluster, int index, bool power_losses)
                   return true;
                 },
                 [this] { DieSoon(); }}),
-      store_(cluster.options().bug == PlantedBug::kNone ? static_cast<KvStore&>(*disk_) : planted_),
+      store_(cluster.options().bug == PlantedBug::kNone ? static_cast<KvStore&>(fail_stop_) : planted_),
       persistence_(store_),
       clock_(world_, host_) {}
 
@@ -69,6 +72,7 @@ void SimPs::OnEnd() {
   partitions_ = nullptr;
   control_ = nullptr;
   planted_.ProcessEnded();
+  fail_stop_.ProcessEnded();
   clients_.clear();
   tokens_.clear();
   hosted_.Clear();
@@ -144,6 +148,30 @@ std::string SimPs::Fault() const {
                        : absl::StrFormat("its data directory failed: %s; start the ps \"%s\" again", fault, name());
 }
 
+// As PsNode::StoreFailed: tells the coordinator and ends. The supervisor starts the process again; it cannot open its
+// store before there is room.
+void SimPs::StoreFails() {
+  world_.Trace("%s: its store failed: %s", name(), fail_stop_.failed().ToString());
+  control_->Post([this] {
+    v1::NodeMessage message;
+    *message.mutable_heartbeat() = Heartbeat();
+    message.mutable_heartbeat()->set_fault(fail_stop_.failed().ToString());
+    Say(std::move(message));
+  });
+  Later(kTellFault, [this, process = host_.process] {
+    End();
+    StartWhenDiskHasRoom(process);
+  });
+}
+
+void SimPs::StartWhenDiskHasRoom(uint64_t process) {
+  world_.After(kSupervisorPause, [this, process] {
+    if (host_.up || host_.process != process) return;  // something else has started it
+    if (disk_->failing()) return StartWhenDiskHasRoom(process);
+    Start();
+  });
+}
+
 v1::Hello SimPs::Hello() {
   v1::Hello hello;
   hello.set_name(name());
@@ -184,7 +212,7 @@ void SimPs::Command(const v1::CoordinatorMessage& message) {
     partitions_->FiguresStored(JobId(stored.job_id()), stored.epochs(), stored.question());
   } else if (message.has_drop_job()) {
     const absl::Status dropped = partitions_->Drop(JobId(message.drop_job().job_id()));
-    if (!dropped.ok() && !disk_->failing()) world_.Fail(dropped.ToString());
+    if (!dropped.ok() && fail_stop_.failed().ok()) world_.Fail(dropped.ToString());
   }
 }
 
@@ -222,7 +250,7 @@ void SimPs::JobFails(JobId job, Generation generation, const absl::Status& statu
   error.set_generation(generation.value);
   error.set_message(absl::StrFormat("ps \"%s\": %s", name(), status.ToString()));
   Say(std::move(message));
-  if (!disk_->failing() && !absl::IsResourceExhausted(status)) world_.Fail(status.ToString());
+  if (fail_stop_.failed().ok() && !absl::IsResourceExhausted(status)) world_.Fail(status.ToString());
 }
 
 // ---- frames: as ExchangeService ----

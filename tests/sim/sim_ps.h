@@ -17,6 +17,7 @@
 #include "tests/sim/checkers.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/exchange.h"
+#include "tests/sim/fail_stop_store.h"
 #include "tests/sim/planted_store.h"
 #include "tests/sim/sim_executor.h"
 #include "tests/sim/sim_node.h"
@@ -58,6 +59,8 @@ class SimPs : public SimNode, private PartitionObserver {
   void HostJob(const v1::HostPartitions& host);
   void JobFails(JobId job, Generation generation, const absl::Status& status);
   std::string Fault() const;
+  void StoreFails();
+  void StartWhenDiskHasRoom(uint64_t process);
   void Answer(uint64_t client, Frame frame);
 
   // ---- planted defects ----
@@ -80,6 +83,7 @@ class SimPs : public SimNode, private PartitionObserver {
   void OnReplies(const PartitionSlot& slot, const PartitionEffects& effects);
 
   std::unique_ptr<SimDisk> disk_;  // outlives the process
+  FailStopStore fail_stop_;
   PlantedStore planted_;
   KvStore& store_;  // one of the two
   Persistence persistence_;
