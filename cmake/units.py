@@ -28,6 +28,7 @@ CONDITION = re.compile(r"^\s*#\s*if", re.MULTILINE)
 ANY_INCLUDE = re.compile(r'^#include (?:"[\w./+-]+"|<[\w./+-]+>)', re.MULTILINE)
 # Names that a macro must not replace: members, what another namespace has, and what gives tests their names.
 MEMBER = re.compile(r"(?:\.|->|::)\s*([A-Za-z_]\w*)")
+OF_GTEST = {"AssertionResult", "Message", "Test", "TestInfo", "TestPartResult", "internal"}  # its macros have them
 BARE = re.compile(r"(?<![\w.:>])(?<!->)[A-Za-z_]\w*|(?<=[^-]>)[A-Za-z_]\w*|(?<=[^:]:)[A-Za-z_]\w*")
 USING = re.compile(r"^using [\w:]+;", re.MULTILINE)
 OF_TESTS = re.compile(r"^(?:TYPED_|INSTANTIATE_)?(?:TYPED_)?TEST(?:_\w+)?\(([^)]*)", re.MULTILINE)
@@ -60,7 +61,7 @@ def own_names(text):
             match = TYPE.match(line) or NAME.match(line)
             if match:
                 names.add(match[1])
-    return names - {"TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "static_assert"}
+    return names - {"operator", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "static_assert"}
 
 
 class Headers:
@@ -103,9 +104,10 @@ class File:
         self.own = own_names(text)
         self.includes = ANY_INCLUDE.findall(text)
         self.headers = headers.closure(INCLUDE.findall(text))
-        code = STRING.sub('""', COMMENT.sub("", text))
+        lines = COMMENT.sub("", text)
+        code = STRING.sub('""', ANY_INCLUDE.sub("", lines))
         self.using = {line.rstrip(";").split("::")[-1]: line for line in USING.findall(code)}
-        self.words = set(BARE.findall(ANY_INCLUDE.sub("", code))) | self.own
+        self.words = set(BARE.findall(code)) | self.own
         fixed = set(MEMBER.findall(code)) | set(DEFINED.findall(code))
         for line in code.split("\n"):
             fixed.update(DEFINED.findall(line))
@@ -113,8 +115,9 @@ class File:
             fixed.update(WORD.findall(names))
         fixed.update(name for name in self.own if name.endswith("_Test"))
         # Headers are read before the files, so they must not depend on what stands before them.
-        self.plain = CONDITION.search(code) is None and not ANY_INCLUDE.search(code, first_code(code))
-        self.renamable = self.own - fixed if self.plain else set()
+        self.plain = CONDITION.search(code) is None and not ANY_INCLUDE.search(lines, first_code(lines))
+        # A name that its headers have too may be both: a function and a type, or overloads.
+        self.renamable = self.own - fixed - OF_GTEST - headers.words(self.headers) if self.plain else set()
 
 
 def first_code(code):

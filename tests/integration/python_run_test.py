@@ -3,7 +3,8 @@
 - LeNet with batch normalization, dropout and a sampler, four replicas: one, two and four processes end with the same
   digest; each example counts once an epoch.
 - So do two processes while one of them is killed twice and started again, then the ps with primaries, then the
-  coordinator. Every process ends by itself, with the run's weights.
+  coordinator, and that process again before the coordinator is back. Every process ends by itself, with the run's
+  weights.
 - The process that is killed has other starting weights each time: it warns, and changes nothing.
 """
 
@@ -74,7 +75,10 @@ def disturb(c, job):
     c.restart("ps-0")
     goes_on(c, job)
     print("a ps was killed", flush=True)
+    c.kill("killed-1")
     c.kill("coordinator")
+    c.restart("killed-1")
+    c.until(lambda: "it is asked again" in c.log("killed-1"), "a process is started while the coordinator is away", 300)
     c.restart("coordinator")
     goes_on(c, job)
     print("the coordinator was killed", flush=True)

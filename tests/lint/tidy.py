@@ -139,7 +139,9 @@ def compiled(root, build):
         files = [entry["file"]]
         if files[0].startswith(os.path.join(build, "units", "")):
             with open(files[0], encoding="utf-8") as f:
-                files = [os.path.join(root, path) for path in re.findall(r'^#include "(.*\.cc)"$', f.read(), re.MULTILINE)]
+                files = [
+                    os.path.join(root, path) for path in re.findall(r'^#include "(.*\.cc)"$', f.read(), re.MULTILINE)
+                ]
         flags.update((os.path.relpath(file, root), flags_of(entry["command"])) for file in files)
     return flags
 

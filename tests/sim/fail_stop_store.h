@@ -1,5 +1,5 @@
-// The fail-stop of the stores that daemons have (common/storage/rocksdb_kv_store.cc): after the first write that fails, no
-// write succeeds until the process has ended, even if the disk has room again.
+// The fail-stop of the stores that daemons have (common/storage/rocksdb_kv_store.cc): after the first write that fails,
+// no write succeeds until the process has ended, even if the disk has room again.
 #pragma once
 
 #include <functional>

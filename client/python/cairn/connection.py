@@ -241,7 +241,14 @@ def _leader_of(error: grpc.RpcError) -> str | None:
 
 def _is_transport(details: str) -> bool:
     """Whether gRPC says so, and not the coordinator: it was not reached."""
-    begins = ("failed to connect", "Connection reset", "Socket closed", "DNS resolution", "empty address list")
+    begins = (
+        "failed to connect",
+        "Connection reset",
+        "recvmsg:",
+        "Socket closed",
+        "DNS resolution",
+        "empty address list",
+    )
     return details.startswith(begins) or "connections to all backends failing" in details
 
 

@@ -14,16 +14,17 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from cairn import arguments, settings, torch_optimizer, torch_sampler, torch_state
 from cairn.client import Client
-from cairn.errors import NotFound
+from cairn.errors import NotFound, Unavailable
 from cairn.fit import put_strategy
 from cairn.job import Job
 from cairn.keras_callbacks import put_rates
@@ -34,6 +35,10 @@ from cairn.watch import FINAL, state_of, watch
 from cairn.worker import Worker
 
 CONFIG = "cairn.torch.Run"  # begins model.external.config
+# A coordinator that is started again is away for a moment. A process of a run that needs it then asks again.
+COORDINATOR_PATIENCE_S, ASK_AGAIN_S = 30.0, 0.5
+
+_T = TypeVar("_T")
 
 
 class Run:
@@ -149,12 +154,13 @@ class Run:
         A run that has ended is not computed again; one that failed or was cancelled is submitted anew. Ctrl-C ends this
         process' part, and the run goes on where others compute it.
         Errors: ValueError: a job of that name with other fields goes on. JobFailed with the program's traceback.
+        Unavailable: the coordinator was not reached for half a minute.
         TimeoutError: the run goes on, without this process.
         """
         job = self.start(coordinator, **of_worker)
         try:
             job.wait(timeout, progress)
-            torch_state.load(self.model, job)
+            _patiently(lambda: torch_state.load(self.model, job))
         finally:
             self.stop()
         self._remove_weights(job)
@@ -164,7 +170,7 @@ class Run:
         """The run's job, which this process computes in the background, until `stop` or its end."""
         self.stop()
         client = self._client(coordinator)
-        self.job = job = self._find_or_submit(client)
+        self.job = job = _patiently(lambda: self._find_or_submit(client))
         if state_of(job._last) in FINAL:
             return job
         self._wait_for_weights(job)
@@ -259,6 +265,21 @@ class Run:
             job._last = status
             if status.step > 0 or state_of(status) in FINAL:
                 return
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    end = time.monotonic() + COORDINATOR_PATIENCE_S
+    told = False
+    while True:
+        try:
+            return ask()
+        except Unavailable as error:
+            if time.monotonic() > end:
+                raise
+            if not told:
+                warnings.warn(f"{error}; it is asked again for {COORDINATOR_PATIENCE_S:g} s", stacklevel=4)
+            told = True
+        time.sleep(ASK_AGAIN_S)
 
 
 def _weights_folder() -> Path:

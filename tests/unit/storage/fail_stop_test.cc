@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/storage/kv_store.h"
 #include "coordinator/store/state_store.h"
 #include "tests/unit/server/server_test_util.h"
@@ -167,6 +168,7 @@ class State : public Client {
 class FailStopTest : public testing::Test {
  protected:
   FailStopTest() {
+    SilenceLog();  // hundreds of planted failures would bury the one that matters
     base_ = testing::TempDir() + "/failXXXXXX";
     EXPECT_NE(mkdtemp(base_.data()), nullptr);
   }

@@ -84,7 +84,7 @@ TEST(Shape, CountsAndPrints) {
   EXPECT_EQ(NumElements({3, 4, 5}), 60);
   EXPECT_EQ(NumElements({3, 0}), 0);
   EXPECT_EQ(ToString({28, 28, 1}), "[28,28,1]");
-  EXPECT_EQ(ToString({}), "[]");
+  EXPECT_EQ(ToString(Shape()), "[]");
 }
 
 }  // namespace
