@@ -1,9 +1,10 @@
 # What `cmake --install` and the Debian packages of `cpack -G DEB` hold. A component is a package:
 #
-#   cli        cairn            the command line, its completion, docs, examples, scripts
-#   daemons    cairn-daemons    coordinator, ps, worker, their units, the user cairn
+#   cli        cairn            the command line, its completion and manual pages, docs, examples, scripts
+#   daemons    cairn-daemons    coordinator, ps, worker, their units and manual pages, the user cairn
 #   python     python3-cairn    the Python module, where it is built
 include(GNUInstallDirs)
+cmake_policy(SET CMP0087 NEW)  # install(CODE) knows where programs are
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # what is packed is what was built; a missing program ends the installation
 set(doc ${CMAKE_INSTALL_DATADIR}/doc/cairn)
 
@@ -20,6 +21,31 @@ foreach(role coordinator ps worker)
   install(FILES deploy/systemd/cairn-${role}.service DESTINATION lib/systemd/system COMPONENT daemons)
 endforeach()
 install(FILES deploy/systemd/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-daemons COMPONENT daemons)
+
+# What the programs print about themselves.
+function(cairn_install_pages component)
+  list(JOIN ARGN " " programs)
+  install(CODE "
+    execute_process(COMMAND \"${CMAKE_SOURCE_DIR}/deploy/man_pages.sh\" \"$<TARGET_FILE_DIR:cairn>\"
+                    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/man\" ${programs}
+                    RESULT_VARIABLE result)
+    if(result)
+      message(WARNING \"no manual pages are installed: see above\")
+    endif()" COMPONENT ${component})
+endfunction()
+function(cairn_install_completion shell path)
+  install(CODE "
+    set(file \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/${path}\")
+    get_filename_component(folder \"\${file}\" DIRECTORY)
+    file(MAKE_DIRECTORY \"\${folder}\")
+    execute_process(COMMAND \"$<TARGET_FILE:cairn>\" completion ${shell} OUTPUT_FILE \"\${file}\"
+                    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT cli)
+endfunction()
+cairn_install_pages(cli cairn)
+cairn_install_pages(daemons cairn-coordinator cairn-ps cairn-worker)
+cairn_install_completion(bash bash-completion/completions/cairn)
+cairn_install_completion(zsh zsh/vendor-completions/_cairn)
+cairn_install_completion(fish fish/vendor_completions.d/cairn.fish)
 
 if(CAIRN_HAS_PYTHON)
   set(module lib/python3/dist-packages/cairn)

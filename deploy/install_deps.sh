@@ -23,9 +23,9 @@ test=(
   libgtest-dev libgmock-dev libbenchmark-dev libmimalloc-dev clang-14 libclang-rt-14-dev
   clang-format-14 clang-tidy-14 black
   python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
-  curl openssl etcd-server
+  curl openssl etcd-server help2man man-db
 )
-deploy=(prometheus debootstrap dpkg-dev)  # tests/deploy, with -DCAIRN_DEPLOY_TESTS=ON
+deploy=(prometheus debootstrap dpkg-dev help2man)  # tests/deploy, with -DCAIRN_DEPLOY_TESTS=ON
 # npm fetches onnxruntime for the tests of ONNX files; node from another source includes npm.
 command -v npm > /dev/null || test+=(nodejs npm)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch

@@ -36,6 +36,15 @@ for role in coordinator ps worker; do
 done
 dpkg-deb -x "$work"/packages/cairn_*.deb "$work/cli"
 diff -r "$source/examples" "$work/cli/usr/share/doc/cairn/examples"
+for page in cli/usr/share/man/man1/cairn{,-submit,-nodes-drain}.1.gz \
+    daemons/usr/share/man/man8/cairn-{coordinator,ps,worker}.8.gz \
+    cli/usr/share/bash-completion/completions/cairn cli/usr/share/zsh/vendor-completions/_cairn \
+    cli/usr/share/fish/vendor_completions.d/cairn.fish; do
+  test -s "$work/$page" || {
+    echo "the packages lack ${page#*/}" >&2
+    exit 1
+  }
+done
 echo "packages: $(cd "$work/packages" && ls ./*.deb | tr '\n' ' ')"
 
 [[ $(id -u) -eq 0 ]] || skip "only root can install packages on a bare system"
