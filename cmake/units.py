@@ -4,9 +4,10 @@
 
 A unit includes the headers of its files, then the files by their paths below ROOT, so that the headers that they share
 are read once. A name that a file defines for itself alone (unnamed namespaces, static functions, aliases) and that
-another file or a header of the unit mentions is another name in the unit: a macro gives it the file's as a suffix. Two
-files are not in one unit where such a name cannot be replaced: members have it too, it is a macro, or a test is named
-by it. Each name then means what it means where its file is compiled by itself.
+another file or a header of the unit mentions is another name in the unit: a macro gives it the file's path as a suffix.
+Two files are not in one unit where such a name cannot be replaced: members have it too, it is a macro, or a test is
+named by it; nor where one mentions a function of its headers that a header of the other overloads. Each name then means
+what it means where its file is compiled by itself.
 """
 
 import os
@@ -23,7 +24,14 @@ NAME = re.compile(
 TYPE = re.compile(r"^(?:template <[^>]*>\s*)?(?:class|struct|enum class|enum|union)\s+(?:ABSL_\w+\s+)?(\w+)")
 INCLUDE = re.compile(r'^#include "([\w./]+)"', re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*")
-STRING = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+STRING = re.compile(r"""R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL)
+ATTRIBUTE = re.compile(r"\[\[[^\]]*\]\]\s*|__attribute__\(\(.*?\)\)\s*")
+ANGLES = re.compile(r"<[^<>]*>")
+VALUE = re.compile(r"^[^(=]*[\w\]]\s*=[^=]")  # a variable with its value, not a function with a default argument
+MORE = re.compile(r",\s*\*?(\w+)\s*=")
+# A function that a header declares, outside of classes.
+DECLARED = re.compile(r"^(?!using\b|namespace\b|class\b|struct\b|enum\b|friend\b|return\b)[\w:&*\s]+?[\s&*](\w+)\(")
+DIRECTIVE = re.compile(r"^\s*#\s*(?!include\b)(\w+)", re.MULTILINE)
 CONDITION = re.compile(r"^\s*#\s*if", re.MULTILINE)
 ANY_INCLUDE = re.compile(r'^#include (?:"[\w./+-]+"|<[\w./+-]+>)', re.MULTILINE)
 # Names that a macro must not replace: members, what another namespace has, and what gives tests their names.
@@ -39,10 +47,24 @@ NESTED = re.compile(r"^(?:class|struct) \w+::\w+", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
+def without_strings(text):
+    """What strings, characters and attributes hold does not count as code."""
+    return ATTRIBUTE.sub("", STRING.sub('""', text))
+
+
+def without_angles(line):
+    """`template <typename T> std::map<A, B> F(` becomes `std::map F(`."""
+    before = None
+    while line != before:
+        before, line = line, ANGLES.sub("", line)
+    return re.sub(r"^template\b\s*", "", line)
+
+
 def own_names(text):
     """Names that a file defines for itself alone."""
     names, inside = set(), False
-    for line in text.split("\n"):
+    lines = iter(without_strings(text).split("\n"))
+    for line in lines:
         test = TEST.match(line)
         macro = DEFINED.match(line)
         if test:
@@ -58,9 +80,18 @@ def own_names(text):
         elif line.startswith("using ") and not line.startswith("using namespace"):
             names.add(line.split()[1] if "=" in line else line.rstrip(";").split("::")[-1])
         elif line.startswith("static ") or (inside and line and line[0] not in " }/#"):
-            match = TYPE.match(line) or NAME.match(line)
+            simple = without_angles(COMMENT.sub("", line).rstrip())
+            match = TYPE.match(line) or NAME.match(simple)
             if match:
                 names.add(match[1])
+            while VALUE.match(simple) and simple.endswith(","):
+                simple += " " + COMMENT.sub("", next(lines)).strip()
+            if VALUE.match(simple):  # constexpr int kFirst = 1, kSecond = 2;
+                names.update(MORE.findall(simple))
+            if line.startswith("enum ") and not line.startswith("enum class"):
+                while "}" not in simple:
+                    simple += " " + COMMENT.sub("", next(lines)).strip()
+                names.update(WORD.findall(simple.partition("{")[2]))
     return names - {"operator", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "static_assert"}
 
 
@@ -69,7 +100,7 @@ class Headers:
 
     def __init__(self, root):
         self.root = root
-        self.read = {}  # path -> (its includes, its words)
+        self.read = {}  # path -> (its includes, its words, the functions that it declares)
 
     def look_at(self, path):
         if path not in self.read:
@@ -78,7 +109,9 @@ class Headers:
                     text = COMMENT.sub("", f.read())
             except FileNotFoundError:  # generated, or a library's
                 text = ""
-            self.read[path] = (INCLUDE.findall(text), frozenset(WORD.findall(text)))
+            declared = (DECLARED.match(without_angles(line)) for line in text.split("\n") if line[:1].isalpha())
+            functions = frozenset(match[1] for match in declared if match)
+            self.read[path] = (INCLUDE.findall(text), frozenset(WORD.findall(text)), functions)
         return self.read[path]
 
     def closure(self, includes):
@@ -93,6 +126,9 @@ class Headers:
     def words(self, paths):
         return set().union(*(self.look_at(path)[1] for path in paths))
 
+    def functions(self, paths):
+        return set().union(*(self.look_at(path)[2] for path in paths))
+
 
 class File:
     def __init__(self, root, path, headers):
@@ -105,19 +141,23 @@ class File:
         self.includes = ANY_INCLUDE.findall(text)
         self.headers = headers.closure(INCLUDE.findall(text))
         lines = COMMENT.sub("", text)
-        code = STRING.sub('""', ANY_INCLUDE.sub("", lines))
+        code = without_strings(ANY_INCLUDE.sub("", lines))
         self.using = {line.rstrip(";").split("::")[-1]: line for line in USING.findall(code)}
         self.words = set(BARE.findall(code)) | self.own
-        fixed = set(MEMBER.findall(code)) | set(DEFINED.findall(code))
+        self.calls = self.words & headers.functions(self.headers)
+        fixed = set(MEMBER.findall(code)) | OF_GTEST
         for line in code.split("\n"):
             fixed.update(DEFINED.findall(line))
         for names in OF_TESTS.findall(code):
             fixed.update(WORD.findall(names))
         fixed.update(name for name in self.own if name.endswith("_Test"))
         # Headers are read before the files, so they must not depend on what stands before them.
-        self.plain = CONDITION.search(code) is None and not ANY_INCLUDE.search(lines, first_code(lines))
+        end = first_code(lines)
+        self.plain = not (
+            CONDITION.search(code) or ANY_INCLUDE.search(lines, end) or DIRECTIVE.search(lines[:end].rstrip())
+        )
         # A name that its headers have too may be both: a function and a type, or overloads.
-        self.renamable = self.own - fixed - OF_GTEST - headers.words(self.headers) if self.plain else set()
+        self.renamable = self.own - fixed - headers.words(self.headers) if self.plain else set()
 
 
 def first_code(code):
@@ -148,7 +188,12 @@ class Unit:
         if len(self.files) >= FILES_MAX or self.lines + file.lines > LINES_MAX:
             return False
         files = [*self.files, file]
-        return all(f.plain and self.clashes(f, files) <= f.renamable for f in files)
+        return all(f.plain and self.clashes(f, files) <= f.renamable and not self.overloaded(f, files) for f in files)
+
+    def overloaded(self, file, files):
+        """Functions of its headers that the file mentions and that other headers of the unit declare too."""
+        others = set().union(*(other.headers for other in files if other is not file)) - file.headers
+        return file.calls & self.all_headers.functions(others)
 
     def add(self, file):
         self.files.append(file)
@@ -160,7 +205,7 @@ class Unit:
             lines.append('#pragma GCC diagnostic ignored "-Wsubobject-linkage"')
         lines += dict.fromkeys(include for file in self.files for include in file.includes)
         for file in self.files:
-            suffix = re.sub(r"\W", "_", os.path.splitext(os.path.basename(file.path))[0])
+            suffix = re.sub(r"\W", "_", os.path.splitext(file.path)[0])
             names = sorted(self.clashes(file, self.files))
             lines += [f"#define {name} {name}_of_{suffix}" for name in names]
             lines.append(f'#include "{file.path}"')

@@ -76,8 +76,14 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
-  if (report.has_checkpoint()) job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous());
   auto& known = *job->status.mutable_checkpoints();
+  if (report.has_checkpoint() && !report.checkpoint().best()) {
+    const bool repeated = report.error().empty() && std::any_of(known.begin(), known.end(), [&](const auto& k) {
+                            return !k.best() && k.step() == report.checkpoint().step() &&
+                                   k.written_unix_ms() == report.checkpoint().written_unix_ms();
+                          });
+    job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous(), repeated);
+  }
   for (const int64_t step : report.deleted_steps()) {
     known.erase(
         std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }),

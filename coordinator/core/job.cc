@@ -139,6 +139,7 @@ void TakeUnwritten(Job& job, const NodeName& chief) {
   const auto unwritten = job.outputs.checkpoints.unwritten.find(chief);
   if (unwritten == job.outputs.checkpoints.unwritten.end()) return;
   job.outputs.checkpoints.failed_step = std::max(job.outputs.checkpoints.failed_step, unwritten->second.step);
+  job.outputs.checkpoints.chief_reported = std::max(job.outputs.checkpoints.chief_reported, unwritten->second.step);
   if (job.status.checkpoint_error().empty()) job.status.set_checkpoint_error(unwritten->second.error);
 }
 
@@ -279,7 +280,10 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
     // Whether the chief got its role after all its steps were done is unknown too; a chief that has written before
     // reports so again.
     const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
-    if (asked) job.outputs.checkpoints.late_chief_since = now;
+    if (asked) {
+      job.outputs.checkpoints.late_chief_since = now;
+      job.outputs.checkpoints.late_chief_learned = true;
+    }
     // What nodes hold and run becomes known from their Hello.
     job.partitions.hosting.awaiting_ready = true;
     job.partitions.hosting.ready.assign(job.status.partitions_size(), false);

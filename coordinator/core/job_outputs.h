@@ -41,36 +41,48 @@ struct JobCheckpoints {
   absl::Time heard = absl::InfinitePast();  // the chief's last checkpoint report since the last decision
   int64_t failed_step = -1;                 // a step of the epoch to decide whose checkpoint could not be written
   int64_t error_step = 0;  // the step of JobStatus.checkpoint_error, which is given up; 0: it may still be written
-  // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or it has reported.
+  // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or, in an
+  // asynchronous job, it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
-  int64_t chief_reported = -1;  // the newest step whose checkpoint the chief, in that role, has written or given up
-  bool chief_told_end = false;  // the chief, in that role, reported a replica done: no checkpoint of it is pending
+  bool late_chief_learned = false;  // since a restart of the coordinator: the chief may owe nothing
+  int64_t chief_reported = -1;      // the newest step whose checkpoint the chief, in that role, has written or given up
+  bool chief_told_end = false;      // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
   // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
   void ForgetWord() { heard = absl::InfinitePast(); }
   // The job has another chief. all_done: its replicas have done all steps.
   void NameChief(bool all_done, absl::Time now) {
     late_chief_since = all_done ? now : absl::InfiniteFuture();
+    late_chief_learned = false;
     chief_told_end = false;
     chief_reported = -1;
   }
   // A checkpoint is written or given up. A chief repeats its newest one when it connects again; that may be from before
-  // its last steps. In an asynchronous job the last one too may have fewer steps than the job: any will do.
-  void ChiefReported(int64_t step, bool synchronous) {
+  // its last steps. In an asynchronous job the last one too may have fewer steps than the job, so any new one will do;
+  // a repeated one where it is not known whether another one is owed.
+  void ChiefReported(int64_t step, bool synchronous, bool repeated) {
     chief_reported = std::max(chief_reported, step);
-    if (!synchronous) late_chief_since = absl::InfiniteFuture();
+    if (!synchronous && (!repeated || late_chief_learned)) late_chief_since = absl::InfiniteFuture();
   }
   // The chief keeps only replicas that are done, perhaps computed by others: a checkpoint that it owes does not show.
   void LeaveChiefDone(absl::Time now) {
-    if (!chief_told_end) late_chief_since = now;
+    if (chief_told_end) return;
+    late_chief_since = now;
+    late_chief_learned = false;
   }
   // The chief reports that one of its replicas is done.
   void ChiefToldEnd() { chief_told_end = true; }
-  // Steps are repeated, and then the last checkpoint.
+  // Steps are repeated. A chief writes no checkpoint of a step again.
   void RollBack() {
     chief_told_end = false;
-    chief_reported = -1;
     unwritten.clear();
+  }
+  // The job is filled from a checkpoint; its workers start over.
+  void StartOver() {
+    RollBack();
+    late_chief_since = absl::InfiniteFuture();
+    late_chief_learned = false;
+    chief_reported = -1;
   }
   void FormerChiefFailed(const NodeName& worker, int64_t step, std::string error) {
     std::erase_if(unwritten, [&](const auto& u) {
@@ -128,6 +140,10 @@ struct JobOutputs {
   // Steps are done again, and what belongs to them is written again.
   void RollBack() {
     checkpoints.RollBack();
+    files.WaitAnew();
+  }
+  void StartOver() {
+    checkpoints.StartOver();
     files.WaitAnew();
   }
 };

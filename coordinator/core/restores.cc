@@ -192,7 +192,7 @@ void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> 
   OpenEpochs(job, passed);
   job.progress.emplace(job.status, std::move(steps), std::vector<bool>{}, step_.now());
   job.decisions.WaitAnew();
-  job.outputs.files.WaitAnew();
+  job.outputs.StartOver();
   // Workers that have run the job before may be elsewhere in it, perhaps finished. They start over; reports from before
   // do not count.
   job.partitions.rollback.RefuseBefore(job.status.generation());

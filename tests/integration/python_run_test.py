@@ -61,7 +61,7 @@ def primaries(c, job, ps):
 
 
 def disturb(c, job):
-    """Two kills of a process, one of a ps that has primaries, one of the coordinator."""
+    """Two kills of a process, one of a ps that has primaries, one of the coordinator with the process started anew."""
     for _ in range(2):
         c.while_running(job, lambda s: len({r.get("worker") for r in s["replicas"]} - {None, ""}) == 2, "both compute")
         goes_on(c, job)
@@ -76,9 +76,12 @@ def disturb(c, job):
     goes_on(c, job)
     print("a ps was killed", flush=True)
     c.kill("killed-1")
-    c.kill("coordinator")
+    begin = os.environ["RUN_WORKER_BEGINS"] = f"{c.dir}/begin"
     c.restart("killed-1")
-    c.until(lambda: "it is asked again" in c.log("killed-1"), "a process is started while the coordinator is away", 300)
+    c.until(lambda: "waits to begin" in c.log("killed-1"), "the process has loaded what it needs", 300)
+    c.kill("coordinator")  # not for long: the other process gives up after a minute
+    open(begin, "w").close()
+    c.until(lambda: "it is asked again" in c.log("killed-1"), "the process finds the coordinator away")
     c.restart("coordinator")
     goes_on(c, job)
     print("the coordinator was killed", flush=True)

@@ -5,7 +5,9 @@
 Used by python_run_test.py.
 """
 
+import os
 import sys
+import time
 
 import torch
 
@@ -39,6 +41,11 @@ def run_of(name, epochs, drawn=False):
 
 def main():
     coordinator, name, epochs = sys.argv[1:4]
+    begin = os.environ.get("RUN_WORKER_BEGINS")  # it waits for this file
+    if begin:
+        print("waits to begin", flush=True)
+        while not os.path.exists(begin):
+            time.sleep(0.05)
     job = run_of(name, int(epochs), sys.argv[4:] == ["drawn"]).train(coordinator, progress=False, log_level="info")
     print(f"trained: {job.status().digest}", flush=True)
 

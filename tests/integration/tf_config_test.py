@@ -296,9 +296,7 @@ def main():
     # They spend most of their time waiting for processes that start and end.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         cases = [pool.submit(ports_taken, case) for case in (with_ps, without_ps, fails, idle_workers, alone)]
-        cases.append(
-            pool.submit(attempts, lambda times: ports_taken(lambda directory: submits(directory, 60 * times)))
-        )
+        cases.append(pool.submit(attempts, lambda times: ports_taken(lambda directory: submits(directory, 60 * times))))
         digests = {cases[0].result(), cases[1].result()}
         for case in cases:
             case.result()

@@ -176,7 +176,8 @@ def main():
         with tempfile.TemporaryDirectory() as root:  # that is compiled by units
             shutil.copy(config, os.path.join(root, ".clang-tidy"))
             plant(root, {**CLEAN, VIOLATIONS[0][0]: VIOLATIONS[0][1]})
-            write(root, "build/units/common/0.cc", '#include "common/a.cc"\n#include "common/c.cc"\n')
+            unit = '#include "common/a.h"\n#include "common/a.cc"\n#define A B\n#include "common/c.cc"\n#undef A\n'
+            write(root, "build/units/common/0.cc", unit)
             command = {"file": os.path.join(root, "build/units/common/0.cc"), "command": f"c++ -std=c++20 -I{root}"}
             write(root, "build/compile_commands.json", json.dumps([command]))
             looked_at, found = tidy.check_tree(root, os.path.join(root, "build"))

@@ -18,10 +18,13 @@ TALK = """#pragma once
 namespace lib {
 inline std::string Name() { return "the library's"; }
 struct Text { std::string kind = "text"; };
+constexpr int kEnd = 9;
 }
 std::string First();
 std::string Second();
+inline std::string Say(double x) { return std::to_string(x); }
 """
+MORE = "#pragma once\n#include <string>\nstd::string Say(int x);\n"
 COUNT = "#pragma once\ninline int Count() { return 40; }\n"
 
 FIRST = """#include "talk.h"
@@ -57,6 +60,9 @@ int main() { std::cout << First() << Second() << Count() << std::endl; }
 APART = {
     "a member has the name": FIRST.replace("First", "Third")
     + "namespace {\nint value = 3;\n}  // namespace\nint Value() { return value; }\n",
+    "a second value has the name": FIRST.replace("First", "Third").replace(
+        "constexpr int kStart = 1;", "constexpr int kStop = 3,\n              kStart = 1;\nusing lib::kStart;"
+    ),
     "it defines the macro": FIRST.replace("First", "Third").replace("constexpr int kStart = 1;", "#define kStart 5"),
     "a header after the code": FIRST.replace("First", "Third") + '#include "count.h"\n',
     "a condition": FIRST.replace("First", "Third").replace(
@@ -86,7 +92,10 @@ def group(folder, names):
 def main():
     root, compiler = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        write(folder, {"talk.h": TALK, "count.h": COUNT, "first.cc": FIRST, "second.cc": SECOND, "main.cc": MAIN})
+        write(
+            folder,
+            {"talk.h": TALK, "count.h": COUNT, "more.h": MORE, "first.cc": FIRST, "second.cc": SECOND, "main.cc": MAIN},
+        )
         names = ["first.cc", "second.cc", "main.cc"]
         alone = build(folder, compiler, [os.path.join(folder, name) for name in names], "alone")
         assert alone == "211the first'skStart162the library's7\n", alone
@@ -104,6 +113,15 @@ def main():
             write(folder, {"third.cc": planted})
             found = group(folder, ["first.cc", "third.cc"])
             assert len(found) == 2, f"in one unit, though {reason}"
+        calls = '#include "talk.h"\nstd::string Third() { return Say(1); }\n'
+        write(folder, {"third.cc": calls, "fourth.cc": '#include "more.h"\nstd::string Fourth() { return ""; }\n'})
+        assert len(group(folder, ["third.cc", "fourth.cc"])) == 2, "more.h has an overload of what third.cc calls"
+        same = "namespace {\nint Pick(%s x) { return 1; }\n}  // namespace\nint %s() { return Pick(1); }\n"
+        for name, kind in (("x", "int"), ("y", "double")):
+            os.makedirs(os.path.join(folder, name), exist_ok=True)
+            write(folder, {f"{name}/e.cc": same % (kind, name)})
+        (unit,) = group(folder, ["x/e.cc", "y/e.cc"])
+        assert "Pick_of_x_e" in unit.text() and "Pick_of_y_e" in unit.text(), unit.text()
     print(f"one program, and {len(APART)} files that stay apart")
 
 

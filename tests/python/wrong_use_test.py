@@ -74,7 +74,7 @@ CLIENT = [
     (lambda p: cairn.Client("a:1", timeout="x"), TypeError, "timeout: is a str; give a number"),
     (
         lambda p: cairn.Client(f"127.0.0.1:{CLOSED_PORT}").jobs(),
-        cairn.Unavailable,
+        cairn.Unreachable,
         f"cannot reach the coordinator at 127.0.0.1:{CLOSED_PORT} (connection refused); is it running? Start a cluster "
         "with `cairn up`, or make cairn.Client() without an address",
     ),

@@ -119,7 +119,6 @@ class SimCluster {
   int faults_ = 0, submissions_ = 1, restored_ = 0;
   bool disks_lost_ = false;                 // disks with the only copies were lost
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
-  std::set<std::string> full_disks_;        // of ps that no other ps could replace
   uint64_t job_id_ = 0;
   std::map<uint32_t, uint64_t> versions_;
   uint64_t updates_ = 0;

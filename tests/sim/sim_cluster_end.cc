@@ -26,11 +26,6 @@ void SimCluster::CheckEnd() {
       final_->reason().find("can take them back to no common one") != std::string::npos) {
     return;
   }
-  if (final_->state() == v1::FAILED) {
-    for (const std::string& name : full_disks_) {  // the user is told which disk
-      if (final_->reason().find(absl::StrCat("\"", name, "\"")) != std::string::npos) return;
-    }
-  }
   // The job may lack files: a disk refused one, or an asynchronous chief's checkpoint was of another moment.
   const bool may_lack_files = checkers_->callbacks.failures() > 0 || !IsSynchronous(facts_.spec);
   if (final_->state() != v1::SUCCEEDED && !(final_->state() == v1::ENDED_WITH_ERRORS && may_lack_files)) {

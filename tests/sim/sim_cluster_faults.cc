@@ -192,7 +192,6 @@ bool SimCluster::LoseAll(absl::Duration away) {
   checkers_->history.Restart();
   restores_.clear();
   versions_.clear();
-  full_disks_.clear();
   served_in_.clear();
   disks_lost_ = false;
   job_id_ = 0;
@@ -312,11 +311,7 @@ bool SimCluster::OneFault(Fault fault) {
       const bool others = MayGo(*ps);
       if (!ps->up() || ps->disk().failing() || (!others && !rng.Chance(0.2))) return false;
       world_.Trace("the disk of %s is full", ps->name());
-      if (others) {
-        quiet_until_ = world_.now() + absl::Seconds(10);
-      } else {
-        full_disks_.insert(ps->name());
-      }
+      if (others) quiet_until_ = world_.now() + absl::Seconds(10);
       ps->disk().SetFailing(true);
       world_.After(away, [ps] { ps->disk().SetFailing(false); });
       return true;

@@ -148,8 +148,8 @@ std::string SimPs::Fault() const {
                        : absl::StrFormat("its data directory failed: %s; start the ps \"%s\" again", fault, name());
 }
 
-// As PsNode::StoreFailed: tells the coordinator and ends. The supervisor starts the process again; it cannot open its
-// store before there is room.
+// As PsNode::StoreFailed: tells the coordinator and ends. The supervisor starts the process again. A real one cannot
+// open its store before there is room; one that something else starts here earlier ends at its first write.
 void SimPs::StoreFails() {
   world_.Trace("%s: its store failed: %s", name(), fail_stop_.failed().ToString());
   control_->Post([this] {
@@ -244,13 +244,14 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
 
 void SimPs::JobFails(JobId job, Generation generation, const absl::Status& status) {
   world_.Trace("%s: %s", name(), status.ToString());
+  if (!fail_stop_.failed().ok()) return;  // the process ends, and says so
   v1::NodeMessage message;
   v1::JobError& error = *message.mutable_job_error();
   error.set_job_id(job.value);
   error.set_generation(generation.value);
   error.set_message(absl::StrFormat("ps \"%s\": %s", name(), status.ToString()));
   Say(std::move(message));
-  if (fail_stop_.failed().ok() && !absl::IsResourceExhausted(status)) world_.Fail(status.ToString());
+  if (!absl::IsResourceExhausted(status)) world_.Fail(status.ToString());
 }
 
 // ---- frames: as ExchangeService ----

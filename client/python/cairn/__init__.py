@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unimplemented,
         Unknown,
+        Unreachable,
     )
     from cairn.job import Job
     from cairn.optimizers import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lion, Nadam, RMSprop  # noqa: F401
@@ -66,6 +67,7 @@ _ERRORS = (
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "Unreachable",
 )
 _OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Lion", "Nadam", "RMSprop", "SGD")
 _HOMES.update({name: "errors" for name in _ERRORS})

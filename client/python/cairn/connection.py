@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 
-from cairn.errors import Error, error_of
+from cairn.errors import Error, Unreachable, error_of
 from cairn.v1 import cluster_pb2_grpc
 
 LEADER_METADATA = "cairn-leader"
@@ -204,10 +204,9 @@ class Connection:
     def _error(self, error: grpc.RpcError, address: str, timeout: float) -> Error:
         code, details = error.code().name, error.details() or ""
         if code == "UNAVAILABLE" and _leader_of(error) is None and _is_transport(details):
-            return error_of(
-                code,
+            return Unreachable(
                 f"cannot reach the coordinator at {self.text()} ({_short_reason(details)}); is it running? Start a "
-                f"cluster with `cairn up`, or make cairn.Client() without an address{self._tls_hint(details)}",
+                f"cluster with `cairn up`, or make cairn.Client() without an address{self._tls_hint(details)}"
             )
         if code == "DEADLINE_EXCEEDED":
             return error_of(
@@ -254,7 +253,7 @@ def _is_transport(details: str) -> bool:
 
 def _short_reason(details: str) -> str:
     """The system's reason out of "failed to connect to all addresses; last error: ...: Connection refused"."""
-    reason = details.rpartition(": ")[2]
+    reason = details.rpartition(": ")[2].removeprefix("recvmsg:")
     return "connection refused" if reason == "Connection refused" else reason
 
 

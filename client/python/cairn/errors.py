@@ -86,6 +86,10 @@ class Unavailable(Error):
     code = "UNAVAILABLE"
 
 
+class Unreachable(Unavailable):
+    """No coordinator answers at that address: it is not started, is started again at the moment, or is elsewhere."""
+
+
 class DataLoss(Error):
     """Files or data that are damaged."""
 

@@ -24,7 +24,7 @@ import torch
 
 from cairn import arguments, settings, torch_optimizer, torch_sampler, torch_state
 from cairn.client import Client
-from cairn.errors import NotFound, Unavailable
+from cairn.errors import NotFound, ProgramError, Unreachable
 from cairn.fit import put_strategy
 from cairn.job import Job
 from cairn.keras_callbacks import put_rates
@@ -154,7 +154,7 @@ class Run:
         A run that has ended is not computed again; one that failed or was cancelled is submitted anew. Ctrl-C ends this
         process' part, and the run goes on where others compute it.
         Errors: ValueError: a job of that name with other fields goes on. JobFailed with the program's traceback.
-        Unavailable: the coordinator was not reached for half a minute.
+        Unreachable: no coordinator answered for half a minute.
         TimeoutError: the run goes on, without this process.
         """
         job = self.start(coordinator, **of_worker)
@@ -273,8 +273,8 @@ def _patiently(ask: Callable[[], _T]) -> _T:
     while True:
         try:
             return ask()
-        except Unavailable as error:
-            if time.monotonic() > end:
+        except (Unreachable, ProgramError) as error:  # the program exports the weights
+            if time.monotonic() > end or "cannot reach" not in str(error):
                 raise
             if not told:
                 warnings.warn(f"{error}; it is asked again for {COORDINATOR_PATIENCE_S:g} s", stacklevel=4)
