@@ -4,7 +4,6 @@ stopped with SIGSTOP (it comes back as a standby and does nothing more) or asked
 coordinators are away (training continues, submissions say what to do); etcd is away. In an etcd of three members, each
 is killed in turn."""
 
-import concurrent.futures
 import os
 import re
 import signal
@@ -139,17 +138,9 @@ CASES = (
 
 def main():
     skip_without_etcd()
-    for epochs in sorted({epochs for _, epochs in CASES}):  # before there are threads that need it
-        undisturbed(epochs)
-    # They spend most of their time waiting for a lease.
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(check_minority_of_etcd)]
-        cases += [
-            pool.submit(attempts, lambda times, d=disturb, e=epochs: check_disturbance(d, e * times))
-            for disturb, epochs in CASES
-        ]
-        for case in cases:
-            case.result()
+    check_minority_of_etcd()
+    for disturb, epochs in CASES:
+        attempts(lambda times: check_disturbance(disturb, epochs * times))
 
 
 if __name__ == "__main__":
