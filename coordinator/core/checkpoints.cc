@@ -77,13 +77,8 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
   auto& known = *job->status.mutable_checkpoints();
-  if (report.has_checkpoint() && !report.checkpoint().best()) {
-    const bool repeated = report.error().empty() && std::any_of(known.begin(), known.end(), [&](const auto& k) {
-                            return !k.best() && k.step() == report.checkpoint().step() &&
-                                   k.written_unix_ms() == report.checkpoint().written_unix_ms();
-                          });
-    job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous(), repeated);
-  }
+  if (report.has_checkpoint() && !report.checkpoint().best())
+    job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous());
   for (const int64_t step : report.deleted_steps()) {
     known.erase(
         std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }),

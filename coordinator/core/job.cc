@@ -280,10 +280,7 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
     // Whether the chief got its role after all its steps were done is unknown too; a chief that has written before
     // reports so again.
     const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
-    if (asked) {
-      job.outputs.checkpoints.late_chief_since = now;
-      job.outputs.checkpoints.late_chief_learned = true;
-    }
+    if (asked) job.outputs.checkpoints.late_chief_since = now;
     // What nodes hold and run becomes known from their Hello.
     job.partitions.hosting.awaiting_ready = true;
     job.partitions.hosting.ready.assign(job.status.partitions_size(), false);

@@ -44,8 +44,7 @@ struct JobCheckpoints {
   // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or, in an
   // asynchronous job, it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
-  bool late_chief_learned = false;  // since a restart of the coordinator: the chief may owe nothing
-  int64_t chief_reported = -1;      // the newest step whose checkpoint the chief, in that role, has written or given up
+  int64_t chief_reported = -1;  // the newest step whose checkpoint the chief, in that role, has written or given up
   bool chief_told_end = false;      // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
   // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
@@ -53,22 +52,19 @@ struct JobCheckpoints {
   // The job has another chief. all_done: its replicas have done all steps.
   void NameChief(bool all_done, absl::Time now) {
     late_chief_since = all_done ? now : absl::InfiniteFuture();
-    late_chief_learned = false;
     chief_told_end = false;
     chief_reported = -1;
   }
   // A checkpoint is written or given up. A chief repeats its newest one when it connects again; that may be from before
-  // its last steps. In an asynchronous job the last one too may have fewer steps than the job, so any new one will do;
-  // a repeated one where it is not known whether another one is owed.
-  void ChiefReported(int64_t step, bool synchronous, bool repeated) {
+  // its last steps. In an asynchronous job the last one too may have fewer steps than the job, and a chief that has its
+  // role again repeats it, so any report will do.
+  void ChiefReported(int64_t step, bool synchronous) {
     chief_reported = std::max(chief_reported, step);
-    if (!synchronous && (!repeated || late_chief_learned)) late_chief_since = absl::InfiniteFuture();
+    if (!synchronous) late_chief_since = absl::InfiniteFuture();
   }
   // The chief keeps only replicas that are done, perhaps computed by others: a checkpoint that it owes does not show.
   void LeaveChiefDone(absl::Time now) {
-    if (chief_told_end) return;
-    late_chief_since = now;
-    late_chief_learned = false;
+    if (!chief_told_end) late_chief_since = now;
   }
   // The chief reports that one of its replicas is done.
   void ChiefToldEnd() { chief_told_end = true; }
@@ -81,7 +77,6 @@ struct JobCheckpoints {
   void StartOver() {
     RollBack();
     late_chief_since = absl::InfiniteFuture();
-    late_chief_learned = false;
     chief_reported = -1;
   }
   void FormerChiefFailed(const NodeName& worker, int64_t step, std::string error) {
