@@ -73,6 +73,7 @@ bool Epochs::LastCheckpointMayCome(const Job& job) const {
   if (job.outputs.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const int64_t end = job.progress ? job.progress->replicas().total_steps() : job.status.total_steps();
   if (job.outputs.checkpoints.chief_reported >= end) return false;
+  if (!job.status.restored_from().empty() && job.status.restored_step() >= end) return false;  // it has none of its own
   const auto& known = job.status.checkpoints();
   const bool there =
       std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= end; });

@@ -45,7 +45,7 @@ struct JobCheckpoints {
   // asynchronous job, it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
   int64_t chief_reported = -1;  // the newest step whose checkpoint the chief, in that role, has written or given up
-  bool chief_told_end = false;      // the chief, in that role, reported a replica done: no checkpoint of it is pending
+  bool chief_told_end = false;  // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
   // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
   void ForgetWord() { heard = absl::InfinitePast(); }
