@@ -11,6 +11,10 @@ set -euo pipefail
 bin=$(cd "$1" && pwd) out=$2
 shift 2
 [[ $# -gt 0 ]] || set -- cairn cairn-coordinator cairn-ps cairn-worker
+[[ -x $bin/cairn ]] || {
+  echo "there is no program cairn in $bin; give the folder of built programs, such as build/release/bin" >&2
+  exit 1
+}
 command -v help2man > /dev/null || {
   echo "help2man is not installed (deploy/install_deps.sh deploy)" >&2
   exit 1
