@@ -14,34 +14,19 @@ build=$(cd "${1:-$root/build/portable}" && pwd)
 version=$(sed -n 's/^project(cairn VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 name=cairn-$version-linux-x86_64
 out=${2:-$root/build/$name.tar.gz}
-programs=(cairn cairn-coordinator cairn-ps cairn-worker)
 gpu_tests=(gpu_kernels gpu_backend gpu_bench gpu_roofline)  # of tests/gpu
-
-# Libraries that the target provides: glibc, the driver, CUDA.
-of_target='c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec'
-of_target+='|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink'
-of_target="^(ld-linux-x86-64|lib($of_target))\.so"
 
 work=$(mktemp -d /tmp/cairn-bundle-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 to=$work/$name
-mkdir -p "$to/bin" "$to/lib" "$to/licenses" "$to/tests/gpu" "$to/tests/integration"
+mkdir -p "$to/bin" "$to/tests/gpu" "$to/tests/integration"
 
-for p in "${programs[@]}"; do
-  [[ -x $build/bin/$p ]] || {
-    echo "bundle.sh: $build/bin/$p is missing; build it, or name another build" >&2
-    exit 1
-  }
-  strip -o "$to/bin/$p" "$build/bin/$p"
-done
-plugin=$build/lib/libcairn_cudnn.so
-if [[ -e $plugin ]]; then
-  strip --strip-unneeded -o "$to/lib/libcairn_cudnn.so" "$plugin"
+if [[ -e $build/lib/libcairn_cudnn.so ]]; then
   for p in "${gpu_tests[@]}"; do
     [[ ! -x $build/bin/$p ]] || strip -o "$to/bin/$p" "$build/bin/$p"
   done
 else
-  echo "bundle.sh: no $plugin: a bundle for CPUs"
+  echo "bundle.sh: no $build/lib/libcairn_cudnn.so: a bundle for CPUs"
 fi
 if [[ -d $build/tests/host_gpu ]]; then  # the plugin that runs on the CPU, for tests/gpu/run.sh --dry-run
   mkdir "$to/tests/host_gpu"
@@ -49,24 +34,7 @@ if [[ -d $build/tests/host_gpu ]]; then  # the plugin that runs on the CPU, for 
     strip --strip-unneeded -o "$to/tests/host_gpu/$(basename "$file")" "$file"
   done
 fi
-
-# Lists the libraries that the loader finds here: name, file.
-needed() { LD_LIBRARY_PATH= ldd "$@" 2> /dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
-readarray -t objects < <(find "$to/bin" "$to/lib" "$to/tests" -type f)
-missing=$(LD_LIBRARY_PATH= ldd "${objects[@]}" | grep 'not found' | grep -vE "^\s*${of_target#^}" | sort -u || true)
-[[ -z $missing ]] || {
-  echo "bundle.sh: libraries missing on this machine: $missing" >&2
-  exit 1
-}
-while read -r library file; do
-  if [[ $library =~ $of_target || $library == libcairn_cudnn.so ]]; then continue; fi
-  cp -L "$file" "$to/lib/$library"
-  chmod u+w "$to/lib/$library"
-  strip --strip-unneeded "$to/lib/$library"
-  package=$(dpkg-query -S "$(realpath "$file")" 2> /dev/null | head -n 1 | cut -d: -f1 || true)
-  license=/usr/share/doc/$package/copyright
-  [[ -z $package || ! -f $license ]] || cp -L "$license" "$to/licenses/$package"
-done < <(needed "${objects[@]}")
+"$root/deploy/collect.sh" "$build" "$to"
 
 cp "$root/README.md" "$to/"
 cp -r "$root/docs" "$root/examples" "$to/"

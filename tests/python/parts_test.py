@@ -45,6 +45,7 @@ class Importing(unittest.TestCase):
         for name in cairn.__all__:
             self.assertIsNotNone(getattr(cairn, name))
             self.assertIn(name, dir(cairn))
+        self.assertRegex(cairn.__version__, r"^\d+\.\d+\.\d+$")
 
 
 JOB = """

@@ -78,6 +78,10 @@ __all__ = sorted(_HOMES)
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name == "__version__":
+        value = importlib.import_module("cairn.programs").version()
+        globals()[name] = value
+        return value
     if home is None:
         raise AttributeError(f"module 'cairn' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(importlib.import_module(f"cairn.{home}"), name)

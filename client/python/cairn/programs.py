@@ -16,26 +16,38 @@ from typing import Any
 from cairn.errors import ProgramError
 
 BEGIN = "cairn: "  # of what the program says
+IN_PACKAGE = Path(__file__).absolute().parent / "bin"  # of a wheel (deploy/wheel.py)
 
 
 def find(name: str = "cairn") -> Path:
-    """The program, in $CAIRN_BIN, beside this package as a build has it, or in PATH. Errors: ProgramError."""
+    """The program, in $CAIRN_BIN, in this package as a wheel has it, beside it as a build has it, or in PATH.
+    Errors: ProgramError."""
     folder = os.environ.get("CAIRN_BIN")
     if folder:
         path = Path(folder).absolute() / name
         if os.access(path, os.X_OK):
             return path
         raise ProgramError(f"$CAIRN_BIN is {folder}, and there is no program {name} in it")
-    beside = Path(__file__).absolute().parents[2] / "bin" / name  # BUILD/python/cairn/programs.py
-    if os.access(beside, os.X_OK):
-        return beside
+    in_build = Path(__file__).absolute().parents[2] / "bin"  # BUILD/python/cairn/programs.py
+    for path in (IN_PACKAGE / name, in_build / name):
+        if os.access(path, os.X_OK):
+            return path
     found = shutil.which(name)
     if found:
         return Path(found).absolute()
     raise ProgramError(
-        f"the program {name} is neither beside this package nor in PATH; build Cairn and set CAIRN_BIN to the folder "
-        "of its programs, build/release/bin"
+        f"the program {name} is neither in this package, nor beside it, nor in PATH; build Cairn and set CAIRN_BIN to "
+        "the folder of its programs, build/release/bin"
     )
+
+
+def version() -> str:
+    """Of the programs, and so of Cairn: "0.1.0". Errors: ProgramError."""
+    path = find()
+    done = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ProgramError(f"`{path} --version` ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout.split()[-1]
 
 
 class Program:
