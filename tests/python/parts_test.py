@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import unittest
 from pathlib import Path
 
@@ -326,6 +327,32 @@ class Records(unittest.TestCase):
         length = int.from_bytes(data[:8], "little")
         self.assertEqual(length % 8, 0)
         self.assertEqual(data[8 + length :], struct.pack("<7f", 0, 1, 2, 1, 1, 1, 1))
+
+    def test_safetensors_are_in_memory_once(self):
+        tensors = {f"t{i}": numpy.full((1 << 17,), i, "<f4") for i in range(8)} | {"scalar": numpy.float32(7)}
+        size = sum(t.nbytes for t in tensors.values())
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "w.safetensors"
+            written = peak_of(lambda: safetensors.write(path, tensors))[1]
+            read, peak = peak_of(lambda: safetensors.read(path))
+            path.write_bytes(path.read_bytes()[:-8])
+            with self.assertRaisesRegex(ValueError, "'scalar' is cut off|'t7' is cut off"):
+                safetensors.read(path)
+        self.assertLess(written, size / 4)
+        self.assertLess(peak, size * 1.25)
+        self.assertEqual(read.keys(), tensors.keys())
+        for name, tensor in tensors.items():
+            numpy.testing.assert_array_equal(read[name], tensor)
+            self.assertTrue(read[name].flags.writeable)
+
+
+def peak_of(call):
+    """(what it gives, the most bytes that it has allocated meanwhile)"""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
   PyTorch's own loop, and of Adam and AdamW within 1e-5. The model has the job's weights afterwards.
 - Samplers give each epoch the examples that they give PyTorch, the same in every process.
 - A run that has ended is not computed again; Client.fit takes a Run; another one of the same name is refused.
+- Weights are written once, however often the job is submitted; `timeout` is for the submission too.
 - state_dict out of a job and of a checkpoint, and into a model and a run; autocast; a CUDA device where there is one.
 - Wrong use, each with its whole text (wrong_torch.py).
 """
@@ -11,6 +12,7 @@
 import os
 import sys
 import tempfile
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../integration"))
@@ -26,6 +28,8 @@ from cluster import check  # noqa: E402
 
 import cairn  # noqa: E402
 import cairn.torch  # noqa: E402
+from cairn import torch_run  # noqa: E402
+from cairn.client import Client  # noqa: E402
 
 nn = torch.nn
 LOSS = nn.functional.cross_entropy
@@ -173,15 +177,65 @@ def check_fit_and_names(client):
         check(str(error) == wanted, f"{error}\nwanted {wanted}")
     else:
         check(False, "two runs of one name")
-    check(
-        run_of("fitted", mlp(), cairn.Adam(1e-3), epochs=10**6)._find_or_submit(client).id == job.id,
-        "submitted twice",
-    )
+    twin = run_of("fitted", mlp(), cairn.Adam(1e-3), epochs=10**6)
+    check(twin.start(client).id == job.id, "submitted twice")
+    twin.stop()
     job.cancel()
     run.stop()
     again = run_of("fitted", mlp(), cairn.Adam(1e-3), epochs=10**6).start(client)
     check(again.id != job.id, "a cancelled run is not submitted anew")
     again.cancel()
+
+
+class NoWorker:
+    def stop(self):
+        pass
+
+
+def check_waits(client):
+    """A submission that is repeated writes the weights once; `timeout` is for all that train waits for."""
+    real, torch_run.ASK_AGAIN_S = (Client._submit, torch_run.worker, torch_run.ASK_AGAIN_S), 0.01
+    try:
+        run, tries, written = run_of("again", mlp(), cairn.SGD(0.1), epochs=1), [], []
+        write = run._write_weights
+        run._write_weights = lambda path: written.append(path) or write(path)
+
+        def away_twice(*args):
+            tries.append(args)
+            if len(tries) < 3:
+                raise cairn.Unreachable("cannot reach the coordinator")
+            return real[0](*args)
+
+        Client._submit = away_twice
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            run.train(client, **QUIET)
+        Client._submit = real[0]
+        check(len(tries) == 3 and len(written) == 1, f"{len(tries)} submissions, weights written to {written}")
+
+        expect_timeout(lambda: run_of("away", mlp(), cairn.SGD(0.1)).train("127.0.0.1:1", timeout=0.1), "cannot reach")
+
+        torch_run.worker = lambda *args, **more: NoWorker()
+        with cairn.Client(client.address) as far:
+            job = run_of("far", mlp(), cairn.SGD(0.1)).start(far)
+            os.unlink(job.status().spec.initial_weights)
+            late = run_of("far", nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2)), cairn.SGD(0.1))
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                expect_timeout(lambda: late.train(far, timeout=0.1, **QUIET), "has not begun")
+            check(any("are not used" in str(w.message) for w in warned), f"{warned}")
+            job.cancel()
+    finally:
+        Client._submit, torch_run.worker, torch_run.ASK_AGAIN_S = real
+
+
+def expect_timeout(call, text):
+    try:
+        call()
+    except TimeoutError as error:
+        check(str(error).startswith("timeout: ") and text in str(error), str(error))
+    else:
+        check(False, f"no TimeoutError with {text!r}")
 
 
 def check_autocast_and_cuda(client):
@@ -205,6 +259,7 @@ def main():
         check_like_torch(client)
         check_state(client, folder)
         check_fit_and_names(client)
+        check_waits(client)
         check_autocast_and_cuda(client)
 
 

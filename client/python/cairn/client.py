@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cairn import arguments, local
 from cairn.connection import Connection, Tls, parse_addresses
-from cairn.errors import Unavailable
+from cairn.errors import DeadlineExceeded, Unavailable
 from cairn.job import Job
 from cairn.programs import Program
 from cairn.v1 import cluster_pb2
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cairn.fit import FitOptions
 
 SUBMIT_TIMEOUT_S = 60.0  # workers look at the data
+SUBMIT_TIMEOUT_MIN_S = 0.1  # where less is left
 SUBMIT_ATTEMPTS = 3
 
 
@@ -137,13 +138,18 @@ class Client:
         spec.make_paths_absolute(read)
         return self._submit(read)
 
-    def _submit(self, spec: Any, key: str | None = None) -> Job:
-        """key: of two submissions with the same one the second gives the first one's job."""
+    def _submit(self, spec: Any, key: str | None = None, end: float | None = None) -> Job:
+        """key: of two submissions with the same one the second gives the first one's job. end: by time.monotonic()."""
         request = cluster_pb2.SubmitRequest(spec=spec, request_key=key or secrets.token_hex(16))
         for attempt in range(1, SUBMIT_ATTEMPTS + 1):
             try:
-                answer = self._connection.call("Submit", request, SUBMIT_TIMEOUT_S)
+                left = SUBMIT_TIMEOUT_S if end is None else min(SUBMIT_TIMEOUT_S, end - time.monotonic())
+                answer = self._connection.call("Submit", request, max(left, SUBMIT_TIMEOUT_MIN_S))
                 break
+            except DeadlineExceeded as error:
+                if end is None or time.monotonic() < end:
+                    raise
+                raise TimeoutError(f"timeout: {error}") from None
             except Unavailable:  # the same key: at most one job
                 if attempt == SUBMIT_ATTEMPTS:
                     raise

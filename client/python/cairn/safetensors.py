@@ -4,8 +4,10 @@ end."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy
 
@@ -24,7 +26,7 @@ def write(path: Path, tensors: Mapping[str, numpy.ndarray]) -> None:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for array in rows:
-            file.write(array.tobytes())
+            file.write(array.data)  # without a copy
 
 
 def read(path: Path) -> dict[str, numpy.ndarray]:
@@ -32,19 +34,29 @@ def read(path: Path) -> dict[str, numpy.ndarray]:
 
     Errors: OSError; ValueError names the file and what is wrong with it, or a tensor of another type.
     """
-    data = Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
     try:
-        if not 2 <= size <= len(data) - 8:
-            raise ValueError("its header is cut off")
-        header = json.loads(data[8 : 8 + size])
-        header.pop("__metadata__", None)
-        body, arrays = memoryview(data)[8 + size :], {}
-        for name, tensor in header.items():
-            if tensor["dtype"] != "F32":
-                raise ValueError(f"{name!r} is {tensor['dtype']}, and F32 is read")
-            begin, end = tensor["data_offsets"]
-            arrays[name] = numpy.frombuffer(body[begin:end], "<f4").reshape(tensor["shape"]).copy()
-        return arrays
+        with open(path, "rb") as file:
+            return _read(file, os.fstat(file.fileno()).st_size)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: is no .safetensors file that can be read: {error}") from None
+
+
+def _read(file: BinaryIO, length: int) -> dict[str, numpy.ndarray]:
+    """A tensor after the other: a file of gigabytes is in memory once."""
+    size = int.from_bytes(file.read(8), "little")
+    if not 2 <= size <= length - 8:
+        raise ValueError("its header is cut off")
+    header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    arrays = {}
+    for name, tensor in header.items():
+        if tensor["dtype"] != "F32":
+            raise ValueError(f"{name!r} is {tensor['dtype']}, and F32 is read")
+        begin, end = tensor["data_offsets"]
+        if not 0 <= begin <= end <= length - 8 - size:
+            raise ValueError(f"{name!r} is cut off")
+        file.seek(8 + size + begin)
+        body = bytearray(end - begin)
+        file.readinto(body)
+        arrays[name] = numpy.frombuffer(body, "<f4").reshape(tensor["shape"])
+    return arrays

@@ -11,6 +11,7 @@ was killed and is started again goes on with it. Invariants:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import tempfile
@@ -155,11 +156,14 @@ class Run:
         process' part, and the run goes on where others compute it.
         Errors: ValueError: a job of that name with other fields goes on. JobFailed with the program's traceback.
         Unreachable: no coordinator answered for half a minute.
-        TimeoutError: the run goes on, without this process.
+        TimeoutError: `timeout` seconds are over, those of the job's submission among them. The run goes on, without
+        this process.
         """
-        job = self.start(coordinator, **of_worker)
+        seconds = arguments.seconds("timeout", timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        job = self._start(coordinator, end, of_worker)
         try:
-            job.wait(timeout, progress)
+            job.wait(None if end is None else max(end - time.monotonic(), 1e-3), progress)
             _patiently(lambda: torch_state.load(self.model, job))
         finally:
             self.stop()
@@ -168,12 +172,17 @@ class Run:
 
     def start(self, coordinator: str | Client | None = None, **of_worker: Any) -> Job:
         """The run's job, which this process computes in the background, until `stop` or its end."""
+        return self._start(coordinator, None, of_worker)
+
+    def _start(self, coordinator: str | Client | None, end: float | None, of_worker: dict[str, Any]) -> Job:
+        """end: by time.monotonic(). Errors: TimeoutError."""
         self.stop()
         client = self._client(coordinator)
-        self.job = job = _patiently(lambda: self._find_or_submit(client))
+        weights = functools.cache(lambda: self._weights_file(client))  # written once, however often it is asked for
+        self.job = job = _patiently(lambda: self._find_or_submit(client, weights, end), end)
         if state_of(job._last) in FINAL:
             return job
-        self._wait_for_weights(job)
+        self._wait_for_weights(job, end)
         of_worker.setdefault("tls_dir", str(client._program.tls_dir or ""))
         self._worker = worker(self.program, client.address, **of_worker)
         return job
@@ -191,7 +200,7 @@ class Run:
             self._own_client = Client(coordinator)
         return self._own_client
 
-    def _find_or_submit(self, client: Client) -> Job:
+    def _find_or_submit(self, client: Client, weights: Callable[[], str], end: float | None) -> Job:
         try:
             newest = client.job(self._spec.name)
         except NotFound:
@@ -207,9 +216,9 @@ class Run:
                     f"{_difference(self._spec, status)}; give the run another name, or cancel that job"
                 )
         spec = self.spec()
-        spec.initial_weights = self._weights_file(client)
+        spec.initial_weights = weights()
         key = f"{self.program.config} after {newest.id if newest is not None else 0}"
-        return client._submit(spec, key)
+        return client._submit(spec, key, end)
 
     # ---- starting weights ----
 
@@ -229,7 +238,8 @@ class Run:
         number, path = tempfile.mkstemp(dir=folder, suffix=".part")
         os.close(number)
         self._write_weights(Path(path))
-        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:32]
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
         target = folder / f"{self._spec.name}-{digest}.safetensors"
         os.replace(path, target)
         return str(target)
@@ -246,7 +256,7 @@ class Run:
         if path.parent == _weights_folder():
             path.unlink(missing_ok=True)
 
-    def _wait_for_weights(self, job: Job) -> None:
+    def _wait_for_weights(self, job: Job, end: float | None) -> None:
         given = job._last.spec.initial_weights
         if not given or isinstance(self._weights, str) or job._client.local:
             return
@@ -261,23 +271,33 @@ class Run:
         )
         if os.path.exists(given) or job._last.step > 0:
             return
-        for status in watch(job._client._connection, job.id, None):
+        for status in watch(job._client._connection, job.id, end):
             job._last = status
             if status.step > 0 or state_of(status) in FINAL:
                 return
+        raise TimeoutError(
+            f'timeout: job {job.id} "{job.name}" has not begun, and its starting weights are those of another process; '
+            "it goes on"
+        )
 
 
-def _patiently(ask: Callable[[], _T]) -> _T:
-    end = time.monotonic() + COORDINATOR_PATIENCE_S
+def _patiently(ask: Callable[[], _T], end: float | None = None) -> _T:
+    """Errors: TimeoutError where time.monotonic() passes `end` and no coordinator has answered; before that those of
+    `ask`."""
+    patience = time.monotonic() + COORDINATOR_PATIENCE_S
     told = False
     while True:
         try:
             return ask()
         except (Unreachable, ProgramError) as error:  # the program exports the weights
-            if time.monotonic() > end or "cannot reach" not in str(error):
+            now = time.monotonic()
+            if now > patience or "cannot reach" not in str(error):
                 raise
+            if end is not None and now + ASK_AGAIN_S > end:
+                raise TimeoutError(f"timeout: {error}") from None
             if not told:
-                warnings.warn(f"{error}; it is asked again for {COORDINATOR_PATIENCE_S:g} s", stacklevel=4)
+                left = (patience if end is None else min(patience, end)) - now
+                warnings.warn(f"{error}; it is asked again for {left:.0f} s", stacklevel=4)
             told = True
         time.sleep(ASK_AGAIN_S)
 
