@@ -1,11 +1,13 @@
 """PyTorch models under cairn.torch.Run beside PyTorch alone, on this machine, turn by turn.
 
-    torch_bench.py [speed] [kill] [--models mlp,lenet,resnet18] [--rounds N]
+    torch_bench.py [speed] [kill] [--models mlp,lenet,resnet18] [--rounds N] [--quick]
 
 speed: examples/s of one process beside a plain loop, and of two beside DistributedDataParallel over gloo with the same
-       batch of 64 in all; one compute thread a process, one ps. Medians, and the quotient of each round.
+       batch of 64 in all; one compute thread a process, one ps. Each round measures all four, every other one in the
+       reverse order. Medians, and the quotient of each round.
 kill:  one of two processes gets kill -9 in the middle: how long the others make no step, and how many steps are made
-       again; under Cairn, and under torchrun, which starts all anew.
+       again; under Cairn, and under torchrun, which starts all anew. Each round has both.
+--quick: few steps, to see that it works.
 
 It prints one line a figure. Nothing is wanted of the figures: what they have to be, docs/performance.md says.
 """
@@ -74,19 +76,30 @@ def cairn_rate(c, name, kind, processes):
 def bench_speed(models, rounds):
     with Cluster(ps=1, workers=0) as c:
         for kind in models:
+            rates = {}
+            for number in range(rounds):
+                turns = [
+                    (processes, ours, rate)
+                    for processes in (1, 2)
+                    for ours, rate in (
+                        (False, lambda n: torch_rate(kind, n)),
+                        (True, lambda n: cairn_rate(c, f"{kind}-{n}-{number}", kind, n)),
+                    )
+                ]
+                for processes, ours, rate in reversed(turns) if number % 2 else turns:
+                    rates.setdefault((processes, ours), []).append(rate(processes))
             for processes in (1, 2):
-                pairs = []
-                for number in range(rounds):
-                    theirs = torch_rate(kind, processes)
-                    pairs.append((cairn_rate(c, f"{kind}-{processes}-{number}", kind, processes), theirs))
-                ours, theirs = (statistics.median(side) for side in zip(*pairs))
-                quotients = ", ".join(f"{a / b:.2f}" for a, b in pairs)
-                beside = "a plain loop" if processes == 1 else "DDP over gloo"
-                print(
-                    f"{kind}, {processes} process(es): {ours:.0f} examples/s, {beside} {theirs:.0f}; quotients "
-                    f"{quotients}",
-                    flush=True,
-                )
+                show_speed(kind, processes, rates[processes, True], rates[processes, False])
+
+
+def show_speed(kind, processes, ours, theirs):
+    quotients = ", ".join(f"{a / b:.2f}" for a, b in zip(ours, theirs))
+    beside = "a plain loop" if processes == 1 else "DDP over gloo"
+    print(
+        f"{kind}, {processes} process(es): {statistics.median(ours):.0f} examples/s, {beside} "
+        f"{statistics.median(theirs):.0f}; quotients {quotients}",
+        flush=True,
+    )
 
 
 # ---- a kill ----
@@ -166,13 +179,16 @@ def kill_under_torchrun():
                 process.wait(timeout=60)
 
 
-def bench_kill():
-    before, after = kill_under_cairn()
-    print(
-        f"Cairn: longest time without a step {before:.2f} s before the kill, {after:.2f} s after it; 0 steps made again"
-    )
-    seconds, steps = kill_under_torchrun()
-    print(f"torchrun: {seconds:.2f} s from the kill to the next step; {steps} steps made again", flush=True)
+def bench_kill(rounds):
+    for _ in range(rounds):
+        before, after = kill_under_cairn()
+        print(
+            f"Cairn: longest time without a step {before:.2f} s before the kill, {after:.2f} s after it; "
+            "0 steps made again",
+            flush=True,
+        )
+        seconds, steps = kill_under_torchrun()
+        print(f"torchrun: {seconds:.2f} s from the kill to the next step; {steps} steps made again", flush=True)
 
 
 def main():
@@ -180,14 +196,23 @@ def main():
     parser.add_argument("parts", nargs="*", default=["speed", "kill"])
     parser.add_argument("--models", default=",".join(STEPS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
     flags = parser.parse_args()
     for part in flags.parts:
         if part not in ("speed", "kill"):
             parser.error(f'"{part}" is not one of speed, kill')
+    models = flags.models.split(",")
+    for kind in models:
+        if kind not in STEPS:
+            parser.error(f'"{kind}" is not one of {", ".join(STEPS)}')
+    if flags.rounds < 1:
+        parser.error("--rounds: give 1 or more")
+    if flags.quick:
+        STEPS.update({kind: max(2, steps // 20) for kind, steps in STEPS.items()})
     if "speed" in flags.parts:
-        bench_speed(flags.models.split(","), flags.rounds)
+        bench_speed(models, flags.rounds)
     if "kill" in flags.parts:
-        bench_kill()
+        bench_kill(flags.rounds)
 
 
 if __name__ == "__main__":
