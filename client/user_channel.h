@@ -11,7 +11,7 @@ namespace cairn {
 
 ChannelOptions UserChannel();
 
-// The system's reason in gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection refused".
+// The system's reason in gRPC's "failed to connect to all addresses; last error: UNKNOWN: ...: Connection refused".
 std::string ShortReason(const std::string& message);
 
 }  // namespace cairn

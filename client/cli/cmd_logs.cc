@@ -1,9 +1,7 @@
 // cairn logs, cairn events: what daemons logged, and what happened in the cluster.
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "client/cli/stop_signals.h"
 #include "common/model/role_text.h"
 #include "common/model/state_text.h"
+#include "common/report/json.h"
 
 namespace cairn {
 namespace {
@@ -131,21 +130,6 @@ std::string EventText(const v1::ClusterEvent& event) {
       "%s %s %s%s",
       absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()), absl::LocalTimeZone()),
       event.warning() ? "W" : "I", SubjectText(event), event.text());
-}
-
-std::string EventJson(const v1::ClusterEvent& event) {
-  nlohmann::ordered_json object = {
-      {"number", event.number()}, {"time_ms", event.unix_ms()}, {"severity", event.warning() ? "warning" : "info"}};
-  if (event.job_id() != 0) {
-    object["job_id"] = event.job_id();
-    object["job_name"] = event.job_name();
-  }
-  if (!event.node().empty()) {
-    object["role"] = RoleText(event.role());
-    object["node"] = event.node();
-  }
-  object["text"] = event.text();
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void Print(const v1::ListEventsResponse& events, bool json) {

@@ -6,12 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {
-
-// ReadLogRequest.limit's most.
-constexpr int32_t kLinesOfRound = 10000;
 
 struct Severity {
   const char* name;
@@ -61,7 +59,7 @@ LogFollower::Round LogFollower::Next(const std::vector<std::string>& daemons) {
     Place& place = places_[daemon];
     v1::ReadLogRequest request = what_;
     if (daemon != kCoordinatorLog) request.set_node(daemon);
-    if (place.process != 0) request.set_limit(kLinesOfRound);
+    if (place.process != 0) request.set_limit(kLogAnswerLinesMax);
     request.set_process(place.process);
     request.set_after(place.after);
     absl::StatusOr<v1::ReadLogResponse> answer = read_(request);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "client/cli/add_command.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 
@@ -16,7 +17,7 @@ void AddLogs(CLI::App& app, const Globals& globals, NodeCommandOptions* options,
   logs->add_option("--level", options->logs.level, "debug, info, warning or error: these lines and worse ones")
       ->capture_default_str();
   logs->add_option("--tail", options->logs.tail, "The newest so many lines of each daemon")
-      ->check(CLI::Range(1, 10000))
+      ->check(CLI::Range(1, kLogAnswerLinesMax))
       ->capture_default_str();
   logs->add_flag("-f,--follow", options->logs.follow, "Go on with new lines, until Ctrl-C or the job's end");
   CLI::App* events = AddCommand(app, "events", "Print what happened in the cluster", chosen,

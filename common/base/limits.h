@@ -79,6 +79,8 @@ inline constexpr size_t kLogBytesKept = size_t{2} << 20;
 // A longer line is cut there.
 inline constexpr size_t kLogLineBytesMax = size_t{16} << 10;
 static_assert(kLogBytesKept >= 16 * kLogLineBytesMax);
+// Of one answer.
+inline constexpr int kLogAnswerLinesMax = static_cast<int>(kLogLinesKept);
 // The text of one answer: the lines of several answers fit a session's queue.
 inline constexpr size_t kLogAnswerBytesMax = size_t{1} << 20;
 static_assert(kLogAnswerBytesMax >= kLogLineBytesMax && 3 * kLogAnswerBytesMax <= kControlMessageBytesMax);

@@ -12,7 +12,6 @@ namespace cairn {
 namespace {
 
 constexpr int kLinesDefault = 1000;
-constexpr int kLinesMax = static_cast<int>(kLogLinesKept);
 
 LogLevel ToLevel(v1::LogSeverity severity) {
   switch (severity) {
@@ -41,8 +40,8 @@ uint64_t ThisProcess() {
 }  // namespace
 
 absl::Status CheckReadLog(const v1::ReadLogRequest& request) {
-  if (request.limit() < 0 || request.limit() > kLinesMax)
-    return absl::InvalidArgumentError(absl::StrCat("limit: ", request.limit(), "; use 0 to ", kLinesMax));
+  if (request.limit() < 0 || request.limit() > kLogAnswerLinesMax)
+    return absl::InvalidArgumentError(absl::StrCat("limit: ", request.limit(), "; use 0 to ", kLogAnswerLinesMax));
   if (!v1::LogSeverity_IsValid(request.severity()))
     return absl::InvalidArgumentError(absl::StrCat("severity: there is no ", static_cast<int>(request.severity())));
   return absl::OkStatus();
@@ -53,7 +52,8 @@ v1::ReadLogResponse AnswerReadLog(const v1::ReadLogRequest& request) {
   query.level = ToLevel(request.severity());
   if (request.job_id() != 0) query.job = request.job_id();
   if (request.process() == ThisProcess()) query.after = request.after();
-  query.lines_max = static_cast<size_t>(request.limit() > 0 ? std::min(request.limit(), kLinesMax) : kLinesDefault);
+  const int lines = request.limit() > 0 ? std::min(request.limit(), kLogAnswerLinesMax) : kLinesDefault;
+  query.lines_max = static_cast<size_t>(lines);
   LogTail tail = ProcessLog().Read(query);
   v1::ReadLogResponse response;
   for (KeptLine& line : tail.lines) {

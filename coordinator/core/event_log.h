@@ -2,7 +2,7 @@
 // events are also stored with the job (JobTable::Tell).
 //
 // Not thread-safe; StepContext owns it. Invariants:
-//   1. It holds at most kClusterEventsKept events and kClusterEventsBytesKept bytes of text; the oldest ones are dropped.
+//   1. It holds at most kClusterEventsKept events and kClusterEventsBytesKept bytes of text: the newest ones.
 //   2. Events are numbered from 1, in the order in which they happened; numbers have no gap.
 #pragma once
 

@@ -78,6 +78,8 @@ inline constexpr size_t kStepFiguresMax = 1000;
 // In memory, of the whole cluster: days of a quiet one.
 inline constexpr size_t kClusterEventsKept = 4096;
 inline constexpr size_t kClusterEventsBytesKept = size_t{2} << 20;
+// Of them on the pages.
+inline constexpr int kDashboardEventsMax = 1000;
 static_assert(2 * kClusterEventsBytesKept <= static_cast<size_t>(kControlMessageBytesMax), "one answer has them all");
 
 // ---- logs of nodes ----

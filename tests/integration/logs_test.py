@@ -1,6 +1,6 @@
-"""Goal: `cairn logs`, `cairn events` and `cairn submit --dry-run` from a user's point of view: lines of each daemon and of
-a job, in order and followed to the job's end; events of jobs and nodes; a daemon that is killed says so; a dry run that
-finds what a submission would find, and leaves nothing behind. The Python client has the same."""
+"""Goal: `cairn logs`, `cairn events` and `cairn submit --dry-run` from a user's point of view: lines of each daemon and
+of a job, in order and followed to the job's end; events of jobs and nodes; a daemon that is killed says so; a dry run
+that finds what a submission would find, and leaves nothing behind. The Python client has the same."""
 
 import json
 import os

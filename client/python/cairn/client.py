@@ -197,8 +197,8 @@ class Client:
     def events(
         self, *, job: str | int | None = None, node: str | None = None, warnings_only: bool = False
     ) -> list[Any]:
-        """What happened in the cluster, the oldest first: cairn.v1 ClusterEvent messages, with unix_ms, warning, job_id,
-        node and text. They are kept in the coordinator's memory, from when it began to lead; a bounded number.
+        """What happened in the cluster, the oldest first: cairn.v1 ClusterEvent messages, with unix_ms, warning,
+        job_id, node and text. They are kept in the coordinator's memory, from when it began to lead; a bounded number.
         job, node: of these only. Errors: NotFound."""
         request = observe_pb2.ListEventsRequest(
             node="" if node is None else arguments.text("node", node),
