@@ -1,6 +1,5 @@
 #include "client/job_client.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
 #include "client/limits.h"
+#include "client/user_channel.h"
 #include "common/base/clock.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
@@ -30,23 +30,6 @@ constexpr BackoffOptions kBackoff = {.initial = absl::Milliseconds(100), .max = 
 // With several coordinators, one is elected within the lease of the one that died, 3 s by default.
 constexpr absl::Duration kElectionPatience = absl::Seconds(15);
 constexpr int kRedirectsInARow = 2;
-
-ChannelOptions Options() {
-  ChannelOptions options;
-  options.keepalive_interval = absl::Seconds(5);
-  options.keepalive_timeout = absl::Seconds(5);
-  options.receive_bytes_max = kAnswerBytesMax;
-  return options;
-}
-
-// Extracts the system's reason from "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection
-// refused".
-std::string ShortReason(const std::string& message) {
-  const size_t colon = message.rfind(": ");
-  std::string reason = colon == std::string::npos ? message : message.substr(colon + 2);
-  if (reason == "Connection refused") reason = "connection refused";
-  return reason;
-}
 
 v1::GetJobRequest ToRequest(const JobRef& job) {
   v1::GetJobRequest request;
@@ -112,7 +95,7 @@ struct JobClient::Connection {
     if (!parsed.ok()) return Annotate(parsed.status(), "the coordinator's address");
     absl::MutexLock lock(&mutex);
     if (link == nullptr) {
-      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(finder.current(), Options());
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(finder.current(), UserChannel());
       if (!channel.ok()) return Annotate(channel.status(), "the coordinator's address");
       link = std::make_shared<Link>(Link{finder.current(), *channel, v1::JobService::NewStub(*channel)});
     }
@@ -221,6 +204,12 @@ absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec, co
   }
 }
 
+absl::StatusOr<v1::SubmitResponse> JobClient::Check(const v1::JobSpec& spec) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  return connection_->Call(&v1::JobService::Stub::CheckJob, request, options_.submit_timeout);
+}
+
 absl::StatusOr<v1::ListJobsResponse> JobClient::List() {
   return connection_->Call(&v1::JobService::Stub::ListJobs, v1::ListJobsRequest(), options_.timeout);
 }
@@ -298,6 +287,14 @@ absl::StatusOr<v1::NodeStatus> JobClient::DrainNode(const std::string& name, boo
   return connection_->Call(&v1::JobService::Stub::DrainNode, request, options_.timeout);
 }
 
+absl::StatusOr<v1::ListEventsResponse> JobClient::ListEvents(const v1::ListEventsRequest& request) {
+  return connection_->Call(&v1::JobService::Stub::ListEvents, request, options_.timeout);
+}
+
+absl::StatusOr<v1::ReadLogResponse> JobClient::ReadLog(const v1::ReadLogRequest& request) {
+  return connection_->Call(&v1::JobService::Stub::ReadLog, request, options_.timeout);
+}
+
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff(kBackoff, RandomBits());
@@ -342,59 +339,6 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
     if (callbacks.on_interrupted && !end.ok()) callbacks.on_interrupted(end);
     absl::SleepFor(backoff.Next());
   }
-}
-
-namespace {
-
-// The messages of grpc.health.v1 have one field each, so they are encoded and decoded here by hand: the request
-// {service = 1}, empty for the whole server; the response {status = 1} is 1 for SERVING. service: shorter than 128
-// bytes.
-absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout) {
-  CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  grpc::CompletionQueue queue;
-  grpc::ByteBuffer request, response;
-  const std::string field =
-      service.empty() ? "" : absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
-  const grpc::Slice slice(field);
-  request = grpc::ByteBuffer(&slice, 1);
-  grpc::Status status;
-  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
-  call->StartCall();
-  call->Finish(&response, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);  // bounded by the call's deadline
-  if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::UnavailableError(
-        absl::StrFormat("%s answers, but does not have the service \"%s\": only a ps does", address, service));
-  }
-  if (!status.ok()) {
-    return absl::UnavailableError(
-        absl::StrFormat("%s is not reached (%s)", address, ShortReason(status.error_message())));
-  }
-  grpc::Slice bytes;
-  const bool serving =
-      response.DumpToSingleSlice(&bytes).ok() && bytes.size() >= 2 && bytes.begin()[0] == 0x08 && bytes.begin()[1] == 1;
-  if (serving) return absl::OkStatus();
-  return absl::UnavailableError(
-      service.empty() ? absl::StrCat(address, " answers, but does not serve (starting or stopping)")
-                      : absl::StrFormat("%s answers, but is not %s; `cairn nodes` says why", address, service));
-}
-
-}  // namespace
-
-absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> list, ParseCoordinators(addresses));
-  absl::Status first;
-  for (const std::string& address : list) {
-    const absl::Status status = CheckOne(address, service, timeout);
-    if (status.ok()) return status;
-    first.Update(status);
-  }
-  return first;
 }
 
 }  // namespace cairn

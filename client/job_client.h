@@ -51,6 +51,8 @@ class JobClient {
   // NOT_FOUND: no such job; those of the RPC (proto/cairn/v1/cluster.proto).
   // request_key: a second call with the same one, from any process, gives the first one's job; empty: one of its own.
   absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec, const std::string& request_key = "");
+  // What Submit would answer, but nothing is queued: the job has no number. Errors: as Submit.
+  absl::StatusOr<v1::SubmitResponse> Check(const v1::JobSpec& spec);
   absl::StatusOr<v1::ListJobsResponse> List();  // newest first
   absl::StatusOr<v1::JobStatus> Get(const JobRef& job);
   // By name: the newest one that has weights.
@@ -67,6 +69,8 @@ class JobClient {
   absl::StatusOr<std::vector<v1::NodeStatus>> ListNodes();
   // Moves all work off the node; undo: lets it have work again.
   absl::StatusOr<v1::NodeStatus> DrainNode(const std::string& name, bool undo);
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
+  absl::StatusOr<v1::ReadLogResponse> ReadLog(const v1::ReadLogRequest& request);
 
   struct WatchCallbacks {
     // The current status, then every change. Returning false ends the watch.
@@ -82,10 +86,5 @@ class JobClient {
   const JobClientOptions options_;
   const std::unique_ptr<Connection> connection_;
 };
-
-// Asks a daemon's grpc.health.v1 service about the whole server, or about `service`, such as kReadyService of a ps. OK:
-// serving. Of several addresses ("a:1,b:1") one that serves is enough. `timeout` applies to each.
-// Errors: UNAVAILABLE names the address and says whether it cannot be reached or is not serving.
-absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service = "");
 
 }  // namespace cairn

@@ -20,6 +20,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/log_answer.h"
 #include "common/rpc/utf8_message.h"
 
 namespace cairn {
@@ -124,6 +125,7 @@ class SessionClient::Impl {
     stream_->StartCall();
     v1::NodeMessage message;
     *message.mutable_hello() = callbacks_.hello();
+    message.mutable_hello()->set_serves_log(true);
     const size_t bytes = message.ByteSizeLong();
     queued_bytes_ += bytes;
     Enqueue(std::move(message), bytes);
@@ -176,6 +178,11 @@ class SessionClient::Impl {
       if (callbacks_.on_message) callbacks_.on_message(s.incoming);
       if (callbacks_.on_connection) callbacks_.on_connection(true);
       Beat(epoch_);
+    } else if (s.up && s.incoming.has_fetch_log()) {
+      v1::NodeMessage answer;
+      answer.mutable_log_read()->set_request_id(s.incoming.fetch_log().request_id());
+      *answer.mutable_log_read()->mutable_log() = AnswerReadLog(s.incoming.fetch_log().request());
+      Send(std::move(answer));
     } else if (s.up && callbacks_.on_message) {
       callbacks_.on_message(s.incoming);
     }

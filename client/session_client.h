@@ -21,7 +21,7 @@ namespace cairn {
 struct SessionCallbacks {
   std::function<v1::Hello()> hello;
   std::function<v1::Heartbeat()> heartbeat;
-  std::function<void(const v1::CoordinatorMessage&)> on_message;  // including Welcome
+  std::function<void(const v1::CoordinatorMessage&)> on_message;  // including Welcome; not FetchLog, answered here
   std::function<void(bool up)> on_connection;                     // up: after Welcome
   std::function<void(const absl::Status&)> on_rejected;
   // Every coordinator was tried and none serves; retries continue. Called once until there is a session again.

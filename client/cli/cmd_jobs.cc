@@ -13,6 +13,7 @@
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
 #include "client/cli/nodes_table.h"
+#include "client/health.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
 #include "common/rpc/credentials.h"

@@ -2,6 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
+#include "client/cli/dry_run.h"
 #include "client/cli/job_file.h"
 #include "client/cli/set_field.h"
 #include "client/cli/watching.h"
@@ -41,15 +42,31 @@ absl::StatusOr<v1::SubmitResponse> SubmitOnce(JobClient& client, const v1::JobSp
   return response;
 }
 
+void PrintWarnings(const v1::SubmitResponse& response) {
+  for (const std::string& warning : response.warnings()) absl::FPrintF(stderr, "cairn: warning: %s\n", warning);
+}
+
+int DryRun(JobClient& client, const v1::JobSpec& spec, bool json) {
+  const auto checked = client.Check(spec);
+  if (!checked.ok()) return Fail(checked.status());
+  absl::PrintF("%s", json ? DryRunJson(*checked) + "\n" : DryRunText(checked->job()));
+  PrintWarnings(*checked);
+  return kExitOk;
+}
+
 }  // namespace
 
 int RunSubmit(const Globals& globals, const SubmitOptions& options) {
+  if (options.dry_run && (options.watch || options.once)) {
+    return Fail(absl::InvalidArgumentError("--dry-run: submits nothing; leave --watch and --once out"));
+  }
   const auto spec = ReadSpec(options);
   if (!spec.ok()) {
     Fail(spec.status());
     return kExitUsage;
   }
   JobClient client(globals.client);
+  if (options.dry_run) return DryRun(client, *spec, globals.json);
   const auto response = options.once ? SubmitOnce(client, *spec) : client.Submit(*spec);
   if (!response.ok()) return Fail(response.status());
   const v1::JobStatus& job = response->job();
@@ -59,7 +76,7 @@ int RunSubmit(const Globals& globals, const SubmitOptions& options) {
     absl::PrintF("job %d \"%s\" is submitted: %s%s%s\n", job.job_id(), job.spec().name(), StateText(job.state()),
                  job.reason().empty() ? "" : " - ", job.reason());
   }
-  for (const std::string& warning : response->warnings()) absl::FPrintF(stderr, "cairn: warning: %s\n", warning);
+  PrintWarnings(*response);
   std::fflush(stdout);
   if (!options.watch) return kExitOk;
   JobRef ref;

@@ -31,6 +31,7 @@ struct SubmitOptions {
   std::string model;  // a file that replaces the job's model
   std::vector<std::string> settings;
   bool watch = false;
+  bool dry_run = false;  // check everything, queue nothing
   bool once =
       false;  // if a job of this name was submitted before, use that one instead, unless it failed or was cancelled
 };
@@ -56,6 +57,19 @@ struct HealthOptions {
 struct DrainOptions {
   std::string name;
   bool undo = false;
+};
+struct LogsOptions {
+  std::string name;            // of a node or a job, or a job's number; empty: the coordinator
+  std::string node;            // instead of `name`: a node that is called like a job
+  std::string level = "info";  // these lines and worse ones
+  int64_t tail = 1000;         // the newest so many lines of each daemon
+  bool follow = false;
+};
+struct EventsOptions {
+  std::string job, node;  // of these only; empty: all
+  bool warnings = false;  // warnings only
+  int64_t limit = 0;      // the newest so many; 0: all that are kept
+  bool follow = false;
 };
 struct MetricsOptions {
   std::string output;  // rewritten every every_s seconds until a signal; empty: printed once
@@ -134,6 +148,8 @@ int RunCancel(const Globals& globals, const std::string& job);
 int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
 int RunMetrics(const Globals& globals, const MetricsOptions& options);
+int RunLogs(const Globals& globals, const LogsOptions& options);
+int RunEvents(const Globals& globals, const EventsOptions& options);
 int RunTop(const Globals& globals, const TopCommandOptions& options);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);

@@ -127,6 +127,8 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   submit->add_option("FILE", call.submit.file, "The job: a JobSpec as text protobuf or JSON")->required();
   AddJobChanges(submit, &call.submit);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
+  submit->add_flag("--dry-run", call.submit.dry_run,
+                   "Check the job, its data and its paths, and say what it would take; submit nothing");
   submit->add_flag("--once", call.submit.once, "Use an existing job of this name unless it failed");
   CLI::App* jobs = AddCommand(app, "jobs", "List the jobs", call, [&call] { return RunJobs(call.globals, call.jobs); });
   jobs->add_option("--limit", call.jobs.limit, "The newest so many jobs [all]")->check(CLI::Range(1, 1000000));

@@ -3,8 +3,34 @@
 #include <CLI/CLI.hpp>
 
 #include "client/cli/add_command.h"
+#include "common/base/limits.h"
 
 namespace cairn {
+
+namespace {
+
+void AddLogs(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen) {
+  CLI::App* logs = AddCommand(app, "logs", "Print what a daemon logged, or what all of them logged of a job", chosen,
+                              [&globals, options] { return RunLogs(globals, options->logs); });
+  logs->add_option("NAME", options->logs.name, "A node, a job's name or number, or coordinator [coordinator]");
+  logs->add_option("--node", options->logs.node, "A node that is called like a job");
+  logs->add_option("--level", options->logs.level, "debug, info, warning or error: these lines and worse ones")
+      ->capture_default_str();
+  logs->add_option("--tail", options->logs.tail, "The newest so many lines of each daemon")
+      ->check(CLI::Range(1, kLogAnswerLinesMax))
+      ->capture_default_str();
+  logs->add_flag("-f,--follow", options->logs.follow, "Go on with new lines, until Ctrl-C or the job's end");
+  CLI::App* events = AddCommand(app, "events", "Print what happened in the cluster", chosen,
+                                [&globals, options] { return RunEvents(globals, options->events); });
+  events->add_option("--job", options->events.job, "Of this job only: its number, or its name (the newest one)");
+  events->add_option("--node", options->events.node, "Of this node only");
+  events->add_flag("--warnings", options->events.warnings, "Warnings only");
+  events->add_option("--limit", options->events.limit, "The newest so many events [all that are kept]")
+      ->check(CLI::Range(1, 1000000));
+  events->add_flag("-f,--follow", options->events.follow, "Go on with new events, until Ctrl-C");
+}
+
+}  // namespace
 
 void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen) {
   CLI::App* nodes = app.add_subcommand("nodes", "List the cluster's nodes, or drain one");
@@ -16,6 +42,7 @@ void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* 
                                [&globals, options] { return RunDrain(globals, options->drain); });
   drain->add_option("NAME", options->drain.name, "The node, as `cairn nodes` names it")->required();
   drain->add_flag("--undo", options->drain.undo, "Give it work again");
+  AddLogs(app, globals, options, chosen);
   CLI::App* top = AddCommand(app, "top", "Show nodes and jobs, and what changes, until q or Ctrl-C", chosen,
                              [&globals, options] { return RunTop(globals, options->top); });
   top->add_option("--every", options->top.every_s, "Seconds between two looks")

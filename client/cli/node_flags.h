@@ -16,6 +16,8 @@ struct NodeCommandOptions {
   DrainOptions drain;
   MetricsOptions metrics;
   TopCommandOptions top;
+  LogsOptions logs;
+  EventsOptions events;
 };
 
 // The command that is given fills in `options` and becomes *chosen. All three live as long as `app`.

@@ -73,6 +73,18 @@ static_assert(kBackupQueueBytesMax >= kBackupImagesMax * 4 * static_cast<size_t>
 
 // ---- limits of common/ itself ----
 
+// Lines of its own log that a process keeps in memory, and their text: hours of a quiet daemon.
+inline constexpr size_t kLogLinesKept = 10000;
+inline constexpr size_t kLogBytesKept = size_t{2} << 20;
+// A longer line is cut there.
+inline constexpr size_t kLogLineBytesMax = size_t{16} << 10;
+static_assert(kLogBytesKept >= 16 * kLogLineBytesMax);
+// Of one answer.
+inline constexpr int kLogAnswerLinesMax = static_cast<int>(kLogLinesKept);
+// The text of one answer: the lines of several answers fit a session's queue.
+inline constexpr size_t kLogAnswerBytesMax = size_t{1} << 20;
+static_assert(kLogAnswerBytesMax >= kLogLineBytesMax && 3 * kLogAnswerBytesMax <= kControlMessageBytesMax);
+
 // A timer's delay: a longer one would overflow the clock's type.
 inline constexpr int kDelayHoursMax = 24 * 365;
 // Sums of figures are exact below this.

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/log_ring.h"
 
 namespace cairn {
 namespace {
@@ -24,7 +26,14 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+LogRing& Ring() {
+  static auto* const ring = new LogRing;  // never destroyed: threads may log until the process ends
+  return *ring;
+}
+
 }  // namespace
+
+const LogRing& ProcessLog() { return Ring(); }
 
 absl::Status InitLog(const LogOptions& options) {
   spdlog::level::level_enum level;
@@ -60,6 +69,8 @@ void SilenceLog() { spdlog::default_logger_raw()->set_level(spdlog::level::off);
 bool LogEnabled(LogLevel level) { return spdlog::default_logger_raw()->should_log(ToSpdlog(level)); }
 
 void LogWrite(LogLevel level, std::string_view text) {
+  if (!LogEnabled(level)) return;
+  Ring().Add(absl::Now(), level, text);
   spdlog::default_logger_raw()->log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
 }
 

@@ -1,4 +1,5 @@
-// Logging: one line per event on stderr (and to a file if asked), "time level daemon] text".
+// Logging: one line per event on stderr (and to a file if asked), "time level daemon] text". The last lines are kept in
+// memory (log_ring.h).
 //
 //   LogInfo("job %d: %d partitions ready", id, n);      absl::StrFormat's grammar
 //

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/data.pb.h"
 #include "cairn/v1/job_status.pb.h"
 #include "common/base/ids.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/commands.pb.h"
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"

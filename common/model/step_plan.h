@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/commands.pb.h"
 #include "common/base/ids.h"
 
 namespace cairn {

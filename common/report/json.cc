@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/model/role_text.h"
 #include "common/report/figures.h"
 
 namespace cairn {
@@ -112,6 +113,21 @@ std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 Json ToJson(const v1::JobStatus& job) { return Writer(job.spec()).Write(job, true); }
 
+Json EventObject(const v1::ClusterEvent& event) {
+  Json object = {
+      {"number", event.number()}, {"time_ms", event.unix_ms()}, {"severity", event.warning() ? "warning" : "info"}};
+  if (event.job_id() != 0) {
+    object["job_id"] = event.job_id();
+    object["job_name"] = event.job_name();
+  }
+  if (!event.node().empty()) {
+    object["role"] = RoleText(event.role());
+    object["node"] = event.node();
+  }
+  object["text"] = event.text();
+  return object;
+}
+
 }  // namespace
 
 std::string JobJson(const v1::JobStatus& job) { return Dump(ToJson(job)); }
@@ -127,6 +143,14 @@ std::string NodesJson(const std::vector<v1::NodeStatus>& nodes) {
   Json list = Json::array();
   for (const v1::NodeStatus& node : nodes) list.push_back(Writer(none).Write(node, true));
   return Dump({{"nodes", list}});
+}
+
+std::string EventJson(const v1::ClusterEvent& event) { return Dump(EventObject(event)); }
+
+std::string EventsJson(const v1::ListEventsResponse& events) {
+  Json list = Json::array();
+  for (const v1::ClusterEvent& event : events.events()) list.push_back(EventObject(event));
+  return Dump({{"events", list}, {"since_ms", events.since_unix_ms()}, {"dropped", events.dropped()}});
 }
 
 std::string DataInfoJson(const v1::DataInfo& info) {

@@ -14,6 +14,10 @@ namespace cairn {
 std::string JobJson(const v1::JobStatus& job);
 std::string JobsJson(const v1::ListJobsResponse& jobs);           // {"jobs": [...]}
 std::string NodesJson(const std::vector<v1::NodeStatus>& nodes);  // {"nodes": [...]}
+// {"number", "time_ms", "severity", "job_id" and "job_name" or "role" and "node", "text"}
+std::string EventJson(const v1::ClusterEvent& event);
+// {"events": [...], "since_ms", "dropped"}; the oldest first
+std::string EventsJson(const v1::ListEventsResponse& events);
 std::string DataInfoJson(const v1::DataInfo& info);
 std::string SubmitJson(const v1::SubmitResponse& response);  // {"job_id", "name", "state", "reason", "warnings"}
 // {"job_id", "split", "examples", "loss", METRIC..., "version"}

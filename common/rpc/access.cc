@@ -35,6 +35,7 @@ struct Row {
 // The table of docs/security.md. What a user may do to a job of another user is decided with the job.
 constexpr Row kTable[] = {
     {"/cairn.v1.JobService/Submit", kPeople},
+    {"/cairn.v1.JobService/CheckJob", kPeople},
     {"/cairn.v1.JobService/ListJobs", kPeople},
     {"/cairn.v1.JobService/GetJob", kPeople},
     {"/cairn.v1.JobService/WatchJob", kPeople},
@@ -44,6 +45,8 @@ constexpr Row kTable[] = {
     {"/cairn.v1.JobService/Predict", kPeople},
     {"/cairn.v1.JobService/ListNodes", kPeople | kNodes},
     {"/cairn.v1.JobService/DrainNode", Bit(CallerRole::kAdmin) | kNodes},  // a node: itself
+    {"/cairn.v1.JobService/ListEvents", kPeople},
+    {"/cairn.v1.JobService/ReadLog", kPeople},  // a user: of a job
     {"/cairn.v1.Coordinator/Session", kNodes},
     {"/cairn.v1.ParameterServer/Exchange", kNodes},
     {"/cairn.v1.Bench/Prepare", kPeople | kNodes},

@@ -73,7 +73,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || job->queued() || !job->status.spec().has_checkpoints()) return;
   if (report.has_checkpoint() && !FitsJob(*job, report.checkpoint())) {
-    return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
+    return step_.Warn(OfJob(job->id()), "worker \"%s\" reports a checkpoint that does not fit it; ignored", node.name);
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
   auto& known = *job->status.mutable_checkpoints();
@@ -94,7 +94,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     job->outputs.checkpoints.error_step = report.has_checkpoint() ? step : 0;
-    step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
+    step_.Warn(OfJob(job->id()), "worker \"%s\" wrote no checkpoint: %s", node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // the checkpoint of this step will not come any more
       NoteFailedCheckpoint(*job, report.checkpoint().step());
       job->outputs.checkpoints.heard = step_.now();
@@ -120,7 +120,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
 void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
   const auto& former = job.outputs.checkpoints.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
-    return step_.Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(),
+    return step_.Warn(OfJob(job.id()), "worker \"%s\" reports a checkpoint, but it is not the chief; ignored",
                       node.name);
   }
   if (!report.has_checkpoint() || report.checkpoint().best()) return;
@@ -149,7 +149,7 @@ void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
   *known.Add() = info;
   std::stable_sort(known.begin(), known.end(),
                    [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
-  if (news) step_.Log("job %d: checkpoint %s", job.id(), info.path());
+  if (news) step_.Log(OfJob(job.id()), "checkpoint %s", info.path());
   if (!again && !info.best()) job.outputs.checkpoints.heard = step_.now();
   if (news && !info.best() && job.active()) files_.SaveAtStep(job, info.step());
 }

@@ -23,12 +23,30 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       submissions_(ground_, endings_, workers_.schedule, reasons_),
       runs_(ground_, {endings_, partitions_.restores, partitions_.rollback, partitions_.copies, workers_.assignments,
                       outputs_.files, outputs_.checkpoints, outputs_.epochs}),
-      reconciler_(ground_, endings_, partitions_.copies, workers_.crash_loops, runs_) {}
+      reconciler_(ground_, endings_, partitions_.copies, workers_.crash_loops, runs_),
+      log_reads_(ground_) {}
 
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
   v1::GetJobRequest request;
   request.set_job_id(id.value);
   return GetJob(request, now);
+}
+
+absl::StatusOr<v1::ListEventsResponse> ClusterCore::ListEvents(const v1::ListEventsRequest& request,
+                                                               const Requester& who) const {
+  const std::map<uint64_t, Job>& jobs = ground_.jobs.all();
+  if (const auto job = jobs.find(request.job_id()); job != jobs.end())
+    CAIRN_RETURN_IF_ERROR(who.Check(job->second.status));
+  // What happened to a job that is deleted is for those who may see everything.
+  const auto may_see = [&](uint64_t id) {
+    const auto job = jobs.find(id);
+    return job == jobs.end() ? who.everything : who.MayUse(job->second.status);
+  };
+  const auto name_of = [&](uint64_t id) {
+    const auto job = jobs.find(id);
+    return job == jobs.end() ? std::string() : job->second.status.spec().name();
+  };
+  return ground_.step.event_log().List(request, may_see, name_of);
 }
 
 Effects ClusterCore::Step(const Event& event, absl::Time now) {
@@ -63,6 +81,7 @@ void ClusterCore::Dispatch(const Event& event) {
                  [this](const PredictionTaken& e) { outputs_.evaluations.OnPredictionTaken(e.reply); },
                  [this](const PredictionGone& e) { outputs_.evaluations.OnPredictionGone(e.reply); },
                  [this](const DrainNode& e) { workers_.drains.OnDrain(e); },
+                 [this](const ReadLog& e) { log_reads_.OnReadLog(e); },
              },
              event);
 }
@@ -98,6 +117,7 @@ void ClusterCore::OnTick() {
   for (const Membership::Death& death : ground_.nodes.Expire()) OnDeath(death);
   submissions_.Tick();
   outputs_.evaluations.Tick();
+  log_reads_.Tick();
   partitions_.copies.ForgetOldLinks();
   for (uint64_t id : ground_.jobs.ByUrgency()) {
     Job* job = ground_.jobs.Find(id);
@@ -188,24 +208,24 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
     case v1::NodeMessage::kModelSaved:
       if (worker) return outputs_.files.OnModelSaved(node, m.model_saved());
       break;
+    case v1::NodeMessage::kLogRead: return log_reads_.OnLogRead(node, m.log_read());
     case v1::NodeMessage::kJobError: return reconciler_.OnJobError(node, m.job_error());
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET: break;
   }
-  ground_.step.Warn("%s \"%s\" sent a message of kind %d, which it may not send; ignored", RoleText(node.role),
-                    node.name, m.kind_case());
+  ground_.step.Warn(OfNode(node), "sent a message of kind %d, which it may not send; ignored", m.kind_case());
 }
 
 void ClusterCore::OnSessionClosed(const SessionClosed& event) {
   const ClusterNode* node = ground_.nodes.Closed(event.session);
   if (node == nullptr) return;
-  ground_.step.Log("%s \"%s\": its session broke", RoleText(node->role), node->name);
+  ground_.step.Log(OfNode(*node), "has lost its session");
   ReleaseWork(node->name);
 }
 
 void ClusterCore::OnDeath(const Membership::Death& death) {
   const ClusterNode& node = *death.node;
-  ground_.step.Warn("%s \"%s\" is lost", RoleText(node.role), node.name);
+  ground_.step.Warn(OfNode(node), "is lost");
   if (death.session.value != 0) {
     ground_.step.Emit(CloseSession{death.session, absl::DeadlineExceededError("no heartbeat within the lease")});
   }
@@ -226,6 +246,7 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
   submissions_.ReleaseWorker(worker);
   outputs_.evaluations.ReleaseWorker(worker);
   runs_.ReleaseWorker(worker);
+  log_reads_.ReleaseNode(worker);
 }
 
 }  // namespace cairn

@@ -27,6 +27,7 @@
 #include "coordinator/core/events.h"
 #include "coordinator/core/job_runs.h"
 #include "coordinator/core/layers.h"
+#include "coordinator/core/log_reads.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/reconciler.h"
@@ -56,6 +57,13 @@ class ClusterCore {
   // The same jobs, each as CopyForRow (job_extract.h).
   std::vector<v1::JobStatus> JobRows(absl::Time now) const { return ground_.jobs.JobRows(now); }
   v1::ListNodesResponse ListNodes() const { return ground_.nodes.List(); }
+  // Those of jobs that `who` may not use are left out; of one such job: an error.
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request,
+                                                    const Requester& who = {}) const;
+  // Whether `who` may read lines of the job, or (0) all lines, of this process' log. Errors: NOT_FOUND too.
+  absl::Status CheckLogAccess(uint64_t job_id, const Requester& who) const {
+    return log_reads_.CheckAccess(job_id, who);
+  }
 
  private:
   void Dispatch(const Event& event);
@@ -79,6 +87,7 @@ class ClusterCore {
   Submissions submissions_;
   JobRuns runs_;
   Reconciler reconciler_;
+  LogReads log_reads_;
 };
 
 }  // namespace cairn

@@ -25,6 +25,7 @@ NodeMachine MachineOf(const Message& said) {
 NodeMachine NodeMachine::Of(const v1::Hello& hello) {
   NodeMachine machine = MachineOf(hello);
   machine.fingerprint = hello.fingerprint();
+  machine.serves_log = hello.serves_log();
   return machine;
 }
 

@@ -38,6 +38,7 @@ struct NodeMachine {
   bool programs_only = false;                 // likewise: it computes jobs of these programs and no others
   std::string version;                        // of its program, for people
   uint32_t interface = 1;                     // its cluster interface
+  bool serves_log = false;                    // it answers FetchLog; not stored
 
   static NodeMachine Of(const v1::Hello& hello);
   static NodeMachine Of(const v1::NodeStatus& stored);

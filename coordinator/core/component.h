@@ -15,6 +15,7 @@
 //     CopyWatch     missing copies; readiness            Submissions     jobs that come in
 //                                                        JobRuns         from ready partitions to the digest
 //                                                        Reconciler      what a node has, what it should have
+//                                                        LogReads        lines of nodes' logs, for users
 //                                                        ClusterCore     dispatches events
 //
 // A part calls only parts below it, and raises domain events for those above (StepContext): calls form no cycle

@@ -279,7 +279,8 @@ bool Copies::TakeLostAway(Job& job, bool* stored) {
         step_.now() - backup->lease.last_heard() > 2 * options_.heartbeat_interval)
       continue;
     if (!lost.insert({primary, copy.second}).second) continue;
-    if (const auto news = links_.NoteLoss(primary, copy.second, loss, step_.now())) step_.Warn("%s", *news);
+    const auto news = links_.NoteLoss(primary, copy.second, loss, step_.now());
+    if (news) step_.Warn(OfNode(*nodes_.Find(primary)), "%s", *news);
   }
   if (lost.empty()) return false;
   bool raised = false;

@@ -26,7 +26,7 @@ void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& rep
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || report.generation() != job->status.generation()) return;  // superseded
   if (report.partition() >= static_cast<uint32_t>(job->status.partitions_size())) {
-    return step_.Warn("job %d: ps \"%s\" reports a backup of partition %d, which is not there; ignored", job->id(),
+    return step_.Warn(OfJob(job->id()), "ps \"%s\" reports a backup of partition %d, which is not there; ignored",
                       node.name, report.partition());
   }
   v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
@@ -184,7 +184,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
       if (wished || (drained && heir.empty())) heir = b.node();
     }
     if (heir.empty()) return false;
-    step_.Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
+    step_.Log(OfJob(job.id()), "partition %d moves from ps \"%s\" to \"%s\"", p.partition(), p.primary(), heir);
     job.partitions.copies.moves.erase(p.partition());
     job.partitions.hosting.SetVersion(p.partition(), 0);  // as in a promotion
     MakePrimary(job, p, heir, true);
@@ -209,7 +209,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     const v1::BackupPlacement* to = FindBackup(p, shift->second.second);
     if (to == nullptr || !to->in_sync()) return false;
     const NodeName from = shift->second.first;
-    step_.Log("job %d: a backup of partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), from,
+    step_.Log(OfJob(job.id()), "a backup of partition %d moves from ps \"%s\" to \"%s\"", p.partition(), from,
               to->node());
     job.partitions.copies.shifts.erase(shift);
     return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });

@@ -25,8 +25,7 @@ void Drains::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
   node.fault = fault;
   const char* const what = node.role == v1::PS ? "partitions" : "replicas";
-  if (!fault.empty())
-    step_.Warn("%s \"%s\" has failed and is given no %s: %s", RoleText(node.role), node.name, what, fault);
+  if (!fault.empty()) step_.Warn(OfNode(node), "has failed and is given no %s: %s", what, fault);
   if (!fault.empty() && node.role == v1::WORKER) crash_loops_.LeaveOutWorkerWithLostDevice(node);
   step_.Raise(SlotsChanged{});
 }
@@ -58,7 +57,7 @@ void Drains::OnDrain(const DrainNode& event) {
   if (node->draining != draining) {
     node->draining = draining;
     nodes_.Save();
-    step_.Log("%s \"%s\" %s", RoleText(node->role), name, draining ? "is drained" : "may work again");
+    step_.Log(OfNode(*node), "%s", draining ? "is drained" : "may work again");
     if (node->role == v1::PS) TellDrain(*node);
     step_.Raise(SlotsChanged{});
   }

@@ -65,7 +65,7 @@ void Endings::OnDelete(const DeleteJob& event) {
   v1::DeleteJobResponse response;
   if (job != nullptr) {
     response.set_job_id(job->id());
-    step_.Log("job %d: \"%s\" is deleted", job->id(), job->status.spec().name());
+    step_.Log(OfJob(job->id()), "\"%s\" is deleted", job->status.spec().name());
     Forget(job->id());
   }
   step_.Emit(Reply{event.reply, absl::OkStatus(), std::move(response)});
@@ -153,9 +153,9 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   }
   const std::string digest = job.status.digest().empty() ? "" : absl::StrCat(", digest ", job.status.digest());
   if (state == v1::FAILED || state == v1::ENDED_WITH_ERRORS) {
-    step_.Warn("job %d: %s%s: %s", job.id(), StateText(state), digest, job.status.reason());
+    step_.Warn(OfJob(job.id()), "%s%s: %s", StateText(state), digest, job.status.reason());
   } else {
-    step_.Log("job %d: %s%s", job.id(), StateText(state), digest);
+    step_.Log(OfJob(job.id()), "%s%s", StateText(state), digest);
   }
   hosting_.DropFromNodes(job.id(), v1::WORKER);
   if (!keep_weights) hosting_.DropFromNodes(job.id(), v1::PS);
@@ -193,7 +193,7 @@ void Endings::ForgetEnded() {
     const std::string why = ForgetReason(*job, without_weights);
     without_weights += job->status.partitions_size() == 0;
     if (why.empty()) continue;
-    step_.Log("job %d: \"%s\" is forgotten (--keep-ended-jobs): %s", job->id(), job->status.spec().name(), why);
+    step_.Log(OfJob(job->id()), "\"%s\" is forgotten (--keep-ended-jobs): %s", job->status.spec().name(), why);
     Forget(job->id());
   }
 }

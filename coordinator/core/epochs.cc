@@ -118,7 +118,7 @@ void Epochs::Decide(Job& job, int epoch) {
   const float rate = RateAt(job, end - 1);
   EpochDecision decision = DecideEpoch(job.status, epoch, rate, &job.decisions.callbacks);
   for (v1::CallbackNote& note : decision.notes) {
-    step_.Log("job %d: epoch %d: %s: %s", job.id(), epoch + 1, note.callback(), note.text());
+    step_.Log(OfJob(job.id()), "epoch %d: %s: %s", epoch + 1, note.callback(), note.text());
     AddNote(job, std::move(note));
   }
   if (HasReduceRate(job.status.spec())) {
@@ -154,7 +154,7 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
     return;  // from before the rollback
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {
-    return step_.Warn("job %d: ps \"%s\" sent figures that do not fit it (%s); ignored", job->id(), node.name,
+    return step_.Warn(OfJob(job->id()), "ps \"%s\" sent figures that do not fit it (%s); ignored", node.name,
                       news.status().message());
   }
   if (!*news) return;

@@ -147,7 +147,7 @@ void Evaluations::Begin(const EvaluateJob& event, bool predict) {
     return step_.ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
   if (std::string text = candidates_.NobodyComputesText(*job, v1::WORKER); !text.empty())
     return step_.ReplyError(reply, absl::UnavailableError(text));
-  step_.Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(asked.split),
+  step_.Log(OfJob(job->id()), "%s its %s split%s%s", predict ? "predicts" : "evaluates", SplitText(asked.split),
             asked.data ? absl::StrCat(" of ", std::string(CutUtf8(asked.data->path(), kPathShownMax))) : "",
             asked.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(asked.weights, kPathShownMax))));
   const uint64_t request_id = step_.NextRequestId();
@@ -280,7 +280,7 @@ void Evaluations::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
   std::string error(CutUtf8(reply.error(), kErrorTextMax));
   if (error.empty() && evaluation.asked.predict && !shard->block) error = "it sent no outputs";
   if (error.empty()) return ShardDone(it->first, reply.shard(), reply);
-  step_.Warn("job %d: %s \"%s\" could not compute shard %d: %s", evaluation.asked.job,
+  step_.Warn(OfJob(evaluation.asked.job), "%s \"%s\" could not compute shard %d: %s",
              evaluation.asked.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
   if (!ShardTable::Fail(*shard, node.name)) return;
   if (const Job* job = jobs_.Find(evaluation.asked.job); job != nullptr && PsWentAway(*job, *shard))

@@ -50,7 +50,7 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   if (static_cast<int64_t>(block.first_example()) != places.begin ||
       static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
       block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax)) {
-    return step_.Warn("job %d: worker \"%s\" sent outputs that do not fit shard %d; ignored", evaluation.asked.job,
+    return step_.Warn(OfJob(evaluation.asked.job), "worker \"%s\" sent outputs that do not fit shard %d; ignored",
                       node.name, block.shard());
   }
   v1::PredictResponse& part = shard->block.emplace();

@@ -66,7 +66,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.asked.weights; });
     if (!there) return;
     ++job->outputs.evaluations.failures[evaluation.asked.step];
-    return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.asked.weights, status.message());
+    return step_.Warn(OfJob(job->id()), "%s was not evaluated: %s", evaluation.asked.weights, status.message());
   }
   if (Evaluated(job->status, evaluation.asked.step)) return;
   v1::StepValidation validation;

@@ -42,6 +42,7 @@ struct SubmitJob {
   std::shared_ptr<const CheckedJob> job;
   std::string request_key;
   Requester who = {};
+  bool check_only = false;  // nothing is queued: the answer says what would be
 };
 struct CancelJob {
   ReplyToken reply;
@@ -72,6 +73,12 @@ struct PredictionGone {  // the caller has hung up
   ReplyToken reply;
 };
 
+struct ReadLog {  // of a node
+  ReplyToken reply;
+  v1::ReadLogRequest request;
+  Requester who = {};
+};
+
 // Which kinds of nodes of the name the caller may drain.
 struct DrainRights {
   bool ps = true, workers = true;
@@ -83,7 +90,7 @@ struct DrainNode {
 };
 
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
-                           DrainNode, PredictJob, PredictionTaken, PredictionGone>;
+                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone>;
 
 // ---- effects, carried out in order ----
 
@@ -97,7 +104,7 @@ struct SendCommand {
   v1::CoordinatorMessage message;
 };
 using ReplyBody = std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse,
-                               v1::EvaluateResponse, v1::NodeStatus>;
+                               v1::EvaluateResponse, v1::NodeStatus, v1::ReadLogResponse>;
 struct Reply {
   ReplyToken token;
   absl::Status status;
@@ -115,9 +122,16 @@ struct CloseSession {
   SessionToken session;
   absl::Status reason;
 };
+// What an event is about: a job, a node, or (empty) neither.
+struct EventSubject {
+  uint64_t job = 0;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  NodeName node = {};
+};
 struct LogLine {
   bool warning = false;
-  std::string text;
+  EventSubject about;
+  std::string text;  // goes on after the job or node: LogText (event_log.h)
 };
 
 using Effect = std::variant<Store, SendCommand, Reply, SendPrediction, JobChanged, CloseSession, LogLine>;

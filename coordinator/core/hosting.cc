@@ -69,7 +69,7 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   if (goes_back) job.partitions.rollback.RefuseBefore(job.status.generation());
   job.partitions.copies.BeginGeneration();
   jobs_.Save(job);
-  step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
+  step_.Log(OfJob(job.id()), "generation %d: partitions go to %s", job.status.generation(),
             absl::StrJoin(job.primaries(), ", "));
   job.partitions.hosting.awaiting_ready =
       !job.finished();  // for an ended job nothing waits for it: the ps have what is on their disks

@@ -86,7 +86,7 @@ void JobRuns::AllReady(Job& job) {
     job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replicas().next()), std::vector<bool>{},
                          step_.now());
     jobs_.Save(job);
-    step_.Log("job %d: running: steps %d to %d", job.id(), job.progress->step(), job.status.total_steps());
+    step_.Log(OfJob(job.id()), "running: steps %d to %d", job.progress->step(), job.status.total_steps());
   }
   step_.Raise(ReasonDue{job.id()});
   assignments_.Send(job);
@@ -102,7 +102,7 @@ void JobRuns::Advance(Job& job) {
     const v1::JobSpec& spec = job.status.spec();
     epoch.set_learning_rate(RateAt(job, (i + 1) * job.status.steps_per_epoch() - 1));
     const std::string took = epoch.seconds() > 0 ? absl::StrFormat(" in %.1f s", epoch.seconds()) : "";  // if known
-    step_.Log("job %d: epoch %d/%d%s: %s; validation: %s", job.id(), i + 1, spec.epochs(), took,
+    step_.Log(OfJob(job.id()), "epoch %d/%d%s: %s; validation: %s", i + 1, spec.epochs(), took,
               FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
   }
   if (closed > 0) jobs_.Save(job);
@@ -118,7 +118,7 @@ void JobRuns::Advance(Job& job) {
       !files_.AllWritten(job) || restores_.RestoreBest(job)) {
     return;
   }
-  step_.Log("job %d: all steps are done; its last values are written to disk, then the digest is taken", job.id());
+  step_.Log(OfJob(job.id()), "all steps are done; its last values are written to disk, then the digest is taken");
   BeginFinalizing(job);
 }
 
@@ -221,7 +221,7 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
   }
   absl::StatusOr<bool> counted = job->progress->Count(counts, job->status, step_.now());
   if (!counted.ok()) {
-    return step_.Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
+    return step_.Warn(OfJob(job->id()), "worker \"%s\" sent a report that does not fit it (%s); ignored", node.name,
                       counted.status().message());
   }
   if (!*counted) return;

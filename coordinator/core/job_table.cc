@@ -202,7 +202,7 @@ absl::StatusOr<Job*> JobTable::FindOnly(const std::string& name, const char* act
 }
 
 void JobTable::TellText(Job& job, bool warning, const std::string& text) {
-  step_.Emit(LogLine{warning, absl::StrCat("job ", job.id(), ": ", text)});
+  step_.Tell(LogLine{warning, OfJob(job.id()), text});
   NoteEvent(job, warning, text);
 }
 
@@ -216,7 +216,7 @@ bool JobTable::Transition(Job& job, v1::JobState to) {
     job.status.set_state(to);
     return true;
   }
-  step_.Warn("job %d: a change of its state from %s to %s is refused", job.id(), v1::JobState_Name(job.state()),
+  step_.Warn(OfJob(job.id()), "a change of its state from %s to %s is refused", v1::JobState_Name(job.state()),
              v1::JobState_Name(to));
   return false;
 }

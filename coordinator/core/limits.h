@@ -73,6 +73,23 @@ inline constexpr int kSaveTriesMax = 4;
 inline constexpr size_t kSavesMax = 64;
 inline constexpr size_t kStepFiguresMax = 1000;
 
+// ---- events ----
+
+// In memory, of the whole cluster: days of a quiet one.
+inline constexpr size_t kClusterEventsKept = 4096;
+inline constexpr size_t kClusterEventsBytesKept = size_t{2} << 20;
+// Of them on the pages.
+inline constexpr int kDashboardEventsMax = 1000;
+static_assert(2 * kClusterEventsBytesKept <= static_cast<size_t>(kControlMessageBytesMax), "one answer has them all");
+
+// ---- logs of nodes ----
+
+// Answers that are awaited, each of at most kLogAnswerBytesMax.
+inline constexpr size_t kLogReadsMax = 64;
+// All of them fit the queue of the node's session.
+inline constexpr int kLogReadsOfNodeMax = 4;
+inline constexpr absl::Duration kLogReadTimeout = absl::Seconds(5);
+
 // ---- texts: bytes, and things named ----
 
 // A node's report of a failure.

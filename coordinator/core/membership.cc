@@ -148,7 +148,8 @@ absl::Status Membership::CheckInterface(const v1::Hello& hello) const {
     return refuse(absl::StrCat("the coordinator is ", ProgramText(ProgramVersion(), ClusterInterface())));
   }
   for (const auto& [name, node] : nodes_) {
-    if (name == hello.name() || !node.connected() || WorkTogether(its, node.machine.interface)) continue;
+    // Also one that may come back: after a restart of the coordinator, all those that it knew.
+    if (name == hello.name() || !node.alive() || WorkTogether(its, node.machine.interface)) continue;
     return refuse(absl::StrCat(node.role == v1::PS ? "ps" : "worker", " \"", name, "\" is ",
                                ProgramText(node.machine.version, node.machine.interface)));
   }

@@ -94,7 +94,7 @@ void ModelFiles::SendSaves(Job& job) {
               ? absl::StrCat(job.outputs.files.error, " (by now the checkpoint of step ", save.step(), " is removed)")
               : absl::StrCat(save.path(), ": there is no checkpoint of step ", save.step());
       NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", why));
-      step_.Warn("job %d: model file not saved: %s", job.id(), why);
+      step_.Warn(OfJob(job.id()), "model file not saved: %s", why);
       job.outputs.files.saves.erase(job.outputs.files.saves.begin());
       job.outputs.files.failures = 0;
       jobs_.Save(job);
@@ -130,18 +130,18 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
     job->outputs.files.error = std::string(CutUtf8(saved.error(), kFileErrorTextMax));
     const absl::Duration pause = kAskAgainAfter * (1 << (job->outputs.files.failures - 1));
     job->outputs.files.asked = {NodeName(), absl::InfinitePast(), step_.now() + pause};
-    return step_.Warn("job %d: worker \"%s\" did not write %s, retrying in %s: %s", job->id(), node.name, path,
+    return step_.Warn(OfJob(job->id()), "worker \"%s\" did not write %s, retrying in %s: %s", node.name, path,
                       absl::FormatDuration(pause), job->outputs.files.error);
   }
   job->outputs.files.failures = 0;
   const int epoch = EpochOf(*job, saved.step());
   if (saved.error().empty()) {
     AddNote(*job, epoch, "model_checkpoint", SavedNote(path));
-    step_.Log("job %d: model file %s of step %d", job->id(), path, saved.step());
+    step_.Log(OfJob(job->id()), "model file %s of step %d", path, saved.step());
   } else {
     NoteShortfall(*job, epoch, "model_checkpoint",
                   absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kFileErrorTextMax))));
-    step_.Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name,
+    step_.Warn(OfJob(job->id()), "worker \"%s\" wrote no model file: %s", node.name,
                CutUtf8(saved.error(), kFileErrorTextMax));
   }
   job->outputs.files.saves.erase(job->outputs.files.saves.begin());
@@ -217,7 +217,7 @@ void ModelFiles::OnSummariesWritten(const ClusterNode& node, const v1::Summaries
     const auto& notes = job->status.notes();
     const bool news = std::none_of(notes.begin(), notes.end(), [&](const auto& n) { return n.text() == error; });
     if (news) AddNote(*job, std::max(0, job->status.epochs_size() - 1), "summaries", error);
-    if (news) step_.Warn("job %d: worker \"%s\": %s", job->id(), node.name, error);
+    if (news) step_.Warn(OfJob(job->id()), "worker \"%s\": %s", node.name, error);
     job->outputs.summaries.asked.not_before = step_.now() + kAskAgainAfter;
     if (job->outputs.files.until != absl::InfiniteFuture() && job->outputs.files.saves.empty()) {
       job->outputs.files.until = std::min(job->outputs.files.until, step_.now() + kRefusedTimeout);

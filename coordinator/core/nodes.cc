@@ -45,10 +45,9 @@ absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v
   if (!admission->was_alive) {
     const std::string what = node.role == v1::PS ? absl::StrCat("at ", node.address)
                                                  : absl::StrFormat("%d slots, %s", node.slots, node.machine.device);
-    step_.Log("%s \"%s\" joined (%s)", RoleText(node.role), node.name, what);
+    step_.Log(OfNode(node), "joined (%s)", what);
   } else {
-    step_.Log("%s \"%s\" %s", RoleText(node.role), node.name,
-              admission->same_process ? "is connected again" : "was restarted");
+    step_.Log(OfNode(node), "%s", admission->same_process ? "is connected again" : "was restarted");
   }
   return admission;
 }
@@ -82,7 +81,7 @@ void Nodes::NoteRefusal(const NodeName& name, std::string why) {
   if (refused_.size() >= kRefusalsKept && !refused_.contains(name)) refused_.clear();
   std::string& known = refused_[name];
   if (known == why) return;
-  step_.Warn("a node called \"%s\" was refused: %s", name, why);
+  step_.Warn({}, "a node called \"%s\" was refused: %s", name, why);
   known = std::move(why);
 }
 

@@ -18,9 +18,10 @@ std::pair<NodeName, NodeName> EndsOf(const NodeName& a, const NodeName& b) {
   return a < b ? std::pair(a, b) : std::pair(b, a);
 }
 
-std::string LossText(const NodeName& primary, const NodeName& backup, const LinkLoss& loss) {
-  if (loss.busy) return absl::StrFormat("ps \"%s\" waits for ps \"%s\", which is busy (%s)", primary, backup, loss.why);
-  return absl::StrFormat("ps \"%s\" cannot reach ps \"%s\" (%s)", primary, backup, loss.why);
+// Goes on after the primary's name.
+std::string LossText(const NodeName& backup, const LinkLoss& loss) {
+  if (loss.busy) return absl::StrFormat("waits for ps \"%s\", which is busy (%s)", backup, loss.why);
+  return absl::StrFormat("cannot reach ps \"%s\" (%s)", backup, loss.why);
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ std::optional<std::string> PsLinks::NoteLoss(const NodeName& primary, const Node
   const absl::Duration doubled = kTryAgainMin * (1 << std::min(link.losses, kLinkDoublingsMax));
   link.until = now + (loss.busy ? kTryAgainMin : std::min(kLinkTryAgainMax, doubled));
   link.losses += !loss.busy;
-  return absl::StrFormat("%s; they are tried again in %s", LossText(primary, backup, loss),
+  return absl::StrFormat("%s; they are tried again in %s", LossText(backup, loss),
                          absl::FormatDuration(link.until - now));
 }
 
@@ -71,8 +72,8 @@ std::string PsLinks::Text(const v1::JobStatus& job, const std::function<bool(con
     }
     if (lacking == 0) continue;
     absl::StrAppendFormat(
-        &text, "%s%s: %d partitions lack a backup; %s", text.empty() ? "" : "; ",
-        LossText(link.primary, link.backup, link.loss), lacking,
+        &text, "%sps \"%s\" %s: %d partitions lack a backup; %s", text.empty() ? "" : "; ", link.primary,
+        LossText(link.backup, link.loss), lacking,
         link.loss.busy ? "it is tried again shortly" : "check the network between them; it is tried again");
   }
   return text;

@@ -31,7 +31,8 @@ struct LinkLoss {
 
 class PsLinks {
  public:
-  // The primary's ps reports that nothing gets through. Returns what to log; nullopt: the pair is cut already.
+  // The primary's ps reports that nothing gets through. Returns what to log after its name; nullopt: the pair is cut
+  // already.
   std::optional<std::string> NoteLoss(const NodeName& primary, const NodeName& backup, const LinkLoss& loss,
                                       absl::Time now);
   // A backup has caught up. The loss count stays: it may be lost again soon.

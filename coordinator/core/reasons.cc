@@ -44,6 +44,11 @@ std::string UnheardText(const Nodes& nodes, const v1::JobStatus& job) {
 }  // namespace
 
 std::string Reasons::QueuedReason(const Job& job) const {
+  const std::string obstacle = Obstacle(job);
+  return obstacle.empty() ? "waits for its turn" : obstacle;
+}
+
+std::string Reasons::Obstacle(const Job& job) const {
   int workers = 0, ps = 0;
   for (const auto& [name, node] : nodes_.all()) {
     if (!node.connected()) continue;
@@ -66,7 +71,7 @@ std::string Reasons::QueuedReason(const Job& job) const {
   if (usable < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", usable, needed);
   if (free < needed)
     return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, usable, needed);
-  return "waits for its turn";
+  return "";
 }
 
 std::string Reasons::Reason(const Job& job) const {
@@ -191,8 +196,8 @@ void Reasons::Set(Job& job, std::string reason) {
   }
   if (reason.empty() || job.reason.logged || step_.now() - job.reason.since < kReasonLoggedAfter) return;
   job.reason.logged = true;
-  if (job.queued()) return step_.Log("job %d: %s", job.id(), reason);
-  step_.Warn("job %d: %s", job.id(), reason);
+  if (job.queued()) return step_.Log(OfJob(job.id()), "%s", reason);
+  step_.Warn(OfJob(job.id()), "%s", reason);
 }
 
 void Reasons::UpdateQueuedIfDue() {

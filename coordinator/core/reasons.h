@@ -22,6 +22,8 @@ class Reasons : Component {
 
   void Note(QueueLookedAt) { queue_due_ = true; }
   std::string Reason(const Job& job) const;
+  // Why a queued job could not start at once; empty: it could, if no other one is started before it.
+  std::string Obstacle(const Job& job) const;
   // For a job that has not ended.
   void Update(Job& job);
   // Updates all queued jobs, if the queue was looked at since the last time.

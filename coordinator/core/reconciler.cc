@@ -51,7 +51,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   const std::string message =
       absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, CutUtf8(error.message(), kErrorTextMax));
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
-    return step_.Warn("job %d: %s, which does not take part in it; ignored", job->id(), message.substr(0, 1000));
+    return step_.Warn(OfJob(job->id()), "%s, which does not take part in it; ignored", message.substr(0, 1000));
   }
   if (node.role == v1::PS) return LeavePsOut(*job, node, message);
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
@@ -68,7 +68,7 @@ void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
   job.workers.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   jobs_.Save(job);
-  if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
+  if (!job.active()) return step_.Warn(OfJob(job.id()), "%s", message);
   // A job that has run continues with fewer copies: it is filled from a checkpoint at this time.
   const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
   if (!others || (!job.ran() && candidates_.PsThere(job) < least)) {
@@ -101,18 +101,18 @@ void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::H
     // It was replaced while it was away, or the job was deleted. But both job ids and generations must be ones that
     // were given out.
     if (held.job_id() >= jobs_.next_id() || (job != nullptr && held.generation() > job->status.generation())) {
-      step_.Warn(
-          "ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
-          "state is older than the ps' data; "
-          "the ps drops them",
-          node.name, held.job_id(), held.generation());
+      step_.Warn(OfNode(node),
+                 "holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
+                 "state is older than the ps' data; "
+                 "the ps drops them",
+                 held.job_id(), held.generation());
     } else {
       moved_away.push_back(absl::StrCat(held.job_id()));
     }
     step_.Send(node, MakeDropJob(held.job_id()));
   }
   if (!moved_away.empty()) {
-    step_.Log("ps \"%s\" drops its old partitions of jobs that continued without it, or were deleted: %s", node.name,
+    step_.Log(OfNode(node), "drops its old partitions of jobs that continued without it, or were deleted: %s",
               absl::StrJoin(moved_away, ", "));
   }
   for (const uint64_t id : jobs_.ByUrgency()) {
@@ -234,8 +234,8 @@ void Reconciler::OnPsLost(const NodeName& ps) {
     step_.Raise(ReasonDue{job.id()});
   }
   if (ended > 0)
-    step_.Log("ps \"%s\" held weights of %d jobs that have ended: other copies take their place, where there are any",
-              ps, ended);
+    step_.Log({.role = v1::PS, .node = ps},
+              "held weights of %d jobs that have ended: other copies take their place, where there are any", ended);
 }
 
 // ---- workers ----

@@ -65,7 +65,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
   NoteShortfall(
       job, std::max(0, BestEpoch(job.status.spec(), job.decisions.callbacks)), "early_stopping",
       absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
-  step_.Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
+  step_.Warn(OfJob(job.id()), "%s", job.status.notes().rbegin()->text());
   job.best.restoring = false;
   job.best.given_up = true;
   job.restoring.attempts = 0;

@@ -64,7 +64,6 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   assignments_.Place(job, std::move(workers));
 }
 
-// Determines steps, partitions and replicas, but places none of them.
 absl::Status Schedule::LayOut(Job& job) {
   const v1::JobSpec& spec = job.status.spec();
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));

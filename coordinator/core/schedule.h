@@ -30,12 +30,13 @@ class Schedule : Component {
 
   // Sets fields whose default depends on the cluster or on a checkpoint; they stay 0 while there is none.
   void ResolveDefaults(Job& job);
+  // Determines steps, partitions and replicas of a job with data, but places none of them. Errors: INVALID_ARGUMENT.
+  absl::Status LayOut(Job& job);
 
  private:
   void Run(bool all);
   bool StartQueued();
   void StartJob(Job& job, std::vector<WorkerCapacity> workers);
-  absl::Status LayOut(Job& job);
   std::vector<WorkerCapacity> FreeWorkers(const Job& job);
 
   Endings& endings_;

@@ -21,6 +21,11 @@ void StepContext::Send(const ClusterNode& node, v1::CoordinatorMessage message) 
   if (node.connected()) Emit(SendCommand{node.lease.session(), std::move(message)});
 }
 
+void StepContext::Tell(LogLine line) {
+  event_log_.Add(now_, line);
+  Emit(std::move(line));
+}
+
 void StepContext::ReplyError(ReplyToken token, absl::Status status) { Emit(Reply{token, std::move(status), {}}); }
 
 }  // namespace cairn

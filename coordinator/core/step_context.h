@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
+#include "coordinator/core/event_log.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/membership.h"
 
@@ -49,7 +50,8 @@ using DomainEvent = std::variant<ReasonDue, JobAdvanced, AssignmentsSent, Copies
 class StepContext {
  public:
   // last_request_id: random, so that replies to requests of an earlier process match nothing.
-  StepContext(uint64_t last_request_id, absl::Time now) : last_request_id_(last_request_id), now_(now) {}
+  StepContext(uint64_t last_request_id, absl::Time now)
+      : last_request_id_(last_request_id), now_(now), event_log_(now, last_request_id) {}
 
   // A Step begins; effects and events left by the previous one are dropped.
   void Begin(absl::Time now);
@@ -69,20 +71,24 @@ class StepContext {
   // Sends nothing to a node without a session: it reports what it has when it comes back.
   void Send(const ClusterNode& node, v1::CoordinatorMessage message);
   void ReplyError(ReplyToken token, absl::Status status);
+  // A line of the log, which is also kept as an event.
+  void Tell(LogLine line);
   template <typename... Args>
-  void Log(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    Emit(LogLine{false, absl::StrFormat(format, args...)});
+  void Log(EventSubject about, const absl::FormatSpec<Args...>& format, const Args&... args) {
+    Tell(LogLine{false, std::move(about), absl::StrFormat(format, args...)});
   }
   template <typename... Args>
-  void Warn(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    Emit(LogLine{true, absl::StrFormat(format, args...)});
+  void Warn(EventSubject about, const absl::FormatSpec<Args...>& format, const Args&... args) {
+    Tell(LogLine{true, std::move(about), absl::StrFormat(format, args...)});
   }
+  const EventLog& event_log() const { return event_log_; }
 
  private:
   uint64_t last_request_id_;
   absl::Time now_;
   Effects effects_;
   std::deque<DomainEvent> raised_;
+  EventLog event_log_;
 };
 
 }  // namespace cairn

@@ -60,14 +60,15 @@ void Submissions::OnSubmit(const SubmitJob& event) {
     return step_.ReplyError(event.reply, absl::InvalidArgumentError(absl::StrFormat("request_key: longer than %d bytes",
                                                                                     kRequestKeyBytesMax)));
   }
-  if (!event.request_key.empty()) {
+  if (!event.request_key.empty() && !event.check_only) {
     for (const auto& [id, job] : jobs_.all()) {
       if (job.queueing.request_key != event.request_key || job.status.owner() != event.who.user) continue;
       step_.Emit(Reply{event.reply, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), event.job.get())});
       return;
     }
     for (auto& [id, submission] : submissions_) {
-      if (submission.request_key != event.request_key || submission.who.user != event.who.user) continue;
+      if (submission.check_only || submission.request_key != event.request_key || submission.who.user != event.who.user)
+        continue;
       if (submission.replies.size() >= kRepliesOfOneKeyMax) {
         return step_.ReplyError(event.reply,
                                 absl::ResourceExhaustedError("request_key: too many calls wait for this submission"));
@@ -89,7 +90,7 @@ void Submissions::OnSubmit(const SubmitJob& event) {
     return step_.ReplyError(event.reply, std::move(status));
   if (absl::Status status = CheckRoomForSpec(event.job->spec); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who};
+  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who, event.check_only};
   if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
   submissions_[++last_submission_] = std::move(submission);
   Inspection inspection;
@@ -226,7 +227,41 @@ void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
 }
 
 void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection) {
+  if (submission.check_only) return AnswerCheck(std::move(submission), reply, inspection);
   Job& job = jobs_.Add();
+  Fill(job, submission, reply, inspection);
+  if (inspection != nullptr) LeaveOutBlind(job, *inspection);
+  schedule_.ResolveDefaults(job);
+  job.status.set_reason(reasons_.Reason(job));
+  nodes_.Save();
+  jobs_.Save(job);
+  step_.Log(OfJob(job.id()), "\"%s\" queued (%d parameters, priority %d)", job.status.spec().name(),
+            job.status.parameters(), job.status.spec().priority());
+  for (ReplyToken token : submission.replies) {
+    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.queueing.checked.get())});
+  }
+  step_.Raise(QueueChanged{});
+}
+
+// The job of the answer is not in the table, and nothing is stored.
+void Submissions::AnswerCheck(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection) {
+  Job job;
+  Fill(job, submission, reply, inspection);
+  schedule_.ResolveDefaults(job);
+  job.status.set_reason(reasons_.Obstacle(job));
+  const bool ready = job.has_data() && job.status.spec().partition_bytes() > 0;
+  const absl::Status laid_out = ready ? schedule_.LayOut(job) : absl::OkStatus();
+  for (ReplyToken token : submission.replies) {
+    if (!laid_out.ok()) {
+      step_.ReplyError(token, laid_out);
+    } else {
+      step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(job.status, job.queueing.checked.get())});
+    }
+  }
+}
+
+// A new job, as it was submitted and inspected.
+void Submissions::Fill(Job& job, Submission& submission, const v1::DataInfoReply* reply, const Inspection* inspection) {
   const Graph& graph = submission.checked->graph;
   *job.status.mutable_spec() = submission.checked->spec;
   submission.who.Own(&job.status);
@@ -246,18 +281,7 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
       checked->warnings.push_back(absl::StrCat("continues without ", BlindText(name, why)));
     }
     job.queueing.checked = std::move(checked);
-    LeaveOutBlind(job, *inspection);
   }
-  schedule_.ResolveDefaults(job);
-  job.status.set_reason(reasons_.Reason(job));
-  nodes_.Save();
-  jobs_.Save(job);
-  step_.Log("job %d: \"%s\" queued (%d parameters, priority %d)", job.id(), job.status.spec().name(),
-            job.status.parameters(), job.status.spec().priority());
-  for (ReplyToken token : submission.replies) {
-    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.queueing.checked.get())});
-  }
-  step_.Raise(QueueChanged{});
 }
 
 template <typename Predicate>

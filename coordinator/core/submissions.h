@@ -39,6 +39,7 @@ class Submissions : Component {
     std::string request_key;
     absl::Time since;
     Requester who = {};
+    bool check_only = false;
   };
   struct Inspection {
     uint64_t submission = 0;  // or
@@ -59,6 +60,8 @@ class Submissions : Component {
   void LeaveOutBlind(Job& job, const Inspection& inspection);
   // reply: of a worker; null: there is none.
   void Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection = nullptr);
+  void Fill(Job& job, Submission& submission, const v1::DataInfoReply* reply, const Inspection* inspection);
+  void AnswerCheck(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection);
 
   Endings& endings_;
   Schedule& schedule_;

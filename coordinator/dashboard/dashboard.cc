@@ -21,6 +21,7 @@ namespace cairn {
 namespace {
 
 constexpr char kJson[] = "application/json";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
 constexpr absl::string_view kJobPrefix = "/api/v1/jobs/";
 
 HttpAnswer Text(int status, absl::string_view text) {
@@ -74,6 +75,11 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
   CAIRN_ASSIGN_OR_RETURN(part.offset, ReadNumber(request, "offset", part.offset));
   CAIRN_ASSIGN_OR_RETURN(part.limit, ReadNumber(request, "limit", part.limit));
   part.limit = std::min(part.limit, kDashboardRowsMax);
+  CAIRN_ASSIGN_OR_RETURN(part.events, ReadNumber(request, "events", part.events));
+  part.events = std::min(part.events, kDashboardRowsMax);
+  CAIRN_ASSIGN_OR_RETURN(const size_t warnings, ReadNumber(request, "warnings", 0));
+  part.warnings = warnings != 0;
+  if (const auto name = request.query.find("name"); name != request.query.end()) part.name = name->second;
   const auto it = request.query.find("jobs");
   const std::string jobs = it == request.query.end() ? "all" : it->second;
   if (jobs != "all" && jobs != "active" && jobs != "ended")
@@ -98,15 +104,17 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   if (path == "/readyz") return Ready();
   if (path == "/metrics") return Metrics();
   if (path == "/dashboard.css") return Page("text/css; charset=utf-8", kDashboardCss);
-  if (path == "/dashboard.js") return Page("text/javascript; charset=utf-8", kDashboardJs);
+  if (path == "/dashboard.js") return Page(kScript, kDashboardJs);
+  if (path == "/elements.js") return Page(kScript, kElementsJs);
+  if (path == "/job.js") return Page(kScript, kJobJs);
   if (path == "/") {
     const absl::Status leads = questions_.Leads();
     return leads.ok() ? Page("text/html; charset=utf-8", kDashboardHtml) : Refuse(leads, request);
   }
   if (absl::StartsWith(path, "/api/v1/")) return Api(request);
   return Text(404,
-              "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs and "
-              "/api/v1/jobs/ID");
+              "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs, "
+              "/api/v1/jobs/ID and /api/v1/events");
 }
 
 absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
@@ -116,6 +124,9 @@ absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
     auto view = std::make_shared<View>();
     view->nodes = TakeAll(core.ListNodes().mutable_nodes());
     view->jobs = core.JobRows(now);
+    v1::ListEventsRequest newest;
+    newest.set_limit(kDashboardEventsMax);
+    if (auto events = core.ListEvents(newest); events.ok()) view->events = *std::move(events);
     view->now = now;
     return ViewPtr(std::move(view));
   });
@@ -157,9 +168,10 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
     return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
   }
   const bool overview = path == "/api/v1/overview";
-  if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs") {
+  if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs" && path != "/api/v1/events") {
     return Text(404,
-                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID and /api/v1/overview");
+                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID, /api/v1/events and "
+                "/api/v1/overview");
   }
   const absl::StatusOr<OverviewPart> part = ReadPart(request);
   if (!part.ok()) return Text(400, part.status().message());
@@ -171,9 +183,10 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
   if (!view.ok()) return Refuse(view.status(), request);
   const View& v = **view;
   if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
-  return Page(
-      kJson,
-      OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs, *part) + "\n");
+  if (path == "/api/v1/events") return Page(kJson, EventsJson(v.events) + "\n");
+  return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs,
+                                  v.events, *part) +
+                         "\n");
 }
 
 HttpAnswer Dashboard::Metrics() {

@@ -46,6 +46,7 @@ class Dashboard {
   struct View {
     std::vector<v1::NodeStatus> nodes;
     std::vector<v1::JobStatus> jobs;  // newest first; JobTable::JobRows
+    v1::ListEventsResponse events;    // of all jobs and nodes
     absl::Time now;
   };
   // The last answer, reused for kFresh.

@@ -7,6 +7,8 @@ namespace cairn {
 
 extern const std::string_view kDashboardHtml;
 extern const std::string_view kDashboardCss;
+extern const std::string_view kElementsJs;
+extern const std::string_view kJobJs;
 extern const std::string_view kDashboardJs;
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/version.h"
 #include "common/model/role_text.h"
@@ -70,6 +71,7 @@ Json JobRow(const v1::JobStatus& job) {
           {"total_steps", job.total_steps()},
           {"epoch", job.epoch()},
           {"epochs", job.spec().epochs()},
+          {"batch_size", job.spec().batch_size()},
           {"images_per_second", job.has_images_per_second() ? Json(job.images_per_second()) : Json()},
           {"figures", LastFigures(job)},
           {"degraded", job.has_degraded()
@@ -79,10 +81,27 @@ Json JobRow(const v1::JobStatus& job) {
           {"reason", job.reason()}};
 }
 
+Json NewestEvents(const v1::ListEventsResponse& events, const OverviewPart& part) {
+  Json list = Json::array();
+  for (int i = events.events_size(); i-- > 0 && list.size() < part.events;) {
+    const v1::ClusterEvent& event = events.events(i);
+    if (part.warnings && !event.warning()) continue;
+    list.push_back({{"unix_ms", event.unix_ms()},
+                    {"warning", event.warning()},
+                    {"job_id", event.job_id()},
+                    {"job_name", event.job_name()},
+                    {"role", event.node().empty() ? "" : RoleText(event.role())},
+                    {"node", event.node()},
+                    {"text", event.text()}});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes,
-                         const std::vector<v1::JobStatus>& jobs, const OverviewPart& part) {
+                         const std::vector<v1::JobStatus>& jobs, const v1::ListEventsResponse& events,
+                         const OverviewPart& part) {
   std::vector<const v1::JobStatus*> shown;
   std::map<std::string, int> in_state;
   Json images_per_second = 0.0;  // null: unknown for a job
@@ -93,7 +112,8 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
     } else if (job.state() == v1::RUNNING && !images_per_second.is_null()) {
       images_per_second = images_per_second.get<double>() + job.images_per_second();
     }
-    if (part.jobs == JobsShown::kAll || IsFinal(job.state()) == (part.jobs == JobsShown::kEnded)) shown.push_back(&job);
+    const bool wanted = part.jobs == JobsShown::kAll || IsFinal(job.state()) == (part.jobs == JobsShown::kEnded);
+    if (wanted && absl::StrContainsIgnoreCase(job.spec().name(), part.name)) shown.push_back(&job);
   }
   std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
   Json node_rows = Json::array(), job_rows = Json::array();
@@ -109,7 +129,10 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
                     {"jobs_total", shown.size()},
                     {"jobs_offset", part.offset},
                     {"jobs", job_rows},
-                    {"nodes", node_rows}};
+                    {"nodes", node_rows},
+                    {"events_since_unix_ms", events.since_unix_ms()},
+                    {"events_dropped", events.dropped()},
+                    {"events", NewestEvents(events, part)}};
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

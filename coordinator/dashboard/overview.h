@@ -17,7 +17,10 @@ enum class JobsShown { kAll, kActive, kEnded };
 struct OverviewPart {
   JobsShown jobs = JobsShown::kAll;
   size_t offset = 0;
-  size_t limit = 50;  // of jobs
+  size_t limit = 50;      // of jobs
+  std::string name;       // jobs whose name contains this, in any case
+  size_t events = 0;      // the newest so many
+  bool warnings = false;  // of events: warnings only
 };
 
 struct OverviewOf {
@@ -26,8 +29,9 @@ struct OverviewOf {
   absl::Time now;
 };
 
-// jobs: newest first. Jobs that have not ended come before the others.
+// jobs: newest first. Jobs that have not ended come before the others. events: the oldest first.
 std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes,
-                         const std::vector<v1::JobStatus>& jobs, const OverviewPart& part);
+                         const std::vector<v1::JobStatus>& jobs, const v1::ListEventsResponse& events,
+                         const OverviewPart& part);
 
 }  // namespace cairn

@@ -230,7 +230,7 @@ bool ClusterDriver::CarryOut(Effects effects) {
 void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vector<JobId>& changed) {
   std::visit(Overloaded{
                  [&](Store& e) { stores.push_back(std::move(e)); },
-                 [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
+                 [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, LogText(e)); },
                  [&](SendCommand& e) {
                    if (auto it = sessions_.find(e.session); it != sessions_.end())
                      it->second->Send(std::move(e.message));

@@ -9,7 +9,9 @@
 #include "common/formats/expand_model.h"
 #include "common/model/limits.h"
 #include "common/rpc/access.h"
+#include "common/rpc/log_answer.h"
 #include "coordinator/node/grpc_status.h"
+#include "coordinator/node/stream_reactor.h"
 
 namespace cairn {
 namespace {
@@ -67,89 +69,6 @@ std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* con
                                                 grpc::ServerUnaryReactor* reactor) {
   return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
 }
-
-// The driver's side of a response stream, sent one part at a time. Handle: identifies the stream in the driver; a
-// default-constructed one means none. Owned by itself until OnDone, and by the driver until the driver drops it.
-// Invariant: Finish is called once, with no write in flight; nothing is started after it.
-template <typename Part, typename Sink, typename Handle>
-class StreamReactor : public grpc::ServerWriteReactor<Part>,
-                      public Sink,
-                      public std::enable_shared_from_this<StreamReactor<Part, Sink, Handle>> {
- public:
-  StreamReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
-
-  void Write(Part part) override {
-    absl::MutexLock lock(&mutex_);
-    if (end_) return;
-    outgoing_ = std::move(part);
-    writing_ = true;
-    this->StartWrite(&outgoing_);
-  }
-
-  void Finish(const absl::Status& status) override {
-    absl::MutexLock lock(&mutex_);
-    if (end_) return;
-    end_ = status;
-    FinishIfIdle();
-  }
-
-  void OnWriteDone(bool ok) override {
-    Handle handle;
-    {
-      absl::MutexLock lock(&mutex_);
-      writing_ = false;
-      if (!ok && !end_) end_ = absl::CancelledError("the stream broke");
-      if (end_) FinishIfIdle();
-      handle = handle_;
-    }
-    Written(handle);
-  }
-
-  void OnCancel() override { Finish(absl::CancelledError("the caller is gone")); }
-
-  void OnDone() override {
-    Handle handle;
-    {
-      absl::MutexLock lock(&mutex_);
-      handle = handle_;
-    }
-    if (handle != Handle{}) Gone(handle);
-    self_.reset();  // may delete this
-  }
-
- protected:
-  virtual void Written(Handle handle) = 0;  // the driver may send the next part
-  virtual void Gone(Handle handle) = 0;
-  virtual void Ended(const absl::Status&) {}  // once, before the caller learns it; must not call the stream
-
-  // Call before asking the driver. The driver's answer goes to Opened.
-  std::shared_ptr<StreamReactor> Own() { return self_ = this->shared_from_this(); }
-  void Opened(Handle handle) {
-    absl::MutexLock lock(&mutex_);
-    handle_ = handle;
-    // Already cancelled: OnDone has run, or will run, without a handle.
-    if (end_) Gone(handle);
-  }
-
-  ClusterDriver* const driver_;
-
- private:
-  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
-    finished_ = true;
-    Ended(*end_);
-    grpc::ServerWriteReactor<Part>::Finish(ToGrpc(*end_, context_));
-  }
-
-  grpc::CallbackServerContext* const context_;  // until Finish
-  std::shared_ptr<StreamReactor> self_;
-  absl::Mutex mutex_;
-  Handle handle_ ABSL_GUARDED_BY(mutex_) = {};
-  Part outgoing_;  // while writing_
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-};
 
 class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64_t> {
  public:
@@ -239,6 +158,23 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
         return SubmitJob{token, job, key, who};
       },
       FinishWith(context, reactor, response, audit));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* context,
+                                                   const v1::SubmitRequest* request, v1::SubmitResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
+  if (!checked.ok()) {
+    reactor->Finish(ToGrpc(checked.status(), context));
+    return reactor;
+  }
+  auto job = std::make_shared<const CheckedJob>(*std::move(checked));
+  driver_->Call(
+      [job, who = RequesterOf(*context)](ReplyToken token) {
+        return SubmitJob{token, job, "", who, /*check_only=*/true};
+      },
+      FinishWith(context, reactor, response, Audit(audit_, *context, "CheckJob", request->spec().name())));
   return reactor;
 }
 
@@ -365,6 +301,57 @@ grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext*
         return cairn::DrainNode{token, request, rights};
       },
       FinishWith(context, reactor, response, audit));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext* context,
+                                                     const v1::ListEventsRequest* request,
+                                                     v1::ListEventsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const absl::Status named = CheckName(request->node()); !named.ok()) {
+    reactor->Finish(ToGrpc(named, context));
+    return reactor;
+  }
+  driver_->Query(
+      [context, reactor, request, response](const ClusterCore& core, absl::Time) {
+        absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, RequesterOf(*context));
+        if (events.ok()) *response = *std::move(events);
+        reactor->Finish(ToGrpc(events.status(), context));
+      },
+      Refuse(context, reactor));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* context,
+                                                  const v1::ReadLogRequest* request, v1::ReadLogResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::Status fits = CheckReadLog(*request);
+  fits.Update(CheckName(request->node()));
+  if (!fits.ok()) {
+    reactor->Finish(ToGrpc(fits, context));
+    return reactor;
+  }
+  const Audit audit(audit_, *context, "ReadLog", request->node());
+  if (request->node().empty()) {  // this process'
+    driver_->Query(
+        [context, reactor, request, response, audit](const ClusterCore& core, absl::Time) {
+          const absl::Status may = core.CheckLogAccess(request->job_id(), RequesterOf(*context));
+          if (may.ok()) *response = AnswerReadLog(*request);
+          if (absl::IsPermissionDenied(may)) audit.Tell(may);
+          reactor->Finish(ToGrpc(may, context));
+        },
+        Refuse(context, reactor));
+    return reactor;
+  }
+  driver_->Call(
+      [request = *request, who = RequesterOf(*context)](ReplyToken token) {
+        return cairn::ReadLog{token, request, who};
+      },
+      [context, reactor, response, audit](const absl::Status& status, const ReplyBody& body) {
+        if (const auto* log = std::get_if<v1::ReadLogResponse>(&body)) *response = *log;
+        if (absl::IsPermissionDenied(status)) audit.Tell(status);
+        reactor->Finish(ToGrpc(status, context));
+      });
   return reactor;
 }
 

@@ -18,6 +18,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override;
+  grpc::ServerUnaryReactor* CheckJob(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+                                     v1::SubmitResponse* response) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
@@ -36,6 +38,10 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                       v1::ListNodesResponse* response) override;
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context, const v1::DrainNodeRequest* request,
                                       v1::NodeStatus* response) override;
+  grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context, const v1::ListEventsRequest* request,
+                                       v1::ListEventsResponse* response) override;
+  grpc::ServerUnaryReactor* ReadLog(grpc::CallbackServerContext* context, const v1::ReadLogRequest* request,
+                                    v1::ReadLogResponse* response) override;
 
  private:
   ClusterDriver* const driver_;

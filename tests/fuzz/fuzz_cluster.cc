@@ -190,8 +190,11 @@ class Cluster {
     AlterSome(in, &spec);
     absl::StatusOr<CheckedJob> checked = CheckJob(spec);
     if (!checked.ok() || checked->spec.replicas() > 64 || checked->graph.space_size() > (1 << 16)) return;
-    Do(SubmitJob{ReplyToken(++last_reply_), std::make_shared<const CheckedJob>(*std::move(checked)),
-                 std::string(in.Below(2), static_cast<char>('a' + in.Below(4)))});
+    Do(SubmitJob{ReplyToken(++last_reply_),
+                 std::make_shared<const CheckedJob>(*std::move(checked)),
+                 std::string(in.Below(2), static_cast<char>('a' + in.Below(4))),
+                 {},
+                 in.Below(4) == 3});
   }
 
   void User(ByteSource& in) {
@@ -200,7 +203,17 @@ class Cluster {
     if (job.job_id() == 0) job.set_name("small");
     (void)core_->GetJob(job, now_);
     const ReplyToken reply(++last_reply_);
-    switch (in.Below(4)) {
+    v1::ListEventsRequest events;
+    events.set_job_id(in.Below(4));
+    events.set_after(in.Below(20));
+    (void)core_->ListEvents(events);
+    switch (in.Below(5)) {
+      case 4: {
+        v1::ReadLogRequest request;
+        request.set_node("ps" + std::to_string(in.Below(3)));
+        request.set_job_id(job.job_id());
+        return Do(ReadLog{reply, request});
+      }
       case 0: return Do(CancelJob{reply, job});
       case 1: return Do(DeleteJob{reply, job});
       case 3: {

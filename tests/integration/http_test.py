@@ -115,7 +115,7 @@ def check_pages(c, base):
     check("Access-Control-Allow-Origin" not in headers, "other sites may read it")
     check(get(base, "/", method="POST")[0] == 405, "POST is taken")
     check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
-    for path in ("/healthz", "/readyz", "/dashboard.css", "/dashboard.js"):
+    for path in ("/healthz", "/readyz", "/dashboard.css", "/elements.js", "/job.js", "/dashboard.js"):
         body(base, path)
 
     def fields(nodes):
@@ -187,7 +187,7 @@ def check_in_browser(base, job):
         print("no chromium on this machine: the page was not opened", flush=True)
         return
     for view, wanted in (
-        ("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))),
+        ("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False), "Events", " joined (")),
         (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Epochs")),
     ):
         with tempfile.TemporaryDirectory() as profile:

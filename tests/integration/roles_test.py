@@ -21,6 +21,9 @@ USERS, NODES = "ua", "pw"
 JOBS = "/cairn.v1.JobService/"
 CALLS = {
     JOBS + "Submit": (USERS, "uu"),
+    JOBS + "CheckJob": (USERS, "uu"),
+    JOBS + "ListEvents": (USERS, "uu"),
+    JOBS + "ReadLog": (USERS, "uu"),
     JOBS + "ListJobs": (USERS, "uu"),
     JOBS + "GetJob": (USERS, "uu"),
     JOBS + "WatchJob": (USERS, "us"),

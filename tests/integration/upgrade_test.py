@@ -62,7 +62,7 @@ def check_far_apart():
             "worker-9", r'hello.interface: "worker-9" is cairn next \(interface 4\), the coordinator is cairn'
         )
         check(c.processes["worker-9"].poll() is None, "it ended instead of trying again")
-        # Whoever joins a restarted coordinator first may stay: the old ones do here.
+        # A restarted coordinator knows the releases of the nodes that it waits for.
         c.kill("worker-9", signal.SIGTERM)
         c.kill("coordinator", signal.SIGTERM)
         c.commands["coordinator"][0] = program("coordinator", "next")

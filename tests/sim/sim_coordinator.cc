@@ -246,7 +246,7 @@ void SimCoordinator::Call(std::function<Event(ReplyToken)> make_event, ClusterDr
 
 void SimCoordinator::OnEffect(const Effect& effect) {
   if (const auto* line = std::get_if<LogLine>(&effect)) {
-    world_.Trace("%s: %s", host_.name, line->text);
+    world_.Trace("%s: %s", host_.name, LogText(*line));
   } else if (const auto* changed = std::get_if<JobChanged>(&effect)) {
     if (const auto status = core_->GetJob(changed->job, clock_.Now()); status.ok()) cluster_.OnJobChanged(*status);
   }

@@ -46,6 +46,7 @@ std::string ClusterScript::EventText(const Event& event) {
           [&](const PredictJob& e) { return absl::StrCat("a user predicts with ", JobText(e.request.job())); },
           [&](const PredictionTaken&) { return std::string("the user takes the next part"); },
           [&](const PredictionGone&) { return std::string("the user goes away"); },
+          [&](const ReadLog& e) { return absl::StrCat("a user reads the log of ", e.request.node()); },
           [&](const DrainNode& e) {
             return absl::StrCat("a user ", e.request.undo() ? "ends the drain of " : "drains ", e.request.name());
           }},
@@ -70,7 +71,7 @@ std::string ClusterScript::EffectText(const Effect& effect) {
           [&](const CloseSession& e) {
             return absl::StrCat("close the session of ", NameOf(e.session), ": ", e.reason.message());
           },
-          [&](const LogLine& e) { return absl::StrCat(e.warning ? "warn: " : "log: ", e.text); }},
+          [&](const LogLine& e) { return absl::StrCat(e.warning ? "warn: " : "log: ", LogText(e)); }},
       effect);
 }
 

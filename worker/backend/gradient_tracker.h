@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/commands.pb.h"
 
 namespace cairn {
 

@@ -15,7 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/commands.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/core/replica_core.h"
 

@@ -18,7 +18,7 @@ from cairn.connection import Connection, Tls, parse_addresses
 from cairn.errors import DeadlineExceeded, Unavailable
 from cairn.job import Job
 from cairn.programs import Program
-from cairn.v1 import cluster_pb2
+from cairn.v1 import cluster_pb2, observe_pb2
 
 if TYPE_CHECKING:
     from cairn.fit import FitOptions
@@ -108,12 +108,30 @@ class Client:
 
         Errors: InvalidArgument names the field or layer that cannot work and what to do.
         """
+        return self._submit(self._read(job, set))
+
+    def check(self, job: Any, *, set: Mapping[str, Any] | None = None) -> Any:
+        """Checks a job, its data and the paths that it writes to, as submit does, and submits nothing.
+
+        job, set: as of submit. Returns a cairn.v1 JobStatus without a number: spec has all defaults, total_steps and
+        partitions what it would be, reason why it would wait (empty: it would start at once).
+        Errors: as of submit.
+        """
+        answer = self._connection.call(
+            "CheckJob", cluster_pb2.SubmitRequest(spec=self._read(job, set)), SUBMIT_TIMEOUT_S
+        )
+        for warning in answer.warnings:
+            warnings.warn(warning, stacklevel=2)
+        return answer.job
+
+    @staticmethod
+    def _read(job: Any, set: Mapping[str, Any] | None) -> Any:
         from cairn import settings, spec
 
         read = spec.read(job)
         settings.apply(read, {} if set is None else set)
         spec.make_paths_absolute(read)
-        return self._submit(read)
+        return read
 
     def fit(self, model: Any, data: Any = None, y: Any = None, **options: Unpack[FitOptions]) -> Job:
         """Trains a compiled model of Keras, and returns at once: job.wait() waits, job.load_model() gives it back.
@@ -179,6 +197,33 @@ class Client:
         Errors: NotFound, FailedPrecondition."""
         request = cluster_pb2.DrainNodeRequest(name=arguments.text("node", node), undo=arguments.boolean("undo", undo))
         return self._connection.call("DrainNode", request, self._timeout)
+
+    # ---- what happened ----
+
+    def events(
+        self, *, job: str | int | None = None, node: str | None = None, warnings_only: bool = False
+    ) -> list[Any]:
+        """What happened in the cluster, the oldest first: cairn.v1 ClusterEvent messages, with unix_ms, warning,
+        job_id, node and text. They are kept in the coordinator's memory, from when it began to lead; a bounded number.
+        job, node: of these only. Errors: NotFound."""
+        request = observe_pb2.ListEventsRequest(
+            node="" if node is None else arguments.text("node", node),
+            warnings_only=arguments.boolean("warnings_only", warnings_only),
+        )
+        if job is not None:
+            request.job_id = self.job(job).id
+        return list(self._connection.call("ListEvents", request, self._timeout).events)
+
+    def logs(self, node: str | None = None, *, job: str | int | None = None, tail: int = 1000) -> list[Any]:
+        """The newest lines of a node's log, the oldest first, or (no node) of the coordinator's: cairn.v1 LoggedLine
+        messages, with number, unix_ms, severity and text. job: only lines of this job.
+        Errors: NotFound, Unavailable: the node is not connected, PermissionDenied: only admins read whole logs."""
+        request = observe_pb2.ReadLogRequest(
+            node="" if node is None else arguments.text("node", node), limit=arguments.whole("tail", tail, 1, 10000)
+        )
+        if job is not None:
+            request.job_id = self.job(job).id
+        return list(self._connection.call("ReadLog", request, self._timeout).lines)
 
     # ---- files ----
 

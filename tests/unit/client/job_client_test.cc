@@ -12,6 +12,7 @@
 
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "cairn/v1/parameter.grpc.pb.h"
+#include "client/health.h"
 #include "common/rpc/channel.h"
 #include "tests/unit/base/wall_clock.h"
 

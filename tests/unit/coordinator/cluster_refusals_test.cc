@@ -175,6 +175,12 @@ TEST(ClusterCore, NodesOfReleasesThatAreTooFarApartAreRefused) {
   EXPECT_EQ(connect(ps, own - 1), "");
   ps.hello.clear_version();
   EXPECT_EQ(connect(ps, 0), "") << "the first interface had no number";
+  // A restarted coordinator has the interfaces of the nodes that it waits for.
+  EXPECT_EQ(connect(ps, own - 1), "");
+  c.RestartCoordinator();
+  EXPECT_THAT(connect(worker, own + 1), HasSubstr("ps \"ps-0\" is cairn 9.9 (interface"));
+  c.Pass(absl::Seconds(10));
+  EXPECT_EQ(connect(worker, own + 1), "") << "the ps has not come back";
 }
 
 TEST(ClusterCore, NonsenseFromNodesChangesNothing) {

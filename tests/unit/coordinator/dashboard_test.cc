@@ -205,7 +205,32 @@ TEST_F(DashboardTest, AStandbySendsReadersToTheLeaderAndShowsItsOwnFigures) {
   EXPECT_EQ(Get("/metrics").status, 200);
   EXPECT_THAT(Get("/metrics").body, HasSubstr("cairn_coordinator_leader 0\n"));
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("cairn_coordinator_up")));
-  EXPECT_EQ(Get("/dashboard.js").status, 200);
+  for (const char* script : {"/elements.js", "/job.js", "/dashboard.js"}) {
+    EXPECT_EQ(Get(script).status, 200);
+    EXPECT_THAT(std::string(kDashboardHtml), HasSubstr(absl::StrCat("<script src=\"", script, "\"></script>")));
+  }
+}
+
+TEST_F(DashboardTest, ShowsWhatHappenedAndFindsJobsByName) {
+  Lead();
+  AddNode("ps-0", v1::PS);
+  Submit("digits");
+  Submit("texts");
+  const auto events = GetJson("/api/v1/events")["events"];
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0]["node"], "ps-0");
+  EXPECT_EQ(events[0]["role"], "ps");
+  EXPECT_EQ(events[1]["job_name"], "digits");
+  const auto of = [&](const std::string& key, const std::string& value) {
+    return nlohmann::json::parse(Get("/api/v1/overview", {{key, value}}).body);
+  };
+  EXPECT_EQ(of("events", "2")["events"].size(), 2u);
+  EXPECT_EQ(of("events", "2")["events"][0]["job_name"], "texts") << "the newest first";
+  EXPECT_EQ(of("events", "0")["events"].size(), 0u);
+  EXPECT_EQ(of("name", "IGIT")["jobs_total"], 1);
+  EXPECT_EQ(of("name", "IGIT")["jobs"][0]["name"], "digits");
+  EXPECT_EQ(of("name", "nothing")["jobs_total"], 0);
+  EXPECT_EQ(Get("/api/v1/overview", {{"events", "x"}}).status, 400);
 }
 
 TEST_F(DashboardTest, AStandbyOfALeaderWithoutPagesSaysWhoLeads) {
@@ -290,7 +315,8 @@ TEST_F(DashboardTest, ReadersOfAJobShareItForAMoment) {
 TEST(DashboardPages, NothingBecomesHtml) {
   for (const char* maker : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(",
                             "srcdoc", "javascript:", "DOMParser", "setTimeout(\""}) {
-    EXPECT_THAT(std::string(kDashboardJs), Not(HasSubstr(maker)));
+    for (const std::string_view script : {kElementsJs, kJobJs, kDashboardJs})
+      EXPECT_THAT(std::string(script), Not(HasSubstr(maker)));
     EXPECT_THAT(std::string(kDashboardHtml), Not(HasSubstr(maker)));
   }
   // Nor anything that the Content-Security-Policy would refuse, or that comes from elsewhere.

@@ -111,7 +111,7 @@ void FakeCluster::Do(const Event& event) {
       predictions[part->token].push_back(std::move(part->part));
       if (take_predictions) taken.push_back(part->token);
     } else if (auto* line = std::get_if<LogLine>(&effect)) {
-      log_.push_back(line->text);
+      log_.push_back(LogText(*line));
       EXPECT_EQ(line->text.find("a change of its state"), std::string::npos) << line->text;
     }
   }

@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "client/health.h"
 #include "client/job_client.h"
 #include "client/session_client.h"
 #include "common/rpc/channel.h"

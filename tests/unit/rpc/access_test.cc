@@ -32,6 +32,9 @@ Caller Of(const std::vector<std::string>& uris) {
 const std::map<std::string, std::string>& Allowed() {
   static const std::map<std::string, std::string> allowed = {
       {"/cairn.v1.JobService/Submit", "UA"},
+      {"/cairn.v1.JobService/CheckJob", "UA"},
+      {"/cairn.v1.JobService/ListEvents", "UA"},
+      {"/cairn.v1.JobService/ReadLog", "UA"},
       {"/cairn.v1.JobService/ListJobs", "UA"},
       {"/cairn.v1.JobService/GetJob", "UA"},
       {"/cairn.v1.JobService/WatchJob", "UA"},

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "client/health.h"
 #include "client/job_client.h"
 #include "common/rpc/server.h"
 #include "tests/unit/rpc/exchange_fixture.h"

@@ -23,7 +23,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/commands.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "worker/backend/cudnn/machine.h"
