@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/version.h"
@@ -105,6 +106,7 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
   std::vector<const v1::JobStatus*> shown;
   std::map<std::string, int> in_state;
   Json images_per_second = 0.0;  // null: unknown for a job
+  const std::string name = absl::AsciiStrToLower(part.name);
   for (const v1::JobStatus& job : jobs) {
     ++in_state[v1::JobState_Name(job.state())];
     if (job.state() == v1::RUNNING && !job.has_images_per_second()) {
@@ -113,7 +115,7 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
       images_per_second = images_per_second.get<double>() + job.images_per_second();
     }
     const bool wanted = part.jobs == JobsShown::kAll || IsFinal(job.state()) == (part.jobs == JobsShown::kEnded);
-    if (wanted && absl::StrContainsIgnoreCase(job.spec().name(), part.name)) shown.push_back(&job);
+    if (wanted && absl::StrContains(absl::AsciiStrToLower(job.spec().name()), name)) shown.push_back(&job);
   }
   std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
   Json node_rows = Json::array(), job_rows = Json::array();

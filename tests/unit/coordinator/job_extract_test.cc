@@ -69,7 +69,7 @@ TEST(JobExtract, LeavesOutWhatGrowsAndNothingElse) {
     job.set_state(ended ? v1::SUCCEEDED : v1::RUNNING);
     row.set_state(job.state());
     EXPECT_EQ(MetricsText({}, {row}), MetricsText({}, {job}));
-    EXPECT_EQ(OverviewJson({}, {}, {row}, {}), OverviewJson({}, {}, {job}, {}));
+    EXPECT_EQ(OverviewJson({}, {}, {row}, {}, {}), OverviewJson({}, {}, {job}, {}, {}));
   }
   wanted.mutable_spec()->clear_model();
   wanted.clear_validations();
