@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -62,6 +63,7 @@ struct ClusterNode {
   std::optional<uint64_t> memory_bytes;  // nullopt: not reported yet
   bool draining = false;                 // a user drains it
   std::string fault;                     // the fault that it reported (ps: store, worker: device); empty: it is healthy
+  absl::Time failed_at = absl::InfinitePast();  // when it first reported one
   NodeLease lease;
   NodeWork work;
 
@@ -69,6 +71,10 @@ struct ClusterNode {
   bool connected() const { return lease.connected(); }
   // It must get no new work, and its present work is to move elsewhere.
   bool leaving() const { return draining || !fault.empty(); }
+  void SetFault(std::string reported, absl::Time now) {
+    if (fault.empty()) failed_at = now;
+    fault = std::move(reported);
+  }
 };
 
 // The caller fills in slots_used, partitions and primaries.

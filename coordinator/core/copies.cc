@@ -18,6 +18,14 @@
 namespace cairn {
 namespace {
 
+// A ps whose store has failed ends within this time of its report, and what it has in memory with it. One that is still
+// there later had a fault that it survives: data of some job that cannot be read.
+constexpr absl::Duration kFailedPsEndsWithin = absl::Seconds(1);
+
+bool Ending(const ClusterNode& ps, absl::Time now) {
+  return !ps.fault.empty() && now - ps.failed_at < kFailedPsEndsWithin;
+}
+
 std::vector<NodeName> PrimariesOf(const Job& job) {
   std::vector<NodeName> names;
   for (const v1::PartitionPlacement& p : job.status.partitions()) names.push_back(p.primary());
@@ -88,6 +96,8 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
   for (const v1::BackupPlacement& b : p.backups()) {
     const ClusterNode* node = candidates_.UsablePs(job, b.node());
     if (!Complete(b) || node == nullptr || !node->connected() || returned(b.node())) continue;
+    // Rule 6. Tick settles the job again while a copy that came back waits.
+    if (returned(p.primary()) && Ending(*node, step_.now())) continue;
     if (heir.empty() || (nodes_.Find(heir)->leaving() && !node->leaving())) heir = b.node();
   }
   if (heir.empty()) return SettleFromDisk(job, p);

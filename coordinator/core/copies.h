@@ -20,6 +20,9 @@
 //   5. A primary that cannot reach a backup reports it, and keeps waiting for it. The backup is removed by rule 2,
 //      and is then like any other ps (ps_links.h). Only the primary of the present generation is believed, never the
 //      backup: if both ends of a cut link are primaries, each keeps its own partitions.
+//   6. A ps whose store has failed cannot serve: its process is about to end, and of its copies the disk alone remains.
+//      Where the primary has come back with its disk, such a ps is not promoted: with the promotion the primary's disk
+//      would be given up, which may have more than the heir's.
 //
 // Not thread-safe; one core owns it.
 #pragma once

@@ -173,6 +173,8 @@ void Copies::TendEndedJob(Job& job) {
 // of a copy that is no longer needed. `there`: the number of ps that can have copies.
 bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
+  // Whether its disk is used is not settled yet: until then every copy is needed.
+  if (job.partitions.copies.returned.contains({p.partition(), p.primary()})) return false;
   const auto move = job.partitions.copies.moves.find(p.partition());
   const bool drained = candidates_.Draining(p.primary());
   if (drained || move != job.partitions.copies.moves.end()) {

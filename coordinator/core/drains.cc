@@ -23,7 +23,7 @@ void Drains::TellDrain(const ClusterNode& node) {
 // moves away, as if it were drained.
 void Drains::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
-  node.fault = fault;
+  node.SetFault(fault, step_.now());
   const char* const what = node.role == v1::PS ? "partitions" : "replicas";
   if (!fault.empty()) step_.Warn(OfNode(node), "has failed and is given no %s: %s", what, fault);
   if (!fault.empty() && node.role == v1::WORKER) crash_loops_.LeaveOutWorkerWithLostDevice(node);

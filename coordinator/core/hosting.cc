@@ -82,18 +82,21 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
   step_.Raise(ReasonDue{job.id()});
 }
 
-// Tells every ps what it has to hold, if that has changed. A restarted ps serves nothing until it is settled which of
-// its copies are used: its disk may be behind, or may have been replaced. An incomplete copy is never used.
+// Whether it is not settled yet which of a restarted ps' copies are used: its disk may be behind, or may have been
+// replaced. An incomplete copy is never used.
+bool Hosting::Unsettled(const Job& job, const NodeName& ps) const {
+  const auto& returned = job.partitions.copies.returned;
+  return std::any_of(returned.begin(), returned.end(), [&](const auto& r) {
+    if (r.first.second != ps) return false;
+    const v1::PartitionPlacement& p = job.status.partitions(static_cast<int>(r.first.first));
+    return p.primary() == ps || std::any_of(p.backups().begin(), p.backups().end(),
+                                            [&](const auto& b) { return b.node() == ps && Complete(b); });
+  });
+}
+
+// Tells every ps what it has to hold, if that has changed.
 void Hosting::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    const bool unsettled =
-        std::any_of(job.partitions.copies.returned.begin(), job.partitions.copies.returned.end(), [&](const auto& r) {
-          if (r.first.second != ps->name) return false;
-          v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
-          const v1::BackupPlacement* backup = FindBackup(p, ps->name);
-          return p.primary() == ps->name || (backup != nullptr && Complete(*backup));
-        });
-    if (unsettled) continue;
     if (job.UsesPs(ps->name)) {
       Host(job, *ps, anew);
     } else if (ps->work.hosting.erase(job.id()) > 0) {
@@ -102,9 +105,10 @@ void Hosting::HostAll(Job& job, bool anew) {
   }
 }
 
-// An excluded ps serves nothing until it is restarted: what it has may differ from what it acknowledged.
+// An excluded ps serves nothing until it is restarted: what it has may differ from what it acknowledged. A restarted
+// one serves nothing until its copies are settled, also when the same process opens another session.
 void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
-  if (candidates_.LeftOut(job, ps)) return;
+  if (candidates_.LeftOut(job, ps) || Unsettled(job, ps.name)) return;
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
   const size_t hash = std::hash<std::string>()(message.SerializeAsString());
   if (std::exchange(ps.work.hosting[job.id()], hash) == hash && !anew) return;

@@ -38,6 +38,8 @@ class Hosting {
   void DropFromNodes(uint64_t job_id, v1::Role role);
 
  private:
+  bool Unsettled(const Job& job, const NodeName& ps) const;
+
   StepContext& step_;
   JobTable& jobs_;
   Nodes& nodes_;

@@ -128,7 +128,8 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
   if (!admission.same_process) node.memory_bytes.reset();
   node.incarnation = hello.incarnation();
-  node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));
+  if (!admission.same_process) node.fault.clear();
+  node.SetFault(std::string(CutUtf8(hello.fault(), kFaultTextMax)), now);
   node.lease.Open(session, now);
   sessions_[session] = node.name;
   admission.node = &node;

@@ -83,10 +83,9 @@ bool CheckpointDirectory::IsNewest(const Found& found) const {
   });
 }
 
-size_t CheckpointDirectory::whole() const {
-  size_t n = 0;
-  for (const auto& [path, checkpoint] : stored_) n += !checkpoint->damaged;
-  return n;
+bool CheckpointDirectory::ResumesWithout(const std::string& path) const {
+  return std::any_of(stored_.begin(), stored_.end(),
+                     [&](const auto& one) { return one.first != path && !one.second->damaged && !IsBest(one.first); });
 }
 
 void CheckpointDirectory::Damage(const std::string& path) {

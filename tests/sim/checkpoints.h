@@ -41,7 +41,9 @@ class CheckpointDirectory {
   bool IsWhole(const std::string& path) const;
   // Whether no complete one was written later, except the copy kept as the best.
   bool IsNewest(const Found& found) const;
-  size_t whole() const;
+  // Whether a job can be resumed from the directory without this one: another one is complete, and not the copy kept as
+  // the best, which is found by its own path alone.
+  bool ResumesWithout(const std::string& path) const;
 
   void Damage(const std::string& path);
   void SetFull(bool full) { full_ = full; }

@@ -319,11 +319,11 @@ bool SimCluster::OneFault(Fault fault) {
     case Fault::kDiskLost: return LoseDisks(rng.Pick(ps_).get(), away);
     case Fault::kAllLost: return LoseAll(away);
     case Fault::kCheckpointDamaged: {
-      if (directory_.whole() < 2) return false;
+      if (directory_.stored().size() < 2) return false;
       auto which = directory_.stored().begin();
       std::advance(which, rng.Between(0, static_cast<int64_t>(directory_.stored().size()) - 1));
       const std::string path = which->first;
-      if (!directory_.IsWhole(path)) return false;
+      if (!directory_.IsWhole(path) || !directory_.ResumesWithout(path)) return false;
       world_.Trace("%s is damaged", path);
       directory_.Damage(path);
       OnFileRefused();  // a model file cannot be made of it, nor the best weights be taken from it

@@ -258,6 +258,73 @@ TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
   EXPECT_FALSE(c.node("ps-0").hosted.at(id).serving);
 }
 
+// The same process opens its session once more while its copies wait: its disk is empty, and that of the other ps has
+// all updates.
+TEST(ClusterLosses, APsThatIsNotSettledServesNothingWhenItConnectsAgain) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  c.node("ps-1").hosted.clear();
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  c.BreakSession(c.node("ps-1"));
+  c.Connect(c.node("ps-1"));
+  c.Settle();
+  EXPECT_FALSE(c.node("ps-1").hosted.contains(id)) << "it was told to serve what it does not have";
+  ASSERT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-0"), 4);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
+// The store of the backup's ps has failed, and its process is about to end; the primary's ps is restarted just then.
+uint64_t RestartBesideAFailedPs(Cluster& c) {
+  v1::JobSpec spec = SpecWithCopies(40, 1);
+  spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
+  const uint64_t id = c.SubmitOk(spec);
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  v1::NodeMessage message;
+  message.mutable_heartbeat()->set_fault("no space left on device");
+  c.node("ps-1").fault = message.heartbeat().fault();
+  c.Say(c.node("ps-1"), message);
+  c.Kill(c.node("ps-0"));
+  c.Restart(c.node("ps-0"));
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-0"), 1) << "its disk may have more than that of ps-1";
+  return id;
+}
+
+TEST(ClusterLosses, APsWhoseStoreHasFailedIsNotPromotedBeforeAPrimaryThatIsBack) {
+  Cluster c(2, 1);
+  const uint64_t id = RestartBesideAFailedPs(c);
+  c.Pass(absl::Milliseconds(300));
+  c.Kill(c.node("ps-1"));
+  c.node("ps-1").fault.clear();
+  SetVersions(c, "ps-1", id, 3);
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-0"), 1);
+  EXPECT_FALSE(c.Logged("falls back to step 3")) << "what ps-1 has is not taken";
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 7) << c.Job(id).reason();
+}
+
+// The fault was not that of the store as a whole: its copies are in its memory, with all updates.
+TEST(ClusterLosses, APsThatSurvivesItsFaultIsPromoted) {
+  Cluster c(2, 1);
+  const uint64_t id = RestartBesideAFailedPs(c);
+  c.Pass(absl::Milliseconds(1500));
+  EXPECT_TRUE(c.Logged("served from now on: 1 partitions by ps \"ps-1\""));
+  c.Pass(absl::Seconds(1));
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 7) << c.Job(id).reason();
+}
+
 // A backup that had not caught up is not worth waiting for: what else the ps holds is served.
 TEST(ClusterLosses, ACopyThatWasNotCompleteHoldsNothingUp) {
   Cluster c(2, 1);
