@@ -158,9 +158,10 @@ absl::Status ReportModel(const Globals& globals, const ModelsOptions& options) {
     return absl::InvalidArgumentError(
         "--report: name a .keras, .h5, .json or .onnx file; every ready-made model is supported");
   }
-  CAIRN_ASSIGN_OR_RETURN(const KerasReport report, LayersOfFile(options.name));
+  CAIRN_ASSIGN_OR_RETURN(KerasReport report, LayersOfFile(options.name));
   const absl::StatusOr<v1::Model> model = ModelOf(options);
   const absl::Status whole = model.ok() ? Graph::Build(*model).status() : model.status();
+  NoteError(whole, &report.layers);
   const TrainingReport training = whole.ok() ? ReportTraining(*model) : TrainingReport();
   std::vector<std::vector<std::string>> rows = {{"LAYER", "TYPE", "SUPPORTED", "WHY NOT"}};
   Json json = {{"name", options.name}, {"supported", whole.ok()}, {"layers", Json::array()}, {"notes", report.notes}};

@@ -85,6 +85,10 @@ v1::Activation ReadGelu(KerasArguments& arguments) {
 
 }  // namespace
 
+bool IsKerasActivation(const std::string& function) {
+  return function == "Gelu" || function == "nn.gelu" || Rows().contains(function);
+}
+
 absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* layer) {
   const std::string function = arguments.Function();
   if (function == "Gelu" || function == "nn.gelu") {

@@ -9,6 +9,9 @@
 
 namespace cairn {
 
+// Whether ReadKerasActivation knows the function.
+bool IsKerasActivation(const std::string& function);
+
 // Returns whether the operation is an activation; if so, sets `layer`. Errors: INVALID_ARGUMENT names the layer and the
 // option.
 absl::StatusOr<bool> ReadKerasActivation(KerasArguments& arguments, v1::Layer* layer);

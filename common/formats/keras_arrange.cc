@@ -20,11 +20,22 @@ class ArrangementReader {
       : arguments_(arguments), shapes_(shapes), output_(output) {}
 
   absl::StatusOr<bool> Read(v1::Layer* layer) {
+    const Row* const row = RowOf(arguments_.Function());
+    if (row == nullptr) return false;
+    CAIRN_RETURN_IF_ERROR((this->*row->read)(layer));
+    return true;
+  }
+
+  static bool Knows(const std::string& function) { return RowOf(function) != nullptr; }
+
+ private:
+  struct Row {
+    const char* functions;  // names in Keras 3 and in TensorFlow, one space between them
+    absl::Status (ArrangementReader::*read)(v1::Layer*);
+  };
+
+  static const Row* RowOf(const std::string& function) {
     using R = ArrangementReader;
-    struct Row {
-      const char* functions;  // names in Keras 3 and in TensorFlow, one space between them
-      absl::Status (R::*read)(v1::Layer*);
-    };
     static constexpr Row kRows[] = {
         {"Reshape reshape", &R::ReadReshape},
         {"Transpose transpose", &R::ReadTranspose},
@@ -45,17 +56,13 @@ class ArrangementReader {
         {"OneHot one_hot", &R::ReadOneHot},
         {"Einsum", &R::ReadEinsum},
     };
-    const std::string function = arguments_.Function();
     for (const Row& row : kRows) {
       const std::vector<absl::string_view> names = absl::StrSplit(row.functions, ' ');
-      if (std::find(names.begin(), names.end(), function) == names.end()) continue;
-      CAIRN_RETURN_IF_ERROR((this->*row.read)(layer));
-      return true;
+      if (std::find(names.begin(), names.end(), function) != names.end()) return &row;
     }
-    return false;
+    return nullptr;
   }
 
- private:
   const Shape& shape() const { return shapes_[0]; }
   int rank() const { return static_cast<int>(shape().size()); }
 
@@ -381,14 +388,11 @@ class ArrangementReader {
 
 }  // namespace
 
+bool IsKerasArrangement(const std::string& function) { return ArrangementReader::Knows(function); }
+
 absl::StatusOr<bool> ReadKerasArrangement(KerasArguments& arguments, absl::Span<const Shape> shapes, int output,
                                           v1::Layer* layer) {
   return ArrangementReader(arguments, shapes, output).Read(layer);
-}
-
-void KerasReshapeTo(const Shape& target, v1::Layer* layer) {
-  for (const int64_t dim : target) layer->mutable_reshape()->add_target_shape(static_cast<int32_t>(dim));
-  if (target.empty()) layer->mutable_reshape()->add_target_shape(1);
 }
 
 }  // namespace cairn

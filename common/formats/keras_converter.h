@@ -15,6 +15,7 @@
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_masks.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_scalars.h"
 #include "common/formats/keras_states.h"
 #include "common/formats/keras_submodels.h"
 #include "common/model/graph.h"
@@ -50,6 +51,16 @@ class KerasConverter {
   // Returns the names of the layers whose outputs represent this one's.
   absl::StatusOr<Names> Append(const Entry& entry, const KerasCall& call, int nesting);
   absl::StatusOr<Names> AppendModel(const Entry& entry, const KerasCall& call, int nesting);
+  // ---- keras_parts.cc: layers that become several ----
+  // Of a layer that takes tensors of shape (), which are [] in shapes_: UseOfScalars, and kShape of one that does not.
+  absl::StatusOr<KerasScalarUse> ScalarsOf(const Entry& entry, const KerasCall& call, v1::Layer* layer);
+  // After the layer `name` was appended. Returns the name of the layer whose output is Keras' of the entry.
+  std::string AppendScalarPart(const Entry& entry, const std::string& name, KerasScalarUse use);
+  // A Softmax over several axes, from 1. Returns the name of the layer that gives it.
+  absl::StatusOr<std::string> AppendSoftmax(const Entry& entry, const KerasCall& call, std::vector<int> axes);
+  // Errors: the layer that gives the input, or one before it, is not valid; that one is named.
+  absl::StatusOr<Shape> ShapeOf(const Entry& entry, const std::string& input) const;
+  std::string AppendPart(const Entry& entry, const std::string& input, v1::Layer part);
   // ---- keras_applications.cc ----
   absl::StatusOr<Names> AppendScaledSum(const Entry& entry, const KerasCall& call, v1::Layer scaled);
   absl::Status CheckLayerScale(const Entry& entry, const KerasCall& call) const;
@@ -117,7 +128,7 @@ class KerasConverter {
   };
 
   KerasModel result_;
-  std::map<std::string, Shape> shapes_;      // known shapes of the layers so far
+  std::map<std::string, Shape> shapes_;      // known shapes of the layers so far; []: keras_scalars.h
   std::map<const Json*, std::string> made_;  // by entry: the layer of its first call
   KerasSubmodels submodels_;
   PartNames part_names_;

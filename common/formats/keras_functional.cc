@@ -212,12 +212,8 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::AppendStates(const Entry& 
   node.layer = layer;
   std::vector<Shape> shapes;
   for (const std::string& input : layer.inputs()) {
-    const auto shape = shapes_.find(input);
-    if (shape == shapes_.end()) {
-      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): the shape of its input \"",
-                 ShownText(input), "\" is not known");
-    }
-    shapes.push_back(shape->second);
+    CAIRN_ASSIGN_OR_RETURN(Shape shape, ShapeOf(entry, input));
+    shapes.push_back(std::move(shape));
   }
   std::vector<Variable> variables;
   const absl::Status inferred = InferLayer(shapes, &node, &variables);

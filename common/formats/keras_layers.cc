@@ -67,8 +67,10 @@ absl::Status CheckIsKerasLayer(const Json& entry, const std::string& name, const
   const std::string module = TextOf(entry, "module"), registered = TextOf(entry, "registered_name");
   const bool custom = (!module.empty() && !absl::StartsWith(module, "keras")) || absl::StrContains(registered, '>');
   if (!custom) return absl::OkStatus();
-  return Bad("layer \"", ShownText(name), "\": ", ShownText(registered.empty() ? type : registered),
-             " is a class of your own; use only layers of Keras");
+  return Bad(
+      "layer \"", ShownText(name), "\": ", ShownText(registered.empty() ? type : registered),
+      " is a class of your own, whose Python code no worker can run; use layers of Keras, or train the model as a "
+      "program of your own (docs/programs.md)");
 }
 
 absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config) {
@@ -93,7 +95,7 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
   if (type == "Lambda") {
     return Bad("layer \"", ShownText(name),
                "\": Lambda is not supported: it calls Python code, which no worker can run; use layers, or operations "
-               "such as keras.ops.exp(x)");
+               "such as keras.ops.exp(x), or train the model as a program of your own (docs/programs.md)");
   }
   const FoundKerasClass found = FindKerasClass(type);
   if (found.keras == nullptr) {

@@ -45,7 +45,8 @@ absl::StatusOr<KerasModel> KerasConverter::Convert(const Json& root) {
   }
   if (!IsKerasModel(type)) {
     return Bad("class_name: \"", ShownText(type),
-               "\" is neither Sequential nor Functional; a subclassed model has no description of its layers");
+               "\" is neither Sequential nor Functional; a subclassed model has no description of its layers; build "
+               "it of layers, or train it as a program of your own (docs/programs.md)");
   }
   if (root["config"].is_object()) result_.model.set_name(TextOf(root["config"], "name"));
   CAIRN_ASSIGN_OR_RETURN(const Names outputs, ConvertModel(root, "", std::nullopt, 0));
@@ -187,22 +188,22 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
   }
   std::vector<Shape> shapes;
   for (const std::string& input : call.inputs) {
-    const auto shape = shapes_.find(input);
-    if (shape == shapes_.end()) {
-      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type), "): the shape of its input \"",
-                 ShownText(input), "\" is not known");
-    }
-    shapes.push_back(shape->second);
+    CAIRN_ASSIGN_OR_RETURN(Shape shape, ShapeOf(entry, input));
+    shapes.push_back(std::move(shape));
   }
   CAIRN_ASSIGN_OR_RETURN(
       v1::Layer layer,
       ReadKerasOperation({entry.name, entry.type, entry.module, entry.config, entry.call}, shapes, output));
+  if (layer.operation().kind() == v1::Operation::SOFTMAX && layer.operation().axis_size() > 1) {
+    return AppendSoftmax(entry, call, {layer.operation().axis().begin(), layer.operation().axis().end()});
+  }
+  CAIRN_ASSIGN_OR_RETURN(const KerasScalarUse use, ScalarsOf(entry, call, &layer));
   for (const std::string& input : call.inputs) layer.add_inputs(input);
   if (!made_.emplace(entry.json, entry.name).second) layer.set_name(NameOfCall(entry.name));
   head_used_ = head_used_ || std::count(call.inputs.begin(), call.inputs.end(), head_) > 0;
   const std::string name = layer.name();
   PushAt(std::move(layer), "");
-  return name;
+  return AppendScalarPart(entry, name, use);
 }
 
 namespace {
@@ -247,6 +248,12 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   if (entry.type == "CustomScaleLayer") return AppendScaledSum(entry, call, std::move(layer));
   if (entry.type == "LayerScale") CAIRN_RETURN_IF_ERROR(CheckLayerScale(entry, call));
   SetInputs(call, &layer);
+  CAIRN_ASSIGN_OR_RETURN(const KerasScalarUse use, ScalarsOf(entry, call, &layer));
+  if (layer.activation().activation() == v1::SOFTMAX && layer.activation().axis_size() > 1) {
+    const auto& axes = layer.activation().axis();
+    CAIRN_ASSIGN_OR_RETURN(std::string softmax, AppendSoftmax(entry, call, {axes.begin(), axes.end()}));
+    return Names{std::move(softmax)};
+  }
   KerasStatePlan plan;
   if (states) plan = PlanKerasStates(*entry.config, call.takes_states, &layer);
   if (layer.has_activation()) {
@@ -271,7 +278,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   if (frozen_ > 0) layer.set_trainable(false);
   PushAt(std::move(layer), first ? entry.path : "");
   if (states) return AppendStates(entry, call, plan);
-  return Names{name};
+  return Names{AppendScalarPart(entry, name, use)};
 }
 
 void KerasConverter::SetInputs(const KerasCall& call, v1::Layer* layer) {
@@ -321,7 +328,7 @@ void KerasConverter::NoteShape(const v1::Layer& layer) {
   for (const std::string& input : inputs) {
     const auto shape = shapes_.find(input);
     if (shape == shapes_.end()) return;
-    shapes.push_back(shape->second);
+    shapes.push_back(shape->second.empty() ? Shape{1} : shape->second);
   }
   const int count = static_cast<int>(shapes.size());
   if (count < type->inputs_min || count > type->inputs_max) return;

@@ -32,8 +32,8 @@ class Reader {
     if (const KerasReduction* found = arguments_.keras2() ? FindTfReduction(function) : FindKerasReduction(function)) {
       return ReadReduction(found->kind, layer->mutable_reduce());
     }
-    if (function == "GetItem" || function == "__operators__.getitem") return ReadGetItem(layer);
-    if (function == "Identity" || function == "identity" || function == "Copy" || function == "ConvertToTensor") {
+    if (IsGetItem(function)) return ReadGetItem(layer);
+    if (IsSame(function)) {
       layer->mutable_operation()->set_kind(v1::Operation::CAST);
       return absl::OkStatus();
     }
@@ -41,14 +41,37 @@ class Reader {
     if (arranges) return absl::OkStatus();
     CAIRN_ASSIGN_OR_RETURN(const bool activates, ReadKerasActivation(arguments_, layer));
     if (activates) return absl::OkStatus();
-    return arguments_.Bad(
+    return Unknown(arguments_);
+  }
+
+  static absl::Status Unknown(const KerasArguments& arguments) {
+    return arguments.Bad(
         "Cairn does not have this operation on tensors; use a layer of Keras, or an operation that it has, such as +, "
         "*, mean, reshape or x[:, 1:3]");
+  }
+
+  // Whether Read() knows the function.
+  static bool Knows(const KerasArguments& arguments) {
+    const std::string function = arguments.Function();
+    if (arguments.keras2() ? FindTfOperation(function) != nullptr : FindKerasOperation(function) != nullptr)
+      return true;
+    if (arguments.keras2() ? FindTfReduction(function) != nullptr : FindKerasReduction(function) != nullptr)
+      return true;
+    return IsGetItem(function) || IsSame(function) || IsKerasArrangement(function) || IsKerasActivation(function);
   }
 
  private:
   const Shape& shape() const { return shapes_[0]; }
   int rank() const { return static_cast<int>(shape().size()); }
+
+  static bool IsGetItem(const std::string& function) {
+    return function == "GetItem" || function == "__operators__.getitem";
+  }
+
+  // Gives what it takes.
+  static bool IsSame(const std::string& function) {
+    return function == "Identity" || function == "identity" || function == "Copy" || function == "ConvertToTensor";
+  }
 
   // ---- operations ----
 
@@ -241,6 +264,12 @@ absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entr
   KerasCall call;
   call.inputs = arguments.tensors();
   return call;
+}
+
+absl::Status CheckIsKerasOperation(const KerasOperationEntry& entry) {
+  const KerasFirstCalls none;
+  const KerasArguments arguments(entry, none);
+  return Reader::Knows(arguments) ? absl::OkStatus() : Reader::Unknown(arguments);
 }
 
 bool IsKerasSplit(const std::string& type, const Json& config) {

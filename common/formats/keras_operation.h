@@ -30,6 +30,9 @@ bool IsKerasOperation(const std::string& type, const std::string& module);
 // The tensors that the operation is called with, in order.
 absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entry, const KerasFirstCalls& firsts);
 
+// OK: Cairn has the operation; what it is called with may still be refused.
+absl::Status CheckIsKerasOperation(const KerasOperationEntry& entry);
+
 // Whether the operation gives a list of tensors, each of which becomes a layer: Split, Unstack.
 bool IsKerasSplit(const std::string& type, const Json& config);
 

@@ -81,7 +81,10 @@ class KerasReporter {
     absl::Status status = CheckIsKerasLayer(layer, name, type);
     const std::string module = TextOf(layer, "module");
     const bool operation = IsKerasOperation(type, module);
-    if (status.ok() && !operation) status = ReadKerasLayer(type, name, layer["config"]).status();
+    if (status.ok()) {
+      status = operation ? CheckIsKerasOperation({name, type, module, &layer["config"], nullptr})
+                         : ReadKerasLayer(type, name, layer["config"]).status();
+    }
     if (!layer.contains("inbound_nodes") || !layer["inbound_nodes"].is_array()) return WhyOf(status, name, type);
     for (const Json& call : layer["inbound_nodes"]) {
       if (!status.ok()) break;
@@ -228,6 +231,24 @@ absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path)
     report.push_back({ShownText(one.name), ShownText(one.type), std::string(one.status.message())});
   }
   return report;
+}
+
+void NoteError(const absl::Status& whole, std::vector<LayerReport>* layers) {
+  if (whole.ok()) return;
+  for (const LayerReport& layer : *layers) {
+    if (!layer.why.empty()) return;
+  }
+  const std::string message(whole.message());
+  for (LayerReport& layer : *layers) {
+    const std::string named = absl::StrCat("layer \"", layer.name.substr(layer.name.rfind('/') + 1), "\"");
+    const size_t at = message.find(named);
+    if (at == std::string::npos) continue;
+    absl::string_view why = absl::string_view(message).substr(at + named.size());
+    absl::ConsumePrefix(&why, absl::StrCat(" (", layer.type, ")"));
+    absl::ConsumePrefix(&why, ": ");
+    layer.why = std::string(why);
+    return;
+  }
 }
 
 TrainingReport ReportTraining(const v1::Model& model) {

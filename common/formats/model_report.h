@@ -26,6 +26,10 @@ struct KerasReport {
 };
 absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view json);
 
+// The whole model's error becomes that of the layer that it names, if no layer has one of its own: what is wrong with
+// its inputs shows only in the whole model.
+void NoteError(const absl::Status& whole, std::vector<LayerReport>* layers);
+
 // The operators of an ONNX file. Errors: those of the file as a whole (onnx_file.h).
 absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path);
 

@@ -316,3 +316,34 @@ def orthogonal_features():
     x = Input((8,))
     y = Dense(6, "relu", kernel_regularizer=orthogonal_regularizer(0.01, "columns"))(x)
     return Model(x, Dense(3, "softmax", kernel_regularizer=orthogonal_regularizer())(y))
+
+
+# ---- one number an example, without an axis ----
+
+
+@tutorial()
+def columns_without_an_axis():
+    """keras.io's structured data: an input for each column, of shape ()."""
+    age, place, kind = Input((), name="age"), Input((), "place", "int32"), Input((), "kind", "int32")
+    number = Operation("ExpandDims", axis=-1)(age * 0.5)
+    known = IntegerLookup(vocabulary=[2, 3, 5, 7], vocabulary_size=5, output_mode="int")(place)
+    parts = [number, Embedding(5, 4)(known), CategoryEncoding(12, "one_hot")(kind)]
+    return Model([age, place, kind], Dense(3, "softmax")(Dense(8, "relu")(concatenate_of(parts))))
+
+
+@tutorial(BINARY)
+def recommender_of_ids():
+    """keras.io's collaborative filtering: user and film are numbers without an axis."""
+    user, film = Input((), "user", "int32"), Input((), "film", "int32")
+    match = Dot(1)([Embedding(16, 6)(user), Embedding(16, 6)(film)])
+    bias = Embedding(16, 1)(user) + Embedding(16, 1)(film)
+    return Model([user, film], Activation("sigmoid")(match + bias))
+
+
+@tutorial()
+def softmax_over_a_picture():
+    """keras.io's attention maps: weights of all pixels, which sum up to one."""
+    x = Input((4, 4, 3))
+    y = Conv2D(2, 3, padding="same")(x)
+    maps = Softmax([1, 2])(y) + Operation("Softmax", axis=[-3, -2])(y) + Softmax([2, 3])(y)
+    return Model(x, Dense(3, "softmax")(Flatten()(maps * y)))

@@ -139,7 +139,9 @@ void Read(KerasConfig& c, Message* m) {
   m->set_return_sequences(return_sequences);
   m->set_go_backwards(go_backwards);
   c.Only("return_state", false, "only a Functional model takes states as outputs of a layer; leave it out");
-  c.Only("stateful", false, "a batch knows nothing of the one before it; leave it out");
+  c.Only("stateful", false,
+         "a batch knows nothing of the one before it; leave it out, or train the model as a program of your own "
+         "(docs/programs.md)");
   c.Only("zero_output_for_mask", false, keras::kLeaveAway);
   c.Only("time_major", false, "the batch comes first; leave it out");
   for (const char* key : {"unroll", "implementation"}) c.Ignore(key);  // they select an implementation, not a result

@@ -194,7 +194,7 @@ std::vector<BadModel> BadModels() {
       {"[1, 2]", "class_name or config is missing; give what model.to_json() returned"},
       {R"({"class_name": "MyModel", "config": {}})",
        "class_name: \"MyModel\" is neither Sequential nor Functional; a subclassed model has no description of its "
-       "layers"},
+       "layers; build it of layers, or train it as a program of your own (docs/programs.md)"},
       {R"({"class_name": "Sequential", "config": {"name": "n"}})", "config.layers: missing or empty"},
       {R"({"class_name": "Sequential", "config": {"layers": []}})", "config.layers: missing or empty"},
       {R"({"class_name": "Sequential", "config": {"layers": [3]}})",
@@ -213,7 +213,9 @@ std::vector<BadModel> BadModels() {
        "layer \"j\": a second InputLayer; a Sequential has one input"},
       {Keras2Sequential(
            R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
-       "layer \"s\": my>Swirl is a class of your own; use only layers of Keras"},
+       "layer \"s\": my>Swirl is a class of your own, whose Python code no worker can run; use layers of Keras, or "
+       "train the model as a "
+       "program of your own (docs/programs.md)"},
       {Keras2Sequential(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "add"}})"),
        "layer \"add\": Add is an operation on tensors (as x + y), which only a Functional model has"},
       {Keras2Sequential(KerasLayerText("Conv2D", R"("name": "c", "filters": 2, "kernel_size": 3)") + "," +

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/formats/keras_model.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/formats/keras_text.h"
 #include "tests/unit/formats/onnx/small_model.h"
@@ -47,7 +48,10 @@ TEST(ModelReport, NamesEachLayerOfKeras) {
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0], "input_1 InputLayer: ");
   EXPECT_THAT(lines[1], HasSubstr("fn Lambda: Lambda is not supported: it calls Python code"));
-  EXPECT_EQ(lines[2], "s Swirl: my>Swirl is a class of your own; use only layers of Keras");
+  EXPECT_EQ(lines[2],
+            "s Swirl: my>Swirl is a class of your own, whose Python code no worker can run; use layers of Keras, or "
+            "train the model as a "
+            "program of your own (docs/programs.md)");
   EXPECT_EQ(lines[3], "inner/d Dense: lora_rank: 8 is not supported; leave it out");
   EXPECT_EQ(lines[4], "inner/r ReLU: ");
   EXPECT_EQ(lines[5], "f Flatten: ");
@@ -59,6 +63,36 @@ TEST(ModelReport, NamesEachLayerOfKeras) {
   EXPECT_FALSE(ReportKerasModel("[]").ok());
   EXPECT_FALSE(ReportKerasModel("{").ok());
   EXPECT_THAT(ReportKerasModel(R"({"class_name": "Sequential", "config": 3})")->layers, IsEmpty());
+}
+
+// An operation that Cairn lacks, beside those that it has, and one whose arguments only the whole model shows to be
+// wrong.
+TEST(ModelReport, NamesOperationsThatCairnLacks) {
+  const auto node = [](const std::string& type, const std::string& name, const std::string& of,
+                       const std::string& config = "") {
+    return absl::StrCat(R"({"module": "keras.src.ops.numpy", "class_name": ")", type, R"(", "config": {"name": ")",
+                        name, "\"", config, R"(}, "registered_name": ")", type, R"(", "name": ")", name,
+                        R"(", "inbound_nodes": [{"args": [)", Keras3Tensor(of), R"(], "kwargs": {}}]})");
+  };
+  const auto model = [&](const std::string& last) {
+    return Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",", node("Exp", "exp", "image"), ",",
+                                         node("Flip", "flip", "exp", R"(, "axis": 1)"), ",", last),
+                            "last");
+  };
+  const auto unknown = ReportKerasModel(model(node("Sinc", "last", "flip")));
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  ASSERT_EQ(unknown->layers.size(), 4u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(unknown->layers[static_cast<size_t>(i)].why, "");
+  EXPECT_THAT(unknown->layers[3].why, HasSubstr("Cairn does not have this operation on tensors"));
+  const std::string text = model(node("Squeeze", "last", "flip", R"(, "axis": 1)"));
+  auto known = ReportKerasModel(text);
+  ASSERT_TRUE(known.ok()) << known.status();
+  const absl::Status whole = ReadKerasModel(text).status();
+  ASSERT_FALSE(whole.ok());
+  EXPECT_EQ(known->layers[3].why, "");
+  NoteError(whole, &known->layers);
+  EXPECT_THAT(known->layers[3].why, HasSubstr("one that it names is not 1"));
+  EXPECT_EQ(known->layers[2].why, "");
 }
 
 // What comes of a refused operator is looked at as far as it can be.
