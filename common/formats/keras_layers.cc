@@ -1,7 +1,9 @@
 #include "common/formats/keras_layers.h"
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -9,21 +11,18 @@
 #include "common/formats/keras_augmentation.h"
 #include "common/model/keras/keras_common.h"
 #include "common/model/layer_type.h"
+#include "common/model/nearest.h"
 
 namespace cairn {
 namespace {
 
-std::string SupportedClasses() {
-  std::string text = "Cairn has ";
-  for (const LayerType* type : LayerTypes()) {
-    for (const KerasClass& keras : type->keras) absl::StrAppend(&text, keras.name, ", ");
+// The class that was probably meant; empty: none is close.
+std::string NearestClass(const std::string& type) {
+  std::vector<std::string> names;
+  for (const LayerType* layer : LayerTypes()) {
+    for (const KerasClass& keras : layer->keras) names.push_back(keras.name);
   }
-  return absl::StrCat(
-      text, "and at the head RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomCrop, ",
-      "RandomShear, RandomPerspective, RandomBrightness, RandomContrast, RandomSaturation, RandomHue, ",
-      "RandomGrayscale, RandomColorJitter, RandomColorDegeneration, RandomInvert, RandomPosterization, ",
-      "RandomSharpness, RandomGaussianBlur, RandomErasing, Equalization, Solarization, RandAugment, AugMix, ",
-      "RandomElasticTransform");
+  return Nearest(type, names);
 }
 
 bool TakesTextsAlone(const std::string& type) { return type == "StringLookup" || type == "TextVectorization"; }
@@ -99,8 +98,10 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
   }
   const FoundKerasClass found = FindKerasClass(type);
   if (found.keras == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer \"", ShownText(name), "\": ", ShownText(type), " is not supported; ", SupportedClasses()));
+    const std::string nearest = NearestClass(type);
+    return Bad("layer \"", ShownText(name), "\": ", ShownText(type), " is not supported",
+               nearest.empty() ? "" : absl::StrCat(" (", nearest, " is)"),
+               "; use layers that docs/keras.md lists, or train the model as a program of your own (docs/programs.md)");
   }
   found.keras->read(c, &layer);
   ReadKerasCommon(c, &layer);

@@ -289,9 +289,12 @@ TEST(KerasErrors, NameWhatIsWrongWithTheModel) {
 }
 
 TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
-  const std::string error = ErrorOf(Keras2Sequential(KerasLayerText("ConvLSTM2D", R"("name": "lstm", "filters": 2)")));
-  EXPECT_THAT(error, testing::StartsWith(
-                         "model.keras_json: layer \"lstm\": ConvLSTM2D is not supported; Cairn has InputLayer, "));
+  EXPECT_EQ(ErrorOf(Keras2Sequential(KerasLayerText("Convolve2D", R"("name": "c", "filters": 2)"))),
+            "model.keras_json: layer \"c\": Convolve2D is not supported (Conv2D is); use layers that docs/keras.md "
+            "lists, or train the model as a program of your own (docs/programs.md)");
+  EXPECT_EQ(ErrorOf(Keras2Sequential(KerasLayerText("Qqqqqqqqqqqqqqqqqqqq", R"("name": "q")"))),
+            "model.keras_json: layer \"q\": Qqqqqqqqqqqqqqqqqqqq is not supported; use layers that docs/keras.md "
+            "lists, or train the model as a program of your own (docs/programs.md)");
 }
 
 TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
