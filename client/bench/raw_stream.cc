@@ -119,12 +119,14 @@ class Client : public RawStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
       to_read_ = static_cast<size_t>(bytes);
       to_write_ = static_cast<size_t>(bytes);
       first = NextToWrite();
+      writing_ = true;
     }
     Write(first);
     absl::MutexLock lock(&mutex_);
     const auto answered = [this] {
       mutex_.AssertHeld();
-      return to_read_ == 0 || broken_;
+      // The last answer may arrive before the end of the last write is known.
+      return (to_read_ == 0 && !writing_) || broken_;
     };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&answered), timeout)) {
       return absl::DeadlineExceededError(
@@ -155,6 +157,7 @@ class Client : public RawStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
       absl::MutexLock lock(&mutex_);
       broken_ |= !ok;
       bytes = broken_ ? 0 : NextToWrite();
+      writing_ = bytes > 0;
     }
     if (bytes > 0) Write(bytes);
   }
@@ -171,6 +174,7 @@ class Client : public RawStream, grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   absl::Mutex mutex_;
   size_t to_read_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t to_write_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Notification done_;
 };

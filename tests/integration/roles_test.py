@@ -72,8 +72,9 @@ def try_table(c, certs):
             for method, (allowed, kind) in CALLS.items():
                 code, text = outcome(server if "ParameterServer" in method else coordinator, method, kind)
                 refused = code == "PERMISSION_DENIED" and "docs/security.md" in text
-                # A node that may drain itself is refused the node "" by its name.
+                # A node that may drain itself is refused the node "" by its name; a user the log of no job.
                 by_name = method.endswith(("DrainNode", "Session")) and role in ("ps", "worker") and "named so" in text
+                by_name |= method.endswith("ReadLog") and role == "user" and "only admins read whole logs" in text
                 expected = role[0] not in allowed
                 check((refused and not by_name) == expected, f"{method} by {role}: {code}, {text}")
                 tried += 1
@@ -147,6 +148,15 @@ def try_owners(c, certs):
         bob(*args, says='no job named "hers"')
     bob("predict", number, "-o", f"{c.dir}/stolen.npy", says=theirs)
     alice("nodes", "drain", "ps-0", says="DrainNode is for ps, worker, admin")
+    # What happened and what was logged: of own jobs and of nodes; whole logs are for admins.
+    check("succeeded" in alice("events", "--job", number) and "hers" in root("events"), "the events of one's own job")
+    check("hers" not in bob("events") and "joined" in bob("events"), "bob sees what happened to alice's job")
+    bob("events", "--job", number, says=theirs)
+    check(f"job {number}:" in carol("logs", number), "the lines of a job of the group")
+    bob("logs", number, says=theirs)
+    alice("logs", "ps-0", says="only admins read whole logs")
+    alice("logs", says="only admins read whole logs")
+    check("listening" in root("logs", "ps-0"), "an admin reads whole logs")
     carol("evaluate", number)  # of the same group
     root("evaluate", number)
     alice("delete", number)
