@@ -21,6 +21,14 @@
 namespace cairn {
 namespace {
 
+// Whether its directory may have newer checkpoints of this job than are known: a chief that is cut off from the
+// coordinator goes on, writes some and removes the known ones. A worker accepts only the job's own there.
+bool MayHaveUnknownCheckpoints(const Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  return job.status.started_unix_ms() != 0 && !job.best.restoring && !spec.checkpoints().dir().empty() &&
+         spec.checkpoints().dir() != spec.resume_from();
+}
+
 // A lost worker is noticed sooner; the limit is for one that hangs on its disk.
 constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
 // The delay after a failure; it doubles. Late messages of a lost chief arrive within it.
@@ -108,6 +116,7 @@ void Restores::TryRestore(Job& job) {
   FillRoutes(job, restore.mutable_routes());
   restore.set_path(job.restoring.from.front());
   restore.mutable_fallbacks()->Assign(job.restoring.from.begin() + 1, job.restoring.from.end());
+  if (MayHaveUnknownCheckpoints(job)) restore.add_fallbacks(job.status.spec().checkpoints().dir());
   restore.set_weights_only(!job.status.spec().initial_weights().empty() && job.status.checkpoints_size() == 0);
   restore.set_steps_per_epoch(job.status.steps_per_epoch());
   step_.Send(*worker, std::move(message));

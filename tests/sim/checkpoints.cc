@@ -46,13 +46,17 @@ absl::StatusOr<CheckpointDirectory::Found> CheckpointDirectory::Open(const std::
     found.checkpoint = at->second;
     return true;
   };
-  if (path != kCheckpointDir) {
-    if (take(path)) return found;
-    for (const std::string& fallback : fallbacks) {
-      if (take(fallback)) return found;
-    }
-    return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint, and none of the others is whole"));
-  }
+  // The directory: the newest one in it.
+  const auto open = [&](const std::string& name) {
+    if (name != kCheckpointDir) return take(name);
+    const auto newest = NewestWhole();
+    return newest != stored_.end() && take(newest->first);
+  };
+  if (open(path) || std::any_of(fallbacks.begin(), fallbacks.end(), open)) return found;
+  return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint, and none of the others is whole"));
+}
+
+CheckpointDirectory::Stored::const_iterator CheckpointDirectory::NewestWhole() const {
   const auto age = [](const auto& one) {
     return std::tuple(one.second->written_unix_ms, one.second->contents.manifest.step);
   };
@@ -61,9 +65,7 @@ absl::StatusOr<CheckpointDirectory::Found> CheckpointDirectory::Open(const std::
     if (at->second->damaged || IsBest(at->first)) continue;
     if (newest == stored_.end() || age(*newest) < age(*at)) newest = at;
   }
-  if (newest == stored_.end()) return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint"));
-  take(newest->first);
-  return found;
+  return newest;
 }
 
 int64_t CheckpointDirectory::NewestWrittenUnixMs() const {

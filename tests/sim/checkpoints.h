@@ -25,6 +25,7 @@ struct StoredCheckpoint {
 
 class CheckpointDirectory {
  public:
+  using Stored = std::map<std::string, std::shared_ptr<const StoredCheckpoint>>;  // by path
   // Writes dir/step-<n>, replacing an existing one. Errors: full().
   absl::StatusOr<std::string> Write(CheckpointContents contents, int64_t now_unix_ms);
   absl::StatusOr<std::string> KeepAsBest(const std::string& path);
@@ -48,14 +49,16 @@ class CheckpointDirectory {
   void Damage(const std::string& path);
   void SetFull(bool full) { full_ = full; }
   bool full() const { return full_; }
-  const std::map<std::string, std::shared_ptr<const StoredCheckpoint>>& stored() const { return stored_; }
+  const Stored& stored() const { return stored_; }
   int failed_writes() const { return failed_writes_; }
 
  private:
   bool full_ = false;
   int failed_writes_ = 0;
   uint64_t last_number_ = 0;
-  std::map<std::string, std::shared_ptr<const StoredCheckpoint>> stored_;  // by path
+  Stored::const_iterator NewestWhole() const;  // not the copy kept as the best; end: there is none
+
+  Stored stored_;
 };
 
 }  // namespace cairn::sim
