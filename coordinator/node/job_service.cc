@@ -315,7 +315,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
   driver_->Query(
       [context, reactor, request, response](const ClusterCore& core, absl::Time) {
         absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, RequesterOf(*context));
-        if (events.ok()) *response = *std::move(events);
+        if (events.ok()) *response = *events;
         reactor->Finish(ToGrpc(events.status(), context));
       },
       Refuse(context, reactor));
