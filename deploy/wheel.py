@@ -25,6 +25,7 @@ import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GLIBC_MINOR = 36  # Debian 12's
+COMPILER_MINORS = {"GLIBCXX_3.4": 30, "CXXABI_1.3": 13}  # of GCC 12
 OF_TARGET = ("libstdc++", "libgcc_s")  # what a Linux of that tag has beside glibc (PEP 600)
 PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
 MODULE = re.compile(r"_cairn\.cpython-3(\d+)-x86_64-linux-gnu\.so")
@@ -90,7 +91,8 @@ def collect(build, to, module):
 
 
 def check_glibc(objects):
-    """Errors: Refused names an object that needs a newer glibc than the wheel's tag says."""
+    """Errors: Refused names an object that needs a newer glibc than the wheel's tag says, or a newer libstdc++ or
+    libgcc_s than Debian 12 has: those are the machine's own too."""
     name = ""
     for line in output("readelf", "-W", "-V", *objects).splitlines():
         if line.startswith("File: "):
@@ -98,6 +100,11 @@ def check_glibc(objects):
         for minor in re.findall(r"Name: GLIBC_2\.(\d+)", line):
             if int(minor) > GLIBC_MINOR:
                 raise Refused(f"{name} needs glibc 2.{minor}, and the wheel is for 2.{GLIBC_MINOR}; build on Debian 12")
+        for symbols, minor in re.findall(r"Name: (GLIBCXX_3\.4|CXXABI_1\.3)\.(\d+)", line):
+            if int(minor) > COMPILER_MINORS[symbols]:
+                raise Refused(
+                    f"{name} needs {symbols}.{minor} of libstdc++, newer than Debian 12's; build on Debian 12"
+                )
 
 
 def files_below(folder):

@@ -19,6 +19,8 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
+// The daemons log a job's end a moment after it.
+constexpr int kRoundsAfterEnd = 2;
 // With --follow: how long the coordinator may be away.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
@@ -96,9 +98,14 @@ void Print(const LogFollower::Round& round, bool json) {
   for (const std::string& note : round.notes) Note(note);
 }
 
+bool MayPass(const absl::Status& trouble) {
+  return absl::IsUnavailable(trouble) || absl::IsDeadlineExceeded(trouble) || absl::IsResourceExhausted(trouble);
+}
+
 // Until a signal, the job's end, or an error that no retry would remove.
 int FollowLogs(JobClient& client, StopSignals& signals, const LogSubject& subject, LogFollower& follower, bool json) {
   Away away;
+  int rounds_left = kRoundsAfterEnd;
   while (true) {
     bool ended = false;
     if (subject.job != 0) {
@@ -108,8 +115,12 @@ int FollowLogs(JobClient& client, StopSignals& signals, const LogSubject& subjec
     }
     const absl::StatusOr<std::vector<std::string>> daemons = DaemonsOf(client, subject);
     if (away.TooLong(daemons.status())) return Fail(daemons.status());
-    if (daemons.ok()) Print(follower.Next(*daemons), json);
-    if (ended) return kExitOk;
+    if (daemons.ok()) {
+      const LogFollower::Round round = follower.Next(*daemons);
+      Print(round, json);
+      if (round.answers == 0 && !MayPass(round.trouble)) return Fail(round.trouble);
+    }
+    if (ended && rounds_left-- == 0) return kExitOk;
     if (signals.Wait(kLookAgain)) return kExitInterrupted;
   }
 }
@@ -129,7 +140,7 @@ std::string EventText(const v1::ClusterEvent& event) {
   return absl::StrFormat(
       "%s %s %s%s",
       absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixMillis(event.unix_ms()), absl::LocalTimeZone()),
-      event.warning() ? "W" : "I", SubjectText(event), event.text());
+      event.warning() ? "W" : "I", SubjectText(event), OneLine(event.text()));
 }
 
 void Print(const v1::ListEventsResponse& events, bool json) {
@@ -192,8 +203,8 @@ int RunLogs(const Globals& globals, const LogsOptions& options) {
   LogFollower::Round round = follower.Next(*daemons);
   // An error of the only daemon is the command's.
   if (round.answers == 0) return Fail(round.trouble);
-  Print(round, globals.json);
-  return round.trouble.ok() ? kExitOk : kExitFailed;
+  Print(round, globals.json);  // with a note for each daemon that did not answer
+  return kExitOk;
 }
 
 int RunEvents(const Globals& globals, const EventsOptions& options) {

@@ -20,11 +20,12 @@ struct Memory {
   int64_t worker = 0;  // of a worker that computes one replica
 };
 
-// 4 P (1 + s)(1 + B) + 4 P W with one pushing worker, and 4 P (2 + r) with r = 1.
+// 4 P (1 + s)(1 + B) + 4 P W, where each replica may be on a worker of its own, and 4 P (2 + r) with r = 1.
 Memory MemoryOf(const v1::JobStatus& job) {
   const int64_t bytes = job.parameters() * kBytesOfNumber;
   const auto slots = static_cast<int64_t>(SlotNames(job.spec().optimizer()).size());
-  return {.ps = bytes * (1 + slots) * (1 + job.spec().backups()) + bytes, .worker = bytes * 3};
+  const int64_t workers = std::max(1, job.spec().replicas());
+  return {.ps = bytes * (1 + slots) * (1 + job.spec().backups()) + bytes * workers, .worker = bytes * 3};
 }
 
 std::string Count(int64_t n) { return Thousands(static_cast<uint64_t>(std::max<int64_t>(0, n))); }
@@ -37,7 +38,7 @@ std::string DryRunText(const v1::JobStatus& job) {
   const auto line = [&text](const char* name, const std::string& value) {
     absl::StrAppendFormat(&text, "  %-11s %s\n", name, value);
   };
-  line("start", job.reason().empty() ? "at once" : job.reason());
+  line("start", job.reason().empty() ? "at once, if no other job waits" : job.reason());
   line("model",
        absl::StrFormat("%s parameters (%s trainable)", Count(job.parameters()), Count(job.trainable_parameters())));
   if (job.has_data()) {
@@ -56,7 +57,7 @@ std::string DryRunText(const v1::JobStatus& job) {
     line("partitions", absl::StrFormat("%d, each with %s", job.partitions_size(), CountText(spec.backups(), "backup")));
   }
   const Memory memory = MemoryOf(job);
-  line("memory", absl::StrFormat("all ps: %s (values and %s, of every copy; one gradient for each worker)",
+  line("memory", absl::StrFormat("all ps: at most %s (values and %s, of every copy; a gradient of each worker)",
                                  ShortBytes(static_cast<uint64_t>(memory.ps)),
                                  CountText(static_cast<int>(SlotNames(spec.optimizer()).size()), "optimizer slot")));
   line("", absl::StrFormat("a worker: %s for each replica, and the activations of its part of the batch",

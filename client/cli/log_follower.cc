@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
@@ -28,7 +29,24 @@ const Severity& Of(v1::LogSeverity severity) {
   return kSeverities[1];
 }
 
+// Whether all lines are asked for, so that each that is missing would have been shown.
+bool IsWhole(const v1::ReadLogRequest& request) {
+  return request.job_id() == 0 && request.severity() <= v1::LOG_SEVERITY_DEBUG;
+}
+
 }  // namespace
+
+std::string OneLine(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      absl::StrAppendFormat(&line, "\\x%02x", static_cast<unsigned char>(c));
+    } else {
+      line.push_back(c);
+    }
+  }
+  return line;
+}
 
 absl::StatusOr<v1::LogSeverity> ParseSeverity(const std::string& text) {
   for (const Severity& s : kSeverities) {
@@ -41,7 +59,7 @@ absl::StatusOr<v1::LogSeverity> ParseSeverity(const std::string& text) {
 std::string LogLineText(const DaemonLine& line, absl::TimeZone zone) {
   return absl::StrFormat("%s %c %s] %s",
                          absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixMillis(line.line.unix_ms()), zone),
-                         Of(line.line.severity()).letter, line.daemon, line.line.text());
+                         Of(line.line.severity()).letter, line.daemon, OneLine(line.line.text()));
 }
 
 std::string LogLineJson(const DaemonLine& line) {
@@ -71,12 +89,13 @@ LogFollower::Round LogFollower::Next(const std::vector<std::string>& daemons) {
     }
     ++round.answers;
     place.trouble.clear();
-    const bool first = place.process == 0;
-    if (!first && place.process != answer->process())
-      round.notes.push_back(absl::StrCat(daemon, ": was started again, and its log begins anew"));
+    const bool first = place.process == 0, anew = !first && place.process != answer->process();
+    if (anew) round.notes.push_back(absl::StrCat(daemon, ": was started again, and its log begins anew"));
     // At the first round the newest lines are what is asked for.
-    if (!first && answer->dropped() > 0)
-      round.notes.push_back(absl::StrCat(daemon, ": ", answer->dropped(), " lines in between are lost"));
+    if (!first && !anew && answer->dropped() > 0)
+      round.notes.push_back(absl::StrCat(daemon, ": up to ", answer->dropped(), " lines in between are lost"));
+    if (first && answer->dropped() > 0 && answer->lines_size() < what_.limit() && IsWhole(what_))
+      round.notes.push_back(absl::StrCat(daemon, ": ", answer->dropped(), " older lines are not kept, or too long"));
     place.process = answer->process();
     place.after = answer->last();
     for (v1::LoggedLine& line : *answer->mutable_lines()) round.lines.push_back({daemon, std::move(line)});

@@ -1,4 +1,4 @@
-// LogFollower: lines of the logs of several daemons, by time, each line once.
+// LogFollower: lines of the logs of several daemons, each line once, by time within a round.
 //
 // One thread.
 #pragma once
@@ -20,6 +20,9 @@ inline constexpr char kCoordinatorLog[] = "coordinator";
 
 // "debug", "info", "warning", "error". Errors: INVALID_ARGUMENT names --level.
 absl::StatusOr<v1::LogSeverity> ParseSeverity(const std::string& text);
+
+// Control characters as "\x1b": what comes from a file's name must not move a terminal's cursor, or look like a line.
+std::string OneLine(const std::string& text);
 
 struct DaemonLine {
   std::string daemon;

@@ -24,15 +24,16 @@ LogTail LogRing::Read(const LogQuery& query) const {
   const std::string prefix = query.job ? absl::StrCat("job ", *query.job, ":") : "";
   LogTail tail;
   size_t bytes = 0;
+  bool full = false;  // older lines are left out too, however short
   absl::MutexLock lock(&mutex_);
   tail.last = last_;
   const uint64_t first_kept = last_ - lines_.size() + 1;
-  if (query.after + 1 < first_kept) tail.dropped = first_kept - (query.after + 1);
+  if (query.after < first_kept - 1) tail.dropped = first_kept - 1 - query.after;
   for (auto line = lines_.rbegin(); line != lines_.rend() && line->number > query.after; ++line) {
     if (line->level < query.level || !absl::StartsWith(line->text, prefix)) continue;
-    if (tail.lines.size() == query.lines_max || bytes + line->text.size() > query.bytes_max) {
+    full = full || tail.lines.size() == query.lines_max || bytes + line->text.size() > query.bytes_max;
+    if (full) {
       ++tail.dropped;
-      bytes = query.bytes_max;  // older ones are left out too
       continue;
     }
     bytes += line->text.size();

@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/overloaded.h"
 #include "common/base/text.h"
 #include "common/model/role_text.h"
@@ -35,8 +37,17 @@ absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) cons
 absl::StatusOr<v1::ListEventsResponse> ClusterCore::ListEvents(const v1::ListEventsRequest& request,
                                                                const Requester& who) const {
   const std::map<uint64_t, Job>& jobs = ground_.jobs.all();
-  if (const auto job = jobs.find(request.job_id()); job != jobs.end())
+  if (request.limit() < 0)
+    return absl::InvalidArgumentError(absl::StrCat("limit: ", request.limit(), "; use 0 or more"));
+  if (const auto job = jobs.find(request.job_id()); job != jobs.end()) {
     CAIRN_RETURN_IF_ERROR(who.Check(job->second.status));
+  } else if (request.job_id() != 0 && (!who.everything || request.job_id() >= ground_.jobs.next_id())) {
+    return absl::NotFoundError(absl::StrCat("there is no job ", request.job_id(), "; see `cairn jobs`"));
+  }
+  if (!request.node().empty() && ground_.nodes.Find(request.node()) == nullptr) {
+    return absl::NotFoundError(
+        absl::StrFormat("there is no node \"%s\"; see `cairn nodes`", request.node().substr(0, kNodeNameBytesMax)));
+  }
   // What happened to a job that is deleted is for those who may see everything.
   const auto may_see = [&](uint64_t id) {
     const auto job = jobs.find(id);

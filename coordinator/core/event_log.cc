@@ -42,7 +42,7 @@ v1::ListEventsResponse EventLog::List(const v1::ListEventsRequest& request,
   response.set_since_unix_ms(absl::ToUnixMillis(began_));
   const uint64_t after = request.term() == term_ ? request.after() : 0;
   const uint64_t first_kept = last_ - events_.size() + 1;
-  if (after + 1 < first_kept) response.set_dropped(first_kept - (after + 1));
+  if (after < first_kept - 1) response.set_dropped(first_kept - 1 - after);
   const size_t most = request.limit() > 0 ? static_cast<size_t>(request.limit()) : kClusterEventsKept;
   std::vector<const v1::ClusterEvent*> chosen;
   for (auto event = events_.rbegin(); event != events_.rend() && event->number() > after; ++event) {

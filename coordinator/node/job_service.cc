@@ -315,8 +315,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
   driver_->Query(
       [context, reactor, request, response](const ClusterCore& core, absl::Time) {
         absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, RequesterOf(*context));
-        if (events.ok()) *response = *events;
-        reactor->Finish(ToGrpc(events.status(), context));
+        const absl::Status status = events.status();
+        if (status.ok()) *response = *std::move(events);
+        reactor->Finish(ToGrpc(status, context));
       },
       Refuse(context, reactor));
   return reactor;

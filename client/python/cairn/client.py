@@ -114,7 +114,8 @@ class Client:
         """Checks a job, its data and the paths that it writes to, as submit does, and submits nothing.
 
         job, set: as of submit. Returns a cairn.v1 JobStatus without a number: spec has all defaults, total_steps and
-        partitions what it would be, reason why it would wait (empty: it would start at once).
+        partitions what it would be, reason why it would wait (empty: for nothing but jobs
+        that wait already).
         Errors: as of submit.
         """
         answer = self._connection.call(

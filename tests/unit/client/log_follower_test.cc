@@ -78,7 +78,7 @@ TEST(LogFollower, SaysWhatIsMissing) {
   LogFollower follower([&](const auto& request) { return fake.Read(request); }, {});
   EXPECT_THAT(follower.Next({"ps-0"}).notes, IsEmpty()) << "the newest lines were asked for";
   fake.daemons["ps-0"].lines.emplace_back(2, "b");
-  EXPECT_THAT(follower.Next({"ps-0"}).notes, ElementsAre("ps-0: 9 lines in between are lost"));
+  EXPECT_THAT(follower.Next({"ps-0"}).notes, ElementsAre("ps-0: up to 9 lines in between are lost"));
   fake.daemons["ps-0"].dropped = 0;
   fake.daemons["ps-0"].process = 2;
   const LogFollower::Round anew = follower.Next({"ps-0"});
@@ -97,6 +97,7 @@ TEST(LogFollower, LinesAreAsInTheDaemonsOwnLog) {
   line.line.set_unix_ms(1500);
   line.line.set_severity(v1::LOG_SEVERITY_ERROR);
   line.line.set_text("job 1: \"x\"");
+  EXPECT_EQ(OneLine("a\nb\x1b[1m"), "a\\x0ab\\x1b[1m");
   EXPECT_EQ(LogLineText(line, absl::UTCTimeZone()), "1970-01-01 00:00:01.500 E ps-0] job 1: \"x\"");
   EXPECT_EQ(LogLineJson(line),
             R"({"daemon":"ps-0","number":0,"time_ms":1500,"severity":"error","text":"job 1: \"x\""})");
