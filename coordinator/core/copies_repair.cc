@@ -173,15 +173,19 @@ void Copies::TendEndedJob(Job& job) {
 // of a copy that is no longer needed. `there`: the number of ps that can have copies.
 bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
-  // Whether its disk is used is not settled yet: until then every copy is needed.
-  if (job.partitions.copies.returned.contains({p.partition(), p.primary()})) return false;
+  // Whether a disk is used is not settled yet: until then every copy is needed, and one that lost its memory serves
+  // nothing.
+  const auto unsettled = [&](const NodeName& holder) {
+    return job.partitions.copies.returned.contains({p.partition(), holder});
+  };
+  if (unsettled(p.primary())) return false;
   const auto move = job.partitions.copies.moves.find(p.partition());
   const bool drained = candidates_.Draining(p.primary());
   if (drained || move != job.partitions.copies.moves.end()) {
     NodeName heir;
     for (const v1::BackupPlacement& b : p.backups()) {
       const ClusterNode* node = candidates_.UsablePs(job, b.node());
-      if (!b.in_sync() || node == nullptr || !node->connected() || node->leaving()) continue;
+      if (!b.in_sync() || node == nullptr || !node->connected() || node->leaving() || unsettled(b.node())) continue;
       const bool wished = move != job.partitions.copies.moves.end() && move->second == b.node();
       if (wished || (drained && heir.empty())) heir = b.node();
     }

@@ -53,6 +53,26 @@ int64_t PassAndTrain(Cluster& c, uint64_t id, absl::Duration duration) {
   return c.TrueStep(id) - before;
 }
 
+// Its copy has lost its memory: that of the failed ps, which may come back, may have more on its disk.
+TEST(ClusterMoves, NothingMovesToAPsThatIsNotSettled) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(LongSpec(1));
+  c.Pass(absl::Seconds(1));
+  c.Train(3);
+  ASSERT_GT(PartitionsOn(c, id, "ps-0"), 0);
+  v1::NodeMessage message;
+  message.mutable_heartbeat()->set_fault("no space left on device");
+  c.Say(c.node("ps-0"), message);
+  c.Kill(c.node("ps-1"));
+  c.Kill(c.node("ps-0"));
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_FALSE(c.Logged("moves from ps \"ps-0\""));
+  c.Restart(c.node("ps-0"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 TEST(ClusterMoves, ADrainedPsEndsEmptyWhileTrainingGoesOn) {
   for (int backups : {0, 1}) {
     SCOPED_TRACE(backups);
