@@ -92,10 +92,10 @@ absl::StatusOr<std::vector<std::string>> DaemonsOf(JobClient& client, const LogS
 }
 
 void Print(const LogFollower::Round& round, bool json) {
+  for (const std::string& note : round.notes) Note(note);  // they are of what is missing before the lines
   for (const DaemonLine& line : round.lines)
     absl::PrintF("%s\n", json ? LogLineJson(line) : LogLineText(line, absl::LocalTimeZone()));
   std::fflush(stdout);
-  for (const std::string& note : round.notes) Note(note);
 }
 
 bool MayPass(const absl::Status& trouble) {
