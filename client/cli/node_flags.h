@@ -1,4 +1,4 @@
-// The commands about the cluster itself: nodes, nodes drain, top, health, metrics.
+// The commands about the cluster itself: nodes, nodes drain, top, health, metrics, token.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,8 @@ struct NodeCommandOptions {
   DrainOptions drain;
   MetricsOptions metrics;
   TopCommandOptions top;
+  CreateTokenOptions create_token;
+  std::string token_id;
 };
 
 // The command that is given fills in `options` and becomes *chosen. All three live as long as `app`.

@@ -31,6 +31,7 @@
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/reconciler.h"
 #include "coordinator/core/submissions.h"
+#include "coordinator/core/tokens.h"
 
 namespace cairn {
 
@@ -56,6 +57,7 @@ class ClusterCore {
   // The same jobs, each as CopyForRow (job_extract.h).
   std::vector<v1::JobStatus> JobRows(absl::Time now) const { return ground_.jobs.JobRows(now); }
   v1::ListNodesResponse ListNodes() const { return ground_.nodes.List(); }
+  const Tokens& tokens() const { return tokens_; }
 
  private:
   void Dispatch(const Event& event);
@@ -71,6 +73,7 @@ class ClusterCore {
 
   // From the ground up (component.h).
   Ground ground_;
+  Tokens tokens_;
   Endings endings_;
   PartitionLayer partitions_;
   WorkerLayer workers_;
