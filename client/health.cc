@@ -9,7 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/user_channel.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/token.h"
 
 namespace cairn {
 namespace {
@@ -17,11 +19,14 @@ namespace {
 // The messages of grpc.health.v1 have one field each, so they are encoded and decoded here by hand: the request
 // {service = 1}, empty for the whole server; the response {status = 1} is 1 for SERVING. service: shorter than 128
 // bytes.
-absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout) {
+absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout,
+                      const std::string& token) {
   CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, UserChannel()));
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  if (!token.empty() && (UsesTls() || IsLoopbackAddress(address)))
+    context.AddMetadata(kTokenMetadata, absl::StrCat(kTokenScheme, token));
   grpc::CompletionQueue queue;
   grpc::ByteBuffer request, response;
   const std::string field =
@@ -54,11 +59,12 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
 
 }  // namespace
 
-absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service) {
+absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service,
+                         const std::string& token) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> list, ParseCoordinators(addresses));
   absl::Status first;
   for (const std::string& address : list) {
-    const absl::Status status = CheckOne(address, service, timeout);
+    const absl::Status status = CheckOne(address, service, timeout, token);
     if (status.ok()) return status;
     first.Update(status);
   }

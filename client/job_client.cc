@@ -13,15 +13,16 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "cairn/v1/tokens.grpc.pb.h"
 #include "client/leader_finder.h"
 #include "client/limits.h"
 #include "client/user_channel.h"
 #include "common/base/clock.h"
 #include "common/rpc/backoff.h"
-#include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/token.h"
 
 namespace cairn {
 namespace {
@@ -52,6 +53,10 @@ struct JobClient::Connection {
     std::string address;
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::JobService::Stub> stub;
+    std::unique_ptr<v1::TokenService::Stub> tokens;
+
+    v1::JobService::Stub* StubOf(const v1::JobService::Stub*) const { return stub.get(); }
+    v1::TokenService::Stub* StubOf(const v1::TokenService::Stub*) const { return tokens.get(); }
   };
   // Where to retry after a failed call.
   struct Hint {
@@ -85,8 +90,9 @@ struct JobClient::Connection {
     std::set<std::string> unreached_;  // addresses that could not be reached since a standby answered
   };
 
-  explicit Connection(const std::string& addresses)
+  Connection(const std::string& addresses, std::string token)
       : addresses(addresses),
+        token(std::move(token)),
         parsed(ParseCoordinators(addresses)),
         finder(parsed.value_or(std::vector<std::string>())),
         several(finder.several()) {}
@@ -94,12 +100,26 @@ struct JobClient::Connection {
   absl::StatusOr<std::shared_ptr<Link>> Get() {
     if (!parsed.ok()) return Annotate(parsed.status(), "the coordinator's address");
     absl::MutexLock lock(&mutex);
+    // Also when another coordinator was named as the leader.
+    if (!token.empty() && !UsesTls() && !IsLoopbackAddress(finder.current())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the token is not sent to %s without TLS, where anyone on the way could read it: give "
+                          "--tls-dir, a folder with the cluster's ca.crt",
+                          finder.current()));
+    }
     if (link == nullptr) {
       absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(finder.current(), UserChannel());
       if (!channel.ok()) return Annotate(channel.status(), "the coordinator's address");
-      link = std::make_shared<Link>(Link{finder.current(), *channel, v1::JobService::NewStub(*channel)});
+      link = std::make_shared<Link>(
+          Link{finder.current(), *channel, v1::JobService::NewStub(*channel), v1::TokenService::NewStub(*channel)});
     }
     return link;
+  }
+
+  // Of a call on a link of Get.
+  void Prepare(grpc::ClientContext* context, absl::Duration timeout) const {
+    context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    if (!token.empty()) context->AddMetadata(kTokenMetadata, absl::StrCat(kTokenScheme, token));
   }
 
   // Converts gRPC's status of a call on `used` to one that is readable for users.
@@ -135,17 +155,17 @@ struct JobClient::Connection {
   }
 
   // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other.
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
-                                                                             Response*),
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                 const Request& request, absl::Duration timeout) {
     Retries retries(*this);
     while (true) {
       CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
       grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+      Prepare(&context, timeout);
       Response response;
-      const grpc::Status answer = (used->stub.get()->*method)(&context, request, &response);
+      const grpc::Status answer =
+          (used->StubOf(static_cast<const Stub*>(nullptr))->*method)(&context, request, &response);
       Hint hint;
       const absl::Status status = ToStatus(answer, context, used, timeout, &hint);
       if (status.ok()) return response;
@@ -168,7 +188,7 @@ struct JobClient::Connection {
     finder.Served();
   }
 
-  const std::string addresses;
+  const std::string addresses, token;
   const absl::StatusOr<std::vector<std::string>> parsed;
   absl::Mutex mutex;
   LeaderFinder finder ABSL_GUARDED_BY(mutex);
@@ -188,7 +208,7 @@ absl::StatusOr<JobRef> JobRef::Parse(const std::string& text) {
 }
 
 JobClient::JobClient(const JobClientOptions& options)
-    : options_(options), connection_(std::make_unique<Connection>(options.address)) {}
+    : options_(options), connection_(std::make_unique<Connection>(options.address, options.token)) {}
 
 JobClient::~JobClient() = default;
 
@@ -251,7 +271,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + options_.evaluate_timeout));
+    connection_->Prepare(&context, options_.evaluate_timeout);
     const auto reader = link->stub->Predict(&context, request);
     v1::PredictResponse part;
     uint64_t next = 0;  // index of the next example
@@ -295,6 +315,24 @@ absl::StatusOr<v1::ReadLogResponse> JobClient::ReadLog(const v1::ReadLogRequest&
   return connection_->Call(&v1::JobService::Stub::ReadLog, request, options_.timeout);
 }
 
+absl::StatusOr<v1::CreateTokenResponse> JobClient::CreateToken(const v1::CreateTokenRequest& request) {
+  return connection_->Call(&v1::TokenService::Stub::CreateToken, request, options_.timeout);
+}
+
+absl::StatusOr<v1::ListTokensResponse> JobClient::ListTokens() {
+  return connection_->Call(&v1::TokenService::Stub::ListTokens, v1::ListTokensRequest(), options_.timeout);
+}
+
+absl::StatusOr<v1::Token> JobClient::RevokeToken(const std::string& id) {
+  v1::RevokeTokenRequest request;
+  request.set_id(id);
+  return connection_->Call(&v1::TokenService::Stub::RevokeToken, request, options_.timeout);
+}
+
+absl::StatusOr<v1::Identity> JobClient::Identify() {
+  return connection_->Call(&v1::TokenService::Stub::Identify, v1::IdentifyRequest(), options_.timeout);
+}
+
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff(kBackoff, RandomBits());
@@ -304,7 +342,7 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchStreamMax));
+    connection_->Prepare(&context, kWatchStreamMax);
     const auto reader = link->stub->WatchJob(&context, request);
     v1::JobStatus status;
     bool heard = false, final = false;

@@ -17,6 +17,7 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/tokens.pb.h"
 #include "common/base/status.h"
 #include "common/model/state_text.h"
 
@@ -31,6 +32,8 @@ struct JobClientOptions {
   absl::Duration evaluate_timeout = absl::Minutes(30);
   // How long the coordinator may be away before Watch gives up; the job continues without it.
   absl::Duration reconnect_max = absl::Seconds(60);
+  // A bearer token, sent with every call: over TLS, or to loopback. Empty: none.
+  std::string token;
 };
 
 // A job by number, or by name: the newest one, unless a call says otherwise.
@@ -48,7 +51,8 @@ class JobClient {
   ~JobClient();
 
   // Errors of all calls: UNAVAILABLE: the coordinator cannot be reached (the text names its address and what to do);
-  // NOT_FOUND: no such job; those of the RPC (proto/cairn/v1/cluster.proto).
+  // NOT_FOUND: no such job; those of the RPC (proto/cairn/v1/cluster.proto); INVALID_ARGUMENT: the token would travel
+  // without TLS.
   // request_key: a second call with the same one, from any process, gives the first one's job; empty: one of its own.
   absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec, const std::string& request_key = "");
   // What Submit would answer, but nothing is queued: the job has no number. Errors: as Submit.
@@ -71,6 +75,11 @@ class JobClient {
   absl::StatusOr<v1::NodeStatus> DrainNode(const std::string& name, bool undo);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
   absl::StatusOr<v1::ReadLogResponse> ReadLog(const v1::ReadLogRequest& request);
+  // Errors of these: proto/cairn/v1/tokens.proto.
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens();
+  absl::StatusOr<v1::Token> RevokeToken(const std::string& id);
+  absl::StatusOr<v1::Identity> Identify();
 
   struct WatchCallbacks {
     // The current status, then every change. Returning false ends the watch.

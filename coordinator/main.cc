@@ -14,6 +14,12 @@
 namespace cairn {
 namespace {
 
+// Who may do how much, and where it is written.
+struct TrustFlags {
+  std::string audit_log, quotas;  // files; empty: none
+  bool accept_tokens = false;
+};
+
 struct Flags {
   DaemonOptions common;
   std::string listen = "127.0.0.1:7070";
@@ -26,7 +32,7 @@ struct Flags {
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
   std::string keep_ended_jobs;
-  std::string audit_log;
+  TrustFlags trust;
   int64_t max_job_parameters = kJobParametersDefault;
 };
 
@@ -45,13 +51,33 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, c
   return CoordinatorNode::Start(options, *std::move(store));
 }
 
+// Opens what the flags name. Errors: INVALID_ARGUMENT.
+absl::Status OpenFiles(const Flags& flags, Clock* clock, CoordinatorNodeOptions* options) {
+  if (!flags.trust.audit_log.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(options->audit, AuditLog::Open(flags.trust.audit_log));
+    ObserveRefusals([audit = options->audit](const std::string& method, const Caller& who, const absl::Status& why) {
+      audit->WriteRefusal(method, who, why);
+    });
+  }
+  if (!flags.trust.quotas.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(options->quotas, QuotaFile::Open(flags.trust.quotas, clock));
+  }
+  return absl::OkStatus();
+}
+
 int Run(const Flags& flags) {
-  if (!InitDaemon(flags.common, "coordinator", CallerRole::kCoordinator)) return 2;
+  RealClock clock;
   CoordinatorNodeOptions options;
+  if (flags.trust.accept_tokens) {
+    options.tokens = std::make_shared<TokenTable>();
+    AcceptTokens(options.tokens);
+  }
+  if (!InitDaemon(flags.common, "coordinator", CallerRole::kCoordinator)) return 2;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
   options.http = flags.http;
   options.http_advertise = flags.http_advertise;
+  options.http_names = flags.common.http_names;
   options.tls_dir = flags.common.tls_dir;
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
@@ -63,16 +89,9 @@ int Run(const Flags& flags) {
     return 2;
   }
   options.core.retention = *retention;
-  if (!flags.audit_log.empty()) {
-    absl::StatusOr<std::unique_ptr<AuditLog>> audit = AuditLog::Open(flags.audit_log);
-    if (!audit.ok()) {
-      LogError("%s", audit.status().message());
-      return 2;
-    }
-    options.audit = *std::move(audit);
-    ObserveRefusals([audit = options.audit](const std::string& method, const Caller& who, const absl::Status& why) {
-      audit->WriteRefusal(method, who, why);
-    });
+  if (const absl::Status status = OpenFiles(flags, &clock, &options); !status.ok()) {
+    LogError("%s", status.message());
+    return 2;
   }
   std::atomic<bool> fatal{false};
   options.on_fatal = [&fatal](const absl::Status&) {
@@ -96,6 +115,19 @@ int Run(const Flags& flags) {
   LogInfo("stopping (signal %d)", signal_number);
   (*node)->Stop();
   return fatal ? kExitStoreFailed : 0;
+}
+
+void AddTrustFlags(CLI::App* app, TrustFlags* flags) {
+  app->add_option("--audit-log", flags->audit_log,
+                  "File of who asked for what, and its outcome: a JSON object a line; at 64 MiB audit.log becomes "
+                  "audit.1.log, up to audit.7.log [none]");
+  app->add_option("--quotas", flags->quotas,
+                  "File of how much users and groups may have at a time: lines as `default jobs=20`, `user alice "
+                  "replicas=64`, `group vision parameters=4000000000`; read again when it has changed [no quotas]");
+  app->add_flag(
+      "--accept-tokens", flags->accept_tokens,
+      "Users may show a token (`cairn token create`) instead of a certificate: with --tls-dir, clients without "
+      "a certificate are let in, and may do what their token allows");
 }
 
 }  // namespace
@@ -138,9 +170,7 @@ int main(int argc, char** argv) {
                  "ended_with_errors, failed, cancelled and "
                  "an age as 12h, 30d or forever; without_weights=N: of those without weights the newest N "
                  "[failed=30d,cancelled=7d,without_weights=100; the others forever]");
-  app.add_option("--audit-log", flags.audit_log,
-                 "File of who asked for what, and its outcome: a JSON object a line; at 64 MiB audit.log becomes "
-                 "audit.1.log, up to audit.7.log [none]");
+  cairn::AddTrustFlags(&app, &flags.trust);
   app.add_option("--max-job-parameters", flags.max_job_parameters, "A job whose model has more is refused")
       ->capture_default_str();
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;

@@ -53,8 +53,10 @@ int main(int argc, char** argv) {
     cairn::LogError("%s", node.status().message());
     return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
+  std::vector<std::string> names = common.http_names;
+  names.push_back(options.advertise);
   const auto pages = cairn::StartProcessPages(
-      http, common.tls_dir, [] { return absl::OkStatus(); }, [&node] { return (*node)->Ready(); });
+      http, common.tls_dir, std::move(names), [] { return absl::OkStatus(); }, [&node] { return (*node)->Ready(); });
   if (!pages.ok()) {
     cairn::LogError("%s", pages.status().message());
     return absl::IsInvalidArgument(pages.status()) ? 2 : 1;

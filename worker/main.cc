@@ -110,7 +110,8 @@ absl::StatusOr<std::unique_ptr<cairn::Backend>> ChooseBackend(const Flags& flags
 // Runs the node until the process is told to stop. Returns the exit code; an error if it cannot serve its pages.
 absl::StatusOr<int> Serve(const Flags& flags, std::unique_ptr<cairn::Backend> backend) {
   cairn::WorkerNode node(flags.worker, std::move(backend));
-  const auto pages = cairn::StartProcessPages(flags.http, flags.common.tls_dir, [&node] { return node.health(); });
+  const auto pages = cairn::StartProcessPages(flags.http, flags.common.tls_dir, flags.common.http_names,
+                                              [&node] { return node.health(); });
   if (!pages.ok()) {
     cairn::LogError("%s", pages.status().message());
     return pages.status();

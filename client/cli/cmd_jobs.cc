@@ -81,11 +81,25 @@ absl::StatusOr<std::set<v1::JobState>> StatesOf(const std::vector<std::string>& 
   return states;
 }
 
-// Removes the jobs that the options do not ask for. jobs: the newest is the last.
-void Keep(const JobsOptions& options, const std::set<v1::JobState>& states,
+// Whose jobs --mine shows. Errors: INVALID_ARGUMENT: nobody's.
+absl::StatusOr<std::string> OwnName(const Globals& globals) {
+  std::string user = OwnCaller().user();
+  if (!globals.client.token.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(const v1::Identity who, JobClient(globals.client).Identify());
+    user = who.user();
+  }
+  if (!user.empty()) return user;
+  return absl::InvalidArgumentError(
+      "--mine: your certificate names no user, and there is no token, so that no job is yours; see docs/security.md, "
+      "or "
+      "leave --mine out");
+}
+
+// Removes the jobs that the options do not ask for. jobs: the newest is the last. mine: with --mine.
+void Keep(const JobsOptions& options, const std::set<v1::JobState>& states, const std::string& mine,
           google::protobuf::RepeatedPtrField<v1::JobStatus>* jobs) {
   const auto unwanted = [&](const v1::JobStatus& job) {
-    return (!states.empty() && !states.contains(job.state())) || (options.mine && job.owner() != OwnCaller().user());
+    return (!states.empty() && !states.contains(job.state())) || (options.mine && job.owner() != mine);
   };
   jobs->erase(std::remove_if(jobs->begin(), jobs->end(), unwanted), jobs->end());
   if (options.limit > 0 && jobs->size() > options.limit)
@@ -97,14 +111,12 @@ void Keep(const JobsOptions& options, const std::set<v1::JobState>& states,
 int RunJobs(const Globals& globals, const JobsOptions& options) {
   const auto states = StatesOf(options.states);
   if (!states.ok()) return Fail(states.status());
-  if (options.mine && OwnCaller().user().empty()) {
-    return Fail(absl::InvalidArgumentError(
-        "--mine: your certificate names no user, so that no job is yours; see docs/security.md, or leave --mine out"));
-  }
+  const auto mine = options.mine ? OwnName(globals) : "";
+  if (!mine.ok()) return Fail(mine.status());
   auto jobs = JobClient(globals.client).List();
   if (!jobs.ok()) return Fail(jobs.status());
   const int all = jobs->jobs_size();
-  Keep(options, *states, jobs->mutable_jobs());
+  Keep(options, *states, *mine, jobs->mutable_jobs());
   if (options.names) {
     for (const v1::JobStatus& job : jobs->jobs()) absl::PrintF("%s\n", job.spec().name());
     return kExitOk;
@@ -179,7 +191,8 @@ int RunDrain(const Globals& globals, const DrainOptions& options) {
 int RunHealth(const Globals& globals, const HealthOptions& options) {
   const std::string& address = options.address.empty() ? globals.client.address : options.address;
   const absl::Status status = options.node.empty()
-                                  ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "")
+                                  ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "",
+                                                options.address.empty() ? globals.client.token : "")
                                   : CheckNode(globals, options.node);
   if (!status.ok()) return Fail(status);
   absl::PrintF("%s: %s\n", options.node.empty() ? address : options.node, options.ready ? kReadyService : "serving");

@@ -270,7 +270,13 @@ int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) 
 
 }  // namespace
 
-int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) {
+int RunRun(const Globals& globals, const TfRunOptions& given, const SubmitOptions& job) {
+  if (!globals.client.token.empty()) {
+    return Fail(
+        absl::InvalidArgumentError("a token names a person, and `cairn run` runs a machine's daemons and submits with "
+                                   "their certificate (--tls-dir): "
+                                   "leave --token-file and $CAIRN_TOKEN out"));
+  }
   TfRunOptions options = given;
   options.ps_prefix = NodeNamePrefix(CallerRole::kPs, OwnCaller());
   options.worker_prefix = NodeNamePrefix(CallerRole::kWorker, OwnCaller());

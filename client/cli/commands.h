@@ -23,7 +23,8 @@ inline constexpr int kExitInterrupted = 130;
 struct Globals {
   JobClientOptions client;
   bool json = false;
-  std::string tls_dir;  // common/rpc/credentials.h; the daemons of `cairn up` and `cairn run` use the same
+  std::string token_file;  // client.token is read from it
+  std::string tls_dir;     // common/rpc/credentials.h; the daemons of `cairn up` and `cairn run` use the same
 };
 
 struct SubmitOptions {
@@ -47,7 +48,7 @@ struct JobsOptions {
   int64_t limit = 0;                // the newest so many; 0: all
   std::vector<std::string> states;  // empty: all
   bool names = false;               // print the names alone
-  bool mine = false;                // those of the user in this process' certificate
+  bool mine = false;                // those of the user in this process' certificate or token
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
@@ -70,6 +71,13 @@ struct EventsOptions {
   bool warnings = false;  // warnings only
   int64_t limit = 0;      // the newest so many; 0: all that are kept
   bool follow = false;
+};
+struct CreateTokenOptions {
+  std::string name, user;
+  std::vector<std::string> groups;
+  std::string role = "user";  // or admin
+  std::string expires = "90d";
+  std::string output;  // a new file for the token; empty: standard output
 };
 struct MetricsOptions {
   std::string output;  // rewritten every every_s seconds until a signal; empty: printed once
@@ -147,6 +155,10 @@ int RunWatch(const Globals& globals, const std::string& job);
 int RunCancel(const Globals& globals, const std::string& job);
 int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
+int RunCreateToken(const Globals& globals, const CreateTokenOptions& options);
+int RunListTokens(const Globals& globals);
+int RunRevokeToken(const Globals& globals, const std::string& id);
+int RunWhoAmI(const Globals& globals);
 int RunMetrics(const Globals& globals, const MetricsOptions& options);
 int RunLogs(const Globals& globals, const LogsOptions& options);
 int RunEvents(const Globals& globals, const EventsOptions& options);

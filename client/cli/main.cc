@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/add_command.h"
@@ -21,6 +22,7 @@
 #include "common/base/version.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/token.h"
 
 namespace cairn {
 
@@ -133,7 +135,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   CLI::App* jobs = AddCommand(app, "jobs", "List the jobs", call, [&call] { return RunJobs(call.globals, call.jobs); });
   jobs->add_option("--limit", call.jobs.limit, "The newest so many jobs [all]")->check(CLI::Range(1, 1000000));
   jobs->add_option("--state", call.jobs.states, "Jobs in these states only, such as running,failed")->delimiter(',');
-  jobs->add_flag("--mine", call.jobs.mine, "Jobs of the user in your certificate (--tls-dir) only");
+  jobs->add_flag("--mine", call.jobs.mine, "Jobs of the user in your token or certificate only");
   jobs->add_flag("--names", call.jobs.names, "The names alone, one per line");
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
@@ -306,7 +308,30 @@ absl::Status InitTls(const Globals& globals) {
   const auto notice = [](bool warning, const std::string& text) {
     if (warning) absl::FPrintF(stderr, "cairn: %s\n", text);
   };
-  return UseTls(directory, kTlsRefresh, notice, TlsOwner::kUser);
+  return UseTls(directory, kTlsRefresh, notice, globals.client.token.empty() ? TlsOwner::kUser : TlsOwner::kTokenUser);
+}
+
+// There is no flag for the token itself: every user of a machine can read the arguments of its programs.
+absl::Status InitToken(Globals* globals) {
+  if (!globals->token_file.empty()) {
+    std::string open;
+    CAIRN_ASSIGN_OR_RETURN(globals->client.token, ReadTokenFile(globals->token_file, &open));
+    if (!open.empty()) absl::FPrintF(stderr, "cairn: %s\n", open);
+    return absl::OkStatus();
+  }
+  const char* token = std::getenv("CAIRN_TOKEN");
+  if (token == nullptr || *token == '\0') return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(globals->client.token, CheckToken(token, "$CAIRN_TOKEN"));
+  return absl::OkStatus();
+}
+
+// Whether a token stands among the arguments, which must then not be repeated in an error.
+bool HasTokenArgument(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view argument = argv[i];
+    if (argument == "--token" || absl::StartsWith(argument, "--token=")) return true;
+  }
+  return false;
 }
 
 int Main(int argc, char** argv) {
@@ -322,8 +347,11 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--json", call.globals.json, "JSON for scripts, one object per line");
   app.add_option("--tls-dir", call.globals.tls_dir,
-                 "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
+                 "Directory with ca.crt, tls.crt and tls.key (with a token ca.crt is enough): the cluster speaks TLS "
+                 "[plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
+  app.add_option("--token-file", call.globals.token_file,
+                 "File with a token of `cairn token create`: you are who it says [$CAIRN_TOKEN, a token itself]");
   app.set_version_flag("--version", absl::StrCat("cairn ", ProgramVersion()));
   AddUp(app, call);
   AddRun(app, call);
@@ -336,13 +364,20 @@ int Main(int argc, char** argv) {
   AddVersion(app, call);
   AddBench(app, call);
   if (argc == 1) return PrintHelp(app, {});
+  if (HasTokenArgument(argc, argv)) {
+    return Fail(absl::InvalidArgumentError(
+        "--token: every user of this machine can read a program's arguments; put the token into a file and give "
+        "--token-file, or into $CAIRN_TOKEN"));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), kExitOk;  // --help, --version
     return Fail(absl::InvalidArgumentError(UsageError(app, error)));
   }
-  if (const absl::Status status = InitTls(call.globals); !status.ok()) return Fail(status);
+  absl::Status status = InitToken(&call.globals);
+  status.Update(InitTls(call.globals));
+  if (!status.ok()) return Fail(status);
   return call.run();
 }
 

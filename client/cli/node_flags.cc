@@ -6,6 +6,32 @@
 #include "common/base/limits.h"
 
 namespace cairn {
+namespace {
+
+void AddTokenCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* options,
+                      std::function<int()>* chosen) {
+  CLI::App* token = app.add_subcommand("token", "Tokens, with which people show who they are");
+  token->require_subcommand(1);
+  token->fallthrough();
+  CreateTokenOptions& o = options->create_token;
+  CLI::App* create = AddCommand(*token, "create", "Make a token, and show it once (admins)", chosen,
+                                [&globals, options] { return RunCreateToken(globals, options->create_token); });
+  create->add_option("USER", o.user, "Who owns the jobs that are submitted with it")->required();
+  create->add_option("--name", o.name, "What it is for, such as laptop")->required();
+  create->add_option("--group", o.groups, "A group of the user; may be repeated")->allow_extra_args(false);
+  create->add_option("--role", o.role, "user or admin")->check(CLI::IsMember({"user", "admin"}))->capture_default_str();
+  create->add_option("--expires", o.expires, "It holds for so long, such as 12h or 30d; at most 366d")
+      ->capture_default_str();
+  create->add_option("-o,--output", o.output, "Into a new file that you alone can read [standard output]");
+  AddCommand(*token, "list", "List your tokens; an admin: all", chosen, [&globals] { return RunListTokens(globals); });
+  AddCommand(*token, "revoke", "Refuse a token from now on: one of yours; an admin: any", chosen,
+             [&globals, options] { return RunRevokeToken(globals, options->token_id); })
+      ->add_option("ID", options->token_id, "As `cairn token list` shows it")
+      ->required();
+  AddCommand(*token, "whoami", "Who you are for the coordinator", chosen, [&globals] { return RunWhoAmI(globals); });
+}
+
+}  // namespace
 
 namespace {
 
@@ -67,6 +93,7 @@ void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* 
       ->needs(output)
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
+  AddTokenCommands(app, globals, options, chosen);
 }
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// The commands about the cluster itself: nodes, nodes drain, top, health, metrics.
+// The commands about the cluster itself: nodes, nodes drain, top, health, metrics, token.
 #pragma once
 
 #include <functional>
@@ -18,6 +18,8 @@ struct NodeCommandOptions {
   TopCommandOptions top;
   LogsOptions logs;
   EventsOptions events;
+  CreateTokenOptions create_token;
+  std::string token_id;
 };
 
 // The command that is given fills in `options` and becomes *chosen. All three live as long as `app`.

@@ -38,12 +38,14 @@ HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir,
+                                                              std::vector<std::string> names,
                                                               std::function<absl::Status()> health,
                                                               std::function<absl::Status()> ready) {
   if (listen.empty()) return nullptr;
   HttpServerOptions options;
   options.listen = listen;
   options.tls_dir = tls_dir;
+  options.names = std::move(names);
   options.open_paths = {"/healthz", "/readyz"};
   options.threads = 4;
   auto server = HttpServer::Start(options, [health = std::move(health), ready = std::move(ready)](

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/http/server.h"
@@ -17,9 +18,10 @@
 namespace cairn {
 
 // health: called on any thread; why the process should be restarted, else OK. ready: likewise why it is not ready;
-// null: no such page. tls_dir: as in HttpServerOptions. Returns null if `listen` is empty.
+// null: no such page. tls_dir, names: as in HttpServerOptions. Returns null if `listen` is empty.
 // Errors: those of HttpServer::Start, prefixed with "--http: ".
 absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir,
+                                                              std::vector<std::string> names,
                                                               std::function<absl::Status()> health,
                                                               std::function<absl::Status()> ready = nullptr);
 

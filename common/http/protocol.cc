@@ -62,7 +62,10 @@ absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
       return absl::InvalidArgumentError(absl::StrCat("no HTTP request: ", error.message()));
   }
   const auto& head = parser.get();
-  return RequestHead{std::string(head.method_string()), std::string(head.target())};
+  if (head.count(http::field::host) > 1 || head.count(http::field::authorization) > 1)
+    return absl::InvalidArgumentError("no HTTP request: it has two headers Host, or Authorization");
+  return RequestHead{std::string(head.method_string()), std::string(head.target()),
+                     std::string(head[http::field::host]), std::string(head[http::field::authorization])};
 }
 
 HttpRequest ParseTarget(const std::string& target) {

@@ -16,10 +16,12 @@ namespace cairn {
 struct RequestHead {
   std::string method;  // "GET"; any word
   std::string target;
+  std::string host;           // the Host header; empty: there is none
+  std::string authorization;  // likewise
 };
 
-// Errors: INVALID_ARGUMENT: not an HTTP head; RESOURCE_EXHAUSTED: the head is too long; UNAVAILABLE: the
-// connection has ended.
+// Errors: INVALID_ARGUMENT: not an HTTP head, or two headers of these; RESOURCE_EXHAUSTED: the head is too long;
+// UNAVAILABLE: the connection has ended.
 absl::StatusOr<RequestHead> ReadHead(Connection& connection);
 
 HttpRequest ParseTarget(const std::string& target);

@@ -23,11 +23,13 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/http/connection.h"
+#include "common/http/host_check.h"
 #include "common/http/protocol.h"
 #include "common/http/relief.h"
 #include "common/http/tls_context.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/daemon.h"
 
 namespace cairn {
 namespace {
@@ -84,9 +86,24 @@ int PortOf(int fd) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&at)->sin_port);
 }
 
+std::vector<std::string> NamesOf(const HttpServerOptions& options) {
+  std::vector<std::string> names = options.names;
+  names.push_back(HostName());
+  if (const auto listen = Parse(options.listen); listen.ok()) names.push_back(listen->host);
+  return names;
+}
+
 HttpAnswer Refusal(const absl::Status& why) {
   HttpAnswer answer;
   answer.status = absl::IsResourceExhausted(why) ? 431 : 400;
+  answer.body = absl::StrCat(why.message(), "\n");
+  return answer;
+}
+
+HttpAnswer Unadmitted(const absl::Status& why) {
+  HttpAnswer answer;
+  answer.status = absl::IsUnavailable(why) ? 503 : absl::IsUnauthenticated(why) ? 401 : 403;
+  if (answer.status == 401) answer.headers = {{"WWW-Authenticate", "Bearer"}};
   answer.body = absl::StrCat(why.message(), "\n");
   return answer;
 }
@@ -100,6 +117,7 @@ class HttpServer::Impl {
         clock_(options.clock != nullptr ? options.clock : &steady_clock_),
         limits_{options.head_timeout, options.answer_timeout},
         handler_(std::move(handler)),
+        hosts_(NamesOf(options)),
         slots_(static_cast<size_t>(std::clamp(options.threads, 1, kHttpThreadsMax))) {}
 
   ~Impl() {
@@ -234,6 +252,13 @@ class HttpServer::Impl {
     WriteAnswer(connection, std::move(answer), !head.ok() || head->method != "HEAD");
   }
 
+  // Of a client without a certificate.
+  absl::Status Admit(const std::string& authorization) const {
+    if (options_.admit != nullptr && !authorization.empty()) return options_.admit(authorization);
+    return absl::PermissionDeniedError(absl::StrCat("show a certificate that this cluster's ca.crt signed (--tls-dir)",
+                                                    options_.admit == nullptr ? "" : ", or a token"));
+  }
+
   HttpAnswer Answer(const RequestHead& head, const Connection& connection) {
     HttpAnswer answer;
     if (head.method != "GET" && head.method != "HEAD") {
@@ -243,11 +268,16 @@ class HttpServer::Impl {
       return answer;
     }
     const HttpRequest request = ParseTarget(head.target);
-    if (!connection.Trusted() &&
-        std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) == options_.open_paths.end()) {
-      answer.status = 403;
-      answer.body = "show a certificate that this cluster's ca.crt signed (--tls-dir)\n";
+    const bool open =
+        std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) != options_.open_paths.end();
+    const absl::Status named = hosts_.Check(head.host, tls_ == nullptr ? std::vector<std::string>() : tls_->names());
+    if (!named.ok() && !open) {
+      answer.status = 421;
+      answer.body = absl::StrCat(named.message(), "\n");
       return answer;
+    }
+    if (!connection.Trusted() && !open) {
+      if (const absl::Status admitted = Admit(head.authorization); !admitted.ok()) return Unadmitted(admitted);
     }
     try {
       return handler_(request);
@@ -263,6 +293,7 @@ class HttpServer::Impl {
   Clock* const clock_;
   const ConnectionLimits limits_;
   const Handler handler_;
+  const HostCheck hosts_;
   HostPort address_;
   std::unique_ptr<TlsContext> tls_;
   int listening_ = -1;

@@ -8,7 +8,8 @@
 //      bytes or time. When no thread is free, connections that have kept one waiting longest are closed first, so that
 //      a client that sends slowly or not at all cannot keep others out.
 //   3. With TLS, a client without a certificate signed by ca.crt is served only `open_paths`: Kubernetes' probes have
-//      no certificate.
+//      no certificate. `admit` may let others in by their Authorization header.
+//   4. A request by a name that is not this server's gets nothing but `open_paths` (host_check.h).
 #pragma once
 
 #include <functional>
@@ -41,8 +42,13 @@ struct HttpAnswer {
 struct HttpServerOptions {
   std::string listen;                   // host:port, or a port on 127.0.0.1; port 0: chosen by the system
   std::string tls_dir;                  // empty: plain
-  std::vector<std::string> open_paths;  // see invariant 3
-  int threads = 16;                     // 1 .. 256
+  std::vector<std::string> open_paths;  // see invariants 3 and 4
+  // This server's, beside the host in `listen`, this machine's name and those of the certificate.
+  std::vector<std::string> names;
+  // With TLS: whether a client without a certificate is let in by its Authorization header. Called on several threads.
+  // Errors: UNAVAILABLE: it cannot be said now; others: no. Null: never.
+  std::function<absl::Status(const std::string& authorization)> admit;
+  int threads = 16;  // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);

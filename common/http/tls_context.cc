@@ -59,8 +59,12 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Read(const std::string& 
                                                              absl::Time now, TlsNotice notice) {
   CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory, TlsOwner::kNode));
   CAIRN_ASSIGN_OR_RETURN(Context context, MakeContext(files));
-  return std::unique_ptr<TlsContext>(
+  std::vector<std::string> names = DnsNamesOf(ReadCertificates(files.identity)[0].get());
+  std::unique_ptr<TlsContext> made(
       new TlsContext(directory, refresh, now, std::move(files), std::move(context), std::move(notice)));
+  const absl::MutexLock lock(&made->mutex_);
+  made->names_ = std::move(names);
+  return made;
 }
 
 TlsContext::TlsContext(const std::string& directory, absl::Duration refresh, absl::Time now, TlsFiles files,
@@ -74,9 +78,16 @@ TlsContext::TlsContext(const std::string& directory, absl::Duration refresh, abs
 
 absl::Status TlsContext::Take(const TlsFiles& files) {
   CAIRN_ASSIGN_OR_RETURN(Context context, MakeContext(files));
+  std::vector<std::string> names = DnsNamesOf(ReadCertificates(files.identity)[0].get());
   absl::MutexLock lock(&mutex_);
   context_ = std::move(context);
+  names_ = std::move(names);
   return absl::OkStatus();
+}
+
+std::vector<std::string> TlsContext::names() {
+  absl::MutexLock lock(&mutex_);
+  return names_;
 }
 
 SSL* TlsContext::NewConnection(absl::Time now) {

@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -26,6 +27,9 @@ class TlsContext {
   // now: of a steady clock. Errors: INVALID_ARGUMENT names the file and the problem.
   static absl::StatusOr<std::unique_ptr<TlsContext>> Read(const std::string& directory, absl::Duration refresh,
                                                           absl::Time now, TlsNotice notice);
+
+  // The host names in the certificate.
+  std::vector<std::string> names();
 
   // The state of a new connection, for SSL_accept. The caller frees it. Null: out of memory.
   SSL* NewConnection(absl::Time now);
@@ -42,6 +46,7 @@ class TlsContext {
   const absl::Duration refresh_;
   TlsRenewal renewal_;  // used only by the thread that has set looking_
   absl::Mutex mutex_;
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);
   Context context_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_);
   bool looking_ ABSL_GUARDED_BY(mutex_) = false;

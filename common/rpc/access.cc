@@ -14,7 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/token.h"
+#include "common/rpc/token_table.h"
 
 namespace cairn {
 namespace {
@@ -47,6 +50,10 @@ constexpr Row kTable[] = {
     {"/cairn.v1.JobService/DrainNode", Bit(CallerRole::kAdmin) | kNodes},  // a node: itself
     {"/cairn.v1.JobService/ListEvents", kPeople},
     {"/cairn.v1.JobService/ReadLog", kPeople},  // a user: of a job
+    {"/cairn.v1.TokenService/CreateToken", Bit(CallerRole::kAdmin)},
+    {"/cairn.v1.TokenService/ListTokens", kPeople},   // a user: their own
+    {"/cairn.v1.TokenService/RevokeToken", kPeople},  // a user: their own
+    {"/cairn.v1.TokenService/Identify", kPeople},
     {"/cairn.v1.Coordinator/Session", kNodes},
     {"/cairn.v1.ParameterServer/Exchange", kNodes},
     {"/cairn.v1.Bench/Prepare", kPeople | kNodes},
@@ -55,6 +62,11 @@ constexpr Row kTable[] = {
     {"/grpc.health.v1.Health/Watch", kAll},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kPeople},
 };
+
+// Others are no method's name for the observer: a stranger could give it any number of them.
+bool IsKnown(absl::string_view method) {
+  return std::any_of(std::begin(kTable), std::end(kTable), [&](const Row& row) { return method == row.method; });
+}
 
 bool IsName(absl::string_view name, bool of_node) {
   if (of_node && name == "*") return true;
@@ -79,6 +91,39 @@ grpc::Status ToStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
+// Never destroyed, as Observer.
+std::shared_ptr<const TokenTable>& Tokens() {
+  static std::shared_ptr<const TokenTable>& tokens = *new std::shared_ptr<const TokenTable>;
+  return tokens;
+}
+
+// Services whose handlers ask again who calls, and say who leads.
+bool AsksAgain(absl::string_view method) {
+  return absl::StartsWith(method, "/cairn.v1.JobService/") || absl::StartsWith(method, "/cairn.v1.TokenService/") ||
+         method == "/grpc.health.v1.Health/Check";
+}
+
+absl::Status TakesNoTokens() {
+  return absl::UnauthenticatedError(
+      "this daemon takes no tokens: cairn-coordinator does with --accept-tokens; else use a certificate (--tls-dir) "
+      "and "
+      "no token");
+}
+
+absl::string_view ToView(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+// The caller that a call's token names; nullopt: it has none. Errors: as CallerOf.
+template <typename Metadata>
+absl::StatusOr<std::optional<Caller>> CallerOfToken(const Metadata& metadata, const TokenTable* tokens,
+                                                    std::string* known_id) {
+  const auto given = metadata.equal_range(kTokenMetadata);
+  if (given.first == given.second) return std::optional<Caller>();
+  if (tokens == nullptr) return TakesNoTokens();
+  if (std::next(given.first) != given.second) return absl::UnauthenticatedError("the call has two `authorization`s");
+  CAIRN_ASSIGN_OR_RETURN(Caller caller, tokens->Find(ToView(given.first->second), absl::Now(), known_id));
+  return std::optional<Caller>(std::move(caller));
+}
+
 std::string CommonNameOf(const grpc::AuthContext& context) {
   const std::vector<grpc::string_ref> names = context.FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
   return names.empty() ? "" : absl::CHexEscape(absl::string_view(names[0].data(), names[0].size()));
@@ -98,13 +143,25 @@ class Processor final : public grpc::AuthMetadataProcessor {
                        OutputMetadata*) override {
     const auto path = metadata.find(":path");
     if (path == metadata.end()) return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "the call names no method");
-    const absl::StatusOr<Caller> caller = CallerOf(*context);
     const std::string method(path->second.data(), path->second.size());
+    std::string known_id;
+    const absl::StatusOr<Caller> caller = CallerOfCall(metadata, *context, &known_id);
+    if (absl::IsUnavailable(caller.status()) && AsksAgain(method)) return grpc::Status::OK;
     const absl::Status status = caller.ok() ? CheckAccess(method, *caller) : caller.status();
     if (!status.ok() && Observer()) {
-      Observer()(method, caller.ok() ? *caller : Caller{.common_name = CommonNameOf(*context)}, status);
+      Observer()(IsKnown(method) ? method : "a method that there is not",
+                 caller.ok() ? *caller : Caller{.common_name = CommonNameOf(*context), .token_id = std::move(known_id)},
+                 status);
     }
     return ToStatus(status);
+  }
+
+ private:
+  static absl::StatusOr<Caller> CallerOfCall(const InputMetadata& metadata, const grpc::AuthContext& context,
+                                             std::string* known_id) {
+    CAIRN_ASSIGN_OR_RETURN(std::optional<Caller> by_token, CallerOfToken(metadata, Tokens().get(), known_id));
+    if (by_token) return *std::move(by_token);
+    return CallerOf(context);
   }
 };
 
@@ -130,10 +187,12 @@ std::string Caller::user() const {
 
 std::string Caller::Shown() const {
   if (names.empty() && unrestricted) return "anybody (no TLS)";
+  if (names.empty() && !token_id.empty()) return absl::StrCat("refused token ", token_id);
   if (names.empty()) return common_name.empty() ? "no role" : absl::StrCat("no role, CN ", common_name);
-  return absl::StrJoin(names, ", ", [](std::string* out, const auto& entry) {
+  const std::string shown = absl::StrJoin(names, ", ", [](std::string* out, const auto& entry) {
     absl::StrAppend(out, RoleName(entry.first), " ", entry.second);
   });
+  return token_id.empty() ? shown : absl::StrCat(shown, ", token ", token_id);
 }
 
 absl::StatusOr<Caller> CallerOfUris(absl::Span<const std::string> uris) {
@@ -172,6 +231,7 @@ absl::StatusOr<Caller> CallerOf(const grpc::AuthContext& context) {
   absl::StatusOr<Caller> caller = CallerOfUris(uris);
   if (!caller.ok()) return Denied(absl::StrCat("your certificate: ", caller.status().message()));
   caller->common_name = CommonNameOf(context);
+  caller->has_certificate = !context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME).empty();
   return caller;
 }
 
@@ -182,8 +242,46 @@ Caller CallerOf(const grpc::ServerContextBase& context) {
   return caller.ok() ? *std::move(caller) : Caller{};
 }
 
+absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const TokenTable* tokens,
+                                std::string* known_id) {
+  CAIRN_ASSIGN_OR_RETURN(std::optional<Caller> by_token, CallerOfToken(context.client_metadata(), tokens, known_id));
+  if (!by_token) return CallerOf(context);
+  if (IsOverheard(context)) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("your token came over a connection without TLS, where anyone on the way could read it: revoke "
+                     "token ",
+                     by_token->token_id, " with `cairn token revoke`, and give --tls-dir"));
+  }
+  return *std::move(by_token);
+}
+
+bool IsOverheard(const grpc::ServerContextBase& context) {
+  const std::shared_ptr<const grpc::AuthContext> authenticated = context.auth_context();
+  if (authenticated != nullptr) {
+    const auto security = authenticated->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+    if (!security.empty() && security[0] != "insecure") return false;
+  }
+  const std::string peer = context.peer();
+  for (const char* here :
+       {"unix:", "ipv4:127.", "ipv6:[::1]:", "ipv6:%5B::1%5D:", "ipv6:[::ffff:127.", "ipv6:%5B::ffff:127."}) {
+    if (absl::StartsWith(peer, here)) return false;
+  }
+  return true;
+}
+
+bool IsCallerName(absl::string_view name) { return IsName(name, /*of_node=*/false); }
+
+void AcceptTokens(std::shared_ptr<const TokenTable> tokens) { Tokens() = std::move(tokens); }
+
+bool TokensAreAccepted() { return Tokens() != nullptr; }
+
 absl::Status CheckAccess(absl::string_view method, const Caller& caller) {
   if (caller.unrestricted) return absl::OkStatus();
+  if (!caller.has_certificate) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("you gave neither a token nor a certificate: give --token-file, or ",
+                     "--tls-dir a folder with tls.crt and tls.key; see docs/security.md"));
+  }
   const auto row = std::find_if(std::begin(kTable), std::end(kTable), [&](const Row& r) { return method == r.method; });
   const unsigned roles = row == std::end(kTable) ? 0 : row->roles;
   for (const auto& [role, name] : caller.names) {
@@ -195,7 +293,8 @@ absl::Status CheckAccess(absl::string_view method, const Caller& caller) {
                                "subjectAltName, as deploy/make_certs.sh writes it; ", method, " is for ",
                                RolesText(roles)));
   }
-  return Denied(absl::StrCat(method, " is for ", RolesText(roles), "; your certificate is that of ", caller.Shown()));
+  return Denied(absl::StrCat(method, " is for ", RolesText(roles), "; your ",
+                             caller.token_id.empty() ? "certificate" : "token", " is that of ", caller.Shown()));
 }
 
 std::vector<std::string> KnownMethods() {

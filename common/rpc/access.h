@@ -5,7 +5,10 @@
 // cairn://group/NAME. A name has 1 to 128 of the characters A-Z a-z 0-9 . _ - @; a node's may also be "*". Other URIs
 // are ignored. Without TLS, and through a Unix socket of this user, a caller may do everything.
 //
-// Values and pure functions, but for AccessProcessor and ObserveRefusals; any thread.
+// A call with a bearer token (token.h) is made by the token's user alone, whatever the connection's certificate says,
+// and also without TLS.
+//
+// Values and pure functions, but for AccessProcessor, ObserveRefusals and AcceptTokens; any thread.
 #pragma once
 
 #include <functional>
@@ -27,6 +30,8 @@ class ServerContextBase;
 
 namespace cairn {
 
+class TokenTable;
+
 enum class CallerRole { kCoordinator, kPs, kWorker, kUser, kAdmin };
 const char* RoleName(CallerRole role);
 
@@ -35,6 +40,8 @@ struct Caller {
   std::map<CallerRole, std::string> names;  // of a certificate: its roles, each with its name
   std::set<std::string> groups;
   std::string common_name;  // of the certificate's subject: for people
+  bool has_certificate = true;
+  std::string token_id;  // of the token that names the caller; empty: the certificate does
 
   // May do what the role may.
   bool Is(CallerRole role) const { return unrestricted || names.contains(role); }
@@ -48,8 +55,16 @@ struct Caller {
 absl::StatusOr<Caller> CallerOfUris(absl::Span<const std::string> uris);
 // Errors: PERMISSION_DENIED: the certificate's URIs are wrong.
 absl::StatusOr<Caller> CallerOf(const grpc::AuthContext& context);
-// Of a call whose certificate was checked by AccessProcessor.
+// Of a call whose certificate was checked by AccessProcessor, and that takes no tokens.
 Caller CallerOf(const grpc::ServerContextBase& context);
+// Of a call that takes tokens; null: this daemon takes none. known_id: see TokenTable::Find.
+// Errors: those of TokenTable::Find; UNAUTHENTICATED: a token came over a connection that others can listen to.
+absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const TokenTable* tokens,
+                                std::string* known_id);
+// Whether what the call carries can be read by others on the way: neither TLS nor loopback nor a Unix socket.
+bool IsOverheard(const grpc::ServerContextBase& context);
+// Of a user, a group, a token.
+bool IsCallerName(absl::string_view name);
 
 // method: as in ":path", "/cairn.v1.JobService/Submit". Errors: PERMISSION_DENIED says who may call it. A method
 // without a row is nobody's.
@@ -62,6 +77,11 @@ absl::Status CheckNodeName(CallerRole role, absl::string_view node, const Caller
 
 // What the name of a node with this certificate begins with: "", or the certificate's name and "-".
 std::string NodeNamePrefix(CallerRole role, const Caller& caller);
+
+// From now on servers with TLS take calls with a token of the table, also from clients without a certificate. Call
+// once, before UseTls.
+void AcceptTokens(std::shared_ptr<const TokenTable> tokens);
+bool TokensAreAccepted();
 
 // Refuses the calls of a server with TLS for which CheckAccess has an error, before they reach their service.
 std::shared_ptr<grpc::AuthMetadataProcessor> AccessProcessor();

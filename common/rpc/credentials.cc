@@ -1,6 +1,5 @@
 #include "common/rpc/credentials.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
@@ -16,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/token.h"
 
 namespace cairn {
 namespace {
@@ -106,16 +105,19 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
   CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch,
                          TlsWatch::Start(directory, owner, absl::Seconds(seconds), std::move(notice)));
-  const auto provider = std::make_shared<FileWatcherCertificateProvider>(
-      watch->identity(), watch->identity(), watch->authorities(), static_cast<unsigned>(seconds));
+  const bool named = !files.identity.empty();
+  const auto provider =
+      std::make_shared<FileWatcherCertificateProvider>(named ? watch->identity() : "", named ? watch->identity() : "",
+                                                       watch->authorities(), static_cast<unsigned>(seconds));
   TlsServerCredentialsOptions server(provider);
   server.watch_root_certs();
   server.watch_identity_key_cert_pairs();
-  server.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  server.set_cert_request_type(TokensAreAccepted() ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                                                   : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   TlsChannelCredentialsOptions channel;
   channel.set_certificate_provider(provider);
   channel.watch_root_certs();
-  channel.watch_identity_key_cert_pairs();
+  if (named) channel.watch_identity_key_cert_pairs();
   Credentials& mine = OfThisProcess();
   mine.server = TlsServerCredentials(server);
   mine.server->SetAuthMetadataProcessor(AccessProcessor());
@@ -129,11 +131,7 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
 void AllowInsecure() { OfThisProcess().insecure = true; }
 
 absl::Status CheckListen(const std::string& address) {
-  const std::string host = HostOf(address);
-  in_addr ip{};
-  const bool here = host == "localhost" || host == "[::1]" || host == "::1" ||
-                    (inet_pton(AF_INET, host.c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127);
-  if (here || UsesTls() || OfThisProcess().insecure) return absl::OkStatus();
+  if (IsLoopbackAddress(address) || UsesTls() || OfThisProcess().insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       address, " can be reached from other machines, and without TLS anyone there could use this cluster, ",
       "and what its jobs may read and write: give --tls-dir a folder with certificates (deploy/make_certs.sh makes ",

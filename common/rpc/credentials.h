@@ -8,7 +8,8 @@
 //
 // Thread rule: UseTls once, by a main, before anything listens or dials; the rest from any thread. Invariants:
 //   1. With TLS a server refuses clients without a certificate signed by ca.crt, and a client refuses servers without
-//      such a certificate for the dialed name.
+//      such a certificate for the dialed name. A server that takes tokens (AcceptTokens) also talks to clients without
+//      a certificate, which may call nothing without a token.
 //      A call is answered if a role of the certificate may make it (access.h).
 //   2. Replaced files take effect within `refresh`, for new connections, all three or none: a certificate always with
 //      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the

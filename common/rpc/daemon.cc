@@ -83,6 +83,11 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
          "Listen for other machines without TLS: whoever reaches the port may use the cluster, and what its jobs "
          "may reach")
       ->envname("CAIRN_INSECURE");
+  app->add_option(
+         "--http-name", options->http_names,
+         "NAME, several times: a host name by which --http may be called, beside its addresses, localhost, this "
+         "machine's and the certificate's names")
+      ->allow_extra_args(false);
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
   app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a mistyped flag is an error
   app->set_version_flag("--version", absl::StrCat("cairn ", ProgramVersion()));

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/access.h"
@@ -27,10 +28,11 @@ class App;
 namespace cairn {
 
 struct DaemonOptions {
-  std::string log_level = "info";  // debug, info, warning, error
-  std::string log_file;            // written in addition to stderr; empty: stderr only
-  std::string tls_dir;             // credentials.h; empty: plain gRPC
-  bool insecure = false;           // listens for other machines without TLS
+  std::string log_level = "info";       // debug, info, warning, error
+  std::string log_file;                 // written in addition to stderr; empty: stderr only
+  std::string tls_dir;                  // credentials.h; empty: plain gRPC
+  bool insecure = false;                // listens for other machines without TLS
+  std::vector<std::string> http_names;  // by which --http may be called too (common/http/host_check.h)
 };
 
 // First thing in main, before any thread: keeps freed memory in the process. This gives large messages 1.6 to 2.5 times
@@ -43,8 +45,8 @@ void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its number. A second signal then ends the process at once.
 int WaitForStopSignal();
 
-// --log-level, --log-file, --tls-dir, --insecure, --version, and --config FILE (TOML or INI; the flags' long names are
-// the keys).
+// --log-level, --log-file, --tls-dir, --insecure, --http-name, --version, and --config FILE (TOML or INI; the flags'
+// long names are the keys).
 void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
 // --coordinator of a node; also $CAIRN_COORDINATOR.
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);

@@ -26,4 +26,9 @@ static_assert(kExchangeStreamsOfPeerMax < kExchangeStreamsMax);
 // Of the user, node or group that a certificate names.
 inline constexpr size_t kCallerNameBytesMax = 128;
 
+// Of a token, as a file or a call's metadata have it; more is no token.
+inline constexpr size_t kTokenTextBytesMax = 256;
+inline constexpr size_t kTokenIdBytesMax = 32;  // of what is given as one: shorter than any secret
+inline constexpr int kTokenGroupsMax = 64;
+
 }  // namespace cairn

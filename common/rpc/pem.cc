@@ -13,6 +13,21 @@ Memory Open(const std::string& pem) { return Memory(BIO_new_mem_buf(pem.data(), 
 
 int NoPassPhrase(char*, int, int, void*) { return -1; }
 
+// type: GEN_URI or GEN_DNS.
+std::vector<std::string> NamesOf(X509* certificate, int type) {
+  const std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> found;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != type) continue;
+    const ASN1_IA5STRING* const text = name->d.ia5;  // of both types
+    found.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                       static_cast<size_t>(ASN1_STRING_length(text)));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<Certificate> ReadCertificates(const std::string& pem) {
@@ -24,19 +39,9 @@ std::vector<Certificate> ReadCertificates(const std::string& pem) {
   return out;
 }
 
-std::vector<std::string> UrisOf(X509* certificate) {
-  const std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>> names(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
-  std::vector<std::string> uris;
-  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
-    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type != GEN_URI) continue;
-    const ASN1_IA5STRING* const uri = name->d.uniformResourceIdentifier;
-    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
-                      static_cast<size_t>(ASN1_STRING_length(uri)));
-  }
-  return uris;
-}
+std::vector<std::string> UrisOf(X509* certificate) { return NamesOf(certificate, GEN_URI); }
+
+std::vector<std::string> DnsNamesOf(X509* certificate) { return NamesOf(certificate, GEN_DNS); }
 
 absl::Time ExpiryOf(X509* certificate) {
   std::tm date{};

@@ -29,6 +29,9 @@ std::vector<Certificate> ReadCertificates(const std::string& pem);
 // The URIs in the certificate's subjectAltName.
 std::vector<std::string> UrisOf(X509* certificate);
 
+// The host names in it, "*.example.org" among them.
+std::vector<std::string> DnsNamesOf(X509* certificate);
+
 // When it stops being valid. InfiniteFuture: its date cannot be read.
 absl::Time ExpiryOf(X509* certificate);
 

@@ -106,6 +106,10 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   const Paths paths(directory);
   CAIRN_ASSIGN_OR_RETURN(std::string authorities, Read(paths.authorities));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> trusted, Certificates(paths.authorities, authorities));
+  const auto missing = [](const std::string& path) { return access(path.c_str(), F_OK) != 0 && errno == ENOENT; };
+  if (owner == TlsOwner::kTokenUser && missing(paths.certificate) && missing(paths.key)) {
+    return TlsFiles{.authorities = std::move(authorities), .expires = absl::InfiniteFuture()};
+  }
   CAIRN_ASSIGN_OR_RETURN(const std::string certificate, Read(paths.certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));

@@ -17,7 +17,7 @@ namespace cairn {
 
 struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
-  std::string identity;     // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key
+  std::string identity;  // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key; or ""
   std::vector<std::string> uris;  // of the certificate
   absl::Time expires;  // the first of the certificates that tls.crt rests on does; of a node, the authority's too
 
@@ -25,8 +25,9 @@ struct TlsFiles {
 };
 
 // The owner of tls.crt. A node's certificate is verified by nodes with the same ca.crt, so ca.crt must accept it. A
-// user's is verified by nodes only, which may know an authority or intermediate that the user's own ca.crt lacks.
-enum class TlsOwner { kNode, kUser };
+// user's is verified by nodes only, which may know an authority or intermediate that the user's own ca.crt lacks. A
+// user with a token needs none: without tls.crt and tls.key the identity is empty.
+enum class TlsOwner { kNode, kUser, kTokenUser };
 
 // Errors: INVALID_ARGUMENT names the file that would make every handshake fail, and the problem.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner owner);

@@ -17,6 +17,7 @@ namespace cairn {
 ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored,
                          absl::Time now)
     : ground_(options, incarnation, stored, now),
+      tokens_(ground_, stored),
       endings_(ground_),
       partitions_(ground_, endings_),
       workers_(ground_, endings_, partitions_),
@@ -93,6 +94,8 @@ void ClusterCore::Dispatch(const Event& event) {
                  [this](const PredictionGone& e) { outputs_.evaluations.OnPredictionGone(e.reply); },
                  [this](const DrainNode& e) { workers_.drains.OnDrain(e); },
                  [this](const ReadLog& e) { log_reads_.OnReadLog(e); },
+                 [this](const CreateToken& e) { tokens_.OnCreate(e); },
+                 [this](const RevokeToken& e) { tokens_.OnRevoke(e); },
              },
              event);
 }

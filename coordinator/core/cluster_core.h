@@ -32,6 +32,7 @@
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/reconciler.h"
 #include "coordinator/core/submissions.h"
+#include "coordinator/core/tokens.h"
 
 namespace cairn {
 
@@ -64,6 +65,7 @@ class ClusterCore {
   absl::Status CheckLogAccess(uint64_t job_id, const Requester& who) const {
     return log_reads_.CheckAccess(job_id, who);
   }
+  const Tokens& tokens() const { return tokens_; }
 
  private:
   void Dispatch(const Event& event);
@@ -79,6 +81,7 @@ class ClusterCore {
 
   // From the ground up (component.h).
   Ground ground_;
+  Tokens tokens_;
   Endings endings_;
   PartitionLayer partitions_;
   WorkerLayer workers_;

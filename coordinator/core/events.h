@@ -11,9 +11,11 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/storage.pb.h"
+#include "cairn/v1/tokens.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/job_check.h"
+#include "coordinator/core/quotas.h"
 #include "coordinator/core/requester.h"
 
 namespace cairn {
@@ -43,6 +45,7 @@ struct SubmitJob {
   std::string request_key;
   Requester who = {};
   bool check_only = false;  // nothing is queued: the answer says what would be
+  std::shared_ptr<const Quotas> quotas = nullptr;  // null: none
 };
 struct CancelJob {
   ReplyToken reply;
@@ -89,8 +92,20 @@ struct DrainNode {
   DrainRights rights = {};
 };
 
+struct CreateToken {
+  ReplyToken reply;
+  v1::StoredToken token;  // checked; without its times
+  absl::Duration lifetime;
+};
+struct RevokeToken {
+  ReplyToken reply;
+  std::string id;
+  Requester who = {};
+};
+
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
-                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone>;
+                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone, CreateToken,
+                           RevokeToken>;
 
 // ---- effects, carried out in order ----
 
@@ -104,7 +119,7 @@ struct SendCommand {
   v1::CoordinatorMessage message;
 };
 using ReplyBody = std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse,
-                               v1::EvaluateResponse, v1::NodeStatus, v1::ReadLogResponse>;
+                               v1::EvaluateResponse, v1::NodeStatus, v1::ReadLogResponse, v1::Token>;
 struct Reply {
   ReplyToken token;
   absl::Status status;
@@ -142,10 +157,12 @@ using Effects = std::vector<Effect>;
 struct StoredState {
   v1::StoredCluster cluster;
   std::vector<v1::StoredJob> jobs;
+  std::vector<v1::StoredToken> tokens;
   std::vector<std::string> orphans;  // keys that nothing refers to: to be deleted
 };
 
 inline constexpr char kClusterKey[] = "cluster";
 inline constexpr char kJobKeyPrefix[] = "job/";
+inline constexpr char kTokenKeyPrefix[] = "token/";
 
 }  // namespace cairn

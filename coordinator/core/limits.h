@@ -107,6 +107,20 @@ inline constexpr size_t kDegradedNamesMax = 5;
 // In one message.
 inline constexpr size_t kJobsNamedMax = 10;
 
+// Bearer tokens: all, and those of one user; 400 bytes each.
+inline constexpr size_t kTokensMax = 10000;
+inline constexpr size_t kTokensOfUserMax = 100;
+// Expired ones are listed for so long.
+inline constexpr absl::Duration kTokensKeptAfterExpiry = absl::Hours(24 * 30);
+// How long a token holds: at least, at most, and if its maker does not say.
+inline constexpr absl::Duration kTokenLifetimeMin = absl::Minutes(1);
+inline constexpr absl::Duration kTokenLifetimeMax = absl::Hours(24 * 366);
+inline constexpr absl::Duration kTokenLifetimeDefault = absl::Hours(24 * 90);
+
+// A file of quotas: 10,000 lines; and how often it is looked at.
+inline constexpr size_t kQuotaFileBytesMax = size_t{1} << 20;
+inline constexpr absl::Duration kQuotaFileRefresh = absl::Seconds(2);
+
 // ---- the driver, its store and pages ----
 
 inline constexpr size_t kDriverCallsMax = 4096;

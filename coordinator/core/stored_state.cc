@@ -57,6 +57,10 @@ absl::StatusOr<StoredState> ReadStored(const std::map<std::string, std::string>&
       v1::StoredJob& job = state.jobs.emplace_back();
       if (!job.ParseFromString(value) || key != absl::StrCat(kJobKeyPrefix, job.status().job_id())) return Corrupt(key);
       if (job.epochs_apart() > 0) CAIRN_RETURN_IF_ERROR(PutEpochs(entries, job, taken));
+    } else if (absl::StartsWith(key, kTokenKeyPrefix)) {
+      v1::StoredToken& token = state.tokens.emplace_back();
+      if (!token.ParseFromString(value) || key != absl::StrCat(kTokenKeyPrefix, token.token().id()))
+        return Corrupt(key);
     }
   }
   for (const auto& [key, value] : entries) {

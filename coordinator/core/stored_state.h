@@ -3,6 +3,7 @@
 //   cluster              StoredCluster
 //   job/<id>             StoredJob
 //   epoch/<id>/<epoch>   EpochResult, the epoch in eight digits
+//   token/<id>           StoredToken (tokens.h)
 //
 // A job is stored often, and its list of epochs only grows: in one value, every epoch would be written again with each
 // later one. Invariants:

@@ -84,6 +84,9 @@ void Submissions::OnSubmit(const SubmitJob& event) {
                             absl::ResourceExhaustedError(absl::StrFormat(
                                 "%d jobs are queued, the most there can be; cancel some or wait", kJobsQueuedMax)));
   }
+  if (absl::Status status = CheckNameIsFree(event); !status.ok())
+    return step_.ReplyError(event.reply, std::move(status));
+  if (absl::Status status = CheckQuotas(event); !status.ok()) return step_.ReplyError(event.reply, std::move(status));
   if (absl::Status status = endings_.CheckRoomForEnded(event.who); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
   if (absl::Status status = CheckParameters(event.job->graph, options_.job_parameters_max); !status.ok())
@@ -96,6 +99,53 @@ void Submissions::OnSubmit(const SubmitJob& event) {
   Inspection inspection;
   inspection.submission = last_submission_;
   StartInspection(std::move(inspection));
+}
+
+// Jobs without an owner are everybody's: their names are not looked at.
+absl::Status Submissions::CheckNameIsFree(const SubmitJob& event) const {
+  const std::string& name = event.job->spec.name();
+  if (event.who.user.empty() || name.empty()) return absl::OkStatus();
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job.finished() || job.status.owner() != event.who.user || job.status.spec().name() != name) continue;
+    return absl::AlreadyExistsError(
+        absl::StrFormat("name: your job %d, which has not ended, is called \"%s\" too; give this one another name, or "
+                        "cancel that one with `cairn cancel %d`",
+                        id, name, id));
+  }
+  for (const auto& [id, one] : submissions_) {
+    if (!one.check_only && one.who.user == event.who.user && one.checked->spec.name() == name) {
+      return absl::AlreadyExistsError(
+          absl::StrFormat("name: another submission of yours is called \"%s\" too; give this one another name", name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Jobs that have not ended, and submissions that will be jobs.
+absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
+  if (event.quotas == nullptr || event.who.everything || event.who.user.empty()) return absl::OkStatus();
+  Holding of_user, more;
+  std::map<std::string, Holding> of_group;
+  const auto count = [&](const std::string& owner, const auto& groups, int64_t parameters, int32_t replicas) {
+    if (owner == event.who.user) of_user.Add(parameters, replicas);
+    for (const std::string& group : groups) of_group[group].Add(parameters, replicas);
+  };
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job.finished()) continue;
+    count(job.status.owner(), job.status.groups(), job.status.parameters(), job.status.spec().replicas());
+  }
+  for (const auto& [id, one] : submissions_) {
+    if (!one.check_only)
+      count(one.who.user, one.who.groups, one.checked->graph.parameters(), one.checked->spec.replicas());
+  }
+  more.Add(event.job->graph.parameters(), event.job->spec.replicas());
+  if (const Quota* quota = event.quotas->OfUser(event.who.user); quota != nullptr)
+    CAIRN_RETURN_IF_ERROR(event.quotas->Check(*quota, absl::StrCat("user ", event.who.user), of_user, more));
+  for (const std::string& group : event.who.groups) {
+    if (const Quota* quota = event.quotas->OfGroup(group); quota != nullptr)
+      CAIRN_RETURN_IF_ERROR(event.quotas->Check(*quota, absl::StrCat("group ", group), of_group[group], more));
+  }
+  return absl::OkStatus();
 }
 
 // Every job that is kept counts, also one that has ended: it is read again at the next start.

@@ -3,6 +3,7 @@
 // Not thread-safe; one core owns it. Invariants:
 //   1. A submission is answered once; a repeated one (same request_key) gets the same job.
 //   2. Submissions and queued jobs are bounded (kJobsQueuedMax), and the bytes of all jobs (kJobSpecsBytesMax).
+//   3. No two jobs of one owner that have not ended have the same name.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,8 @@ class Submissions : Component {
   };
 
   absl::Status CheckRoomForSpec(const v1::JobSpec& spec) const;
+  absl::Status CheckNameIsFree(const SubmitJob& event) const;
+  absl::Status CheckQuotas(const SubmitJob& event) const;
   void StartInspection(Inspection inspection);
   // Restarts the inspections for which `due` holds with another worker.
   template <typename Predicate>

@@ -26,8 +26,7 @@ absl::Status Stopping() { return NotLeading("the coordinator is stopping; try ag
 ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironment environment)
     : options_(options),
       clock_(environment.clock),
-      on_leading_(std::move(environment.on_leading)),
-      observer_(environment.observer),
+      told_{std::move(environment.on_leading), std::move(environment.on_tokens), environment.observer},
       standing_by_(NotLeading("the coordinator is starting; try again")),
       pace_(options_, clock_->Now()),
       watchers_(clock_, environment.executor.get(),
@@ -60,13 +59,19 @@ void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
       return;
     }
     reign_ = std::make_unique<Reign>(options_, *std::move(leadership), clock_->Now());
+    ShowTokens();
     ShowLeading();
   });
 }
 
 void ClusterDriver::ShowLeading() {
-  if (observer_ != nullptr) observer_->OnLeads(reign_ == nullptr ? nullptr : &reign_->core);
-  if (on_leading_) on_leading_(reign_ != nullptr);
+  if (told_.observer != nullptr) told_.observer->OnLeads(reign_ == nullptr ? nullptr : &reign_->core);
+  if (told_.leading) told_.leading(reign_ != nullptr);
+}
+
+void ClusterDriver::ShowTokens() {
+  if (reign_ != nullptr) reign_->tokens_shown = reign_->core.tokens().changes();
+  if (told_.tokens) told_.tokens(reign_ == nullptr ? nullptr : &reign_->core.tokens().all(), standing_by_);
 }
 
 void ClusterDriver::StandBy(const absl::Status& why) {
@@ -91,8 +96,9 @@ void ClusterDriver::Fail(const absl::Status& status) {
 
 void ClusterDriver::EndAll(const absl::Status& why) {
   const std::unique_ptr<Reign> ended = std::move(reign_);
-  if (ended != nullptr) ShowLeading();
   standing_by_ = why;
+  ShowTokens();
+  if (ended != nullptr) ShowLeading();
   for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
   for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
   for (auto& [token, sink] : std::exchange(predictions_, {})) sink->Finish(why);
@@ -209,7 +215,11 @@ void ClusterDriver::WatcherGone(uint64_t watcher) {
 // ---- effects ----
 
 void ClusterDriver::Step(const Event& event) {
-  if (MayAct()) CarryOut(reign_->core.Step(event, clock_->Now()));
+  if (!MayAct()) return;
+  Effects effects = reign_->core.Step(event, clock_->Now());
+  // Before its effects: a revoked token is refused once its revocation is answered. A new one is not known to anybody.
+  if (reign_->core.tokens().changes() != reign_->tokens_shown) ShowTokens();
+  CarryOut(std::move(effects));
 }
 
 // Returns false if the store failed or this coordinator no longer leads; the remaining effects were not carried out.
@@ -219,7 +229,7 @@ bool ClusterDriver::CarryOut(Effects effects) {
   for (Effect& effect : effects) {
     const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);
     if (needs_stores && !Flush(stores)) return false;
-    if (observer_ != nullptr) observer_->OnEffect(effect);
+    if (told_.observer != nullptr) told_.observer->OnEffect(effect);
     Carry(effect, stores, changed);
   }
   if (!Flush(stores)) return false;

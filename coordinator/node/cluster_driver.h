@@ -94,6 +94,7 @@ class ClusterDriver {
     ClusterCore core;
     std::function<bool()> valid;
     std::function<void(const absl::Status&)> on_failed;
+    uint64_t tokens_shown = 0;  // core.tokens().changes() then
   };
 
   // Posts a user's call, unless too many wait: then it returns false. A call holds its request, up to 4 MiB.
@@ -105,13 +106,19 @@ class ClusterDriver {
   void Fail(const absl::Status& status);
   void EndAll(const absl::Status& why);
   void ShowLeading();
+  void ShowTokens();
   void Carry(Effect& effect, std::vector<Store>& stores, std::vector<JobId>& changed);
   void TickAgain();
 
   const CoordinatorOptions options_;
   Clock* const clock_;
-  const std::function<void(bool)> on_leading_;
-  ClusterObserver* const observer_;
+  // Whom it tells what, as in the environment.
+  struct Told {
+    std::function<void(bool)> leading;
+    std::function<void(const std::map<std::string, v1::StoredToken>*, const absl::Status&)> tokens;
+    ClusterObserver* observer;
+  };
+  const Told told_;
   // On the executor:
   std::unique_ptr<Reign> reign_;  // null: standing by
   absl::Status standing_by_;      // the status that callers get meanwhile

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "common/base/clock.h"
 #include "common/base/executor.h"
@@ -29,6 +31,9 @@ struct ClusterEnvironment {
   // Called whenever the driver begins (true) or ceases to lead; on the executor, must not block. May be null.
   std::function<void(bool leading)> on_leading;
   ClusterObserver* observer = nullptr;  // outlives the driver
+  // Called with the tokens whenever it begins to lead or they change, before whoever asked for the change is answered;
+  // when it does not lead, with null and the status that callers get. As on_leading. May be null.
+  std::function<void(const std::map<std::string, v1::StoredToken>* tokens, const absl::Status& why_none)> on_tokens;
 };
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/http/server.h"
 #include "common/rpc/channel.h"
@@ -19,6 +20,7 @@
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/job_service.h"
 #include "coordinator/node/session_service.h"
+#include "coordinator/node/token_service.h"
 #include "coordinator/store/election.h"
 #include "coordinator/store/etcd_store.h"
 #include "coordinator/store/state_store.h"
@@ -62,15 +64,19 @@ class CoordinatorNode::Impl {
  public:
   explicit Impl(const CoordinatorNodeOptions& options)
       : options_(options),
-        driver_(options.core,
-                {&clock_, std::make_unique<SerialExecutor>("cluster"), [this](bool leading) { ShowLeading(leading); }}),
+        driver_(options.core, {.clock = &clock_,
+                               .executor = std::make_unique<SerialExecutor>("cluster"),
+                               .on_leading = [this](bool leading) { ShowLeading(leading); },
+                               .on_tokens = TokensTo(options.tokens)}),
         sessions_(&driver_),
-        jobs_(&driver_, &clock_, options.audit.get()) {}
+        jobs_(&driver_, &clock_, {options.tokens.get(), options.audit.get()}, options.quotas.get()),
+        tokens_(&driver_, {options.tokens.get(), options.audit.get()}) {}
 
   absl::Status Listen() {
     RpcServerOptions options;
     options.listen = options_.listen;
-    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(options, {&sessions_, &jobs_}));
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server,
+                           RpcServer::Start(options, {&sessions_, &jobs_, &tokens_}));
     absl::MutexLock lock(&mutex_);
     server_ = std::move(server);
     server_->SetServing(kLeaderService, leading_);
@@ -89,6 +95,14 @@ class CoordinatorNode::Impl {
     options.listen = options_.http;
     options.tls_dir = options_.tls_dir;
     options.open_paths = {"/healthz", "/readyz"};
+    options.names = options_.http_names;
+    options.names.insert(options.names.end(), {options_.http_advertise, address()});
+    if (options_.tokens != nullptr) {
+      options.admit = [tokens = options_.tokens](const std::string& authorization) {
+        std::string known_id;
+        return tokens->Find(authorization, absl::Now(), &known_id).status();
+      };
+    }
     absl::StatusOr<std::unique_ptr<HttpServer>> http =
         HttpServer::Start(options, [this](const HttpRequest& request) { return dashboard_->Answer(request); });
     if (!http.ok()) return Annotate(http.status(), "--http");
@@ -213,6 +227,7 @@ class CoordinatorNode::Impl {
   ClusterDriver driver_;
   SessionService sessions_;
   JobServiceImpl jobs_;
+  TokenServiceImpl tokens_;
   absl::Mutex mutex_;
   bool leading_ ABSL_GUARDED_BY(mutex_) = false;
   // Both are written once, under the mutex, before Start returns.

@@ -9,12 +9,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/rpc/token_table.h"
 #include "common/storage/kv_store.h"
 #include "coordinator/core/options.h"
 #include "coordinator/node/audit_log.h"
+#include "coordinator/node/quota_file.h"
 #include "coordinator/store/etcd_client.h"
 
 namespace cairn {
@@ -23,10 +26,13 @@ struct CoordinatorNodeOptions {
   CoordinatorOptions core;
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: chosen by the system
   std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
-  std::string http;            // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
+  std::string http;  // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
+  std::vector<std::string> http_names;  // by which the pages may be called, beside those
   std::string http_advertise;  // host:port under which browsers reach those; empty: as in http, or at advertise's host
-  std::shared_ptr<AuditLog> audit;  // null: none
-  std::string tls_dir;              // of the pages, as UseTls has it for gRPC; empty: plain
+  std::shared_ptr<AuditLog> audit;     // null: none
+  std::shared_ptr<QuotaFile> quotas;   // null: none
+  std::shared_ptr<TokenTable> tokens;  // filled in by the node; null: calls with a token are refused
+  std::string tls_dir;                 // of the pages, as UseTls has it for gRPC; empty: plain
   // Called once, on a thread of the node, when the state can no longer be stored: the process should exit and be
   // restarted. Not used with etcd.
   std::function<void(const absl::Status&)> on_fatal;

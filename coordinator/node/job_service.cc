@@ -10,7 +10,6 @@
 #include "common/model/limits.h"
 #include "common/rpc/access.h"
 #include "common/rpc/log_answer.h"
-#include "coordinator/node/grpc_status.h"
 #include "coordinator/node/stream_reactor.h"
 
 namespace cairn {
@@ -19,11 +18,7 @@ namespace {
 // The deadline of calls that have none.
 constexpr absl::Duration kEvaluateTimeoutDefault = absl::Minutes(10);
 constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
-
-Requester RequesterOf(const grpc::CallbackServerContext& context) {
-  Caller caller = CallerOf(context);
-  return {.everything = caller.Is(CallerRole::kAdmin), .user = caller.user(), .groups = std::move(caller.groups)};
-}
+constexpr char kService[] = "JobService";
 
 std::string Named(const v1::GetJobRequest& job) { return job.job_id() != 0 ? absl::StrCat(job.job_id()) : job.name(); }
 
@@ -34,71 +29,38 @@ absl::Status CheckName(const std::string& name) {
       absl::StrCat("name: ", name.size(), " bytes; the name of a job or node has at most ", kJobNameBytesMax));
 }
 
-// Writes a line for each outcome of a call, if there is an audit log.
-class Audit {
- public:
-  Audit(AuditLog* log, const grpc::CallbackServerContext& context, const char* call, std::string what) : log_(log) {
-    if (log_ != nullptr) record_ = {call, CallerOf(context), context.peer(), std::move(what)};
-  }
-  void Tell(const absl::Status& outcome, uint64_t job_id = 0) const {
-    if (log_ != nullptr) log_->Write(record_, outcome, job_id);
-  }
-
- private:
-  AuditLog* log_;
-  AuditRecord record_;
-};
-
-// Moves the reply's body to *response and finishes the call. All three must live until Finish.
-template <typename Response>
-ClusterDriver::ReplyFn FinishWith(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
-                                  Response* response, Audit audit) {
-  return [context, reactor, response, audit](const absl::Status& status, const ReplyBody& body) {
-    uint64_t submitted = 0;
-    if (status.ok()) {
-      if (const Response* reply = std::get_if<Response>(&body)) *response = *reply;
-      if (const auto* reply = std::get_if<v1::SubmitResponse>(&body)) submitted = reply->job().job_id();
-    }
-    audit.Tell(status, submitted);
-    reactor->Finish(ToGrpc(status, context));
-  };
-}
-
-// The response to a query when there is no driver to ask.
-std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* context,
-                                                grpc::ServerUnaryReactor* reactor) {
-  return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
-}
-
 class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64_t> {
  public:
-  WatchReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, Audit audit)
-      : StreamReactor(driver, context), who_(RequesterOf(*context)), audit_(std::move(audit)) {}
+  WatchReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, const CallGuard& guard,
+               const absl::StatusOr<Caller>& caller, Audit audit)
+      : StreamReactor(driver, context, guard, caller), audit_(std::move(audit)) {}
 
   void Start(const v1::GetJobRequest& request) {
     const auto self = Own();
+    if (!admitted_.ok()) return Finish(admitted_);
     if (const absl::Status named = CheckName(request.name()); !named.ok()) return Finish(named);
-    driver_->Watch(request, who_, self, [this, self](uint64_t watcher) { Opened(watcher); });
+    driver_->Watch(request, who(), self, [this, self](uint64_t watcher) { Opened(watcher); });
   }
 
  private:
   void Written(uint64_t watcher) override { driver_->WatcherWritten(watcher); }
   void Gone(uint64_t watcher) override { driver_->WatcherGone(watcher); }
   void Ended(const absl::Status& status) override {
-    if (absl::IsPermissionDenied(status)) audit_.Tell(status);
+    if (admitted_.ok() && absl::IsPermissionDenied(status)) audit_.Tell(status);
   }
 
-  const Requester who_;
   const Audit audit_;
 };
 
 class PredictReactor final : public StreamReactor<v1::PredictResponse, PredictionSink, ReplyToken> {
  public:
-  PredictReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, Audit audit)
-      : StreamReactor(driver, context), who_(RequesterOf(*context)), audit_(std::move(audit)) {}
+  PredictReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, const CallGuard& guard,
+                 const absl::StatusOr<Caller>& caller, Audit audit)
+      : StreamReactor(driver, context, guard, caller), audit_(std::move(audit)) {}
 
   void Start(const v1::PredictRequest& request, absl::Time deadline) {
     const auto self = Own();
+    if (!admitted_.ok()) return Finish(admitted_);
     if (const absl::Status named = CheckName(request.job().name()); !named.ok()) return Finish(named);
     v1::EvaluateRequest what;
     *what.mutable_job() = request.job();
@@ -106,7 +68,7 @@ class PredictReactor final : public StreamReactor<v1::PredictResponse, Predictio
     what.set_weights(request.weights());
     if (request.has_data()) *what.mutable_data() = request.data();
     driver_->Predict(
-        [what, deadline, who = who_](ReplyToken token) {
+        [what, deadline, who = who()](ReplyToken token) {
           return PredictJob{token, what, deadline, who};
         },
         self, [this, self](ReplyToken token) { Opened(token); });
@@ -115,9 +77,10 @@ class PredictReactor final : public StreamReactor<v1::PredictResponse, Predictio
  private:
   void Written(ReplyToken token) override { driver_->PredictionTaken(token); }
   void Gone(ReplyToken token) override { driver_->PredictionGone(token); }
-  void Ended(const absl::Status& status) override { audit_.Tell(status); }
+  void Ended(const absl::Status& status) override {
+    if (admitted_.ok()) audit_.Tell(status);
+  }
 
-  const Requester who_;
   const Audit audit_;
 };
 
@@ -144,8 +107,10 @@ absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {
 
 grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                                  v1::SubmitResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "Submit");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const Audit audit(audit_, *context, "Submit", request->spec().name());
+  const Audit audit(guard_.audit, *caller, *context, "Submit", request->spec().name());
   absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
   if (!checked.ok()) {
     audit.Tell(checked.status());
@@ -154,8 +119,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
   }
   auto job = std::make_shared<const CheckedJob>(*std::move(checked));
   driver_->Call(
-      [job, key = request->request_key(), who = RequesterOf(*context)](ReplyToken token) {
-        return SubmitJob{token, job, key, who};
+      [job, key = request->request_key(), who = RequesterOf(*caller),
+       quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](ReplyToken token) {
+        return SubmitJob{token, job, key, who, /*check_only=*/false, quotas};
       },
       FinishWith(context, reactor, response, audit));
   return reactor;
@@ -163,6 +129,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
 
 grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* context,
                                                    const v1::SubmitRequest* request, v1::SubmitResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "CheckJob");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
   if (!checked.ok()) {
@@ -171,18 +139,22 @@ grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* 
   }
   auto job = std::make_shared<const CheckedJob>(*std::move(checked));
   driver_->Call(
-      [job, who = RequesterOf(*context)](ReplyToken token) {
-        return SubmitJob{token, job, "", who, /*check_only=*/true};
+      [job, who = RequesterOf(*caller),
+       quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](ReplyToken token) {
+        return SubmitJob{token, job, "", who, /*check_only=*/true, quotas};
       },
-      FinishWith(context, reactor, response, Audit(audit_, *context, "CheckJob", request->spec().name())));
+      FinishWith(context, reactor, response,
+                 Audit(guard_.audit, *caller, *context, "CheckJob", request->spec().name())));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
                                                    v1::ListJobsResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "ListJobs");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Query(
-      [reactor, response, who = RequesterOf(*context)](const ClusterCore& core, absl::Time now) {
+      [reactor, response, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time now) {
         *response = core.ListJobs(now, who);
         reactor->Finish(grpc::Status::OK);
       },
@@ -192,15 +164,18 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
 
 grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                                                  v1::JobStatus* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "GetJob");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
-  const Audit audit(audit_, *context, "GetJob", Named(*request));
+  const Audit audit(guard_.audit, *caller, *context, "GetJob", Named(*request));
   driver_->Query(
-      [context, reactor, request, response, audit](const ClusterCore& core, absl::Time now) {
-        absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now, RequesterOf(*context));
+      [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core,
+                                                                               absl::Time now) {
+        absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now, who);
         if (status.ok()) *response = *status;
         if (absl::IsPermissionDenied(status.status())) audit.Tell(status.status());
         reactor->Finish(ToGrpc(status.status(), context));
@@ -211,43 +186,52 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
 
 grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                   const v1::GetJobRequest* request) {
-  auto reactor = std::make_shared<WatchReactor>(driver_, context, Audit(audit_, *context, "WatchJob", Named(*request)));
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "WatchJob");
+  auto reactor = std::make_shared<WatchReactor>(
+      driver_, context, guard_, caller,
+      Audit(guard_.audit, caller.value_or(Caller{}), *context, "WatchJob", Named(*request)));
   reactor->Start(*request);
   return reactor.get();
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request, v1::JobStatus* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "CancelJob");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
   driver_->Call(
-      [job = *request, who = RequesterOf(*context)](ReplyToken token) {
+      [job = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::CancelJob{token, job, who};
       },
-      FinishWith(context, reactor, response, Audit(audit_, *context, "CancelJob", Named(*request))));
+      FinishWith(context, reactor, response, Audit(guard_.audit, *caller, *context, "CancelJob", Named(*request))));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request, v1::DeleteJobResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "DeleteJob");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
   driver_->Call(
-      [job = *request, who = RequesterOf(*context)](ReplyToken token) {
+      [job = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::DeleteJob{token, job, who};
       },
-      FinishWith(context, reactor, response, Audit(audit_, *context, "DeleteJob", Named(*request))));
+      FinishWith(context, reactor, response, Audit(guard_.audit, *caller, *context, "DeleteJob", Named(*request))));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* context,
                                                    const v1::EvaluateRequest* request, v1::EvaluateResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "Evaluate");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->job().name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
@@ -255,23 +239,28 @@ grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* 
   }
   const absl::Time deadline = DeadlineOf(context, clock_);
   driver_->Call(
-      [request = *request, deadline, who = RequesterOf(*context)](ReplyToken token) {
+      [request = *request, deadline, who = RequesterOf(*caller)](ReplyToken token) {
         return EvaluateJob{token, request, deadline, who};
       },
-      FinishWith(context, reactor, response, Audit(audit_, *context, "Evaluate", Named(request->job()))));
+      FinishWith(context, reactor, response,
+                 Audit(guard_.audit, *caller, *context, "Evaluate", Named(request->job()))));
   return reactor;
 }
 
 grpc::ServerWriteReactor<v1::PredictResponse>* JobServiceImpl::Predict(grpc::CallbackServerContext* context,
                                                                        const v1::PredictRequest* request) {
-  auto reactor =
-      std::make_shared<PredictReactor>(driver_, context, Audit(audit_, *context, "Predict", Named(request->job())));
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "Predict");
+  auto reactor = std::make_shared<PredictReactor>(
+      driver_, context, guard_, caller,
+      Audit(guard_.audit, caller.value_or(Caller{}), *context, "Predict", Named(request->job())));
   reactor->Start(*request, DeadlineOf(context, clock_));
   return reactor.get();
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "ListNodes");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Query(
       [reactor, response](const ClusterCore& core, absl::Time) {
@@ -284,13 +273,16 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext* context,
                                                     const v1::DrainNodeRequest* request, v1::NodeStatus* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "DrainNode");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
-  const Audit audit(audit_, *context, request->undo() ? "DrainNode (undo)" : "DrainNode", request->name());
-  const absl::StatusOr<DrainRights> rights = RightsToDrain(CallerOf(*context), request->name());
+  const Audit audit(guard_.audit, *caller, *context, request->undo() ? "DrainNode (undo)" : "DrainNode",
+                    request->name());
+  const absl::StatusOr<DrainRights> rights = RightsToDrain(*caller, request->name());
   if (!rights.ok()) {
     audit.Tell(rights.status());
     reactor->Finish(ToGrpc(rights.status(), context));
@@ -307,14 +299,16 @@ grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext* context,
                                                      const v1::ListEventsRequest* request,
                                                      v1::ListEventsResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "ListEvents");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (const absl::Status named = CheckName(request->node()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
   driver_->Query(
-      [context, reactor, request, response](const ClusterCore& core, absl::Time) {
-        absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, RequesterOf(*context));
+      [context, reactor, request, response, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time) {
+        absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, who);
         const absl::Status status = events.status();
         if (status.ok()) *response = *std::move(events);
         reactor->Finish(ToGrpc(status, context));
@@ -325,6 +319,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::ReadLogRequest* request, v1::ReadLogResponse* response) {
+  const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "ReadLog");
+  if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::Status fits = CheckReadLog(*request);
   fits.Update(CheckName(request->node()));
@@ -332,11 +328,12 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
     reactor->Finish(ToGrpc(fits, context));
     return reactor;
   }
-  const Audit audit(audit_, *context, "ReadLog", request->node());
+  const Audit audit(guard_.audit, *caller, *context, "ReadLog", request->node());
   if (request->node().empty()) {  // this process'
     driver_->Query(
-        [context, reactor, request, response, audit](const ClusterCore& core, absl::Time) {
-          const absl::Status may = core.CheckLogAccess(request->job_id(), RequesterOf(*context));
+        [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core,
+                                                                                 absl::Time) {
+          const absl::Status may = core.CheckLogAccess(request->job_id(), who);
           if (may.ok()) *response = AnswerReadLog(*request);
           if (absl::IsPermissionDenied(may)) audit.Tell(may);
           reactor->Finish(ToGrpc(may, context));
@@ -345,7 +342,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
     return reactor;
   }
   driver_->Call(
-      [request = *request, who = RequesterOf(*context)](ReplyToken token) {
+      [request = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::ReadLog{token, request, who};
       },
       [context, reactor, response, audit](const absl::Status& status, const ReplyBody& body) {

@@ -5,16 +5,17 @@
 #pragma once
 
 #include "cairn/v1/cluster.grpc.pb.h"
-#include "coordinator/node/audit_log.h"
+#include "coordinator/node/call_guard.h"
 #include "coordinator/node/cluster_driver.h"
+#include "coordinator/node/quota_file.h"
 
 namespace cairn {
 
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
-  // audit: null: none; outlives the calls.
-  JobServiceImpl(ClusterDriver* driver, Clock* clock, AuditLog* audit)
-      : driver_(driver), clock_(clock), audit_(audit) {}
+  // quotas: null: none; outlives the calls.
+  JobServiceImpl(ClusterDriver* driver, Clock* clock, const CallGuard& guard, QuotaFile* quotas)
+      : driver_(driver), clock_(clock), guard_(guard), quotas_(quotas) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override;
@@ -46,7 +47,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
  private:
   ClusterDriver* const driver_;
   Clock* const clock_;
-  AuditLog* const audit_;
+  const CallGuard guard_;
+  QuotaFile* const quotas_;
 };
 
 }  // namespace cairn

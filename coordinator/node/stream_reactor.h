@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "coordinator/node/call_guard.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/grpc_status.h"
 
@@ -23,11 +24,20 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
                       public Sink,
                       public std::enable_shared_from_this<StreamReactor<Part, Sink, Handle>> {
  public:
-  StreamReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+  // caller: as CallGuard::Admit has it.
+  StreamReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, const CallGuard& guard,
+                const absl::StatusOr<Caller>& caller)
+      : driver_(driver), admitted_(caller.status()), context_(context), guard_(guard) {
+    if (caller.ok()) caller_ = *caller;
+  }
 
   void Write(Part part) override {
     absl::MutexLock lock(&mutex_);
     if (end_) return;
+    if (absl::Status holds = guard_.StillHolds(caller_); !holds.ok()) {
+      end_ = std::move(holds);
+      return FinishIfIdle();
+    }
     outgoing_ = std::move(part);
     writing_ = true;
     this->StartWrite(&outgoing_);
@@ -78,7 +88,10 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
     if (end_) Gone(handle);
   }
 
+  Requester who() const { return RequesterOf(caller_); }
+
   ClusterDriver* const driver_;
+  const absl::Status admitted_;
 
  private:
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -89,6 +102,8 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
   }
 
   grpc::CallbackServerContext* const context_;  // until Finish
+  const CallGuard guard_;
+  Caller caller_;
   std::shared_ptr<StreamReactor> self_;
   absl::Mutex mutex_;
   Handle handle_ ABSL_GUARDED_BY(mutex_) = {};

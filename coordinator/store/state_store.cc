@@ -12,7 +12,7 @@ absl::StatusOr<StoredState> StateStore::Load() {
   std::map<std::string, std::string> entries;
   CAIRN_ASSIGN_OR_RETURN(const std::optional<std::string> cluster, store_->Get(kClusterKey));
   if (cluster) entries[kClusterKey] = *cluster;
-  for (const char* prefix : {kJobKeyPrefix, kEpochKeyPrefix}) {
+  for (const char* prefix : {kJobKeyPrefix, kEpochKeyPrefix, kTokenKeyPrefix}) {
     CAIRN_RETURN_IF_ERROR(store_->Scan(prefix, [&](std::string_view key, std::string_view value) {
       entries.emplace(key, value);
       return true;

@@ -57,11 +57,11 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def get(base, path, method="GET", timeout=30):
-    """Returns (status, headers, body); does not follow redirects."""
+def get(base, path, method="GET", timeout=30, host=None):
+    """Returns (status, headers, body); does not follow redirects. host: the Host header, in place of the address."""
     try:
         with urllib.request.build_opener(NoRedirect).open(
-            urllib.request.Request(base + path, method=method), timeout=timeout
+            urllib.request.Request(base + path, method=method, headers={"Host": host} if host else {}), timeout=timeout
         ) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
@@ -102,6 +102,27 @@ class Hoard:
     def __exit__(self, *_):
         for s in self.sockets:
             s.close()
+
+
+def check_names():
+    """Every daemon answers to its own names alone (DNS rebinding); probes and calls by address are answered."""
+    http = ["--http", "127.0.0.1:0"]
+    flags = {"coordinator_flags": [*http, "--http-name", "front.example"], "ps_flags": http, "worker_flags": http}
+    with Cluster(ps=1, workers=1, **flags) as c:
+        for name, pattern in (
+            ("coordinator", r"pages, metrics and probes on (http://\S+)"),
+            ("ps-0", r"metrics and health on (http://\S+)"),
+            ("worker-0", r"metrics and health on (http://\S+)"),
+        ):
+            base = c.wait_for_log(name, pattern).group(1)
+            for host, status in (("evil.example", 421), ("localhost:1", 200), ("10.42.0.7:7080", 200)):
+                got, _, text = get(base, "/metrics", host=host)
+                check(got == status, f"{name} by {host}: {got}, {text}")
+                check(status == 200 or "--http-name evil.example" in text, f"{name} by {host}: {text}")
+            check(get(base, "/healthz", host="evil.example")[0] == 200, f"{name}: a probe")
+            front = get(base, "/metrics", host="front.example")[0]
+            check(front == (200 if name == "coordinator" else 421), f"{name} by --http-name: {front}")
+    print("names of daemons", flush=True)
 
 
 def check_pages(c, base):
@@ -301,6 +322,7 @@ def main():
         check_wrong_address(directory)
         check_up(directory)
         check_training(directory)
+    check_names()
     check_standby()
 
 

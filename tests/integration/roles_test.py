@@ -33,6 +33,10 @@ CALLS = {
     JOBS + "Predict": (USERS, "us"),
     JOBS + "ListNodes": (USERS + NODES, "uu"),
     JOBS + "DrainNode": ("a" + NODES, "uu"),
+    "/cairn.v1.TokenService/CreateToken": ("a", "uu"),
+    "/cairn.v1.TokenService/ListTokens": (USERS, "uu"),
+    "/cairn.v1.TokenService/RevokeToken": (USERS, "uu"),
+    "/cairn.v1.TokenService/Identify": (USERS, "uu"),
     "/cairn.v1.Coordinator/Session": (NODES, "ss"),
     "/cairn.v1.ParameterServer/Exchange": (NODES, "ss"),
     "/grpc.health.v1.Health/Check": ("cpwua", "uu"),
@@ -51,12 +55,12 @@ def channel(address, folder):
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(*read), options=wire.CHANNEL_OPTIONS)
 
 
-def outcome(to, method, kind):
+def outcome(to, method, kind, metadata=None):
     """The code and text of a call with an empty request."""
     make_call = {"uu": to.unary_unary, "us": to.unary_stream, "ss": to.stream_stream}[kind](method)
     request = iter([b""]) if kind[0] == "s" else b""
     try:
-        answer = make_call(request, timeout=30)
+        answer = make_call(request, timeout=30, metadata=metadata)
         if kind[1] == "s":
             list(answer)
         return "OK", ""
@@ -169,6 +173,30 @@ def try_owners(c, certs):
     bob("delete", "his")
 
 
+def try_quotas(c, certs, quotas):
+    """A quota of a file that changes while the coordinator runs; and a name that is taken."""
+    alice, bob, root = (As(c, f"{certs}/{name}") for name in ("alice", "bob", "root"))
+    job_file = small_job(c.dir, make_glyphs(c.dir), 500, name="long.textproto")
+    alice("submit", job_file, "--set", "name=one")
+    alice("submit", job_file, "--set", "name=one", says="which has not ended, is called")
+    alice(
+        "submit", job_file, "--set", "name=two", says="quota of group vision: jobs=1; the jobs that have not ended have"
+    )
+    bob("submit", job_file, "--set", "name=one")
+    root("submit", job_file, "--set", "name=two")
+    with open(quotas, "w") as f:
+        f.write("user alice jobs=2\n")
+    argv = [os.path.join(BIN, "cairn"), "--coordinator", c.address, "submit", job_file, "--set", "name=two"]
+    env = {**os.environ, "CAIRN_TLS_DIR": f"{certs}/alice"}
+    c.until(
+        lambda: subprocess.run(argv, env=env, capture_output=True, timeout=60).returncode == 0, "the new quota holds"
+    )
+    alice("submit", job_file, "--set", "name=three", says="quota of user alice: jobs=2")
+    for who in (alice, bob):
+        who("cancel", "one")
+    alice("cancel", "two")
+
+
 def check_audit(path):
     """What was done above is in the audit log, with who, from where and the outcome."""
     with open(path) as f:
@@ -199,12 +227,15 @@ def main():
         make(certs, "user:alice,vision", "user:bob,speech", "user:carol,speech,vision", "admin:root")
         nameless(certs)
         os.environ["CAIRN_TLS_DIR"] = f"{certs}/node"
-        audit = f"{directory}/audit.jsonl"
-        flags = {"coordinator_flags": ["--audit-log", audit], "ps_flags": ["--unix-socket", "none"]}
+        audit, quotas = f"{directory}/audit.jsonl", f"{directory}/quotas"
+        with open(quotas, "w") as f:
+            f.write("default jobs=5\ngroup vision jobs=1\n")
+        flags = {"coordinator_flags": ["--audit-log", audit, "--quotas", quotas], "ps_flags": ["--unix-socket", "none"]}
         with Cluster(ps=1, workers=1, **flags) as c:
             try_table(c, certs)
             try_names(c, certs)
             try_owners(c, certs)
+            try_quotas(c, certs, quotas)
             check_audit(audit)
         del os.environ["CAIRN_TLS_DIR"]
 

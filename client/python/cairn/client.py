@@ -35,6 +35,7 @@ class Client:
 
     address: "HOST:PORT" of the coordinator; of several: separated by commas.
     ca, cert, key: files of a cluster that speaks TLS, all three; else ca.crt, tls.crt and tls.key of $CAIRN_TLS_DIR.
+    token: of `cairn token create`, says who you are; else that of $CAIRN_TOKEN. With it ca alone is enough for TLS.
     timeout: of a call in seconds.
 
     Thread-safe. In a child that was forked it raises RuntimeError: gRPC does not work there. Errors: cairn.Error with
@@ -48,23 +49,27 @@ class Client:
         ca: str | os.PathLike[str] | None = None,
         cert: str | os.PathLike[str] | None = None,
         key: str | os.PathLike[str] | None = None,
+        token: str | None = None,
         timeout: float = 10.0,
     ):
         self._timeout = arguments.seconds("timeout", timeout) or SUBMIT_TIMEOUT_S
         name = "address"
         if address is None and os.environ.get("CAIRN_COORDINATOR"):
             name, address = "$CAIRN_COORDINATOR", os.environ["CAIRN_COORDINATOR"]
+        if address is None and token is not None:
+            raise ValueError("token: a local cluster takes none; give an address, or leave it out")
         if address is None and (ca or cert or key):
             raise ValueError("ca, cert, key: a local cluster speaks plain gRPC; give an address, or leave them out")
         addresses = None if address is None else parse_addresses(name, arguments.text(name, address))
-        tls = None if addresses is None else _tls(ca, cert, key)
+        secret = None if addresses is None else _token(token)
+        tls = None if addresses is None else _tls(ca, cert, key, bool(secret))
         self._tls_links: tempfile.TemporaryDirectory[str] | None = None
         self._local = local.acquire() if addresses is None else None
         if self._local is not None:
             addresses = [self._local.address]
         assert addresses is not None
-        self._connection = Connection(addresses, tls)
-        self._program = Program(self._connection.text(), self._tls_dir(tls))
+        self._connection = Connection(addresses, tls, secret)
+        self._program = Program(self._connection.text(), self._tls_dir(tls), secret)
 
     def __enter__(self) -> Client:
         return self
@@ -246,7 +251,8 @@ class Client:
         """The three files under the names that `cairn --tls-dir` looks for."""
         if tls is None:
             return None
-        names = {"ca.crt": tls.ca, "tls.crt": tls.cert, "tls.key": tls.key}
+        files = {"ca.crt": tls.ca, "tls.crt": tls.cert, "tls.key": tls.key}
+        names = {name: path for name, path in files.items() if path is not None}
         if len({path.parent for path in names.values()}) == 1 and all(p.name == n for n, p in names.items()):
             return tls.ca.parent
         self._tls_links = tempfile.TemporaryDirectory(prefix="cairn-tls-")
@@ -267,19 +273,38 @@ def job_request(name_or_id: str | int) -> Any:
     return cluster_pb2.GetJobRequest(job_id=number)
 
 
-def _tls(ca: Any, cert: Any, key: Any) -> Tls | None:
+def _token(token: Any) -> str | None:
+    """Never part of an error: it may be a secret with a typing error."""
+    name = "token"
+    if token is None:
+        name, token = "$CAIRN_TOKEN", os.environ.get("CAIRN_TOKEN") or None
+    if token is None:
+        return None
+    if not isinstance(token, str):
+        raise TypeError(f"token: is {arguments.type_name(token)}; give the text that `cairn token create` printed")
+    token = token.strip()
+    if not re.fullmatch(r"cairn-[0-9a-f]{16}-[0-9a-f]{64}", token):
+        raise ValueError(f"{name}: is no token; give the text that `cairn token create` printed")
+    return token
+
+
+def _tls(ca: Any, cert: Any, key: Any, with_token: bool) -> Tls | None:
     given = {"ca": ca, "cert": cert, "key": key}
     names = [name for name, path in given.items() if path is not None]
     folder = os.environ.get("CAIRN_TLS_DIR")
     if not names and folder:
         given = {"ca": f"{folder}/ca.crt", "cert": f"{folder}/tls.crt", "key": f"{folder}/tls.key"}
+        if with_token and not os.path.lexists(given["cert"]) and not os.path.lexists(given["key"]):
+            given["cert"] = given["key"] = None
     elif not names:
         return None
     for name, path in given.items():
+        if path is None and with_token and given["cert"] is None and given["key"] is None:
+            continue
         if path is None:
             raise ValueError(f"{name}: is missing; TLS takes ca, cert and key")
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"{name}: is {arguments.type_name(path)}; give the path of a file")
         if not os.access(path, os.R_OK):
             raise ValueError(f"{name}: {os.fspath(path)} cannot be read")
-    return Tls(*(Path(os.path.abspath(path)) for path in given.values()))
+    return Tls(*(None if path is None else Path(os.path.abspath(path)) for path in given.values()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 import time
 import weakref
@@ -44,13 +45,15 @@ OPTIONS = [
 
 @dataclass(frozen=True)
 class Tls:
-    """Files of mutual TLS, as `cairn --tls-dir` has them in one folder."""
+    """Files of mutual TLS, as `cairn --tls-dir` has them in one folder. With a token ca is enough."""
 
     ca: Path
-    cert: Path
-    key: Path
+    cert: Path | None
+    key: Path | None
 
     def credentials(self) -> grpc.ChannelCredentials:
+        if self.key is None or self.cert is None:
+            return grpc.ssl_channel_credentials(self.ca.read_bytes())
         return grpc.ssl_channel_credentials(self.ca.read_bytes(), self.key.read_bytes(), self.cert.read_bytes())
 
 
@@ -66,6 +69,12 @@ def parse_addresses(name: str, text: str) -> list[str]:
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
             raise ValueError(f'{name}: "{address}": the port is "{port}"; give 1 to 65535')
     return addresses
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nobody is on the way to "host:port"."""
+    host = address.rpartition(":")[0]
+    return host in ("localhost", "[::1]") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
 _grpc_process: int | None = None  # the process that has used gRPC first
@@ -93,9 +102,10 @@ def _after_fork_in_child() -> None:
 
 
 class Connection:
-    def __init__(self, addresses: list[str], tls: Tls | None):
+    def __init__(self, addresses: list[str], tls: Tls | None, token: str | None = None):
         self.addresses = addresses
         self.tls = tls
+        self._metadata = [("authorization", f"Bearer {token}")] if token else []
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._stub: Any = None
@@ -131,6 +141,10 @@ class Connection:
             if self._closed:
                 raise ValueError("this cairn.Client is closed; make another one")
             _use_grpc()
+            if self._metadata and self.tls is None and not is_loopback(self._current):
+                raise ValueError(
+                    f"token: is not sent to {self._current} without TLS, where anyone on the way could read it; give ca"
+                )
             if self._stub is None:
                 if self.tls is None:
                     self._channel = grpc.insecure_channel(self._current, OPTIONS)
@@ -159,13 +173,13 @@ class Connection:
 
     def call(self, method: str, request: Any, timeout: float) -> Any:
         """The answer of a unary call."""
-        return self._asking(method, lambda stub: getattr(stub, method)(request, timeout=timeout), timeout)
+        return self._asking(method, lambda stub: self._begin(stub, method, request, timeout), timeout)
 
     def stream(self, method: str, request: Any, timeout: float) -> Iterator[Any]:
         """The answers of a streaming call; a call that broke before its first answer is begun again elsewhere."""
 
         def begin(stub: Any) -> tuple[Any, Any]:
-            answers = getattr(stub, method)(request, timeout=timeout)
+            answers = self._begin(stub, method, request, timeout)
             return next(answers, None), answers
 
         first, answers = self._asking(method, begin, timeout)
@@ -177,6 +191,9 @@ class Connection:
             raise self._error(error, self._current, timeout) from None
         finally:
             answers.cancel()
+
+    def _begin(self, stub: Any, method: str, request: Any, timeout: float) -> Any:
+        return getattr(stub, method)(request, timeout=timeout, metadata=self._metadata)
 
     def _asking(self, method: str, ask: Any, timeout: float) -> Any:
         begin = time.monotonic()

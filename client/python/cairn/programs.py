@@ -53,13 +53,17 @@ def version() -> str:
 class Program:
     """`cairn` for one cluster."""
 
-    def __init__(self, address: str, tls_dir: Path | None):
+    def __init__(self, address: str, tls_dir: Path | None, token: str | None = None):
         self.address = address
         self.tls_dir = tls_dir
+        self._token = token
 
     def run(self, *args: str, timeout: float) -> str:
         """What it prints. Errors: ProgramError with what it says of the failure."""
-        environment = {k: v for k, v in os.environ.items() if k not in ("CAIRN_TLS_DIR", "CAIRN_COORDINATOR")}
+        of_clusters = ("CAIRN_TLS_DIR", "CAIRN_COORDINATOR", "CAIRN_TOKEN")
+        environment = {k: v for k, v in os.environ.items() if k not in of_clusters}
+        if self._token is not None:
+            environment["CAIRN_TOKEN"] = self._token
         if self.tls_dir is not None:
             environment["CAIRN_TLS_DIR"] = str(self.tls_dir)
         command = [str(find()), "--coordinator", self.address, *args]

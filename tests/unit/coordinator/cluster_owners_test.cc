@@ -56,6 +56,29 @@ v1::GetJobRequest Numbered(uint64_t id) {
   return request;
 }
 
+TEST(Owners, HaveEachNameOnceAmongJobsThatHaveNotEnded) {
+  OwnedCluster c;
+  const Requester alice = User("alice"), bob = User("bob");
+  const auto submit = [&](const Requester& who, const std::string& name, const std::string& key = "") {
+    v1::JobSpec spec = c.Spec(1);
+    spec.set_name(name);
+    const ReplyToken reply = c.Submit(spec, key, who);
+    c.Settle();
+    return c.ReplyTo(reply)->status;
+  };
+  EXPECT_TRUE(submit(alice, "a", "key").ok());
+  const absl::Status second = submit(alice, "a");
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.message()), HasSubstr("your job 1, which has not ended, is called \"a\" too"));
+  EXPECT_TRUE(submit(alice, "a", "key").ok()) << "the same submission";
+  EXPECT_TRUE(submit(alice, "b").ok());
+  EXPECT_TRUE(submit(bob, "a").ok()) << "another owner";
+  EXPECT_TRUE(submit({}, "a").ok() && submit({}, "a").ok()) << "jobs without an owner";
+  ASSERT_TRUE(c.Ask(CancelJob{{}, Numbered(1), alice}).ok());
+  EXPECT_TRUE(submit(alice, "a").ok()) << "the first one has ended";
+  EXPECT_EQ(submit(alice, "a").code(), absl::StatusCode::kAlreadyExists);
+}
+
 TEST(Owners, SeeTheirOwn) {
   OwnedCluster c;
   const Requester alice = User("alice", {"vision"}), bob = User("bob", {"speech"}), carol = User("carol", {"vision"});

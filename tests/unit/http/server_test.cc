@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "common/base/limits.h"
 #include "common/http/relief.h"
+#include "tests/unit/http/http_client.h"
 
 namespace cairn {
 namespace {
@@ -35,49 +36,6 @@ using testing::Not;
 using testing::StartsWith;
 
 constexpr absl::Duration kLong = absl::Seconds(30);  // a test that waits so long has failed
-
-class Socket {
- public:
-  explicit Socket(int port) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience = {30, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0;
-  }
-  ~Socket() { close(fd_); }
-  Socket(const Socket&) = delete;
-
-  bool connected() const { return connected_; }
-  int fd() const { return fd_; }
-  void Send(const std::string& text) const {
-    ASSERT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
-  }
-  std::string ReadAll() const {
-    std::string all;
-    char part[4096];
-    while (true) {
-      const ssize_t got = recv(fd_, part, sizeof(part), 0);
-      if (got <= 0) return all;
-      all.append(part, static_cast<size_t>(got));
-    }
-  }
-
- private:
-  const int fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool connected_ = false;
-};
-
-std::string Fetch(int port, const std::string& request) {
-  const Socket socket(port);
-  socket.Send(request);
-  return socket.ReadAll();
-}
-std::string Get(int port, const std::string& target) {
-  return Fetch(port, absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: x\r\n\r\n"));
-}
 
 HttpAnswer Echo(const HttpRequest& request) {
   if (request.path == "/large") return {200, "text/plain", std::string(8 << 20, 'x'), {}};

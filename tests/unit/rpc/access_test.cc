@@ -14,6 +14,7 @@
 #include "cairn/v1/bench.pb.h"
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/parameter.pb.h"
+#include "cairn/v1/tokens.pb.h"
 
 namespace cairn {
 namespace {
@@ -44,6 +45,10 @@ const std::map<std::string, std::string>& Allowed() {
       {"/cairn.v1.JobService/Predict", "UA"},
       {"/cairn.v1.JobService/ListNodes", "PWUA"},
       {"/cairn.v1.JobService/DrainNode", "PWA"},
+      {"/cairn.v1.TokenService/CreateToken", "A"},
+      {"/cairn.v1.TokenService/ListTokens", "UA"},
+      {"/cairn.v1.TokenService/RevokeToken", "UA"},
+      {"/cairn.v1.TokenService/Identify", "UA"},
       {"/cairn.v1.Coordinator/Session", "PW"},
       {"/cairn.v1.ParameterServer/Exchange", "PW"},
       {"/cairn.v1.Bench/Prepare", "PWUA"},
@@ -70,6 +75,17 @@ TEST(Access, EachMethodIsForTheRolesOfTheTable) {
       }
     }
     EXPECT_THAT(std::string(CheckAccess(method, Of({})).message()), HasSubstr("your certificate names no role"));
+    const absl::Status stranger = CheckAccess(method, Caller{.has_certificate = false});
+    EXPECT_EQ(stranger.code(), absl::StatusCode::kUnauthenticated);
+    EXPECT_THAT(std::string(stranger.message()), HasSubstr("neither a token nor a certificate"));
+    for (const auto& [letter, role] : {std::pair('U', CallerRole::kUser), std::pair('A', CallerRole::kAdmin)}) {
+      const absl::Status by_token = CheckAccess(method, Caller{.names = {{role, "x"}}, .token_id = "7f"});
+      EXPECT_EQ(by_token.ok(), allowed.find(letter) != allowed.npos) << by_token;
+      if (!by_token.ok()) {
+        EXPECT_THAT(std::string(by_token.message()),
+                    HasSubstr(absl::StrCat("your token is that of ", RoleName(role), " x, token 7f")));
+      }
+    }
     EXPECT_TRUE(CheckAccess(method, Caller{.unrestricted = true}).ok());
   }
 }
@@ -80,7 +96,7 @@ TEST(Access, EveryMethodOfTheServicesHasARow) {
   EXPECT_THAT(KnownMethods(), UnorderedElementsAreArray(methods));
   for (const google::protobuf::FileDescriptor* file :
        {v1::SubmitRequest::descriptor()->file(), v1::ExchangeFrame::descriptor()->file(),
-        v1::PrepareBench::descriptor()->file()}) {
+        v1::PrepareBench::descriptor()->file(), v1::Token::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       for (int m = 0; m < file->service(s)->method_count(); ++m) {
         EXPECT_TRUE(Allowed().contains(
