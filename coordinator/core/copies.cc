@@ -112,6 +112,7 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
 // after it is computed from weights that were sent to the workers. In an asynchronous one all but one update per
 // replica was, since each replica waits for the answer. At the end of a job there is no such update.
 uint64_t Copies::LeastVersion(const Job& job, uint32_t partition) const {
+  if (job.best.restoring) return 0;  // some may already be filled
   if (IsComplete(job.state()) && partition < job.end.versions.size()) return job.end.versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
   if (job.finalizing()) {  // everything is acknowledged, and no further update is sent

@@ -55,6 +55,9 @@ struct Job {
   bool has_weights() const { return ran() && status.partitions_size() > 0; }
   // Its partitions may hold updates, which exist nowhere else.
   bool ran() const { return status.started_unix_ms() != 0 && restoring.from.empty(); }
+  // Copies of a ps that is away are waited for. While the best epoch's weights are restored too: if their checkpoint
+  // cannot be read, the job ends with what the partitions hold.
+  bool keeps_updates() const { return ran() || best.restoring; }
   bool has_data() const { return status.has_data(); }
   bool mirrored() const { return status.spec().strategy() == v1::MIRRORED; }
   bool synchronous() const;

@@ -117,7 +117,7 @@ void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::H
   }
   for (const uint64_t id : jobs_.ByUrgency()) {
     Job& job = jobs_.At(id);
-    if (job.starting() && !job.ran() && !candidates_.MissingPs(job).empty()) hosting_.PlaceAnew(job);
+    if (job.starting() && !job.keeps_updates() && !candidates_.MissingPs(job).empty()) hosting_.PlaceAnew(job);
     if (!job.UsesPs(node.name)) continue;
     ReconcilePsJob(job, admission, FindHeld(hello, id));
     step_.Raise(ReasonDue{job.id()});
@@ -139,7 +139,7 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
                         node.name, job.id(), held_generation, generation));
   }
   if (anew) job.partitions.reconciling.untold.insert(node.name);
-  if (anew && job.ran()) copies_.NoteReturned(job, node, held);
+  if (anew && job.keeps_updates()) copies_.NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return hosting_.NewGeneration(job, held_generation);
   const bool restarted =
@@ -150,8 +150,8 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   }
   // Stores the new address and the new generation together: with the address alone, a restarted coordinator would not
   // notice the change.
-  if (job.ran() && copies_.Settle(job)) return;
-  if (job.ran() && anew) {  // its copies wait for others that may have more updates
+  if (job.keeps_updates() && copies_.Settle(job)) return;
+  if (job.keeps_updates() && anew) {  // its copies wait for others that may have more updates
     if (moved) jobs_.Save(job);
     return;
   }
@@ -226,7 +226,7 @@ void Reconciler::OnPsLost(const NodeName& ps) {
       ++ended;
       continue;
     }
-    if (!job.ran()) {
+    if (!job.keeps_updates()) {
       hosting_.PlaceAnew(job);
     } else if (!copies_.Settle(job) && job.PrimariesOn(ps) > 0) {
       jobs_.TellWarning(job, "waits for ps \"%s\"", ps);

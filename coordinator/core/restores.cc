@@ -91,6 +91,8 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
 // All partitions of a starting job are ready to be filled.
 void Restores::TryRestore(Job& job) {
   if (!job.starting() || job.restoring.from.empty() || job.partitions.hosting.awaiting_ready) return;
+  // A ps that is away is waited for (Job::keeps_updates). Its return raises the generation, and the restore begins anew.
+  if (!candidates_.MissingPs(job).empty()) return job.restoring.AskAnew();
   if (!job.restoring.worker.empty()) {
     if (step_.now() >= job.restoring.until)
       RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restoring.worker), true);
@@ -234,10 +236,10 @@ void Restores::ReleaseWorker(const NodeName& worker) {
 }
 
 // The weights are lost: the job continues from a checkpoint. A job that was restored to its best epoch gets those
-// weights again. Returns false if there is no checkpoint.
+// weights again, also one that is being restored to it. Returns false if there is no checkpoint.
 bool Restores::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
-  std::vector<std::string> from = job.best.restored ? BestPaths(job) : std::vector<std::string>();
+  std::vector<std::string> from = job.best.restored || job.best.restoring ? BestPaths(job) : std::vector<std::string>();
   const bool best = !from.empty();
   if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;

@@ -264,6 +264,50 @@ TEST(ClusterBest, AGenerationInTheMiddleOfARestoreIsNoLoss) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
+// The job may end with the weights of its last epoch: they are given up only when those of the best one were read.
+TEST(ClusterBest, CopiesOfAPsThatIsAwayAreKeptUntilTheBestWeightsWereRead) {
+  for (const v1::Durability durability : {v1::LOGGED, v1::SNAPSHOT}) {
+    Cluster c(2, 2);
+    c.write_checkpoints = true;
+    c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+    const uint64_t id = c.SubmitOk(RestoringBest(durability));
+    for (int round = 0; round < 600 && c.State(id) != v1::STARTING; ++round) {
+      c.Pass(absl::Milliseconds(100));
+      c.TrainStep();
+    }
+    c.Kill(c.node("ps-0"));
+    c.Pass(absl::Minutes(20));
+    ASSERT_EQ(c.State(id), v1::STARTING) << c.Job(id).reason();
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("ps-0"));
+    c.Restart(c.node("ps-0"));
+    EXPECT_EQ(FailRestores(c, id, "it was altered", "never"), 3) << "no attempt was counted while the ps was away";
+    EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS) << c.Job(id).reason();
+    for (const char* ps : {"ps-0", "ps-1"}) {
+      for (const auto& [p, version] : c.node(ps).hosted.at(id).version) EXPECT_EQ(version, 20u);
+    }
+  }
+}
+
+// Its disk is lost: the best weights fill the partitions elsewhere, as long as they can be read.
+TEST(ClusterBest, APsThatComesBackEmptyWhileTheBestWeightsAreRestoredCostsNothing) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  for (int round = 0; round < 600 && c.State(id) != v1::STARTING; ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  c.Kill(c.node("ps-0"));
+  c.node("ps-0").hosted.clear();
+  c.Restart(c.node("ps-0"));
+  for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0; ++round) {
+    EXPECT_NE(c.State(id), v1::RUNNING);
+    RoundWithRestore(c, id, true);
+  }
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 // The restored weights are those of an earlier step. They are neither an old copy nor a reason to train again.
 TEST(ClusterBest, APsThatRestartsBehindTheBestWeightsIsWaitedForAndNothingIsTrainedAgain) {
   for (const v1::Durability durability : {v1::LOGGED, v1::SNAPSHOT}) {
