@@ -7,7 +7,7 @@
 #   deploy/make_certs.sh certs host-a,10.0.0.1 host-b worker:host-c user:alice,vision admin:root
 #
 # Roles: coordinator, ps, worker (machines; without a role all three), user, admin (people); docs/security.md says what
-# each may do. The names of a machine are those under which others dial it: host names and IP addresses; localhost and
+# each may do; or monitor, which may read the pages of --http and nothing else. The names of a machine are those under which others dial it: host names and IP addresses; localhost and
 # 127.0.0.1 are added. Its ps and workers are named NAME, or NAME- and more; with =NODE so, and with =* as they like.
 # The further names of a person are groups; so are those of a person whose programs compute (user+worker:dave,vision).
 # DIR/ca.key signs: keep it off the cluster. It is created if missing, so that another run adds machines or renews
@@ -74,7 +74,12 @@ for argument in "$@"; do
         person=yes
         check_name "the name of the role $r" "$name" 64
         ;;
-      *) fail "\"$argument\": \"$r\" is not a role; they are coordinator, ps, worker, user, admin" ;;
+      monitor)  # a certificate without a role
+        [[ ${#each[@]} -eq 1 && ${#further[@]} -eq 0 ]] || fail "\"$argument\": monitor stands alone, with one name"
+        person=yes
+        continue
+        ;;
+      *) fail "\"$argument\": \"$r\" is not a role; they are coordinator, ps, worker, user, admin, monitor" ;;
     esac
     [[ " $said " != *" $r "* ]] || fail "\"$argument\": the role $r twice"
     said+=" $r"
@@ -110,12 +115,13 @@ for argument in "$@"; do
   trap 'rm -f "$to/tls.key.new" "$to/tls.crt.new" "$to/request" "$to/extensions"' EXIT
   new_key "$to/tls.key.new"
   quiet openssl req -new -key "$to/tls.key.new" -subj "/CN=$first" -out "$to/request"
-  printf 'subjectAltName=%s\nextendedKeyUsage=%s\n' "$alternatives" "$usage_of" > "$to/extensions"
+  printf 'extendedKeyUsage=%s\n' "$usage_of" > "$to/extensions"
+  if [[ -n $alternatives ]]; then printf 'subjectAltName=%s\n' "$alternatives" >> "$to/extensions"; fi
   quiet openssl x509 -req -in "$to/request" -CA "$dir/ca.crt" -CAkey "$dir/ca.key" \
     -set_serial "0x$(openssl rand -hex 16)" -days "$days" -out "$to/tls.crt.new" -extfile "$to/extensions"
   rm "$to/request" "$to/extensions"
   cp "$dir/ca.crt" "$to/ca.crt"
   mv "$to/tls.key.new" "$to/tls.key"
   mv "$to/tls.crt.new" "$to/tls.crt"
-  echo "$to:$said: $alternatives, $days days"
+  echo "$to:${said:- monitor}: ${alternatives:-no role}, $days days"
 done

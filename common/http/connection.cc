@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "common/rpc/pem.h"
+
 namespace cairn {
 namespace {
 
@@ -58,6 +61,14 @@ bool Connection::Trusted() const {
   if (ssl_ == nullptr) return true;
   const std::unique_ptr<X509, void (*)(X509*)> shown(SSL_get1_peer_certificate(ssl_), X509_free);
   return shown != nullptr && SSL_get_verify_result(ssl_) == X509_V_OK;
+}
+
+absl::StatusOr<Caller> Connection::CallerOfCertificate() const {
+  const Certificate shown(ssl_ == nullptr ? nullptr : SSL_get1_peer_certificate(ssl_));
+  if (shown == nullptr) return absl::PermissionDeniedError("there is no certificate");
+  absl::StatusOr<Caller> caller = CallerOfUris(UrisOf(shown.get()));
+  if (caller.ok()) return caller;
+  return absl::PermissionDeniedError(absl::StrCat("your certificate: ", caller.status().message()));
 }
 
 void Connection::BeginAnswer() { deadline_ = clock_->Now() + limits_.answer_timeout; }

@@ -11,6 +11,8 @@
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/rpc/access.h"
 
 namespace cairn {
 
@@ -29,6 +31,8 @@ class Connection {
   bool Handshake();
   // Whether the connection is plain, or the peer presented a certificate that was verified.
   bool Trusted() const;
+  // Of the peer's certificate. Errors: PERMISSION_DENIED: its roles are wrong; see CallerOfUris.
+  absl::StatusOr<Caller> CallerOfCertificate() const;
   // The head was read: starts the answer's timeout.
   void BeginAnswer();
   // Ends all waits for the peer.

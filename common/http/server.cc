@@ -252,11 +252,12 @@ class HttpServer::Impl {
     WriteAnswer(connection, std::move(answer), !head.ok() || head->method != "HEAD");
   }
 
-  // Of a client without a certificate.
-  absl::Status Admit(const std::string& authorization) const {
-    if (options_.admit != nullptr && !authorization.empty()) return options_.admit(authorization);
+  absl::StatusOr<Caller> CallerOf(const RequestHead& head, const Connection& connection) const {
+    if (tls_ == nullptr) return Caller{.unrestricted = true};
+    if (options_.identify != nullptr && !head.authorization.empty()) return options_.identify(head.authorization);
+    if (connection.Trusted()) return connection.CallerOfCertificate();
     return absl::PermissionDeniedError(absl::StrCat("show a certificate that this cluster's ca.crt signed (--tls-dir)",
-                                                    options_.admit == nullptr ? "" : ", or a token"));
+                                                    options_.identify == nullptr ? "" : ", or a token"));
   }
 
   HttpAnswer Answer(const RequestHead& head, const Connection& connection) {
@@ -267,7 +268,7 @@ class HttpServer::Impl {
       answer.body = "only GET and HEAD are answered here\n";
       return answer;
     }
-    const HttpRequest request = ParseTarget(head.target);
+    HttpRequest request = ParseTarget(head.target);
     const bool open =
         std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) != options_.open_paths.end();
     const absl::Status named = hosts_.Check(head.host, tls_ == nullptr ? std::vector<std::string>() : tls_->names());
@@ -276,9 +277,9 @@ class HttpServer::Impl {
       answer.body = absl::StrCat(named.message(), "\n");
       return answer;
     }
-    if (!connection.Trusted() && !open) {
-      if (const absl::Status admitted = Admit(head.authorization); !admitted.ok()) return Unadmitted(admitted);
-    }
+    absl::StatusOr<Caller> caller = CallerOf(head, connection);
+    if (!caller.ok() && !open) return Unadmitted(caller.status());
+    request.caller = caller.ok() ? *std::move(caller) : Caller{};
     try {
       return handler_(request);
     } catch (const std::exception& error) {  // a page must not end the process

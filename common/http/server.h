@@ -8,7 +8,7 @@
 //      bytes or time. When no thread is free, connections that have kept one waiting longest are closed first, so that
 //      a client that sends slowly or not at all cannot keep others out.
 //   3. With TLS, a client without a certificate signed by ca.crt is served only `open_paths`: Kubernetes' probes have
-//      no certificate. `admit` may let others in by their Authorization header.
+//      no certificate. `identify` may let others in by their Authorization header.
 //   4. A request by a name that is not this server's gets nothing but `open_paths` (host_check.h).
 #pragma once
 
@@ -23,6 +23,7 @@
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/rpc/access.h"
 
 namespace cairn {
 
@@ -30,6 +31,7 @@ struct HttpRequest {
   std::string path;                          // decoded, without the query
   std::string target;                        // as received, with the query: plain characters only
   std::map<std::string, std::string> query;  // decoded; of a repeated name the first value
+  Caller caller = {.unrestricted = true};    // with TLS: of the certificate, or of `identify`; none on an open path
 };
 
 struct HttpAnswer {
@@ -45,9 +47,9 @@ struct HttpServerOptions {
   std::vector<std::string> open_paths;  // see invariants 3 and 4
   // This server's, beside the host in `listen`, this machine's name and those of the certificate.
   std::vector<std::string> names;
-  // With TLS: whether a client without a certificate is let in by its Authorization header. Called on several threads.
-  // Errors: UNAVAILABLE: it cannot be said now; others: no. Null: never.
-  std::function<absl::Status(const std::string& authorization)> admit;
+  // With TLS: who calls with this Authorization header, whatever the certificate says. Called on several threads.
+  // Errors: UNAVAILABLE: it cannot be said now; others: nobody. Null: the header is ignored.
+  std::function<absl::StatusOr<Caller>(const std::string& authorization)> identify;
   int threads = 16;  // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);

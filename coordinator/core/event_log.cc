@@ -50,7 +50,8 @@ v1::ListEventsResponse EventLog::List(const v1::ListEventsRequest& request,
     if (request.job_id() != 0 && event->job_id() != request.job_id()) continue;
     if (!request.node().empty() && event->node() != request.node()) continue;
     if (request.warnings_only() && !event->warning()) continue;
-    if (event->job_id() != 0 && !may_see(event->job_id())) continue;
+    const bool of_node = event->job_id() == 0 && !event->node().empty();
+    if (!of_node && !may_see(event->job_id())) continue;
     chosen.push_back(&*event);
   }
   for (auto event = chosen.rbegin(); event != chosen.rend(); ++event) {

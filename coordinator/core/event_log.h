@@ -30,7 +30,8 @@ class EventLog {
   EventLog(absl::Time began, uint64_t term) : began_(began), term_(term) {}
 
   void Add(absl::Time now, const LogLine& line);
-  // may_see: whether the caller may see what happened to the job. name_of: the job's name; empty: it is gone.
+  // may_see: whether the caller may see what happened to the job; 0: to the whole cluster. name_of: the job's name;
+  // empty: it is gone.
   v1::ListEventsResponse List(const v1::ListEventsRequest& request, const std::function<bool(uint64_t job)>& may_see,
                               const std::function<std::string(uint64_t job)>& name_of) const;
 

@@ -44,7 +44,7 @@ struct SubmitJob {
   std::shared_ptr<const CheckedJob> job;
   std::string request_key;
   Requester who = {};
-  bool check_only = false;  // nothing is queued: the answer says what would be
+  bool check_only = false;                         // nothing is queued: the answer says what would be
   std::shared_ptr<const Quotas> quotas = nullptr;  // null: none
 };
 struct CancelJob {
@@ -104,8 +104,7 @@ struct RevokeToken {
 };
 
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
-                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone, CreateToken,
-                           RevokeToken>;
+                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone, CreateToken, RevokeToken>;
 
 // ---- effects, carried out in order ----
 

@@ -33,7 +33,7 @@ void Tokens::OnCreate(const CreateToken& event) {
   token.set_created_unix_ms(absl::ToUnixMillis(step_.now()));
   token.set_expires_unix_ms(absl::ToUnixMillis(step_.now() + event.lifetime));
   step_.Emit(Store{KeyOf(token.id()), stored.SerializeAsString()});
-  step_.Log("%s is made by %s", Shown(token), token.created_by());
+  step_.Log({}, "%s is made by %s", Shown(token), token.created_by());
   step_.Emit(Reply{event.reply, absl::OkStatus(), token});
   tokens_[token.id()] = std::move(stored);
   ++changes_;
@@ -50,7 +50,7 @@ void Tokens::OnRevoke(const RevokeToken& event) {
   tokens_.erase(found);
   ++changes_;
   step_.Emit(Store{KeyOf(token.id()), std::nullopt});
-  step_.Log("%s is revoked", Shown(token));
+  step_.Log({}, "%s is revoked", Shown(token));
   step_.Emit(Reply{event.reply, absl::OkStatus(), token});
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/http/certificate_metrics.h"
 #include "common/report/json.h"
@@ -46,6 +48,7 @@ HttpAnswer Refuse(const absl::Status& status, const HttpRequest& request) {
     return answer;
   }
   if (absl::IsNotFound(status)) return Text(404, status.message());
+  if (absl::IsPermissionDenied(status)) return Text(403, status.message());
   HttpAnswer answer = Text(503, status.message());
   answer.headers = {{"Retry-After", "1"}};
   return answer;
@@ -88,6 +91,37 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
   return part;
 }
 
+Requester RequesterOf(const Caller& caller) {
+  const bool only_user = caller.names.size() == 1 && caller.Is(CallerRole::kUser) && !caller.unrestricted;
+  return {.everything = !only_user, .user = caller.user(), .groups = caller.groups};
+}
+
+// What names the requester's view of a job.
+std::string KeyOf(const std::string& which, const Requester& who) {
+  if (who.everything) return which;
+  return absl::StrCat(which, " of ", who.user, " ", absl::StrJoin(who.groups, " "));
+}
+
+std::vector<v1::JobStatus> OwnJobs(const std::vector<v1::JobStatus>& jobs, const Requester& who) {
+  std::vector<v1::JobStatus> own;
+  std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(own), [&](const auto& job) { return who.MayUse(job); });
+  return own;
+}
+
+// Those of nodes, and of the caller's jobs.
+v1::ListEventsResponse OwnEvents(const v1::ListEventsResponse& events, const std::vector<v1::JobStatus>& own) {
+  std::set<uint64_t> ids;
+  for (const v1::JobStatus& job : own) ids.insert(job.job_id());
+  v1::ListEventsResponse out = events;
+  auto& list = *out.mutable_events();
+  list.erase(std::remove_if(list.begin(), list.end(),
+                            [&](const v1::ClusterEvent& event) {
+                              return event.job_id() != 0 ? !ids.contains(event.job_id()) : event.node().empty();
+                            }),
+             list.end());
+  return out;
+}
+
 template <typename T>
 std::vector<T> TakeAll(google::protobuf::RepeatedPtrField<T>* list) {
   return {std::make_move_iterator(list->begin()), std::make_move_iterator(list->end())};
@@ -102,7 +136,7 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   const std::string& path = request.path;
   if (path == "/healthz") return Health();
   if (path == "/readyz") return Ready();
-  if (path == "/metrics") return Metrics();
+  if (path == "/metrics") return Metrics(RequesterOf(request.caller));
   if (path == "/dashboard.css") return Page("text/css; charset=utf-8", kDashboardCss);
   if (path == "/dashboard.js") return Page(kScript, kDashboardJs);
   if (path == "/elements.js") return Page(kScript, kElementsJs);
@@ -145,26 +179,28 @@ absl::StatusOr<Dashboard::JobsPtr> Dashboard::AllJobs() {
 }
 
 // which: a job's number or name.
-absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which) {
+absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which, const Requester& who) {
+  const std::string key = KeyOf(which, who);
   {
     absl::MutexLock lock(&mutex_);
-    if (which == which_ && clock_->Now() - job_.at < kFresh) return job_.answer;
+    if (key == which_ && clock_->Now() - job_.at < kFresh) return job_.answer;
   }
   absl::StatusOr<JobPtr> job = questions_.Ask<JobPtr>(
-      [request = WhichJob(which)](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
-        CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now));
+      [request = WhichJob(which), who](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
+        CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now, who));
         return std::make_shared<const v1::JobStatus>(std::move(status));
       });
   absl::MutexLock lock(&mutex_);
-  which_ = which;
+  which_ = key;
   job_ = {job, clock_->Now()};
   return job;
 }
 
 HttpAnswer Dashboard::Api(const HttpRequest& request) {
   const absl::string_view path = request.path;
+  const Requester who = RequesterOf(request.caller);
   if (absl::StartsWith(path, kJobPrefix) && path.size() > kJobPrefix.size()) {
-    const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)));
+    const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)), who);
     return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
   }
   const bool overview = path == "/api/v1/overview";
@@ -177,23 +213,33 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
   if (!part.ok()) return Text(400, part.status().message());
   if (path == "/api/v1/jobs") {
     const absl::StatusOr<JobsPtr> jobs = AllJobs();
-    return jobs.ok() ? Page(kJson, JobsJson(**jobs) + "\n") : Refuse(jobs.status(), request);
+    if (!jobs.ok()) return Refuse(jobs.status(), request);
+    if (who.everything) return Page(kJson, JobsJson(**jobs) + "\n");
+    v1::ListJobsResponse own;
+    for (const v1::JobStatus& job : (*jobs)->jobs()) {
+      if (who.MayUse(job)) *own.add_jobs() = job;
+    }
+    return Page(kJson, JobsJson(own) + "\n");
   }
   const absl::StatusOr<ViewPtr> view = Look();
   if (!view.ok()) return Refuse(view.status(), request);
   const View& v = **view;
   if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
-  if (path == "/api/v1/events") return Page(kJson, EventsJson(v.events) + "\n");
-  return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs,
-                                  v.events, *part) +
+  const std::vector<v1::JobStatus> own = who.everything ? std::vector<v1::JobStatus>() : OwnJobs(v.jobs, who);
+  const std::vector<v1::JobStatus>& jobs = who.everything ? v.jobs : own;
+  const v1::ListEventsResponse own_events = who.everything ? v1::ListEventsResponse() : OwnEvents(v.events, own);
+  const v1::ListEventsResponse& events = who.everything ? v.events : own_events;
+  if (path == "/api/v1/events") return Page(kJson, EventsJson(events) + "\n");
+  return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, jobs,
+                                  events, *part) +
                          "\n");
 }
 
-HttpAnswer Dashboard::Metrics() {
+HttpAnswer Dashboard::Metrics(const Requester& who) {
   MetricFamilies out;
   const absl::StatusOr<ViewPtr> view = Look();
   if (view.ok()) {
-    AddClusterMetrics(out, (*view)->nodes, (*view)->jobs);
+    AddClusterMetrics(out, (*view)->nodes, who.everything ? (*view)->jobs : OwnJobs((*view)->jobs, who));
   } else if (!StandsBy(view.status())) {
     AddClusterIsDown(out);
   }

@@ -11,12 +11,15 @@
 //   /readyz                200 if it leads, or stands by and knows the leader: calls are answered or redirected. Else
 //                          503 with the reason
 //
+// With TLS a user sees nodes and own jobs, as `cairn jobs` shows them; admins, nodes and certificates without a role
+// (monitoring) see everything, as everybody does without TLS.
+//
 // A standby redirects / and /api to the leader (307) if the leader has HTTP too, else it names the leader (503). Its
 // /metrics are its own.
 //
 // Thread-safe. Invariants: 1. However many clients there are, the core is asked for all nodes and jobs at most once in
 // kFresh, and copies no more of a job than a row shows; likewise at most once in kFresh for all jobs in full
-// (/api/v1/jobs), and for the job last asked for. 2. An answer takes at most CoreQuestions::kPatience, and its writing.
+// (/api/v1/jobs), and for the job last asked for by one user. 2. An answer takes at most CoreQuestions::kPatience, and its writing.
 #pragma once
 
 #include <memory>
@@ -27,6 +30,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
 #include "common/http/server.h"
+#include "coordinator/core/requester.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/core_questions.h"
 
@@ -61,9 +65,9 @@ class Dashboard {
 
   absl::StatusOr<ViewPtr> Look();
   absl::StatusOr<JobsPtr> AllJobs();
-  absl::StatusOr<JobPtr> OneJob(const std::string& which);
+  absl::StatusOr<JobPtr> OneJob(const std::string& which, const Requester& who);
   HttpAnswer Api(const HttpRequest& request);
-  HttpAnswer Metrics();
+  HttpAnswer Metrics(const Requester& who);
   HttpAnswer Health();
   HttpAnswer Ready();
 
@@ -75,7 +79,7 @@ class Dashboard {
   Kept<View> view_ ABSL_GUARDED_BY(looking_);
   Kept<v1::ListJobsResponse> jobs_ ABSL_GUARDED_BY(listing_);
   absl::Mutex mutex_;  // not held while the core is asked, so that a request for another job does not wait
-  std::string which_ ABSL_GUARDED_BY(mutex_);
+  std::string which_ ABSL_GUARDED_BY(mutex_);  // the job, and who asked
   Kept<v1::JobStatus> job_ ABSL_GUARDED_BY(mutex_);
 };
 

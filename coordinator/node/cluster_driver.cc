@@ -72,6 +72,7 @@ void ClusterDriver::ShowLeading() {
 void ClusterDriver::ShowTokens() {
   if (reign_ != nullptr) reign_->tokens_shown = reign_->core.tokens().changes();
   if (told_.tokens) told_.tokens(reign_ == nullptr ? nullptr : &reign_->core.tokens().all(), standing_by_);
+  watchers_.RecheckAll();
 }
 
 void ClusterDriver::StandBy(const absl::Status& why) {

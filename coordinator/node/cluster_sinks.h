@@ -21,6 +21,7 @@ class WatchSink {
  public:
   virtual ~WatchSink() = default;
   virtual void Write(v1::JobStatus status) = 0;  // answered by ClusterDriver::WatcherWritten
+  virtual void Recheck() {}                      // tokens have changed: it ends if its own was revoked
   virtual void Finish(const absl::Status& status) = 0;
 };
 

@@ -72,6 +72,14 @@ class CoordinatorNode::Impl {
         jobs_(&driver_, &clock_, {options.tokens.get(), options.audit.get()}, options.quotas.get()),
         tokens_(&driver_, {options.tokens.get(), options.audit.get()}) {}
 
+  absl::StatusOr<Caller> CallerOfPages(const std::string& authorization) {
+    std::string known_id;
+    absl::StatusOr<Caller> caller = options_.tokens->Find(authorization, absl::Now(), &known_id);
+    if (!caller.ok() && !absl::IsUnavailable(caller.status()) && options_.audit != nullptr)
+      options_.audit->WriteRefusal("pages (--http)", Caller{.token_id = std::move(known_id)}, caller.status());
+    return caller;
+  }
+
   absl::Status Listen() {
     RpcServerOptions options;
     options.listen = options_.listen;
@@ -98,10 +106,7 @@ class CoordinatorNode::Impl {
     options.names = options_.http_names;
     options.names.insert(options.names.end(), {options_.http_advertise, address()});
     if (options_.tokens != nullptr) {
-      options.admit = [tokens = options_.tokens](const std::string& authorization) {
-        std::string known_id;
-        return tokens->Find(authorization, absl::Now(), &known_id).status();
-      };
+      options.identify = [this](const std::string& authorization) { return CallerOfPages(authorization); };
     }
     absl::StatusOr<std::unique_ptr<HttpServer>> http =
         HttpServer::Start(options, [this](const HttpRequest& request) { return dashboard_->Answer(request); });

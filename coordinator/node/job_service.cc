@@ -43,6 +43,7 @@ class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64
   }
 
  private:
+  void Recheck() override { CheckCaller(); }
   void Written(uint64_t watcher) override { driver_->WatcherWritten(watcher); }
   void Gone(uint64_t watcher) override { driver_->WatcherGone(watcher); }
   void Ended(const absl::Status& status) override {
@@ -118,12 +119,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
     return reactor;
   }
   auto job = std::make_shared<const CheckedJob>(*std::move(checked));
-  driver_->Call(
-      [job, key = request->request_key(), who = RequesterOf(*caller),
-       quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](ReplyToken token) {
-        return SubmitJob{token, job, key, who, /*check_only=*/false, quotas};
-      },
-      FinishWith(context, reactor, response, audit));
+  driver_->Call([job, key = request->request_key(), who = RequesterOf(*caller),
+                 quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](
+                    ReplyToken token) { return SubmitJob{token, job, key, who, /*check_only=*/false, quotas}; },
+                FinishWith(context, reactor, response, audit));
   return reactor;
 }
 
@@ -138,13 +137,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* 
     return reactor;
   }
   auto job = std::make_shared<const CheckedJob>(*std::move(checked));
-  driver_->Call(
-      [job, who = RequesterOf(*caller),
-       quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](ReplyToken token) {
-        return SubmitJob{token, job, "", who, /*check_only=*/true, quotas};
-      },
-      FinishWith(context, reactor, response,
-                 Audit(guard_.audit, *caller, *context, "CheckJob", request->spec().name())));
+  driver_->Call([job, who = RequesterOf(*caller), quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](
+                    ReplyToken token) { return SubmitJob{token, job, "", who, /*check_only=*/true, quotas}; },
+                FinishWith(context, reactor, response,
+                           Audit(guard_.audit, *caller, *context, "CheckJob", request->spec().name())));
   return reactor;
 }
 
@@ -331,8 +327,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
   const Audit audit(guard_.audit, *caller, *context, "ReadLog", request->node());
   if (request->node().empty()) {  // this process'
     driver_->Query(
-        [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core,
-                                                                                 absl::Time) {
+        [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time) {
           const absl::Status may = core.CheckLogAccess(request->job_id(), who);
           if (may.ok()) *response = AnswerReadLog(*request);
           if (absl::IsPermissionDenied(may)) audit.Tell(may);

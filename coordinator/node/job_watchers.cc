@@ -67,6 +67,10 @@ void JobWatchers::Written(uint64_t watcher) {
   Notify(watcher);
 }
 
+void JobWatchers::RecheckAll() {
+  for (auto& [watcher, w] : watchers_) w.sink->Recheck();
+}
+
 void JobWatchers::End(const absl::Status& why) {
   for (auto& [watcher, w] : std::exchange(watchers_, {})) w.sink->Finish(why);
 }

@@ -45,6 +45,7 @@ class JobWatchers {
   // The sink's last Write is done.
   void Written(uint64_t watcher);
   void Gone(uint64_t watcher) { watchers_.erase(watcher); }
+  void RecheckAll();  // WatchSink::Recheck
   void End(const absl::Status& why);
 
  private:

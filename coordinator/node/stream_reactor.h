@@ -34,10 +34,7 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
   void Write(Part part) override {
     absl::MutexLock lock(&mutex_);
     if (end_) return;
-    if (absl::Status holds = guard_.StillHolds(caller_); !holds.ok()) {
-      end_ = std::move(holds);
-      return FinishIfIdle();
-    }
+    if (EndIfRefused()) return;
     outgoing_ = std::move(part);
     writing_ = true;
     this->StartWrite(&outgoing_);
@@ -88,12 +85,25 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
     if (end_) Gone(handle);
   }
 
+  // Ends the stream if its caller's token holds no more.
+  void CheckCaller() {
+    absl::MutexLock lock(&mutex_);
+    if (!end_) EndIfRefused();
+  }
+
   Requester who() const { return RequesterOf(caller_); }
 
   ClusterDriver* const driver_;
   const absl::Status admitted_;
 
  private:
+  bool EndIfRefused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::Status holds = guard_.StillHolds(caller_);
+    if (holds.ok()) return false;
+    end_ = std::move(holds);
+    FinishIfIdle();
+    return true;
+  }
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return;
     finished_ = true;

@@ -9,13 +9,10 @@ import pathlib
 import re
 import shutil
 import socket
-import ssl
 import stat
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 
 import grpc
 from cluster import BIN, SOURCE, Cluster, check
@@ -109,27 +106,27 @@ def try_owners(c, ca_dir, certs, alice, bob):
 
 
 def try_revocation(c, ca_dir, root, alice):
-    """A watch that is open ends too."""
-    text, number = new_token(c.address, "alice", "--expires", "1h", tls=root)
-    long = small_job(c.dir, make_glyphs(c.dir), 500, name="long.textproto")
-    run(c.address, "submit", long, "--set", "name=long", tls=ca_dir, env={"CAIRN_TOKEN": text})
-    env = {k: v for k, v in os.environ.items() if not k.startswith("CAIRN_T")}
-    argv = [CAIRN, "--coordinator", c.address, "watch", "long"]
-    watch = subprocess.Popen(
-        argv, env={**env, "CAIRN_TLS_DIR": ca_dir, "CAIRN_TOKEN": text}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    first = threading.Event()
-    reader = threading.Thread(target=lambda: (watch.stdout.read(1), first.set(), watch.stdout.read()))
-    reader.start()
-    check(first.wait(120), "the watch shows something")
-    run(c.address, "token", "revoke", number, tls=ca_dir, env={"CAIRN_TOKEN": text})  # one's own
-    run(c.address, "jobs", tls=ca_dir, env={"CAIRN_TOKEN": text}, code=1, says="it was revoked")
-    error = watch.stderr.read().decode()
-    check(watch.wait(120) == 1 and "it was revoked" in error, f"the watch: {error}")
-    reader.join()
-    watch.stdout.close()
-    watch.stderr.close()
-    run(c.address, "cancel", "long", tls=ca_dir, env={"CAIRN_TOKEN": alice})
+    """A watch that is open ends too, also of a job of which there is no news."""
+    for name, sets in (("long", []), ("waiting", ["--set", "min_workers=9"])):
+        text, number = new_token(c.address, "alice", "--expires", "1h", tls=root)
+        job = small_job(c.dir, make_glyphs(c.dir), 500, name=f"{name}.textproto")
+        run(c.address, "submit", job, "--set", f"name={name}", *sets, tls=ca_dir, env={"CAIRN_TOKEN": text})
+        env = {k: v for k, v in os.environ.items() if not k.startswith("CAIRN_T")}
+        argv = [CAIRN, "--coordinator", c.address, "watch", name]
+        env = {**env, "CAIRN_TLS_DIR": ca_dir, "CAIRN_TOKEN": text}
+        watch = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = threading.Event()
+        reader = threading.Thread(target=lambda: (watch.stdout.read(1), first.set(), watch.stdout.read()))
+        reader.start()
+        check(first.wait(120), "the watch shows something")
+        run(c.address, "token", "revoke", number, tls=ca_dir, env={"CAIRN_TOKEN": text})  # one's own
+        run(c.address, "jobs", tls=ca_dir, env={"CAIRN_TOKEN": text}, code=1, says="it was revoked")
+        error = watch.stderr.read().decode()
+        check(watch.wait(120) == 1 and "it was revoked" in error, f"the watch: {error}")
+        reader.join()
+        watch.stdout.close()
+        watch.stderr.close()
+        run(c.address, "cancel", name, tls=ca_dir, env={"CAIRN_TOKEN": alice})
 
 
 def try_command_line(c, ca_dir, certs, alice, alice_id, bob_id):
@@ -214,7 +211,7 @@ def over_tls(certs, ca_dir):
     with Cluster(ps=0, workers=0) as folder:
         audit = f"{folder.dir}/audit.jsonl"
         make(f"{folder.dir}/foreign", "admin:root")
-        flags = ["--accept-tokens", "--audit-log", audit, "--http", "127.0.0.1:0"]
+        flags = ["--accept-tokens", "--audit-log", audit]
         with Cluster(ps=1, workers=1, coordinator_flags=flags) as c:
             alice, alice_id = new_token(c.address, "alice", "--group", "vision", tls=root)
             bob, bob_id = new_token(c.address, "bob", tls=root)
@@ -222,7 +219,6 @@ def over_tls(certs, ca_dir):
             second, _ = new_token(c.address, "carol", tls=ca_dir, env={"CAIRN_TOKEN": admin})
             run(c.address, "jobs", tls=ca_dir, env={"CAIRN_TOKEN": second})
             try_table(c.address, ca, {"user": alice, "admin": admin})
-            try_pages(c, ca_dir, alice)
             try_foreign_certificate(c.address, certs, f"{folder.dir}/foreign", admin)
             try_owners(c, ca_dir, certs, alice, bob)
             try_revocation(c, ca_dir, root, alice)
@@ -247,29 +243,6 @@ def try_foreign_certificate(address, certs, foreign, token):
         with grpc.secure_channel(address, credentials, options=wire.CHANNEL_OPTIONS) as to:
             code, text = outcome(to, JOBS + "ListJobs", "uu", metadata)
             check(code == "UNAVAILABLE", f"a certificate of another authority: {code}, {text}")
-
-
-def try_pages(c, ca_dir, token):
-    """A coordinator's HTTPS pages, to who has a token."""
-    base = c.wait_for_log("coordinator", r"pages, metrics and probes on (https://\S+)").group(1)
-    known = ssl.create_default_context(cafile=f"{ca_dir}/ca.crt")
-    wrong = token[:-64] + "0" * 64
-    for authorization, status, says in (
-        (None, 403, "or a token"),
-        (f"Bearer {wrong}", 401, "not known to this cluster"),
-        (f"Basic {token}", 401, "is not"),
-        (f"Bearer {token}", 200, '"jobs"'),
-    ):
-        headers = {"Authorization": authorization} if authorization else {}
-        request = urllib.request.Request(f"{base}/api/v1/jobs", headers=headers)
-        try:
-            with urllib.request.urlopen(request, context=known, timeout=30) as answer:
-                got, text = answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            got, text = error.code, error.read().decode()
-        check(got == status and says in text, f"{authorization and authorization[:10]}: {got}, {text}")
-    with urllib.request.urlopen(f"{base}/healthz", context=known, timeout=30) as answer:
-        check(answer.status == 200, "a probe has no token")
 
 
 def check_no_secret_in(path):

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 import keras_like as k  # noqa: E402
 from tfrecords import crc32c, read_varint, records as read_records  # noqa: E402
 
+import cairn  # noqa: E402
 from cairn import arrays, fit, keras_callbacks, keras_compile, records, safetensors, settings, spec  # noqa: E402
 from cairn.v1 import job_pb2, optimizer_pb2  # noqa: E402
 
@@ -252,6 +253,32 @@ class Keras(unittest.TestCase):
         self.assertEqual([(i.input, i.feature) for i in job.data.inputs], [("a", "x/a"), ("b", "x/b")])
         self.assertIn("strategy: MIRRORED epochs: 3 class_weight { class_id: 1 weight: 2 }", one_line(job))
         self.assertEqual(job.model.keras_json, model.to_json())
+
+
+class Names(unittest.TestCase):
+    """A model's own name is a user's, whose names are unique among unfinished jobs."""
+
+    def submitted(self, taken, name):
+        tried = []
+
+        def submit(job):
+            tried.append(job.name)
+            if job.name in taken:
+                raise cairn.AlreadyExists("name: taken")
+            return job.name
+
+        client = cairn.Client.__new__(cairn.Client)
+        client._submit = submit
+        return client._submit_numbered(job_pb2.JobSpec(name=name)), tried
+
+    def test_a_number_follows_where_the_name_is_taken(self):
+        self.assertEqual(self.submitted(set(), "sequential")[0], "sequential")
+        name, tried = self.submitted({"sequential", "sequential-2"}, "sequential")
+        self.assertEqual((name, tried), ("sequential-3", ["sequential", "sequential-2", "sequential-3"]))
+        self.assertEqual(self.submitted({"x" * 63}, "x" * 63)[0], "x" * 56 + "-2")
+        every = {"a", *(f"a-{i}" for i in range(2, 101))}
+        with self.assertRaisesRegex(cairn.AlreadyExists, "name: taken"):
+            self.submitted(every, "a")
 
 
 def fields(data):

@@ -47,6 +47,8 @@ std::string ClusterScript::EventText(const Event& event) {
           [&](const PredictionTaken&) { return std::string("the user takes the next part"); },
           [&](const PredictionGone&) { return std::string("the user goes away"); },
           [&](const ReadLog& e) { return absl::StrCat("a user reads the log of ", e.request.node()); },
+          [&](const CreateToken& e) { return absl::StrCat("an admin makes a token for ", e.token.token().user()); },
+          [&](const RevokeToken& e) { return absl::StrCat("a user revokes token ", e.id); },
           [&](const DrainNode& e) {
             return absl::StrCat("a user ", e.request.undo() ? "ends the drain of " : "drains ", e.request.name());
           }},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cairn import arguments, local
 from cairn.connection import Connection, Tls, parse_addresses
-from cairn.errors import DeadlineExceeded, Unavailable
+from cairn.errors import AlreadyExists, DeadlineExceeded, Unavailable
 from cairn.job import Job
 from cairn.programs import Program
 from cairn.v1 import cluster_pb2, observe_pb2
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SUBMIT_TIMEOUT_S = 60.0  # workers look at the data
 SUBMIT_TIMEOUT_MIN_S = 0.1  # where less is left
 SUBMIT_ATTEMPTS = 3
+NUMBERED_NAMES_MAX = 100  # NAME, NAME-2 .. NAME-100
 
 
 class Client:
@@ -147,6 +148,7 @@ class Client:
         x and y are arrays, or dicts of arrays by the names of inputs and outputs. Arrays need a local cluster.
         options: FitOptions, those of Keras' fit and of a job: epochs, batch_size, validation_data, validation_split,
         callbacks, class_weight, sample_weight, shuffle, steps_per_epoch, strategy, replicas, seed, name, weights, set.
+        name: the model's, if it is not given; NAME-2 and so on where an unfinished job of the user has that.
 
         A cairn.torch.Run is started in this process, in the background; it has its data and options already.
 
@@ -160,7 +162,17 @@ class Client:
 
         read = fit.job_of(model, data, y, options, self._folder)
         spec.make_paths_absolute(read)
-        return self._submit(read)
+        return self._submit(read) if options.get("name") is not None else self._submit_numbered(read)
+
+    def _submit_numbered(self, spec: Any) -> Job:
+        """Under its name, or NAME-2 and so on if an unfinished job of the user has that."""
+        name = spec.name
+        for number in range(2, NUMBERED_NAMES_MAX + 1):
+            try:
+                return self._submit(spec)
+            except AlreadyExists:
+                spec.name = f"{name[:56]}-{number}"
+        return self._submit(spec)
 
     def _submit(self, spec: Any, key: str | None = None, end: float | None = None) -> Job:
         """key: of two submissions with the same one the second gives the first one's job. end: by time.monotonic()."""

@@ -80,6 +80,15 @@ TEST_F(EventLogTest, LeavesOutJobsThatTheCallerMayNotSee) {
   EXPECT_THAT(Texts(List(request)), ElementsAre("queued")) << "the newest one that is seen";
 }
 
+// About neither a job nor a node: such as whose token was made.
+TEST_F(EventLogTest, WhatIsOfTheWholeClusterIsForThoseWhoMaySeeEverything) {
+  log_.Add(kBegan, {false, {.role = v1::PS, .node = "ps-0"}, "joined"});
+  log_.Add(kBegan, {false, {}, "token 1 is made"});
+  EXPECT_THAT(Texts(List()), ElementsAre("joined", "token 1 is made"));
+  hidden_ = {0};
+  EXPECT_THAT(Texts(List()), ElementsAre("joined"));
+}
+
 TEST_F(EventLogTest, IsBoundedAndSaysWhatIsGone) {
   for (size_t i = 0; i < kClusterEventsKept + 3; ++i) log_.Add(kBegan, {false, {}, "x"});
   const v1::ListEventsResponse all = List();

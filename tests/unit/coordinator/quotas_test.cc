@@ -106,11 +106,10 @@ struct QuotaCluster : Cluster {
   std::string SubmitAs(const std::string& user, std::set<std::string> groups = {}, bool admin = false) {
     const ReplyToken reply{next++};
     absl::StatusOr<CheckedJob> checked = CheckJob(SpecNamed(absl::StrCat("job-", next)));
-    Do(SubmitJob{reply,
-                 std::make_shared<const CheckedJob>(*std::move(checked)),
-                 "",
-                 {.everything = admin, .user = user, .groups = std::move(groups)},
-                 quotas});
+    SubmitJob submit{reply, std::make_shared<const CheckedJob>(*std::move(checked)), ""};
+    submit.who = {.everything = admin, .user = user, .groups = std::move(groups)};
+    submit.quotas = quotas;
+    Do(submit);
     Settle();
     const absl::Status status = ReplyTo(reply)->status;
     EXPECT_EQ(status.code(), status.ok() ? absl::StatusCode::kOk : absl::StatusCode::kResourceExhausted) << status;
@@ -158,18 +157,19 @@ TEST(Quotas, LimitParameters) {
 TEST(Quotas, CountSubmissionsThatAreLookedAt) {
   QuotaCluster c("default jobs=1");
   c.answer_inspections = false;
-  const auto submit = [&](uint64_t reply) {
-    c.Do(SubmitJob{ReplyToken{reply},
-                   std::make_shared<const CheckedJob>(*CheckJob(SpecNamed(absl::StrCat(reply)))),
-                   "",
-                   {.everything = false, .user = "a"},
-                   c.quotas});
+  const auto submit = [&](uint64_t reply, bool check_only) {
+    const auto checked = std::make_shared<const CheckedJob>(*CheckJob(SpecNamed(absl::StrCat(reply))));
+    const Requester who = {.everything = false, .user = "a"};
+    c.Do(SubmitJob{ReplyToken{reply}, checked, "", who, check_only, c.quotas});
     return c.ReplyTo(ReplyToken{reply});
   };
-  EXPECT_EQ(submit(1), nullptr) << "a worker looks at its data";
-  const Reply* const second = submit(2);
-  ASSERT_NE(second, nullptr);
-  EXPECT_THAT(std::string(second->status.message()), HasSubstr("quota of user a: jobs=1"));
+  EXPECT_EQ(submit(1, true), nullptr) << "a dry run: a worker looks at its data";
+  EXPECT_EQ(submit(2, false), nullptr) << "a dry run takes nothing of the quota";
+  for (const bool check_only : {false, true}) {
+    const Reply* const more = submit(check_only ? 4 : 3, check_only);
+    ASSERT_NE(more, nullptr);
+    EXPECT_THAT(std::string(more->status.message()), HasSubstr("quota of user a: jobs=1"));
+  }
 }
 
 }  // namespace
