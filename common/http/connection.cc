@@ -11,6 +11,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/rpc/caller_certificate.h"
 #include "common/rpc/pem.h"
 
 namespace cairn {
@@ -66,6 +68,7 @@ bool Connection::Trusted() const {
 absl::StatusOr<Caller> Connection::CallerOfCertificate() const {
   const Certificate shown(ssl_ == nullptr ? nullptr : SSL_get1_peer_certificate(ssl_));
   if (shown == nullptr) return absl::PermissionDeniedError("there is no certificate");
+  CAIRN_RETURN_IF_ERROR(CheckCertificate(shown.get(), absl::Now()));
   absl::StatusOr<Caller> caller = CallerOfUris(UrisOf(shown.get()));
   if (caller.ok()) return caller;
   return absl::PermissionDeniedError(absl::StrCat("your certificate: ", caller.status().message()));

@@ -31,7 +31,8 @@ class Connection {
   bool Handshake();
   // Whether the connection is plain, or the peer presented a certificate that was verified.
   bool Trusted() const;
-  // Of the peer's certificate. Errors: PERMISSION_DENIED: its roles are wrong; see CallerOfUris.
+  // Of the peer's certificate. Errors: PERMISSION_DENIED: its roles are wrong (CallerOfUris); those of
+  // CheckCertificate.
   absl::StatusOr<Caller> CallerOfCertificate() const;
   // The head was read: starts the answer's timeout.
   void BeginAnswer();

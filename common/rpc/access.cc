@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/caller_certificate.h"
 #include "common/rpc/token.h"
 #include "common/rpc/token_table.h"
 
@@ -161,6 +162,7 @@ class Processor final : public grpc::AuthMetadataProcessor {
                                              std::string* known_id) {
     CAIRN_ASSIGN_OR_RETURN(std::optional<Caller> by_token, CallerOfToken(metadata, Tokens().get(), known_id));
     if (by_token) return *std::move(by_token);
+    CAIRN_RETURN_IF_ERROR(CallerCertificate(&context).Check(absl::Now()));
     return CallerOf(context);
   }
 };

@@ -13,8 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/rpc/caller_certificate.h"
 #include "common/rpc/token.h"
 
 namespace cairn {
@@ -57,7 +59,8 @@ class TlsWatch {
     if (const std::string open = KeyIsOpenToOthers(directory); !open.empty()) notice(true, open);
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> authorities, ShownFile::Create(files.authorities));
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> identity, ShownFile::Create(files.identity));
-    auto* watch = new TlsWatch(std::move(authorities), std::move(identity));
+    Revoke(files, absl::Now(), notice);
+    auto* watch = new TlsWatch(std::move(authorities), std::move(identity), notice);
     std::thread([watch, interval,
                  renewal = TlsRenewal(
                      directory, owner, std::move(files), [watch](const TlsFiles& f) { return watch->Show(f); },
@@ -74,17 +77,33 @@ class TlsWatch {
   std::string identity() const { return identity_->path(); }
 
  private:
-  TlsWatch(std::unique_ptr<ShownFile> authorities, std::unique_ptr<ShownFile> identity)
-      : authorities_(std::move(authorities)), identity_(std::move(identity)) {}
+  TlsWatch(std::unique_ptr<ShownFile> authorities, std::unique_ptr<ShownFile> identity, TlsNotice notice)
+      : authorities_(std::move(authorities)), identity_(std::move(identity)), notice_(std::move(notice)) {}
+
+  // The list of `files`, which were checked.
+  static void Revoke(const TlsFiles& files, absl::Time now, const TlsNotice& notice) {
+    if (files.revoked.empty()) return UseRevocations(nullptr);
+    absl::StatusOr<Revocations> revoked = Revocations::Parse(files.revoked, ReadCertificates(files.authorities));
+    if (!revoked.ok()) return notice(true, absl::StrCat("--tls-dir: crl.pem: ", revoked.status().message()));
+    notice(false, absl::StrFormat("--tls-dir: crl.pem: %d certificates are revoked", revoked->size()));
+    if (revoked->next_update() < now) {
+      notice(true, absl::StrCat("--tls-dir: crl.pem: a newer list was due on ",
+                                absl::FormatTime("%Y-%m-%d", revoked->next_update(), absl::UTCTimeZone()),
+                                "; this one stays in use"));
+    }
+    UseRevocations(std::make_shared<const Revocations>(*std::move(revoked)));
+  }
 
   absl::Status Show(const TlsFiles& files) {
     CAIRN_RETURN_IF_ERROR(
         ShownFile::ReplaceAll({{authorities_.get(), &files.authorities}, {identity_.get(), &files.identity}}));
     OfThisProcess().expires = files.expires;
+    Revoke(files, absl::Now(), notice_);
     return absl::OkStatus();
   }
 
   const std::unique_ptr<ShownFile> authorities_, identity_;
+  const TlsNotice notice_;
 };
 
 }  // namespace

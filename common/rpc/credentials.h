@@ -5,6 +5,7 @@
 //   tls.crt   PEM: this machine's certificate first, then intermediate ones up to ca.crt. Its names (subjectAltName)
 //             must be those that others dial
 //   tls.key   PEM: its private key
+//   crl.pem   PEM, may be left out: certificates that are refused although they have not expired (revocations.h)
 //
 // Thread rule: UseTls once, by a main, before anything listens or dials; the rest from any thread. Invariants:
 //   1. With TLS a server refuses clients without a certificate signed by ca.crt, and a client refuses servers without
@@ -15,7 +16,9 @@
 //      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the
 //      new certificate, or the reverse, until it looks again). Unusable files (a new certificate with the old key,
 //      say) leave the old ones in use, with a notice.
-//   3. Unix sockets stay plain: only this user can open them (RpcServer), and with TLS only those of this user
+//   3. A certificate that expires, or is revoked, is refused by the next call also on an open connection; streams that
+//      are open end (caller_certificate.h). Only servers look at the list: a client trusts ca.crt alone.
+//   4. Unix sockets stay plain: only this user can open them (RpcServer), and with TLS only those of this user
 //      or root are dialed (channel.cc).
 #pragma once
 

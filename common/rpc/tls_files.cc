@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/rpc/pem.h"
+#include "common/rpc/revocations.h"
 
 namespace cairn {
 namespace {
@@ -25,8 +26,11 @@ using File = std::unique_ptr<FILE, Freer<fclose>>;
 
 struct Paths {
   explicit Paths(const std::string& directory)
-      : authorities(directory + "/ca.crt"), certificate(directory + "/tls.crt"), key(directory + "/tls.key") {}
-  std::string authorities, certificate, key;
+      : authorities(directory + "/ca.crt"),
+        certificate(directory + "/tls.crt"),
+        key(directory + "/tls.key"),
+        revoked(directory + "/crl.pem") {}
+  std::string authorities, certificate, key, revoked;
 };
 
 absl::Status Wrong(const std::string& path, const std::string& what) {
@@ -85,6 +89,15 @@ absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& auth
                absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
 }
 
+// Empty: there is no such file.
+absl::StatusOr<std::string> ReadRevoked(const Paths& paths, const std::vector<Certificate>& authorities) {
+  if (access(paths.revoked.c_str(), F_OK) != 0 && errno == ENOENT) return std::string();
+  CAIRN_ASSIGN_OR_RETURN(std::string text, Read(paths.revoked));
+  if (const auto read = Revocations::Parse(text, authorities); !read.ok())
+    return Wrong(paths.revoked, std::string(read.status().message()));
+  return text;
+}
+
 // Ignores trust; checks only the dates.
 absl::Status CheckDates(const Paths& paths, const std::vector<Certificate>& chain, absl::Time* expires) {
   const char* wrong = WhatIsWrong(chain, chain, expires);
@@ -110,6 +123,7 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   if (owner == TlsOwner::kTokenUser && missing(paths.certificate) && missing(paths.key)) {
     return TlsFiles{.authorities = std::move(authorities), .expires = absl::InfiniteFuture()};
   }
+  CAIRN_ASSIGN_OR_RETURN(std::string revoked, ReadRevoked(paths, trusted));
   CAIRN_ASSIGN_OR_RETURN(const std::string certificate, Read(paths.certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
@@ -120,6 +134,7 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   return TlsFiles{.authorities = std::move(authorities),
                   .identity = absl::StrCat(certificate, "\n", key),
                   .uris = UrisOf(chain[0].get()),
+                  .revoked = std::move(revoked),
                   .expires = expires};
 }
 

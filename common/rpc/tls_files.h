@@ -19,6 +19,7 @@ struct TlsFiles {
   std::string authorities;  // PEM, of ca.crt
   std::string identity;  // PEM, of tls.crt followed by tls.key, so that a certificate always comes with its key; or ""
   std::vector<std::string> uris;  // of the certificate
+  std::string revoked;            // PEM, of crl.pem; empty: there is no such file
   absl::Time expires;  // the first of the certificates that tls.crt rests on does; of a node, the authority's too
 
   bool operator==(const TlsFiles&) const = default;
@@ -29,6 +30,7 @@ struct TlsFiles {
 // user with a token needs none: without tls.crt and tls.key the identity is empty.
 enum class TlsOwner { kNode, kUser, kTokenUser };
 
+// crl.pem, if it is there, is checked too (revocations.h).
 // Errors: INVALID_ARGUMENT names the file that would make every handshake fail, and the problem.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner owner);
 

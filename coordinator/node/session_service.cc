@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/rpc/access.h"
+#include "common/rpc/caller_certificate.h"
 #include "common/rpc/peer.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/node/grpc_status.h"
@@ -21,7 +23,10 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
                              public std::enable_shared_from_this<SessionReactor> {
  public:
   SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, std::shared_ptr<SessionCounts> counts)
-      : driver_(driver), context_(context), place_(std::move(counts), MachineOf(context->peer())) {}
+      : driver_(driver),
+        context_(context),
+        place_(std::move(counts), MachineOf(context->peer())),
+        certificate_(*context) {}
 
   void Start() {
     self_ = shared_from_this();
@@ -53,6 +58,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close(absl::CancelledError("the node closed the stream"));
+    if (absl::Status holds = certificate_.Check(absl::Now()); !holds.ok()) return Close(holds);
     if (opened_) return Forward();
     opened_ = true;
     if (!incoming_.has_hello())
@@ -143,6 +149,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
   ClusterDriver* const driver_;
   grpc::CallbackServerContext* const context_;  // until Finish
   const SessionPlace place_;
+  CallerCertificate certificate_;  // used only by reads
   std::shared_ptr<SessionReactor> self_;
   v1::NodeMessage incoming_;  // used by the single read and its handling
   bool opened_ = false;       // used only by reads

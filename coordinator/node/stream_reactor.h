@@ -11,6 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/rpc/caller_certificate.h"
 #include "coordinator/node/call_guard.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/grpc_status.h"
@@ -27,7 +29,7 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
   // caller: as CallGuard::Admit has it.
   StreamReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, const CallGuard& guard,
                 const absl::StatusOr<Caller>& caller)
-      : driver_(driver), admitted_(caller.status()), context_(context), guard_(guard) {
+      : driver_(driver), admitted_(caller.status()), context_(context), guard_(guard), certificate_(*context) {
     if (caller.ok()) caller_ = *caller;
   }
 
@@ -85,7 +87,7 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
     if (end_) Gone(handle);
   }
 
-  // Ends the stream if its caller's token holds no more.
+  // Ends the stream if its caller's token or certificate holds no more.
   void CheckCaller() {
     absl::MutexLock lock(&mutex_);
     if (!end_) EndIfRefused();
@@ -99,6 +101,7 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
  private:
   bool EndIfRefused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     absl::Status holds = guard_.StillHolds(caller_);
+    if (caller_.token_id.empty()) holds.Update(certificate_.Check(absl::Now()));
     if (holds.ok()) return false;
     end_ = std::move(holds);
     FinishIfIdle();
@@ -113,6 +116,7 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
 
   grpc::CallbackServerContext* const context_;  // until Finish
   const CallGuard guard_;
+  CallerCertificate certificate_ ABSL_GUARDED_BY(mutex_);
   Caller caller_;
   std::shared_ptr<StreamReactor> self_;
   absl::Mutex mutex_;

@@ -15,6 +15,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kLookForStalled = absl::Milliseconds(500);
+constexpr absl::Duration kLookAtCertificates = absl::Seconds(1);
 
 grpc::Status TooMany(const std::string& of, size_t most) {
   return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
@@ -34,7 +35,8 @@ class ExchangeService::Service
     grpc::Status status;
     const Caller caller = CallerOf(*context);
     const ExchangeRights rights{.worker = caller.Is(CallerRole::kWorker), .ps = caller.Is(CallerRole::kPs)};
-    const std::shared_ptr<ExchangeStream> stream = owner_->NewStream(MachineOf(context->peer()), rights, &status);
+    ExchangeClient client{0, MachineOf(context->peer()), rights, std::make_shared<CallerCertificate>(*context)};
+    const std::shared_ptr<ExchangeStream> stream = owner_->NewStream(std::move(client), &status);
     stream->Start(stream);
     if (!status.ok()) stream->End(status);
     return stream.get();
@@ -53,21 +55,21 @@ ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes
       service_(std::make_unique<Service>(this)),
       timer_("snapshots") {
   timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
+  timer_.PostAfter(kLookAtCertificates, [this] { EndRefused(); });
 }
 
 ExchangeService::~ExchangeService() = default;
 
 grpc::Service* ExchangeService::service() { return service_.get(); }
 
-std::shared_ptr<ExchangeStream> ExchangeService::NewStream(const std::string& machine, ExchangeRights rights,
-                                                           grpc::Status* status) {
+std::shared_ptr<ExchangeStream> ExchangeService::NewStream(ExchangeClient client, grpc::Status* status) {
   absl::MutexLock lock(&mutex_);
-  const uint64_t client = next_client_++;
-  Peer& peer = peers_[machine];
-  const size_t bytes_max = machine.empty() ? received_.bytes_max() : received_.bytes_max() / 2;
+  client.id = next_client_++;
+  Peer& peer = peers_[client.machine];
+  const size_t bytes_max = client.machine.empty() ? received_.bytes_max() : received_.bytes_max() / 2;
   if (peer.received == nullptr) peer.received = std::make_shared<ByteBudget>(bytes_max, &received_);
   ++peer.streams;
-  auto stream = std::make_shared<ExchangeStream>(*shared_, ExchangeClient{client, machine, rights}, peer.received);
+  auto stream = std::make_shared<ExchangeStream>(*shared_, client, peer.received);
   if (stopping_) {
     *status = Stopping();
   } else if (streams_.size() >= kExchangeStreamsMax) {
@@ -75,7 +77,7 @@ std::shared_ptr<ExchangeStream> ExchangeService::NewStream(const std::string& ma
   } else if (peer.streams > kExchangeStreamsOfPeerMax) {
     *status = TooMany("your machine", kExchangeStreamsOfPeerMax);
   }
-  streams_.emplace(client, stream);
+  streams_.emplace(client.id, stream);
   return stream;
 }
 
@@ -94,6 +96,18 @@ void ExchangeService::EndStalled() {
                                              absl::FormatDuration(shared_->stall_max))));
   }
   timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
+}
+
+void ExchangeService::EndRefused() {
+  std::vector<std::shared_ptr<ExchangeStream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [client, stream] : streams_) streams.push_back(stream);
+  }
+  for (const auto& stream : streams) {
+    if (const absl::Status holds = stream->CheckCertificate(); !holds.ok()) stream->End(ToGrpcStatus(holds));
+  }
+  timer_.PostAfter(kLookAtCertificates, [this] { EndRefused(); });
 }
 
 void ExchangeService::Send(uint64_t client, Frame frame) {

@@ -37,7 +37,7 @@ class Status;
 namespace cairn {
 
 class ExchangeStream;
-struct ExchangeRights;
+struct ExchangeClient;
 struct ExchangeShared;
 
 class ExchangeService {
@@ -65,9 +65,11 @@ class ExchangeService {
   };
 
   // status: not OK if the stream is to end with it.
-  std::shared_ptr<ExchangeStream> NewStream(const std::string& peer, ExchangeRights rights, grpc::Status* status);
+  // client: without its id.
+  std::shared_ptr<ExchangeStream> NewStream(ExchangeClient client, grpc::Status* status);
   void Forget(uint64_t client);
   void EndStalled();
+  void EndRefused();  // of clients whose certificate has expired or was revoked
 
   ByteBudget received_;
   SnapshotPacer pacer_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/rpc/byte_buffer.h"
@@ -29,6 +30,8 @@ bool ExchangeStream::Stalled() {
   absl::MutexLock lock(&mutex_);
   return !life_.ending() && SteadyNow() - awaits_since_ > shared_.stall_max;
 }
+
+absl::Status ExchangeStream::CheckCertificate() { return client_.certificate->Check(absl::Now()); }
 
 void ExchangeStream::Start(std::shared_ptr<ExchangeStream> self) {
   self_ = std::move(self);

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/executor.h"
+#include "common/rpc/caller_certificate.h"
 #include "common/rpc/assembler.h"
 #include "common/tensor/frame.h"
 #include "server/node/exchange_handler.h"
@@ -39,6 +40,7 @@ struct ExchangeClient {
   uint64_t id = 0;
   std::string machine;
   ExchangeRights rights;
+  std::shared_ptr<CallerCertificate> certificate;
 };
 
 // Shared by all streams of a ps; outlives them.
@@ -62,6 +64,8 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   const std::string& machine() const { return client_.machine; }
   // Whether a part of a request is here and its rest has been awaited for kAssemblerStallSecondsMax.
   bool Stalled();
+  // Errors: UNAUTHENTICATED: the client's certificate has expired or was revoked. By one thread at a time.
+  absl::Status CheckCertificate();
   // Ends the stream with `status` once all queued frames have been sent.
   void End(grpc::Status status);
 

@@ -38,12 +38,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+from command_lines import EtcdAddresses, flags, free_port  # noqa: F401, free_port for tests
 
 os.environ.setdefault("CAIRN_ROOT", "/")  # other folders: security_test.py
 BIN = os.environ.get("CAIRN_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
@@ -90,17 +91,6 @@ def skip_without_etcd():
     if shutil.which("etcd") is None:
         print("skipped: there is no etcd on this machine (Debian: apt-get install etcd-server)", flush=True)
         sys.exit(77)
-
-
-def flags(**values):
-    """log_level="info" -> --log-level info"""
-    return [word for name, value in values.items() for word in ("--" + name.replace("_", "-"), str(value))]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Cluster:
@@ -156,7 +146,7 @@ class Cluster:
         for name in self.coordinators:
             state = {"data_dir": f"{self.dir}/coordinator"}
             if self.with_etcd:
-                state = {"state": f"etcd://{self.etcd_address}/test", "name": name}
+                state = {"state": f"etcd://{self.etcd_dialed}/test", "name": name}
             self.commands[name] = [
                 "cairn-coordinator",
                 *flags(listen="127.0.0.1:0", **state, log_level=self.log_level),
@@ -175,29 +165,20 @@ class Cluster:
     def start_etcd(self):
         """Starts an etcd. Its ports are free when it starts; if another process takes one first, it is restarted."""
         for _ in range(5):
-            clients = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_names}
-            peers = {name: f"http://127.0.0.1:{free_port()}" for name in self.etcd_names}
-            for name, client in clients.items():
-                urls = flags(
-                    listen_client_urls=f"http://{client}",
-                    advertise_client_urls=f"http://{client}",
-                    listen_peer_urls=peers[name],
-                    initial_advertise_peer_urls=peers[name],
-                    initial_cluster=",".join(f"{n}={peer}" for n, peer in peers.items()),
-                )
-                where = flags(data_dir=f"{self.dir}/{name}", name=name)
-                self.commands[name] = [shutil.which("etcd"), *where, *urls]
+            at = EtcdAddresses(self.etcd_names)
+            for name in self.etcd_names:
+                self.commands[name] = at.command(name, self.dir)
                 self.restart(name)
-            self.etcd_address = ",".join(clients.values())
+            self.etcd_address, self.etcd_dialed = ",".join(at.clients.values()), ",".join(at.dialed.values())
 
             def ready():
-                if any(self.processes[name].poll() is not None for name in clients):
+                if any(self.processes[name].poll() is not None for name in self.etcd_names):
                     return "ended"
-                return all(self.etcd_healthy(name) for name in clients) and "ready"
+                return all(self.etcd_healthy(name) for name in self.etcd_names) and "ready"
 
             if self.until(ready, "etcd is ready") == "ready":
                 return
-            for name in clients:
+            for name in self.etcd_names:
                 if self.processes[name].poll() is None:
                     self.kill(name)
                 shutil.rmtree(f"{self.dir}/{name}", ignore_errors=True)

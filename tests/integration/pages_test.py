@@ -46,8 +46,8 @@ def try_pages_of_jobs(c, ca_dir, certs, alice, bob):
         for path, text in (
             ("/api/v1/jobs", '"hers"'),
             ("/api/v1/overview", '"hers"'),
-            ("/api/v1/events", f'"job_id": {number},'),
-            ("/metrics", 'name="hers"'),
+            ("/api/v1/events", f'"job_id":{number},'),
+            ("/metrics", 'cairn_jobs{state="succeeded"} 1\n'),
         ):
             status, body = page(base, path, ca_dir, **by)
             check(status == 200 and (text in body) == sees, f"{path} by {name}: {status}, {text} in {body[:300]}")
