@@ -7,11 +7,12 @@
 #   deploy/make_certs.sh certs host-a,10.0.0.1 host-b worker:host-c user:alice,vision admin:root
 #
 # Roles: coordinator, ps, worker (machines; without a role all three), user, admin (people); docs/security.md says what
-# each may do; or monitor, which may read the pages of --http and nothing else. The names of a machine are those under which others dial it: host names and IP addresses; localhost and
-# 127.0.0.1 are added. Its ps and workers are named NAME, or NAME- and more; with =NODE so, and with =* as they like.
-# The further names of a person are groups; so are those of a person whose programs compute (user+worker:dave,vision).
-# DIR/ca.key signs: keep it off the cluster. It is created if missing, so that another run adds machines or renews
-# existing certificates. They are valid for CAIRN_CERT_DAYS days (365).
+# each may do. monitor, alone, has no role: it may read the pages of --http and nothing else. The names of a machine are
+# those under which others dial it: host names and IP addresses; localhost and 127.0.0.1 are added. Its ps and workers
+# are named NAME, or NAME- and more; with =NODE so, and with =* as they like. The further names of a person are groups;
+# so are those of a person whose programs compute (user+worker:dave,vision). DIR/ca.key signs: keep it off the cluster.
+# It is created if missing, so that another run adds machines or renews existing certificates. They are valid for
+# CAIRN_CERT_DAYS days (365). deploy/revoke_certs.sh takes them back before that.
 set -euo pipefail
 set -f     # names are not patterns of files
 umask 077  # only the owner may read keys

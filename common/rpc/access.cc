@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "common/rpc/limits.h"
 #include "common/rpc/caller_certificate.h"
+#include "common/rpc/limits.h"
 #include "common/rpc/token.h"
 #include "common/rpc/token_table.h"
 

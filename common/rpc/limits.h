@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "absl/time/time.h"
 #include "common/base/limits.h"
 
 namespace cairn {
@@ -22,6 +23,10 @@ static_assert(kReceivedBytesMax / 2 >= 2 * (kStreamHandlingBytesMax + static_cas
 inline constexpr size_t kExchangeStreamsOfPeerMax = 2048;
 inline constexpr size_t kExchangeStreamsMax = 16384;
 static_assert(kExchangeStreamsOfPeerMax < kExchangeStreamsMax);
+
+// Of a connection with TLS, before its client has to show its certificate again to make calls. Certificates are renewed
+// days before they expire, so that who then needs a new connection has a new one.
+inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 
 // Of the user, node or group that a certificate names.
 inline constexpr size_t kCallerNameBytesMax = 128;

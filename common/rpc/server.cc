@@ -14,6 +14,7 @@
 #include "common/base/limits.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/limits.h"
 
 namespace cairn {
 namespace {
@@ -68,6 +69,11 @@ void AddInterceptors(grpc::ServerBuilder* builder) {
 void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(options.receive_bytes_max);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  const absl::Duration age = options.connection_age > absl::ZeroDuration() ? options.connection_age
+                             : UsesTls()                                   ? kConnectionAge
+                                                                           : absl::ZeroDuration();
+  if (age > absl::ZeroDuration())
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(absl::ToInt64Milliseconds(age)));
   // Find clients that vanished silently, and let clients ping as often as they want.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 4000);

@@ -24,6 +24,9 @@ struct RpcServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
   std::string unix_socket;             // path, or empty; at most kUnixSocketPathBytesMax
   int receive_bytes_max = 4 << 20;     // per message
+  // A connection that is older takes no new calls: who calls connects anew, with the certificate of that moment. Open
+  // calls go on. Default: kConnectionAge with TLS, else no limit.
+  absl::Duration connection_age = absl::ZeroDuration();
 };
 
 // The service name under which a node's health service reports its readiness: a ps' copies are in sync.

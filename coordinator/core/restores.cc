@@ -91,7 +91,7 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
 // All partitions of a starting job are ready to be filled.
 void Restores::TryRestore(Job& job) {
   if (!job.starting() || job.restoring.from.empty() || job.partitions.hosting.awaiting_ready) return;
-  // A ps that is away is waited for (Job::keeps_updates). Its return raises the generation, and the restore begins anew.
+  // A ps that is away is waited for (Job::keeps_updates). Its return raises the generation: the restore begins anew.
   if (!candidates_.MissingPs(job).empty()) return job.restoring.AskAnew();
   if (!job.restoring.worker.empty()) {
     if (step_.now() >= job.restoring.until)

@@ -19,7 +19,8 @@
 //
 // Thread-safe. Invariants: 1. However many clients there are, the core is asked for all nodes and jobs at most once in
 // kFresh, and copies no more of a job than a row shows; likewise at most once in kFresh for all jobs in full
-// (/api/v1/jobs), and for the job last asked for by one user. 2. An answer takes at most CoreQuestions::kPatience, and its writing.
+// (/api/v1/jobs), and for the job last asked for by one user. 2. An answer takes at most CoreQuestions::kPatience, and
+// its writing.
 #pragma once
 
 #include <memory>

@@ -26,11 +26,11 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
       : driver_(driver),
         context_(context),
         place_(std::move(counts), MachineOf(context->peer())),
-        certificate_(*context) {}
+        reads_{.certificate = CallerCertificate(*context)} {}
 
   void Start() {
     self_ = shared_from_this();
-    if (place_.fits()) return StartRead(&incoming_);
+    if (place_.fits()) return StartRead(&reads_.message);
     Close(absl::ResourceExhaustedError(absl::StrFormat(
         "%d sessions of nodes are open from your machine, the most there can be; end some", kSessionsOfMachineMax)));
   }
@@ -58,16 +58,16 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close(absl::CancelledError("the node closed the stream"));
-    if (absl::Status holds = certificate_.Check(absl::Now()); !holds.ok()) return Close(holds);
-    if (opened_) return Forward();
-    opened_ = true;
-    if (!incoming_.has_hello())
+    if (absl::Status holds = reads_.certificate.Check(absl::Now()); !holds.ok()) return Close(holds);
+    if (reads_.opened) return Forward();
+    reads_.opened = true;
+    if (!reads_.message.has_hello())
       return Close(absl::InvalidArgumentError("the first message of a session must be hello"));
-    const v1::Hello& hello = incoming_.hello();
+    const v1::Hello& hello = reads_.message.hello();
     const CallerRole role = hello.role() == v1::PS ? CallerRole::kPs : CallerRole::kWorker;
     if (absl::Status status = CheckNodeName(role, hello.name(), CallerOf(*context_)); !status.ok())
       return Close(status);
-    driver_->SessionOpened(shared_from_this(), std::move(*incoming_.mutable_hello()),
+    driver_->SessionOpened(shared_from_this(), std::move(*reads_.message.mutable_hello()),
                            [self = shared_from_this()](SessionToken token) { self->Opened(token); });
   }
 
@@ -112,7 +112,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
   }
 
   void Forward() {
-    driver_->SessionSays(token_for_reads(), std::move(incoming_), [self = shared_from_this()] { self->ReadNext(); });
+    const auto read_on = [self = shared_from_this()] { self->ReadNext(); };
+    driver_->SessionSays(token_for_reads(), std::move(reads_.message), read_on);
   }
 
   SessionToken token_for_reads() {
@@ -123,8 +124,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
   void ReadNext() {
     absl::MutexLock lock(&mutex_);
     if (closing_) return;
-    incoming_.Clear();
-    StartRead(&incoming_);
+    reads_.message.Clear();
+    StartRead(&reads_.message);
   }
 
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -146,13 +147,17 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
     Finish(ToGrpc(reason_, context_));
   }
 
+  struct Reads {
+    CallerCertificate certificate;
+    v1::NodeMessage message = {};
+    bool opened = false;
+  };
+
   ClusterDriver* const driver_;
   grpc::CallbackServerContext* const context_;  // until Finish
   const SessionPlace place_;
-  CallerCertificate certificate_;  // used only by reads
   std::shared_ptr<SessionReactor> self_;
-  v1::NodeMessage incoming_;  // used by the single read and its handling
-  bool opened_ = false;       // used only by reads
+  Reads reads_;  // used by the single read and its handling
   absl::Mutex mutex_;
   SessionToken token_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::CoordinatorMessage> outgoing_ ABSL_GUARDED_BY(mutex_);  // the first is being written

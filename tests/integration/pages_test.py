@@ -1,6 +1,6 @@
-"""Goal: a coordinator's HTTPS pages show each caller what its role may see: a user, by certificate or token, nodes and own
-jobs alone; an admin, a node and who watches over the cluster everything; nobody else anything but the probes. A wrong
-token is in the audit log."""
+"""Goal: a coordinator's HTTPS pages show each caller what its role may see: a user, by certificate or token, nodes and
+own jobs alone; an admin, a node and who watches over the cluster everything; nobody else anything but the probes. A
+wrong token is in the audit log."""
 
 import json
 import os

@@ -31,6 +31,20 @@ bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
   return state == GRPC_CHANNEL_READY;
 }
 
+// So that a client's certificate is looked at again, now and then.
+TEST(Connections, EndWithTheirAgeAndTheNextCallMakesAnotherOne) {
+  RpcServerOptions options;
+  options.connection_age = absl::Milliseconds(200);
+  const auto server = RpcServer::Start(options, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channel = CreateChannel((*server)->Address(""), {});
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  for (int connection = 0; connection < 3; ++connection) {
+    ASSERT_TRUE(BecomesReady(*channel));
+    EXPECT_TRUE((*channel)->WaitForStateChange(GRPC_CHANNEL_READY, absl::ToChronoTime(absl::Now() + kLong)));
+  }
+}
+
 // Another user of this machine listens at a ps' socket path, in a folder that both may write to.
 TEST_F(Credentials, ASocketOfAnotherUserIsNotDialled) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";

@@ -35,6 +35,12 @@ class Credentials : public testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return dir_ + "/" + authority + "/" + names.substr(0, names.find(','));
   }
+  // Into dir_/authority/crl.pem, and that of every name.
+  void Revoke(const std::string& authority, const std::string& name) {
+    const std::string command = std::string("'") + std::getenv("CAIRN_SOURCE") + "/deploy/revoke_certs.sh' '" + dir_ +
+                                "/" + authority + "' " + name + " > /dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
   static void Write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
   static std::string Read(const std::string& path) {
     std::stringstream text;
