@@ -1,5 +1,5 @@
 // Goal: a certificate that its authority took back is refused, and no other one: not by a list of another authority, not
-// by a serial number that another authority gave too; a list that cannot be used is named at the start.
+// for a serial number that another authority gave too; a list that cannot be used is named at the start.
 #include "common/rpc/revocations.h"
 
 #include <gmock/gmock.h>
