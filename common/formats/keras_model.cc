@@ -345,7 +345,7 @@ absl::Status KerasConverter::CheckMasks(const Graph& graph) const {
     if (graph.nodes()[static_cast<size_t>(node.inputs[0])].mask < 0) continue;
     return Bad("layer \"", ShownText(name),
                "\": steps of its input are masked, and its outputs are taken apart, which is ",
-               "supported of LSTM alone; use that, or no mask");
+               "supported of LSTM and ConvLSTM alone; use those, or no mask");
   }
   for (const NamedMask& named : masks_) {
     const auto input = nodes.find(named.input);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/lacks.h"
 #include "common/formats/keras_arguments.h"
@@ -12,7 +13,9 @@
 namespace cairn {
 namespace {
 
-bool IsCell(const std::string& type) { return type == "LSTM" || type == "GRU" || type == "SimpleRNN"; }
+bool IsCell(const std::string& type) {
+  return type == "LSTM" || type == "GRU" || type == "SimpleRNN" || absl::StartsWith(type, "ConvLSTM");
+}
 
 bool IsTrue(const Json& config, const char* key) { return config.is_object() && config.value(key, Json()) == true; }
 
@@ -27,7 +30,17 @@ bool MergesNothing(const Json& config) {
   return config.is_object() && config.contains("merge_mode") && config["merge_mode"].is_null();
 }
 
-v1::LSTM* LstmOf(v1::Layer* layer) { return layer->has_lstm() ? layer->mutable_lstm() : nullptr; }
+// Has an LSTM or a ConvLSTM give its states. Returns false if the layer is another one.
+bool GiveCells(v1::Layer* layer) {
+  if (v1::ConvLSTM* const conv = MutableConvLstmOf(layer)) {
+    conv->set_return_cell(true);
+  } else if (layer->has_lstm()) {
+    layer->mutable_lstm()->set_return_cell(true);
+  } else {
+    return false;
+  }
+  return true;
+}
 
 // A part of the output of a recurrence: numbers of its features, of all steps or of one.
 struct Part {
@@ -73,6 +86,7 @@ v1::Layer PartLayer(const Part& part, const Recurrence& r, const std::string& na
       steps->set_drop(true);
     }
   }
+  for (int side = 0; side < r.windows.axes; ++side) slice->add_axes();
   v1::Slice::Axis* features = slice->add_axes();
   features->set_begin(static_cast<int32_t>(part.begin));
   features->set_end(static_cast<int32_t>(part.end));
@@ -113,9 +127,8 @@ Json WithoutKerasStates(const std::string& type, const Json& config) {
 KerasStatePlan PlanKerasStates(const Json& config, bool takes_states, v1::Layer* layer) {
   KerasStatePlan plan;
   if (!layer->has_bidirectional()) {
-    if (takes_states && layer->has_lstm()) layer->mutable_lstm()->set_return_cell(true);
     // The output of an example without any step that counts is 0, but its state is the first one.
-    plan.needs_no_mask = takes_states && !layer->has_lstm() && layer->inputs_size() > 1;
+    plan.needs_no_mask = takes_states && !GiveCells(layer) && layer->inputs_size() > 1;
     return plan;
   }
   v1::Bidirectional* both = layer->mutable_bidirectional();
@@ -127,9 +140,7 @@ KerasStatePlan PlanKerasStates(const Json& config, bool takes_states, v1::Layer*
   for (v1::Layer* inner :
        {both->mutable_layer(), both->has_backward_layer() ? both->mutable_backward_layer() : nullptr}) {
     if (inner == nullptr) continue;
-    v1::LSTM* const lstm = LstmOf(inner);
-    if (lstm != nullptr) lstm->set_return_cell(true);
-    all_cells = all_cells && lstm != nullptr;
+    all_cells = GiveCells(inner) && all_cells;
   }
   plan.needs_no_mask = !all_cells;
   return plan;

@@ -1,5 +1,5 @@
 // Recurrent layers of Keras that give several outputs: return_state, and Bidirectional with merge_mode=None. Each
-// output that a Functional model takes becomes a layer: a part of what the recurrent layer gives (LSTM.return_cell), or
+// output that a Functional model takes becomes a layer: a part of what the recurrent layer gives (return_cell), or
 // a merge of two parts.
 //
 // Pure functions; any thread.

@@ -103,7 +103,10 @@ namespace cairn {
   X(Take) \
   X(OneHot) \
   X(Einsum) \
-  X(GroupQueryAttention)
+  X(GroupQueryAttention) \
+  X(ConvLSTM1D) \
+  X(ConvLSTM2D) \
+  X(ConvLSTM3D)
 // clang-format on
 
 enum class LayerKind {

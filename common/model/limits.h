@@ -58,6 +58,9 @@ inline constexpr size_t kLayerNameBytesMax = 512;
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
 // Axes of one example in a layer: [depth, height, width, channels].
 inline constexpr size_t kLayerDimensionsMax = 4;
+// Axes of one example of volumes in steps, [steps, depth, height, width, channels]: of a ConvLSTM3D, and of the few
+// layers that may stand beside it (common/model/layers/table.cc).
+inline constexpr size_t kSequenceDimensionsMax = kLayerDimensionsMax + 1;
 // Axes of a window: depth, height and width.
 inline constexpr int kWindowAxesMax = 3;
 static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");
@@ -107,7 +110,7 @@ inline constexpr int64_t kOrthogonalWorkMax = int64_t{1} << 35;
 // Numbers in all constants that are computed.
 inline constexpr int64_t kOnnxFoldedNumbersMax = int64_t{1} << 28;
 
-static_assert(kLayerDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");
+static_assert(kSequenceDimensionsMax < kOnnxAxesMax, "every layer's output, with its batch, is a value");
 static_assert(kWindowMax * kWindowMax <= INT64_MAX / kWindowMax);
 static_assert(kSaveStepsMax <= INT64_MAX / 2 && kScheduleStepsMax <= INT64_MAX / 2);
 static_assert(kFiguresBytesMax <= kImageHeaderBytesMax);

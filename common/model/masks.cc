@@ -51,7 +51,10 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kSimpleRNN:
     case LayerKind::kLSTM:
     case LayerKind::kGRU:
-    case LayerKind::kBidirectional: return node.output.size() == 2 ? before : -1;
+    case LayerKind::kConvLSTM1D:
+    case LayerKind::kConvLSTM2D:
+    case LayerKind::kConvLSTM3D:
+    case LayerKind::kBidirectional: return RecurrencesOf(node.layer)[0].return_sequences ? before : -1;
     case LayerKind::kBatchNormalization:
     case LayerKind::kTimeDistributed:
       if (before >= 0 && NormalizesBatch(node) && node.trainable && !InfersAlways(node)) {
@@ -85,7 +88,8 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kMinimum: return JoinedMask(nodes, node);
     case LayerKind::kSlice: {  // the output of a recurrent layer apart from its states
       const Node& from = nodes[static_cast<size_t>(node.inputs[0])];
-      return GivesCells(from) && node.output.size() == 2 && node.output[0] == from.output[0] ? before : -1;
+      const bool whole = node.output.size() == from.output.size() && node.output[0] == from.output[0];
+      return GivesCells(from) && whole ? before : -1;
     }
     case LayerKind::kConcatenate: return ConcatenatedMask(nodes, node);
     case LayerKind::kAttention:

@@ -84,6 +84,13 @@ def conv(rank):
     )
 
 
+def conv_lstm(rank):
+    arguments, config = conv(rank)
+    del config["groups"]
+    more = {"activation": "tanh", "recurrent_activation": "sigmoid", "unit_forget_bias": True, **RECURRENT}
+    return arguments, {**config, **more}
+
+
 def depthwise(rank):
     arguments, config = conv(rank)
     config = {k: v for k, v in config.items() if not k.startswith("kernel_")}
@@ -235,6 +242,7 @@ CLASSES = {
         {"activation": "tanh", "recurrent_activation": "sigmoid", "unit_forget_bias": True, **RECURRENT},
     ),
     "GRU": (("units",), {"activation": "tanh", "recurrent_activation": "sigmoid", "reset_after": True, **RECURRENT}),
+    **{f"ConvLSTM{rank}D": conv_lstm(rank) for rank in (1, 2, 3)},
     "MultiHeadAttention": (
         ("num_heads", "key_dim"),
         {

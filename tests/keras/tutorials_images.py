@@ -175,6 +175,36 @@ def video_of_frames():
     return Model(x, Dense(5, "softmax")(LSTM(8)(TimeDistributed(Flatten())(y))))
 
 
+@tutorial(MASK)
+def next_frame_prediction():
+    x = Input((4, 12, 12, 1))
+    y = BatchNormalization()(ConvLSTM2D(4, 5, padding="same", return_sequences=True, activation="relu")(x))
+    y = BatchNormalization()(ConvLSTM2D(4, 3, padding="same", return_sequences=True, activation="relu")(y))
+    y = ConvLSTM2D(4, 1, padding="same", return_sequences=True, activation="relu")(y)
+    return Model(x, Conv3D(1, 3, activation="sigmoid", padding="same")(y))
+
+
+@tutorial()
+def video_in_both_directions():
+    x = Input((4, 8, 8, 2))
+    y = Bidirectional(ConvLSTM2D(4, 3, strides=2, dropout=0.1, recurrent_dropout=0.1))(x)
+    return Model(x, Dense(3, "softmax")(GlobalAveragePooling2D()(y)))
+
+
+@tutorial()
+def volumes_in_steps():
+    x = Input((3, 4, 6, 6, 1))
+    y = BatchNormalization()(ConvLSTM3D(3, 3, padding="same", return_sequences=True)(x))
+    return Model(x, Dense(3, "softmax")(Flatten()(ConvLSTM3D(2, 2)(y))))
+
+
+@tutorial(IMAGE)
+def rows_of_sensors():
+    x = Input((6, 10, 2))
+    y = ConvLSTM1D(4, 3, padding="same", return_sequences=True)(x)
+    return Model(x, TimeDistributed(Dense(2))(y))
+
+
 @tutorial()
 def siamese_of_one_input():
     x = Input((16, 16, 2))

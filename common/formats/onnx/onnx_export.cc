@@ -14,6 +14,7 @@
 #include "common/model/layer_type.h"
 #include "common/model/layers/categories.h"
 #include "common/model/layers/recurrent.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/onnx_operation_values.h"
 #include "common/model/recurrent.h"
 
@@ -41,6 +42,10 @@ absl::Status CheckNode(const Graph& graph, const Node& node) {
     return status.ok() ? status : Annotate(status, absl::StrCat("layer \"", node.name, "\""));
   };
   if (IsRecurrent(node.kind)) CAIRN_RETURN_IF_ERROR(named(layers::CheckRecurrentOnnx(node)));
+  if (node.output.size() > kLayerDimensionsMax) {
+    return named(Lacks("its output ", ToString(node.output), " has more than ", kLayerDimensionsMax,
+                       " axes, which is not written as ONNX; write safetensors or Keras' format"));
+  }
   CAIRN_RETURN_IF_ERROR(named(layers::CheckCategoriesOnnx(node)));
   CAIRN_RETURN_IF_ERROR(named(CheckOperationOnnx(node)));
   if (FoldsSteps(node)) {

@@ -1,4 +1,7 @@
 // Bidirectional: a recurrent layer over the steps in both directions (Schuster and Paliwal 1997).
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -19,8 +22,8 @@ struct Common {
 };
 
 template <typename Message>
-Common CommonOf(const Message& m) {
-  return {m.units(), m.return_sequences(), m.go_backwards()};
+Common CommonOf(const Message& m, int64_t units) {
+  return {units, m.return_sequences(), m.go_backwards()};
 }
 
 absl::StatusOr<Common> ReadCommon(const char* field, const v1::Layer& layer) {
@@ -28,15 +31,17 @@ absl::StatusOr<Common> ReadCommon(const char* field, const v1::Layer& layer) {
     return Bad(field, ": it has inputs, trainable, training or shares; give them to the bidirectional itself");
   }
   if (absl::StrContains(layer.name(), '/')) return Bad(field, ": its name has a '/'; use letters, digits and '_'");
+  if (const v1::ConvLSTM* const conv = ConvLstmOf(layer)) return CommonOf(*conv, conv->filters());
   switch (layer.kind_case()) {
-    case v1::Layer::kSimpleRnn: return CommonOf(layer.simple_rnn());
-    case v1::Layer::kLstm: return CommonOf(layer.lstm());
-    case v1::Layer::kGru: return CommonOf(layer.gru());
-    default: return Bad(field, ": it is not a recurrent layer; use simple_rnn, lstm or gru");
+    case v1::Layer::kSimpleRnn: return CommonOf(layer.simple_rnn(), layer.simple_rnn().units());
+    case v1::Layer::kLstm: return CommonOf(layer.lstm(), layer.lstm().units());
+    case v1::Layer::kGru: return CommonOf(layer.gru(), layer.gru().units());
+    default: return Bad(field, ": it is not a recurrent layer; use simple_rnn, lstm, gru or conv_lstm2d, say");
   }
 }
 
 void TurnAround(v1::Layer* layer) {
+  if (v1::ConvLSTM* const conv = MutableConvLstmOf(layer)) return conv->set_go_backwards(!conv->go_backwards());
   switch (layer->kind_case()) {
     case v1::Layer::kSimpleRnn:
       layer->mutable_simple_rnn()->set_go_backwards(!layer->simple_rnn().go_backwards());
@@ -79,7 +84,9 @@ absl::Status InferBidirectional(absl::Span<const Shape> inputs, Node* node, std:
   if (both->layer().name() == both->backward_layer().name()) {
     return Bad("layer and backward_layer are both called \"", both->layer().name(), "\"; give each a name of its own");
   }
-  const auto states = [](const v1::Layer& layer) { return layer.has_lstm() ? size_t{2} : size_t{1}; };
+  const auto states = [](const v1::Layer& layer) {
+    return layer.has_lstm() || ConvLstmOf(layer) != nullptr ? size_t{2} : size_t{1};
+  };
   const size_t first = states(both->layer()), second = states(both->backward_layer());
   if (inputs.size() != 1 && inputs.size() != 1 + first + second) {
     return Bad("it has ", inputs.size(), " inputs; it takes a sequence, and none or all of both directions' first ",
@@ -94,9 +101,14 @@ absl::Status InferBidirectional(absl::Span<const Shape> inputs, Node* node, std:
   CAIRN_RETURN_IF_ERROR(infer(both->mutable_layer(), 1, first, &outputs[0]));
   CAIRN_RETURN_IF_ERROR(infer(both->mutable_backward_layer(), 1 + first, second, &outputs[1]));
   node->output = outputs[0];
+  if (!std::equal(outputs[0].begin(), outputs[0].end() - 1, outputs[1].begin(), outputs[1].end() - 1)) {
+    return Bad("layer gives ", ToString(outputs[0]), ", backward_layer ", ToString(outputs[1]),
+               "; only the last axis may differ");
+  }
+  const std::vector<Recurrence> all = RecurrencesOf(node->layer);
   if (both->merge_mode() == v1::Bidirectional::CONCAT) {
     node->output.back() += outputs[1].back();
-  } else if (both->layer().lstm().return_cell() || both->backward_layer().lstm().return_cell()) {
+  } else if (all[0].return_cell || all[1].return_cell) {
     return Bad("return_cell: states are not merged by ", v1::Bidirectional::MergeMode_Name(both->merge_mode()),
                "; use CONCAT");
   } else if (forward.units != backward.units) {
@@ -146,7 +158,8 @@ void WriteBidirectional(const Node& node, KerasWriter& c) {
     if (both.merge_mode() == named.mode) c["merge_mode"] = named.name;
   }
   // The states are outputs of the layer, and then those of the two directions too.
-  const bool forward = both.layer().lstm().return_cell(), backward = both.backward_layer().lstm().return_cell();
+  const std::vector<Recurrence> all = RecurrencesOf(node.layer);
+  const bool forward = all[0].return_cell, backward = all[1].return_cell;
   if (forward != backward) c.Refuse("return_cell differs between layer and backward_layer; give both the same");
   if (forward) c["merge_mode"] = nullptr;
   for (const auto& [key, layer] :
@@ -155,7 +168,7 @@ void WriteBidirectional(const Node& node, KerasWriter& c) {
     c[key] = json.ok() ? *std::move(json) : OrderedJson(nullptr);
   }
   // This fails if Keras has no name for an activation; the writer reports it.
-  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+  for (const Recurrence& r : all) {
     for (const v1::Activation activation : {r.activation, r.recurrent_activation})
       c.Activation("layer_activation", activation);
   }
@@ -164,11 +177,9 @@ void WriteBidirectional(const Node& node, KerasWriter& c) {
 
 constexpr KerasClass kKeras[] = {{"Bidirectional", ReadBidirectional, kRecurrentCall}};
 // "*": any other name (common/formats/keras_weights.cc).
-constexpr KerasSublayer kSublayers[] = {{"forward_*", "forward_layer"},
-                                        {"simple_rnn_cell", "cell"},
-                                        {"lstm_cell", "cell"},
-                                        {"gru_cell", "cell"},
-                                        {"*", "backward_layer"}};
+constexpr KerasSublayer kSublayers[] = {{"forward_*", "forward_layer"}, {"simple_rnn_cell", "cell"},
+                                        {"lstm_cell", "cell"},          {"gru_cell", "cell"},
+                                        {"conv_lstm_cell", "cell"},     {"*", "backward_layer"}};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "common/model/keras/keras_writer.h"
 #include "common/model/layers/fields.h"
 #include "common/model/layers/table.h"
+#include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_importer.h"
 #include "common/model/onnx/onnx_writer.h"
@@ -20,6 +21,10 @@ absl::Status InferConcatenate(absl::Span<const Shape> inputs, Node* node, std::v
   const int axis = !join->has_axis() ? rank : join->axis() < 0 ? join->axis() + rank + 1 : join->axis();
   if (axis < 1 || axis > rank) {
     return Bad("axis: its input ", ToString(inputs[0]), " has no axis ", join->axis(), "; use 1 .. ", rank);
+  }
+  if (axis != rank && inputs[0].size() > kLayerDimensionsMax) {
+    return Bad("axis: its input ", ToString(inputs[0]), " has ", rank, " axes, and such inputs are joined along the ",
+               "last one alone; leave the axis out, or let a reshape come before it");
   }
   if (axis != rank) join->set_axis(axis);  // the default is left unset, as in older jobs
   if (axis == rank) join->clear_axis();

@@ -21,9 +21,10 @@ absl::Status InferInput(absl::Span<const Shape>, Node* node, std::vector<Variabl
   }
   if (shape.empty() && !text)
     return Bad("shape is missing; give it without the batch dimension, such as [28,28,1] or [64]");
-  if (shape.size() > static_cast<int>(kLayerDimensionsMax)) {
+  if (shape.size() > static_cast<int>(kSequenceDimensionsMax)) {
     return Bad("shape has ", shape.size(), " dimensions; give it without the batch dimension: [features], ",
-               "[steps, features], [height, width, channels] or [depth, height, width, channels]");
+               "[steps, features], [height, width, channels], [depth, height, width, channels] or ",
+               "[steps, depth, height, width, channels]");
   }
   node->output.assign(shape.begin(), shape.end());
   if (node->output.empty()) node->output = {1};  // one text without an axis

@@ -1,4 +1,4 @@
-// Shared by SimpleRNN, LSTM and GRU, and partly by Bidirectional: fields, variables, Keras' config, ONNX.
+// Shared by SimpleRNN, LSTM, GRU and ConvLSTM, and partly by Bidirectional: fields, variables, Keras' config, ONNX.
 //
 // Pure functions. Errors say what is wrong with which field and what to do; the caller adds the layer's name.
 #pragma once
@@ -13,11 +13,15 @@
 
 namespace cairn::layers {
 
-// Checks the message and fills in its defaults. layer: a simple_rnn, lstm or gru, either the node's own or one inside
-// it. prefix: that of the variables' names, "" or "forward_lstm/". inputs: the sequence, then either none or all of the
-// initial states.
+// Checks the message and fills in its defaults. layer: a simple_rnn, lstm, gru or conv_lstm, either the node's own or
+// one inside it. prefix: that of the variables' names, "" or "forward_lstm/". inputs: the sequence, then either none or
+// all of the initial states.
 absl::Status InferRecurrent(absl::Span<const Shape> inputs, const Node& node, const std::string& prefix,
                             v1::Layer* layer, Shape* output, std::vector<Variable>* variables);
+
+// The same of a conv_lstm. cell: the prefix and the cell's name.
+absl::Status InferConvLstm(absl::Span<const Shape> inputs, const Node& node, const std::string& cell, v1::Layer* layer,
+                           Shape* output, std::vector<Variable>* variables);
 
 void ReadSimpleRnn(KerasConfig& config, v1::Layer* layer);
 void ReadLstm(KerasConfig& config, v1::Layer* layer);

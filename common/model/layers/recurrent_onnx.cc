@@ -147,6 +147,7 @@ std::string TakeOutput(const Recurrence& r, const std::string& y, int64_t steps,
 
 absl::Status CheckRecurrentOnnx(const Node& node) {
   for (const Recurrence& r : RecurrencesOf(node.layer)) {
+    if (r.windows.axes > 0) return Lacks("ONNX has no operator for a ConvLSTM; write safetensors or Keras' format");
     if (r.return_cell) return Lacks("return_cell is not written as ONNX; write safetensors or Keras' format");
     for (const v1::Activation activation : {r.activation, r.recurrent_activation}) {
       if (OnnxActivation(activation) != nullptr) continue;

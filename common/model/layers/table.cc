@@ -11,6 +11,7 @@
 #include "common/model/activity.h"
 #include "common/model/constraint.h"
 #include "common/model/layer_type.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 namespace {
@@ -59,7 +60,41 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
+namespace {
+
+// Whether the layer takes volumes in steps (kSequenceDimensionsMax), as ConvLSTM3D does.
+bool TakesVolumesInSteps(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kConvLSTM3D:
+    case LayerKind::kBidirectional:
+    case LayerKind::kSlice:  // of its states
+    case LayerKind::kFlatten:
+    case LayerKind::kReshape:
+    case LayerKind::kActivation:
+    case LayerKind::kActivityRegularization:
+    case LayerKind::kRescaling:
+    case LayerKind::kDropout:
+    case LayerKind::kBatchNormalization:
+    case LayerKind::kAdd:
+    case LayerKind::kConcatenate: return true;
+    default: return false;
+  }
+}
+
+absl::Status CheckAxes(absl::Span<const Shape> inputs, LayerKind kind) {
+  for (const Shape& input : inputs) {
+    if (input.size() <= kLayerDimensionsMax || TakesVolumesInSteps(kind)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("its input ", ToString(input), " has ", input.size(),
+                                                   " axes, and a ", TypeOf(kind).name, " takes at most ",
+                                                   kLayerDimensionsMax, "; let a flatten or a reshape come before it"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status InferLayer(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
+  CAIRN_RETURN_IF_ERROR(CheckAxes(inputs, node->kind));
   if (!inputs.empty()) node->output = inputs[0];  // most layers keep it, or change it only in part
   CAIRN_RETURN_IF_ERROR(TypeOf(node->kind).infer(inputs, node, variables));
   CAIRN_RETURN_IF_ERROR(CheckActivityRegularizer(&node->layer));

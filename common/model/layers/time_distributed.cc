@@ -63,6 +63,7 @@ bool WorksOnAStep(v1::Layer::KindCase kind) {
     case v1::Layer::kSimpleRnn:
     case v1::Layer::kLstm:
     case v1::Layer::kGru:
+    case v1::Layer::kConvLstm1D:
     case v1::Layer::kBidirectional:
     case v1::Layer::kTimeDistributed: return true;
     default: return false;

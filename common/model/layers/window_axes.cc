@@ -1,30 +1,10 @@
 #include "common/model/layers/window_axes.h"
 
-#include <algorithm>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/limits.h"
 
 namespace cairn::layers {
-WindowAxis AxisOf(const Window& window, int rank, int i) {
-  const int at = i - (rank - 2);
-  if (at < 0) return window.depth;
-  return {window.kernel[at], window.strides[at], window.dilation[at], window.pad_begin[at], window.pad_end[at]};
-}
-
-void SetAxis(const WindowAxis& axis, int rank, int i, Window* window) {
-  const int at = i - (rank - 2);
-  if (at < 0) {
-    window->depth = axis;
-    return;
-  }
-  window->kernel[at] = axis.kernel;
-  window->strides[at] = axis.stride;
-  window->dilation[at] = axis.dilation;
-  window->pad_begin[at] = axis.pad_begin;
-  window->pad_end[at] = axis.pad_end;
-}
 
 absl::Status NeedAxes(const Shape& input, int rank) {
   if (rank == 1) return NeedSequence(input);
@@ -88,20 +68,12 @@ absl::Status SlideAxes(const char* what, int rank, const Shape& input, v1::Paddi
   if (rank == 2) return SlideWindow(what, input, padding, &node->window, &node->output);
   for (int i = 0; i < rank; ++i) {
     WindowAxis axis = AxisOf(node->window, rank, i);
-    const int64_t size = input[static_cast<size_t>(i)], reach = ReachOf(axis);
     int64_t& output = node->output[static_cast<size_t>(i)];
-    if (padding == v1::SAME) {
-      output = (size + axis.stride - 1) / axis.stride;
-      const int64_t pads = std::max<int64_t>(0, (output - 1) * axis.stride + reach - size);
-      axis.pad_begin = pads / 2;
-      axis.pad_end = pads - pads / 2;
-    } else {
-      if (padding == v1::CAUSAL) axis.pad_begin = reach - 1;
-      if (size + axis.pad_begin < reach) {
-        return Bad(what, " of ", reach, rank == 1 ? " steps" : " along one axis", axis.dilation > 1 ? " (dilated)" : "",
-                   " is larger than its input ", ToString(input), "; use a smaller one or padding: SAME");
-      }
-      output = (size + axis.pad_begin - reach) / axis.stride + 1;
+    output = SlideAxis(input[static_cast<size_t>(i)], padding, &axis);
+    if (output == 0) {
+      return Bad(what, " of ", ReachOf(axis), rank == 1 ? " steps" : " along one axis",
+                 axis.dilation > 1 ? " (dilated)" : "", " is larger than its input ", ToString(input),
+                 "; use a smaller one or padding: SAME");
     }
     SetAxis(axis, rank, i, &node->window);
   }

@@ -1,9 +1,7 @@
-// Windows over any number of axes: the steps of a sequence, the height and width of an image, or the depth, height and
-// width of a volume.
+// Windows over any number of axes (common/model/window.h): the steps of a sequence, the height and width of an image,
+// or the depth, height and width of a volume.
 //
-// Maps axis i (of `rank`) of a window to a field of Window: the last two are height and width, the first of three is
-// the depth; a sequence is an image of height 1. Free functions; any thread. Errors are as those of LayerType's
-// functions.
+// Free functions; any thread. Errors are as those of LayerType's functions.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +10,9 @@
 
 #include "common/model/layers/windows.h"
 #include "common/model/limits.h"
+#include "common/model/window.h"
 
 namespace cairn::layers {
-
-// ---- a window's axes ----
-
-WindowAxis AxisOf(const Window& window, int rank, int i);
-void SetAxis(const WindowAxis& axis, int rank, int i, Window* window);
-// The extent of one position of the window, in numbers.
-inline int64_t ReachOf(const WindowAxis& axis) { return (axis.kernel - 1) * axis.dilation + 1; }
 
 // ---- shapes ----
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/backend/conv_lstm_cases.h"
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/recurrent_cases.h"
 #include "tests/unit/backend/wide_cases.h"
@@ -53,6 +54,9 @@ std::vector<LayerCase> AllCases() {
   for (const LayerCase& c : InferenceCases()) cases.push_back(c);
   for (const LayerCase& c : RecurrentCases()) cases.push_back(c);
   for (const LayerCase& c : MaskCases()) cases.push_back(c);
+  for (const LayerCase& c : ConvLstmCases()) cases.push_back(c);
+  for (const LayerCase& c : ConvLstmMaskCases()) cases.push_back(c);
+  for (const LayerCase& c : WideConvLstmCases()) cases.push_back(c);
   for (const LayerCase& c : HashingCases()) cases.push_back(c);
   for (const LayerCase& c : DistributedCases()) cases.push_back(c);
   for (const LayerCase& c : DistributedBatchCases()) cases.push_back(c);

@@ -15,6 +15,7 @@
 #include "common/model/inner_node.h"
 #include "common/model/recurrent.h"
 #include "google/protobuf/util/json_util.h"
+#include "tests/unit/backend/conv_lstm_cases.h"
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/dropout.h"
@@ -64,13 +65,14 @@ std::optional<LayerNoise> DrawnBy(const Graph& graph, const Node& node) {
 std::vector<float> RecurrentFactors(const Graph& graph, const Node& node) {
   std::vector<float> factors;
   if (!IsRecurrent(node.kind)) return factors;
-  const int64_t features = graph.nodes()[node.inputs[0]].output[1];
+  const Shape& input = graph.nodes()[node.inputs[0]].output;
+  const int64_t features = NumElements(input) / input[0];
   bool any = false;
-  for (const Recurrence& r : RecurrencesOf(node.layer)) {
+  for (const Recurrence& r : RecurrencesOn(input, node.layer)) {
     for (const bool of_state : {false, true}) {
       const float rate = of_state ? r.recurrent_dropout : r.dropout;
       const int64_t begin = RecurrentMaskBegin(r, of_state, kExamples, features);
-      const int64_t count = kExamples * (of_state ? r.units : features);
+      const int64_t count = kExamples * (of_state ? r.state_numbers() : features);
       factors.resize(begin + count, 1.0f);
       if (rate > 0) DropoutMask(kStep, node.id, rate).Fill(begin, absl::MakeSpan(factors).subspan(begin, count));
       any |= rate > 0;
@@ -143,6 +145,8 @@ int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::RecurrentCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::MaskCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::ConvLstmCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::ConvLstmMaskCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::DistributedCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);

@@ -109,6 +109,7 @@ LAYERS = {
     "simple_rnn": recurrent.recurrent("simple_rnn"),
     "lstm": recurrent.recurrent("lstm"),
     "gru": recurrent.recurrent("gru"),
+    **{kind: recurrent.recurrent(kind) for kind in recurrent.CONV},
     "bidirectional": recurrent.bidirectional,
     "masking": recurrent.masking,
     "time_distributed": lambda spec, xs, v, context: distributed(spec["layer"], xs, v, context),

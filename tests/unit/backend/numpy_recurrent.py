@@ -1,9 +1,11 @@
-"""Recurrent layers and step masks in numpy, from Keras' documentation: SimpleRNN, LSTM, GRU, Bidirectional, Masking,
-and layers that use a mask. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]. Gradients
-are central differences of the layer's own float64 output, so that there is no second derivation that could be wrong."""
+"""Recurrent layers and step masks in numpy, from Keras' documentation: SimpleRNN, LSTM, GRU, ConvLSTM, Bidirectional,
+Masking, and layers that use a mask. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...].
+Gradients are central differences of the layer's own float64 output, so that there is no second derivation that could be
+wrong."""
 
 import numpy as np
 
+from numpy_axes import Axes, numbers
 from numpy_common import activated
 
 STEP = 1e-6
@@ -67,26 +69,62 @@ def gru_step(spec, x, h, c, masked_h, w):
     return z * h + (1 - z) * f(spec["activation"], x @ ka + ba + inner), c
 
 
+def windows(spec, x):
+    """Of a ConvLSTM: the windows over a step of the input, [examples, sides.., channels], and over the state. x: the
+    sequence."""
+    rank = x.ndim - 3
+    kernel, ones = numbers(spec["kernel_size"], rank), (1,) * rank
+    strides, dilation = numbers(spec["strides"], rank), numbers(spec["dilation_rate"], rank)
+    of_input = Axes(x.shape[2:-1], kernel, strides, dilation, spec["padding"])
+    return of_input, Axes(of_input.outs, kernel, ones, ones, "SAME")
+
+
+def convolved(axes, x, kernel):
+    """The sum over the places of the kernel, [sides.., in, out], of what is under them."""
+    padded = axes.pad(x)
+    return sum(padded[cut] @ kernel[place] for place, cut in axes.places())
+
+
+def conv_lstm_step(spec, x, h, c, masked_h, w):
+    of_input, of_state = windows(spec, x[:, None])
+    parts = convolved(of_input, x, w["kernel"]) + w["bias"] + convolved(of_state, masked_h, w["recurrent_kernel"])
+    i, g, a, o = np.split(parts, 4, axis=-1)
+    gate = lambda z: f(spec["recurrent_activation"], z)
+    c = gate(g) * c + gate(i) * f(spec["activation"], a)
+    return gate(o) * f(spec["activation"], c), c
+
+
+CONV = ("conv_lstm1d", "conv_lstm2d", "conv_lstm3d")
 STEPS = {"simple_rnn": (simple_rnn_step, 1), "lstm": (lstm_step, 2), "gru": (gru_step, 1)}
+STEPS.update({kind: (conv_lstm_step, 2) for kind in CONV})
+
+
+def cell_name(kind):
+    return "conv_lstm_cell/" if kind in CONV else kind + "_cell/"
+
+
+def state_shape(kind, spec, x):
+    """Without the examples."""
+    return (*windows(spec, x)[0].outs, spec["filters"]) if kind in CONV else (spec["units"],)
 
 
 def walk(kind, spec, x, states, w, steps, dropped, zero_masked):
     """Returns the outputs of all steps, or of the last, in the order of computation. steps: [examples, steps], whether
     each counts."""
     step, _ = STEPS[kind]
-    n, count, _ = x.shape
-    units = spec["units"]
+    n, count = x.shape[:2]
+    shape = (n, *state_shape(kind, spec, x))
     w = dict(w)
     if w.get("bias") is None:
         gates = w["kernel"].shape[-1]
         w["bias"] = np.zeros((2, gates) if kind == "gru" and spec["reset_after"] else gates)
-    h = states[0] if states else np.zeros((n, units))
-    c = states[1] if len(states) > 1 else np.zeros((n, units))
-    last, outputs = np.zeros((n, units)), []
+    h = states[0] if states else np.zeros(shape)
+    c = states[1] if len(states) > 1 else np.zeros(shape)
+    last, outputs = np.zeros(shape), []
     order = range(count - 1, -1, -1) if spec["go_backwards"] else range(count)
     for s in order:
         h_new, c_new = step(spec, x[:, s] * dropped[0], h, c, h * dropped[1], w)
-        counts = steps[:, s, None]
+        counts = steps[:, s].reshape(n, *(1 for _ in shape[1:]))
         last = np.where(counts, h_new, 0.0 if zero_masked else last)
         h, c = np.where(counts, h_new, h), np.where(counts, c_new, c)
         outputs.append(np.concatenate([last, h, c], axis=-1) if spec.get("return_cell") else last)
@@ -97,18 +135,19 @@ def whole(n):
     return (n + 3) // 4 * 4
 
 
-def factors(context, before, x, units):
-    """Dropout factors of the inputs and of the states. before: units of the previous recurrence in the layer; 0: it is
-    the first."""
-    n, features = x.shape[0], x.shape[-1]
+def factors(context, before, x, state):
+    """Dropout factors of the inputs and of the states. before: numbers of a state of the previous recurrence in the
+    layer; 0: it is the first. state: the shape of a state."""
+    n, step = x.shape[0], x.shape[2:]
     if not context["training"] or context["mask"] is None:
-        return np.ones((n, features)), np.ones((n, units))
+        return np.ones((n, *step)), np.ones((n, *state))
+    features, units = int(np.prod(step)), int(np.prod(state))
     inputs = whole(n * features)
     begin = inputs + whole(n * before) if before else 0
     mask = context["mask"]
     return (
-        mask[begin : begin + n * features].reshape(n, features),
-        mask[begin + inputs : begin + inputs + n * units].reshape(n, units),
+        mask[begin : begin + n * features].reshape(n, *step),
+        mask[begin + inputs : begin + inputs + n * units].reshape(n, *state),
     )
 
 
@@ -124,8 +163,8 @@ def within(values, prefix):
 def recurrent(kind):
     def layer(spec, xs, v, context):
         def forward(inputs, values):
-            own = within(values, kind + "_cell/")
-            dropped = factors(context, 0, inputs[0], spec["units"])
+            own = within(values, cell_name(kind))
+            dropped = factors(context, 0, inputs[0], state_shape(kind, spec, inputs[0]))
             return walk(kind, spec, inputs[0], inputs[1:], own, counting(context, inputs[0]), dropped, False)
 
         return by_differences(forward, xs, v)
@@ -138,15 +177,16 @@ def bidirectional(spec, xs, v, context):
         outputs, states, before = [], inputs[1:], 0
         for inner in [spec["layer"], spec["backward_layer"]]:
             kind = next(k for k in STEPS if k in inner)
-            own = within(values, f"{inner['name']}/{kind}_cell/")
+            own = within(values, f"{inner['name']}/{cell_name(kind)}")
             taken, states = states[: STEPS[kind][1]], states[STEPS[kind][1] :]
             s = inner[kind]
-            dropped = factors(context, before, inputs[0], s["units"])
-            before = s["units"]
+            state = state_shape(kind, s, inputs[0])
+            dropped = factors(context, before, inputs[0], state)
+            before = int(np.prod(state))
             steps = counting(context, inputs[0])
             outputs.append(walk(kind, s, inputs[0], taken, own, steps, dropped, s["return_sequences"]))
         one, two = outputs
-        if two.ndim == 3:
+        if s["return_sequences"]:
             two = two[:, ::-1]
         joins = {
             "CONCAT": lambda: np.concatenate([one, two], axis=-1),

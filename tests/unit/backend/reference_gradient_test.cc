@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/unit/backend/conv_lstm_cases.h"
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/reference/reference_net.h"
@@ -62,6 +63,10 @@ INSTANTIATE_TEST_SUITE_P(Layers, GradientTest, testing::ValuesIn(LayerCases()),
 INSTANTIATE_TEST_SUITE_P(Recurrent, GradientTest, testing::ValuesIn(RecurrentCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Masks, GradientTest, testing::ValuesIn(MaskCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(ConvLstm, GradientTest, testing::ValuesIn(ConvLstmCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(ConvLstmMasks, GradientTest, testing::ValuesIn(ConvLstmMaskCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Distributed, GradientTest, testing::ValuesIn(DistributedCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });

@@ -27,9 +27,9 @@ constexpr char kTensor[] =
 const std::vector<std::string>& Types() {
   static const std::vector<std::string> types = [] {
     std::vector<std::string> all = {
-        "RandomFlip",       "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop",
-        "RandomBrightness", "RandomContrast", "Sequential", "Functional",        "Model",
-        "ConvLSTM2D"};
+        "RandomFlip",           "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop",
+        "RandomBrightness",     "RandomContrast", "Sequential", "Functional",        "Model",
+        "SpectralNormalization"};
     for (const LayerType* type : LayerTypes()) {
       if (type->kind == LayerKind::kInput) continue;
       for (const KerasClass& keras : type->keras) all.push_back(keras.name);
@@ -47,7 +47,9 @@ bool Attends(const std::string& type) {
   return IsOneOf(type, {"MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention"});
 }
 
-bool Recurs(const std::string& type) { return IsOneOf(type, {"SimpleRNN", "LSTM", "GRU", "Bidirectional"}); }
+bool Recurs(const std::string& type) {
+  return IsOneOf(type, {"SimpleRNN", "LSTM", "GRU", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional"});
+}
 
 const std::vector<std::string>& Arguments() {
   static const std::vector<std::string> arguments = {"training",

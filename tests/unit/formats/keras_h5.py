@@ -258,6 +258,16 @@ def attention(folder):
     expect(path, {name[:-2]: values for name, values in weights})
 
 
+def conv_lstm(folder):
+    """Keras 2 leaves the cell out of the names of its weights; they are told by their order."""
+    model = sequential([layer("ConvLSTM2D", "conv_lst_m2d", filters=2, kernel_size=[3, 3])], (4, 6, 6, 1))
+    shapes = {"kernel": (3, 3, 1, 8), "recurrent_kernel": (3, 3, 2, 8), "bias": (8,)}
+    values = {key: numbers(*shape) for key, shape in shapes.items()}
+    path = os.path.join(folder, "film.h5")
+    save_model(path, model, [("conv_lst_m2d", [(f"conv_lst_m2d/{key}:0", v) for key, v in values.items()])])
+    expect(path, {f"conv_lst_m2d/conv_lstm_cell/{key}": v for key, v in values.items()})
+
+
 def any_name(folder):
     names = ["a b", "block/conv/x", "d\u00e9j\u00e0", 'q"uote', "d.1", "\u5c42"]
     model = sequential([layer("Dense", n, units=4) for n in names])
@@ -350,7 +360,7 @@ def bad_files(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (whole_models, weights_alone, nested, operations, attention, any_name, bad_files):
+        for test in (whole_models, weights_alone, nested, operations, attention, conv_lstm, any_name, bad_files):
             test(folder)
             print(test.__name__, "ok")
 

@@ -30,7 +30,8 @@ struct Kind {
 };
 
 const std::map<std::string, Kind>& Kinds() {
-  const std::string image = "[9, 9, 4]", volume = "[9, 9, 9, 4]", sequence = "[12, 4]", flat = "[8]";
+  const std::string image = "[9, 9, 4]", volume = "[9, 9, 9, 4]", volumes = "[2, 9, 9, 9, 4]", sequence = "[12, 4]",
+                    flat = "[8]";
   static const std::map<std::string, Kind> kinds = {
       {"rescaling", {image, "rescaling { scale: 0.5 }"}},
       {"conv2d", {image, "conv2d { filters: 4 kernel_size: 2 }"}},
@@ -111,6 +112,9 @@ const std::map<std::string, Kind>& Kinds() {
       {"simple_rnn", {sequence, "simple_rnn { units: 3 }"}},
       {"lstm", {sequence, "lstm { units: 3 }"}},
       {"gru", {sequence, "gru { units: 3 }"}},
+      {"conv_lstm1d", {image, "conv_lstm1d { filters: 3 kernel_size: 2 }"}},
+      {"conv_lstm2d", {volume, "conv_lstm2d { filters: 3 kernel_size: 2 }"}},
+      {"conv_lstm3d", {volumes, "conv_lstm3d { filters: 3 kernel_size: 2 }"}},
       {"masking", {sequence, "masking {}"}},
   };
   return kinds;
@@ -242,7 +246,8 @@ std::vector<std::unique_ptr<Message>> Altered(const std::string& kind, const Mes
         // That with arguments that have no default.
         if (activation && number == v1::THRESHOLD) continue;
         if (activation && number == v1::GLU && kind != "activation") continue;  // it halves an axis
-        const bool recurs = kind == "simple_rnn" || kind == "lstm" || kind == "gru";
+        const bool recurs =
+            kind == "simple_rnn" || kind == "lstm" || kind == "gru" || absl::StartsWith(kind, "conv_lstm");
         if (activation && recurs && !IsElementwise(static_cast<v1::Activation>(number))) continue;
         const bool along = kind == "conv1d" || kind == "depthwise_conv1d" || kind == "separable_conv1d";
         if (field->enum_type() == v1::Padding_descriptor() && number == v1::CAUSAL && !along) continue;
@@ -311,7 +316,7 @@ TEST_P(KerasRoundTrip, EveryFieldComesBack) {
     // Of one axis the last one alone is taken; what is refused is in graph_layers_test.
     if (field->name() == "axis" && !field->is_repeated()) continue;
     if (field->name() == "value" || field->name() == "attention_axes") continue;
-    if (field->name() == "return_cell") continue;  // keras_states_test.cc
+    if (field->name() == "return_cell") continue;  // keras_states_test.cc, keras_conv_lstm_test.cc
     differs = false;
     for (const auto& message : Altered(GetParam(), *LayerMessage(&model, GetParam()), field)) {
       SCOPED_TRACE(message->ShortDebugString());

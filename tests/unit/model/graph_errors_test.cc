@@ -104,7 +104,7 @@ TEST(GraphErrors, Structure) {
 TEST(GraphErrors, Fields) {
   ExpectRefused({
       {"layers { input {} }", "layer \"input_layer\": shape is missing; give it without the batch dimension"},
-      {"layers { input { shape: [2, 2, 2, 2, 2] } }", "shape has 5 dimensions"},
+      {"layers { input { shape: [2, 2, 2, 2, 2, 2] } }", "shape has 6 dimensions"},
       {"layers { input { shape: [28, 0, 1] } }", "shape [28,0,1] has a dimension that is not positive"},
       {"layers { input { shape: -5 } }", "shape [-5] has a dimension that is not positive"},
       {kImage + "layers { rescaling {} }", "layer \"rescaling\": scale is missing, 0 or not finite"},

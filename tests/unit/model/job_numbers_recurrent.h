@@ -27,13 +27,39 @@ inline constexpr char kRecurrentJob[] = R"(
   optimizer { sgd {} }
   batch_size: 8 )";
 
+inline constexpr char kFilmJob[] = R"(
+  model {
+    layers { input { shape: [2, 4, 4, 4, 2] } }
+    layers { conv_lstm3d { filters: 3 kernel_size: [2, 2, 2] strides: [1, 1, 2] return_sequences: true dropout: 0.1
+                           recurrent_dropout: 0.1 recurrent_initializer { kind: ORTHOGONAL gain: 2 } } }
+    layers { reshape { target_shape: [2, 9, 2, 3] } }
+    layers { conv_lstm2d { filters: 3 kernel_size: 2 dilation_rate: [1, 1] return_sequences: true
+                           recurrent_regularizer { l1: 0.1 l2: 0.1 } } }
+    layers { reshape { target_shape: [2, 8, 3] } }
+    layers { conv_lstm1d { filters: 3 kernel_size: 2 strides: 2 dropout: 0.1 recurrent_dropout: 0.1 } }
+    layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }
+  }
+  data { path: "/data" }
+  loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+  optimizer { sgd {} }
+  batch_size: 8 )";
+
 // 0 is a number like any other, or the default.
-inline const std::set<std::string> kRecurrentZeros = {
-    "Masking.mask_value",    "SimpleRNN.dropout",      "SimpleRNN.recurrent_dropout",
-    "LSTM.dropout",          "LSTM.recurrent_dropout", "GRU.dropout",
-    "GRU.recurrent_dropout", "Metric.label_smoothing", "Metric.threshold",
-    "Metric.class_id",       "Metric.value",           "Metric.target_class_ids",
-    "Initializer.gain"};
+inline const std::set<std::string> kRecurrentZeros = {"ConvLSTM.dropout",
+                                                      "ConvLSTM.recurrent_dropout",
+                                                      "Masking.mask_value",
+                                                      "SimpleRNN.dropout",
+                                                      "SimpleRNN.recurrent_dropout",
+                                                      "LSTM.dropout",
+                                                      "LSTM.recurrent_dropout",
+                                                      "GRU.dropout",
+                                                      "GRU.recurrent_dropout",
+                                                      "Metric.label_smoothing",
+                                                      "Metric.threshold",
+                                                      "Metric.class_id",
+                                                      "Metric.value",
+                                                      "Metric.target_class_ids",
+                                                      "Initializer.gain"};
 
 // -1 too.
 inline const std::set<std::string> kRecurrentNegatives = {"Masking.mask_value", "Metric.threshold", "Initializer.gain"};

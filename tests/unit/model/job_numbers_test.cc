@@ -307,10 +307,10 @@ void AddNumbers(const Descriptor* type, std::set<const Descriptor*>* known, std:
 
 TEST(JobNumbers, NoneIsTakenForAnother) {
   std::vector<v1::JobSpec> jobs = {
-      FromText<v1::JobSpec>(kPictures),     FromText<v1::JobSpec>(kVolumes),        FromText<v1::JobSpec>(kFeatureJob),
-      FromText<v1::JobSpec>(kRecurrentJob), FromText<v1::JobSpec>(kCategoryJob),    FromText<v1::JobSpec>(kOutputs),
-      FromText<v1::JobSpec>(kExternalJob),  FromText<v1::JobSpec>(kMetricLearning), FromText<v1::JobSpec>(kMixed),
-      FromText<v1::JobSpec>(kTextJob),      FromText<v1::JobSpec>(kMoveJob)};
+      FromText<v1::JobSpec>(kPictures),     FromText<v1::JobSpec>(kVolumes),     FromText<v1::JobSpec>(kFeatureJob),
+      FromText<v1::JobSpec>(kRecurrentJob), FromText<v1::JobSpec>(kFilmJob),     FromText<v1::JobSpec>(kCategoryJob),
+      FromText<v1::JobSpec>(kOutputs),      FromText<v1::JobSpec>(kExternalJob), FromText<v1::JobSpec>(kMetricLearning),
+      FromText<v1::JobSpec>(kMixed),        FromText<v1::JobSpec>(kTextJob),     FromText<v1::JobSpec>(kMoveJob)};
   for (const char* change : kChanges) jobs.push_back(ChangedJob(kSequences, change));
   for (const char* change : kTrainingChanges) jobs.push_back(ChangedJob(kSequences, change));
   std::set<std::string> seen;

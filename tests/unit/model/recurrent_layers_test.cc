@@ -102,7 +102,7 @@ TEST(RecurrentLayers, RefusesByName) {
       {"gru { units: 3 recurrent_activation: SOFTMAX }", "recurrent_activation SOFTMAX is not one"},
       {"lstm { units: 3 bias_initializer { kind: ORTHOGONAL } }", "has one axis, and ORTHOGONAL makes matrices"},
       {"lstm { units: 3 kernel_initializer { gain: 2 } }", "kernel_initializer.gain is only for kind ORTHOGONAL or"},
-      {"bidirectional {}", "layer: it is not a recurrent layer; use simple_rnn, lstm or gru"},
+      {"bidirectional {}", "layer: it is not a recurrent layer; use simple_rnn, lstm, gru or conv_lstm2d, say"},
       {"bidirectional { layer { dense { units: 3 } } }", "layer: it is not a recurrent layer"},
       {"bidirectional { merge_mode: 7 layer { gru { units: 3 } } }", "merge_mode 7 is not known"},
       {"bidirectional { layer { gru { units: 3 } } backward_layer { gru { units: 3 } } }", "have the same direction"},

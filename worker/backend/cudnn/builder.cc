@@ -9,6 +9,7 @@
 #include "common/model/activity.h"
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
+#include "common/model/limits.h"
 #include "common/model/recurrent.h"
 #include "worker/backend/cudnn/ids.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
@@ -54,11 +55,20 @@ v1::Activation UnknownActivation(const Node& node) {
   return v1::LINEAR;
 }
 
+// Within a Bidirectional; a ConvLSTM itself has no row.
+bool HasConvLstm(const Node& node) {
+  if (node.kind != LayerKind::kBidirectional) return false;
+  const std::vector<Recurrence> all = RecurrencesOf(node.layer);
+  return std::any_of(all.begin(), all.end(), [](const Recurrence& r) { return r.windows.axes > 0; });
+}
+
 // Refuses options that this backend does not support.
 absl::Status CheckOptions(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
     const char* lacks = GivesCells(node) ? "return_cell" : nullptr;
+    if (HasConvLstm(node)) lacks = "a conv_lstm";
+    if (node.output.size() > kLayerDimensionsMax) lacks = "an output of 5 axes";
     if (const v1::Activation f = UnknownActivation(node); f != v1::LINEAR) lacks = v1::Activation_Name(f).c_str();
     if (lacks == nullptr) continue;
     return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),

@@ -32,9 +32,11 @@ dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape) {
     case 1: return {examples, shape[0]};
     case 2: return {examples, shape[1], 1, shape[0]};
     case 3: return {examples, shape[2], shape[0], shape[1]};
-    default:
-      CAIRN_CHECK(shape.size() == 4, "Graph::Build knows no other shapes");
-      return {examples, shape[3], shape[0] * shape[1], shape[2]};
+    default: {
+      CAIRN_CHECK(shape.size() >= 4, "Graph::Build knows no other shapes");
+      const int64_t channels = shape.back(), width = shape[shape.size() - 2];
+      return {examples, channels, NumElements(shape) / (channels * width), width};
+    }
   }
 }
 

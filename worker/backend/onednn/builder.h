@@ -27,8 +27,8 @@ using Tag = dnnl::memory::format_tag;
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag);
 // The dimensions of a batch of `examples`, each of a shape without the batch axis, as oneDNN orders them: {n, f}, or
-// {n, c, h, w}. A volume is an image of its planes, one below the other; operations that need its depth view the same
-// numbers as a volume.
+// {n, c, h, w}. A volume is an image of its planes, one below the other, and so are volumes in steps; operations that
+// need the depth view the same numbers as a volume.
 dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape);
 // The image of a volume of `shape` viewed as {n, c, d, h, w}, and back. Other images are returned unchanged.
 Desc VolumeOf(const Desc& image, const Shape& shape);

@@ -1,6 +1,6 @@
 // RecurrenceRun: one recurrence of a recurrent layer (common/model/recurrent.h), forward and through time backward. The
-// products with the inputs, and the gradients of all weights, are one product for the whole sequence; a step has one
-// product with the state.
+// products with the inputs, and the gradients of all weights, are one product for the whole sequence, of a ConvLSTM one
+// for each step; a step has one product with the state.
 //
 // Part of an Op: compiled, then run, on one thread at a time. Invariants:
 //   1. Buffers are ordered by step first, in the order in which steps are computed (StepBuffer).
@@ -23,11 +23,11 @@ class RecurrenceRun {
   RecurrenceRun(PlanBuilder& b, const Node& node, const Recurrence& recurrence);
   void CompileBackward(PlanBuilder& b);
 
-  // x: [examples, steps, features]. h, c: the first states, [examples, units]; null: zeros. step_mask: [examples,
-  // steps]; null: every step counts.
+  // x: [examples, steps, features]. h, c: the first states, [examples, state numbers]; null: zeros. step_mask:
+  // [examples, steps]; null: every step counts.
   void Forward(const Run& run, const float* x, const float* h, const float* c, const float* step_mask);
-  // dh_of_steps: the gradient of the state behind each step, [steps, examples, units], or, without return_sequences,
-  // of the last one, [examples, units]; its contents are lost. dc_of_steps: the same of c; null: zeros. Writes the
+  // dh_of_steps: the gradient of the state behind each step, [steps, examples, state numbers], or, without
+  // return_sequences, of the last one; its contents are lost. dc_of_steps: the same of c; null: zeros. Writes the
   // gradients of the variables.
   void Backward(const float* step_mask, float* dh_of_steps, const float* dc_of_steps);
   // After Backward: adds the gradient of the input to dx, [examples, steps, features].
@@ -66,6 +66,7 @@ class RecurrenceRun {
   const BoundVariable kernel_, recurrent_, bias_;
   PackedInput input_;
   const States states_;
+  const ProductRows input_rows_, state_rows_;
   Activations activations_;
   Gradients gradients_;
 };

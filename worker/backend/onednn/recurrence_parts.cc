@@ -11,7 +11,7 @@ RecurrentDropout::RecurrentDropout(PlanBuilder& b, const Node& node, const Recur
     : node_(node.id),
       rate_(of == Of::kState ? shape.r.recurrent_dropout : shape.r.dropout),
       begin_(RecurrentMaskBegin(shape.r, of == Of::kState, shape.examples, shape.features)) {
-  const int64_t numbers = of == Of::kState ? shape.units() : shape.features;
+  const int64_t numbers = of == Of::kState ? shape.state_numbers() : shape.features;
   if (b.groups().Trains(node) && rate_ > 0) factors_ = StepBuffer(b, 1, numbers);
 }
 
@@ -30,7 +30,7 @@ void PackedInput::CompileBackward(PlanBuilder& b) {
 void PackedInput::Pack(const Run& run, const float* x) const {
   dropout_.Draw(run);
   const float* const all_factors = dropout_.factors();
-#pragma omp parallel for schedule(static) if (s_.rows() * s_.features >= kParallelNumbersMin)
+#pragma omp parallel for schedule(static) if (s_.steps * packed_.step_numbers() >= kParallelNumbersMin)
   for (int64_t step = 0; step < s_.steps; ++step) {
     for (int64_t e = 0; e < s_.examples; ++e) {
       const float* const from = x + (e * s_.steps + s_.InputStep(step)) * s_.features;
@@ -47,7 +47,7 @@ void PackedInput::Pack(const Run& run, const float* x) const {
 
 void PackedInput::AddGradient(float* dx) const {
   const float* const all_factors = dropout_.factors();
-#pragma omp parallel for schedule(static) if (s_.rows() * s_.features >= kParallelNumbersMin)
+#pragma omp parallel for schedule(static) if (s_.steps * packed_.step_numbers() >= kParallelNumbersMin)
   for (int64_t e = 0; e < s_.examples; ++e) {
     for (int64_t step = 0; step < s_.steps; ++step) {
       const float* const from = gradient_.At(step) + e * s_.features;
@@ -59,8 +59,8 @@ void PackedInput::AddGradient(float* dx) const {
 }
 
 States::States(PlanBuilder& b, const Node& node, const RecurrenceShape& shape)
-    : dropout_(b, node, shape, RecurrentDropout::Of::kState), h_(b, shape.steps + 1, shape.units()) {
-  if (dropout_.any()) dropped_ = StepBuffer(b, shape.steps, shape.units());
+    : dropout_(b, node, shape, RecurrentDropout::Of::kState), h_(b, shape.steps + 1, shape.state_numbers()) {
+  if (dropout_.any()) dropped_ = StepBuffer(b, shape.steps, shape.state_numbers());
 }
 
 void States::CompileBackward(PlanBuilder& b) const {
@@ -80,6 +80,32 @@ void States::Drop(int64_t step) const {
 
 void States::DropGradient(float* d) const {
   if (dropped_) Multiply(d, dropout_.factors(), d, h_.step_numbers());
+}
+
+ProductRows::ProductRows(PlanBuilder& b, const RecurrenceShape& shape, Of of)
+    : examples_(shape.examples), width_(of == Of::kState ? shape.units() : shape.features) {
+  const RecurrentWindows& windows = shape.r.windows;
+  if (windows.axes == 0) return;
+  Shape state = windows.sides;
+  state.push_back(shape.units());
+  if (of == Of::kInput) {
+    windows_.emplace(windows.input, windows.axes, shape.step, windows.sides);
+  } else {
+    windows_.emplace(windows.state, windows.axes, state, windows.sides);
+  }
+  width_ = windows_->width();
+  blocks_ = shape.steps;
+  rows_ = StepBuffer(b, 1, windows_->positions() * width_);
+}
+
+const float* ProductRows::Make(const float* from) const {
+  if (!windows_.has_value()) return from;
+  windows_->Gather(examples_, from, rows_.data());
+  return rows_.data();
+}
+
+void ProductRows::Finish(float* to) const {
+  if (windows_.has_value()) windows_->Scatter(examples_, rows_.data(), to);
 }
 
 void BeginStates(const StepBuffer& states, const float* from) {

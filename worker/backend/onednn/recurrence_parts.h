@@ -1,13 +1,16 @@
-// The parts of a recurrence (recurrence.h) that own buffers: StepBuffer, RecurrentDropout, PackedInput, States.
+// The parts of a recurrence (recurrence.h) that own buffers: StepBuffer, RecurrentDropout, PackedInput, States,
+// ProductRows.
 //
 // Parts of RecurrenceRun: compiled, then run, on one thread at a time. Invariant: what a run reads it has written
 // before.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "worker/backend/onednn/builder.h"
 #include "worker/backend/onednn/plan.h"
+#include "worker/backend/onednn/window_rows.h"
 #include "worker/backend/recurrence_shape.h"
 
 namespace cairn::onednn {
@@ -53,7 +56,7 @@ class RecurrentDropout {
   StepBuffer factors_;
 };
 
-// The input of a recurrence after dropout, ordered by step, so that its product with the kernel is one product.
+// The input of a recurrence after dropout, ordered by step: [steps, examples, features].
 class PackedInput {
  public:
   PackedInput(PlanBuilder& b, const Node& node, const RecurrenceShape& shape)
@@ -62,10 +65,10 @@ class PackedInput {
 
   // x: [examples, steps, features].
   void Pack(const Run& run, const float* x) const;
-  const float* packed() const { return packed_.data(); }
-  // The gradient of packed(). The caller writes it before AddGradient.
-  float* gradient() const { return gradient_.data(); }
-  // dx += gradient(), in the order of the input.
+  const float* At(int64_t step) const { return packed_.At(step); }
+  // The gradient of At(step). The caller writes that of all steps before AddGradient.
+  float* gradient(int64_t step) const { return gradient_.At(step); }
+  // dx += gradient, in the order of the input.
   void AddGradient(float* dx) const;
 
  private:
@@ -82,7 +85,7 @@ class States {
   States(PlanBuilder& b, const Node& node, const RecurrenceShape& shape);
   void CompileBackward(PlanBuilder& b) const;
 
-  // from: the first state, [examples, units]; null: zeros.
+  // from: the first state, [examples, state_numbers()]; null: zeros.
   void Begin(const Run& run, const float* from) const;
   float* At(int64_t step) const { return h_.At(step); }
   // What meets the recurrent kernel in this step. Drop computes it from At(step).
@@ -95,6 +98,30 @@ class States {
   const RecurrentDropout dropout_;
   const StepBuffer h_;  // [steps + 1, ...]
   StepBuffer dropped_;
+};
+
+// The rows of the input, or of the states, that are multiplied with a kernel: themselves, for all steps at once; or, of
+// a ConvLSTM, those of the windows over them, one step at a time: those of all steps would take the memory of as many
+// inputs as the window has places.
+class ProductRows {
+ public:
+  enum class Of { kInput, kState };
+  ProductRows(PlanBuilder& b, const RecurrenceShape& shape, Of of);
+  void Use(PlanBuilder& b) const { rows_.Use(b); }
+
+  int64_t width() const { return width_; }    // of a row: the rows of the kernel
+  int64_t blocks() const { return blocks_; }  // in how many products of equal size all steps are computed
+  // The rows of a block. from: what it begins with.
+  const float* Make(const float* from) const;
+  // Where the caller writes the gradient of a block's rows, and, after that, what makes it that of `to`.
+  float* gradient(float* to) const { return windows_.has_value() ? rows_.data() : to; }
+  void Finish(float* to) const;
+
+ private:
+  const int64_t examples_;
+  std::optional<WindowRows> windows_;
+  int64_t width_ = 0, blocks_ = 1;
+  StepBuffer rows_;  // of a ConvLSTM
 };
 
 // Sets the first of the states: to `from`, or to zeros if that is null.

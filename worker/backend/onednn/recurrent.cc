@@ -1,5 +1,5 @@
-// SimpleRNN, LSTM, GRU, Bidirectional, and the masks of steps that they use: one recurrence (recurrence.h), or two
-// whose outputs are merged.
+// SimpleRNN, LSTM, GRU, ConvLSTM, Bidirectional, and the masks of steps that they use: one recurrence (recurrence.h),
+// or two whose outputs are merged.
 #include "common/model/recurrent.h"
 
 #include <algorithm>
@@ -25,10 +25,11 @@ class RecurrentOp : public Op {
     }
     mask_ = b.StepMaskOf(node.inputs[0]);
     if (mask_ != nullptr) b.Use(mask_);
-    const int64_t places = node.output.size() == 2 ? steps_ : 1;
+    positions_ = layer_.recurrences[0].windows.positions();
+    const int64_t places = layer_.recurrences[0].return_sequences ? steps_ : 1;
     for (const Recurrence& r : layer_.recurrences) {
       runs_.push_back(std::make_unique<RecurrenceRun>(b, node, r));
-      outputs_.push_back(b.New(MakeDesc({places * examples_, r.units}, Tag::nc)));
+      outputs_.push_back(b.New(MakeDesc({places * examples_ * positions_, r.units}, Tag::nc)));
       if (mask_ != nullptr) factors_.push_back(b.New(MakeDesc({places * examples_}, Tag::x)));
     }
     out->data = b.New(PlainDesc(examples_, node.output));
@@ -116,7 +117,7 @@ class RecurrentOp : public Op {
         Tensor* const to = sinks_[r.state_input + i].tensor;
         if (to == nullptr) continue;
         const float* const from = i == 0 ? runs_[which]->first_state_gradient() : runs_[which]->first_cell_gradient();
-        std::memcpy(to->data(), from, examples_ * r.units * sizeof(float));
+        std::memcpy(to->data(), from, examples_ * r.state_numbers() * sizeof(float));
       }
     }
     for (const Sink& sink : sinks_) {
@@ -125,31 +126,36 @@ class RecurrentOp : public Op {
   }
 
  private:
-  // One example's numbers at one place of the output. step[w]: that of recurrence w, as it computes them; out: the row
-  // of the output.
+  // One example's numbers at one place, and one position, of the output. step[w]: that of recurrence w, as it computes
+  // them; out: the row of the output; in: that of a step.
   struct Row {
-    int64_t example = 0, out = 0;
+    int64_t example = 0, out = 0, in = 0;
     int64_t step[2] = {0, 0};
   };
   template <typename Fn>
   void ForEachOutput(Fn fn) const {
     const bool sequence = layer_.recurrences[0].return_sequences;
     const int64_t places = sequence ? steps_ : 1;
-#pragma omp parallel for schedule(static) if (places * examples_ * width_ >= kParallelNumbersMin)
+#pragma omp parallel for schedule(static) if (places * examples_ * positions_ * width_ >= kParallelNumbersMin)
     for (int64_t e = 0; e < examples_; ++e) {
       for (int64_t place = 0; place < places; ++place) {
-        Row row{e, e * places + place, {0, 0}};
+        Row row{.example = e};
         for (size_t which = 0; which < layer_.recurrences.size() && sequence; ++which) {
           row.step[which] = layer_.recurrences[which].turned ? steps_ - 1 - place : place;
         }
-        fn(row);
+        for (int64_t position = 0; position < positions_; ++position) {
+          row.out = (e * places + place) * positions_ + position;
+          row.in = e * positions_ + position;
+          fn(row);
+        }
       }
     }
   }
-  // A row of a buffer [steps, examples, units]; null: there is no such recurrence.
+  // A row of a buffer [steps, examples, positions, units]; null: there is no such recurrence.
   float* Of(const std::vector<Tensor*>& tensors, size_t which, const Row& row) const {
     if (which >= tensors.size()) return nullptr;
-    return tensors[which]->data() + (row.step[which] * examples_ + row.example) * layer_.recurrences[which].units;
+    const int64_t at = row.step[which] * examples_ * positions_ + row.in;
+    return tensors[which]->data() + at * layer_.recurrences[which].units;
   }
   // A row of the output of one recurrence, and with return_cell the state behind it.
   void CopyOut(size_t which, const Row& row, const float* output, float* y) const {
@@ -157,8 +163,8 @@ class RecurrentOp : public Op {
     std::memcpy(y, output, r.units * sizeof(float));
     if (!r.return_cell) return;
     const int64_t step = r.return_sequences ? row.step[which] : steps_ - 1;
-    std::memcpy(y + r.units, runs_[which]->StateBehind(step) + row.example * r.units, r.units * sizeof(float));
-    std::memcpy(y + 2 * r.units, runs_[which]->CellBehind(step) + row.example * r.units, r.units * sizeof(float));
+    std::memcpy(y + r.units, runs_[which]->StateBehind(step) + row.in * r.units, r.units * sizeof(float));
+    std::memcpy(y + 2 * r.units, runs_[which]->CellBehind(step) + row.in * r.units, r.units * sizeof(float));
   }
   float FactorOf(size_t which, const Row& row) const {
     return factors_.empty() ? 1.0f : factors_[which]->data()[row.step[which] * examples_ + row.example];
@@ -189,11 +195,12 @@ class RecurrentOp : public Op {
     const float* const from = runs_[which]->StateBehind(steps_ - places);
     float* const to = outputs_[which]->data();
     if (mask_ == nullptr) {
-      std::memcpy(to, from, places * examples_ * r.units * sizeof(float));
+      std::memcpy(to, from, places * examples_ * r.state_numbers() * sizeof(float));
       return;
     }
+    const int64_t numbers = r.state_numbers();
     for (int64_t row = 0; row < places * examples_; ++row) {
-      Scale(from + row * r.units, factors_[which]->data()[row], to + row * r.units, r.units);
+      Scale(from + row * numbers, factors_[which]->data()[row], to + row * numbers, numbers);
     }
   }
 
@@ -201,13 +208,14 @@ class RecurrentOp : public Op {
   const std::vector<Value*> in_;
   Value* const out_;
   const int64_t examples_;
-  int64_t steps_ = 0, width_ = 0;  // width_: of a row of the output
+  int64_t steps_ = 0, positions_ = 1, width_ = 0;  // positions_: of a ConvLSTM; width_: of a row of the output
   std::vector<Source> sources_;
   std::vector<Sink> sinks_;
   Tensor* mask_ = nullptr;  // [examples, steps]; null: every step counts
   std::vector<std::unique_ptr<RecurrenceRun>> runs_;
-  std::vector<Tensor*> outputs_, gradients_, factors_;  // [places, examples, ...], in the order of computing
-  std::vector<Tensor*> cell_gradients_;                 // of c; null: the recurrence gives no cell states
+  std::vector<Tensor*> outputs_, gradients_;  // [places, examples, positions, units], in the order of computing
+  std::vector<Tensor*> factors_;              // [places, examples]
+  std::vector<Tensor*> cell_gradients_;       // of c; null: the recurrence gives no cell states
 };
 
 std::unique_ptr<Op> MakeRecurrent(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
@@ -268,9 +276,10 @@ std::unique_ptr<Op> MakeMasking(PlanBuilder& b, const Node& node, Value* in, Val
 }
 
 constexpr Layer kLayers[] = {
-    {LayerKind::kSimpleRNN, CompileAll<MakeRecurrent>}, {LayerKind::kLSTM, CompileAll<MakeRecurrent>},
-    {LayerKind::kGRU, CompileAll<MakeRecurrent>},       {LayerKind::kBidirectional, CompileAll<MakeRecurrent>},
-    {LayerKind::kMasking, CompileOne<MakeMasking>},
+    {LayerKind::kSimpleRNN, CompileAll<MakeRecurrent>},  {LayerKind::kLSTM, CompileAll<MakeRecurrent>},
+    {LayerKind::kGRU, CompileAll<MakeRecurrent>},        {LayerKind::kBidirectional, CompileAll<MakeRecurrent>},
+    {LayerKind::kConvLSTM1D, CompileAll<MakeRecurrent>}, {LayerKind::kConvLSTM2D, CompileAll<MakeRecurrent>},
+    {LayerKind::kConvLSTM3D, CompileAll<MakeRecurrent>}, {LayerKind::kMasking, CompileOne<MakeMasking>},
 };
 
 }  // namespace

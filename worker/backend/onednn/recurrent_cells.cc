@@ -140,9 +140,9 @@ CAIRN_VECTOR void GruGradientRow(const float* parts, const float* h, float* __re
 
 // In parallel if it is worth waking other threads.
 template <typename Fn>
-void ForEachExample(const CellShape& s, Fn fn) {
-#pragma omp parallel for schedule(static) if (s.examples * s.units >= kParallelNumbersMin / 8)
-  for (int64_t e = 0; e < s.examples; ++e) fn(e);
+void ForEachRow(const CellShape& s, Fn fn) {
+#pragma omp parallel for schedule(static) if (s.rows * s.units >= kParallelNumbersMin / 8)
+  for (int64_t e = 0; e < s.rows; ++e) fn(e);
 }
 
 void Keep(const float* parts, float* raw, int64_t count) {
@@ -170,7 +170,7 @@ void SlopeRow(const Activation& f, const float* x, const float* y, float* g, int
 
 void SimpleForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, float* h_next) {
   const int64_t units = s.units;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const p = parts + e * units;
     if (raw != nullptr) Keep(p, raw + e * units, units);
     ActivateRow(s.f, p, p, units);
@@ -181,7 +181,7 @@ void SimpleForward(const CellShape& s, const StepMask& mask, float* parts, float
 void SimpleBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw, float* dh,
                     float* dparts) {
   const int64_t units = s.units;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const d = dparts + e * units;
     if (!mask.Counts(e)) return Zero(d, units);
     std::memcpy(d, dh + e * units, units * sizeof(float));
@@ -194,7 +194,7 @@ void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* 
   const int64_t units = s.units;
   const float *const h = states.h, *const c = states.c;
   float *const h_next = states.h_next, *const c_next = states.c_next, *const f_c = states.f_c;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const p = parts + e * 4 * units;
     const int64_t row = e * units;
     if (raw != nullptr) Keep(p, raw + e * 4 * units, 4 * units);
@@ -217,7 +217,7 @@ void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, 
   const int64_t units = s.units;
   const float *const c = states.c, *const c_next = states.c_next, *const f_c = states.f_c;
   float *const dh = to.h, *const dc = to.c, *const dparts = to.parts;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     const float* const p = parts + e * 4 * units;
     const float* const before = At(raw, e * 4 * units);
     float* const d = dparts + e * 4 * units;
@@ -238,7 +238,7 @@ void GruAfterForward(const CellShape& s, const StepMask& mask, float* parts, flo
   const int64_t units = s.units;
   const float *const h = states.h, *const state_parts = states.state_parts;
   float *const candidate = states.candidate, *const h_next = states.h_next;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const p = parts + e * 3 * units;
     const float* const state = state_parts + e * 3 * units;
     const int64_t row = e * units;
@@ -262,7 +262,7 @@ void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* par
   const int64_t units = s.units;
   const float *const h = states.h, *const candidate = states.candidate;
   float *const dh = to.h, *const dparts = to.parts, *const dstate_parts = to.state_parts;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     const float* const p = parts + e * 3 * units;
     const float* const before = At(raw, e * 3 * units);
     float *const d = dparts + e * 3 * units, *const ds = dstate_parts + e * 3 * units;
@@ -282,7 +282,7 @@ void GruAfterBackward(const CellShape& s, const StepMask& mask, const float* par
 
 void GruGatesForward(const CellShape& s, float* parts, float* raw, const float* state, float* reset) {
   const int64_t units = s.units;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const p = parts + e * 3 * units;
     if (raw != nullptr) Keep(p, raw + e * 3 * units, 2 * units);
     ActivateRow(s.gate, p, p, 2 * units);
@@ -293,7 +293,7 @@ void GruGatesForward(const CellShape& s, float* parts, float* raw, const float* 
 void GruCandidateForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h,
                          float* h_next) {
   const int64_t units = s.units;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     float* const p = parts + e * 3 * units;
     const int64_t row = e * units;
     if (raw != nullptr) Keep(p + 2 * units, raw + (e * 3 + 2) * units, units);
@@ -310,7 +310,7 @@ void GruCandidateBackward(const CellShape& s, const StepMask& mask, const float*
                           const float* h, const GruGradients& to) {
   const int64_t units = s.units;
   float *const dh = to.h, *const dparts = to.parts;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     const float* const p = parts + e * 3 * units;
     float* const d = dparts + e * 3 * units;
     const int64_t row = e * units;
@@ -324,7 +324,7 @@ void GruCandidateBackward(const CellShape& s, const StepMask& mask, const float*
 void GruGatesBackward(const CellShape& s, const float* parts, const float* raw, const float* state, float* dreset,
                       float* dparts) {
   const int64_t units = s.units;
-  ForEachExample(s, [&](int64_t e) {
+  ForEachRow(s, [&](int64_t e) {
     const float* const r = parts + (e * 3 + 1) * units;
     float* const d = dparts + (e * 3 + 1) * units;
     float* const reset = dreset + e * units;

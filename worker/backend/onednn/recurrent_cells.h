@@ -1,9 +1,9 @@
 // The cells of recurrent layers: what is computed between their matrix products, one step of all examples at a time,
 // forward and backward (common/model/recurrent.h has the formulas).
 //
-// Thread-safe. A row is an example; each row is computed on one thread, number by number, so that the bits depend
-// neither on the number of threads nor on the vector width. The functions e^x and tanh are polynomials of our own,
-// right to 2e-7 of the larger of the result and, for a sigmoid, 1e-7.
+// Thread-safe. A row is an example, of a ConvLSTM a position of one; each row is computed on one thread, number by
+// number, so that the bits depend neither on the number of threads nor on the vector width. The functions e^x and tanh
+// are polynomials of our own, right to 2e-7 of the larger of the result and, for a sigmoid, 1e-7.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 namespace cairn::onednn {
 
 struct CellShape {
-  int64_t examples = 0, units = 0;
+  int64_t rows = 0, units = 0;
   Activation f, gate;  // activation, recurrent_activation
   // Whether backward needs the numbers before an activation. Then `raw` is not null.
   bool keeps_raw() const { return f.needs_input() || gate.needs_input(); }
 };
 
-// Which examples count in a step; begin null: all.
+// Which rows count in a step; begin null: all. An example has `rows` of them.
 struct StepMask {
   const float* begin = nullptr;
-  int64_t stride = 0;
-  bool Counts(int64_t example) const { return begin == nullptr || begin[example * stride] != 0; }
+  int64_t stride = 0, rows = 1;
+  bool Counts(int64_t row) const { return begin == nullptr || begin[row / rows * stride] != 0; }
 };
 
-// parts, [examples, parts * units]: what the activations are applied to, in place. raw: takes a copy from before the
+// parts, [rows, parts * units]: what the activations are applied to, in place. raw: takes a copy from before the
 // activations, or null. h, c: the states before the step; h_next, c_next: those after it.
 void SimpleForward(const CellShape& s, const StepMask& mask, float* parts, float* raw, const float* h, float* h_next);
 // dh: the gradient of h_next; becomes the share of that of h that does not go through a product. dparts: takes the
@@ -52,7 +52,7 @@ void LstmForward(const CellShape& s, const StepMask& mask, float* parts, float* 
 void LstmBackward(const CellShape& s, const StepMask& mask, const float* parts, const float* raw,
                   const LstmStates& states, const LstmGradients& to);
 
-// GRU with reset_after. state_parts: h U + b[1]; candidate, [examples, units]: takes its third part. Backward reads h
+// GRU with reset_after. state_parts: h U + b[1]; candidate, [rows, units]: takes its third part. Backward reads h
 // and candidate alone.
 struct GruStates {
   const float* h = nullptr;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/formats/onnx/onnx_import.h"
+#include "tests/unit/backend/conv_lstm_cases.h"
 #include "tests/unit/backend/layer_cases.h"
 #include "tests/unit/backend/recurrent_cases.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -54,19 +55,21 @@ inline std::vector<LayerCase> OnnxCases() {
     const bool lacks = c.model.find("GELU") != std::string::npos || c.model.find("SILU") != std::string::npos;
     if (!lacks) cases.push_back(c);
   }
+  for (const LayerCase& c : ConvLstmCases()) cases.push_back(c);
   for (const LayerCase& c : DistributedCases()) cases.push_back(c);
   for (const LayerCase& c : DistributedBatchCases()) cases.push_back(c);
   for (const LayerCase& c : MoreOnnxCases()) cases.push_back(c);
   return cases;
 }
 
-// Recurrent layers with activations that no recurrent operator of ONNX takes, and operations that it does not have.
+// Recurrent layers with activations that no recurrent operator of ONNX takes, layers and operations that it does not
+// have, tensors of more axes than are written.
 inline bool IsLackedByOnnx(const LayerCase& c) {
-  for (const char* part : {"SPARSEMAX", "return_cell", "group_query_attention"}) {
+  for (const char* part : {"SPARSEMAX", "return_cell", "group_query_attention", "conv_lstm"}) {
     if (c.model.find(part) != std::string::npos) return true;
   }
   for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther", "Operation_ARCTAN2",
-                           "Operation_CUMPROD", "Operation_CUMPROD_First"}) {
+                           "Operation_CUMPROD", "Operation_CUMPROD_First", "VolumesFlattened"}) {
     if (c.name == name) return true;
   }
   return false;
