@@ -161,7 +161,7 @@ def cell_functions(a, count):
     """The activations of the cells, each with the alpha and beta that it consumes from the lists."""
     alphas, betas = list(a.get("activation_alpha", [])), list(a.get("activation_beta", []))
     functions = []
-    for name in a.get("activations", [b"Sigmoid", b"Tanh", b"Tanh"][-count:]):
+    for name in a.get("activations", [b"Tanh"] if count == 1 else [b"Sigmoid", b"Tanh", b"Tanh"][:count]):
         alpha = alphas.pop(0) if name in (b"Affine", b"LeakyRelu", b"Elu", b"HardSigmoid") and alphas else 1.0
         beta = betas.pop(0) if name in (b"Affine", b"HardSigmoid") and betas else 0.0
         functions.append(
@@ -181,11 +181,12 @@ def cell_functions(a, count):
 
 
 def recurrent(step, count, activations):
-    """Y of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden]."""
+    """Y and Y_h of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden] and
+    [directions, batch, hidden]."""
 
     def run_operator(a, x, w, r, b=None, lens=None, h0=None, c0=None):
         assert lens is None
-        functions, directions = cell_functions(a, activations), []
+        functions, directions, last = cell_functions(a, activations), [], []
         for d in range(len(w)):
             hidden = r.shape[2]
             wb, rb = np.split(b[d], 2) if b is not None else (np.zeros(count * hidden),) * 2
@@ -197,7 +198,8 @@ def recurrent(step, count, activations):
                 h, c = step(a, functions, x[t] @ w[d].T + wb, h, c, r[d].T, rb)
                 y[t] = h
             directions.append(y)
-        return np.stack(directions, axis=1)
+            last.append(h)
+        return np.stack(directions, axis=1), np.stack(last)
 
     return run_operator
 
@@ -366,5 +368,6 @@ def run(model, x):
             values[node.output[0]] = numpy_helper.to_array(a["value"])
             continue
         arguments = [values[name] if name else None for name in node.input]
-        values[node.output[0]] = OPERATORS[node.op_type](a, *arguments)
+        results = OPERATORS[node.op_type](a, *arguments)
+        values.update(zip(node.output, results if isinstance(results, tuple) else (results,)))
     return values[graph.output[0].name]
