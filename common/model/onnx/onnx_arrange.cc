@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,14 @@ absl::StatusOr<OnnxView> ReshapedAround(const OnnxView& x, const OnnxTensor& tar
   }
   return Lacks("its shape joins the batch, axis ", x.batch,
                ", with other axes; transpose its input so that the batch comes first");
+}
+
+// Each b x b block of a picture [channels,height,width] becomes channels, and back. blocks: the view with the height
+// and width of the larger picture cut in two axes each; order: of its axes in the output.
+absl::Status MoveBlocks(OnnxImporter& importer, const OnnxView& blocks, const std::vector<int>& order, Shape dims) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView moved, importer.layers().TransposedView(blocks, order));
+  importer.SetView(moved.As(std::move(dims)));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -266,6 +275,34 @@ absl::Status ImportOnnxUnsqueeze(OnnxImporter& importer) {
   }
   importer.SetLaidView(x.As(std::move(dims)).WithBatchAt(batch));
   return absl::OkStatus();
+}
+
+absl::Status ImportOnnxDepthToSpace(OnnxImporter& importer) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  const int64_t b = attributes.Int("blocksize", 0);
+  const std::string mode = attributes.Text("mode", "DCR");
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  if (mode != "DCR" && mode != "CRD") return Lacks("attribute \"mode\" is neither DCR nor CRD");
+  if (x.dims.size() != 3 || b < 1 || b > INT32_MAX || x.dims[0] % (b * b) != 0)
+    return Bad("blocksize ", b, " does not fit its input ", ToString(x.dims),
+               "; one of [channels,height,width] is read");
+  const int64_t c = x.dims[0] / (b * b), h = x.dims[1], w = x.dims[2];
+  const Shape dims = {c, h * b, w * b};
+  if (mode == "DCR") return MoveBlocks(importer, x.As({b, b, c, h, w}), {2, 3, 0, 4, 1}, dims);
+  return MoveBlocks(importer, x.As({c, b, b, h, w}), {0, 3, 1, 4, 2}, dims);
+}
+
+absl::Status ImportOnnxSpaceToDepth(OnnxImporter& importer) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  const int64_t b = attributes.Int("blocksize", 0);
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  if (x.dims.size() != 3 || b < 1 || x.dims[1] % b != 0 || x.dims[2] % b != 0)
+    return Bad("blocksize ", b, " does not fit its input ", ToString(x.dims),
+               "; one of [channels,height,width] is read");
+  const int64_t c = x.dims[0], h = x.dims[1] / b, w = x.dims[2] / b;
+  return MoveBlocks(importer, x.As({c, h, b, w, b}), {2, 4, 0, 1, 3}, {b * b * c, h, w});
 }
 
 absl::Status ImportOnnxShape(OnnxImporter& importer) {

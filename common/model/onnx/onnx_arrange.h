@@ -30,6 +30,8 @@ absl::Status ImportOnnxReshape(OnnxImporter& importer);
 absl::Status ImportOnnxFlatten(OnnxImporter& importer);
 absl::Status ImportOnnxSqueeze(OnnxImporter& importer);
 absl::Status ImportOnnxUnsqueeze(OnnxImporter& importer);
+absl::Status ImportOnnxDepthToSpace(OnnxImporter& importer);
+absl::Status ImportOnnxSpaceToDepth(OnnxImporter& importer);
 absl::Status ImportOnnxShape(OnnxImporter& importer);  // creates a constant; its batch size is unknown
 absl::Status ImportOnnxExpand(OnnxImporter& importer);
 

@@ -32,6 +32,8 @@ OnnxReader ReaderOf(const std::string& type) {
       {"Flatten", ImportOnnxFlatten},
       {"Squeeze", ImportOnnxSqueeze},
       {"Unsqueeze", ImportOnnxUnsqueeze},
+      {"DepthToSpace", ImportOnnxDepthToSpace},
+      {"SpaceToDepth", ImportOnnxSpaceToDepth},
       {"Shape", ImportOnnxShape},
       {"Expand", ImportOnnxExpand},
       {"Add", ImportOnnxArithmetic},
@@ -120,7 +122,9 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const std
                                                        "InstanceNormalization",
                                                        "GroupNormalization",
                                                        "Resize",
-                                                       "Upsample"};
+                                                       "Upsample",
+                                                       "DepthToSpace",
+                                                       "SpaceToDepth"};
   static const std::set<std::string> as_is = {
       "Transpose", "MatMul", "LayerNormalization", "Gather", "ReduceMean", "Softmax", "RNN", "LSTM", "GRU"};
   std::deque<std::string> values = {name};

@@ -137,6 +137,19 @@ def gemm(a, x, w, c=0.0):
     return a.get("alpha", 1.0) * x @ (w.T if a.get("transB", 0) else w) + a.get("beta", 1.0) * np.asarray(c)
 
 
+def depth_to_space(a, x):
+    (n, c, h, w), b = x.shape, a["blocksize"]
+    if a.get("mode", b"DCR") == b"DCR":
+        return x.reshape(n, b, b, -1, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, -1, h * b, w * b)
+    return x.reshape(n, -1, b, b, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, -1, h * b, w * b)
+
+
+def space_to_depth(a, x):
+    (n, c, h, w), b = x.shape, a["blocksize"]
+    blocks = [x[:, :, i::b, j::b] for i in range(b) for j in range(b)]
+    return np.concatenate(blocks, axis=1)
+
+
 def unsqueeze(x, axes):
     for axis in sorted(axes):
         x = np.expand_dims(x, int(axis))
@@ -346,6 +359,8 @@ OPERATORS = {
     ),
     "ReduceSum": lambda a, x, axes: x.sum(tuple(int(i) for i in axes), keepdims=bool(a.get("keepdims", 1))),
     "Slice": slice_of,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
     "PRelu": lambda a, x, slope: np.maximum(x, 0) + slope * np.minimum(x, 0),
     "ReduceL2": lambda a, x: np.sqrt((x * x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),
     "BatchNormalization": batch_norm,
