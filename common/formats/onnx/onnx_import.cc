@@ -5,6 +5,8 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
@@ -118,7 +120,11 @@ absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model) {
   if (own.has_value()) return *std::move(own);
   CAIRN_ASSIGN_OR_RETURN(OnnxGraph graph, CheckOnnx(model));
   FuseOnnx(&graph);
-  CAIRN_ASSIGN_OR_RETURN(ImportedOnnx imported, OnnxImporter(graph).Import());
+  OnnxImporter importer(graph);
+  CAIRN_ASSIGN_OR_RETURN(ImportedOnnx imported, importer.Import());
+  if (std::set<const onnx::NodeProto*> last_only = importer.LastOnly(); !last_only.empty()) {
+    CAIRN_ASSIGN_OR_RETURN(imported, OnnxImporter(graph, std::move(last_only)).Import());
+  }
   CAIRN_RETURN_IF_ERROR(CheckComplete(imported));
   return imported;
 }

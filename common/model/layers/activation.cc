@@ -300,7 +300,7 @@ absl::Status ImportActivation(OnnxImporter& importer) {
 
 // Softmax and LogSoftmax. Before opset 13 all axes from `axis` on are treated as one.
 absl::Status ImportSoftmax(OnnxImporter& importer) {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
   OnnxAttributes attributes(importer.node());
   const int64_t given = attributes.Int("axis", importer.opset() < 13 ? 1 : -1);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
@@ -309,6 +309,8 @@ absl::Status ImportSoftmax(OnnxImporter& importer) {
   layer.mutable_activation()->set_activation(importer.node().op_type() == "Softmax" ? v1::SOFTMAX : v1::LOG_SOFTMAX);
   const int rank = static_cast<int>(x.dims.size());
   if (importer.opset() < 13 && axis + 1 != rank) {
+    if (axis < x.batch)
+      return Lacks("over the batch, axis ", x.batch, ", as it takes all axes from ", given, " on as one");
     // Flatten all axes from `axis` on, in their present order, to rows.
     CAIRN_ASSIGN_OR_RETURN(int from, importer.layers().Place(x));
     int64_t rows = 1, columns = 1;
@@ -316,13 +318,13 @@ absl::Status ImportSoftmax(OnnxImporter& importer) {
     CAIRN_ASSIGN_OR_RETURN(
         from, importer.layers().Place(OnnxView::Of(from, axis == 0 ? Shape{columns} : Shape{rows, columns})));
     CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kActivation, layer, {from}));
-    importer.SetView(OnnxView::Of(id, x.dims));
+    importer.SetLaidView(OnnxView::Of(id, x.dims).WithBatchAt(x.batch));
     return absl::OkStatus();
   }
   const std::vector<int> order = AxisLast(x.dims.size(), axis);
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, order));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kActivation, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id), order).WithBatchAt(x.batch));
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "common/base/bad.h"
+#include "common/base/lacks.h"
 #include "common/base/limits.h"
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_writer.h"
@@ -71,10 +72,13 @@ void WriteOnnx(const Node& node, OnnxWriter& w) {
 absl::Status ImportConcat(OnnxImporter& importer) {
   std::vector<OnnxView> views;
   for (int i = 0; i < importer.node().input_size(); ++i) {
-    CAIRN_ASSIGN_OR_RETURN(OnnxView view, importer.ViewOf(i));
+    CAIRN_ASSIGN_OR_RETURN(OnnxView view, importer.LaidViewOf(i));
     if (!views.empty() && view.dims.size() != views[0].dims.size())
       return Bad("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
                  " differ in the number of their axes");
+    if (!views.empty() && view.batch != views[0].batch)
+      return Lacks("its inputs have the batch on axes ", views[0].batch, " and ", view.batch,
+                   "; transpose one of them");
     views.push_back(std::move(view));
   }
   if (views.empty()) return Bad("it has no inputs");
@@ -82,7 +86,7 @@ absl::Status ImportConcat(OnnxImporter& importer) {
   CAIRN_ASSIGN_OR_RETURN(const int axis, views[0].AxisOf(attributes.Int("axis", 0)));
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   if (views.size() == 1) {
-    importer.SetView(views[0]);
+    importer.SetLaidView(views[0]);
     return absl::OkStatus();
   }
   const std::vector<int> order = AxisLast(views[0].dims.size(), axis);
@@ -94,7 +98,7 @@ absl::Status ImportConcat(OnnxImporter& importer) {
   v1::Layer layer;
   layer.mutable_concatenate();
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kConcatenate, layer, inputs));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id), order).WithBatchAt(views[0].batch));
   return absl::OkStatus();
 }
 

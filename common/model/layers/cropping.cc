@@ -81,7 +81,8 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
   std::set<int> seen;
   for (size_t i = 0; i < count; ++i) {
     const int64_t from_front = axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) + 1 : axes[i];
-    if (from_front == 0 && starts[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1) continue;  // keeps all examples
+    if (from_front == x.batch && starts[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1)
+      continue;  // keeps all examples
     CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(axes[i]));
     const int64_t size = x.dims[static_cast<size_t>(axis)];
     const auto place = [size](int64_t n) { return std::clamp<int64_t>(n < 0 ? n + size : n, 0, size); };
@@ -97,7 +98,7 @@ absl::StatusOr<Cut> ReadCut(const OnnxImporter& importer, const OnnxView& x) {
 // Crops all axes but one, which is taken as the channels: the axis that is last in the layer, if it is not cropped, so
 // that nothing is transposed.
 absl::Status ImportSlice(OnnxImporter& importer) {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
   const absl::StatusOr<Cut> read = ReadCut(importer, x);
   if (absl::IsUnimplemented(read.status())) return ImportOnnxSlice(importer);
   if (!read.ok()) return read.status();
@@ -109,7 +110,7 @@ absl::Status ImportSlice(OnnxImporter& importer) {
     if (!cut.Of(static_cast<size_t>(axis))) channels = axis;
   }
   if (axes_cut == 0) {
-    importer.SetView(x);
+    importer.SetLaidView(x);
     return absl::OkStatus();
   }
   const int rank = static_cast<int>(x.dims.size()) - 1;
@@ -129,7 +130,7 @@ absl::Status ImportSlice(OnnxImporter& importer) {
     cropping->Add(static_cast<int32_t>(cut.end[axis]));
   }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id), order));
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id), order).WithBatchAt(x.batch));
   return absl::OkStatus();
 }
 

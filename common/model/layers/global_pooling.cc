@@ -93,7 +93,7 @@ absl::Status ImportGlobalPool(OnnxImporter& importer) {
 
 // Over all axes but one, wherever the channels are.
 absl::Status ImportReduce(OnnxImporter& importer) {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
   OnnxAttributes attributes(importer.node());
   std::vector<int64_t> given = attributes.Ints("axes");
   const bool keep = attributes.Int("keepdims", 1) != 0;
@@ -120,7 +120,8 @@ absl::Status ImportReduce(OnnxImporter& importer) {
     dims[static_cast<size_t>(left)] = x.dims[static_cast<size_t>(left)];
     pooled = pooled.As(std::move(dims));
   }
-  importer.SetView(std::move(pooled));
+  const int batch = keep ? x.batch : left < x.batch ? 1 : 0;
+  importer.SetLaidView(pooled.WithBatchAt(batch));
   return absl::OkStatus();
 }
 

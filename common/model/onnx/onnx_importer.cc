@@ -13,6 +13,7 @@
 #include "common/model/layer_type.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_arrange.h"
+#include "common/model/onnx/onnx_batch_axis.h"
 #include "common/model/onnx/onnx_joins.h"
 
 namespace cairn {
@@ -31,6 +32,8 @@ OnnxReader ReaderOf(const std::string& type) {
       {"Flatten", ImportOnnxFlatten},
       {"Squeeze", ImportOnnxSqueeze},
       {"Unsqueeze", ImportOnnxUnsqueeze},
+      {"DepthToSpace", ImportOnnxDepthToSpace},
+      {"SpaceToDepth", ImportOnnxSpaceToDepth},
       {"Shape", ImportOnnxShape},
       {"Expand", ImportOnnxExpand},
       {"Add", ImportOnnxArithmetic},
@@ -47,8 +50,8 @@ OnnxReader ReaderOf(const std::string& type) {
   return layer == nullptr ? nullptr : layer->read;
 }
 
-// Of an input of the graph, without the batch.
-absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input) {
+// Of an input of the graph, without the batch, which is its dimension `batch`.
+absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input, int batch) {
   const std::string where = absl::StrCat("input \"", absl::CEscape(input.name().substr(0, 128)), "\"");
   if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape()) {
     return Bad(where, ": its shape is not in the file; export the model with shapes");
@@ -58,11 +61,12 @@ absl::StatusOr<Shape> InputDims(const onnx::ValueInfoProto& input) {
     return Lacks(where, ": it has ", shape.dim_size(), " dimensions, batch included; 2 to 5 are read");
   }
   Shape dims;
-  for (int i = 1; i < shape.dim_size(); ++i) {
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    if (i == batch) continue;
     const onnx::TensorShapeProto::Dimension& dim = shape.dim(i);
     if (!dim.has_dim_value()) {
       return Lacks(where, ": its dimension ", i, " (\"", absl::CEscape(dim.dim_param().substr(0, 64)),
-                   "\") has no fixed size; only the batch, dimension 0, may be of any size");
+                   "\") has no fixed size; only the batch, dimension ", batch, ", may be of any size");
     }
     if (dim.dim_value() <= 0 || dim.dim_value() > INT32_MAX)
       return Bad(where, ": its dimension ", i, " is ", dim.dim_value());
@@ -118,9 +122,11 @@ OnnxImporter::Order OnnxImporter::OrderOfInput(const OnnxGraph& graph, const std
                                                        "InstanceNormalization",
                                                        "GroupNormalization",
                                                        "Resize",
-                                                       "Upsample"};
-  static const std::set<std::string> as_is = {"Transpose", "MatMul",     "LayerNormalization",
-                                              "Gather",    "ReduceMean", "Softmax"};
+                                                       "Upsample",
+                                                       "DepthToSpace",
+                                                       "SpaceToDepth"};
+  static const std::set<std::string> as_is = {
+      "Transpose", "MatMul", "LayerNormalization", "Gather", "ReduceMean", "Softmax", "RNN", "LSTM", "GRU"};
   std::deque<std::string> values = {name};
   std::set<std::string> seen;
   while (!values.empty()) {
@@ -145,7 +151,8 @@ absl::Status OnnxImporter::TakeInputs() {
 }
 
 absl::Status OnnxImporter::TakeInput(const onnx::ValueInfoProto& input) {
-  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims(input));
+  const int batch = BatchAxisOfInput(graph_, input);
+  CAIRN_ASSIGN_OR_RETURN(const Shape dims, InputDims(input, batch));
   const Order of_input = OrderOfInput(graph_, input.name(), dims);
   if (order_ == Order::kAsIs) order_ = of_input;
   const std::vector<int> order = of_input == Order::kAsIs ? SameOrder(dims.size()) : ChannelsLast(dims.size());
@@ -154,7 +161,7 @@ absl::Status OnnxImporter::TakeInput(const onnx::ValueInfoProto& input) {
   layer.mutable_input()->mutable_shape()->Assign(shape.begin(), shape.end());
   layers_.SetName(input.name());
   CAIRN_ASSIGN_OR_RETURN(const int id, layers_.Add(LayerKind::kInput, layer, {}));
-  views_[input.name()] = OnnxView::Of(id, shape, order);
+  views_[input.name()] = OnnxView::Of(id, shape, order).WithBatchAt(batch);
   return absl::OkStatus();
 }
 
@@ -178,6 +185,7 @@ absl::Status OnnxImporter::TakeOutputs() {
 }
 
 absl::StatusOr<int> OnnxImporter::TakeOutput(const onnx::ValueInfoProto& output) {
+  CAIRN_RETURN_IF_ERROR(steps_.Resolve(output.name()));
   const auto it = views_.find(output.name());
   if (it == views_.end())
     return Bad("output \"", absl::CEscape(output.name().substr(0, 128)), "\" does not depend on the input");
@@ -196,7 +204,9 @@ absl::Status OnnxImporter::CheckKnown() const {
 }
 
 absl::Status OnnxImporter::TakeNode() {
-  if (steps_.Takes()) return steps_.Read();
+  batch_ = 0;
+  CAIRN_ASSIGN_OR_RETURN(const bool read, steps_.Read());
+  if (read) return absl::OkStatus();
   bool constant = node_->input_size() > 0;
   for (int i = 0; i < node_->input_size(); ++i) constant = constant && (!HasInput(i) || IsConstant(i));
   if (constant) return constants_.Fold(*node_);
@@ -206,12 +216,39 @@ absl::Status OnnxImporter::TakeNode() {
       return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)),
                    "\" is used; only the first one is read");
   }
-  return ReaderOf(node_->op_type())(*this);
+  batch_ = CommonBatchAxis();
+  const absl::Status status = ReaderOf(node_->op_type())(*this);
+  batch_ = 0;
+  return status;
+}
+
+int OnnxImporter::CommonBatchAxis() const {
+  bool aside = false;
+  for (const std::string& input : node_->input()) {
+    const auto view = views_.find(input);
+    aside = aside || (view != views_.end() && view->second.batch > 0);
+  }
+  if (!aside) return 0;
+  std::vector<OnnxOperand> operands;
+  for (int i = 0; i < node_->input_size(); ++i) {
+    if (!HasInput(i)) continue;
+    const auto view = views_.find(node_->input(i));
+    if (view != views_.end()) operands.push_back({i, &view->second, {}});
+    if (view == views_.end() && IsConstant(i)) operands.push_back({i, nullptr, constants_.Read(node_->input(i)).dims});
+  }
+  return OnnxBatchAxis(*node_, operands);
 }
 
 // ---- the operator at hand ----
 
 absl::StatusOr<OnnxView> OnnxImporter::ViewOf(int input) const {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView view, LaidViewOf(input));
+  if (view.batch == batch_) return view.WithBatchAt(0);
+  return Lacks("its input ", input, " has the batch on axis ", view.batch,
+               "; transpose it so that the batch comes first");
+}
+
+absl::StatusOr<OnnxView> OnnxImporter::LaidViewOf(int input) const {
   if (!HasInput(input)) return Bad("its input ", input, " is missing");
   const auto it = views_.find(node_->input(input));
   if (it == views_.end()) return Lacks("its input ", input, " is a constant; it must be the output of a layer here");

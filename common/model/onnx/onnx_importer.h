@@ -1,8 +1,8 @@
 // OnnxImporter: imports an ONNX graph, operator by operator, if Cairn has layers for its operators.
 //
 // It goes through the operators in order and keeps the values known so far: constants, views of layers' outputs
-// (onnx_view.h), and values whose step axis precedes the batch (onnx_steps.h). An operator is read by the row of its
-// layer (OnnxOperator::read) or, if it is not a layer, by a function of onnx_arrange.h or onnx_joins.h.
+// (onnx_view.h), and outputs of recurrent operators (onnx_steps.h). An operator is read by the row of its layer
+// (OnnxOperator::read) or, if it is not a layer, by a function of onnx_arrange.h or onnx_joins.h.
 //
 // Used once, on one thread. Invariants:
 //   1. The output of each operator that was read is exactly one of these values.
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,12 +35,18 @@ namespace cairn {
 class OnnxImporter {
  public:
   // graph: must be checked and fused.
-  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph), constants_(graph), steps_(*this) {}
+  // last_only: recurrent operators of which only the last states are used, as LastOnly gave them of an import before.
+  explicit OnnxImporter(const OnnxGraph& graph, std::set<const onnx::NodeProto*> last_only = {})
+      : graph_(graph), constants_(graph), steps_(*this, std::move(last_only)) {}
   OnnxImporter(const OnnxImporter&) = delete;
   OnnxImporter& operator=(const OnnxImporter&) = delete;
 
   // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; they begin with the node, `node "conv1" (Conv): `, if one is at fault.
   absl::StatusOr<ImportedOnnx> Import();
+
+  // After Import: recurrent operators whose layer returns all steps, although only the last states are used. An import
+  // that is told of them makes simpler layers.
+  std::set<const onnx::NodeProto*> LastOnly() const { return steps_.LastOnly(); }
 
   // An alternative to Import: lists each operator with the reason why it is rejected, or OK. If an operator uses the
   // output of a rejected one, only its type is checked.
@@ -48,8 +55,12 @@ class OnnxImporter {
   // ---- the current operator ----
   const onnx::NodeProto& node() const { return *node_; }
   int64_t opset() const { return graph_.opset; }
-  // The value of an input that is not a constant. Errors: it is a constant.
+  // The value of an input that is not a constant, for an operator that needs the batch first. The batch of an operator
+  // that does the same wherever the batch is (onnx_batch_axis.h) has been put first, and goes back in SetView. Errors:
+  // it is a constant; the batch is on another axis.
   absl::StatusOr<OnnxView> ViewOf(int input) const;
+  // The value with its batch where it is.
+  absl::StatusOr<OnnxView> LaidViewOf(int input) const;
   bool HasInput(int input) const { return input < node_->input_size() && !node_->input(input).empty(); }
   bool IsConstant(int input) const;
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
@@ -59,7 +70,9 @@ class OnnxImporter {
   absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
   // The operators that read this output; nullptr stands for an output of the graph.
   absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
-  void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
+  void SetView(OnnxView view) { views_[node_->output(0)] = view.WithBatchAt(batch_); }
+  void SetLaidView(OnnxView view) { SetValue(node_->output(0), std::move(view)); }
+  void SetValue(const std::string& value, OnnxView view) { views_[value] = std::move(view); }
   void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }
   OnnxLayers& layers() { return layers_; }
   const OnnxLayers& layers() const { return layers_; }
@@ -95,12 +108,14 @@ class OnnxImporter {
   absl::Status TakeInputs();
   absl::Status TakeInput(const onnx::ValueInfoProto& input);
   absl::Status TakeNode();
+  int CommonBatchAxis() const;      // of the current operator: onnx_batch_axis.h
   absl::Status CheckKnown() const;  // whether there is code to read the operator
   absl::Status TakeOutputs();
   absl::StatusOr<int> TakeOutput(const onnx::ValueInfoProto& output);  // the layer that gives it
 
   const OnnxGraph& graph_;
   const onnx::NodeProto* node_ = nullptr;  // the current operator
+  int batch_ = 0;                          // the axis of the batch in its values, as far as ViewOf gives them
   OnnxLayers layers_;
   OnnxConstants constants_;
   std::map<std::string, OnnxView> views_;

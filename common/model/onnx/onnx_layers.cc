@@ -30,6 +30,30 @@ bool AllAre(absl::Span<const float> values, float value) {
   return std::all_of(values.begin(), values.end(), [&](float v) { return v == value; });
 }
 
+// The transpositions, each of kPermutedAxesMax axes at most, that together are the view's. More axes are moved to the
+// front one by one, the last of them first, each as the second one of three: those before it, itself, those behind it.
+std::vector<OnnxView> StepsOf(const OnnxView& view) {
+  if (view.grid.size() <= kPermutedAxesMax) return {view};
+  std::vector<int> order = SameOrder(view.grid.size());
+  // The longest end of view.axes that has its order already stays where it is.
+  size_t moving = view.axes.size();
+  for (size_t i = order.size(); moving > 0 && i-- > 0;) moving -= order[i] == view.axes[moving - 1];
+  std::vector<OnnxView> steps;
+  while (moving-- > 0) {
+    const auto place = std::find(order.begin(), order.end(), view.axes[moving]);
+    const auto product = [&](auto from, auto to) {
+      int64_t size = 1;
+      for (; from != to; ++from) size *= view.grid[static_cast<size_t>(*from)];
+      return size;
+    };
+    if (place == order.begin()) continue;
+    const Shape grid = {product(order.begin(), place), product(place, place + 1), product(place + 1, order.end())};
+    steps.push_back({view.layer, grid, {1, 0, 2}, {}});
+    std::rotate(order.begin(), place, place + 1);
+  }
+  return steps;
+}
+
 }  // namespace
 
 void OnnxLayers::SetName(const std::string& name) { name_ = name; }
@@ -160,12 +184,12 @@ absl::StatusOr<int> OnnxLayers::Place(const OnnxView& view) {
   if (!view.InPlace()) {
     OnnxView moved = view.grid == ShapeOf(layer) ? view : view.Simplified();
     if (moved.grid.size() > kPermutedAxesMax) moved = view.Simplified();
-    if (moved.grid.size() > kPermutedAxesMax)
-      return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ", kPermutedAxesMax);
-    CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, moved.grid));
-    v1::Layer permute;
-    for (const int axis : moved.axes) permute.mutable_permute()->add_dims(axis + 1);
-    CAIRN_ASSIGN_OR_RETURN(layer, Add(LayerKind::kPermute, permute, {layer}));
+    for (const OnnxView& step : StepsOf(moved)) {
+      CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, step.grid));
+      v1::Layer permute;
+      for (const int axis : step.axes) permute.mutable_permute()->add_dims(axis + 1);
+      CAIRN_ASSIGN_OR_RETURN(layer, Add(LayerKind::kPermute, permute, {layer}));
+    }
   }
   CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, view.dims));
   placed_[key] = layer;

@@ -6,14 +6,16 @@
 #include "common/base/lacks.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_arrange.h"
 
 namespace cairn {
 namespace {
 
-absl::Status AddMove(OnnxImporter& importer, LayerKind kind, const v1::Layer& layer, const OnnxView& x) {
+// batch: the axis of the batch in its output.
+absl::Status AddMove(OnnxImporter& importer, LayerKind kind, const v1::Layer& layer, const OnnxView& x, int batch = 0) {
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(kind, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id)).WithBatchAt(batch));
   return absl::OkStatus();
 }
 
@@ -24,7 +26,7 @@ absl::Status ImportOnnxTake(OnnxImporter& importer) {
   if (!importer.IsConstant(1)) {
     return Lacks("it selects from one layer's output by another's; the indices must be a constant");
   }
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor indices, importer.ConstantOf(1, "indices"));
   OnnxAttributes attributes(importer.node());
   CAIRN_ASSIGN_OR_RETURN(const int axis, x.AxisOf(attributes.Int("axis", 0)));
@@ -34,18 +36,23 @@ absl::Status ImportOnnxTake(OnnxImporter& importer) {
   for (const int64_t index : indices.ints) {
     if (index < -size || index >= size) return Bad("index ", index, " is not on an axis of ", size);
   }
+  if (size == 1 && indices.dims.empty()) {
+    importer.SetLaidView(OnnxWithoutAxes(x, {axis}));
+    return absl::OkStatus();
+  }
   v1::Layer layer;
   if (indices.dims.empty()) {
     for (size_t i = 0; i < x.dims.size(); ++i) layer.mutable_slice()->add_axes();
     layer.mutable_slice()->mutable_axes(axis)->set_begin(static_cast<int32_t>(indices.ints[0]));
     layer.mutable_slice()->mutable_axes(axis)->set_drop(true);
-    return AddMove(importer, LayerKind::kSlice, layer, x);
+    return AddMove(importer, LayerKind::kSlice, layer, x, x.BatchWithout(axis));
   }
   v1::Take* take = layer.mutable_take();
   take->set_axis(axis + 1);
   for (const int64_t index : indices.ints) take->add_indices(static_cast<int32_t>(index));
   for (const int64_t side : indices.dims) take->add_indices_shape(static_cast<int32_t>(side));
-  return AddMove(importer, LayerKind::kTake, layer, x);
+  const int more = axis < x.batch ? static_cast<int>(indices.dims.size()) - 1 : 0;  // axes before the batch
+  return AddMove(importer, LayerKind::kTake, layer, x, x.batch + more);
 }
 
 absl::Status ImportOnnxPads(OnnxImporter& importer, v1::Pad::Mode mode, const std::vector<int64_t>& pads, float value) {

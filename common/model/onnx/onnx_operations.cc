@@ -197,7 +197,7 @@ absl::Status ImportOnnxOperation(OnnxImporter& importer) {
 
 absl::Status ImportOnnxReduce(OnnxImporter& importer) {
   const std::string& type = importer.node().op_type();
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
   OnnxAttributes attributes(importer.node());
   v1::Layer layer;
   R* reduce = layer.mutable_reduce();
@@ -216,21 +216,23 @@ absl::Status ImportOnnxReduce(OnnxImporter& importer) {
     if (axes.empty()) return Lacks("over all axes, the batch too; give axes");
   }
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  int before = 0;  // axes before the batch
   for (const int64_t axis : axes) {
     CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axis));
     reduce->add_axis(at + 1);
+    before += at < x.batch;
   }
   for (const NamedReduction& known : kReductions) {
     if (type == known.op) reduce->set_kind(known.kind);
   }
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kReduce, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  const int batch = reduce->keepdims() ? x.batch : x.batch - before;
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id)).WithBatchAt(batch));
   return absl::OkStatus();
 }
 
-absl::Status ImportOnnxSlice(OnnxImporter& importer) {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+absl::StatusOr<v1::Slice> OnnxSliceOf(OnnxImporter& importer, const OnnxView& x) {
   OnnxAttributes attributes(importer.node());
   std::vector<int64_t> numbers[] = {attributes.Ints("starts"), attributes.Ints("ends"), attributes.Ints("axes"), {}};
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
@@ -247,21 +249,28 @@ absl::Status ImportOnnxSlice(OnnxImporter& importer) {
     return Bad("its starts, ends, axes and steps differ in their number");
   }
   const auto bounded = [](int64_t n) { return static_cast<int32_t>(std::clamp<int64_t>(n, -INT32_MAX, INT32_MAX)); };
-  v1::Layer layer;
-  v1::Slice* slice = layer.mutable_slice();
-  for (size_t i = 0; i < x.dims.size(); ++i) slice->add_axes();
+  v1::Slice slice;
+  for (size_t i = 0; i < x.dims.size(); ++i) slice.add_axes();
   for (size_t i = 0; i < begins.size(); ++i) {
     const bool whole = begins[i] == 0 && ends[i] >= INT32_MAX && steps[i] == 1;
-    if (axes[i] == 0 && whole) continue;  // keeps all examples
+    if (axes[i] == x.batch && whole) continue;  // keeps all examples
+    if (steps[i] == 0) return Bad("it goes in steps of 0");
     CAIRN_ASSIGN_OR_RETURN(const int at, x.AxisOf(axes[i]));
-    v1::Slice::Axis* axis = slice->mutable_axes(at);
+    v1::Slice::Axis* axis = slice.mutable_axes(at);
     axis->set_begin(bounded(begins[i]));
     axis->set_end(bounded(ends[i]));
     axis->set_step(bounded(steps[i]));
   }
+  return slice;
+}
+
+absl::Status ImportOnnxSlice(OnnxImporter& importer) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.LaidViewOf(0));
+  v1::Layer layer;
+  CAIRN_ASSIGN_OR_RETURN(*layer.mutable_slice(), OnnxSliceOf(importer, x));
   CAIRN_ASSIGN_OR_RETURN(const int from, importer.layers().PlaceInOrder(x, SameOrder(x.dims.size())));
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kSlice, layer, {from}));
-  importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
+  importer.SetLaidView(OnnxView::Of(id, importer.layers().ShapeOf(id)).WithBatchAt(x.batch));
   return absl::OkStatus();
 }
 

@@ -17,6 +17,8 @@ void WriteOnnxSlice(const Node& node, OnnxWriter& w);
 absl::Status ImportOnnxOperation(OnnxImporter& importer);
 absl::Status ImportOnnxReduce(OnnxImporter& importer);
 absl::Status ImportOnnxSlice(OnnxImporter& importer);
+// What the current operator, a Slice, leaves of a value of x.dims.
+absl::StatusOr<v1::Slice> OnnxSliceOf(OnnxImporter& importer, const OnnxView& x);
 
 // Imports the current operator as an Operation of kind `kind` with two inputs, one of which may be a constant of any
 // shape.

@@ -36,8 +36,12 @@ struct OnnxRecurrence {
   std::vector<OnnxVariable> variables;
   std::vector<int> inputs;  // layers
   int64_t steps = 0;        // of its input
-  int made = -1;            // the layer's index; -1: not created yet
+  int made = -1;            // the layer's index
   bool sequences = false;   // the layer returns all steps, not only the last one
+  // ---- of the layer's output ----
+  bool steps_read = false;       // something reads all steps
+  int turned = -1;               // the layer that gives them in the opposite order; -1: none yet
+  int last_state[2] = {-1, -1};  // by direction: the layer that gives its last state; -1: none yet
 
   // Reads the node's attributes. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
   static absl::StatusOr<OnnxRecurrence> Of(const onnx::NodeProto& node);

@@ -1,138 +1,279 @@
 #include "common/model/onnx/onnx_steps.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/bad.h"
 #include "common/base/lacks.h"
+#include "common/model/limits.h"
+#include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_arrange.h"
 #include "common/model/onnx/onnx_attributes.h"
 #include "common/model/onnx/onnx_importer.h"
+#include "common/model/onnx/onnx_operations.h"
+#include "common/model/slice_range.h"
 
 namespace cairn {
 namespace {
 
-absl::Status Unreadable() {
-  return Lacks(
-      "it rearranges a value with the steps before the batch in a way that is not supported; transpose it to "
-      "[batch,steps,features] first");
+// Of the current operator, a Gather or a Slice, on a value as x is. nullopt: it picks of several axes, or by places
+// that are no constant.
+absl::StatusOr<std::optional<OnnxPick>> PickOf(OnnxImporter& importer, const OnnxView& x) {
+  OnnxPick pick;
+  if (importer.node().op_type() == "Gather") {
+    if (!importer.HasInput(1) || !importer.IsConstant(1)) return std::nullopt;
+    OnnxAttributes attributes(importer.node());
+    CAIRN_ASSIGN_OR_RETURN(pick.axis, x.AxisOf(attributes.Int("axis", 0)));
+    CAIRN_RETURN_IF_ERROR(attributes.Finish());
+    CAIRN_ASSIGN_OR_RETURN(const OnnxTensor indices, importer.ConstantOf(1, "indices"));
+    if (indices.dims.size() > 1) return std::nullopt;
+    CAIRN_ASSIGN_OR_RETURN(pick.places, importer.IntsOf(1, "indices"));
+    pick.keeps_axis = indices.dims.size() == 1;
+    const int64_t size = x.dims[static_cast<size_t>(pick.axis)];
+    for (int64_t& place : pick.places) {
+      if (place < -size || place >= size) return Bad("index ", place, " is not on an axis of ", size);
+      place += place < 0 ? size : 0;
+    }
+    return pick;
+  }
+  CAIRN_ASSIGN_OR_RETURN(const v1::Slice slice, OnnxSliceOf(importer, x));
+  int cut = 0;
+  for (size_t i = 0; i < x.dims.size(); ++i) {
+    const SliceRange range = RangeOf(slice.axes(static_cast<int>(i)), x.dims[i]);
+    if (range.count == x.dims[i] && range.step == 1) continue;
+    ++cut;
+    pick.axis = static_cast<int>(i);
+  }
+  if (cut > 1) return std::nullopt;
+  const SliceRange range = RangeOf(slice.axes(pick.axis), x.dims[static_cast<size_t>(pick.axis)]);
+  if (range.count == 0) return Bad("it leaves nothing of an axis of ", x.dims[static_cast<size_t>(pick.axis)]);
+  if (range.count > kOnnxFoldedNumbersMax) return std::nullopt;
+  for (int64_t i = 0; i < range.count; ++i) pick.places.push_back(range.begin + i * range.step);
+  return pick;
+}
+
+bool AreAll(const std::vector<int64_t>& places, int64_t size, bool backwards) {
+  if (static_cast<int64_t>(places.size()) != size) return false;
+  for (int64_t i = 0; i < size; ++i) {
+    if (places[static_cast<size_t>(i)] != (backwards ? size - 1 - i : i)) return false;
+  }
+  return true;
+}
+
+// The shape of states, as PickOf and AxisOf need it.
+OnnxView ShapeOfStates(const OnnxStates& x) {
+  const int64_t count = static_cast<int64_t>(x.states.size()), units = x.states[0].recurrence->units;
+  OnnxView view;
+  view.dims = {units};
+  if (x.stacked) view.dims = {count, units};
+  view.batch = x.batch;
+  return view;
 }
 
 }  // namespace
 
-bool OnnxStepReader::Takes() const {
+absl::StatusOr<bool> OnnxStepReader::Read() {
   const onnx::NodeProto& node = importer_.node();
-  if (IsRecurrentOperator(node.op_type())) return true;
-  if (!importer_.HasInput(0)) return false;
-  if (values_.contains(node.input(0))) return true;
-  const absl::StatusOr<OnnxView> x = importer_.ViewOf(0);
-  if (!x.ok()) return false;
-  if (node.op_type() == "Transpose") {
-    return x->dims.size() == 2 && OnnxAttributes(node).Ints("perm") == std::vector<int64_t>{1, 0, 2};
+  const bool recurrent = IsRecurrentOperator(node.op_type());
+  if (!recurrent && importer_.HasInput(0)) {
+    const std::string& from = node.input(0);
+    const auto steps = steps_.find(from);
+    const auto states = states_.find(from);
+    bool read = false;
+    if (steps != steps_.end()) {
+      CAIRN_ASSIGN_OR_RETURN(read, ReadSteps(OnnxSteps(steps->second)));
+    } else if (states != states_.end() && node.op_type() == "Concat") {
+      CAIRN_ASSIGN_OR_RETURN(read, JoinStates());
+    } else if (states != states_.end()) {
+      CAIRN_ASSIGN_OR_RETURN(read, ReadStates(OnnxStates(states->second)));
+    }
+    if (read) return true;
   }
-  if (node.op_type() != "Unsqueeze" || x->dims.size() != 1) return false;
-  const absl::StatusOr<std::vector<int64_t>> axes = importer_.AxesGiven();
-  return axes.ok() && *axes == std::vector<int64_t>{0};
+  for (const std::string& input : node.input()) CAIRN_RETURN_IF_ERROR(Resolve(input));
+  if (recurrent) CAIRN_RETURN_IF_ERROR(ReadRecurrent());
+  return recurrent;
 }
 
-absl::Status OnnxStepReader::Become(OnnxSteps x, OnnxSteps::Form form) {
-  x.form = form;
-  values_[importer_.node().output(0)] = std::move(x);
-  return absl::OkStatus();
-}
-
-absl::Status OnnxStepReader::End(OnnxRecurrence* r, bool sequences) {
-  if (r->made >= 0 && r->sequences != sequences) {
-    return Lacks("both its sequence and its last state are used; a layer has one output");
-  }
-  if (r->made < 0) {
-    if (sequences) r->GiveSequences();
-    CAIRN_ASSIGN_OR_RETURN(r->made, importer_.AddLayer(r->kind, r->layer, r->inputs, std::move(r->variables)));
-  }
-  importer_.SetView(OnnxView::Of(r->made, importer_.layers().ShapeOf(r->made)));
-  return absl::OkStatus();
-}
-
-absl::Status OnnxStepReader::Read() {
+absl::StatusOr<bool> OnnxStepReader::ReadSteps(const OnnxSteps& x) {
   const std::string& type = importer_.node().op_type();
-  if (IsRecurrentOperator(type)) return ReadRecurrent();
-  const auto found = values_.find(importer_.node().input(0));
-  if (found == values_.end()) {  // an operator with batch-first input
-    OnnxSteps x;
-    CAIRN_ASSIGN_OR_RETURN(x.view, importer_.ViewOf(0));
-    return Become(std::move(x), type == "Transpose" ? OnnxSteps::kSequence : OnnxSteps::kState);
+  OnnxSteps y = x;
+  if (type == "Transpose") {
+    CAIRN_ASSIGN_OR_RETURN(const OnnxOrder order, OnnxOrderOf(importer_, x.view));
+    const std::optional<OnnxView> view = x.view.Transposed(order.dims);
+    if (!view.has_value()) return false;
+    y.view = view->WithBatchAt(order.batch);
+    y.axis = InverseOrder(order.dims)[static_cast<size_t>(x.axis)];
+  } else if (type == "Squeeze") {
+    CAIRN_ASSIGN_OR_RETURN(const std::set<int> gone, OnnxSqueezedAxes(importer_, x.view));
+    if (gone.contains(x.axis)) return false;
+    y.view = OnnxWithoutAxes(x.view, gone);
+    for (const int axis : gone) y.axis -= axis < x.axis;
+  } else if (type == "Gather" || type == "Slice") {
+    CAIRN_ASSIGN_OR_RETURN(const std::optional<OnnxPick> pick, PickOf(importer_, x.view));
+    if (!pick.has_value() || pick->axis != x.axis || x.view.dims.size() != 2) return false;
+    const int64_t steps = x.recurrence->steps;
+    if (pick->places == std::vector<int64_t>{x.turned ? 0 : steps - 1}) {
+      if (x.axis != 0) return false;
+      OnnxStates last;
+      last.states = {{x.recurrence, 0}};
+      last.stacked = pick->keeps_axis;
+      last.batch = last.stacked ? x.view.batch : 0;
+      if (last.batch > 1) return false;
+      states_[importer_.node().output(0)] = std::move(last);
+      return true;
+    }
+    const bool backwards = AreAll(pick->places, steps, true);
+    if (!pick->keeps_axis || (!backwards && !AreAll(pick->places, steps, false))) return false;
+    y.turned = backwards != x.turned;
+  } else if (type != "Identity") {
+    return false;
   }
-  const OnnxSteps x = found->second;
-  if (type == "Identity") return Become(x, x.form);
-  if (type == "Transpose") return ReadTranspose(x);
-  if (type == "Squeeze") return ReadSqueeze(x);
-  if (type == "Gather") return ReadGather(x);
-  if (type == "Reshape" || type == "Flatten") return ReadReshape(x);
-  return Unreadable();
+  steps_[importer_.node().output(0)] = std::move(y);
+  return true;
 }
 
-absl::Status OnnxStepReader::ReadTranspose(const OnnxSteps& x) {
+absl::StatusOr<bool> OnnxStepReader::ReadStates(const OnnxStates& x) {
+  const std::string& type = importer_.node().op_type();
+  OnnxStates y = x;
+  if (type == "Identity") {
+    states_[importer_.node().output(0)] = std::move(y);
+    return true;
+  }
+  if (!x.stacked) return false;
+  const OnnxView shape = ShapeOfStates(x);
+  if (type == "Squeeze") {
+    CAIRN_ASSIGN_OR_RETURN(const std::set<int> gone, OnnxSqueezedAxes(importer_, shape));
+    if (gone != std::set<int>{0}) return false;
+    y.stacked = false;
+  } else if (type == "Transpose") {
+    CAIRN_ASSIGN_OR_RETURN(const OnnxOrder order, OnnxOrderOf(importer_, shape));
+    if (order.dims[0] != 0 || order.batch > 1) return false;
+    y.batch = order.batch;
+  } else if (type == "Gather" || type == "Slice") {
+    CAIRN_ASSIGN_OR_RETURN(const std::optional<OnnxPick> pick, PickOf(importer_, shape));
+    if (!pick.has_value() || pick->axis != 0 || pick->places.empty()) return false;
+    y.states.clear();
+    for (const int64_t place : pick->places) y.states.push_back(x.states[static_cast<size_t>(place)]);
+    y.stacked = pick->keeps_axis;
+  } else {
+    return false;
+  }
+  if (!y.stacked) y.batch = 0;
+  states_[importer_.node().output(0)] = std::move(y);
+  return true;
+}
+
+// A Concat of states: PyTorch joins those of all layers to h_n, and cat([h_n[-2], h_n[-1]], 1) those of two directions.
+absl::StatusOr<bool> OnnxStepReader::JoinStates() {
+  const OnnxStates first = states_.at(importer_.node().input(0));
   OnnxAttributes attributes(importer_.node());
-  const std::vector<int64_t> perm = attributes.Ints("perm");
+  CAIRN_ASSIGN_OR_RETURN(const int axis, ShapeOfStates(first).AxisOf(attributes.Int("axis", 0)));
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  const bool swap = perm == std::vector<int64_t>{1, 0, 2};
-  if (x.form == OnnxSteps::kOutput && perm == std::vector<int64_t>{0, 2, 1, 3}) {
-    return Become(x, OnnxSteps::kOutputBatch);
+  if (axis != 0) return false;
+  OnnxStates joined = first;
+  joined.states.clear();
+  for (const std::string& input : importer_.node().input()) {
+    const auto states = states_.find(input);
+    if (states == states_.end()) return false;
+    const OnnxStates& x = states->second;
+    if (x.stacked != first.stacked || x.batch != first.batch) return false;
+    for (const OnnxState& state : x.states) {
+      if (x.stacked && state.recurrence->units != first.states[0].recurrence->units) return false;
+      joined.states.push_back(state);
+    }
   }
-  if (x.form == OnnxSteps::kLast && swap) return Become(x, OnnxSteps::kLastBatch);
-  if (x.form == OnnxSteps::kSequence && swap) {
-    importer_.SetView(x.view);
-    return absl::OkStatus();
-  }
-  const bool turned = x.form == OnnxSteps::kOutputTurned, rows = x.form == OnnxSteps::kOutputRows;
-  if (!swap || !(turned || rows)) return Unreadable();
-  OnnxRecurrence* const r = x.recurrence.get();
-  if (r->reverse != turned && r->directions == 1) {
-    return Lacks(
-        "a sequence that is computed backwards keeps its own order there; Cairn's are in the order of "
-        "computation, except those of a bidirectional operator");
-  }
-  return End(r, true);
+  states_[importer_.node().output(0)] = std::move(joined);
+  return true;
 }
 
-absl::Status OnnxStepReader::ReadSqueeze(const OnnxSteps& x) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, importer_.AxesGiven());
-  OnnxRecurrence* const r = x.recurrence.get();
-  if (r == nullptr || r->directions != 1) return Unreadable();
-  if (x.form == OnnxSteps::kOutput && axes == std::vector<int64_t>{1}) return Become(x, OnnxSteps::kOutputRows);
-  const int64_t axis = x.form == OnnxSteps::kLast ? 0 : 1;
-  if ((x.form != OnnxSteps::kLast && x.form != OnnxSteps::kLastBatch) || axes != std::vector<int64_t>{axis}) {
-    return Unreadable();
+// ---- layers ----
+
+absl::Status OnnxStepReader::Resolve(const std::string& value) {
+  if (!resolved_.insert(value).second) return absl::OkStatus();
+  if (const auto steps = steps_.find(value); steps != steps_.end()) {
+    CAIRN_ASSIGN_OR_RETURN(OnnxView view, ViewOf(steps->second));
+    importer_.SetValue(value, std::move(view));
   }
-  return End(r, false);
+  if (const auto states = states_.find(value); states != states_.end()) {
+    CAIRN_ASSIGN_OR_RETURN(OnnxView view, ViewOf(states->second));
+    importer_.SetValue(value, std::move(view));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status OnnxStepReader::ReadGather(const OnnxSteps& x) {
-  const OnnxRecurrence* const r = x.recurrence.get();
-  if (x.form != OnnxSteps::kOutputRows || r->directions != 1) return Unreadable();
-  OnnxAttributes attributes(importer_.node());
-  attributes.Only("axis", 0, "of steps alone");
-  CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  CAIRN_ASSIGN_OR_RETURN(std::vector<int64_t> places, importer_.IntsOf(1, "indices"));
-  for (int64_t& place : places) place += place < 0 ? r->steps : 0;
-  if (places == std::vector<int64_t>{r->reverse ? 0 : r->steps - 1}) return Become(x, OnnxSteps::kLast);
-  std::vector<int64_t> backwards;
-  for (int64_t step = r->steps; step-- > 0;) backwards.push_back(step);
-  return places == backwards ? Become(x, OnnxSteps::kOutputTurned) : Unreadable();
+absl::StatusOr<OnnxView> OnnxStepReader::ViewOf(const OnnxSteps& x) {
+  OnnxRecurrence& r = *x.recurrence;
+  if (!r.sequences) return absl::InternalError("all steps are read of a layer that returns the last one");
+  r.steps_read = true;
+  OnnxView view = x.view;
+  if (!x.turned) return view;
+  if (r.turned < 0) {
+    v1::Layer layer;
+    layer.mutable_slice()->add_axes()->set_step(-1);
+    CAIRN_ASSIGN_OR_RETURN(r.turned, importer_.AddLayer(LayerKind::kSlice, layer, {r.made}));
+  }
+  view.layer = r.turned;
+  return view;
 }
 
-absl::Status OnnxStepReader::ReadReshape(const OnnxSteps& x) {
-  const bool flatten = importer_.node().op_type() == "Flatten";
-  std::vector<int64_t> target;
-  if (!flatten) {
-    CAIRN_ASSIGN_OR_RETURN(target, importer_.IntsOf(1, "shape"));
+absl::StatusOr<int> OnnxStepReader::LayerOf(const OnnxState& state) {
+  OnnxRecurrence& r = *state.recurrence;
+  if (!r.sequences && r.directions == 1) return r.made;
+  int& made = r.last_state[state.direction];
+  if (made >= 0) return made;
+  v1::Layer layer;
+  v1::Slice* const slice = layer.mutable_slice();
+  if (r.sequences) {  // the last step, which is the first one of a bidirectional layer's way back
+    v1::Slice::Axis* const step = slice->add_axes();
+    step->set_begin(static_cast<int32_t>(state.direction == 0 ? r.steps - 1 : 0));
+    step->set_drop(true);
   }
-  OnnxRecurrence* const r = x.recurrence.get();
-  const int64_t joined = r == nullptr ? 0 : r->directions * r->units;
-  if (x.form == OnnxSteps::kOutputBatch && target.size() == 3 && (target[2] == -1 || target[2] == joined)) {
-    return Become(x, OnnxSteps::kOutputRows);
+  if (r.directions == 2) {
+    v1::Slice::Axis* const units = slice->add_axes();
+    units->set_begin(static_cast<int32_t>(state.direction * r.units));
+    units->set_end(static_cast<int32_t>((state.direction + 1) * r.units));
   }
-  const bool row = flatten || (target.size() == 2 && (target[1] == -1 || target[1] == joined));
-  return x.form == OnnxSteps::kLastBatch && row ? End(r, false) : Unreadable();
+  CAIRN_ASSIGN_OR_RETURN(made, importer_.AddLayer(LayerKind::kSlice, layer, {r.made}));
+  return made;
+}
+
+absl::StatusOr<OnnxView> OnnxStepReader::ViewOf(const OnnxStates& x) {
+  std::vector<int> parts;
+  int64_t features = 0;
+  for (size_t i = 0; i < x.states.size(); ++i) {
+    const OnnxState& state = x.states[i];
+    features += state.recurrence->units;
+    const bool both = !state.recurrence->sequences && state.recurrence->directions == 2 && state.direction == 0 &&
+                      i + 1 < x.states.size() && x.states[i + 1].recurrence == state.recurrence &&
+                      x.states[i + 1].direction == 1;
+    if (both) {
+      parts.push_back(state.recurrence->made);
+      features += state.recurrence->units;
+      ++i;
+      continue;
+    }
+    CAIRN_ASSIGN_OR_RETURN(const int part, LayerOf(state));
+    parts.push_back(part);
+  }
+  int id = parts[0];
+  if (parts.size() > 1) {
+    v1::Layer layer;
+    layer.mutable_concatenate();
+    CAIRN_ASSIGN_OR_RETURN(id, importer_.AddLayer(LayerKind::kConcatenate, layer, parts));
+  }
+  const OnnxView view = OnnxView::Of(id, {features});
+  if (!x.stacked) return view;
+  return view.As(ShapeOfStates(x).dims).WithBatchAt(x.batch);
+}
+
+std::set<const onnx::NodeProto*> OnnxStepReader::LastOnly() const {
+  std::set<const onnx::NodeProto*> nodes;
+  for (const auto& [node, r] : recurrences_) {
+    const bool read = r->last_state[0] >= 0 || r->last_state[1] >= 0;
+    if (r->sequences && !r->steps_read && read) nodes.insert(node);
+  }
+  return nodes;
 }
 
 // ---- recurrent operators ----
@@ -141,23 +282,36 @@ absl::Status OnnxStepReader::ReadRecurrent() {
   const onnx::NodeProto& node = importer_.node();
   const auto r = std::make_shared<OnnxRecurrence>();
   CAIRN_ASSIGN_OR_RETURN(*r, OnnxRecurrence::Of(node));
-  const auto sequence = importer_.HasInput(0) ? values_.find(node.input(0)) : values_.end();
-  if (sequence == values_.end() || sequence->second.form != OnnxSteps::kSequence) {
-    return Lacks("its input is not a sequence whose steps a Transpose brought before the batch");
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer_.LaidViewOf(0));
+  if (x.dims.size() != 2 || x.batch != 1) {
+    return Lacks("its input ", ToString(x.dims), " with the batch on axis ", x.batch,
+                 " is not [steps,batch,features]; a Transpose has to bring the steps before the batch");
   }
-  const OnnxView x = sequence->second.view;
   r->steps = x.dims[0];
   CAIRN_ASSIGN_OR_RETURN(const OnnxRecurrentWeights weights, ReadWeights(*r, x.dims));
   CAIRN_RETURN_IF_ERROR(PlaceInputs(x, r.get()));
   r->TakeWeights(weights, x.dims[1]);
-  for (int i = 0; i < node.output_size(); ++i) {
-    if (node.output(i).empty() || importer_.UsersOf(i).empty()) continue;
-    if (i == 2) return Lacks("its last cell state is used; a layer has one output");
-    OnnxSteps output;
-    output.form = i == 0 ? OnnxSteps::kOutput : OnnxSteps::kLast;
-    output.recurrence = r;
-    values_[node.output(i)] = std::move(output);
+  const auto used = [&](int i) {
+    return node.output_size() > i && !node.output(i).empty() && !importer_.UsersOf(i).empty();
+  };
+  if (used(2)) return Lacks("its last cell state is used; a layer has one output");
+  if (used(0) && !last_only_.contains(&node)) r->GiveSequences();
+  CAIRN_ASSIGN_OR_RETURN(r->made, importer_.AddLayer(r->kind, r->layer, r->inputs, std::move(r->variables)));
+  recurrences_[&node] = r;
+  if (used(0)) {
+    const OnnxView y = OnnxView::Of(r->made, {r->steps, r->directions * r->units})
+                           .As({r->steps, r->directions, r->units})
+                           .WithBatchAt(2);
+    if (r->directions == 1) steps_[node.output(0)] = {r, y, 0, r->reverse};
+    if (r->directions == 2) {
+      r->steps_read = true;
+      importer_.SetValue(node.output(0), y);
+    }
   }
+  if (!used(1)) return absl::OkStatus();
+  OnnxStates last;
+  for (int64_t d = 0; d < r->directions; ++d) last.states.push_back({r, d});
+  states_[node.output(1)] = std::move(last);
   return absl::OkStatus();
 }
 
@@ -189,11 +343,15 @@ absl::Status OnnxStepReader::PlaceInputs(const OnnxView& sequence, OnnxRecurrenc
     if (importer_.IsConstant(i)) {
       CAIRN_ASSIGN_OR_RETURN(const OnnxTensor state, importer_.ConstantOf(i, "initial state"));
       if (std::all_of(state.floats.begin(), state.floats.end(), [](float f) { return f == 0; })) continue;
+      return Lacks("its first state is a constant that is not zeros");
     }
-    const auto state = values_.find(importer_.node().input(i));
-    if (state == values_.end() || state->second.form != OnnxSteps::kState || r->directions != 1)
-      return Lacks("its first state is neither zeros nor a layer's output");
-    CAIRN_ASSIGN_OR_RETURN(const int placed, importer_.layers().Place(state->second.view));
+    if (r->directions != 1) return Lacks("first states of two directions that are not zeros");
+    CAIRN_ASSIGN_OR_RETURN(const OnnxView state, importer_.LaidViewOf(i));
+    if (state.dims != Shape{1, r->units} || state.batch != 1) {
+      return Lacks("its first state is neither zeros nor one layer's [1,batch,", r->units, "], but ",
+                   ToString(state.dims), " with the batch on axis ", state.batch);
+    }
+    CAIRN_ASSIGN_OR_RETURN(const int placed, importer_.layers().Place(state.As({r->units})));
     r->inputs.push_back(placed);
   }
   return absl::OkStatus();

@@ -1,6 +1,11 @@
-// Values of an ONNX graph in which the step or direction axis precedes the batch axis: the inputs and outputs of the
-// operators RNN, LSTM and GRU. They occur between two Transpose operators. The operator becomes a layer once it is
-// known which of its outputs is used.
+// Outputs of the operators RNN, LSTM and GRU, as long as it is open which layer gives them. Y, [steps, directions,
+// batch, units], and Y_h, [directions, batch, units], are two outputs of an operator; a layer has one. Here are values
+// that are all steps of one direction, in either order, or last states of directions, also of several operators, as
+// PyTorch joins those of its layers to h_n. An operator that only moves, picks or joins them gives another such value.
+// Any other one reads the value of a layer, an OnnxView, which has the batch where the operator expects it.
+//
+// A layer returns all steps if something reads Y, otherwise its last states. Those of the former are cut from its
+// output.
 //
 // Used once, on one thread.
 #pragma once
@@ -8,7 +13,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/status.h"
@@ -19,48 +26,67 @@ namespace cairn {
 
 class OnnxImporter;
 
+// All steps of an operator with one direction: a view of its layer's output [steps, units].
 struct OnnxSteps {
-  enum Form {
-    kSequence,      // [steps, batch, features], a transposition of `view`
-    kState,         // [1, batch, units], a transposition of `view`
-    kOutput,        // Y, [steps, directions, batch, units]
-    kOutputBatch,   // [steps, batch, directions, units]
-    kOutputRows,    // [steps, batch, units], for one direction
-    kOutputTurned,  // the same with the steps reversed
-    kLast,          // Y_h, [directions, batch, units]
-    kLastBatch,     // [batch, directions, units]
-  };
-  Form form = kSequence;
+  std::shared_ptr<OnnxRecurrence> recurrence;
   OnnxView view;
-  std::shared_ptr<OnnxRecurrence> recurrence;  // from kOutput on
+  int axis = 0;         // of view.dims: the steps
+  bool turned = false;  // the layer has them in the opposite order
 };
 
-// Reads the operators that take or return such values.
+struct OnnxState {
+  std::shared_ptr<OnnxRecurrence> recurrence;
+  int64_t direction = 0;
+};
+
+// Last states. stacked: [states, batch, units], or [batch, states, units] if batch is 0; otherwise
+// [batch, states * units].
+struct OnnxStates {
+  std::vector<OnnxState> states;
+  bool stacked = true;
+  int batch = 1;
+};
+
+// What a Gather with constant indices or a Slice picks of one axis.
+struct OnnxPick {
+  int axis = 0;                 // of dims
+  std::vector<int64_t> places;  // 0 or larger
+  bool keeps_axis = true;       // false: one place without an axis of its own
+};
+
+// Reads the recurrent operators, and those that only move, pick or join their outputs.
 class OnnxStepReader {
  public:
-  explicit OnnxStepReader(OnnxImporter& importer) : importer_(importer) {}
+  OnnxStepReader(OnnxImporter& importer, std::set<const onnx::NodeProto*> last_only)
+      : importer_(importer), last_only_(std::move(last_only)) {}
 
-  // Whether the importer's current operator is one of them.
-  bool Takes() const;
-  // Reads it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
-  absl::Status Read();
+  // Reads the importer's current operator if it is one of them. Otherwise returns false; its inputs then are views or
+  // constants. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
+  absl::StatusOr<bool> Read();
+  // Makes the value a view of a layer's output if it is one of those kept here.
+  absl::Status Resolve(const std::string& value);
+  // The operators whose layer returns all steps, although only their last states are read.
+  std::set<const onnx::NodeProto*> LastOnly() const;
 
  private:
-  // The operator's output is x in another form.
-  absl::Status Become(OnnxSteps x, OnnxSteps::Form form);
-  // Creates the layer, whose output becomes the operator's. It returns either the sequence or the last state, not both.
-  absl::Status End(OnnxRecurrence* r, bool sequences);
-
-  absl::Status ReadTranspose(const OnnxSteps& x);
-  absl::Status ReadSqueeze(const OnnxSteps& x);
-  absl::Status ReadGather(const OnnxSteps& x);
-  absl::Status ReadReshape(const OnnxSteps& x);  // Flatten too
+  absl::StatusOr<bool> ReadSteps(const OnnxSteps& x);
+  absl::StatusOr<bool> ReadStates(const OnnxStates& x);
+  absl::StatusOr<bool> JoinStates();
   absl::Status ReadRecurrent();
   absl::StatusOr<OnnxRecurrentWeights> ReadWeights(const OnnxRecurrence& r, const Shape& sequence) const;
   absl::Status PlaceInputs(const OnnxView& sequence, OnnxRecurrence* r);
 
+  // ---- layers ----
+  absl::StatusOr<OnnxView> ViewOf(const OnnxSteps& x);
+  absl::StatusOr<OnnxView> ViewOf(const OnnxStates& x);
+  absl::StatusOr<int> LayerOf(const OnnxState& state);  // [units]
+
   OnnxImporter& importer_;
-  std::map<std::string, OnnxSteps> values_;
+  const std::set<const onnx::NodeProto*> last_only_;
+  std::map<const onnx::NodeProto*, std::shared_ptr<OnnxRecurrence>> recurrences_;
+  std::map<std::string, OnnxSteps> steps_;  // by value
+  std::map<std::string, OnnxStates> states_;
+  std::set<std::string> resolved_;
 };
 
 }  // namespace cairn

@@ -15,7 +15,9 @@ OnnxView OnnxView::Of(int layer, const Shape& shape, const std::vector<int>& ord
   return {layer, shape, axes, ShapeInOrder(shape, axes)};
 }
 
-OnnxView OnnxView::As(Shape new_dims) const { return {layer, grid, axes, std::move(new_dims)}; }
+OnnxView OnnxView::As(Shape new_dims) const { return {layer, grid, axes, std::move(new_dims), batch}; }
+
+OnnxView OnnxView::WithBatchAt(int place) const { return {layer, grid, axes, dims, place}; }
 
 std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) const {
   // Split the grid's axes so that each of the value's axes is a run of pieces.
@@ -49,6 +51,7 @@ std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) cons
   });
   OnnxView view;
   view.layer = layer;
+  view.batch = batch;
   for (int i = 0; i < count; ++i) {
     view.grid.push_back(pieces[static_cast<size_t>(by_grid[static_cast<size_t>(i)])]);
     new_place[static_cast<size_t>(by_grid[static_cast<size_t>(i)])] = i;
@@ -63,7 +66,7 @@ std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) cons
 }
 
 OnnxView OnnxView::Simplified() const {
-  OnnxView view{layer, {}, {}, dims};
+  OnnxView view{layer, {}, {}, dims, batch};
   std::vector<int> kept;  // grid axes larger than 1, in the value's order
   for (const int axis : axes) {
     if (grid[static_cast<size_t>(axis)] > 1) kept.push_back(axis);
@@ -102,8 +105,8 @@ absl::StatusOr<int> OnnxView::AxisOf(int64_t axis) const {
   const int64_t rank = static_cast<int64_t>(dims.size()) + 1;
   if (axis < -rank || axis >= rank) return Bad("axis ", axis, " of a value of ", rank, " dimensions");
   if (axis < 0) axis += rank;
-  if (axis == 0) return Lacks("it works along the batch, axis 0");
-  return static_cast<int>(axis) - 1;
+  if (axis == batch) return Lacks("it works along the batch, axis ", batch);
+  return static_cast<int>(axis < batch ? axis : axis - 1);
 }
 
 }  // namespace cairn

@@ -354,6 +354,21 @@ def torch_slopes():
     )
 
 
+def torch_pixels():
+    """PixelShuffle as PyTorch writes it, by DepthToSpace (CRD) and by Reshape and Transpose; TensorFlow's DepthToSpace
+    (DCR) and SpaceToDepth, behind convolutions and at the input."""
+    b = Builder(17)
+    x = b.op("SpaceToDepth", "input", blocksize=2)
+    x = b.conv(x, "conv", 12, 8, (3, 3), pads=[1] * 4)
+    crd = b.op("DepthToSpace", x, blocksize=2, mode="CRD")
+    dcr = b.op("DepthToSpace", x, blocksize=2)
+    shuffled = b.op("Reshape", x, b.constant(np.array([-1, 3, 2, 2, 3, 4])))
+    shuffled = b.op("Transpose", shuffled, perm=[0, 1, 4, 2, 5, 3])
+    shuffled = b.op("Reshape", shuffled, b.constant(np.array([-1, 3, 6, 8])))
+    x = b.op("Concat", crd, dcr, b.op("Tanh", shuffled), axis=1)
+    return b.graph("torch_pixels", b.conv(x, "out", 2, 9, (1, 1)), [2, 6, 8], True, [2, 6, 8])
+
+
 def graphs():
     return [
         make()
@@ -374,5 +389,6 @@ def graphs():
             tf_text,
             torch_cut,
             torch_slopes,
+            torch_pixels,
         )
     ]

@@ -16,6 +16,8 @@ class Graph:
     channels_first: bool
     layers: Optional[List[str]] = None  # the expected kinds of Cairn's layers, in order
     names: Optional[List[str]] = None  # some layers' names
+    batch_axis: int = 0  # of the input
+    out_batch_axis: int = 0
     outside: bool = False  # its weights are to be saved in another file
 
 
@@ -73,20 +75,24 @@ class Builder:
             transB=1,
         )
 
-    def graph(self, name, output, dims, channels_first, out_dims, opset=13, examples=2, ids=0, **more):
+    def graph(self, name, output, dims, channels_first, out_dims, opset=13, examples=2, ids=0, batch_axis=0, **more):
         kind = TensorProto.INT64 if ids else TensorProto.FLOAT
         x = (
             self.random.integers(0, ids, [examples, *dims])
             if ids
             else self.random.uniform(-1, 1, [examples, *dims]).astype(np.float32)
         )
+        x = np.ascontiguousarray(np.moveaxis(x, 0, batch_axis))
+        shapes = [["batch", *dims], ["batch", *out_dims]]
+        for shape, axis in zip(shapes, (batch_axis, more.get("out_batch_axis", 0))):
+            shape.insert(axis, shape.pop(0))
         graph = helper.make_graph(
             self.nodes,
             name,
-            [helper.make_tensor_value_info("input", kind, ["batch", *dims])],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *out_dims])],
+            [helper.make_tensor_value_info("input", kind, shapes[0])],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shapes[1])],
             self.weights,
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
         model.ir_version = 7
-        return Graph(name, model, x, channels_first, **more)
+        return Graph(name, model, x, channels_first, batch_axis=batch_axis, **more)

@@ -175,7 +175,7 @@ std::vector<BadFile> BadFiles() {
        [](ModelProto* m) {
          SetInts("perm", {1, 0, 2, 3}, Insert("Transpose", {}, m));
        },
-       "node \"new\" (Transpose): it moves the batch, axis 0"},
+       "node \"flat\" (Flatten): its input 0 has the batch on axis 1; transpose it so that the batch comes first"},
       {"NoPermutation",
        [](ModelProto* m) {
          SetInts("perm", {0, 1, 1, 3}, Insert("Transpose", {}, m));

@@ -137,6 +137,19 @@ def gemm(a, x, w, c=0.0):
     return a.get("alpha", 1.0) * x @ (w.T if a.get("transB", 0) else w) + a.get("beta", 1.0) * np.asarray(c)
 
 
+def depth_to_space(a, x):
+    (n, c, h, w), b = x.shape, a["blocksize"]
+    if a.get("mode", b"DCR") == b"DCR":
+        return x.reshape(n, b, b, -1, h, w).transpose(0, 3, 4, 1, 5, 2).reshape(n, -1, h * b, w * b)
+    return x.reshape(n, -1, b, b, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(n, -1, h * b, w * b)
+
+
+def space_to_depth(a, x):
+    (n, c, h, w), b = x.shape, a["blocksize"]
+    blocks = [x[:, :, i::b, j::b] for i in range(b) for j in range(b)]
+    return np.concatenate(blocks, axis=1)
+
+
 def unsqueeze(x, axes):
     for axis in sorted(axes):
         x = np.expand_dims(x, int(axis))
@@ -161,7 +174,7 @@ def cell_functions(a, count):
     """The activations of the cells, each with the alpha and beta that it consumes from the lists."""
     alphas, betas = list(a.get("activation_alpha", [])), list(a.get("activation_beta", []))
     functions = []
-    for name in a.get("activations", [b"Sigmoid", b"Tanh", b"Tanh"][-count:]):
+    for name in a.get("activations", [b"Tanh"] if count == 1 else [b"Sigmoid", b"Tanh", b"Tanh"][:count]):
         alpha = alphas.pop(0) if name in (b"Affine", b"LeakyRelu", b"Elu", b"HardSigmoid") and alphas else 1.0
         beta = betas.pop(0) if name in (b"Affine", b"HardSigmoid") and betas else 0.0
         functions.append(
@@ -181,11 +194,12 @@ def cell_functions(a, count):
 
 
 def recurrent(step, count, activations):
-    """Y of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden]."""
+    """Y and Y_h of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden] and
+    [directions, batch, hidden]."""
 
     def run_operator(a, x, w, r, b=None, lens=None, h0=None, c0=None):
         assert lens is None
-        functions, directions = cell_functions(a, activations), []
+        functions, directions, last = cell_functions(a, activations), [], []
         for d in range(len(w)):
             hidden = r.shape[2]
             wb, rb = np.split(b[d], 2) if b is not None else (np.zeros(count * hidden),) * 2
@@ -197,7 +211,8 @@ def recurrent(step, count, activations):
                 h, c = step(a, functions, x[t] @ w[d].T + wb, h, c, r[d].T, rb)
                 y[t] = h
             directions.append(y)
-        return np.stack(directions, axis=1)
+            last.append(h)
+        return np.stack(directions, axis=1), np.stack(last)
 
     return run_operator
 
@@ -344,6 +359,8 @@ OPERATORS = {
     ),
     "ReduceSum": lambda a, x, axes: x.sum(tuple(int(i) for i in axes), keepdims=bool(a.get("keepdims", 1))),
     "Slice": slice_of,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
     "PRelu": lambda a, x, slope: np.maximum(x, 0) + slope * np.minimum(x, 0),
     "ReduceL2": lambda a, x: np.sqrt((x * x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),
     "BatchNormalization": batch_norm,
@@ -366,5 +383,6 @@ def run(model, x):
             values[node.output[0]] = numpy_helper.to_array(a["value"])
             continue
         arguments = [values[name] if name else None for name in node.input]
-        values[node.output[0]] = OPERATORS[node.op_type](a, *arguments)
+        results = OPERATORS[node.op_type](a, *arguments)
+        values.update(zip(node.output, results if isinstance(results, tuple) else (results,)))
     return values[graph.output[0].name]

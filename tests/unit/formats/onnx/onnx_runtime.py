@@ -3,8 +3,8 @@ programs can be imported and compute the same.
 
 Every file of `onnx_driver export` passes onnx's own checker and shape inference, and is computed by onnxruntime (if npm
 can fetch it) and by onnx_numpy.py; both are compared with the reference backend's outputs. Then graphs as PyTorch and
-tf2onnx export them, made with onnx.helper (foreign_graphs.py): Cairn reads them, and predicts what onnxruntime and
-numpy compute from the originals.
+tf2onnx export them, made with onnx.helper (foreign_graphs.py, recurrent_graphs.py): Cairn reads them, and predicts what
+onnxruntime and numpy compute from the originals.
 
     onnx_runtime.py PATH/TO/onnx_driver
 """
@@ -20,6 +20,7 @@ import onnx
 import foreign_graphs
 import old_graphs
 import onnx_numpy
+import recurrent_graphs
 from ort import Onnxruntime
 
 TOLERANCE = 1e-5  # relative to a vector's norm; the promise is 1e-4
@@ -77,12 +78,13 @@ def exported_files(driver, runtime, folder):
 
 
 def channels_last(x, graph):
-    """For values of the input's rank; a reshaped value stays as in the graph."""
+    """For values of the input's rank; a reshaped value stays as in the graph. The batch comes first in all of them."""
+    x = np.moveaxis(x, graph.batch_axis if x is graph.input else graph.out_batch_axis, 0)
     return x.transpose([0, *range(2, x.ndim), 1]) if graph.channels_first and x.ndim == graph.input.ndim > 2 else x
 
 
 def imported_graphs(driver, runtime, folder):
-    graphs = foreign_graphs.graphs() + old_graphs.graphs()
+    graphs = foreign_graphs.graphs() + old_graphs.graphs() + recurrent_graphs.graphs()
     paths = [os.path.join(folder, f"{g.name}.onnx") for g in graphs]
     for graph, path in zip(graphs, paths):
         onnx.checker.check_model(graph.model, full_check=True)
@@ -96,7 +98,7 @@ def imported_graphs(driver, runtime, folder):
         # Channels last for Cairn if the graph has them first; the same for its output.
         channels_last(graph.input, graph).astype(np.float32).tofile(path + ".in")
         done = subprocess.run(
-            [driver, "import", path, path + ".in", path + ".out", str(graph.input.shape[0])],
+            [driver, "import", path, path + ".in", path + ".out", str(graph.input.shape[graph.batch_axis])],
             capture_output=True,
             text=True,
         )

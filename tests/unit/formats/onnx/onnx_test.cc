@@ -79,10 +79,8 @@ TEST_P(OnnxModels, AreReadOperatorByOperator) {
     const bool adds_pairs =
         node.kind == LayerKind::kAdditiveAttention ||
         (node.kind == LayerKind::kAttention && node.layer.attention().score_mode() == v1::Attention::CONCAT);
-    const bool both_ways = node.kind == LayerKind::kBidirectional && node.output.size() > 1;
     const char* const refused = node.kind == LayerKind::kMultiHeadAttention ? "a product of two layers' outputs"
                                 : adds_pairs                                ? "(Add): its inputs have different shapes"
-                                : both_ways                                 ? "keeps its own order there"
                                 : FoldsSteps(node)                          ? "(Reshape)"
                                 // Behind it may stand OneHot or Mod, which Cairn has no layers for.
                                 : node.kind == LayerKind::kDiscretization && !imported.ok()
