@@ -2,7 +2,8 @@
 // an optional Unix socket, health checking, reflection, keepalive.
 //
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
-// call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen).
+// call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen). 4. Bounded:
+// connections, of one machine and of all (connection_table.h), the calls of a connection, and the memory of all.
 #pragma once
 
 #include <memory>
@@ -12,18 +13,25 @@
 #include "absl/time/time.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/rpc/limits.h"
 
 namespace grpc {
 class Server;
 class Service;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}
 }  // namespace grpc
 
 namespace cairn {
+
+class Listener;
 
 struct RpcServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
   std::string unix_socket;             // path, or empty; at most kUnixSocketPathBytesMax
   int receive_bytes_max = 4 << 20;     // per message
+  size_t rpc_bytes_max = kRpcBytesMax;
 };
 
 // The service name under which a node's health service reports its readiness: a ps' copies are in sync.
@@ -53,7 +61,10 @@ class RpcServer {
   RpcServerOptions options_;
   std::string host_;
   int port_ = 0;
+  // In this order: connections go from the listener to the acceptor, and to the server.
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<Listener> listener_;
   bool stopped_ = false;
 };
 
