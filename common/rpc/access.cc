@@ -1,7 +1,6 @@
 #include "common/rpc/access.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/security/auth_metadata_processor.h>
 
 #include <algorithm>
 #include <array>
@@ -75,10 +74,6 @@ absl::Status Denied(absl::string_view what) {
   return absl::PermissionDeniedError(absl::StrCat(what, "; see docs/security.md"));
 }
 
-grpc::Status ToStatus(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
 std::string CommonNameOf(const grpc::AuthContext& context) {
   const std::vector<grpc::string_ref> names = context.FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
   return names.empty() ? "" : absl::CHexEscape(absl::string_view(names[0].data(), names[0].size()));
@@ -89,24 +84,6 @@ AccessObserver& Observer() {
   static AccessObserver& observer = *new AccessObserver;
   return observer;
 }
-
-class Processor final : public grpc::AuthMetadataProcessor {
- public:
-  bool IsBlocking() const override { return false; }  // it computes, and at most writes a line
-
-  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context, OutputMetadata*,
-                       OutputMetadata*) override {
-    const auto path = metadata.find(":path");
-    if (path == metadata.end()) return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "the call names no method");
-    const absl::StatusOr<Caller> caller = CallerOf(*context);
-    const std::string method(path->second.data(), path->second.size());
-    const absl::Status status = caller.ok() ? CheckAccess(method, *caller) : caller.status();
-    if (!status.ok() && Observer()) {
-      Observer()(method, caller.ok() ? *caller : Caller{.common_name = CommonNameOf(*context)}, status);
-    }
-    return ToStatus(status);
-  }
-};
 
 }  // namespace
 
@@ -224,6 +201,16 @@ std::string NodeNamePrefix(CallerRole role, const Caller& caller) {
 
 void ObserveRefusals(AccessObserver observer) { Observer() = std::move(observer); }
 
-std::shared_ptr<grpc::AuthMetadataProcessor> AccessProcessor() { return std::make_shared<Processor>(); }
+absl::Status AdmitCall(absl::string_view method, const grpc::ServerContextBase& context) {
+  const std::shared_ptr<const grpc::AuthContext> authenticated = context.auth_context();
+  if (authenticated == nullptr) return absl::OkStatus();
+  const absl::StatusOr<Caller> caller = CallerOf(*authenticated);
+  const absl::Status status = caller.ok() ? CheckAccess(method, *caller) : caller.status();
+  if (!status.ok() && Observer()) {
+    Observer()(std::string(method), caller.ok() ? *caller : Caller{.common_name = CommonNameOf(*authenticated)},
+               status);
+  }
+  return status;
+}
 
 }  // namespace cairn

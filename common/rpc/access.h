@@ -5,7 +5,7 @@
 // cairn://group/NAME. A name has 1 to 128 of the characters A-Z a-z 0-9 . _ - @; a node's may also be "*". Other URIs
 // are ignored. Without TLS, and through a Unix socket of this user, a caller may do everything.
 //
-// Values and pure functions, but for AccessProcessor and ObserveRefusals; any thread.
+// Values and pure functions, but for AdmitCall and ObserveRefusals; any thread.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,6 @@
 
 namespace grpc {
 class AuthContext;
-class AuthMetadataProcessor;
 class ServerContextBase;
 }  // namespace grpc
 
@@ -48,7 +47,7 @@ struct Caller {
 absl::StatusOr<Caller> CallerOfUris(absl::Span<const std::string> uris);
 // Errors: PERMISSION_DENIED: the certificate's URIs are wrong.
 absl::StatusOr<Caller> CallerOf(const grpc::AuthContext& context);
-// Of a call whose certificate was checked by AccessProcessor.
+// Of a call that AdmitCall admitted.
 Caller CallerOf(const grpc::ServerContextBase& context);
 
 // method: as in ":path", "/cairn.v1.JobService/Submit". Errors: PERMISSION_DENIED says who may call it. A method
@@ -63,8 +62,10 @@ absl::Status CheckNodeName(CallerRole role, absl::string_view node, const Caller
 // What the name of a node with this certificate begins with: "", or the certificate's name and "-".
 std::string NodeNamePrefix(CallerRole role, const Caller& caller);
 
-// Refuses the calls of a server with TLS for which CheckAccess has an error, before they reach their service.
-std::shared_ptr<grpc::AuthMetadataProcessor> AccessProcessor();
+// CheckAccess of a call that has just come, by its certificate. Every handler calls it before anything else; RpcServer
+// does so for the services of gRPC. (An AuthMetadataProcessor would do it for all of them, but with one gRPC 1.51
+// aborts the process at a header grpclb_client_stats.) Errors: PERMISSION_DENIED; the observer was told.
+absl::Status AdmitCall(absl::string_view method, const grpc::ServerContextBase& context);
 // Is told of the calls that are refused so; from any thread, must not block for long.
 using AccessObserver = std::function<void(const std::string& method, const Caller& caller, const absl::Status& why)>;
 // Call once, before the process listens.

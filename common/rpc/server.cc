@@ -11,9 +11,11 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/rpc/access.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/limits.h"
@@ -63,9 +65,43 @@ class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFact
   }
 };
 
+// The services of gRPC itself (health checks, reflection) do not ask who calls: a call that is refused gets empty
+// messages and the reason.
+class AdmitToGrpcService : public grpc::experimental::Interceptor {
+ public:
+  explicit AdmitToGrpcService(grpc::experimental::ServerRpcInfo* info) : info_(info) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA)) {
+      may_ = AdmitCall(info_->method(), *info_->server_context());
+    }
+    if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
+      *methods->GetSerializedSendMessage() = grpc::ByteBuffer(&nothing_, 1);
+    }
+    if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+      methods->ModifySendStatus(grpc::Status(static_cast<grpc::StatusCode>(may_.code()), std::string(may_.message())));
+    }
+    methods->Proceed();
+  }
+
+ private:
+  grpc::experimental::ServerRpcInfo* const info_;
+  const grpc::Slice nothing_;
+  absl::Status may_ = absl::PermissionDeniedError("the call was not admitted");
+};
+
+class AdmitToGrpcServiceFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
+    return absl::StartsWith(info->method(), "/grpc.") ? new AdmitToGrpcService(info) : nullptr;
+  }
+};
+
 void AddInterceptors(grpc::ServerBuilder* builder) {
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
   factories.push_back(std::make_unique<RefuseUnparsableFactory>());
+  factories.push_back(std::make_unique<AdmitToGrpcServiceFactory>());
   builder->experimental().SetInterceptorCreators(std::move(factories));
 }
 

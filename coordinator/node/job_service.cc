@@ -10,6 +10,7 @@
 #include "common/model/limits.h"
 #include "common/rpc/access.h"
 #include "common/rpc/log_answer.h"
+#include "common/rpc/refusal.h"
 #include "coordinator/node/grpc_status.h"
 #include "coordinator/node/stream_reactor.h"
 
@@ -23,6 +24,17 @@ constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
 Requester RequesterOf(const grpc::CallbackServerContext& context) {
   Caller caller = CallerOf(context);
   return {.everything = caller.Is(CallerRole::kAdmin), .user = caller.user(), .groups = std::move(caller.groups)};
+}
+
+absl::Status Admit(const grpc::CallbackServerContext& context, const char* call) {
+  return AdmitCall(absl::StrCat("/cairn.v1.JobService/", call), context);
+}
+
+// Finishes a call that its caller may not make.
+bool Refused(grpc::CallbackServerContext* context, const char* call, grpc::ServerUnaryReactor* reactor) {
+  const absl::Status may = Admit(*context, call);
+  if (!may.ok()) reactor->Finish(ToGrpc(may, context));
+  return !may.ok();
 }
 
 std::string Named(const v1::GetJobRequest& job) { return job.job_id() != 0 ? absl::StrCat(job.job_id()) : job.name(); }
@@ -145,6 +157,7 @@ absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {
 grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                                  v1::SubmitResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "Submit", reactor)) return reactor;
   const Audit audit(audit_, *context, "Submit", request->spec().name());
   absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
   if (!checked.ok()) {
@@ -164,6 +177,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* context,
                                                    const v1::SubmitRequest* request, v1::SubmitResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "CheckJob", reactor)) return reactor;
   absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked.status(), context));
@@ -181,6 +195,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
                                                    v1::ListJobsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "ListJobs", reactor)) return reactor;
   driver_->Query(
       [reactor, response, who = RequesterOf(*context)](const ClusterCore& core, absl::Time now) {
         *response = core.ListJobs(now, who);
@@ -193,6 +208,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                                                  v1::JobStatus* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "GetJob", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -211,6 +227,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
 
 grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                   const v1::GetJobRequest* request) {
+  if (const absl::Status may = Admit(*context, "WatchJob"); !may.ok()) {
+    return new RefusedCall<grpc::ServerWriteReactor<v1::JobStatus>>(may);
+  }
   auto reactor = std::make_shared<WatchReactor>(driver_, context, Audit(audit_, *context, "WatchJob", Named(*request)));
   reactor->Start(*request);
   return reactor.get();
@@ -219,6 +238,7 @@ grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::Callback
 grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request, v1::JobStatus* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "CancelJob", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -234,6 +254,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext* context,
                                                     const v1::GetJobRequest* request, v1::DeleteJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "DeleteJob", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -249,6 +270,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* context,
                                                    const v1::EvaluateRequest* request, v1::EvaluateResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "Evaluate", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->job().name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -264,6 +286,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* 
 
 grpc::ServerWriteReactor<v1::PredictResponse>* JobServiceImpl::Predict(grpc::CallbackServerContext* context,
                                                                        const v1::PredictRequest* request) {
+  if (const absl::Status may = Admit(*context, "Predict"); !may.ok()) {
+    return new RefusedCall<grpc::ServerWriteReactor<v1::PredictResponse>>(may);
+  }
   auto reactor =
       std::make_shared<PredictReactor>(driver_, context, Audit(audit_, *context, "Predict", Named(request->job())));
   reactor->Start(*request, DeadlineOf(context, clock_));
@@ -273,6 +298,7 @@ grpc::ServerWriteReactor<v1::PredictResponse>* JobServiceImpl::Predict(grpc::Cal
 grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "ListNodes", reactor)) return reactor;
   driver_->Query(
       [reactor, response](const ClusterCore& core, absl::Time) {
         *response = core.ListNodes();
@@ -285,6 +311,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext* context,
                                                     const v1::DrainNodeRequest* request, v1::NodeStatus* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "DrainNode", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -308,6 +335,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
                                                      const v1::ListEventsRequest* request,
                                                      v1::ListEventsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "ListEvents", reactor)) return reactor;
   if (const absl::Status named = CheckName(request->node()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
@@ -326,6 +354,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::ReadLogRequest* request, v1::ReadLogResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (Refused(context, "ReadLog", reactor)) return reactor;
   absl::Status fits = CheckReadLog(*request);
   fits.Update(CheckName(request->node()));
   if (!fits.ok()) {
