@@ -11,7 +11,9 @@
 #include "client/bench/bench_job.h"
 #include "client/bench/raw_stream.h"
 #include "common/base/limits.h"
+#include "common/rpc/access.h"
 #include "common/rpc/byte_buffer.h"
+#include "common/rpc/refusal.h"
 
 namespace cairn {
 
@@ -20,7 +22,10 @@ class BenchServer::Coordinator : public v1::Coordinator::Service {
  public:
   using NodeStream = grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::NodeMessage>;
 
-  grpc::Status Session(grpc::ServerContext*, NodeStream* stream) override {
+  grpc::Status Session(grpc::ServerContext* context, NodeStream* stream) override {
+    if (const absl::Status may = AdmitCall("/cairn.v1.Coordinator/Session", *context); !may.ok()) {
+      return ToGrpcStatus(may);
+    }
     v1::NodeMessage message;
     if (!stream->Read(&message) || !message.has_hello() || message.hello().role() != v1::PS) {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "this is a benchmark's server; it takes one ps");
@@ -96,7 +101,9 @@ class BenchServer::Bench : public v1::Bench::WithRawCallbackMethod_Stream<v1::Be
  public:
   explicit Bench(Coordinator* coordinator) : coordinator_(coordinator) {}
 
-  grpc::Status Prepare(grpc::ServerContext*, const v1::PrepareBench* request, v1::BenchPrepared* response) override {
+  grpc::Status Prepare(grpc::ServerContext* context, const v1::PrepareBench* request,
+                       v1::BenchPrepared* response) override {
+    if (const absl::Status may = AdmitCall("/cairn.v1.Bench/Prepare", *context); !may.ok()) return ToGrpcStatus(may);
     BenchJobOptions options;
     options.bytes = static_cast<int64_t>(request->bytes());
     options.partition_bytes = static_cast<int64_t>(request->partition_bytes());
@@ -112,7 +119,10 @@ class BenchServer::Bench : public v1::Bench::WithRawCallbackMethod_Stream<v1::Be
     return grpc::Status::OK;
   }
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext*) override {
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stream(grpc::CallbackServerContext* context) override {
+    if (const absl::Status may = AdmitCall("/cairn.v1.Bench/Stream", *context); !may.ok()) {
+      return new RefusedCall<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>(may);
+    }
     return NewRawStreamReactor();
   }
 

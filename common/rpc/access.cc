@@ -1,7 +1,6 @@
 #include "common/rpc/access.h"
 
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/security/auth_metadata_processor.h>
 
 #include <algorithm>
 #include <array>
@@ -64,11 +63,6 @@ constexpr Row kTable[] = {
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kPeople},
 };
 
-// Others are no method's name for the observer: a stranger could give it any number of them.
-bool IsKnown(absl::string_view method) {
-  return std::any_of(std::begin(kTable), std::end(kTable), [&](const Row& row) { return method == row.method; });
-}
-
 bool IsName(absl::string_view name, bool of_node) {
   if (of_node && name == "*") return true;
   return !name.empty() && name.size() <= kCallerNameBytesMax && std::all_of(name.begin(), name.end(), [](char c) {
@@ -88,20 +82,10 @@ absl::Status Denied(absl::string_view what) {
   return absl::PermissionDeniedError(absl::StrCat(what, "; see docs/security.md"));
 }
 
-grpc::Status ToStatus(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
 // Never destroyed, as Observer.
 std::shared_ptr<const TokenTable>& Tokens() {
   static std::shared_ptr<const TokenTable>& tokens = *new std::shared_ptr<const TokenTable>;
   return tokens;
-}
-
-// Services whose handlers ask again who calls, and say who leads.
-bool AsksAgain(absl::string_view method) {
-  return absl::StartsWith(method, "/cairn.v1.JobService/") || absl::StartsWith(method, "/cairn.v1.TokenService/") ||
-         method == "/grpc.health.v1.Health/Check";
 }
 
 absl::Status TakesNoTokens() {
@@ -135,37 +119,6 @@ AccessObserver& Observer() {
   static AccessObserver& observer = *new AccessObserver;
   return observer;
 }
-
-class Processor final : public grpc::AuthMetadataProcessor {
- public:
-  bool IsBlocking() const override { return false; }  // it computes, and at most writes a line
-
-  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context, OutputMetadata*,
-                       OutputMetadata*) override {
-    const auto path = metadata.find(":path");
-    if (path == metadata.end()) return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "the call names no method");
-    const std::string method(path->second.data(), path->second.size());
-    std::string known_id;
-    const absl::StatusOr<Caller> caller = CallerOfCall(metadata, *context, &known_id);
-    if (absl::IsUnavailable(caller.status()) && AsksAgain(method)) return grpc::Status::OK;
-    const absl::Status status = caller.ok() ? CheckAccess(method, *caller) : caller.status();
-    if (!status.ok() && Observer()) {
-      Observer()(IsKnown(method) ? method : "a method that there is not",
-                 caller.ok() ? *caller : Caller{.common_name = CommonNameOf(*context), .token_id = std::move(known_id)},
-                 status);
-    }
-    return ToStatus(status);
-  }
-
- private:
-  static absl::StatusOr<Caller> CallerOfCall(const InputMetadata& metadata, const grpc::AuthContext& context,
-                                             std::string* known_id) {
-    CAIRN_ASSIGN_OR_RETURN(std::optional<Caller> by_token, CallerOfToken(metadata, Tokens().get(), known_id));
-    if (by_token) return *std::move(by_token);
-    CAIRN_RETURN_IF_ERROR(CallerCertificate(&context).Check(absl::Now()));
-    return CallerOf(context);
-  }
-};
 
 }  // namespace
 
@@ -247,7 +200,12 @@ Caller CallerOf(const grpc::ServerContextBase& context) {
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const TokenTable* tokens,
                                 std::string* known_id) {
   CAIRN_ASSIGN_OR_RETURN(std::optional<Caller> by_token, CallerOfToken(context.client_metadata(), tokens, known_id));
-  if (!by_token) return CallerOf(context);
+  if (!by_token) {
+    const std::shared_ptr<const grpc::AuthContext> authenticated = context.auth_context();
+    if (authenticated == nullptr) return Caller{.unrestricted = true};
+    CAIRN_RETURN_IF_ERROR(CallerCertificate(authenticated.get()).Check(absl::Now()));
+    return CallerOf(*authenticated);
+  }
   if (IsOverheard(context)) {
     return absl::UnauthenticatedError(
         absl::StrCat("your token came over a connection without TLS, where anyone on the way could read it: revoke "
@@ -325,6 +283,19 @@ std::string NodeNamePrefix(CallerRole role, const Caller& caller) {
 
 void ObserveRefusals(AccessObserver observer) { Observer() = std::move(observer); }
 
-std::shared_ptr<grpc::AuthMetadataProcessor> AccessProcessor() { return std::make_shared<Processor>(); }
+absl::Status AdmitCall(absl::string_view method, const grpc::ServerContextBase& context) {
+  std::string known_id;
+  const absl::StatusOr<Caller> caller = CallerOf(context, Tokens().get(), &known_id);
+  // A coordinator that stands by knows no tokens; whether it is well is no secret.
+  if (absl::IsUnavailable(caller.status()) && method == "/grpc.health.v1.Health/Check") return absl::OkStatus();
+  const absl::Status status = caller.ok() ? CheckAccess(method, *caller) : caller.status();
+  if (!status.ok() && Observer()) {
+    const std::shared_ptr<const grpc::AuthContext> authenticated = context.auth_context();
+    const std::string name = authenticated == nullptr ? "" : CommonNameOf(*authenticated);
+    Observer()(std::string(method),
+               caller.ok() ? *caller : Caller{.common_name = name, .token_id = std::move(known_id)}, status);
+  }
+  return status;
+}
 
 }  // namespace cairn

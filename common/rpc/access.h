@@ -8,7 +8,7 @@
 // A call with a bearer token (token.h) is made by the token's user alone, whatever the connection's certificate says,
 // and also without TLS.
 //
-// Values and pure functions, but for AccessProcessor, ObserveRefusals and AcceptTokens; any thread.
+// Values and pure functions, but for AdmitCall, ObserveRefusals and AcceptTokens; any thread.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,6 @@
 
 namespace grpc {
 class AuthContext;
-class AuthMetadataProcessor;
 class ServerContextBase;
 }  // namespace grpc
 
@@ -55,10 +54,11 @@ struct Caller {
 absl::StatusOr<Caller> CallerOfUris(absl::Span<const std::string> uris);
 // Errors: PERMISSION_DENIED: the certificate's URIs are wrong.
 absl::StatusOr<Caller> CallerOf(const grpc::AuthContext& context);
-// Of a call whose certificate was checked by AccessProcessor, and that takes no tokens.
+// Of a call that AdmitCall admitted.
 Caller CallerOf(const grpc::ServerContextBase& context);
 // Of a call that takes tokens; null: this daemon takes none. known_id: see TokenTable::Find.
-// Errors: those of TokenTable::Find; UNAUTHENTICATED: a token came over a connection that others can listen to.
+// Errors: those of TokenTable::Find; UNAUTHENTICATED: a token came over a connection that others can listen to, or the
+// certificate has expired or was revoked; PERMISSION_DENIED: its URIs are wrong.
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, const TokenTable* tokens,
                                 std::string* known_id);
 // Whether what the call carries can be read by others on the way: neither TLS nor loopback nor a Unix socket.
@@ -83,8 +83,11 @@ std::string NodeNamePrefix(CallerRole role, const Caller& caller);
 void AcceptTokens(std::shared_ptr<const TokenTable> tokens);
 bool TokensAreAccepted();
 
-// Refuses the calls of a server with TLS for which CheckAccess has an error, before they reach their service.
-std::shared_ptr<grpc::AuthMetadataProcessor> AccessProcessor();
+// CheckAccess of a call that has just come, by its token or certificate. Every handler calls it, or CallGuard::Admit,
+// before anything else; RpcServer does so for the services of gRPC. (An AuthMetadataProcessor would do it for all of
+// them, but with one gRPC 1.51 aborts the process at a header grpclb_client_stats.) Errors: PERMISSION_DENIED,
+// UNAUTHENTICATED, and those of TokenTable::Find; the observer was told.
+absl::Status AdmitCall(absl::string_view method, const grpc::ServerContextBase& context);
 // Is told of the calls that are refused so; from any thread, must not block for long.
 using AccessObserver = std::function<void(const std::string& method, const Caller& caller, const absl::Status& why)>;
 // Call once, before the process listens.

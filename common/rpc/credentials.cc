@@ -139,7 +139,6 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   if (named) channel.watch_identity_key_cert_pairs();
   Credentials& mine = OfThisProcess();
   mine.server = TlsServerCredentials(server);
-  mine.server->SetAuthMetadataProcessor(AccessProcessor());
   mine.channel = TlsCredentials(channel);
   mine.caller = *std::move(caller);
   mine.expires = files.expires;

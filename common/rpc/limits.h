@@ -28,6 +28,21 @@ static_assert(kExchangeStreamsOfPeerMax < kExchangeStreamsMax);
 // days before they expire, so that who then needs a new connection has a new one.
 inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 
+// Connections from one machine, and from all of them; fewer where a process may have few files (ConnectionLimitsOf). A
+// worker has one to the coordinator and two to each ps.
+inline constexpr size_t kConnectionsOfMachineMax = 2048;
+inline constexpr size_t kConnectionsMax = 32768;
+static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfMachineMax >= kExchangeStreamsOfPeerMax);
+// Calls at once on one connection; a client's further ones wait. Who watches the jobs of a sweep has hundreds.
+inline constexpr int kCallsOfConnectionMax = 1024;
+// From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.
+inline constexpr int kConnectionBeginMsMax = 10'000;
+// A peer that does not answer a ping, or does not confirm what was sent, for this long is gone.
+inline constexpr int kConnectionLostAfterMs = 4000;
+// The memory of a daemon's connections and calls: requests and answers on their way. Beyond it gRPC takes in less at a
+// time, then cancels calls.
+inline constexpr size_t kRpcBytesMax = size_t{256} << 20;
+
 // Of the user, node or group that a certificate names.
 inline constexpr size_t kCallerNameBytesMax = 128;
 

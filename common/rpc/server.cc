@@ -3,18 +3,23 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <chrono>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/rpc/access.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/listener.h"
 
 namespace cairn {
 namespace {
@@ -60,9 +65,43 @@ class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFact
   }
 };
 
+// The services of gRPC itself (health checks, reflection) do not ask who calls: a call that is refused gets empty
+// messages and the reason.
+class AdmitToGrpcService : public grpc::experimental::Interceptor {
+ public:
+  explicit AdmitToGrpcService(grpc::experimental::ServerRpcInfo* info) : info_(info) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA)) {
+      may_ = AdmitCall(info_->method(), *info_->server_context());
+    }
+    if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
+      *methods->GetSerializedSendMessage() = grpc::ByteBuffer(&nothing_, 1);
+    }
+    if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+      methods->ModifySendStatus(grpc::Status(static_cast<grpc::StatusCode>(may_.code()), std::string(may_.message())));
+    }
+    methods->Proceed();
+  }
+
+ private:
+  grpc::experimental::ServerRpcInfo* const info_;
+  const grpc::Slice nothing_;
+  absl::Status may_ = absl::PermissionDeniedError("the call was not admitted");
+};
+
+class AdmitToGrpcServiceFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
+    return absl::StartsWith(info->method(), "/grpc.") ? new AdmitToGrpcService(info) : nullptr;
+  }
+};
+
 void AddInterceptors(grpc::ServerBuilder* builder) {
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
   factories.push_back(std::make_unique<RefuseUnparsableFactory>());
+  factories.push_back(std::make_unique<AdmitToGrpcServiceFactory>());
   builder->experimental().SetInterceptorCreators(std::move(factories));
 }
 
@@ -76,11 +115,20 @@ void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder)
     builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(absl::ToInt64Milliseconds(age)));
   // Find clients that vanished silently, and let clients ping as often as they want.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 4000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kConnectionLostAfterMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kConnectionBeginMsMax);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+  builder->SetResourceQuota(grpc::ResourceQuota("rpc").Resize(options.rpc_bytes_max));
+}
+
+absl::Status CannotListen(const std::string& at) {
+  return absl::UnavailableError(absl::StrCat(
+      "cannot listen on \"", at,
+      "\": it is in use, not on this host, or (a port below 1024) not this user's to take; choose another"));
 }
 
 }  // namespace
@@ -103,7 +151,16 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->options_ = options;
   out->host_ = options.listen.substr(0, options.listen.rfind(':'));
-  builder.AddListeningPort(options.listen, TcpServerCredentials(), &out->port_);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return absl::ErrnoToStatus(errno, "getrlimit");
+  absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Bind(options.listen, ConnectionLimitsOf(files.rlim_cur));
+  if (absl::IsUnavailable(listener.status())) return CannotListen(options.listen);
+  CAIRN_RETURN_IF_ERROR(Annotate(listener.status(), "listen"));
+  out->listener_ = *std::move(listener);
+  out->port_ = out->listener_->port();
+  using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  out->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, TcpServerCredentials());
   int unix_ok = 1;
   if (!options.unix_socket.empty()) {
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
@@ -114,12 +171,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   const mode_t before = closed ? umask(0077) : 0;
   out->server_ = builder.BuildAndStart();
   if (closed) umask(before);
-  if (out->server_ == nullptr || out->port_ == 0 || unix_ok == 0) {
-    const bool tcp = out->port_ == 0;
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on \"", tcp ? options.listen : options.unix_socket,
-        "\": it is in use, not on this host, or (a port below 1024) not this user's to take; choose another"));
+  if (out->server_ == nullptr || unix_ok == 0) {
+    return CannotListen(options.unix_socket.empty() ? options.listen : options.unix_socket);
   }
+  out->listener_->Run([acceptor = out->acceptor_.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
   return out;
 }
 
@@ -147,6 +206,7 @@ void RpcServer::SetServing(const std::string& service, bool serving) {
 void RpcServer::Stop(absl::Duration grace) {
   if (stopped_ || server_ == nullptr) return;
   stopped_ = true;
+  listener_->Stop();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   server_->Wait();
 }

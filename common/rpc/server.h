@@ -2,7 +2,9 @@
 // an optional Unix socket, health checking, reflection, keepalive.
 //
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
-// call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen).
+// call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen). 4. Bounded:
+// connections, of one machine and of all (connection_table.h), the calls of a connection, and the memory of all. 5. A
+// call to a service of gRPC's own is answered only if AdmitCall admits it; the given services ask themselves.
 #pragma once
 
 #include <memory>
@@ -12,13 +14,19 @@
 #include "absl/time/time.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/rpc/limits.h"
 
 namespace grpc {
 class Server;
 class Service;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}
 }  // namespace grpc
 
 namespace cairn {
+
+class Listener;
 
 struct RpcServerOptions {
   std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
@@ -27,6 +35,7 @@ struct RpcServerOptions {
   // A connection that is older takes no new calls: who calls connects anew, with the certificate of that moment. Open
   // calls go on. Default: kConnectionAge with TLS, else no limit.
   absl::Duration connection_age = absl::ZeroDuration();
+  size_t rpc_bytes_max = kRpcBytesMax;
 };
 
 // The service name under which a node's health service reports its readiness: a ps' copies are in sync.
@@ -56,7 +65,10 @@ class RpcServer {
   RpcServerOptions options_;
   std::string host_;
   int port_ = 0;
+  // In this order: connections go from the listener to the acceptor, and to the server.
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<Listener> listener_;
   bool stopped_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include "common/rpc/access.h"
 #include "common/rpc/caller_certificate.h"
 #include "common/rpc/peer.h"
+#include "common/rpc/refusal.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/node/grpc_status.h"
 
@@ -173,6 +174,9 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(
     grpc::CallbackServerContext* context) {
+  if (const absl::Status may = AdmitCall("/cairn.v1.Coordinator/Session", *context); !may.ok()) {
+    return new RefusedCall<grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>>(may);
+  }
   auto reactor = std::make_shared<SessionReactor>(driver_, context, counts_);
   reactor->Start();
   return reactor.get();

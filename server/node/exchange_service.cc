@@ -9,6 +9,7 @@
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/rpc/access.h"
 #include "common/rpc/peer.h"
+#include "common/rpc/refusal.h"
 #include "server/node/exchange_stream.h"
 
 namespace cairn {
@@ -32,6 +33,9 @@ class ExchangeService::Service
   explicit Service(ExchangeService* owner) : owner_(owner) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Exchange(grpc::CallbackServerContext* context) override {
+    if (const absl::Status may = AdmitCall("/cairn.v1.ParameterServer/Exchange", *context); !may.ok()) {
+      return new RefusedCall<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>>(may);
+    }
     grpc::Status status;
     const Caller caller = CallerOf(*context);
     const ExchangeRights rights{.worker = caller.Is(CallerRole::kWorker), .ps = caller.Is(CallerRole::kPs)};

@@ -147,6 +147,7 @@ absl::Status PsNode::StartServer() {
   server.listen = options_.listen;
   server.unix_socket = UnixSocketFor(options_, incarnation_);
   server.receive_bytes_max = static_cast<int>(kFrameBytesMax);
+  server.rpc_bytes_max = kReceivedBytesMax + kRpcBytesMax;  // gRPC holds what was received until it is handled
   CAIRN_ASSIGN_OR_RETURN(server_, RpcServer::Start(server, {exchange_->service()}));
   server_->SetServing(kReadyService, false);
   address_ = server_->Address(options_.advertise);

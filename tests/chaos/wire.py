@@ -21,7 +21,15 @@ with tempfile.TemporaryDirectory(prefix="cairn-wire-") as generated:
         check=True,
     )
     sys.path.insert(0, generated)
-    from cairn.v1 import cluster_pb2, data_pb2, job_status_pb2, parameter_pb2, types_pb2  # noqa: E402
+    from cairn.v1 import (
+        cluster_pb2,
+        data_pb2,
+        job_pb2,
+        job_status_pb2,
+        observe_pb2,
+        parameter_pb2,
+        types_pb2,
+    )  # noqa: E402
 
     sys.path.remove(generated)
 

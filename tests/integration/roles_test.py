@@ -41,7 +41,6 @@ CALLS = {
     "/cairn.v1.ParameterServer/Exchange": (NODES, "ss"),
     "/grpc.health.v1.Health/Check": ("cpwua", "uu"),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": (USERS, "ss"),
-    "/cairn.v1.JobService/Nothing": ("", "uu"),
 }
 
 
@@ -82,6 +81,8 @@ def try_table(c, certs):
                 expected = role[0] not in allowed
                 check((refused and not by_name) == expected, f"{method} by {role}: {code}, {text}")
                 tried += 1
+            code, text = outcome(coordinator, JOBS + "Nothing", "uu")
+            check(code == "UNIMPLEMENTED", f"no method, by {role}: {code}, {text}")
     print(f"{tried} cells of the table", flush=True)
     with channel(c.address, f"{certs}/nobody") as to:
         code, text = outcome(to, JOBS + "ListJobs", "uu")

@@ -1,0 +1,55 @@
+// ConnectionTable: who has a connection to this daemon, so that no machine takes all of them.
+//
+// Not thread-safe; lives on the listener's thread. It does not learn that a connection ended: it looks, when a limit
+// is reached, which descriptors are still the sockets that they were. Invariants:
+//   1. At most `all_max` sockets that it admitted are open, at most `of_machine_max` of them from one machine.
+//   2. It has an entry for each descriptor at most once; entries of closed sockets go when room is needed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace cairn {
+
+struct ConnectionLimits {
+  size_t all_max = 0;
+  size_t of_machine_max = 0;
+};
+
+// open_files: how many a process may have. Half of them are left to its stores, pages and connections to others, and
+// half of the connections to other machines than one.
+ConnectionLimits ConnectionLimitsOf(uint64_t open_files);
+
+class ConnectionTable {
+ public:
+  enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine };
+
+  explicit ConnectionTable(const ConnectionLimits& limits) : limits_(limits) {}
+
+  // fd: an open socket from that machine, which stays the caller's; another owner may close it at any time after.
+  Outcome Admit(int fd, const std::string& machine);
+  const ConnectionLimits& limits() const { return limits_; }
+
+ private:
+  struct Entry {
+    std::string machine;
+    ino_t socket;
+  };
+
+  bool IsOpen(int fd, const Entry& entry) const;
+  void Forget(std::unordered_map<int, Entry>::iterator entry);
+  // Forgets closed ones: of a machine, or of all (null).
+  void Sweep(const std::string* machine);
+
+  const ConnectionLimits limits_;
+  std::unordered_map<int, Entry> entries_;  // by descriptor
+  std::map<std::string, size_t> counts_;    // by machine; no zeros
+};
+
+}  // namespace cairn

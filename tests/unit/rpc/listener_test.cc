@@ -1,0 +1,177 @@
+// Goal: one machine's connections are bounded, and so are all; closed ones make room, also when their descriptors are
+// used again; a listener that ran out of descriptors goes on once there are some; after Stop nothing is taken.
+#include "common/rpc/listener.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/rpc/connection_table.h"
+#include "common/rpc/limits.h"
+
+namespace cairn {
+namespace {
+
+using Outcome = ConnectionTable::Outcome;
+
+int NewSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+// From `source`; -1: error.
+int Connect(int port, const char* source = "127.0.0.1") {
+  const int fd = NewSocket();
+  if (fd < 0) return -1;
+  sockaddr_in from{}, to{};
+  from.sin_family = to.sin_family = AF_INET;
+  inet_pton(AF_INET, source, &from.sin_addr);
+  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  if (bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0 &&
+      connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+// Whether the other side closes it within 10 s.
+bool Closed(int fd) {
+  pollfd ready = {fd, POLLIN, 0};
+  char byte = 0;
+  return poll(&ready, 1, 10'000) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+class Taken {
+ public:
+  ~Taken() { CloseAll(); }
+  void Take(int fd) {
+    absl::MutexLock lock(&mutex_);
+    fds_.push_back(fd);
+  }
+  bool Wait(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [&] {
+      mutex_.AssertHeld();
+      return fds_.size() >= count;
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20));
+  }
+  size_t CloseAll() {
+    absl::MutexLock lock(&mutex_);
+    for (const int fd : fds_) close(fd);
+    const size_t count = fds_.size();
+    fds_.clear();
+    return count;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<int> fds_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(ConnectionTable, BoundsOneMachineAndAll) {
+  ConnectionTable table({.all_max = 3, .of_machine_max = 2});
+  std::vector<int> fds;
+  for (int i = 0; i < 5; ++i) fds.push_back(NewSocket());
+  EXPECT_EQ(table.Admit(fds[0], "a"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[1], "a"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[2], "a"), Outcome::kTooManyOfMachine);
+  EXPECT_EQ(table.Admit(fds[2], "b"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[3], "b"), Outcome::kTooMany);
+  close(fds[0]);
+  EXPECT_EQ(table.Admit(fds[3], "b"), Outcome::kAdmitted) << "a closed one of another machine makes room";
+  EXPECT_EQ(table.Admit(fds[4], "a"), Outcome::kTooMany);
+  for (const int fd : {1, 2, 3, 4}) close(fds[static_cast<size_t>(fd)]);
+}
+
+TEST(ConnectionTable, ADescriptorThatIsUsedAgainIsAnotherConnection) {
+  ConnectionTable table({.all_max = 4, .of_machine_max = 1});
+  const int first = NewSocket();
+  EXPECT_EQ(table.Admit(first, "a"), Outcome::kAdmitted);
+  close(first);
+  const int second = NewSocket();
+  ASSERT_EQ(second, first);
+  EXPECT_EQ(table.Admit(second, "b"), Outcome::kAdmitted);
+  const int third = NewSocket();
+  EXPECT_EQ(table.Admit(third, "a"), Outcome::kAdmitted) << "the first one no longer counts";
+  const int fourth = NewSocket();
+  EXPECT_EQ(table.Admit(fourth, "b"), Outcome::kTooManyOfMachine) << "the second one does";
+  // Closed, and its number given to a socket that is none of ours: it is not taken for the old one.
+  close(second);
+  const int other = NewSocket();
+  ASSERT_EQ(other, second);
+  EXPECT_EQ(table.Admit(fourth, "b"), Outcome::kAdmitted);
+  for (const int fd : {third, fourth, other}) close(fd);
+}
+
+TEST(ConnectionTable, LeavesHalfOfTheDescriptorsAndHalfOfTheConnections) {
+  EXPECT_EQ(ConnectionLimitsOf(1024).all_max, 512u);
+  EXPECT_EQ(ConnectionLimitsOf(1024).of_machine_max, 256u);
+  EXPECT_EQ(ConnectionLimitsOf(1 << 20).all_max, kConnectionsMax);
+  EXPECT_EQ(ConnectionLimitsOf(1 << 20).of_machine_max, kConnectionsOfMachineMax);
+}
+
+TEST(Listener, OneMachineDoesNotKeepOutAnother) {
+  Taken taken;
+  const auto listener = Listener::Bind("127.0.0.1:0", {.all_max = 8, .of_machine_max = 2});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  std::vector<int> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(Connect((*listener)->port(), "127.0.0.2"));
+  EXPECT_TRUE(Closed(clients[2]));
+  clients.push_back(Connect((*listener)->port(), "127.0.0.3"));
+  EXPECT_TRUE(taken.Wait(3));
+  for (const int fd : clients) close(fd);
+}
+
+TEST(Listener, GoesOnAfterItRanOutOfDescriptors) {
+  Taken taken;
+  const auto listener = Listener::Bind("127.0.0.1:0", {.all_max = 1000, .of_machine_max = 1000});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<int> clients;
+  for (int i = 0; i < 20; ++i) clients.push_back(NewSocket());  // their descriptors are there before the limit
+  const int used = NewSocket();
+  close(used);
+  const rlimit few{static_cast<rlim_t>(used) + 4, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>((*listener)->port()));
+  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+  for (const int fd : clients) ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  ASSERT_TRUE(taken.Wait(4)) << "as many as there are descriptors";
+  EXPECT_EQ(taken.CloseAll(), 4u);
+  EXPECT_TRUE(taken.Wait(4)) << "the next ones";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(taken.Wait(16)) << "all of them";
+  for (const int fd : clients) close(fd);
+}
+
+TEST(Listener, AfterStopNothingListens) {
+  Taken taken;
+  const auto listener = Listener::Bind("localhost:0", {.all_max = 8, .of_machine_max = 8});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const int port = (*listener)->port();
+  EXPECT_TRUE(absl::IsUnavailable(Listener::Bind(absl::StrCat("127.0.0.1:", port), {}).status()));
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  const int client = Connect(port);
+  EXPECT_TRUE(taken.Wait(1));
+  close(client);
+  (*listener)->Stop();
+  EXPECT_LT(Connect(port), 0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Listener::Bind("nothing", {}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(Listener::Bind("192.0.2.1:0", {}).status())) << "not this host's";
+}
+
+}  // namespace
+}  // namespace cairn
