@@ -158,7 +158,7 @@ TEST(Quotas, CountSubmissionsThatAreLookedAt) {
   QuotaCluster c("default jobs=1");
   c.answer_inspections = false;
   const auto submit = [&](uint64_t reply, bool check_only) {
-    const auto checked = std::make_shared<const CheckedJob>(*CheckJob(SpecNamed(absl::StrCat(reply))));
+    const auto checked = std::make_shared<const CheckedJob>(*CheckJob(SpecNamed(absl::StrCat("job-", reply))));
     const Requester who = {.everything = false, .user = "a"};
     c.Do(SubmitJob{ReplyToken{reply}, checked, "", who, check_only, c.quotas});
     return c.ReplyTo(ReplyToken{reply});

@@ -33,16 +33,20 @@ bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
 
 // So that a client's certificate is looked at again, now and then.
 TEST(Connections, EndWithTheirAgeAndTheNextCallMakesAnotherOne) {
-  RpcServerOptions options;
-  options.connection_age = absl::Milliseconds(200);
-  const auto server = RpcServer::Start(options, {});
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto channel = CreateChannel((*server)->Address(""), {});
-  ASSERT_TRUE(channel.ok()) << channel.status();
-  for (int connection = 0; connection < 3; ++connection) {
-    ASSERT_TRUE(BecomesReady(*channel));
-    EXPECT_TRUE((*channel)->WaitForStateChange(GRPC_CHANNEL_READY, absl::ToChronoTime(absl::Now() + kLong)));
-  }
+  const int code = ExitCode([] {
+    RpcServerOptions options;
+    options.connection_age = absl::Milliseconds(200);
+    const auto server = RpcServer::Start(options, {});
+    if (!server.ok()) return 1;
+    const auto channel = CreateChannel((*server)->Address(""), {});
+    if (!channel.ok()) return 2;
+    for (int connection = 0; connection < 3; ++connection) {
+      if (!BecomesReady(*channel)) return 3;
+      if (!(*channel)->WaitForStateChange(GRPC_CHANNEL_READY, absl::ToChronoTime(absl::Now() + kLong))) return 4;
+    }
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
 }
 
 // Another user of this machine listens at a ps' socket path, in a folder that both may write to.

@@ -1,4 +1,4 @@
-// Goal: a certificate that its authority took back is refused, and no other one: not by a list of another authority, not
+// Goal: a certificate that its authority took back is refused, and no other: not by a list of another authority, not
 // for a serial number that another authority gave too; a list that cannot be used is named at the start.
 #include "common/rpc/revocations.h"
 
