@@ -154,7 +154,8 @@ struct JobClient::Connection {
     return FromGrpcStatus(status);
   }
 
-  // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other.
+  // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other; but for
+  // CreateToken, which may leave a second token: `cairn token list` shows it.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                 const Request& request, absl::Duration timeout) {

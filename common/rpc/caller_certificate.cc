@@ -39,6 +39,8 @@ void UseRevocations(std::shared_ptr<const Revocations> revocations) {
   ++process.number;
 }
 
+bool HasRevocations() { return Current() != nullptr; }
+
 absl::Status CheckCertificate(X509* certificate, absl::Time now) {
   if (const absl::Time expires = ExpiryOf(certificate); now >= expires) {
     return absl::UnauthenticatedError(absl::StrCat(
@@ -56,7 +58,10 @@ CallerCertificate::CallerCertificate(const grpc::AuthContext* context) {
   const std::vector<grpc::string_ref> shown = context->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   if (shown.empty()) return;
   std::vector<Certificate> read = ReadCertificates(std::string(shown[0].data(), shown[0].size()));
-  if (read.empty()) return;
+  if (read.empty()) {
+    expires_ = absl::InfinitePast();
+    return;
+  }
   certificate_ = std::move(read[0]);
   expires_ = ExpiryOf(certificate_.get());
 }
@@ -65,6 +70,7 @@ CallerCertificate::CallerCertificate(const grpc::ServerContextBase& context)
     : CallerCertificate(context.auth_context().get()) {}
 
 absl::Status CallerCertificate::Check(absl::Time now) {
+  if (expires_ == absl::InfinitePast()) return absl::UnauthenticatedError("your certificate cannot be read");
   if (certificate_ == nullptr) return absl::OkStatus();
   const uint64_t number = OfThisProcess().number;
   if (number == checked_ && now < expires_) return absl::OkStatus();

@@ -25,6 +25,8 @@ namespace cairn {
 // From now on those of this process; null: none.
 void UseRevocations(std::shared_ptr<const Revocations> revocations);
 
+bool HasRevocations();
+
 // Errors: UNAUTHENTICATED: it has expired, or was revoked.
 absl::Status CheckCertificate(X509* certificate, absl::Time now);
 
@@ -38,9 +40,9 @@ class CallerCertificate {
   absl::Status Check(absl::Time now);
 
  private:
-  Certificate certificate_;  // null: none
-  absl::Time expires_ = absl::InfiniteFuture();
-  uint64_t checked_ = 0;  // which revocations it was checked against
+  Certificate certificate_;                      // null: none, or it cannot be read
+  absl::Time expires_ = absl::InfiniteFuture();  // InfinitePast: it cannot be read
+  uint64_t checked_ = 0;                         // which revocations it was checked against
 };
 
 }  // namespace cairn

@@ -82,7 +82,11 @@ class TlsWatch {
 
   // The list of `files`, which were checked.
   static void Revoke(const TlsFiles& files, absl::Time now, const TlsNotice& notice) {
-    if (files.revoked.empty()) return UseRevocations(nullptr);
+    if (files.revoked.empty()) {
+      if (HasRevocations())
+        notice(true, "--tls-dir: crl.pem is gone; the list before stays in use until this process is restarted");
+      return;
+    }
     absl::StatusOr<Revocations> revoked = Revocations::Parse(files.revoked, ReadCertificates(files.authorities));
     if (!revoked.ok()) return notice(true, absl::StrCat("--tls-dir: crl.pem: ", revoked.status().message()));
     notice(false, absl::StrFormat("--tls-dir: crl.pem: %d certificates are revoked", revoked->size()));

@@ -16,8 +16,9 @@
 //      its key, ca.crt at the same moment (gRPC reads the files one by one, so it may have the new ca.crt without the
 //      new certificate, or the reverse, until it looks again). Unusable files (a new certificate with the old key,
 //      say) leave the old ones in use, with a notice.
-//   3. A certificate that expires, or is revoked, is refused by the next call also on an open connection; streams that
-//      are open end (caller_certificate.h). Only servers look at the list: a client trusts ca.crt alone.
+//   3. A certificate that expires, or is revoked, is refused by the next call also on an open connection; streams of
+//      nodes end, a watch with its next message (caller_certificate.h). Only servers look at the list: a client trusts
+//      ca.crt alone.
 //   4. Unix sockets stay plain: only this user can open them (RpcServer), and with TLS only those of this user
 //      or root are dialed (channel.cc).
 #pragma once

@@ -33,6 +33,8 @@ inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 inline constexpr size_t kConnectionsOfMachineMax = 2048;
 inline constexpr size_t kConnectionsMax = 32768;
 static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfMachineMax >= kExchangeStreamsOfPeerMax);
+// A port of the system's choice may be free at one of a host's addresses alone: then another one is tried.
+inline constexpr int kListenTimesMax = 10;
 // Calls at once on one connection; a client's further ones wait. Who watches the jobs of a sweep has hundreds.
 inline constexpr int kCallsOfConnectionMax = 1024;
 // From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.
@@ -42,6 +44,8 @@ inline constexpr int kConnectionLostAfterMs = 4000;
 // The memory of a daemon's connections and calls: requests and answers on their way. Beyond it gRPC takes in less at a
 // time, then cancels calls.
 inline constexpr size_t kRpcBytesMax = size_t{256} << 20;
+// Of gRPC's own services that have a thread for each open call: reflection. Further calls get RESOURCE_EXHAUSTED.
+inline constexpr int kRpcThreadsMax = 64;
 
 // Of the user, node or group that a certificate names.
 inline constexpr size_t kCallerNameBytesMax = 128;

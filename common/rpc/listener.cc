@@ -40,7 +40,10 @@ int PortOf(int fd) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&at)->sin_port);
 }
 
-// -1: error. dual: an IPv6 socket takes IPv4 too.
+// Whether this host merely lacks that family of addresses.
+bool Lacks(int error) { return error == EAFNOSUPPORT || error == EPROTONOSUPPORT || error == EADDRNOTAVAIL; }
+
+// -1: error, in errno. dual: an IPv6 socket takes IPv4 too.
 int ListenAt(const sockaddr* at, socklen_t size, bool dual) {
   const int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
   if (fd < 0) return -1;
@@ -52,7 +55,9 @@ int ListenAt(const sockaddr* at, socklen_t size, bool dual) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_after_ms, sizeof(lost_after_ms));
   if (bind(fd, at, size) == 0 && listen(fd, kBacklog) == 0) return fd;
+  const int why = errno;
   close(fd);
+  errno = why;
   return -1;
 }
 
@@ -67,7 +72,7 @@ std::string MachineOfSocket(const sockaddr_storage& from) {
   return inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof(text));
 }
 
-// All sockets for one port; empty: error.
+// All sockets for one port; empty: error, also if another process has the port at one of the addresses.
 std::vector<int> ListenAtAll(const addrinfo* found, int port) {
   std::vector<int> out;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
@@ -75,7 +80,11 @@ std::vector<int> ListenAtAll(const addrinfo* found, int port) {
     std::memcpy(&at, one->ai_addr, one->ai_addrlen);
     SetPort(reinterpret_cast<sockaddr*>(&at), port);
     const int fd = ListenAt(reinterpret_cast<const sockaddr*>(&at), one->ai_addrlen, false);
-    if (fd < 0) continue;
+    if (fd < 0 && Lacks(errno)) continue;
+    if (fd < 0) {
+      for (const int open : out) close(open);
+      return {};
+    }
     out.push_back(fd);
     port = PortOf(fd);
   }
@@ -99,13 +108,16 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
     SetPort(reinterpret_cast<sockaddr*>(&any), port);
     const int fd = ListenAt(reinterpret_cast<const sockaddr*>(&any), sizeof(any), true);
     if (fd >= 0) out->listening_ = {fd};
+    if (fd < 0 && !Lacks(errno)) return absl::UnavailableError(absl::StrCat("cannot listen on \"", address, "\""));
   }
   if (out->listening_.empty()) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_flags = AI_PASSIVE;
     hints.ai_socktype = SOCK_STREAM;
     if (getaddrinfo(host.c_str(), nullptr, &hints, &found) == 0) {
-      out->listening_ = ListenAtAll(found, port);
+      // A port of the system's choice may be free at the first address alone.
+      for (int times = port == 0 ? kListenTimesMax : 1; times > 0 && out->listening_.empty(); --times)
+        out->listening_ = ListenAtAll(found, port);
       freeaddrinfo(found);
     }
   }

@@ -14,13 +14,6 @@ namespace {
 
 using Crl = std::unique_ptr<X509_CRL, Freer<X509_CRL_free>>;
 
-std::string Der(const X509_NAME* name) {
-  const unsigned char* bytes = nullptr;
-  size_t size = 0;
-  if (X509_NAME_get0_der(const_cast<X509_NAME*>(name), &bytes, &size) != 1) return "";
-  return std::string(reinterpret_cast<const char*>(bytes), size);
-}
-
 std::string Der(const ASN1_INTEGER* serial) {
   return absl::StrCat(ASN1_STRING_type(serial), ":",
                       absl::string_view(reinterpret_cast<const char*>(ASN1_STRING_get0_data(serial)),
@@ -57,10 +50,11 @@ absl::StatusOr<Revocations> Revocations::Parse(const std::string& pem, const std
     X509_CRL* const crl = crls[i].get();
     if (!IsSignedByOne(crl, authorities))
       return absl::InvalidArgumentError(absl::StrCat("list ", i + 1, " is not signed by an authority of ca.crt"));
-    const std::string issuer = Der(X509_CRL_get_issuer(crl));
+    List& list = out.lists_.emplace_back();
+    list.issuer = std::shared_ptr<X509_NAME>(X509_NAME_dup(X509_CRL_get_issuer(crl)), X509_NAME_free);
     STACK_OF(X509_REVOKED)* const revoked = X509_CRL_get_REVOKED(crl);
     for (int j = 0; j < sk_X509_REVOKED_num(revoked); ++j) {
-      out.serials_.emplace(issuer, Der(X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(revoked, j))));
+      list.serials.insert(Der(X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(revoked, j))));
     }
     std::tm date{};
     if (const ASN1_TIME* next = X509_CRL_get0_nextUpdate(crl); next != nullptr && ASN1_TIME_to_tm(next, &date) == 1)
@@ -70,8 +64,17 @@ absl::StatusOr<Revocations> Revocations::Parse(const std::string& pem, const std
 }
 
 bool Revocations::Has(X509* certificate) const {
-  if (serials_.empty()) return false;
-  return serials_.contains({Der(X509_get_issuer_name(certificate)), Der(X509_get0_serialNumber(certificate))});
+  const std::string serial = Der(X509_get0_serialNumber(certificate));
+  // X509_NAME_cmp: a name may be encoded in several ways.
+  return std::any_of(lists_.begin(), lists_.end(), [&](const List& list) {
+    return list.serials.contains(serial) && X509_NAME_cmp(list.issuer.get(), X509_get_issuer_name(certificate)) == 0;
+  });
+}
+
+size_t Revocations::size() const {
+  size_t size = 0;
+  for (const List& list : lists_) size += list.serials.size();
+  return size;
 }
 
 }  // namespace cairn

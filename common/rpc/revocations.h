@@ -6,9 +6,9 @@
 
 #include <openssl/x509.h>
 
+#include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,12 +24,17 @@ class Revocations {
   static absl::StatusOr<Revocations> Parse(const std::string& pem, const std::vector<Certificate>& authorities);
 
   bool Has(X509* certificate) const;  // by issuer and serial number
-  size_t size() const { return serials_.size(); }
+  size_t size() const;
   // The first of the dates at which an authority was to issue a newer list; InfiniteFuture: they name none.
   absl::Time next_update() const { return next_update_; }
 
  private:
-  std::set<std::pair<std::string, std::string>> serials_;  // issuer and serial number, DER
+  struct List {
+    std::shared_ptr<X509_NAME> issuer;
+    std::set<std::string> serials;  // DER
+  };
+
+  std::vector<List> lists_;
   absl::Time next_update_ = absl::InfiniteFuture();
 };
 

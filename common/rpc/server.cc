@@ -66,7 +66,7 @@ class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFact
 };
 
 // The services of gRPC itself (health checks, reflection) do not ask who calls: a call that is refused gets empty
-// messages and the reason.
+// messages, and the reason when it ends.
 class AdmitToGrpcService : public grpc::experimental::Interceptor {
  public:
   explicit AdmitToGrpcService(grpc::experimental::ServerRpcInfo* info) : info_(info) {}
@@ -122,7 +122,7 @@ void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder)
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kConnectionBeginMsMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
-  builder->SetResourceQuota(grpc::ResourceQuota("rpc").Resize(options.rpc_bytes_max));
+  builder->SetResourceQuota(grpc::ResourceQuota("rpc").Resize(options.rpc_bytes_max).SetMaxThreads(kRpcThreadsMax));
 }
 
 absl::Status CannotListen(const std::string& at) {

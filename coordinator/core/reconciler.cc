@@ -65,17 +65,20 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
 
 // Excludes a ps that is unusable for the job: the job starts or continues with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
-  const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
+  const bool serve = candidates_.OthersServe(job, node.name);
+  // Copies of others are kept while the best epoch's weights are restored too (Job::keeps_updates).
+  const bool keeps = job.ran() || (job.best.restoring && serve);
+  const bool others = !keeps || serve;
   job.workers.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   jobs_.Save(job);
   if (!job.active()) return step_.Warn(OfJob(job.id()), "%s", message);
   // A job that has run continues with fewer copies: it is filled from a checkpoint at this time.
   const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
-  if (!others || (!job.ran() && candidates_.PsThere(job) < least)) {
+  if (!others || (!keeps && candidates_.PsThere(job) < least)) {
     return endings_.End(job, v1::FAILED, message);
   }
-  jobs_.TellWarning(job, "%s without %s", job.ran() ? "goes on" : "begins", message);
-  if (job.ran()) {
+  jobs_.TellWarning(job, "%s without %s", keeps ? "goes on" : "begins", message);
+  if (keeps) {
     copies_.Settle(job);
   } else {
     hosting_.PlaceAnew(job);

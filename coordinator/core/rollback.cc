@@ -58,7 +58,8 @@ bool Rollback::FallBack(Job& job) {
     most = std::max(most, at.version());
   }
   job.partitions.rollback.Forget();
-  if (AllCameBack(job)) return false;
+  // The best epoch's weights take the place of what there is.
+  if (AllCameBack(job) || job.best.restoring) return false;
   if (job.best.restored) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
@@ -112,7 +113,7 @@ bool Rollback::FallBack(Job& job) {
 // Each partition of an asynchronous job may have lost updates. Its replicas, including finished ones, continue from
 // what the partitions hold. Returns true if a new generation was begun, or the job ended.
 bool Rollback::GoOnFromWhatIsLeft(Job& job) {
-  if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
+  if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job) || job.best.restoring) return false;
   if (job.best.restored) {
     if (!restores_.RestoreInstead(job, kNotTheBest))
       endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));

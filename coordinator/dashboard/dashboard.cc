@@ -92,8 +92,9 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
 }
 
 Requester RequesterOf(const Caller& caller) {
-  const bool only_user = caller.names.size() == 1 && caller.Is(CallerRole::kUser) && !caller.unrestricted;
-  return {.everything = !only_user, .user = caller.user(), .groups = caller.groups};
+  // A person whose programs compute is a worker too, and still a user.
+  const bool user = !caller.unrestricted && caller.Is(CallerRole::kUser) && !caller.Is(CallerRole::kAdmin);
+  return {.everything = !user, .user = caller.user(), .groups = caller.groups};
 }
 
 // What names the requester's view of a job.

@@ -24,8 +24,8 @@ struct CallGuard {
   const TokenTable* tokens = nullptr;  // null: none are taken
   AuditLog* audit = nullptr;           // null: none
 
-  // service, method: "JobService", "Submit". With TLS AccessProcessor has asked the same before: a token may have been
-  // revoked since, and a coordinator that stands by answers only here, with who leads.
+  // service, method: "JobService", "Submit". The only check of these services: each handler begins with it. A
+  // coordinator that stands by answers with who leads.
   // Errors: UNAUTHENTICATED, PERMISSION_DENIED, and UNAVAILABLE with kLeaderPayload.
   absl::StatusOr<Caller> Admit(const grpc::CallbackServerContext& context, const char* service,
                                const char* method) const;

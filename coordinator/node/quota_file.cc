@@ -55,6 +55,7 @@ std::shared_ptr<const Quotas> QuotaFile::Current() {
   if (now - looked_at_ < kQuotaFileRefresh) return quotas_;
   looked_at_ = now;
   absl::StatusOr<std::string> text = Read(path_);
+  const absl::Status read = text.status();
   if (text.ok() && *text != text_) {
     absl::StatusOr<Quotas> quotas = Quotas::Parse(*text, path_);
     of_text_ = quotas.status();
@@ -64,7 +65,7 @@ std::shared_ptr<const Quotas> QuotaFile::Current() {
       LogInfo("--quotas: %s: the changed file is in use", path_);
     }
   }
-  const absl::Status status = text.ok() ? of_text_ : text.status();
+  const absl::Status status = read.ok() ? of_text_ : read;
   if (!status.ok() && status != said_) LogWarning("%s; the quotas stay as they were", status.message());
   said_ = status;
   return quotas_;

@@ -36,6 +36,7 @@ def try_pages_of_jobs(c, ca_dir, certs, alice, bob):
     callers = {
         "alice's token": ({"token": f"Bearer {alice}"}, True),
         "alice's certificate": ({"certificate": f"{certs}/alice"}, True),
+        "a user's whose programs compute": ({"certificate": f"{certs}/dave"}, False),
         "bob's token": ({"token": f"Bearer {bob}"}, False),
         "bob's token, an admin's certificate": ({"token": f"Bearer {bob}", "certificate": f"{certs}/root"}, False),
         "a node's certificate": ({"certificate": f"{certs}/node"}, True),
@@ -75,7 +76,14 @@ def try_pages(c, ca_dir, token):
 def main():
     with Cluster(ps=0, workers=0) as folder:
         certs, ca_dir, audit = (f"{folder.dir}/{name}" for name in ("certs", "ca", "audit.jsonl"))
-        make(certs, "coordinator+ps=*+worker=*+admin:node", "user:alice", "admin:root", "monitor:prometheus")
+        make(
+            certs,
+            "coordinator+ps=*+worker=*+admin:node",
+            "user:alice",
+            "user+worker:dave",
+            "admin:root",
+            "monitor:prometheus",
+        )
         os.makedirs(ca_dir)
         shutil.copy(f"{certs}/root/ca.crt", ca_dir)
         os.environ["CAIRN_TLS_DIR"] = f"{certs}/node"

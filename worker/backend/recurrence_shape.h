@@ -32,8 +32,8 @@ struct RecurrenceShape {
   // GRU: whether the reset gate acts on the state before its product with the recurrent kernel, or on the product.
   bool ResetsBefore() const { return r.cell == RecurrentCell::kGru && !r.reset_after; }
   bool ResetsAfter() const { return r.cell == RecurrentCell::kGru && r.reset_after; }
-  // The step of the input that is computed as number `step`.
-  int64_t InputStep(int64_t step) const { return r.go_backwards ? steps - 1 - step : step; }
+  // The step of the input that is computed as this number.
+  int64_t InputStep(int64_t number) const { return r.go_backwards ? steps - 1 - number : number; }
 };
 
 }  // namespace cairn

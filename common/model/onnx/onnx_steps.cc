@@ -115,11 +115,11 @@ absl::StatusOr<bool> OnnxStepReader::ReadSteps(const OnnxSteps& x) {
     const int64_t steps = x.recurrence->steps;
     if (pick->places == std::vector<int64_t>{x.turned ? 0 : steps - 1}) {
       if (x.axis != 0) return false;
+      if (x.view.batch > 1) return false;
       OnnxStates last;
       last.states = {{x.recurrence, 0}};
       last.stacked = pick->keeps_axis;
       last.batch = last.stacked ? x.view.batch : 0;
-      if (last.batch > 1) return false;
       states_[importer_.node().output(0)] = std::move(last);
       return true;
     }

@@ -288,6 +288,28 @@ TEST(ClusterBest, CopiesOfAPsThatIsAwayAreKeptUntilTheBestWeightsWereRead) {
   }
 }
 
+// The best weights take the place of what a disk has: nothing falls back for it.
+TEST(ClusterBest, AnOldDiskWhileTheBestWeightsAreRestoredIsNoFallBack) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::SNAPSHOT));
+  for (int round = 0; round < 600 && c.State(id) != v1::STARTING; ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  c.Kill(c.node("ps-0"));
+  for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 15;
+  c.Restart(c.node("ps-0"));
+  for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0; ++round) {
+    EXPECT_NE(c.State(id), v1::RUNNING);
+    RoundWithRestore(c, id, false);
+  }
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  EXPECT_EQ(c.Job(id).step(), 20);
+  EXPECT_FALSE(c.Logged("falls back"));
+}
+
 // Its disk is lost: the best weights fill the partitions elsewhere, as long as they can be read.
 TEST(ClusterBest, APsThatComesBackEmptyWhileTheBestWeightsAreRestoredCostsNothing) {
   Cluster c(2, 2);
