@@ -39,7 +39,7 @@ fi
 cp "$root/README.md" "$to/"
 cp -r "$root/docs" "$root/examples" "$to/"
 cp "$root"/tests/gpu/{run.sh,checks.py,checks_correct.py,checks_fast.py,programs.py,torch_peer.py} "$to/tests/gpu/"
-cp "$root"/tests/integration/{cluster,jobs}.py "$to/tests/integration/"
+cp "$root"/tests/integration/{cluster,command_lines,jobs}.py "$to/tests/integration/"
 mkdir -p "$(dirname "$out")"
 tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -cf - "$name" | gzip -6n > "$out"
 echo "$out: $(du -h "$out" | cut -f1), $(ls "$to/lib" | wc -l) libraries"
