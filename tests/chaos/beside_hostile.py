@@ -138,17 +138,23 @@ class Honest(ToItsEnd):
             next(watch(channel, self.training.job))
 
     def pull(self):
-        """Of a job's first partition, from whoever has it; it may just move to the next job."""
+        """Of a job's first partition, from whoever has it; it may just move to the next job. Where a ps says that it is
+        busy, again, as a worker does: that is a part of the wait."""
         job = self.training.job
         with wire.open_channel(self.cluster.address) as channel:
             status = call(channel, "GetJob", cluster_pb2.GetJobRequest(job_id=job), job_status_pb2.JobStatus)
         if not status.partitions:
             return
+        end = time.monotonic() + CALL_SECONDS_MAX
         with wire.open_channel(status.partitions[0].primary_address) as channel:
-            request = wire.Frame(kind=wire.Frame.PULL, request_id=1, job_id=job, replica_count=1, reply_dtype=1)
-            reply = next(wire.exchange(channel, iter([request]), CALL_SECONDS_MAX))
-        busy = reply.kind == wire.Frame.ERROR and reply.status_code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-        check(not busy, f"pull: {reply.status_message}")
+            while True:
+                request = wire.Frame(kind=wire.Frame.PULL, request_id=1, job_id=job, replica_count=1, reply_dtype=1)
+                reply = next(wire.exchange(channel, iter([request]), CALL_SECONDS_MAX))
+                busy = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+                if reply.kind != wire.Frame.ERROR or reply.status_code != busy:
+                    return
+                check(time.monotonic() < end, f"pull: {reply.status_message}")
+                self.ending.wait(0.05)
 
     def submit(self):
         with wire.open_channel(self.cluster.address) as channel:
