@@ -123,6 +123,11 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner own
   if (owner == TlsOwner::kTokenUser && missing(paths.certificate) && missing(paths.key)) {
     return TlsFiles{.authorities = std::move(authorities), .expires = absl::InfiniteFuture()};
   }
+  if (owner == TlsOwner::kUser && missing(paths.certificate) && missing(paths.key)) {
+    return Wrong(paths.certificate,
+                 "cannot be read: No such file or directory; with ca.crt alone a token is needed (--token-file, "
+                 "$CAIRN_TOKEN)");
+  }
   CAIRN_ASSIGN_OR_RETURN(std::string revoked, ReadRevoked(paths, trusted));
   CAIRN_ASSIGN_OR_RETURN(const std::string certificate, Read(paths.certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
