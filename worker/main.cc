@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +18,9 @@
 #include "common/base/roots.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
+#include "common/s3/bytes_text.h"
+#include "common/s3/limits.h"
+#include "common/s3/s3_data.h"
 #include "worker/node/backend_select.h"
 #include "worker/node/worker_node.h"
 
@@ -32,6 +38,8 @@ struct Flags {
   std::optional<int> slots;
   std::string role = "worker";
   std::vector<std::string> roots;
+  std::string s3_cache;
+  uint64_t s3_cache_bytes = cairn::kS3CacheBytesDefault;
   std::string http;
 };
 
@@ -64,24 +72,21 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option(
          "--root", flags->roots,
          "[NAME=]FOLDER[:ro], several times: the folders below which jobs may read and write, :ro: read; a job "
-         "may name a path NAME:/... too; /: every file of this user [the working directory]")
+         "may name a path NAME:/... too; /: every file of this user; s3://BUCKET/PREFIX:ro: data sets from S3 "
+         "[the working directory]")
       ->allow_extra_args(false)
       ->envname("CAIRN_ROOT");
+  app->add_option("--s3-cache", flags->s3_cache,
+                  "folder that keeps the objects of data sets from S3, for all workers of this user on this machine "
+                  "[$XDG_CACHE_HOME/cairn/s3, ~/.cache/cairn/s3]");
+  app->add_option("--s3-cache-bytes", flags->s3_cache_bytes,
+                  "the most that it holds, such as 100GiB; what is used least goes first [20 GiB]")
+      ->transform(CLI::AsSizeValue(false));
   app->add_option("--http", flags->http,
                   "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads per job that decode examples")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
-}
-
-absl::Status SetRoots(const std::vector<std::string>& texts) {
-  std::vector<cairn::Root> roots;
-  for (const std::string& text : texts) {
-    CAIRN_ASSIGN_OR_RETURN(roots.emplace_back(), cairn::ParseRoot(text));
-  }
-  CAIRN_RETURN_IF_ERROR(cairn::UseRoots(std::move(roots)));
-  cairn::LogInfo("jobs may read and write below: %s", cairn::RootsText());
-  return absl::OkStatus();
 }
 
 // "" if the environment names neither a cache nor a home directory.
@@ -90,6 +95,43 @@ std::string DefaultCacheDir() {
     return std::string(cache) + "/cairn";
   const char* home = std::getenv("HOME");
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/cairn" : "";
+}
+
+// What serves the S3 roots; null: there are none. Adds the root that the fetched files are below.
+absl::StatusOr<std::shared_ptr<cairn::RemoteData>> UseS3(const Flags& flags, std::vector<cairn::Root>* roots) {
+  const auto first = std::find_if(roots->begin(), roots->end(), [](const cairn::Root& root) { return root.remote(); });
+  if (first == roots->end()) return nullptr;
+  for (const cairn::Root& root : *roots) {
+    if (root.remote()) CAIRN_RETURN_IF_ERROR(cairn::Annotate(cairn::ParseS3Address(root.folder).status(), "root"));
+  }
+  const cairn::Environment environment = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  CAIRN_RETURN_IF_ERROR(
+      cairn::Annotate(cairn::LoadS3Settings(environment).status(), "root: " + first->name + "=" + first->folder));
+  std::string folder = flags.s3_cache;
+  if (const std::string above = DefaultCacheDir(); folder.empty() && !above.empty()) folder = above + "/s3";
+  if (folder.empty()) {
+    return absl::InvalidArgumentError(
+        "--s3-cache: give a folder for what is read from S3; neither HOME nor XDG_CACHE_HOME is set");
+  }
+  auto cache = cairn::ObjectCache::Open(folder, flags.s3_cache_bytes);
+  if (!cache.ok()) return cairn::Annotate(cache.status(), "--s3-cache");
+  roots->push_back({"", (*cache)->sets_folder(), /*writable=*/false, /*listed=*/false});
+  cairn::LogInfo("data sets from S3 are kept in %s, at most %s", folder, cairn::BytesText(flags.s3_cache_bytes));
+  return std::make_shared<cairn::S3Data>(*std::move(cache), environment);
+}
+
+absl::Status SetRoots(Flags* flags) {
+  std::vector<cairn::Root> roots;
+  for (const std::string& text : flags->roots) {
+    CAIRN_ASSIGN_OR_RETURN(roots.emplace_back(), cairn::ParseRoot(text));
+  }
+  CAIRN_ASSIGN_OR_RETURN(flags->worker.remote, UseS3(*flags, &roots));
+  CAIRN_RETURN_IF_ERROR(cairn::UseRoots(std::move(roots)));
+  cairn::LogInfo("jobs may read and write below: %s", cairn::RootsText());
+  return absl::OkStatus();
 }
 
 // Logs what was chosen.
@@ -143,7 +185,7 @@ int Run(Flags& flags) {
     cairn::LogError("--role %s: is neither worker nor evaluator", flags.role);
     return 2;
   }
-  if (const absl::Status status = SetRoots(flags.roots); !status.ok()) {
+  if (const absl::Status status = SetRoots(&flags); !status.ok()) {
     cairn::LogError("%s", status.message());
     return 2;
   }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -36,7 +37,8 @@ struct HeldRoot {
 };
 
 struct Roots {
-  std::vector<HeldRoot> all;
+  std::vector<HeldRoot> all;  // without the remote ones
+  std::vector<Root> remote;
   std::string working_directory;
 };
 
@@ -54,6 +56,13 @@ std::optional<std::string> Below(absl::string_view path, absl::string_view folde
   if (!path.empty() && path[0] != '/') return std::nullopt;
   while (absl::ConsumePrefix(&path, "/")) continue;
   return std::string(path);
+}
+
+// The same without the slashes at its ends.
+absl::string_view WithoutSlashes(absl::string_view text) {
+  while (absl::ConsumePrefix(&text, "/")) continue;
+  while (absl::ConsumeSuffix(&text, "/")) continue;
+  return text;
 }
 
 struct Place {
@@ -117,6 +126,15 @@ absl::StatusOr<Root> ParseRoot(const std::string& text) {
     return absl::InvalidArgumentError(
         absl::StrCat("root: \"", text, "\": give [NAME=]FOLDER, and :ro if it is only read"));
   root.folder = std::string(rest);
+  if (root.remote() && WithoutSlashes(root.folder.substr(5)).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("root: \"", text, "\": names no bucket; give s3://BUCKET[/PREFIX]:ro"));
+  }
+  if (root.remote() && root.writable) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("root: \"", text, "\": of an S3 root data sets are read, and nothing is written to it; say so: \"",
+                     text, kReadOnly, "\""));
+  }
   return root;
 }
 
@@ -126,11 +144,15 @@ absl::Status UseRoots(std::vector<Root> given) {
   if (::getcwd(here, sizeof(here)) == nullptr) return FileError(".", "the working directory cannot be found");
   made->working_directory = here;
   if (given.empty()) given.push_back({"", here, true});
+  std::set<std::string> names;
   for (Root& root : given) {
-    for (const HeldRoot& other : made->all) {
-      if (!root.name.empty() && other.root.name == root.name)
-        return absl::InvalidArgumentError(
-            absl::StrCat("root: two are called \"", root.name, "\"; choose another name"));
+    if (!root.name.empty() && !names.insert(root.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("root: two are called \"", root.name, "\"; choose another name"));
+    }
+    if (root.remote()) {
+      while (root.folder.back() == '/') root.folder.pop_back();
+      made->remote.push_back(std::move(root));
+      continue;
     }
     if (root.folder[0] != '/') root.folder = absl::StrCat(here, "/", root.folder);
     while (root.folder.size() > 1 && root.folder.back() == '/') root.folder.pop_back();
@@ -150,6 +172,11 @@ absl::Status UseRoots(std::vector<Root> given) {
   for (const HeldRoot& read : made->all) {
     for (const HeldRoot& written : made->all) {
       if (read.root.writable || !written.root.writable || !Below(read.resolved, written.resolved)) continue;
+      if (!read.root.listed) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("root: ", read.root.folder, ", the cache of what is read from S3, lies below ",
+                         written.root.folder, ", where jobs may write; give it another place by --s3-cache DIR"));
+      }
       return absl::InvalidArgumentError(absl::StrCat("root: ", read.root.folder, " is read only, but lies below ",
                                                      written.root.folder, ", where jobs may write; leave one out, or ",
                                                      "give roots that lie beside each other"));
@@ -163,19 +190,39 @@ void ForgetRoots() { roots.reset(); }
 
 bool HasRoots() {
   if (roots == nullptr) return false;
+  if (roots->all.empty()) return true;
   const Root& first = roots->all[0].root;
   return roots->all.size() > 1 || first.folder != "/" || !first.writable || !first.name.empty();
 }
 
 std::string RootsText() {
   if (roots == nullptr) return "every file";
-  return absl::StrJoin(roots->all, ", ", [](std::string* out, const HeldRoot& held) {
-    if (!held.root.name.empty()) absl::StrAppend(out, held.root.name, "=");
-    absl::StrAppend(out, held.root.folder, held.root.writable ? "" : " (read)");
-  });
+  std::vector<std::string> texts;
+  const auto add = [&](const Root& root) {
+    if (!root.listed) return;
+    texts.push_back(absl::StrCat(root.name, root.name.empty() ? "" : "=", root.folder, root.writable ? "" : " (read)"));
+  };
+  for (const HeldRoot& held : roots->all) add(held.root);
+  for (const Root& root : roots->remote) add(root);
+  return absl::StrJoin(texts, ", ");
+}
+
+std::optional<RemotePlace> RemotePlaceOf(absl::string_view path) {
+  if (roots == nullptr) return std::nullopt;
+  std::optional<RemotePlace> best;
+  for (const Root& root : roots->remote) {
+    absl::string_view rest = path;
+    if (!root.name.empty() && absl::ConsumePrefix(&rest, root.name + ":"))
+      return RemotePlace{root, std::string(WithoutSlashes(rest))};
+    const std::optional<std::string> below = Below(path, root.folder);
+    if (!below || (best && best->root.folder.size() >= root.folder.size())) continue;
+    best = RemotePlace{root, std::string(WithoutSlashes(*below))};
+  }
+  return best;
 }
 
 bool NamesRoot(absl::string_view path) {
+  if (RemotePlaceOf(path)) return true;
   return roots != nullptr && std::any_of(roots->all.begin(), roots->all.end(), [&](const HeldRoot& held) {
            return !held.root.name.empty() && absl::StartsWith(path, held.root.name + ":");
          });
@@ -188,6 +235,7 @@ bool MayNameRoot(absl::string_view path) {
 
 FileDescriptor OpenPath(const std::string& path, int flags, Access access, unsigned mode) {
   if (roots == nullptr) return FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, mode));
+  if (RemotePlaceOf(path)) return Refuse(EREMOTE);
   const std::optional<Place> place = PlaceOf(path);
   if (!place) return Refuse(EXDEV);
   const bool writes = access == Access::kWrite || (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) != 0;
@@ -198,6 +246,13 @@ FileDescriptor OpenPath(const std::string& path, int flags, Access access, unsig
 
 absl::Status CheckInRoots(absl::string_view field, const std::string& path, Access access) {
   if (roots == nullptr || path.empty()) return absl::OkStatus();
+  if (const std::optional<RemotePlace> remote = RemotePlaceOf(path)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(field, ": \"", path, "\" lies in the S3 root ", remote->root.name,
+                     remote->root.name.empty() ? "" : "=", remote->root.folder,
+                     ", of which data sets alone are read (data.path, data.targets.pictures); give a path below ",
+                     "another root of this worker; its roots: ", RootsText()));
+  }
   // The nearest part that exists: what is missing is created below it.
   for (std::string at = path;;) {
     const FileDescriptor found = OpenPath(at, O_PATH, access);

@@ -6,8 +6,10 @@
 //   2. With roots a file is reached from the folder of one, and the kernel refuses every step out of it (openat2 with
 //      RESOLVE_BENEATH): "..", symbolic links, also ones that are swapped meanwhile, and links of /proc.
 //   3. A root that is only read is never opened for writing.
+//   4. Nothing of a remote root is opened here: what a job reads of one is fetched first (common/data/remote_data.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,13 @@ enum class Access { kRead, kWrite };
 
 struct Root {
   std::string name;    // of "NAME=FOLDER": letters, digits, - and _; empty: none
-  std::string folder;  // absolute; "/": every file
+  std::string folder;  // absolute; "/": every file; or s3://BUCKET[/PREFIX]
   bool writable = true;
+  bool listed = true;  // false: of this process itself, left out of RootsText
+  bool remote() const { return folder.compare(0, 5, "s3://") == 0; }
 };
 
-// [NAME=]FOLDER[:ro]. Errors: INVALID_ARGUMENT.
+// [NAME=]FOLDER[:ro], or [NAME=]s3://BUCKET[/PREFIX]:ro. Errors: INVALID_ARGUMENT.
 absl::StatusOr<Root> ParseRoot(const std::string& text);
 
 // Empty: the working directory, for reading and writing. Errors: INVALID_ARGUMENT: two of one name; a folder that is
@@ -39,13 +43,19 @@ void ForgetRoots();
 bool HasRoots();
 // "data=/data (read), /runs": for errors and the log.
 std::string RootsText();
+struct RemotePlace {
+  Root root;
+  std::string below;  // what follows the root, without slashes at its ends; empty: the root itself
+};
+// The remote root in which a path lies, by its name, "data:/fashion-mnist", or its address, "s3://bucket/prefix/...".
+std::optional<RemotePlace> RemotePlaceOf(absl::string_view path);
 // Whether it begins with the name of one: "data:/fashion-mnist".
 bool NamesRoot(absl::string_view path);
 // Whether it is of that form: only who opens it knows the roots.
 bool MayNameRoot(absl::string_view path);
 
-// open(2), with O_CLOEXEC. A descriptor below 0: errno says why; EXDEV: it leads out of the roots. access: kWrite also
-// for a folder in which something is to be changed.
+// open(2), with O_CLOEXEC. A descriptor below 0: errno says why; EXDEV: it leads out of the roots; EREMOTE: it lies
+// in a remote one. access: kWrite also for a folder in which something is to be changed.
 FileDescriptor OpenPath(const std::string& path, int flags, Access access = Access::kRead, unsigned mode = 0644);
 
 // OK: the path is below a root that allows it, as far as it exists. Errors: PERMISSION_DENIED with the field, the path

@@ -207,7 +207,8 @@ class Cluster {
     events.set_job_id(in.Below(4));
     events.set_after(in.Below(20));
     (void)core_->ListEvents(events);
-    switch (in.Below(5)) {
+    switch (in.Below(6)) {
+      case 5: return Trace(in, reply, job.job_id());
       case 4: {
         v1::ReadLogRequest request;
         request.set_node("ps" + std::to_string(in.Below(3)));
@@ -229,6 +230,21 @@ class Cluster {
         return Do(EvaluateJob{reply, request, now_ + absl::Seconds(20)});
       }
     }
+  }
+
+  void Trace(ByteSource& in, ReplyToken reply, uint64_t job) {
+    v1::StartTraceRequest start;
+    start.set_job_id(job);
+    start.set_steps(static_cast<int32_t>(in.Below(3)));
+    if (in.Below(3) == 0) return Do(StartTrace{reply, start});
+    v1::ReadTraceRequest read;
+    read.set_trace_id((incarnation_ << 32) + in.Below(40));  // one of the first requests
+    read.set_node("ps" + std::to_string(in.Below(3)));
+    read.set_stop(in.Below(2) == 1);
+    if (in.Below(2) == 0) return Do(ReadTrace{reply, read});
+    v1::EndTraceRequest end;
+    end.set_trace_id(read.trace_id());
+    Do(EndTrace{reply, end});
   }
 
   void Do(const Event& event) {

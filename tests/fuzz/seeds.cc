@@ -246,6 +246,15 @@ void TfConfigs(Seeds& seeds) {
           R"({"cluster": {"chief": ["w0:2222"]}, "task": {"type": "evaluator", "index": 0}})");
 }
 
+void S3Replies(Seeds& seeds) {
+  seeds.Add("s3_reply", ByteSink().Raw("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://a/\"><Contents>"
+                                       "<Key>a%2Fb+c</Key><ETag>&quot;e&quot;</ETag><Size>7</Size></Contents>"
+                                       "<EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
+                                       "<NextContinuationToken>t</NextContinuationToken></ListBucketResult>"));
+  seeds.Add("s3_reply", ByteSink().Raw("<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"));
+  seeds.Add("s3_reply", ByteSink().Raw("a/../b"));
+}
+
 void Words(const google::protobuf::Descriptor* type, std::set<std::string>& words) {
   for (int i = 0; i < type->field_count(); ++i) {
     const auto* field = type->field(i);
@@ -370,6 +379,7 @@ int main(int argc, char** argv) {
   cairn::Manifests(seeds);
   cairn::KerasModels(seeds);
   cairn::TfConfigs(seeds);
+  cairn::S3Replies(seeds);
   cairn::Jobs(seeds);
   cairn::Clusters(seeds);
   cairn::StoredStates(seeds);

@@ -18,18 +18,23 @@ std::string KeyOf(v1::Data data, const Shape& input_shape) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Dataset>> DatasetCache::Open(const v1::Data& data, const Shape& input_shape,
-                                                                  bool fresh) {
-  const std::string key = KeyOf(data, input_shape);
-  absl::MutexLock opening(&opening_);
-  if (!fresh) {
-    absl::MutexLock lock(&mutex_);
-    for (const Entry& entry : entries_) {
-      if (entry.key != key) continue;
-      if (std::shared_ptr<const Dataset> dataset = entry.dataset.lock()) return dataset;
-    }
+std::shared_ptr<const Dataset> DatasetCache::Find(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.key == key) return entry.dataset.lock();
   }
-  CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset, OpenDataset(data, input_shape));
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> DatasetCache::Open(const v1::Data& data, const Shape& input_shape,
+                                                                  How how, absl::Duration fetch_max) {
+  const std::string key = KeyOf(data, input_shape);
+  if (std::shared_ptr<const Dataset> open; how == How::kShared && (open = Find(key)) != nullptr) return open;
+  // Others open meanwhile.
+  CAIRN_ASSIGN_OR_RETURN(FetchedData fetched, FetchData(data, remote_, fetch_max));
+  absl::MutexLock opening(&opening_);
+  if (std::shared_ptr<const Dataset> open; how == How::kShared && (open = Find(key)) != nullptr) return open;
+  CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset, OpenFetchedDataset(std::move(fetched), input_shape));
   absl::MutexLock lock(&mutex_);
   std::erase_if(entries_, [&](const Entry& e) { return e.key == key; });
   entries_.push_back({key, dataset, dataset, clock_.Now() + kDatasetKeep});

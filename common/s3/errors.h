@@ -1,0 +1,19 @@
+// What a reply that is not a success means, and what to do about it.
+//
+// A pure function; any thread.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+#include "common/s3/settings.h"
+#include "common/s3/transport.h"
+
+namespace cairn {
+
+// address: of what was asked for, "s3://bucket/key". action: what was done, "read" or "list". UNAVAILABLE: the same
+// request may succeed later.
+absl::Status ErrorOfReply(const S3Reply& reply, const std::string& address, const std::string& action,
+                          const S3Settings& settings);
+
+}  // namespace cairn

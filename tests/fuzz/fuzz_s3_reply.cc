@@ -1,0 +1,44 @@
+// Replies of an S3 server: a listing and an error of any bytes; and every key that may become a file stays below the
+// folder that it is put into.
+//
+//   input := Rest(reply)
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "common/base/check.h"
+#include "common/s3/limits.h"
+#include "common/s3/location.h"
+#include "common/s3/replies.h"
+#include "tests/fuzz/input.h"
+
+namespace cairn {
+namespace {
+
+void CheckAsPath(const std::string& key) {
+  if (!CheckKey("bucket", key).ok()) return;
+  const std::string path = (std::filesystem::path("/set/files") / key).lexically_normal().string();
+  CAIRN_CHECK(path == "/set/files/" + key, key);
+  CAIRN_CHECK(key.find('\0') == std::string::npos, key);
+}
+
+void Check(ByteSource in) {
+  const std::string reply(in.Rest());
+  CheckAsPath(reply);
+  const S3ErrorReply error = ParseErrorReply(reply);
+  CAIRN_CHECK(error.message.size() <= kS3ErrorTextBytesMax && !absl::StrContains(error.message, "\n"), error.message);
+  const absl::StatusOr<S3Page> page = ParseListing(reply);
+  if (!page.ok()) return CAIRN_CHECK(absl::IsDataLoss(page.status()), page.status().ToString());
+  CAIRN_CHECK(page->objects.size() <= kS3PageKeysMax, "more than a page");
+  for (const S3Object& object : page->objects) {
+    CAIRN_CHECK(!object.key.empty() && !object.etag.empty(), object.key);
+    CheckAsPath(object.key);
+  }
+}
+
+}  // namespace
+}  // namespace cairn
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  cairn::Check({data, size});
+  return 0;
+}
