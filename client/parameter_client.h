@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/status.h"
+#include "common/base/trace.h"
 #include "common/tensor/frame.h"
 
 namespace cairn {
@@ -26,6 +27,7 @@ struct PsConnectionOptions {
   int streams = 2;
   bool error_frames =
       false;  // deliver an ERROR as its frame, not as its status; a status then means that the stream is gone
+  TraceRecorder* trace = nullptr;  // gets the times of requests of jobs that are traced; null: none. Outlives it
 };
 
 // Whether the same request may succeed later, at this ps or at the one that serves then.

@@ -72,7 +72,8 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
       absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
       incoming_.Clear();
       if (frame.ok()) {
-        if (frame->has_value()) impl_->OnReply(**std::move(frame));
+        if (reply_began_ns_ == 0 && impl_->traces()) reply_began_ns_ = TraceNow();
+        if (frame->has_value()) impl_->OnReply(**std::move(frame), std::exchange(reply_began_ns_, 0));
         StartRead(&incoming_);
         return;
       }
@@ -118,7 +119,8 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   grpc::ClientContext context_;
   FrameAssembler assembler_;
   grpc::ByteBuffer incoming_, outgoing_;
-  absl::Status reason_;  // why this client ended it
+  int64_t reply_began_ns_ = 0;  // of the answer of which a part is here; 0: none, or nothing is traced
+  absl::Status reason_;         // why this client ended it
 };
 
 void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
@@ -138,7 +140,8 @@ void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
                                                              address_, before, options_.outstanding_bytes_max));
     } else {
       id = next_request_id_++;
-      pending_.emplace(id, Pending{std::move(done), bytes, std::move(on_tensor)});
+      std::unique_ptr<RequestTrace> trace = RequestTrace::Of(options_.trace, request.front());
+      pending_.emplace(id, Pending{std::move(done), bytes, std::move(on_tensor), 0, std::move(trace)});
       for (Frame& frame : request) {
         frame.request_id = id;
         queue_.emplace_back(std::move(frame));
@@ -185,7 +188,10 @@ void PsStream::Pump(Call* stream) {
     absl::MutexLock lock(&mutex_);
     if (!stream->broken && !closed_ && !queue_.empty()) {
       chunk = queue_.front().Next();
-      if (queue_.front().done()) queue_.pop_front();
+      if (queue_.front().done()) {
+        queue_.pop_front();
+        if (traces()) NoteSent(chunk->request_id);
+      }
       stream->writing = true;
     } else {
       release = stream->broken;
@@ -197,6 +203,11 @@ void PsStream::Pump(Call* stream) {
   } else if (release) {
     stream->RemoveHold();
   }
+}
+
+void PsStream::NoteSent(uint64_t request_id) {
+  const auto it = pending_.find(request_id);
+  if (it != pending_.end() && it->second.trace != nullptr) it->second.trace->Sent();
 }
 
 bool PsStream::connected() {
@@ -270,24 +281,27 @@ bool PsStream::OnTensorReply(Frame& reply) {
   return reply.tensor + 1 == reply.tensors;
 }
 
-void PsStream::OnReply(Frame reply) {
+void PsStream::OnReply(Frame reply, int64_t began_ns) {
   if (reply.kind == v1::ExchangeFrame::IMAGE && !OnTensorReply(reply)) return;
-  std::optional<Done> done;
+  std::optional<Pending> answered;
   {
     absl::MutexLock lock(&mutex_);
     backoff_.Reset();
-    done = Take(reply.request_id);
+    answered = Take(reply.request_id);
   }
-  if (!done.has_value()) return;  // it timed out before
+  if (!answered.has_value()) return;  // it timed out before
+  if (answered->trace != nullptr && began_ns > 0) answered->trace->Answered(reply, began_ns);
+  const Done& done = answered->done;
   if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
       reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS ||
       (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames)) {
-    (*done)(std::move(reply));
+    done(std::move(reply));
   } else if (reply.kind == v1::ExchangeFrame::ERROR) {
-    (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));
+    done(Annotate(reply.status, absl::StrCat("ps ", address_)));
   } else {
-    (*done)(absl::InternalError(absl::StrFormat("ps %s answered with a frame of kind %d", address_, reply.kind)));
+    done(absl::InternalError(absl::StrFormat("ps %s answered with a frame of kind %d", address_, reply.kind)));
   }
+  if (answered->trace != nullptr) answered->trace->TakenIn();
 }
 
 void PsStream::ForgetStream(Call* stream) {
@@ -305,24 +319,24 @@ void PsStream::OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Ch
   LeaveCallback();
 }
 
-std::optional<PsStream::Done> PsStream::Take(uint64_t request_id) {
+std::optional<PsStream::Pending> PsStream::Take(uint64_t request_id) {
   auto it = pending_.find(request_id);
   if (it == pending_.end()) return std::nullopt;
-  Done done = std::move(it->second.done);
-  outstanding_bytes_->fetch_sub(it->second.bytes);
+  Pending pending = std::move(it->second);
+  outstanding_bytes_->fetch_sub(pending.bytes);
   pending_.erase(it);
-  return done;
+  return pending;
 }
 
 void PsStream::FailOne(uint64_t request_id, const absl::Status& status) {
-  std::optional<Done> done;
+  std::optional<Pending> pending;
   {
     absl::MutexLock lock(&mutex_);
-    done = Take(request_id);
-    if (!done.has_value()) return;
+    pending = Take(request_id);
+    if (!pending.has_value()) return;
     ++busy_;
   }
-  (*done)(status);
+  pending->done(status);
   LeaveCallback();
 }
 

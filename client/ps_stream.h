@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
+#include "client/request_trace.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/daemon.h"
@@ -50,20 +51,24 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
   struct Pending {
     Done done;
     size_t bytes = 0;
-    OnTensor on_tensor;        // SNAPSHOT
-    uint32_t next_tensor = 0;  // the next one expected in the answer
+    OnTensor on_tensor;                   // SNAPSHOT
+    uint32_t next_tensor = 0;             // the next one expected in the answer
+    std::unique_ptr<RequestTrace> trace;  // null: it is not traced
   };
 
   void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Open();
   void Pump(Call* stream);
-  void OnReply(Frame reply);
+  // began_ns: when its first bytes came; 0: not known.
+  void OnReply(Frame reply, int64_t began_ns);
   bool OnTensorReply(Frame& reply);
   void ForgetStream(Call* stream);
   void OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel);
+  bool traces() const { return options_.trace != nullptr && options_.trace->on(); }
+  void NoteSent(uint64_t request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOne(uint64_t request_id, const absl::Status& status);
   void FailAll(const absl::Status& status);
-  std::optional<Done> Take(uint64_t request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Pending> Take(uint64_t request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveCallback();
 
   const std::string address_;

@@ -15,17 +15,20 @@
 
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/status.h"
+#include "common/base/trace.h"
 
 namespace cairn {
 
 struct SessionCallbacks {
   std::function<v1::Hello()> hello;
   std::function<v1::Heartbeat()> heartbeat;
-  std::function<void(const v1::CoordinatorMessage&)> on_message;  // including Welcome; not FetchLog, answered here
-  std::function<void(bool up)> on_connection;                     // up: after Welcome
+  // Including Welcome; not FetchLog and FetchTrace, answered here.
+  std::function<void(const v1::CoordinatorMessage&)> on_message;
+  std::function<void(bool up)> on_connection;  // up: after Welcome
   std::function<void(const absl::Status&)> on_rejected;
   // Every coordinator was tried and none serves; retries continue. Called once until there is a session again.
   std::function<void(const absl::Status&)> on_unreached;
+  TraceRecorder* trace = nullptr;  // null: this node cannot be traced. It outlives the client; a lost session clears it
 };
 
 class SessionClient {

@@ -24,6 +24,7 @@ void BackupConnections::Keep(const std::set<std::string>& addresses) {
     PsConnectionOptions options;
     options.outstanding_bytes_max = kBackupQueueBytesMax;
     options.error_frames = true;
+    options.trace = trace_;
     connection = std::make_shared<PsConnection>(address, options);
   }
 }

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/clock.h"
+#include "common/base/trace.h"
 #include "common/tensor/frame.h"
 #include "server/core/backup_link.h"
 #include "server/node/backup_transport.h"
@@ -22,7 +23,8 @@ namespace cairn {
 
 class BackupConnections : public BackupTransport {
  public:
-  explicit BackupConnections(Clock& clock) : clock_(clock) {}
+  // trace: may be null.
+  BackupConnections(Clock& clock, TraceRecorder* trace) : clock_(clock), trace_(trace) {}
 
   void Keep(const std::set<std::string>& addresses) override;
   void Send(const std::string& address, std::vector<Frame> request, Done done) override;
@@ -30,6 +32,7 @@ class BackupConnections : public BackupTransport {
 
  private:
   Clock& clock_;
+  TraceRecorder* const trace_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> heard_ ABSL_GUARDED_BY(mutex_);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/rpc/access.h"
+#include "common/rpc/byte_buffer.h"
 #include "common/rpc/peer.h"
 #include "common/rpc/refusal.h"
 #include "server/node/exchange_stream.h"
@@ -55,7 +56,7 @@ ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes
     : received_(received_bytes_max),
       pacer_(pace),
       shared_(std::make_unique<ExchangeShared>(
-          ExchangeShared{handler, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }, stall_max})),
+          ExchangeShared{handler, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }, stall_max, nullptr})),
       service_(std::make_unique<Service>(this)),
       timer_("snapshots") {
   timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
@@ -63,6 +64,8 @@ ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes
 }
 
 ExchangeService::~ExchangeService() = default;
+
+void ExchangeService::SetTrace(TraceRecorder* trace) { shared_->trace = trace; }
 
 grpc::Service* ExchangeService::service() { return service_.get(); }
 

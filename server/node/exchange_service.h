@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "common/base/executor.h"
 #include "common/base/limits.h"
+#include "common/base/trace.h"
 #include "common/rpc/assembler.h"
 #include "common/rpc/limits.h"
 #include "common/tensor/frame.h"
@@ -47,6 +48,8 @@ class ExchangeService {
                            absl::Duration stall_max = absl::Seconds(kAssemblerStallSecondsMax));
   ~ExchangeService();  // destroy it after the server with which it was registered
 
+  // Gets the times of what is sent, where its job is traced. It outlives the service. Called before the first stream.
+  void SetTrace(TraceRecorder* trace);
   grpc::Service* service();
   // Queues a frame for the client; drops it if the client is gone.
   void Send(uint64_t client, Frame frame);

@@ -41,13 +41,14 @@ void ExchangeStream::Start(std::shared_ptr<ExchangeStream> self) {
 void ExchangeStream::Send(Frame frame) {
   const bool snapshot = OutgoingFrames::IsSnapshot(frame);
   const bool last = !snapshot || frame.tensor + 1 >= frame.tensors;
+  const int64_t queued_ns = TraceQueued(frame);
   {
     absl::MutexLock lock(&mutex_);
     if (last) flow_.Answered();
     if (flow_.all_answered()) life_.End(grpc::Status::OK);
     if (life_.finishing()) return;
     flow_.Queued(snapshot, frame.payload.size() + StreamFlow::kFrameOverheadBytes);
-    frames_.Add(std::move(frame));
+    frames_.Add(std::move(frame), queued_ns);
     if (!life_.TakeWriting()) return;
   }
   Pump();
@@ -165,6 +166,24 @@ void ExchangeStream::StartReadUnlocked() {
 
 // ---- answers ----
 
+int64_t ExchangeStream::TraceQueued(const Frame& frame) const {
+  const bool values = frame.kind == v1::ExchangeFrame::VALUES && frame.version > 0;
+  return shared_.trace != nullptr && values && shared_.trace->Wants(frame.job) ? shared_.trace->now() : 0;
+}
+
+void ExchangeStream::TraceSent(const OutgoingFrames::Chunk& chunk) const {
+  TraceSpan span;
+  span.kind = TraceKind::kSend;
+  span.track = TraceTrack::kPartition;
+  span.partition = static_cast<int32_t>(chunk.frame.partition.value);
+  span.track_number = span.partition;
+  span.step = static_cast<int64_t>(chunk.frame.version) - 1;
+  span.bytes = chunk.frame.payload_total;
+  span.begin_ns = chunk.queued_ns;
+  span.end_ns = shared_.trace->now();
+  shared_.trace->Add(chunk.frame.job, std::move(span));
+}
+
 void ExchangeStream::Pump() {
   std::optional<OutgoingFrames::Chunk> chunk;
   std::optional<grpc::Status> finish;
@@ -184,6 +203,7 @@ void ExchangeStream::Pump() {
     }
   }
   if (chunk.has_value()) {
+    if (chunk->queued_ns > 0) TraceSent(*chunk);
     write_ = {ToByteBuffer(chunk->frame), chunk->bytes, chunk->snapshot};
     StartWrite(&write_.buffer);
   } else if (finish.has_value()) {

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/executor.h"
+#include "common/base/trace.h"
 #include "common/rpc/assembler.h"
 #include "common/rpc/caller_certificate.h"
 #include "common/tensor/frame.h"
@@ -50,6 +51,7 @@ struct ExchangeShared {
   SerialExecutor* timer = nullptr;
   std::function<void(uint64_t client)> forget;
   absl::Duration stall_max;
+  TraceRecorder* trace = nullptr;  // gets the times of values that are sent while their job is traced; null: none
 };
 
 class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
@@ -83,6 +85,9 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
 
   void Deliver(Frame frame);
   void Refuse(const Frame& request, absl::Status why);
+  // For a trace: now, if it is on and the frame has values of a step, else 0. Then of the last chunk of such a frame.
+  int64_t TraceQueued(const Frame& frame) const;
+  void TraceSent(const OutgoingFrames::Chunk& chunk) const;
   void GiveBack(size_t bytes);
   bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After StreamLife::BeginRead.

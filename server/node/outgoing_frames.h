@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <utility>
 
@@ -20,24 +21,30 @@ class OutgoingFrames {
   struct Chunk {
     Frame frame;
     bool snapshot = false;
-    size_t bytes = 0;  // to return to StreamFlow when it is sent
+    size_t bytes = 0;       // to return to StreamFlow when it is sent
+    int64_t queued_ns = 0;  // of the last chunk of a frame: as it was added
   };
 
   static bool IsSnapshot(const Frame& frame) { return frame.kind == v1::ExchangeFrame::IMAGE; }
 
-  void Add(Frame frame) { (IsSnapshot(frame) ? snapshots_ : answers_).emplace_back(std::move(frame)); }
+  // queued_ns: when, if a trace wants to know; else 0.
+  void Add(Frame frame, int64_t queued_ns = 0) {
+    std::deque<Queued>& to = IsSnapshot(frame) ? snapshots_ : answers_;
+    to.push_back({FrameSplitter(std::move(frame)), queued_ns});
+  }
   bool empty() const { return answers_.empty() && snapshots_.empty(); }
   bool next_is_snapshot() const { return answers_.empty(); }
   // The size of the next chunk, with its overhead.
   size_t NextBytes() const {
-    return StreamFlow::kFrameOverheadBytes + std::min(queue().front().bytes_left(), kFramePayloadBytesMax);
+    return StreamFlow::kFrameOverheadBytes + std::min(queue().front().frame.bytes_left(), kFramePayloadBytesMax);
   }
   Chunk TakeNext() {
-    std::deque<FrameSplitter>& from = next_is_snapshot() ? snapshots_ : answers_;
-    Chunk chunk{from.front().Next(), next_is_snapshot(), 0};
+    std::deque<Queued>& from = next_is_snapshot() ? snapshots_ : answers_;
+    Chunk chunk{from.front().frame.Next(), next_is_snapshot()};
     chunk.bytes = chunk.frame.payload.size();
-    if (from.front().done()) {
+    if (from.front().frame.done()) {
       chunk.bytes += StreamFlow::kFrameOverheadBytes;
+      chunk.queued_ns = from.front().queued_ns;
       from.pop_front();
     }
     return chunk;
@@ -48,9 +55,13 @@ class OutgoingFrames {
   }
 
  private:
-  const std::deque<FrameSplitter>& queue() const { return next_is_snapshot() ? snapshots_ : answers_; }
+  struct Queued {
+    FrameSplitter frame;
+    int64_t queued_ns = 0;
+  };
+  const std::deque<Queued>& queue() const { return next_is_snapshot() ? snapshots_ : answers_; }
 
-  std::deque<FrameSplitter> answers_, snapshots_;
+  std::deque<Queued> answers_, snapshots_;
 };
 
 }  // namespace cairn

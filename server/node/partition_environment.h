@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "common/base/trace.h"
 #include "server/node/backup_transport.h"
 #include "server/node/partition_observer.h"
 
@@ -21,9 +22,10 @@ struct PartitionEnvironment {
   // Returns free memory of this process to the system; may be slow.
   std::function<void()> give_back_memory = [] {};
   PartitionObserver* observer = nullptr;
+  TraceRecorder* trace = nullptr;  // gets the times of steps of jobs that are traced; null: none
 };
 
-// threads: the number of lanes, at least one.
-PartitionEnvironment ProcessEnvironment(Clock& clock, int threads);
+// threads: the number of lanes, at least one. trace: may be null.
+PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder* trace = nullptr);
 
 }  // namespace cairn

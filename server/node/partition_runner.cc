@@ -19,6 +19,7 @@ PartitionRunner::PartitionRunner(Persistence& persistence, PartitionEnvironment 
       clock_(*environment.clock),
       callbacks_(std::move(callbacks)),
       observer_(environment.observer),
+      trace_(environment.trace),
       backups_(std::move(environment.backups)),
       lanes_(environment.lanes.size()),
       disk_(std::move(environment.disk)) {
@@ -152,11 +153,13 @@ void PartitionRunner::Run(const PartitionSlotPtr& slot, PartitionEvent event) {
   slot->image_turn = std::holds_alternative<TakeImageEvent>(event);
 
   if (observer_ != nullptr) observer_->OnEvent(*slot, event);
-  const absl::Status stored =
-      RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(), [&](PartitionEffects& effects) {
+  const absl::Status stored = RunEvent(
+      *slot->core, persistence_, std::move(event), clock_.Now(),
+      [&](PartitionEffects& effects) {
         if (observer_ != nullptr) observer_->OnEffects(*slot, effects);
         CarryOut(slot, effects);
-      });
+      },
+      trace_);
   if (!stored.ok()) {
     StorageFailed(slot, stored);
     if (client != 0) Refuse(client, request, slot->status);

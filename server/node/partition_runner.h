@@ -107,6 +107,7 @@ class PartitionRunner {
   StoreImageTurns store_turns_;
   BackupImageTurns backup_turns_;
   PartitionObserver* const observer_;  // null in a ps
+  TraceRecorder* const trace_;         // may be null
   const std::unique_ptr<BackupTransport> backups_;
   std::vector<Lane> lanes_;
   const std::unique_ptr<Executor> disk_;

@@ -134,8 +134,10 @@ absl::Status PsNode::StartServer() {
     });
   };
   control_ = std::make_unique<SerialExecutor>("control");
-  host_ = std::make_unique<PartitionHost>(*store_, ProcessEnvironment(clock_, options_.threads), std::move(callbacks));
+  host_ = std::make_unique<PartitionHost>(*store_, ProcessEnvironment(timing_.clock, options_.threads, &timing_.trace),
+                                          std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());
+  exchange_->SetTrace(&timing_.trace);
   absl::StatusOr<uint64_t> cluster_id = Persistence(*store_).ClusterId();
   if (cluster_id.ok()) cluster_id_ = *cluster_id;
   if (absl::Status status = cluster_id.ok() ? host_->LoadHeld() : cluster_id.status(); !status.ok()) {
@@ -194,6 +196,7 @@ void PsNode::StartSession() {
   callbacks.on_unreached = [this](const absl::Status& status) {
     LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
   };
+  callbacks.trace = &timing_.trace;
   control_->RunAndWait([&] { session_ = std::make_unique<SessionClient>(options_.coordinator, std::move(callbacks)); });
 }
 

@@ -16,9 +16,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
-#include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/status.h"
+#include "common/base/trace.h"
 #include "common/rpc/server.h"
 #include "common/storage/kv_store.h"
 
@@ -77,7 +77,7 @@ class PsNode {
   std::atomic<uint64_t> cluster_id_ = 0;  // Persistence::ClusterId
   std::atomic<bool> store_failed_ = false;
   bool stopped_ = false;
-  RealClock clock_;
+  Timing timing_;
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<PartitionHost> host_;
   std::unique_ptr<ExchangeService> exchange_;

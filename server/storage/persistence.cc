@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/core/snapshot_stride.h"
+#include "server/storage/core_timer.h"
 #include "server/storage/stored_format.h"
 
 namespace cairn {
@@ -104,6 +105,11 @@ absl::Status ReplayLog(KvStore& store, const PartitionConfig& c, PartitionState&
     return status.ok();
   }));
   return status;
+}
+
+PartitionEffects StepCore(PartitionCore& core, PartitionEvent event, absl::Time now, TraceRecorder* trace) {
+  const CoreTimer timer(trace, core, event);
+  return core.Step(std::move(event), now);
 }
 
 }  // namespace
@@ -334,11 +340,11 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
 absl::Status Persistence::GiveBackSpace(JobId job) { return store_.GiveBackSpace(JobPrefix(job)); }
 
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
-                      const std::function<void(PartitionEffects&)>& carry_out) {
+                      const std::function<void(PartitionEffects&)>& carry_out, TraceRecorder* trace) {
   std::deque<PartitionEvent> events;
   events.push_back(std::move(event));
   while (!events.empty()) {
-    PartitionEffects effects = core.Step(std::move(events.front()), now);
+    PartitionEffects effects = StepCore(core, std::move(events.front()), now, trace);
     events.pop_front();
     carry_out(effects);
     const std::vector<Persist> persists = std::move(effects.persists);
@@ -348,7 +354,10 @@ absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEv
       CAIRN_RETURN_IF_ERROR(persistence.ResetTo(core.config(), *reset));
       events.push_back(ResetEvent{reset->header.version()});
     }
-    for (const Persist& p : persists) CAIRN_RETURN_IF_ERROR(persistence.Append(core.config(), p));
+    for (const Persist& p : persists) {
+      const LogTimer timer(trace, core.config(), p);
+      CAIRN_RETURN_IF_ERROR(persistence.Append(core.config(), p));
+    }
     if (!persists.empty()) events.push_back(PersistedEvent{persists.back().entry.version()});
   }
   return absl::OkStatus();

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
+#include "common/base/trace.h"
 #include "common/storage/kv_store.h"
 #include "server/core/partition_core.h"
 #include "server/core/partition_image.h"
@@ -87,9 +88,9 @@ class Persistence {
 // How PartitionRunner handles an event: steps the core, stores its persists and resets, and feeds back the resulting
 // events until there are none. `carry_out` gets the effects of each step before anything is stored, so that backups get
 // their updates while the log is written; it must leave `persists` and `reset` alone. After an error the core is ahead
-// of the store: drop it and Recover.
+// of the store: drop it and Recover. trace: gets what it takes, where the job is traced; may be null.
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
-                      const std::function<void(PartitionEffects&)>& carry_out);
+                      const std::function<void(PartitionEffects&)>& carry_out, TraceRecorder* trace = nullptr);
 // Likewise, with all effects collected in order.
 absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event,
                                           absl::Time now);

@@ -1,0 +1,265 @@
+"""Goal: `cairn trace` writes what every node of a running job does in some steps, in the Chrome trace event format:
+every kind of span in every step, threads whose spans lie within one another, times of one clock. A node that dies is
+named, what cannot be traced is refused with what to do, and a trace ends whatever happens to the one who asked for it.
+"""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+
+from cluster import BIN, Cluster, check
+from jobs import make_glyphs, small_job
+
+CAIRN = os.path.join(BIN, "cairn")
+WORKER_KINDS = {"decode", "data", "compute", "forward", "backward", "push", "wait", "pull"}
+PS_KINDS = {"sum", "apply", "log", "replicate", "send"}
+EPOCHS = 100000  # until it is cancelled
+LOGGED = "backups: 1 durability: LOGGED_AND_REPLICATED"
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def ns(microseconds):
+    return round(microseconds * 1000)
+
+
+def spans_of(trace):
+    return [event for event in trace["traceEvents"] if event["ph"] == "X"]
+
+
+def nodes_of(trace):
+    """By pid: (role, name, what process_name says)."""
+    nodes = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "M" and event["name"] == "process_name":
+            role, name = event["args"]["name"].split(" ", 1)
+            nodes[event["pid"]] = (role, name, event["args"])
+    return nodes
+
+
+def check_format(trace):
+    threads = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name"}
+    nodes = nodes_of(trace)
+    by_thread = collections.defaultdict(list)
+    for event in trace["traceEvents"]:
+        check(event["ph"] in ("M", "X") and event["pid"] in nodes and isinstance(event["args"], dict), event)
+    for span in spans_of(trace):
+        check(span["ts"] >= 0 and span["dur"] >= 0 and span["args"]["step"] >= 0 and span["name"], span)
+        role = nodes[span["pid"]][0]
+        check(span["cat"] in (WORKER_KINDS if role == "worker" else PS_KINDS), f"{role}: {span}")
+        check((span["pid"], span["tid"]) in threads, f"a thread without a name: {span}")
+        by_thread[span["pid"], span["tid"]].append((ns(span["ts"]), -ns(span["dur"])))
+    for thread, spans in by_thread.items():
+        ends = []
+        for begin, length in sorted(spans):
+            while ends and ends[-1] <= begin:
+                ends.pop()
+            check(not ends or begin - length <= ends[-1], f"thread {thread}: a span reaches beyond the one around it")
+            ends.append(begin - length)
+
+
+def check_steps(trace, steps):
+    """Each kind in each step, on each node that has such work; the layers by their names."""
+    other, nodes = trace["otherData"], nodes_of(trace)
+    first, last = other["first_step"], other["last_step"]
+    check(last - first + 1 == steps and other["missing"] == {}, other)
+    kinds = collections.defaultdict(set)  # by role, name and step
+    for span in spans_of(trace):
+        role, name, _ = nodes[span["pid"]]
+        check(first <= span["args"]["step"] <= last, span)
+        kinds[role, name, span["args"]["step"]].add(span["cat"])
+    check(sorted(name for _, name, _ in nodes.values()) == ["ps-0", "ps-1", "worker-0", "worker-1"], nodes)
+    for step in range(first, last + 1):
+        for worker in ("worker-0", "worker-1"):
+            check(kinds["worker", worker, step] == WORKER_KINDS, f"{worker}, {step}: {kinds['worker', worker, step]}")
+        both = kinds["ps", "ps-0", step] | kinds["ps", "ps-1", step]
+        check(both == PS_KINDS and "apply" in kinds["ps", "ps-0", step] & kinds["ps", "ps-1", step], (step, both))
+    for cat in ("forward", "backward"):
+        layers = {span["name"] for span in spans_of(trace) if span["cat"] == cat and "layer" in span["args"]}
+        check({"conv2d", "dense"} <= layers, f"{cat}: {layers}")
+
+
+def check_order(trace):
+    """New values are not at a worker before they were made, nor does a replica begin a step twice or out of order."""
+    nodes = nodes_of(trace)
+    doubt = {pid: args["clock_uncertainty_us"] for pid, (_, _, args) in nodes.items()}
+    made, begun = {}, collections.defaultdict(list)
+    for span in spans_of(trace):
+        where = (span["args"].get("partition"), span["args"]["step"])
+        if span["cat"] == "apply" and "copy" not in span["args"]:
+            check(where not in made, f"made twice: {span}")
+            made[where] = (span["ts"] + span["dur"], span["pid"])
+        if span["cat"] == "compute":
+            begun[span["pid"], span["args"]["replica"]].append((span["ts"], span["args"]["step"]))
+    pulls = 0
+    for span in spans_of(trace):
+        if span["cat"] != "pull":
+            continue
+        end, ps = made[span["args"]["partition"], span["args"]["step"]]
+        least = end - doubt[ps] - doubt[span["pid"]]
+        check(span["ts"] + span["dur"] >= least, f"pulled before it was made at {end}: {span}")
+        pulls += 1
+    check(pulls > 0, "no pulls")
+    for replica, steps in begun.items():
+        check([step for _, step in sorted(steps)] == sorted({step for _, step in steps}), f"{replica}: {steps}")
+
+
+def try_whole(c, job):
+    done = c.cairn("trace", job, "--steps", "6", "-o", "trace.json")
+    check(done.stderr == "", done.stderr)
+    trace = read(f"{c.dir}/trace.json")
+    first = trace["otherData"]["first_step"]
+    says = f"trace.json: steps {first} to {first + 5} of job {job}, 4 nodes, "
+    check(done.stdout.startswith(says), done.stdout)
+    check_format(trace)
+    check_steps(trace, 6)
+    check_order(trace)
+    check(trace["otherData"]["job_name"] == "small" and trace["otherData"]["synchronous"], trace["otherData"])
+    # It is replaced whole, and the job can be traced again at once.
+    c.cairn("trace", "small", "--steps", "1", "-o", "trace.json")
+    again = read(f"{c.dir}/trace.json")
+    check_steps(again, 1)
+    check(again["otherData"]["first_step"] > first, "a later step")
+    check(not [name for name in os.listdir(c.dir) if ".partial-" in name], os.listdir(c.dir))
+
+
+class Trace:
+    """A `cairn trace` in the background."""
+
+    def __init__(self, c, job, steps, path):
+        argv = [CAIRN, "--coordinator", c.address, "trace", job, "--steps", str(steps), "-o", path]
+        self.log = f"{c.dir}/trace.log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(argv, cwd=c.dir, stdout=log, stderr=log)
+
+    def running(self):
+        return self.process.poll() is None
+
+    def wait(self):
+        code = self.process.wait(timeout=300)
+        with open(self.log) as f:
+            return code, f.read()
+
+
+REFUSED = "a job has one trace at a time: try again when it has ended, at most 60 s after its beginning"
+
+
+def start_trace(c, job, steps, path):
+    """One that has begun, since the job is refused to another one; or it has ended already."""
+    while True:
+        trace = Trace(c, job, steps, path)
+
+        def refused():
+            done = c.cairn("trace", job, "--steps", "1", "-o", "other.json", ok=False)
+            return done.returncode == 1 and REFUSED in done.stderr or not trace.running()
+
+        c.until(refused, "the job is traced")
+        if trace.running() or REFUSED not in trace.wait()[1]:  # the other one may have come before it
+            return trace
+
+
+def try_interrupted(c, job):
+    """Ctrl-C: what there is is written, and the trace has ended."""
+    trace = start_trace(c, job, 1000, "part.json")
+    trace.process.send_signal(signal.SIGINT)
+    code, text = trace.wait()
+    check(code in (0, 1, 130), f"{code}: {text}")
+    if code == 130:
+        check("of 1000 steps: it was interrupted" in text, text)
+        check_format(read(f"{c.dir}/part.json"))
+    elif code == 1:
+        check(f"no whole step of job {job} was recorded: it was interrupted" in text, text)
+    # Killed: the trace ends because nobody reads it.
+    trace = start_trace(c, job, 1000, "part.json")
+    trace.process.kill()
+    trace.wait()
+    c.until(lambda: c.cairn("trace", job, "--steps", "1", "-o", "next.json", ok=False).returncode == 0, "it ends")
+    check_steps(read(f"{c.dir}/next.json"), 1)
+
+
+def try_killed(c, job):
+    """A worker that dies is named, and the others' steps are there."""
+    for steps in (300, 1000):
+        trace = start_trace(c, job, steps, "killed.json")
+        during = trace.running()
+        if during:
+            c.kill("worker-1")
+        code, text = trace.wait()
+        check(code == 0, f"{code}: {text}")
+        if during:
+            break
+    check('cairn: missing of worker "worker-1": ' in text, text)
+    written = read(f"{c.dir}/killed.json")
+    check_format(written)
+    nodes = {name: args for _, name, args in nodes_of(written).values()}
+    check(sorted(nodes) == ["ps-0", "ps-1", "worker-0", "worker-1"], nodes)
+    missing = written["otherData"]["missing"]
+    check(list(missing) == ["worker-1"] and nodes["worker-1"]["missing"] == missing["worker-1"], missing)
+    check("connect" in missing["worker-1"] or "is not known" in missing["worker-1"], missing)
+    check_order(written)
+
+
+def try_wrong(c, job):
+    for arguments, expected, code in (
+        (("99", "-o", "x.json"), "cairn: there is no job 99\n", 2),
+        ((job, "--steps", "0", "-o", "x.json"), "cairn: --steps: 0; use 1 to 1000\n", 2),
+        ((job, "--steps", "1001", "-o", "x.json"), "cairn: --steps: 1001; use 1 to 1000\n", 2),
+        ((job, "--seconds", "0", "-o", "x.json"), "cairn: --seconds: 0; use 1 to 600\n", 2),
+        ((job, "-o", "none/x.json"), f"cairn: -o none/x.json: there is no folder {c.dir}/none; make it first\n", 2),
+        ((job, "-o", c.dir), f"cairn: -o {c.dir}: is a folder; name a file in it\n", 2),
+        ((job, "-o", "/proc/x.json"), "cairn: -o /proc/x.json: cannot be written: No such file or directory\n", 2),
+    ):
+        done = c.cairn("trace", *arguments, ok=False)
+        check(done.returncode == code and done.stderr == expected, f"{arguments}: {done.returncode}, {done.stderr}")
+    done = c.cairn("trace", job, ok=False)
+    check(done.returncode == 2 and "--output is required" in done.stderr, done.stderr)
+    check(not os.path.exists(f"{c.dir}/x.json"), "a refused command wrote a file")
+
+
+def try_ended(c, job):
+    c.cairn("cancel", job)
+    c.wait(job, state="CANCELLED")
+    done = c.cairn("trace", job, "-o", "x.json", ok=False)
+    expected = f"cairn: job {job} is cancelled: only the steps of a running job can be traced\n"
+    check(done.returncode == 2 and done.stderr == expected, done.stderr)
+    check(not os.path.exists(f"{c.dir}/x.json"), "a refused command wrote a file")
+
+
+def try_asynchronous(c, glyphs):
+    """Each replica goes its own way: what all nodes did is shown."""
+    spec = small_job(c.dir, glyphs, EPOCHS, "strategy: PARAMETER_SERVER")
+    job = c.submit(spec, {"name": "free"})
+    c.wait_for_step(job, 10)
+    c.cairn("trace", job, "--steps", "5", "-o", "free.json")
+    trace = read(f"{c.dir}/free.json")
+    check_format(trace)
+    check(not trace["otherData"]["synchronous"] and trace["otherData"]["missing"] == {}, trace["otherData"])
+    kinds = collections.defaultdict(set)
+    for span in spans_of(trace):
+        kinds[nodes_of(trace)[span["pid"]][0]].add(span["cat"])
+    check(kinds["worker"] >= {"compute", "push", "wait", "pull"} and kinds["ps"] >= {"apply"}, kinds)
+    c.cairn("cancel", job)
+    c.wait(job, state="CANCELLED")
+
+
+def main():
+    with Cluster() as c:
+        glyphs = make_glyphs(c.dir)
+        try_asynchronous(c, glyphs)
+        job = c.submit(small_job(c.dir, glyphs, EPOCHS, LOGGED))
+        c.wait_for_step(job, 10)
+        try_wrong(c, job)
+        try_whole(c, job)
+        try_interrupted(c, job)
+        try_killed(c, job)
+        try_ended(c, job)
+    print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()
