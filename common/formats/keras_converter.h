@@ -65,6 +65,8 @@ class KerasConverter {
   absl::StatusOr<Names> AppendScaledSum(const Entry& entry, const KerasCall& call, v1::Layer scaled);
   absl::Status CheckLayerScale(const Entry& entry, const KerasCall& call) const;
 
+  // An operation, once for each of its outputs that are used, or once.
+  absl::StatusOr<Names> AppendOutputs(const Entry& entry, const KerasCall& call);
   absl::StatusOr<std::string> AppendOperation(const Entry& entry, const KerasCall& call, int output);
   static void SetInputs(const KerasCall& call, v1::Layer* layer);
   // An unused name for the layer's next call, or another part of it.

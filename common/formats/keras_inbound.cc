@@ -8,6 +8,7 @@
 #include "common/model/keras/keras_config.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/layer_type.h"
+#include "common/model/operation_operands.h"
 #include "common/model/recurrent.h"
 #include "common/model/slice_range.h"
 
@@ -34,11 +35,11 @@ OrderedJson Nested(const Int32Field& shape, int axis, Number number) {
   return list;
 }
 
-OrderedJson ConstantJson(const v1::Operation& operation) {
-  int next = 0;
-  OrderedJson value =
-      Nested(operation.constant_shape(), 0, [&] { return KerasWriter::Rounded(operation.constant(next++)); });
-  if (operation.constant_shape().empty()) return value;
+OrderedJson ConstantJson(const OperationOperand& operand) {
+  const Int32Field shape(operand.shape.begin(), operand.shape.end());
+  size_t next = 0;
+  OrderedJson value = Nested(shape, 0, [&] { return KerasWriter::Rounded(operand.numbers[next++]); });
+  if (shape.empty()) return value;
   OrderedJson constant = OrderedJson::object();
   constant["class_name"] = "__numpy__";
   constant["config"]["value"] = std::move(value);
@@ -91,8 +92,11 @@ OrderedJson CallJson(const KerasScopes& scopes, const Node& node) {
   if (node.kind == LayerKind::kPad && node.layer.pad().mode() == v1::Pad::CONSTANT) {
     keywords["constant_values"] = KerasWriter::Rounded(node.layer.pad().constant_value());
   }
-  if (const v1::Operation& operation = node.layer.operation(); !operation.constant().empty()) {
-    tensors.insert(operation.constant_first() ? tensors.begin() : tensors.end(), ConstantJson(operation));
+  if (node.kind == LayerKind::kOperation) {
+    const std::vector<OperationOperand> operands = OperandsOf(node.layer.operation(), node.inputs.size());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].input < 0) tensors.insert(tensors.begin() + static_cast<int>(i), ConstantJson(operands[i]));
+    }
   }
   if (IsRecurrent(node.kind) && tensors.size() > 1) {
     keywords["initial_state"] = OrderedJson::array();

@@ -192,8 +192,9 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
     shapes.push_back(std::move(shape));
   }
   CAIRN_ASSIGN_OR_RETURN(
-      v1::Layer layer,
+      KerasOperationLayers made,
       ReadKerasOperation({entry.name, entry.type, entry.module, entry.config, entry.call}, shapes, output));
+  v1::Layer& layer = made.layer;
   if (layer.operation().kind() == v1::Operation::SOFTMAX && layer.operation().axis_size() > 1) {
     return AppendSoftmax(entry, call, {layer.operation().axis().begin(), layer.operation().axis().end()});
   }
@@ -203,7 +204,9 @@ absl::StatusOr<std::string> KerasConverter::AppendOperation(const Entry& entry, 
   head_used_ = head_used_ || std::count(call.inputs.begin(), call.inputs.end(), head_) > 0;
   const std::string name = layer.name();
   PushAt(std::move(layer), "");
-  return AppendScalarPart(entry, name, use);
+  std::string last = AppendScalarPart(entry, name, use);
+  for (v1::Layer& part : made.then) last = AppendPart(entry, last, std::move(part));
+  return last;
 }
 
 namespace {
@@ -226,15 +229,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
                kLayersMax, " layers, or ", kKerasCallsMax, " calls; use a smaller model");
   }
   if (IsKerasModel(entry.type)) return AppendModel(entry, call, nesting);
-  if (IsKerasOperation(entry.type, entry.module)) {
-    const bool splits = HasSeveralOutputs(entry);
-    Names made;
-    for (const int output : splits ? call.outputs : std::vector<int>{0}) {
-      CAIRN_ASSIGN_OR_RETURN(std::string name, AppendOperation(entry, call, output));
-      made.push_back(std::move(name));
-    }
-    return made;
-  }
+  if (IsKerasOperation(entry.type, entry.module)) return AppendOutputs(entry, call);
   const bool states = HasKerasStates(entry.type, *entry.config);
   const Json plain = states ? WithoutKerasStates(entry.type, *entry.config) : Json();
   CAIRN_ASSIGN_OR_RETURN(KerasLayer read, ReadKerasLayer(entry.type, entry.name, states ? plain : *entry.config));
@@ -279,6 +274,15 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
   PushAt(std::move(layer), first ? entry.path : "");
   if (states) return AppendStates(entry, call, plan);
   return Names{AppendScalarPart(entry, name, use)};
+}
+
+absl::StatusOr<KerasConverter::Names> KerasConverter::AppendOutputs(const Entry& entry, const KerasCall& call) {
+  Names made;
+  for (const int output : HasSeveralOutputs(entry) ? call.outputs : std::vector<int>{0}) {
+    CAIRN_ASSIGN_OR_RETURN(std::string name, AppendOperation(entry, call, output));
+    made.push_back(std::move(name));
+  }
+  return made;
 }
 
 void KerasConverter::SetInputs(const KerasCall& call, v1::Layer* layer) {

@@ -12,6 +12,7 @@
 #include "common/formats/keras_activation_operation.h"
 #include "common/formats/keras_arguments.h"
 #include "common/formats/keras_arrange.h"
+#include "common/formats/keras_composed.h"
 #include "common/formats/limits.h"
 #include "common/model/keras/keras_operations.h"
 #include "common/model/limits.h"
@@ -24,7 +25,8 @@ class Reader {
   Reader(KerasArguments& arguments, absl::Span<const Shape> shapes, int output)
       : arguments_(arguments), shapes_(shapes), output_(output) {}
 
-  absl::Status Read(v1::Layer* layer) {
+  absl::Status Read(KerasOperationLayers* made) {
+    v1::Layer* const layer = &made->layer;
     const std::string function = arguments_.Function();
     if (const KerasOperation* found = arguments_.keras2() ? FindTfOperation(function) : FindKerasOperation(function)) {
       return ReadOperation(found->kind, layer->mutable_operation());
@@ -39,6 +41,8 @@ class Reader {
     }
     CAIRN_ASSIGN_OR_RETURN(const bool arranges, ReadKerasArrangement(arguments_, shapes_, output_, layer));
     if (arranges) return absl::OkStatus();
+    CAIRN_ASSIGN_OR_RETURN(const bool composed, ReadKerasComposed(arguments_, shapes_, output_, made));
+    if (composed) return absl::OkStatus();
     CAIRN_ASSIGN_OR_RETURN(const bool activates, ReadKerasActivation(arguments_, layer));
     if (activates) return absl::OkStatus();
     return Unknown(arguments_);
@@ -57,7 +61,8 @@ class Reader {
       return true;
     if (arguments.keras2() ? FindTfReduction(function) != nullptr : FindKerasReduction(function) != nullptr)
       return true;
-    return IsGetItem(function) || IsSame(function) || IsKerasArrangement(function) || IsKerasActivation(function);
+    return IsGetItem(function) || IsSame(function) || IsKerasArrangement(function) || IsKerasComposed(function) ||
+           IsKerasActivation(function);
   }
 
  private:
@@ -68,9 +73,11 @@ class Reader {
     return function == "GetItem" || function == "__operators__.getitem";
   }
 
-  // Gives what it takes.
+  // Gives what it takes: numbers are real.
   static bool IsSame(const std::string& function) {
-    return function == "Identity" || function == "identity" || function == "Copy" || function == "ConvertToTensor";
+    static const std::set<std::string> all = {"Identity",  "identity", "Copy",      "ConvertToTensor", "Real",
+                                              "math.real", "Conj",     "Conjugate", "math.conj"};
+    return all.contains(function);
   }
 
   // ---- operations ----
@@ -80,6 +87,9 @@ class Reader {
     operation->set_kind(kind);
     if (kind == O::CLIP) return ReadClip(operation);
     if (kind == O::CAST) return ReadCast(operation);
+    if (kind == O::WHERE) return ReadWhere(operation);
+    if (kind == O::FULL_LIKE) return ReadFull(operation);
+    if (kind == O::NAN_TO_NUM) return ReadReplacements(operation);
     if (kind == O::SOFTMAX || kind == O::L2_NORMALIZE || kind == O::CUMSUM || kind == O::CUMPROD) {
       const Json last = -1;
       const Json* axis = arguments_.Take({"axis"});
@@ -103,18 +113,81 @@ class Reader {
       if (operand == nullptr) continue;
       if (operand->is_null()) continue;
       if (!operation->constant().empty()) return arguments_.Bad("it has more than one constant; combine them first");
-      std::optional<KerasConstant> constant = ReadKerasConstant(*operand);
-      if (!constant.has_value())
-        return arguments_.Bad(absl::StrCat(ShownJson(*operand), " is neither a number nor a tensor"));
-      // One constant for all examples: its batch axis has size 1.
-      if (static_cast<int>(constant->shape.size()) == rank() + 1 && constant->shape[0] == 1) {
-        constant->shape.erase(constant->shape.begin());
-      }
-      operation->mutable_constant()->Assign(constant->numbers.begin(), constant->numbers.end());
-      operation->mutable_constant_shape()->Assign(constant->shape.begin(), constant->shape.end());
+      CAIRN_RETURN_IF_ERROR(SetConstant(*operand, operation->mutable_constant(), operation->mutable_constant_shape()));
       operation->set_constant_first(at == 0);
     }
     return absl::OkStatus();
+  }
+
+  // One constant for all examples: its batch axis has size 1.
+  template <typename Numbers, typename Sides>
+  absl::Status SetConstant(const Json& operand, Numbers* numbers, Sides* sides) const {
+    std::optional<KerasConstant> constant = ReadKerasConstant(operand);
+    if (!constant.has_value())
+      return arguments_.Bad(absl::StrCat(ShownJson(operand), " is neither a number nor a tensor"));
+    if (static_cast<int>(constant->shape.size()) == rank() + 1 && constant->shape[0] == 1) {
+      constant->shape.erase(constant->shape.begin());
+    }
+    numbers->Assign(constant->numbers.begin(), constant->numbers.end());
+    sides->Assign(constant->shape.begin(), constant->shape.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWhere(v1::Operation* operation) {
+    const std::vector<const Json*>& operands = arguments_.operands();
+    const auto missing = [](const Json* operand) { return operand != nullptr && operand->is_null(); };
+    if (operands.size() != 3 || std::any_of(operands.begin(), operands.end(), missing)) {
+      return arguments_.Bad("without two values it gives places, as many as there are; give both values");
+    }
+    if (operands[0] != nullptr) {
+      return arguments_.Bad("its condition is a constant; give the output of a layer, or multiply by the constant");
+    }
+    if (operands[1] != nullptr) {
+      CAIRN_RETURN_IF_ERROR(
+          SetConstant(*operands[1], operation->mutable_constant(), operation->mutable_constant_shape()));
+      operation->set_constant_first(true);
+    }
+    if (operands[2] == nullptr) return absl::OkStatus();
+    if (operands[1] != nullptr) {
+      return SetConstant(*operands[2], operation->mutable_other_constant(), operation->mutable_other_shape());
+    }
+    return SetConstant(*operands[2], operation->mutable_constant(), operation->mutable_constant_shape());
+  }
+
+  // zeros_like, ones_like, full_like.
+  absl::Status ReadFull(v1::Operation* operation) {
+    const std::string function = arguments_.Function();
+    float number = function == "OnesLike" || absl::EndsWith(function, "ones_like") ? 1.0f : 0.0f;
+    if (function == "FullLike") {
+      const Json* const fill = arguments_.TakeOrOperand({"fill_value"});
+      const std::optional<KerasConstant> constant = fill == nullptr ? std::nullopt : ReadKerasConstant(*fill);
+      if (!constant.has_value() || !constant->shape.empty()) {
+        return arguments_.Bad("its fill_value is not one number; give one, or multiply ones_like by it");
+      }
+      number = constant->numbers[0];
+    }
+    const Json* const dtype = arguments_.Take({"dtype"});
+    const std::string type = dtype != nullptr && dtype->is_string() ? dtype->get<std::string>() : "float32";
+    const bool fits = absl::StrContains(type, "float") ||
+                      (type == "bool" ? number == 0 || number == 1 : std::trunc(number) == number);
+    if (!fits) return arguments_.Bad(absl::StrCat("dtype: \"", ShownText(type), "\" does not hold ", number));
+    operation->add_constant(number);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadReplacements(v1::Operation* operation) {
+    const auto read = [&](const char* option, auto set) -> absl::Status {
+      const Json* const value = arguments_.Take({option});
+      if (value == nullptr) return absl::OkStatus();
+      if (!value->is_number()) {
+        return arguments_.Bad(absl::StrCat(option, ": ", ShownJson(*value), " is not a number; give one"));
+      }
+      set(value->get<float>());
+      return absl::OkStatus();
+    };
+    CAIRN_RETURN_IF_ERROR(read("nan", [&](float number) { operation->set_nan(number); }));
+    CAIRN_RETURN_IF_ERROR(read("posinf", [&](float number) { operation->set_high(number); }));
+    return read("neginf", [&](float number) { operation->set_low(number); });
   }
 
   absl::Status ReadClip(v1::Operation* operation) {
@@ -275,19 +348,19 @@ absl::Status CheckIsKerasOperation(const KerasOperationEntry& entry) {
 bool IsKerasSplit(const std::string& type, const Json& config) {
   const std::string function = type == "TFOpLambda" ? JsonTextOf(config, "function") : type;
   static const std::set<std::string> all = {"Split", "ArraySplit", "Unstack", "split", "unstack"};
-  return all.contains(function);
+  return all.contains(function) || IsKerasTopK(function);
 }
 
-absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes,
-                                             int output) {
+absl::StatusOr<KerasOperationLayers> ReadKerasOperation(const KerasOperationEntry& entry,
+                                                        absl::Span<const Shape> shapes, int output) {
   const KerasFirstCalls none;
   KerasArguments arguments(entry, none);
   CAIRN_RETURN_IF_ERROR(arguments.Read());
-  v1::Layer layer;
-  CAIRN_RETURN_IF_ERROR(Reader(arguments, shapes, output).Read(&layer));
+  KerasOperationLayers made;
+  CAIRN_RETURN_IF_ERROR(Reader(arguments, shapes, output).Read(&made));
   CAIRN_RETURN_IF_ERROR(arguments.Finish());
-  layer.set_name(entry.name);
-  return layer;
+  made.layer.set_name(entry.name);
+  return made;
 }
 
 }  // namespace cairn

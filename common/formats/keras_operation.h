@@ -25,6 +25,12 @@ struct KerasOperationEntry {
   const Json* call = nullptr;  // one of inbound_nodes
 };
 
+// What an operation becomes: a layer, and perhaps others, each of which takes what the one before it gives.
+struct KerasOperationLayers {
+  v1::Layer layer;
+  std::vector<v1::Layer> then;
+};
+
 bool IsKerasOperation(const std::string& type, const std::string& module);
 
 // The tensors that the operation is called with, in order.
@@ -33,12 +39,12 @@ absl::StatusOr<KerasCall> ReadKerasOperationCall(const KerasOperationEntry& entr
 // OK: Cairn has the operation; what it is called with may still be refused.
 absl::Status CheckIsKerasOperation(const KerasOperationEntry& entry);
 
-// Whether the operation gives a list of tensors, each of which becomes a layer: Split, Unstack.
+// Whether the operation gives a list of tensors, each of which becomes a layer: Split, Unstack, TopK.
 bool IsKerasSplit(const std::string& type, const Json& config);
 
-// The layer, with the entry's name and no inputs. shapes: of the tensors, without the batch. output: of an IsKerasSplit
-// the number of its output.
-absl::StatusOr<v1::Layer> ReadKerasOperation(const KerasOperationEntry& entry, absl::Span<const Shape> shapes,
-                                             int output);
+// The layer, with the entry's name and no inputs, and those behind it. shapes: of the tensors, without the batch.
+// output: of an IsKerasSplit the number of its output.
+absl::StatusOr<KerasOperationLayers> ReadKerasOperation(const KerasOperationEntry& entry,
+                                                        absl::Span<const Shape> shapes, int output);
 
 }  // namespace cairn

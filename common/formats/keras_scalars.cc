@@ -10,7 +10,9 @@ constexpr char kNeedsAxis[] =
     "keras.ops.expand_dims(x, -1) or a Reshape((1,)) before it, or give the Input the shape (1,)";
 
 bool IsElementwise(const v1::Layer& layer) {
-  if (layer.has_operation()) return layer.operation().axis().empty() && layer.operation().constant_shape().empty();
+  if (layer.has_operation())
+    return layer.operation().axis().empty() && layer.operation().constant_shape().empty() &&
+           layer.operation().other_shape().empty();
   if (layer.has_activation()) {
     const v1::Activation f = layer.activation().activation();
     return f != v1::SOFTMAX && f != v1::LOG_SOFTMAX && f != v1::SPARSEMAX && f != v1::GLU;

@@ -195,6 +195,7 @@ KerasScopes::Tensor KerasScopes::TensorOf(int node, int scope) const {
     const int giver = map_.OfNode(node) == scope ? GiverOf(graph_, node) : node;
     tensor.call = static_cast<int>(std::find(own.begin(), own.end(), giver) - own.begin());
     if (giver != node) tensor.output = KerasOutputOfSlice(graph_, NodeAt(graph_, node));
+    if (NodeAt(graph_, node).layer.top_k().indices()) tensor.output = 1;
   }
   if (member.submodel >= 0) {
     const std::vector<int> own = CallsOfSubmodel(member.submodel), outputs = map_.Outputs(member.submodel, call.number);

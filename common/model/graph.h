@@ -25,8 +25,8 @@ enum class VariableKind {
   // A moving average. A push carries examples * the batch's statistic; the ps applies
   // v = momentum * v + (1 - momentum) * (sum / examples).
   kMovingAverage,
-  // A variable of a layer with `trainable: false`, moving averages included. Its value never changes; its gradient is
-  // zero.
+  // A variable of a layer with `trainable: false`, moving averages included: its value never changes. Or the vector of
+  // a spectral normalization, which an update computes of the kernel (common/model/spectral.h). Its gradient is zero.
   kFrozen,
 };
 

@@ -315,6 +315,11 @@ absl::Status GraphBuilder::InferNode(Node* node) {
 
 // own: the variables that it would have without sharing.
 absl::Status GraphBuilder::TakeVariablesOf(const Node& owner, const std::vector<Variable>& own, Node* node) const {
+  if (node->kind == LayerKind::kSpectralNormalization && !(InfersAlways(*node) && InfersAlways(owner))) {
+    return LayerError(node->name,
+                      absl::StrCat("shares \"", owner.name, "\", whose kernel two calls would divide twice ",
+                                   "a step; call it once, or with training: false in all calls"));
+  }
   for (size_t i = 0; i < own.size(); ++i) {
     const Variable& theirs = graph_.variables_[owner.variables[i]];
     if (own[i].shape != theirs.shape) {

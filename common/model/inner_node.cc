@@ -9,7 +9,8 @@
 namespace cairn {
 
 Node InnerNode(const Node& outer) {
-  const v1::Layer& layer = outer.layer.time_distributed().layer();
+  const v1::Layer& layer = outer.layer.has_spectral_normalization() ? outer.layer.spectral_normalization().layer()
+                                                                    : outer.layer.time_distributed().layer();
   const LayerType* const type = FindLayerType(layer.kind_case());
   CAIRN_CHECK(type != nullptr, "the layer within is checked first");
   Node inner = outer;

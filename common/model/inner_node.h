@@ -1,8 +1,9 @@
-// The layer inside a TimeDistributed as a node of its own, so that the code for that kind of layer computes it, writes
-// it and finds its variables.
+// The layer inside a TimeDistributed or a SpectralNormalization as a node of its own, so that the code for that kind of
+// layer computes it, writes it and finds its variables.
 //
-// A layer that works on the last axis, or elementwise, takes the input as it is. For others the steps are folded into
-// the batch: the inner layer sees [examples, steps, ...] as [examples * steps, ...] (FoldsSteps, StepGraph).
+// A layer that works on the last axis, or elementwise, takes the input as it is. For others the steps of a
+// TimeDistributed are folded into the batch: the inner layer sees [examples, steps, ...] as [examples * steps, ...]
+// (FoldsSteps, StepGraph).
 //
 // Pure functions; any thread.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace cairn {
 
-// outer: a time_distributed. The result has its id, inputs, output and variables; its name is "outer/layer".
+// outer: a time_distributed or a spectral_normalization. The result has its id, inputs, output and variables; its name
+// is "outer/layer".
 Node InnerNode(const Node& outer);
 
 // Whether this inner layer needs the steps folded into the batch.

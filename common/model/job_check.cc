@@ -24,6 +24,7 @@
 #include "common/model/optimizer_check.h"
 #include "common/model/outputs_check.h"
 #include "common/model/partition_cut.h"
+#include "common/model/spectral.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
@@ -248,6 +249,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckStrategy(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckCounts(&job.spec));
   CAIRN_RETURN_IF_ERROR(ResolveStep(&job.spec));
+  CAIRN_RETURN_IF_ERROR(CheckSpectral(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckPartitions(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckCluster(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckCallbacks(&job.spec, &job.warnings));

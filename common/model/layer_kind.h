@@ -106,7 +106,9 @@ namespace cairn {
   X(GroupQueryAttention) \
   X(ConvLSTM1D) \
   X(ConvLSTM2D) \
-  X(ConvLSTM3D)
+  X(ConvLSTM3D) \
+  X(TopK) \
+  X(SpectralNormalization)
 // clang-format on
 
 enum class LayerKind {

@@ -44,6 +44,13 @@ inline constexpr float kLossScaleMax = 1 << 24;
 // Muon: a step multiplies matrices with this many rows on one core of a ps, 5 * 6 * 2^33 operations by default.
 inline constexpr int64_t kMuonSideMax = 2048;
 inline constexpr int32_t kNewtonSchulzStepsMax = 32;
+// Muon's exclude_layers. Searching for all of them in all names takes at most this many steps: a second.
+inline constexpr int kNamePatternsMax = 64;
+inline constexpr size_t kNamePatternBytesMax = 256;
+inline constexpr int64_t kNamePatternMemoryMax = int64_t{1} << 18;
+// The instructions of all of them, which are compiled anew for each partition.
+inline constexpr int64_t kNamePatternSizeMax = 4096;
+inline constexpr int64_t kNamePatternWorkMax = int64_t{1} << 28;
 // Adafactor: 1 - step^-8 is 1 in float32 from the 8th step on.
 inline constexpr float kBeta2DecayMax = 8;
 // A redraw is needed with probability 0.0455; the chance of needing more than this many is below 1e-80.
@@ -61,6 +68,8 @@ inline constexpr size_t kLayerDimensionsMax = 4;
 // Axes of one example of volumes in steps, [steps, depth, height, width, channels]: of a ConvLSTM3D, and of the few
 // layers that may stand beside it (common/model/layers/table.cc).
 inline constexpr size_t kSequenceDimensionsMax = kLayerDimensionsMax + 1;
+// Passes over a kernel in each step, on each worker and ps.
+inline constexpr int32_t kPowerIterationsMax = 100;
 // Axes of a window: depth, height and width.
 inline constexpr int kWindowAxesMax = 3;
 static_assert(kWindowAxesMax + 1 == kLayerDimensionsMax, "the axes of a window, and the channels");

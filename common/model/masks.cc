@@ -40,6 +40,25 @@ bool NormalizesBatch(const Node& node) {
   return node.kind == LayerKind::kBatchNormalization || node.layer.time_distributed().layer().has_batch_normalization();
 }
 
+absl::StatusOr<int> NormalizedMask(const std::vector<Node>& nodes, const Node& node, int before) {
+  if (before < 0 || !NormalizesBatch(node) || !node.trainable || InfersAlways(node)) return before;
+  return Bad(
+      "steps that \"", nodes[static_cast<size_t>(before)].name,
+      "\" masks are left out of its statistics in Keras, which is not supported; normalize before the mask, or by "
+      "a layer_normalization");
+}
+
+// Of an attention that has no mask of its inputs.
+absl::StatusOr<int> UnmaskedAttention(const std::vector<Node>& nodes, const Node& node) {
+  for (const int input : node.inputs) {
+    const int mask = nodes[static_cast<size_t>(input)].mask;
+    if (mask < 0) continue;
+    return Bad("\"", nodes[static_cast<size_t>(mask)].name,
+               "\" masks steps of its inputs, which is not supported; use a multi_head_attention, or no mask");
+  }
+  return -1;
+}
+
 }  // namespace
 
 absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node) {
@@ -56,13 +75,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kConvLSTM3D:
     case LayerKind::kBidirectional: return RecurrencesOf(node.layer)[0].return_sequences ? before : -1;
     case LayerKind::kBatchNormalization:
-    case LayerKind::kTimeDistributed:
-      if (before >= 0 && NormalizesBatch(node) && node.trainable && !InfersAlways(node)) {
-        return Bad("steps that \"", nodes[static_cast<size_t>(before)].name,
-                   "\" masks are left out of its statistics in Keras, which is not supported; normalize before the "
-                   "mask, or by a layer_normalization");
-      }
-      return before;
+    case LayerKind::kTimeDistributed: return NormalizedMask(nodes, node, before);
     case LayerKind::kActivation:
     case LayerKind::kActivityRegularization:
     case LayerKind::kPReLU:
@@ -94,14 +107,7 @@ absl::StatusOr<int> OutputMask(const std::vector<Node>& nodes, const Node& node)
     case LayerKind::kConcatenate: return ConcatenatedMask(nodes, node);
     case LayerKind::kAttention:
     case LayerKind::kAdditiveAttention:
-    case LayerKind::kGroupQueryAttention:
-      for (const int input : node.inputs) {
-        const int mask = nodes[static_cast<size_t>(input)].mask;
-        if (mask < 0) continue;
-        return Bad("\"", nodes[static_cast<size_t>(mask)].name,
-                   "\" masks steps of its inputs, which is not supported; use a multi_head_attention, or no mask");
-      }
-      return -1;
+    case LayerKind::kGroupQueryAttention: return UnmaskedAttention(nodes, node);
     default: return -1;
   }
 }

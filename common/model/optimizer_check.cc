@@ -139,12 +139,7 @@ absl::Status ResolveMuon(v1::Muon* muon) {
   for (const auto& [field, value] : factors) {
     if (!std::isfinite(value)) return Bad("optimizer.muon.", field, ": ", value, " is not finite; leave it out");
   }
-  for (const std::string& text : muon->exclude_layers()) {
-    if (text.empty()) {
-      return Bad("optimizer.muon.exclude_layers: an empty text is part of every name; name the last layer, say");
-    }
-  }
-  return absl::OkStatus();
+  return ExcludedLayersOf(*muon).status();
 }
 
 absl::Status ResolveScheduleFree(v1::ScheduleFreeAdamW* adamw) {

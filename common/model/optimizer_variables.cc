@@ -12,37 +12,79 @@ namespace cairn {
 namespace {
 
 // Keras: a variable of two axes that neither belongs to an embedding nor to an excluded layer.
-bool MadeOrthogonal(const v1::Muon& muon, const Variable& variable) {
+bool MadeOrthogonal(const v1::Muon& muon, const std::vector<NamePattern>& excluded, const Variable& variable) {
   if (variable.shape.size() != 2) return false;
   if (muon.exclude_embeddings() && absl::AsciiStrToLower(variable.name).find("embedding") != std::string::npos) {
     return false;
   }
-  const auto& texts = muon.exclude_layers();
-  return std::none_of(texts.begin(), texts.end(),
-                      [&](const std::string& text) { return variable.name.find(text) != std::string::npos; });
+  return std::none_of(excluded.begin(), excluded.end(),
+                      [&](const NamePattern& pattern) { return pattern.IsIn(variable.name); });
+}
+
+absl::Status CheckExcludedLayers(const v1::Muon& muon, const Graph& graph) {
+  constexpr char kField[] = "optimizer.muon.exclude_layers: ";
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<NamePattern> excluded, ExcludedLayersOf(muon));
+  const auto& all = graph.variables();
+  int64_t size = 0, bytes = 0;
+  for (const NamePattern& pattern : excluded) size += pattern.size();
+  for (const Variable& v : all) bytes += static_cast<int64_t>(v.name.size());
+  if (bytes > 0 && size > kNamePatternWorkMax / bytes) {
+    return Bad(kField, "to search for them in the names of ", all.size(),
+               " variables takes too long; give fewer or "
+               "shorter ones");
+  }
+  for (size_t i = 0; i < excluded.size(); ++i) {
+    if (std::any_of(all.begin(), all.end(), [&](const Variable& v) { return excluded[i].IsIn(v.name); })) continue;
+    return Bad(kField, "\"", muon.exclude_layers(static_cast<int>(i)), "\" is in no variable's name",
+               all.empty() ? "" : absl::StrCat("; they are like \"", all.front().name, "\""));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-bool UpdatedAsAWhole(const v1::Optimizer& optimizer, const Variable& variable) {
+absl::StatusOr<std::vector<NamePattern>> ExcludedLayersOf(const v1::Muon& muon) {
+  constexpr char kField[] = "optimizer.muon.exclude_layers: ";
+  if (muon.exclude_layers_size() > kNamePatternsMax) {
+    return Bad(kField, muon.exclude_layers_size(), " expressions; at most ", kNamePatternsMax,
+               " are read: join them with |");
+  }
+  std::vector<NamePattern> patterns;
+  int64_t size = 0;
+  for (const std::string& text : muon.exclude_layers()) {
+    absl::StatusOr<NamePattern> pattern = NamePattern::Make(text);
+    if (!pattern.ok()) return Bad(kField, pattern.status().message());
+    size += pattern->size();
+    patterns.push_back(*std::move(pattern));
+  }
+  if (size <= kNamePatternSizeMax) return patterns;
+  return Bad(kField, "their repetitions make them too large; give shorter ones");
+}
+
+WholeUpdates::WholeUpdates(const v1::Optimizer& optimizer) : optimizer_(optimizer) {
+  for (const std::string& text : optimizer.muon().exclude_layers()) {
+    absl::StatusOr<NamePattern> pattern = NamePattern::Make(text);
+    // A running job that an older version accepted, which took it for a part of the name.
+    excluded_.push_back(pattern.ok() ? *std::move(pattern) : NamePattern::OfText(text));
+  }
+}
+
+bool WholeUpdates::Of(const Variable& variable) const {
   if (variable.kind != VariableKind::kTrainable) return false;
-  if (optimizer.has_muon()) return MadeOrthogonal(optimizer.muon(), variable);
-  return optimizer.has_lamb() || optimizer.has_adafactor();
+  if (optimizer_.has_muon()) return MadeOrthogonal(optimizer_.muon(), excluded_, variable);
+  return optimizer_.has_lamb() || optimizer_.has_adafactor();
+}
+
+bool UpdatedAsAWhole(const v1::Optimizer& optimizer, const Variable& variable) {
+  return WholeUpdates(optimizer).Of(variable);
 }
 
 absl::Status CheckVariablesOf(const v1::Optimizer& optimizer, const Graph& graph) {
   if (!optimizer.has_muon()) return absl::OkStatus();
-  for (const std::string& text : optimizer.muon().exclude_layers()) {
-    const auto& all = graph.variables();
-    if (std::any_of(all.begin(), all.end(),
-                    [&](const Variable& v) { return v.name.find(text) != std::string::npos; })) {
-      continue;
-    }
-    return Bad("optimizer.muon.exclude_layers: \"", text, "\" is part of no variable's name",
-               all.empty() ? "" : absl::StrCat("; they are like \"", all.front().name, "\""));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckExcludedLayers(optimizer.muon(), graph));
+  const WholeUpdates whole(optimizer);
   for (const Variable& v : graph.variables()) {
-    if (!UpdatedAsAWhole(optimizer, v) || std::min(v.shape[0], v.shape[1]) <= kMuonSideMax) continue;
+    if (!whole.Of(v) || std::min(v.shape[0], v.shape[1]) <= kMuonSideMax) continue;
     return Bad("optimizer.muon: ", v.name, " ", ToString(v.shape), " is a matrix whose shorter side is above ",
                kMuonSideMax, ", whose products would take one ps minutes in every step; name it in exclude_layers");
   }

@@ -3,7 +3,7 @@
 // Lamb, Adafactor and Muon update a number with norms, means or products over the whole variable. Such a variable lies
 // in one partition (common/model/partition_cut.h), so that partitioning changes no bit.
 //
-// Pure functions; any thread.
+// Pure functions and constants; any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,30 @@
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
+#include "common/model/name_pattern.h"
 
 namespace cairn {
 
-// Whether the optimizer updates the variable, and needs all its numbers for that: every trainable one for Lamb and
-// Adafactor, the matrices that Muon makes orthogonal. The optimizer must be resolved.
+// Which variables the optimizer updates with the help of all their numbers: every trainable one for Lamb and
+// Adafactor, the matrices that Muon makes orthogonal. For many variables; the optimizer must be resolved, and outlive
+// this.
+class WholeUpdates {
+ public:
+  explicit WholeUpdates(const v1::Optimizer& optimizer);
+  bool Of(const Variable& variable) const;
+
+ private:
+  const v1::Optimizer& optimizer_;
+  std::vector<NamePattern> excluded_;  // of Muon
+};
+// The same, of one variable.
 bool UpdatedAsAWhole(const v1::Optimizer& optimizer, const Variable& variable);
 
-// Errors: INVALID_ARGUMENT, `optimizer.muon: dense/kernel [4096,4096] ...`: a matrix that is too large.
+// Muon's exclude_layers. Errors: INVALID_ARGUMENT, `optimizer.muon.exclude_layers: ...`.
+absl::StatusOr<std::vector<NamePattern>> ExcludedLayersOf(const v1::Muon& muon);
+
+// Errors: INVALID_ARGUMENT, `optimizer.muon: dense/kernel [4096,4096] ...`: a matrix that is too large; an expression
+// of exclude_layers that is in no name.
 absl::Status CheckVariablesOf(const v1::Optimizer& optimizer, const Graph& graph);
 
 // A tensor of a checkpoint's optimizer.safetensors: numbers of one slot.

@@ -1,5 +1,6 @@
 #include "common/model/partition_cut.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include "common/model/constraint.h"
 #include "common/model/optimizer_variables.h"
 #include "common/model/penalty.h"
+#include "common/model/spectral.h"
 #include "common/model/step_plan.h"
 #include "common/model/variable_fields.h"
 
@@ -34,7 +36,7 @@ std::vector<Span> WholeSpansOf(const Graph& graph, const v1::Optimizer& optimize
   const auto add = [&](int64_t from, int64_t to) {
     from += whole_begin;
     to = (to + whole_begin + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment;
-    if (from < end && to > begin) ends[from] = to;
+    if (from < end && to > begin) ends[from] = std::max(ends[from], to);
   };
   for (const ConstraintRange& range : ConstraintRangesOf(graph, whole_begin, whole_end)) {
     if (range.constraint.kind() != v1::Constraint::NON_NEG) add(range.begin, range.end);
@@ -42,10 +44,13 @@ std::vector<Span> WholeSpansOf(const Graph& graph, const v1::Optimizer& optimize
   for (const PenaltyRange& range : PenaltyRangesOf(graph, whole_begin, whole_end)) {
     if (range.orthogonal != 0) add(range.begin, range.end);
   }
+  for (const SpectralRange& range : SpectralRangesOf(graph, whole_begin, whole_end)) {
+    add(range.kernel, range.vector + range.columns);
+  }
+  const WholeUpdates whole(optimizer);
   for (const Variable& v : variables) {
     if (v.offset >= whole_end) break;
-    if (v.offset >= whole_begin && UpdatedAsAWhole(optimizer, v))
-      add(v.offset - whole_begin, v.offset - whole_begin + v.size);
+    if (v.offset >= whole_begin && whole.Of(v)) add(v.offset - whole_begin, v.offset - whole_begin + v.size);
   }
   std::vector<Span> spans;
   for (const auto& [from, to] : ends) spans.push_back({from, to});
@@ -64,10 +69,10 @@ std::string Described(const Graph& graph, const Span& span) {
 absl::Status CheckWholeVariables(const Graph& graph, const v1::Optimizer& optimizer) {
   for (const Span& span : WholeSpansOf(graph, optimizer, 0, graph.space_size())) {
     if ((span.end - span.begin) * static_cast<int64_t>(sizeof(float)) <= kPartitionBytesMax) continue;
-    return Bad(
-        "model: ", Described(graph, span), " has a constraint with a norm, the orthogonal regularizer, or an ",
-        "optimizer that updates it as a whole (lamb, adafactor, muon), for which one ps must have it whole, and ",
-        "is larger than ", kPartitionBytesMax, " bytes; leave that out, or use a smaller layer");
+    return Bad("model: ", Described(graph, span), " has a constraint with a norm, the orthogonal regularizer, ",
+               "spectral normalization, or an optimizer that updates it as a whole (lamb, adafactor, muon), for which "
+               "one ps must have it whole, and ",
+               "is larger than ", kPartitionBytesMax, " bytes; leave that out, or use a smaller layer");
   }
   return absl::OkStatus();
 }

@@ -164,8 +164,16 @@ Buffer DenseContents::AddPenalties(const PartitionSettings&, uint64_t examples, 
   const std::vector<PenaltyRange>& penalties = dense_->penalties;
   if (penalties.empty() || gradient.empty()) return gradient;
   if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
-  AddPenaltyGradient(penalties, examples, values_.floats(), gradient.mutable_floats());
+  const Buffer used = UsedValues();
+  AddPenaltyGradient(penalties, examples, used.floats(), gradient.mutable_floats());
   return gradient;
+}
+
+Buffer DenseContents::UsedValues() const {
+  if (dense_->spectral.empty()) return values_;
+  Buffer used = Buffer::CopyOf(values_.data(), values_.size());
+  NormalizeKernels(dense_->spectral, used.mutable_floats());
+  return used;
 }
 
 void DenseContents::Apply(const PartitionSettings&, const v1::LogEntry& entry, uint64_t step, Buffer gradient) {
@@ -178,12 +186,13 @@ void DenseContents::Apply(const PartitionSettings&, const v1::LogEntry& entry, u
     return ApplyConstraints(dense_->constraints, values_.mutable_floats());
   }
   if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
+  const Buffer used = UsedValues();
   Update update;
   update.step = step;
   update.examples = entry.examples();
   update.learning_rate = entry.learning_rate();
   update.ema_overwrite = entry.ema_overwrite();
-  update.values = values_.floats();
+  update.values = used.floats();
   update.gradient = gradient.mutable_floats();
   std::vector<Buffer> shared(slots_.size());  // shared with an image; kept alive until they are copied
   for (size_t i = 0; i < shared.size(); ++i) {

@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "common/model/constraint.h"
 #include "common/model/penalty.h"
+#include "common/model/spectral.h"
 #include "common/tensor/gradient_rounding.h"
 #include "server/core/optimizer.h"
 #include "server/core/partition_state.h"
@@ -33,6 +34,7 @@ struct DenseConfig {
   // The gradients of these penalties are added to each sum (synchronous) or push, before it is clipped.
   std::vector<PenaltyRange> penalties;
   std::vector<ConstraintRange> constraints;           // of the values that an update leaves
+  std::vector<SpectralRange> spectral;                // divided before a step uses them, and before its update
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 };
 
@@ -111,6 +113,7 @@ class DenseContents : public PartitionContents {
 
  private:
   void ForgetConverted();
+  Buffer UsedValues() const;  // those that the workers compute a step's gradients with
 
   std::shared_ptr<const DenseConfig> dense_;
   Buffer values_;

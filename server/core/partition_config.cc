@@ -10,6 +10,7 @@
 #include "common/model/optimizer_check.h"
 #include "common/model/optimizer_variables.h"
 #include "common/model/partition_cut.h"
+#include "common/model/spectral.h"
 #include "common/model/strategy_check.h"
 #include "server/core/dense_partition.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
   std::vector<Segment> segments;
+  const WholeUpdates whole(optimizer);
   const auto& all = graph.variables();  // in order of offset
   auto v_at =
       std::partition_point(all.begin(), all.end(), [&](const Variable& v) { return v.offset + v.size <= begin; });
@@ -32,7 +34,7 @@ std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimiz
     s.momentum = average ? v.momentum : 0.0f;
     s.decays = v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name);
     s.frozen = v.kind == VariableKind::kFrozen;
-    s.whole = UpdatedAsAWhole(optimizer, v);
+    s.whole = whole.Of(v);
     if (s.whole) s.shape = v.shape;
   }
   return segments;
@@ -48,6 +50,7 @@ DenseConfig DenseConfigOf(const v1::JobSpec& spec, std::shared_ptr<const Graph> 
   if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
     dense.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
   dense.constraints = ConstraintRangesOf(*graph, c.begin, c.end);
+  dense.spectral = SpectralRangesOf(*graph, c.begin, c.end);
   dense.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
     InitializeRange(*graph, seed, begin, out);
   };

@@ -20,6 +20,7 @@
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
+#include "common/base/trace.h"
 #include "common/model/graph.h"
 #include "common/model/job_outputs.h"
 #include "common/tensor/batch.h"
@@ -39,6 +40,8 @@ struct StepInfo {
   // For TrainJoined: a step of several pieces (JobSpec.accumulate_steps), computed one after the other by one program.
   // Their gradients are added in the order of the pieces, and the call for the last one gives the sum to the join.
   bool first_piece = true, last_piece = true;
+  // Null: the step is not traced. Else a program that can tell it cheaply measures its passes, and layers within them.
+  const StepTrace* trace = nullptr;
 };
 
 struct BatchSums {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/model/operation_operands.h"
 #include "common/model/slice_range.h"
 #include "worker/backend/broadcast.h"
 #include "worker/backend/tensor_functors.h"
@@ -30,23 +31,23 @@ template <typename T>
 class Unary : public TensorFunction<T> {
  public:
   Unary(const v1::Operation& operation, int64_t count)
-      : kind_(operation.kind()), low_(LowOf(operation)), high_(HighOf(operation)), count_(count) {}
+      : kind_(operation.kind()), numbers_(UnaryNumbersOf<T>(operation)), count_(count) {}
 
   void Forward(absl::Span<const T* const> x, T* y) const override {
-    WithUnary<T>(kind_, static_cast<T>(low_), static_cast<T>(high_), [&](auto f, auto) {
+    WithUnary<T>(kind_, numbers_, [&](auto f, auto) {
       for (int64_t i = 0; i < count_; ++i) y[i] = f(x[0][i]);
     });
   }
 
   void Backward(absl::Span<const T* const> x, const T* y, const T* dy, size_t, double* dx) const override {
-    WithUnary<T>(kind_, static_cast<T>(low_), static_cast<T>(high_), [&](auto, auto slope) {
+    WithUnary<T>(kind_, numbers_, [&](auto, auto slope) {
       for (int64_t i = 0; i < count_; ++i) dx[i] += dy[i] * slope(x[0][i], y[i]);
     });
   }
 
  private:
   const v1::Operation::Kind kind_;
-  const float low_, high_;
+  const UnaryNumbers<T> numbers_;
   const int64_t count_;
 };
 
@@ -154,35 +155,64 @@ class Smallest : public TensorFunction<T> {
   const int64_t count_;
 };
 
-// The second input where the first is not 0, else the third.
+// The second operand where the first is not 0, else the third.
 template <typename T>
 class Where : public TensorFunction<T> {
  public:
-  Where(const std::vector<Shape>& inputs, const Shape& output, int64_t examples)
-      : walk_(WithExamples(examples, output),
-              {BroadcastTo(inputs[0], output, false), BroadcastTo(inputs[1], output, false),
-               BroadcastTo(inputs[2], output, false), BroadcastTo(output, output, false)}) {}
+  Where(const v1::Operation& operation, const std::vector<Shape>& inputs, const Shape& output, int64_t examples)
+      : walk_(WithExamples(examples, output), Tensors(operation, inputs, output)) {
+    for (const OperationOperand& operand : OperandsOf(operation, inputs.size())) {
+      inputs_.push_back(operand.input);
+      constants_.emplace_back(operand.numbers.begin(), operand.numbers.end());
+    }
+  }
 
   void Forward(absl::Span<const T* const> x, T* y) const override {
+    const std::vector<const T*> of = Operands(x);
     walk_.ForEachLine([&](const std::vector<int64_t>& at) {
       for (int64_t i = 0; i < walk_.line(); ++i) {
-        const size_t from = x[0][at[0] + i * walk_.stride(0)] != 0 ? 1 : 2;
-        y[at[3] + i] = x[from][at[from] + i * walk_.stride(from)];
+        const size_t from = of[0][at[0] + i * walk_.stride(0)] != 0 ? 1 : 2;
+        y[at[3] + i] = of[from][at[from] + i * walk_.stride(from)];
       }
     });
   }
 
   void Backward(absl::Span<const T* const> x, const T*, const T* dy, size_t which, double* dx) const override {
-    if (which == 0) return;
-    walk_.ForEachLine([&](const std::vector<int64_t>& at) {
-      for (int64_t i = 0; i < walk_.line(); ++i) {
-        const size_t from = x[0][at[0] + i * walk_.stride(0)] != 0 ? 1 : 2;
-        if (from == which) dx[at[from] + i * walk_.stride(from)] += dy[at[3] + i];
-      }
-    });
+    const T* const condition = x[0];
+    for (size_t from = 1; from < inputs_.size(); ++from) {
+      if (inputs_[from] != static_cast<int>(which)) continue;
+      walk_.ForEachLine([&](const std::vector<int64_t>& at) {
+        for (int64_t i = 0; i < walk_.line(); ++i) {
+          const bool first = condition[at[0] + i * walk_.stride(0)] != 0;
+          if (first == (from == 1)) dx[at[from] + i * walk_.stride(from)] += dy[at[3] + i];
+        }
+      });
+    }
   }
 
  private:
+  static std::vector<WalkedTensor> Tensors(const v1::Operation& operation, const std::vector<Shape>& inputs,
+                                           const Shape& output) {
+    std::vector<WalkedTensor> tensors;
+    for (const OperationOperand& operand : OperandsOf(operation, inputs.size())) {
+      const bool constant = operand.input < 0;
+      tensors.push_back(
+          BroadcastTo(constant ? operand.shape : inputs[static_cast<size_t>(operand.input)], output, constant));
+    }
+    tensors.push_back(BroadcastTo(output, output, false));
+    return tensors;
+  }
+
+  std::vector<const T*> Operands(absl::Span<const T* const> x) const {
+    std::vector<const T*> operands;
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      operands.push_back(inputs_[k] < 0 ? constants_[k].data() : x[static_cast<size_t>(inputs_[k])]);
+    }
+    return operands;
+  }
+
+  std::vector<int> inputs_;                // by operand: the number of the input; -1: a constant
+  std::vector<std::vector<T>> constants_;  // by operand
   const Walk walk_;
 };
 
@@ -306,7 +336,7 @@ std::unique_ptr<TensorFunction<T>> MakeOperation(const v1::Operation& operation,
                                                  const Shape& output, int64_t examples) {
   switch (operation.kind()) {
     case v1::Operation::MATMUL: return std::make_unique<Product<T>>(inputs, examples);
-    case v1::Operation::WHERE: return std::make_unique<Where<T>>(inputs, output, examples);
+    case v1::Operation::WHERE: return std::make_unique<Where<T>>(operation, inputs, output, examples);
     case v1::Operation::SOFTMAX:
     case v1::Operation::L2_NORMALIZE:
     case v1::Operation::CUMSUM:
@@ -338,6 +368,7 @@ std::unique_ptr<TensorFunction<T>> MakeTensorFunction(const Graph& graph, const 
     case LayerKind::kTile:
     case LayerKind::kTake: return std::make_unique<Moved<T>>(node, inputs[0], examples);
     case LayerKind::kOneHot: return std::make_unique<OneHotted<T>>(node.layer.one_hot(), inputs[0], examples);
+    case LayerKind::kTopK: return std::make_unique<Largest<T>>(node.layer.top_k(), inputs[0], examples);
     case LayerKind::kActivation:
       if (node.activation != v1::GLU) return nullptr;
       return std::make_unique<Gated<T>>(node.output, examples);

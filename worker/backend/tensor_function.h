@@ -1,5 +1,5 @@
 // TensorFunction: the layers without variables that work on tensors (Operation, Subtract, Minimum, Reduce, Slice,
-// Stack, Pad, Tile, Take, OneHot, Einsum, and an Activation with GLU), forward and backward, for one node and one
+// Stack, Pad, Tile, Take, OneHot, TopK, Einsum, and an Activation with GLU), forward and backward, for one node and one
 // number of examples. Used by the backends on the CPU: by the reference in float64, by oneDNN in float32. The formulas
 // are those of tf.math and of its gradients.
 //

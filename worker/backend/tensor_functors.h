@@ -13,8 +13,18 @@
 
 namespace cairn {
 
+// The numbers that an Operation of one input has: the bounds of CLIP, the replacements of NAN_TO_NUM.
+template <typename T>
+struct UnaryNumbers {
+  T low = -std::numeric_limits<T>::infinity(), high = std::numeric_limits<T>::infinity(), nan = 0;
+};
+
 inline float LowOf(const v1::Operation& o) { return o.has_low() ? o.low() : -std::numeric_limits<float>::infinity(); }
 inline float HighOf(const v1::Operation& o) { return o.has_high() ? o.high() : std::numeric_limits<float>::infinity(); }
+template <typename T>
+UnaryNumbers<T> UnaryNumbersOf(const v1::Operation& o) {
+  return {static_cast<T>(LowOf(o)), static_cast<T>(HighOf(o)), static_cast<T>(o.nan())};
+}
 
 template <typename T, typename Use>
 void WithFurtherUnary(v1::Operation::Kind kind, Use use) {
@@ -52,9 +62,9 @@ T FloorMod(T a, T b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// Calls use(f(x), slope(x, y)) with the functions of a kind that has one input. low, high: the bounds of CLIP.
+// Calls use(f(x), slope(x, y)) with the functions of a kind that has one input.
 template <typename T, typename Use>
-void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
+void WithUnary(v1::Operation::Kind kind, const UnaryNumbers<T>& numbers, Use use) {
   using O = v1::Operation;
   const auto flat = [](T, T) { return T(0); };
   switch (kind) {
@@ -74,8 +84,14 @@ void WithUnary(v1::Operation::Kind kind, T low, T high, Use use) {
     case O::SIGMOID: return use([](T x) { return 1 / (1 + std::exp(-x)); }, [](T, T y) { return y * (1 - y); });
     case O::RECIPROCAL: return use([](T x) { return 1 / x; }, [](T, T y) { return -y * y; });
     case O::CLIP:
-      return use([=](T x) { return std::min(std::max(x, low), high); },
-                 [=](T x, T) { return x >= low && x <= high ? T(1) : T(0); });
+      return use([=](T x) { return std::min(std::max(x, numbers.low), numbers.high); },
+                 [=](T x, T) { return x >= numbers.low && x <= numbers.high ? T(1) : T(0); });
+    case O::NAN_TO_NUM:
+      return use(
+          [=](T x) {
+            return std::isfinite(x) ? x : std::isnan(x) ? numbers.nan : x > 0 ? numbers.high : numbers.low;
+          },
+          [](T x, T) { return T(std::isfinite(x)); });
     case O::SIGN: return use([](T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); }, flat);
     case O::FLOOR: return use([](T x) { return std::floor(x); }, flat);
     case O::ROUND: return use([](T x) { return std::nearbyint(x); }, flat);  // halves to the even number
@@ -128,6 +144,7 @@ void WithBinary(v1::Operation::Kind kind, Use use) {
     case O::LOGICAL_AND: return use([](T a, T b) { return T(a != 0 && b != 0); }, flat, flat);
     case O::LOGICAL_OR: return use([](T a, T b) { return T(a != 0 || b != 0); }, flat, flat);
     case O::LOGICAL_XOR: return use([](T a, T b) { return T((a != 0) != (b != 0)); }, flat, flat);
+    case O::FULL_LIKE: return use([](T, T b) { return b; }, flat, flat);
     default: CAIRN_CHECK(false, "the graph checked the kind");
   }
 }

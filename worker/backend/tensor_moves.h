@@ -1,4 +1,4 @@
-// The tensor functions that move numbers (Pad, Tile, Take, Stack, OneHot), and Einsum.
+// The tensor functions that move numbers (Pad, Tile, Take, Stack, OneHot, TopK), and Einsum.
 //
 // Included by tensor_function.cc alone.
 #pragma once
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/model/tensor_places.h"
@@ -110,6 +111,58 @@ class OneHotted : public TensorFunction<T> {
  private:
   const int64_t classes_, numbers_;
   int64_t step_ = 1;
+};
+
+// The k largest numbers of each row, or their places.
+template <typename T>
+class Largest : public TensorFunction<T> {
+ public:
+  Largest(const v1::TopK& top_k, const Shape& input, int64_t examples)
+      : k_(top_k.k()),
+        indices_(top_k.indices()),
+        size_(input.back()),
+        rows_(examples * NumElements(input) / input.back()) {}
+
+  void Forward(absl::Span<const T* const> x, T* y) const override {
+    ForEachRow(x[0], [&](const T* row, const std::vector<int64_t>& places, int64_t begin) {
+      for (int64_t i = 0; i < k_; ++i) {
+        const int64_t place = places[static_cast<size_t>(i)];
+        y[begin + i] = indices_ ? static_cast<T>(place) : row[place];
+      }
+    });
+  }
+
+  void Backward(absl::Span<const T* const> x, const T*, const T* dy, size_t, double* dx) const override {
+    if (indices_) return;
+    ForEachRow(x[0], [&](const T* row, const std::vector<int64_t>& places, int64_t begin) {
+      double* const to = dx + (row - x[0]);
+      for (int64_t i = 0; i < k_; ++i) to[places[static_cast<size_t>(i)]] += dy[begin + i];
+    });
+  }
+
+ private:
+  // Calls fn(row, the places of the row's k largest numbers at the front of a list, the first of k places in y).
+  template <typename Fn>
+  void ForEachRow(const T* x, Fn fn) const {
+    std::vector<int64_t> places(static_cast<size_t>(size_));
+    for (int64_t r = 0; r < rows_; ++r) {
+      const T* const row = x + r * size_;
+      std::iota(places.begin(), places.end(), 0);
+      // A strict order whatever the numbers are.
+      const auto before = [row](int64_t a, int64_t b) {
+        const bool no_number = std::isnan(row[a]);
+        if (no_number != std::isnan(row[b])) return no_number;
+        if (!no_number && row[a] != row[b]) return row[a] > row[b];
+        return a < b;
+      };
+      std::partial_sort(places.begin(), places.begin() + k_, places.end(), before);
+      fn(row, places, r * k_);
+    }
+  }
+
+  const int64_t k_;
+  const bool indices_;
+  const int64_t size_, rows_;
 };
 
 // y[g][r][c] = sum over i of x[g][r][i] * kernel[g][i][c], of each example.

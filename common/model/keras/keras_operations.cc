@@ -83,6 +83,11 @@ constexpr KerasOperation kOperations[] = {
     {O::MOD, kNumpy, "Mod", "math.floormod math.mod __operators__.mod"},
     {O::SQUARED_DIFFERENCE, kMath, "", "math.squared_difference"},  // Keras 3 has none
     {O::ARCTAN2, kNumpy, "Arctan2", "math.atan2 atan2"},
+    {O::NAN_TO_NUM, kNumpy, "NanToNum", ""},
+    {O::FULL_LIKE, kNumpy, "FullLike", ""},
+    {O::FULL_LIKE, kNumpy, "ZerosLike", "zeros_like compat.v1.zeros_like"},
+    {O::FULL_LIKE, kNumpy, "OnesLike", "ones_like compat.v1.ones_like"},
+    {O::FULL_LIKE, kNumpy, "Imag", "math.imag"},  // of real numbers: 0
 };
 
 constexpr KerasReduction kReductions[] = {
@@ -148,6 +153,7 @@ const char* KerasOperationModule(const Node& node) {
     case LayerKind::kTake:
     case LayerKind::kEinsum: return kNumpy;
     case LayerKind::kOneHot: return kNn;
+    case LayerKind::kTopK: return kMath;
     case LayerKind::kActivation: return node.activation == v1::GLU ? kNn : nullptr;
     default: return nullptr;
   }

@@ -1,5 +1,8 @@
 #include "common/model/layers/fields.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -132,6 +135,16 @@ absl::Status ResolvePadding(v1::Padding* padding) {
   if (*padding == v1::CAUSAL) return Bad("padding CAUSAL is for convolutions along a sequence; use VALID or SAME");
   if (*padding == v1::PADDING_UNSPECIFIED) *padding = v1::VALID;
   return absl::OkStatus();
+}
+
+absl::Status NeedNoActivityRegularizer(const v1::Layer& inner) {
+  const google::protobuf::FieldDescriptor* const kind =
+      v1::Layer::descriptor()->FindFieldByNumber(static_cast<int>(inner.kind_case()));
+  const google::protobuf::Message& message = inner.GetReflection()->GetMessage(inner, kind);
+  const google::protobuf::FieldDescriptor* const activity =
+      message.GetDescriptor()->FindFieldByName("activity_regularizer");
+  if (activity == nullptr || !message.GetReflection()->HasField(message, activity)) return absl::OkStatus();
+  return Bad("layer: its activity_regularizer is not supported there; leave it out");
 }
 
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer) {

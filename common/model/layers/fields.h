@@ -30,6 +30,8 @@ absl::Status NeedRate(const char* field, float rate);  // in [0, 1)
 absl::Status NeedEpsilon(float epsilon);
 absl::Status ResolveActivation(v1::Activation* activation);
 absl::Status ResolvePadding(v1::Padding* padding);
+// inner: a layer within another one, whose activity_regularizer nothing would apply.
+absl::Status NeedNoActivityRegularizer(const v1::Layer& inner);
 // Rejects arguments that the initializer's kind does not have; fills in those that it has.
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer);
 v1::Initializer OfKind(v1::Initializer::Kind kind);

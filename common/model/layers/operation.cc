@@ -1,6 +1,8 @@
 // Operation: what a Functional model records for x + y, x * 2, -x, exp(x): an elementwise function of one tensor, of
-// two, or of one and a constant; also matrix products, softmax, norms and cumulative sums along one axis.
+// two, or of one and a constant, or a choice between two; also matrix products, softmax, norms and cumulative sums
+// along one axis.
 #include <cmath>
+#include <limits>
 
 #include "common/model/keras/keras_operations.h"
 #include "common/model/keras/keras_writer.h"
@@ -9,6 +11,7 @@
 #include "common/model/layers/table.h"
 #include "common/model/limits.h"
 #include "common/model/onnx/onnx_operations.h"
+#include "common/model/operation_operands.h"
 
 namespace cairn::layers {
 namespace {
@@ -21,26 +24,63 @@ bool AlongAxis(O::Kind kind) {
 
 bool OfTwo(O::Kind kind) {
   return (kind >= O::ADD && kind <= O::SQUARED_DIFFERENCE) || (kind >= O::EQUAL && kind <= O::LESS_EQUAL) ||
-         (kind >= O::LOGICAL_AND && kind <= O::LOGICAL_XOR);
+         (kind >= O::LOGICAL_AND && kind <= O::LOGICAL_XOR) || kind == O::FULL_LIKE;
 }
 
-absl::Status CheckConstant(const O& operation) {
+// name: of the field with the numbers; sides: of the one with their shape.
+template <typename Numbers, typename Sides>
+absl::Status CheckNumbers(const char* name, const Numbers& numbers, const char* shape_name, const Sides& sides) {
   int64_t count = 1;
-  for (const int32_t dim : operation.constant_shape()) {
-    if (dim < 1) return Bad("constant_shape has a side ", dim, ", which is not positive");
+  for (const int32_t dim : sides) {
+    if (dim < 1) return Bad(shape_name, " has a side ", dim, ", which is not positive");
     count = SaturatingMultiply(count, dim);
   }
-  if (operation.constant().empty()) {
-    if (!operation.constant_shape().empty()) return Bad("constant_shape is given without a constant; give its numbers");
-    if (operation.constant_first()) return Bad("constant_first is given without a constant; leave it out");
-    return absl::OkStatus();
+  if (numbers.empty() && !sides.empty()) {
+    return Bad(shape_name, " is given without ", name == std::string("constant") ? "a constant" : name,
+               "; give its numbers");
   }
-  if (count != operation.constant_size()) {
-    return Bad("constant has ", operation.constant_size(), " numbers, constant_shape holds ", count,
+  if (!numbers.empty() && count != numbers.size()) {
+    return Bad(name, " has ", numbers.size(), " numbers, ", shape_name, " holds ", count,
                "; make them equal, or give one number and no shape");
   }
-  for (const float number : operation.constant()) {
-    if (!std::isfinite(number)) return Bad("constant ", number, " is not finite; use a number");
+  for (const float number : numbers) {
+    if (!std::isfinite(number)) return Bad(name, " ", number, " is not finite; use a number");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConstants(const O& operation) {
+  CAIRN_RETURN_IF_ERROR(CheckNumbers("constant", operation.constant(), "constant_shape", operation.constant_shape()));
+  if (operation.constant().empty() && operation.constant_first()) {
+    return Bad("constant_first is given without a constant; leave it out");
+  }
+  CAIRN_RETURN_IF_ERROR(
+      CheckNumbers("other_constant", operation.other_constant(), "other_shape", operation.other_shape()));
+  if (operation.kind() != O::WHERE || operation.other_constant().empty()) {
+    if (operation.other_constant().empty()) return absl::OkStatus();
+    return Bad("other_constant is only for kind WHERE; leave it out");
+  }
+  if (operation.constant().empty() || !operation.constant_first()) {
+    return Bad(
+        "other_constant is the third operand where constant is the second; set constant_first too, or give the "
+        "third one as constant alone");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(const O& operation) {
+  const bool replaces = operation.kind() == O::NAN_TO_NUM;
+  if (operation.has_nan() && !replaces) return Bad("nan is only for kind NAN_TO_NUM; leave it out");
+  const bool clips = operation.has_low() || operation.has_high();
+  if (operation.kind() == O::CLIP ? !clips : clips && !replaces) {
+    return Bad(operation.kind() == O::CLIP ? "kind CLIP needs low, high or both"
+                                           : "low and high are only for kinds CLIP and NAN_TO_NUM");
+  }
+  if (!std::isfinite(operation.low()) || !std::isfinite(operation.high()) || !std::isfinite(operation.nan())) {
+    return Bad("low, high or nan is not finite; leave out the one that does not count");
+  }
+  if (!replaces && operation.has_low() && operation.has_high() && operation.low() > operation.high()) {
+    return Bad("low ", operation.low(), " is above high ", operation.high());
   }
   return absl::OkStatus();
 }
@@ -50,32 +90,35 @@ absl::Status CheckFields(const O& operation, size_t inputs) {
   if (kind == O::KIND_UNSPECIFIED || !O::Kind_IsValid(kind)) {
     return Bad("kind ", static_cast<int>(kind), " is missing or not known; use ADD, MULTIPLY or EXP, say");
   }
-  CAIRN_RETURN_IF_ERROR(CheckConstant(operation));
+  CAIRN_RETURN_IF_ERROR(CheckConstants(operation));
   const size_t needed = kind == O::WHERE ? 3 : OfTwo(kind) ? 2 : 1;
-  const bool constant = !operation.constant().empty();
-  if (constant && (needed != 2 || kind == O::MATMUL)) {
-    return Bad("kind ", O::Kind_Name(kind), " takes no constant; ",
-               kind == O::WHERE ? "write condition * x + (1 - condition) * number, where the condition is 1 or 0"
-                                : "leave it out");
+  const size_t constants = (operation.constant().empty() ? 0 : 1) + (operation.other_constant().empty() ? 0 : 1);
+  if (constants > 0 && (needed == 1 || kind == O::MATMUL)) {
+    return Bad("kind ", O::Kind_Name(kind), " takes no constant; leave it out");
   }
-  if (inputs + (constant ? 1 : 0) != needed) {
+  if (kind == O::FULL_LIKE && (operation.constant_size() != 1 || inputs != 1 || operation.constant_first() ||
+                               !operation.constant_shape().empty())) {
+    return Bad("kind FULL_LIKE takes one input, and one number as constant; give these alone");
+  }
+  if (inputs + constants != needed) {
     return Bad("kind ", O::Kind_Name(kind), " is of ", needed, " operands, but it has ", inputs, " inputs and ",
-               constant ? "a" : "no", " constant");
+               constants == 0   ? "no"
+               : constants == 1 ? "a"
+                                : "a second",
+               " constant");
   }
-  const bool clips = operation.has_low() || operation.has_high();
-  if (clips != (kind == O::CLIP)) {
-    return Bad(kind == O::CLIP ? "kind CLIP needs low, high or both" : "low and high are only for kind CLIP");
-  }
-  if (!std::isfinite(operation.low()) || !std::isfinite(operation.high())) {
-    return Bad("low or high is not finite; leave out the one that does not count");
-  }
-  if (operation.has_low() && operation.has_high() && operation.low() > operation.high()) {
-    return Bad("low ", operation.low(), " is above high ", operation.high());
-  }
+  CAIRN_RETURN_IF_ERROR(CheckRange(operation));
   if (!operation.axis().empty() && !AlongAxis(kind)) {
     return Bad("axis is only for kinds SOFTMAX, L2_NORMALIZE, CUMSUM and CUMPROD; leave it out");
   }
   return absl::OkStatus();
+}
+
+// Keras' defaults.
+void ResolveReplacements(O* operation) {
+  if (!operation->has_nan()) operation->set_nan(0);
+  if (!operation->has_low()) operation->set_low(std::numeric_limits<float>::lowest());
+  if (!operation->has_high()) operation->set_high(std::numeric_limits<float>::max());
 }
 
 absl::Status ResolveAxis(const Shape& input, O* operation) {
@@ -111,13 +154,15 @@ absl::Status InferOperation(absl::Span<const Shape> inputs, Node* node, std::vec
                " differ in the number of their axes; reshape one of them");
   }
   std::vector<Shape> operands(inputs.begin(), inputs.end());
-  if (!operation->constant().empty()) {
-    operands.emplace_back(operation->constant_shape().begin(), operation->constant_shape().end());
+  for (const OperationOperand& operand : OperandsOf(*operation, inputs.size())) {
+    if (operand.input >= 0) continue;
+    operands.push_back(operand.shape);
     if (operands.back().size() > inputs[0].size()) {
       return Bad("constant_shape ", ToString(operands.back()), " has more axes than its input ", ToString(inputs[0]),
                  "; give it without the batch");
     }
   }
+  if (operation->kind() == O::NAN_TO_NUM) ResolveReplacements(operation);
   CAIRN_ASSIGN_OR_RETURN(node->output, BroadcastShape(operands));
   return absl::OkStatus();
 }
@@ -131,8 +176,18 @@ void WriteKeras(const Node& node, KerasWriter& c) {
     c.Refuse("Keras 3 has no SQUARED_DIFFERENCE; use SUBTRACT and SQUARE, or export safetensors");
   }
   // Before Keras 3.9 operations that have arguments do not accept a name; it is in the entry around the config.
-  const bool arguments = operation.kind() == O::CLIP || operation.kind() == O::CAST || !operation.axis().empty();
+  const bool replaces = operation.kind() == O::NAN_TO_NUM;
+  const bool arguments =
+      operation.kind() == O::CLIP || operation.kind() == O::CAST || replaces || !operation.axis().empty();
   if (!arguments) c["name"] = node.name;
+  if (replaces) {  // null is the largest number of the type
+    const auto other_than = [](float number, float largest) {
+      return number == largest ? OrderedJson() : OrderedJson(KerasWriter::Rounded(number));
+    };
+    c["nan"] = KerasWriter::Rounded(operation.nan());
+    c["posinf"] = other_than(operation.high(), std::numeric_limits<float>::max());
+    c["neginf"] = other_than(operation.low(), std::numeric_limits<float>::lowest());
+  }
   if (operation.kind() == O::CLIP) {
     c["x_min"] = operation.has_low() ? OrderedJson(KerasWriter::Rounded(operation.low())) : OrderedJson();
     c["x_max"] = operation.has_high() ? OrderedJson(KerasWriter::Rounded(operation.high())) : OrderedJson();

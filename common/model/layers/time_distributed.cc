@@ -1,9 +1,6 @@
 // TimeDistributed: applies a layer to each step separately, with the same variables. For elementwise layers and those
 // that work on the last axis, that is the layer itself. For others the steps are folded into the batch
 // (common/model/inner_node.h).
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/model/article.h"
@@ -84,14 +81,7 @@ absl::Status CheckInner(const v1::Layer& layer) {
     return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");
   }
   // Penalties of the layer would apply to its whole output, not to that of a step.
-  const google::protobuf::FieldDescriptor* const kind =
-      v1::Layer::descriptor()->FindFieldByNumber(static_cast<int>(layer.kind_case()));
-  const google::protobuf::Message& message = layer.GetReflection()->GetMessage(layer, kind);
-  const google::protobuf::FieldDescriptor* const activity =
-      message.GetDescriptor()->FindFieldByName("activity_regularizer");
-  if (activity != nullptr && message.GetReflection()->HasField(message, activity)) {
-    return Bad("layer: its activity_regularizer is not supported there; leave it out");
-  }
+  CAIRN_RETURN_IF_ERROR(NeedNoActivityRegularizer(layer));
   if (absl::StrContains(layer.name(), '/')) return Bad("layer: its name has a '/'; use letters, digits and '_'");
   return absl::OkStatus();
 }

@@ -211,7 +211,7 @@ absl::Status OnnxImporter::TakeNode() {
   for (int i = 0; i < node_->input_size(); ++i) constant = constant && (!HasInput(i) || IsConstant(i));
   if (constant) return constants_.Fold(*node_);
   CAIRN_RETURN_IF_ERROR(CheckKnown());
-  for (int i = 1; i < node_->output_size(); ++i) {
+  for (int i = node_->op_type() == "TopK" ? 2 : 1; i < node_->output_size(); ++i) {
     if (!node_->output(i).empty() && !UsersOf(i).empty())
       return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)),
                    "\" is used; only the first one is read");

@@ -5,7 +5,7 @@
 // (OnnxOperator::read) or, if it is not a layer, by a function of onnx_arrange.h or onnx_joins.h.
 //
 // Used once, on one thread. Invariants:
-//   1. The output of each operator that was read is exactly one of these values.
+//   1. Each output of an operator that was read, and that is used, is exactly one of these values.
 //   2. A multiplication by a constant, or an addition of one, is folded into the preceding convolution or dense layer
 //      only if nothing else reads that layer's output.
 #pragma once
@@ -70,7 +70,8 @@ class OnnxImporter {
   absl::StatusOr<std::vector<int64_t>> AxesGiven() const;
   // The operators that read this output; nullptr stands for an output of the graph.
   absl::Span<const onnx::NodeProto* const> UsersOf(int output) const;
-  void SetView(OnnxView view) { views_[node_->output(0)] = view.WithBatchAt(batch_); }
+  void SetView(OnnxView view) { SetViewOf(0, view); }
+  void SetViewOf(int output, const OnnxView& view) { views_[node_->output(output)] = view.WithBatchAt(batch_); }
   void SetLaidView(OnnxView view) { SetValue(node_->output(0), std::move(view)); }
   void SetValue(const std::string& value, OnnxView view) { views_[value] = std::move(view); }
   void SetConstant(OnnxTensor tensor) { constants_.Set(node_->output(0), std::move(tensor)); }

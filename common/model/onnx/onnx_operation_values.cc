@@ -1,5 +1,7 @@
 #include "common/model/onnx/onnx_operation_values.h"
 
+#include <limits>
+
 #include "common/base/check.h"
 #include "common/base/lacks.h"
 
@@ -95,6 +97,17 @@ std::string Remainder(OnnxWriter& w, const OnnxWriter::Names& x) {
   return w.Op("Sub", {x[0], w.Op("Mul", {x[1], w.Op("Floor", {w.Op("Div", x)})})});
 }
 
+// Infinity is what is beyond the largest number.
+std::string Replaced(OnnxWriter& w, const O& operation, const std::string& x) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const auto where = [&](const std::string& is, float number, const std::string& value) {
+    return w.Op("Where", {is, w.Scalar("number", number), value});
+  };
+  std::string y = where(w.Op("IsNaN", {x}), operation.nan(), x);
+  y = where(w.Op("Greater", {x, w.Scalar("largest", kLargest)}), operation.high(), y);
+  return where(w.Op("Less", {x, w.Scalar("least", -kLargest)}), operation.low(), y);
+}
+
 // The kinds that are several operators of ONNX; "": another kind.
 std::string Further(const O& operation, OnnxWriter& w, const OnnxWriter::Names& x) {
   switch (operation.kind()) {
@@ -110,6 +123,8 @@ std::string Further(const O& operation, OnnxWriter& w, const OnnxWriter::Names& 
     case O::LOGICAL_XOR: return OnnxAsFloat(w, w.Op("Xor", {IsTrue(w, x[0]), IsTrue(w, x[1])}));
     case O::FLOOR_DIVIDE: return w.Op("Floor", {w.Op("Div", x)});
     case O::MOD: return Remainder(w, x);
+    case O::NAN_TO_NUM: return Replaced(w, operation, x[0]);
+    case O::FULL_LIKE: return w.Op("Expand", {x[1], w.Op("Shape", {x[0]})});
     case O::SQUARED_DIFFERENCE: {
       const std::string difference = w.Op("Sub", x);
       return w.Op("Mul", {difference, difference});
@@ -135,7 +150,7 @@ O::Kind OnnxKindOf(const std::string& op) {
 }
 
 absl::Status CheckOperationOnnx(const Node& node) {
-  if (node.kind == LayerKind::kGroupQueryAttention) {
+  if (node.kind == LayerKind::kGroupQueryAttention || node.kind == LayerKind::kSpectralNormalization) {
     return Lacks("it is not written as ONNX; write safetensors or Keras' format");
   }
   if (node.activation == v1::SPARSEMAX) {

@@ -11,6 +11,7 @@
 #include "common/base/lacks.h"
 #include "common/model/onnx/axis_order.h"
 #include "common/model/onnx/onnx_operation_values.h"
+#include "common/model/operation_operands.h"
 #include "common/model/slice_range.h"
 
 namespace cairn {
@@ -41,11 +42,10 @@ absl::StatusOr<Shape> ConstantShape(const OnnxTensor& constant, size_t rank) {
 void WriteOnnxOperation(const Node& node, OnnxWriter& w) {
   const O& operation = node.layer.operation();
   OnnxWriter::Names x;
-  for (size_t i = 0; i < node.inputs.size(); ++i) x.push_back(w.In(node, i, Channels::kLast));
-  if (!operation.constant().empty()) {
-    const Shape dims(operation.constant_shape().begin(), operation.constant_shape().end());
-    const std::vector<float> numbers(operation.constant().begin(), operation.constant().end());
-    x.insert(operation.constant_first() ? x.begin() : x.end(), w.Numbers("constant", dims, numbers));
+  for (const OperationOperand& operand : OperandsOf(operation, node.inputs.size())) {
+    const bool constant = operand.input < 0;
+    x.push_back(constant ? w.Numbers("constant", operand.shape, {operand.numbers.begin(), operand.numbers.end()})
+                         : w.In(node, static_cast<size_t>(operand.input), Channels::kLast));
   }
   w.SetOutput(node, OnnxValueOf(operation, w, x), Channels::kLast);
 }
@@ -134,23 +134,33 @@ absl::Status ImportOnnxBinary(OnnxImporter& importer, O::Kind kind) {
   return absl::OkStatus();
 }
 
-// Where(condition, x, y) with a condition of ones and zeros. If y is the constant 0, it becomes a product.
+// Where(condition, x, y), where x, y or both may be constants.
 absl::Status ImportOnnxWhere(OnnxImporter& importer) {
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(importer.node()).Finish());
-  bool product = false;
-  if (importer.HasInput(2) && importer.IsConstant(2)) {
-    CAIRN_ASSIGN_OR_RETURN(const OnnxTensor other, importer.ConstantOf(2, "constant"));
-    product = !other.whole && other.floats == std::vector<float>{0};
-    if (!product) return Lacks("its input 2 is a constant; it must be one 0, or the output of a layer here");
-  }
   std::vector<int> inputs;
-  for (int i = 0; i < (product ? 2 : 3); ++i) {
+  size_t rank = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (i > 0 && importer.HasInput(i) && importer.IsConstant(i)) continue;
     CAIRN_ASSIGN_OR_RETURN(const OnnxView view, importer.ViewOf(i));
+    rank = std::max(rank, view.dims.size());
     CAIRN_ASSIGN_OR_RETURN(const int input, importer.layers().PlaceInOrder(view, SameOrder(view.dims.size())));
     inputs.push_back(input);
   }
   v1::Layer layer;
-  layer.mutable_operation()->set_kind(product ? O::MULTIPLY : O::WHERE);
+  O* const operation = layer.mutable_operation();
+  operation->set_kind(O::WHERE);
+  for (int i = 1; i < 3; ++i) {
+    if (!importer.IsConstant(i)) continue;
+    CAIRN_ASSIGN_OR_RETURN(OnnxTensor constant, importer.ConstantOf(i, "constant"));
+    if (constant.whole) constant.floats.assign(constant.ints.begin(), constant.ints.end());
+    CAIRN_ASSIGN_OR_RETURN(const Shape shape, ConstantShape(constant, rank));
+    const bool other = i == 2 && operation->constant_first();
+    auto* const numbers = other ? operation->mutable_other_constant() : operation->mutable_constant();
+    auto* const sides = other ? operation->mutable_other_shape() : operation->mutable_constant_shape();
+    numbers->Assign(constant.floats.begin(), constant.floats.end());
+    sides->Assign(shape.begin(), shape.end());
+    if (i == 1) operation->set_constant_first(true);
+  }
   CAIRN_ASSIGN_OR_RETURN(const int id, importer.AddLayer(LayerKind::kOperation, layer, inputs));
   importer.SetView(OnnxView::Of(id, importer.layers().ShapeOf(id)));
   return absl::OkStatus();

@@ -50,6 +50,12 @@ std::string OnnxWriter::Op(const char* type, const Names& inputs) {
   return node->output(0);
 }
 
+std::string OnnxWriter::SecondOutput() {
+  onnx::NodeProto* node = out_->mutable_node(out_->node_size() - 1);
+  node->add_output(absl::StrCat(node->name(), ":1"));
+  return node->output(1);
+}
+
 onnx::AttributeProto* OnnxWriter::Attribute(const char* name, onnx::AttributeProto::AttributeType type) {
   onnx::AttributeProto* attribute = out_->mutable_node(out_->node_size() - 1)->add_attribute();
   attribute->set_name(name);

@@ -46,6 +46,7 @@ class OnnxWriter {
   const Graph& graph() const { return graph_; }
   // Adds an operator of the current layer and returns the name of its output. Attributes are then added to it.
   std::string Op(const char* type, const Names& inputs);
+  std::string SecondOutput();  // of the operator that was added last
   onnx::AttributeProto* Attribute(const char* name, onnx::AttributeProto::AttributeType type);
   void Int(const char* name, int64_t value);
   void Ints(const char* name, const std::vector<int64_t>& values);

@@ -35,9 +35,11 @@ inline const std::vector<std::string>& CudnnLacks() {
       "pad",
       "return_cell of bidirectional",
       "return_cell of lstm",
+      "spectral_normalization",
       "stack",
       "take",
       "tile",
+      "top_k",
   };
   return lacks;
 }

@@ -168,6 +168,24 @@ inline std::vector<LayerCase> EinsumCases() {
   };
 }
 
+inline std::vector<LayerCase> SpectralCases() {
+  const auto spectral = [](const std::string& layer) {
+    return "layers { spectral_normalization { layer { " + layer + " } power_iterations: 2 } }";
+  };
+  return {
+      {"SpectralDense", Along(spectral("dense { units: 5 activation: TANH }"))},
+      {"SpectralConvolution", Between(spectral("conv2d { filters: 4 kernel_size: 3 padding: SAME activation: RELU }"))},
+      {"SpectralConvolutionGelu", Between(spectral("conv2d { filters: 2 kernel_size: 2 activation: GELU }"))},
+      {"SpectralPadded", Between("layers { zero_padding2d { padding: 1 } } " +
+                                 spectral("conv2d { filters: 2 kernel_size: 3 use_bias: false }") +
+                                 " layers { activation { activation: RELU } }")},
+      {"SpectralDepthwise", Between(spectral("depthwise_conv2d { kernel_size: 3 }"))},
+      {"SpectralTransposed", Between(spectral("conv2d_transpose { filters: 3 kernel_size: 2 strides: 2 }"))},
+      {"SpectralLast", "layers { input { shape: 5 } } layers { dense { units: 6 } } " +
+                           spectral("dense { units: 3 activation: SOFTMAX }")},
+  };
+}
+
 inline std::vector<LayerCase> FurtherCases() {
   std::vector<LayerCase> cases = AffineCases();
   for (const LayerCase& c : NoiseCases()) cases.push_back(c);
@@ -175,6 +193,7 @@ inline std::vector<LayerCase> FurtherCases() {
   for (const LayerCase& c : RowCases()) cases.push_back(c);
   for (const LayerCase& c : ScoreCases()) cases.push_back(c);
   for (const LayerCase& c : EinsumCases()) cases.push_back(c);
+  for (const LayerCase& c : SpectralCases()) cases.push_back(c);
   return cases;
 }
 

@@ -45,6 +45,12 @@ bool SetFurther(v1::Operation::Kind kind, Formula* f) {
       {O::LOGICAL_NOT, {[](double a) { return a == 0 ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
       {O::IS_NAN, {[](double a) { return std::isnan(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
       {O::IS_INF, {[](double a) { return std::isinf(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
+      {O::NAN_TO_NUM,
+       {[](double a) { return std::isnan(a)      ? 0.75
+                              : std::isfinite(a) ? a
+                              : a > 0            ? 0.5
+                                                 : -0.25; },
+        [](double a) { return std::isfinite(a) ? 1.0 : 0.0; }}},
       {O::IS_FINITE, {[](double a) { return std::isfinite(a) ? 1.0 : 0.0; }, [](double) { return 0.0; }}},
   };
   if (const auto found = unary.find(kind); found != unary.end()) {
@@ -75,6 +81,7 @@ bool SetFurther(v1::Operation::Kind kind, Formula* f) {
     case O::LOGICAL_AND: return set([](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }, flat, flat);
     case O::LOGICAL_OR: return set([](double a, double b) { return a != 0 || b != 0 ? 1.0 : 0.0; }, flat, flat);
     case O::LOGICAL_XOR: return set([](double a, double b) { return (a != 0) != (b != 0) ? 1.0 : 0.0; }, flat, flat);
+    case O::FULL_LIKE: return set([](double, double b) { return b; }, flat, flat);
     default: return false;
   }
 }
@@ -94,7 +101,7 @@ Formula FormulaOf(v1::Operation::Kind kind) {
       f.slope[1] = [=](double a, double b, double) { return second(a, b, value(a, b)); };
     });
   } else {
-    WithUnary<double>(kind, -0.25, 0.5, [&](auto value, auto slope) {
+    WithUnary<double>(kind, {.low = -0.25, .high = 0.5}, [&](auto value, auto slope) {
       f.value = [=](double a, double, double) { return value(a); };
       f.slope[0] = [=](double a, double, double) { return slope(a, value(a)); };
     });
@@ -104,8 +111,9 @@ Formula FormulaOf(v1::Operation::Kind kind) {
 
 std::vector<v1::Operation::Kind> Kinds() {
   std::vector<v1::Operation::Kind> kinds;
-  for (int kind = v1::Operation::ADD; kind <= v1::Operation::LOGICAL_XOR; ++kind) {
-    const bool by_axis = kind >= v1::Operation::SOFTMAX && kind <= v1::Operation::CUMSUM;
+  for (int kind = v1::Operation::ADD; kind <= v1::Operation::FULL_LIKE; ++kind) {
+    const bool by_axis =
+        (kind >= v1::Operation::SOFTMAX && kind <= v1::Operation::CUMSUM) || kind == v1::Operation::CUMPROD;
     if (v1::Operation::Kind_IsValid(kind) && kind != v1::Operation::MATMUL && !by_axis)
       kinds.push_back(static_cast<v1::Operation::Kind>(kind));
   }
@@ -125,7 +133,7 @@ TEST_P(Tensors, Operations) {
     for (const std::vector<Sizes>& sizes : cases) {
       Operation o;
       o.op = static_cast<Op>(kind);
-      o.low = -0.25f, o.high = 0.5f;
+      o.low = -0.25f, o.high = 0.5f, o.nan = 0.75f;
       o.count = count;
       std::vector<std::unique_ptr<Tensor>> x;
       Sizes output(kAxesMax, 1);
@@ -149,6 +157,10 @@ TEST_P(Tensors, Operations) {
         if (kind == v1::Operation::ARCTANH) numbers = Random(Count(sizes[k]), 7, -0.7f, 0.7f);
         if (kind == v1::Operation::TAN) numbers = Random(Count(sizes[k]), 7, -1, 1);
         if (kind >= v1::Operation::LOGICAL_NOT) numbers = Coarse(Count(sizes[k]), 7 + k);
+        if (kind == v1::Operation::NAN_TO_NUM) {
+          const float kinds[] = {std::nanf(""), 1.5f, -INFINITY, INFINITY, -2.0f};
+          for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = kinds[i % 5];
+        }
         if (kind == v1::Operation::MOD || kind == v1::Operation::FLOOR_DIVIDE) {  // quotients between whole numbers
           for (float& v : numbers) v = k == 0 ? (v < 1 ? 0.625f : -1.625f) : (v < 1 ? 0.5f : 1.0f);
         }

@@ -47,6 +47,17 @@ inline std::vector<LayerCase> MoveCases() {
       "layers { name: 'most' reduce { kind: ARGMAX axis: 2 } } layers { inputs: 'most' operation { kind: SUBTRACT "
       "constant: 1 } } layers { name: 'h' one_hot { num_classes: 2 axis: 1 } } layers { name: 'p' inputs: 'first' "
       "permute { dims: [2, 1] } } layers { name: 's' slice { axes { end: 2 } } } layers { inputs: ['h', 's'] add {} }");
+  const std::string three =
+      "layers { input { shape: [4, 3, 2] } } layers { name: 'first' conv2d { filters: 5 kernel_size: 1 } } ";
+  add("TopK", three, "layers { top_k { k: 3 } }");
+  add("TopK_One", rows, "layers { top_k { k: 1 } }");
+  add("TopK_Sorts", rows, "layers { top_k { k: 4 } }");
+  add("TopK_Indices", three,
+      "layers { name: 'places' top_k { k: 2 indices: true } } layers { name: 'numbers' inputs: 'first' top_k { k: 2 } "
+      "} layers { inputs: ['numbers', 'places'] multiply {} }");
+  add("TopK_Equal", rows,  // of equal numbers the first one gets the gradient
+      "layers { name: 'r' activation { activation: RELU } } layers { name: 'k' top_k { k: 3 } } layers { name: "
+      "'places' inputs: 'r' top_k { k: 3 indices: true } } layers { inputs: ['k', 'places'] add {} }");
   add("Einsum_Two", rows + other, "layers { inputs: ['first', 'other'] einsum { equation: 'bij,bkj->bik' } }");
   add("Einsum_Shared", image + "layers { name: 'other' inputs: 'first' conv2d { filters: 3 kernel_size: 1 } } ",
       "layers { inputs: ['first', 'other'] einsum { equation: 'bhwc, bhvc -> bhwv' } }");
@@ -90,6 +101,28 @@ inline std::vector<LayerCase> FurtherOperationCases() {
   add("Operation_SQUARED_DIFFERENCE",
       other + "layers { inputs: ['first', 'other'] operation { kind: SQUARED_DIFFERENCE } }");
   add("Operation_ARCTAN2", other + positive + "layers { inputs: ['first', 'positive'] operation { kind: ARCTAN2 } }");
+  const std::string above = "layers { name: 'is' inputs: 'first' operation { kind: GREATER constant: 0.1 } } ";
+  add("Operation_WHERE_Number", above + "layers { inputs: ['is', 'first'] operation { kind: WHERE constant: -0.25 } }");
+  add("Operation_WHERE_NumberFirst",
+      above + "layers { inputs: ['is', 'first'] operation { kind: WHERE constant: 0.5 constant_first: true } }");
+  add("Operation_WHERE_Numbers",
+      above +
+          "layers { name: 'w' inputs: 'is' operation { kind: WHERE constant: 0.5 constant_first: true "
+          "other_constant: -2 } } layers { inputs: ['w', 'first'] multiply {} }");
+  add("Operation_WHERE_Lists",
+      above +
+          "layers { name: 'w' inputs: 'is' operation { kind: WHERE constant: [1, 2, 3, 4] constant_shape: 4 "
+          "constant_first: true other_constant: [1, 2, 3, 4, 5, 6, 7] other_shape: [7, 1] } } layers { inputs: "
+          "['w', 'first'] multiply {} }");
+  add("Operation_WHERE_Widens",
+      "layers { name: 'm' reduce { kind: MEAN axis: 1 keepdims: true } } layers { name: 'is' "
+      "operation { kind: LESS constant: 0 } } layers { inputs: ['is', 'm'] operation { kind: "
+      "WHERE constant: [1, 2, 3] constant_shape: [3, 1] } }");
+  add("Operation_NAN_TO_NUM",  // the logarithm of a negative number is none
+      "layers { name: 'log' inputs: 'first' operation { kind: LOG } } " + operation("kind: NAN_TO_NUM nan: 0.25"));
+  add("Operation_FULL_LIKE",
+      "layers { name: 's' inputs: 'first' operation { kind: FULL_LIKE constant: 0.5 } } layers { inputs: ['first', "
+      "'s'] subtract {} }");
   add("Operation_MOD", operation("kind: MOD constant: 0.75"));
   add("Operation_MOD_Negative", operation("kind: MOD constant: -1.25"));
   add("Operation_FLOOR_DIVIDE",

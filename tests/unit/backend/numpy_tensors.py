@@ -126,6 +126,30 @@ def along_axis(kind, axis, x):
     return y, lambda dy: [dy / length - x * (dy * x).sum(axis=axis, keepdims=True) / length**3]
 
 
+def where(spec, xs):
+    """Of three operands, the second and the third of which may be constants: they have no gradient."""
+    operands = list(xs)
+    if spec["constant"]:
+        operands.insert(1 if spec["constant_first"] else 2, constant_of(spec, "constant", "constant_shape"))
+    if spec["other_constant"]:
+        operands.append(constant_of(spec, "other_constant", "other_shape"))
+    condition, first, second = operands
+    chosen = condition != 0
+    y = np.where(chosen, first, second)
+
+    def backward(dy):
+        gradients = {id(condition): np.zeros_like(condition)}
+        for operand, part in ((first, dy * chosen), (second, dy * ~chosen)):
+            gradients[id(operand)] = gradients.get(id(operand), 0) + summed_to(part, operand.shape)
+        return [gradients[id(x)] for x in xs]
+
+    return y, backward
+
+
+def constant_of(spec, numbers, shape):
+    return np.array(spec[numbers], dtype=np.float32).astype(np.float64).reshape(spec[shape])
+
+
 def operation(spec, xs, _, __):
     kind = spec["kind"]
     if kind in ("SOFTMAX", "L2_NORMALIZE", "CUMSUM", "CUMPROD"):
@@ -134,8 +158,12 @@ def operation(spec, xs, _, __):
         a, b = xs
         return a @ b, lambda dy: [dy @ np.swapaxes(b, -1, -2), np.swapaxes(a, -1, -2) @ dy]
     if kind == "WHERE":
-        chosen = xs[0] != 0
-        return np.where(chosen, xs[1], xs[2]), lambda dy: [np.zeros_like(xs[0]), dy * chosen, dy * ~chosen]
+        return where(spec, xs)
+    if kind == "NAN_TO_NUM":
+        y = np.nan_to_num(xs[0], nan=spec["nan"], posinf=spec["high"], neginf=spec["low"])
+        return y, lambda dy: [dy * np.isfinite(xs[0])]
+    if kind == "FULL_LIKE":
+        return np.full_like(xs[0], np.float32(spec["constant"][0])), lambda dy: [np.zeros_like(xs[0])]
     if kind == "CLIP":
         low = spec["low"] if "low" in spec else -np.inf
         high = spec["high"] if "high" in spec else np.inf
@@ -145,7 +173,7 @@ def operation(spec, xs, _, __):
         return function(xs[0]), lambda dy: [dy * slope(xs[0])]
     if not spec["constant"]:
         return two(kind, *xs)
-    constant = np.array(spec["constant"], dtype=np.float32).astype(np.float64).reshape(spec["constant_shape"])
+    constant = constant_of(spec, "constant", "constant_shape")
     if spec["constant_first"]:
         y, backward = two(kind, constant, xs[0])
         return y, lambda dy: backward(dy)[1:]
@@ -262,6 +290,20 @@ def one_hot(spec, xs, _, __):
     whole = np.trunc(xs[0])
     y = np.stack([whole == k for k in range(spec["num_classes"])], axis=spec["axis"]).astype(np.float64)
     return y, lambda dy: [np.zeros_like(xs[0])]
+
+
+def top_k(spec, xs, _, __):
+    x, k = xs[0], spec["k"]
+    places = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    if spec["indices"]:
+        return places.astype(np.float64), lambda dy: [np.zeros_like(x)]
+
+    def backward(dy):
+        dx = np.zeros_like(x)
+        np.put_along_axis(dx, places, dy, axis=-1)
+        return [dx]
+
+    return np.take_along_axis(x, places, axis=-1), backward
 
 
 def einsum(spec, xs, _, __):

@@ -27,9 +27,9 @@ constexpr char kTensor[] =
 const std::vector<std::string>& Types() {
   static const std::vector<std::string> types = [] {
     std::vector<std::string> all = {
-        "RandomFlip",           "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop",
-        "RandomBrightness",     "RandomContrast", "Sequential", "Functional",        "Model",
-        "SpectralNormalization"};
+        "RandomFlip",       "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop",
+        "RandomBrightness", "RandomContrast", "Sequential", "Functional",        "Model",
+        "TFSMLayer"};
     for (const LayerType* type : LayerTypes()) {
       if (type->kind == LayerKind::kInput) continue;
       for (const KerasClass& keras : type->keras) all.push_back(keras.name);
@@ -163,6 +163,7 @@ TEST(KerasCall, APlaceStandsForItsArgument) {
                        "training",   "use_causal_mask"};
   }
   for (const char* type : {"Sequential", "Functional", "Model"}) arguments[type] = {"training", "mask"};
+  arguments["SpectralNormalization"] = {"training"};
   for (const std::string& type : Types()) {
     if (absl::StartsWith(type, "Random")) arguments[type] = {"training"};
     if (Recurs(type)) arguments[type] = {"initial_state", "mask", "training"};

@@ -286,7 +286,7 @@ TEST(KerasGraphs, RefusesByNameWhatItDoesNotHave) {
   };
   const std::string x = Keras3Tensor("image");
   for (const Case& c : std::vector<Case>{
-           {Numpy("Median", "y", x), "layer \"y\" (Median): Cairn does not have this operation on tensors"},
+           {Numpy("Correlate", "y", x), "layer \"y\" (Correlate): Cairn does not have this operation on tensors"},
            {Numpy("Mean", "y", x, R"("axis": null, "keepdims": false)"),
             "axis is missing: it would reduce the batch too"},
            {Numpy("Mean", "y", x, R"("axis": [0, 1])"), "axis: [0,1] names the batch"},

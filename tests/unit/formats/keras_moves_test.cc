@@ -7,11 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "common/formats/keras_archive.h"
-#include "tests/unit/formats/keras_reading.h"
-#include "tests/unit/formats/keras_text.h"
+#include "tests/unit/formats/keras_operation_text.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -19,41 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// The output of the name in a model; index: of an operation with several.
-std::string Tensor(const std::string& layer, int index = 0) {
-  return absl::StrReplaceAll(Keras3Tensor(layer), {{", 0, 0]", absl::StrCat(", 0, ", index, "]")}});
-}
-
-std::string Node3(const std::string& module, const std::string& type, const std::string& name,
-                  const std::string& config, const std::string& args, const std::string& kwargs = "") {
-  return absl::StrCat(R"({"module": "keras.src.ops.)", module, R"(", "class_name": ")", type, R"(", "config": {)",
-                      config, R"(}, "registered_name": ")", type, R"(", "name": ")", name,
-                      R"(", "inbound_nodes": [{"args": [)", args, R"(], "kwargs": {)", kwargs, "}}]}");
-}
-std::string Numpy(const std::string& type, const std::string& name, const std::string& config, const std::string& args,
-                  const std::string& kwargs = "") {
-  return Node3("numpy", type, name, config, args, kwargs);
-}
-
-std::string ModelOf(const std::string& shape, const std::vector<std::string>& layers, const std::string& output) {
-  return Keras3Functional(
-      absl::StrCat(Keras3Input("image", absl::StrCat("[null, ", shape, "]")), ",", absl::StrJoin(layers, ",")), output);
-}
-
-void ExpectRoundTrip(const Graph& graph) {
-  const absl::StatusOr<std::string> json = KerasModelJson("net", graph);
-  ASSERT_TRUE(json.ok()) << json.status();
-  const Graph again = ReadGraph(*json);
-  ASSERT_EQ(again.nodes().size(), graph.nodes().size()) << *json;
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    v1::Layer a = graph.nodes()[i].layer, b = again.nodes()[i].layer;
-    a.clear_inputs();
-    b.clear_inputs();
-    EXPECT_EQ(a.DebugString(), b.DebugString());
-    EXPECT_EQ(graph.nodes()[i].inputs, again.nodes()[i].inputs);
-  }
-}
 
 TEST(KerasMoves, AreReadFromKeras3) {
   struct Case {
@@ -93,6 +54,20 @@ TEST(KerasMoves, AreReadFromKeras3) {
            {Node3("core", "Cast", "y", R"("dtype": "int32")", x), "operation { kind: TRUNC }"},
            {Node3("core", "ConvertToTensor", "y", R"("dtype": null, "sparse": null)", x), "operation { kind: CAST }"},
            {Numpy("Fabs", "y", "", x), "operation { kind: ABSOLUTE }"},
+           {Numpy("Real", "y", "", x), "operation { kind: CAST }"},
+           {Numpy("Conjugate", "y", "", x), "operation { kind: CAST }"},
+           {Numpy("Imag", "y", "", x), "operation { kind: FULL_LIKE constant: 0 }"},
+           {Numpy("ZerosLike", "y", "", x, R"("dtype": null)"), "operation { kind: FULL_LIKE constant: 0 }"},
+           {Numpy("OnesLike", "y", "", x, R"("dtype": "int32")"), "operation { kind: FULL_LIKE constant: 1 }"},
+           {Numpy("FullLike", "y", "", x + ", -2.5", R"("dtype": null)"),
+            "operation { kind: FULL_LIKE constant: -2.5 }"},
+           {Numpy("NanToNum", "y", R"("nan": 0.5, "posinf": 9.0, "neginf": null)", x),
+            "operation { kind: NAN_TO_NUM nan: 0.5 high: 9 low: -3.40282347e+38 }"},
+           {Numpy("NanToNum", "y", "", x),
+            "operation { kind: NAN_TO_NUM nan: 0 high: 3.40282347e+38 low: -3.40282347e+38 }"},
+           {Node3("math", "TopK", "y", R"("k": 3, "sorted": true)", x), "top_k { k: 3 }"},
+           {Node3("math", "TopK", "y", R"("k": 1, "sorted": false)", x), "top_k { k: 1 }"},
+           {Numpy("Average", "y", R"("axis": [1, 2])", x, R"("weights": null)"), "reduce { kind: MEAN axis: [1, 2] }"},
            {Node3("core", "Cast", "y", R"("dtype": "bool")", x), "operation { kind: NOT_EQUAL constant: 0 }"},
            {Node3("linalg", "Norm", "y", R"("ord": 1, "axis": 1, "keepdims": false)", x),
             "reduce { kind: L1_NORM axis: 1 }"},
@@ -171,6 +146,13 @@ TEST(KerasMoves, AreReadFromKeras2) {
   EXPECT_EQ(read("tile", R"(["x", 0, 0, {"multiples": [1, 2, 1]}])").tile().repeats(0), 2);
   EXPECT_EQ(read("gather", R"(["x", 0, 0, {"indices": [2, 0], "axis": 1}])").take().indices(0), 2);
   EXPECT_EQ(read("one_hot", R"(["x", 0, 0, {"depth": 7}])").one_hot().num_classes(), 7);
+  EXPECT_EQ(read("math.top_k", R"(["x", 0, 0, {"k": 3, "sorted": true}])").top_k().k(), 3);
+  EXPECT_TRUE(read("nn.top_k", R"(["x", 0, 0, {"k": 3}])", 1).top_k().indices());
+  EXPECT_EQ(read("ones_like", R"(["x", 0, 0, {}])").operation().constant(0), 1);
+  EXPECT_EQ(read("math.real", R"(["x", 0, 0, {}])").operation().kind(), v1::Operation::CAST);
+  EXPECT_EQ(read("where", R"(["x", 0, 0, {"x": ["x", 0, 0], "y": 2.5}])").operation().constant(0), 2.5f);
+  EXPECT_EQ(read("where", R"(["x", 0, 0, {"x": 1, "y": 2.5}])").operation().other_constant(0), 2.5f);
+  EXPECT_EQ(read("cast", R"(["x", 0, 0, {"dtype": "float32"}])").operation().kind(), v1::Operation::CAST);
   // TensorFlow's list says how long the parts are.
   EXPECT_EQ(read("split", R"(["x", 0, 0, {"num_or_size_splits": [1, 5], "axis": 1}])", 1).slice().axes(0).end(), 6);
   EXPECT_EQ(read("unstack", R"(["x", 0, 0, {"axis": 2}])", 2).slice().axes(1).begin(), 2);
@@ -203,6 +185,22 @@ TEST(KerasMoves, RefuseByNameWhatTheyDoNotHave) {
            {Node3("nn", "Glu", "y", R"("axis": 1)", x), "axis: 1 is not supported; only the last axis is, -1"},
            {Node3("core", "Cast", "y", R"("dtype": "uint8")", x), "dtype: \"uint8\" is not supported"},
            {Node3("linalg", "Norm", "y", R"("ord": 1, "axis": [1, 2])", x), "nor 1 over several axes"},
+           {Node3("math", "TopK", "y", R"("k": "all")", x), "k: \"all\" is not a whole number"},
+           {Node3("math", "TopK", "y", "", x), "k is missing"},
+           {Numpy("Where", "y", "", x + ", null, null"), "without two values it gives places"},
+           {Numpy("Where", "y", "", "true, " + x + "," + x), "its condition is a constant"},
+           {Numpy("Where", "y", "", x + ", \"a\", 1"), "\"a\" is neither a number nor a tensor"},
+           {Numpy("FullLike", "y", "", x + "," + x), "its fill_value is not one number"},
+           {Numpy("FullLike", "y", "", x + ", [1, 2, 3, 4]"), "its fill_value is not one number"},
+           {Numpy("FullLike", "y", "", x + ", 0.5", R"("dtype": "int32")"), "dtype: \"int32\" does not hold 0.5"},
+           {Numpy("NanToNum", "y", R"("nan": "none")", x), "nan: \"none\" is not a number; give one"},
+           {Numpy("Average", "y", "", x), "axis is missing: it would average the batch too"},
+           {Numpy("Average", "y", R"("axis": 1)", x, R"("weights": [1, 2])"), "one number for each place of one axis"},
+           {Numpy("Average", "y", R"("axis": [1, 2])", x, R"("weights": [1, 2])"), "one number for each place"},
+           {Numpy("Average", "y", R"("axis": 2)", x, R"("weights": [1, -1, 2, -2])"), "its weights add up to 0"},
+           {Numpy("Average", "y", R"("axis": 1)", x, absl::StrCat(R"("weights": )", x)), "are not constant numbers"},
+           {Node3("nn", "DepthToSpace", "y", R"("block_size": 2)", x),
+            "its input [6,4] is not [height, width, channels]"},
        }) {
     EXPECT_THAT(ErrorOf(ModelOf("6, 4", {c.layer}, "y")), HasSubstr(c.error)) << c.layer;
   }

@@ -367,8 +367,8 @@ std::vector<std::string> EveryKind() {
   std::vector<std::string> names;
   const google::protobuf::OneofDescriptor* kinds = v1::Layer::descriptor()->FindOneofByName("kind");
   for (int i = 0; i < kinds->field_count(); ++i) {
-    // In keras_graphs_test.cc, keras_moves_test.cc, keras_recurrent_test.cc and keras_categories_test.cc. Keras has no
-    // external layers.
+    // In keras_graphs_test.cc, keras_moves_test.cc, keras_spectral_test.cc, keras_recurrent_test.cc and
+    // keras_categories_test.cc. Keras has no external layers.
     const std::string name = kinds->field(i)->name();
     const std::set<std::string> elsewhere = {"input",          "operation",
                                              "reduce",         "slice",
@@ -379,7 +379,8 @@ std::vector<std::string> EveryKind() {
                                              "string_lookup",  "text_vectorization",
                                              "stack",          "pad",
                                              "tile",           "take",
-                                             "one_hot",        "einsum"};
+                                             "one_hot",        "einsum",
+                                             "top_k",          "spectral_normalization"};
     if (!elsewhere.contains(name)) names.push_back(name);
   }
   return names;

@@ -1,5 +1,5 @@
-// Goal: operations that move numbers or join tensors (stack, pad, tile, take, one_hot, einsum) get the shapes that
-// numpy gives them, and what does not fit is refused by the field's name.
+// Goal: operations that move numbers or join tensors (stack, pad, tile, take, one_hot, top_k, einsum) get the shapes
+// that numpy gives them, and what does not fit is refused by the field's name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,6 +41,8 @@ TEST(GraphMoves, HaveTheShapesOfNumpy) {
   EXPECT_THAT(ShapeOf("take { axis: -1 indices: [1, 0, 1, 1] indices_shape: [2, 2] }"), ElementsAre(4, 3, 2, 2));
   EXPECT_THAT(ShapeOf("one_hot { num_classes: 5 }", "4"), ElementsAre(4, 5));
   EXPECT_THAT(ShapeOf("one_hot { num_classes: 5 axis: 1 }", "[4, 3]"), ElementsAre(5, 4, 3));
+  EXPECT_THAT(ShapeOf("top_k { k: 2 }", "[4, 3]"), ElementsAre(4, 2));
+  EXPECT_THAT(ShapeOf("top_k { k: 1 indices: true }", "1"), ElementsAre(1));
   EXPECT_THAT(ShapeOf("inputs: ['x', 'z'] einsum { equation: 'bij,bkj->bik' }", "[4, 3]"), ElementsAre(4, 4));
   EXPECT_THAT(ShapeOf("inputs: ['x', 'z'] einsum { equation: 'bijc, bijd -> bcijd' }"), ElementsAre(2, 4, 3, 2));
   EXPECT_THAT(ShapeOf("inputs: ['x', 'z'] einsum { equation: 'bi,bi->b' }", "4"), ElementsAre(1));
@@ -48,8 +50,9 @@ TEST(GraphMoves, HaveTheShapesOfNumpy) {
 
 // What Build fills in is a layer that means the same.
 TEST(GraphMoves, FillInWhatBuildTakesAgain) {
-  for (const char* layer : {"inputs: ['x', 'z'] stack { axis: -1 }", "pad { before: [1, 0] after: [0, 1] }",
-                            "take { axis: -1 indices: -1 }", "one_hot { num_classes: 3 }"}) {
+  for (const char* layer :
+       {"inputs: ['x', 'z'] stack { axis: -1 }", "pad { before: [1, 0] after: [0, 1] }",
+        "take { axis: -1 indices: -1 }", "one_hot { num_classes: 3 }", "top_k { k: 2 indices: true }"}) {
     const absl::StatusOr<Graph> once = GraphOf(layer, "[4, 3]");
     ASSERT_TRUE(once.ok()) << layer << ": " << once.status();
     v1::Model model;
@@ -90,6 +93,8 @@ TEST(GraphMoves, RefuseWhatDoesNotFit) {
            {"take { axis: 1 indices: 1 indices_shape: [1, 1] }", "its output has 5 axes"},
            {"one_hot { num_classes: 3 }", "one more is too many"},
            {"one_hot {}", "num_classes 0"},
+           {"top_k {}", "k 0 is not in 1 .. 1, the size of its input's last axis"},
+           {"top_k { k: 2 }", "k 2 is not in 1 .. 1"},
            {"inputs: ['x', 'z'] einsum { equation: 'bhwcd,bhwce->b' }", "is only in the input"},
            {"inputs: ['x', 'z'] einsum { equation: 'bhwcd,ahwcd->b' }", "the first letter is the batch"},
            {"inputs: ['x', 'z'] einsum { equation: 'bhwcd->b' }", "the first letter is the batch"},

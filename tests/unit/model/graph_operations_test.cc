@@ -38,6 +38,11 @@ TEST(GraphOperations, HaveTheShapesOfNumpy) {
   EXPECT_THAT(ShapeOf("operation { kind: ADD constant: [1, 2] constant_shape: 2 }"), ElementsAre(4, 3, 2));
   EXPECT_THAT(ShapeOf("operation { kind: ADD constant: [1, 2, 3] constant_shape: 3 }", "[4, 1]"), ElementsAre(4, 3));
   EXPECT_THAT(ShapeOf("operation { kind: SOFTMAX axis: 1 }"), ElementsAre(4, 3, 2));
+  EXPECT_THAT(ShapeOf("operation { kind: FULL_LIKE constant: 0.5 }"), ElementsAre(4, 3, 2));
+  EXPECT_THAT(ShapeOf("operation { kind: WHERE constant: 1 constant_first: true other_constant: [1, 2, 3] other_shape: "
+                      "[1, 3] }",
+                      "[4, 1]"),
+              ElementsAre(4, 3));
   EXPECT_THAT(ShapeOf("reduce { kind: MEAN axis: [1, -1] }"), ElementsAre(3));
   EXPECT_THAT(ShapeOf("reduce { kind: MEAN axis: [1, -1] keepdims: true }"), ElementsAre(1, 3, 1));
   EXPECT_THAT(ShapeOf("reduce { kind: SUM }"), ElementsAre(1));
@@ -52,7 +57,7 @@ TEST(GraphOperations, HaveTheShapesOfNumpy) {
 TEST(GraphOperations, FillInWhatBuildTakesAgain) {
   for (const char* layer :
        {"slice { axes { begin: -1 step: -2 } axes { begin: -1 drop: true } }", "reduce { kind: MAX axis: -2 }",
-        "operation { kind: CUMSUM }", "operation { kind: CLIP low: 0.5 }"}) {
+        "operation { kind: CUMSUM }", "operation { kind: CLIP low: 0.5 }", "operation { kind: NAN_TO_NUM }"}) {
     v1::Model model = FromText<v1::Model>(Model(layer));
     const absl::StatusOr<Graph> once = Graph::Build(model);
     ASSERT_TRUE(once.ok()) << layer << ": " << once.status();
@@ -81,10 +86,27 @@ TEST(GraphOperations, RefuseWhatDoesNotFit) {
            {"operation { kind: EXP constant_first: true }", "constant_first is given without a constant"},
            {"operation { kind: EXP constant_shape: 2 }", "constant_shape is given without a constant"},
            {"operation { kind: EXP axis: 1 }", "axis is only for kinds SOFTMAX, L2_NORMALIZE, CUMSUM and CUMPROD"},
-           {"operation { kind: EXP low: 1 }", "low and high are only for kind CLIP"},
+           {"operation { kind: EXP low: 1 }", "low and high are only for kinds CLIP and NAN_TO_NUM"},
+           {"operation { kind: EXP nan: 1 }", "nan is only for kind NAN_TO_NUM"},
+           {"operation { kind: NAN_TO_NUM nan: nan }", "low, high or nan is not finite"},
+           {"operation { kind: NAN_TO_NUM high: inf }", "low, high or nan is not finite"},
+           {"operation { kind: NAN_TO_NUM constant: 1 }", "kind NAN_TO_NUM takes no constant"},
+           {"operation { kind: FULL_LIKE }", "kind FULL_LIKE takes one input, and one number as constant"},
+           {"operation { kind: FULL_LIKE constant: [1, 2] constant_shape: 2 }", "kind FULL_LIKE takes one input"},
+           {"operation { kind: WHERE }", "kind WHERE is of 3 operands, but it has 1 inputs and no constant"},
+           {"operation { kind: WHERE constant: 1 }", "kind WHERE is of 3 operands, but it has 1 inputs and a constant"},
+           {"operation { kind: WHERE constant: 1 other_constant: 2 }", "set constant_first too"},
+           {"operation { kind: WHERE other_constant: 2 }", "set constant_first too"},
+           {"operation { kind: WHERE constant: 1 constant_first: true other_constant: [1, 2] }",
+            "other_constant has 2 numbers, other_shape holds 1"},
+           {"operation { kind: WHERE constant: 1 constant_first: true other_constant: inf }",
+            "other_constant inf is not finite"},
+           {"operation { kind: WHERE constant: 1 constant_first: true other_shape: 2 }",
+            "other_shape is given without other_constant"},
+           {"operation { kind: ADD constant: 1 other_constant: 2 }", "other_constant is only for kind WHERE"},
            {"operation { kind: CLIP }", "kind CLIP needs low, high or both"},
            {"operation { kind: CLIP low: 2 high: 1 }", "low 2 is above high 1"},
-           {"operation { kind: CLIP low: nan }", "low or high is not finite"},
+           {"operation { kind: CLIP low: nan }", "low, high or nan is not finite"},
            {"operation { kind: CUMSUM axis: 4 }", "has no axis 4"},
            {"operation { kind: CUMSUM axis: [1, 2] }", "axis has 2 numbers; give one"},
            {"reduce { axis: 1 }", "kind 0 is missing or not known"},

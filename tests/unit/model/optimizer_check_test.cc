@@ -99,7 +99,12 @@ TEST(OptimizerCheck, ExactErrors) {
       {"muon { exclude_layers: '' }",
        "optimizer.muon.exclude_layers: an empty text is part of every name; name the last layer, say"},
       {"muon { exclude_layers: 'desne' }",
-       "optimizer.muon.exclude_layers: \"desne\" is part of no variable's name; they are like \"dense/kernel\""},
+       "optimizer.muon.exclude_layers: \"desne\" is in no variable's name; they are like \"dense/kernel\""},
+      {"muon { exclude_layers: '^kernel' }",
+       "optimizer.muon.exclude_layers: \"^kernel\" is in no variable's name; they are like \"dense/kernel\""},
+      {"muon { exclude_layers: 'dense(' }",
+       "optimizer.muon.exclude_layers: \"dense(\" is no regular expression that Cairn reads: missing ): dense(; "
+       "look-around (?=...) and back-references are not read, and sizes are bounded"},
       {"lamb { beta_2: 1 }", "optimizer.lamb.beta_2: 1 is outside [0, 1); use a number such as 0.999"},
       {"lamb { epsilon: 0 }", "optimizer.lamb.epsilon: 0 is not positive; use a number such as 1e-07"},
       {"adafactor { beta_2_decay: 0 }",

@@ -77,5 +77,65 @@ TEST(UpdatedAsAWhole, DependsOnTheOptimizer) {
   EXPECT_TRUE(UpdatedAsAWhole(muon, ids));
 }
 
+// As Python's re.search finds them, or refused.
+TEST(NamePattern, IsFoundAsByKeras) {
+  struct Case {
+    const char *pattern, *name;
+    bool found;
+  };
+  for (const Case& c : std::vector<Case>{{"head", "my_head/kernel", true},
+                                         {"head", "dense/kernel", false},
+                                         {"^head", "my_head/kernel", false},
+                                         {"kernel$", "dense/kernel", true},
+                                         {"kernel$", "dense/kernel_2", false},
+                                         {"dense_(1|3)/", "dense_3/kernel", true},
+                                         {"dense_(1|3)/", "dense_13/kernel", false},
+                                         {"(?i)HEAD", "head/bias", true},
+                                         {"block_\\d{2}\\b", "block_12/kernel", true},
+                                         {"block_\\d{2}\\b", "block_123/kernel", false},
+                                         {"layer.0", "layer/0", true},
+                                         {"layer\\.0", "layer/0", false},
+                                         {"[^a-c]x", "ax", false},
+                                         {"a{2,}?b", "xaab", true}}) {
+    const absl::StatusOr<NamePattern> pattern = NamePattern::Make(c.pattern);
+    ASSERT_TRUE(pattern.ok()) << c.pattern << ": " << pattern.status();
+    EXPECT_EQ(pattern->IsIn(c.name), c.found) << c.pattern << " in " << c.name;
+  }
+  for (const char* pattern : {"", "a(b", "[a", "*a", "(?=a)b", "(?<!a)b", "(a)\\1", "a{,3}", "[[:alpha:]]", "a{1001}",
+                              "((a{100}){100}){100}", "a++", "\\Z"}) {
+    EXPECT_FALSE(NamePattern::Make(pattern).ok()) << pattern;
+  }
+  EXPECT_FALSE(NamePattern::Make(std::string(257, 'a')).ok());
+  EXPECT_TRUE(NamePattern::Make(std::string(256, 'a')).ok());
+}
+
+// One that makes a search by backtracking take longer than the universe.
+TEST(NamePattern, NoExpressionTakesLong) {
+  const std::string name(512, 'a');
+  for (const char* text : {"(a+)+$b", "(a|aa)+c", "(a*)*b", "(.*a){20}b", "(a?){30}a{30}b"}) {
+    const absl::StatusOr<NamePattern> pattern = NamePattern::Make(text);
+    ASSERT_TRUE(pattern.ok()) << pattern.status();
+    EXPECT_FALSE(pattern->IsIn(name)) << text;
+    EXPECT_LT(pattern->size(), 2000) << text;
+  }
+}
+
+TEST(WholeUpdates, LeaveOutWhatExpressionsName) {
+  const v1::Optimizer muon = FromText<v1::Optimizer>("muon { exclude_layers: '^head' exclude_layers: 'block_(0|1)/' }");
+  const WholeUpdates whole(muon);
+  EXPECT_FALSE(whole.Of(Named("head/kernel", {4, 3})));
+  EXPECT_TRUE(whole.Of(Named("my_head/kernel", {4, 3})));
+  EXPECT_FALSE(whole.Of(Named("block_1/kernel", {4, 3})));
+  EXPECT_TRUE(whole.Of(Named("block_2/kernel", {4, 3})));
+  v1::Muon many;
+  for (int i = 0; i < 65; ++i) many.add_exclude_layers("a");
+  EXPECT_EQ(ExcludedLayersOf(many).status().message(),
+            "optimizer.muon.exclude_layers: 65 expressions; at most 64 are read: join them with |");
+  v1::Muon large;
+  for (int i = 0; i < 8; ++i) large.add_exclude_layers("(abc|def){100}");
+  EXPECT_EQ(ExcludedLayersOf(large).status().message(),
+            "optimizer.muon.exclude_layers: their repetitions make them too large; give shorter ones");
+}
+
 }  // namespace
 }  // namespace cairn

@@ -109,13 +109,15 @@ TEST(OutgoingFramesTest, SnapshotsGoWhenNothingElseIsThere) {
   EXPECT_EQ(frames.NextBytes(), kFramePayloadBytesMax + StreamFlow::kFrameOverheadBytes);
   OutgoingFrames::Chunk chunk = frames.TakeNext();
   EXPECT_EQ(chunk.bytes, kFramePayloadBytesMax) << "the overhead comes back with its last chunk";
-  frames.Add(frame(v1::ExchangeFrame::VALUES, 2, 8));
+  frames.Add(frame(v1::ExchangeFrame::VALUES, 2, 8), /*queued_ns=*/77);
   chunk = frames.TakeNext();
   EXPECT_EQ(chunk.frame.request_id, 2u) << "between two chunks of the snapshot";
+  EXPECT_EQ(chunk.queued_ns, 77);
   EXPECT_FALSE(chunk.snapshot);
   EXPECT_EQ(chunk.bytes, 8 + StreamFlow::kFrameOverheadBytes);
   chunk = frames.TakeNext();
   EXPECT_TRUE(chunk.snapshot);
+  EXPECT_EQ(chunk.queued_ns, 0);
   EXPECT_EQ(chunk.bytes, 100 + StreamFlow::kFrameOverheadBytes);
   EXPECT_TRUE(frames.empty());
 }

@@ -1,8 +1,10 @@
 // Layers on tensors that have no variables: operations, reductions, parts.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/operation_operands.h"
 #include "common/model/slice_range.h"
 #include "worker/backend/cudnn/axes.h"
 #include "worker/backend/cudnn/builder.h"
@@ -17,7 +19,8 @@ namespace {
 static_assert(static_cast<int>(kernels::Op::kMinimum) == v1::Operation::MINIMUM &&
                   static_cast<int>(kernels::Op::kReciprocal) == v1::Operation::RECIPROCAL &&
                   static_cast<int>(kernels::Op::kWhere) == v1::Operation::WHERE &&
-                  static_cast<int>(kernels::Op::kLogicalXor) == v1::Operation::LOGICAL_XOR,
+                  static_cast<int>(kernels::Op::kLogicalXor) == v1::Operation::LOGICAL_XOR &&
+                  static_cast<int>(kernels::Op::kFullLike) == v1::Operation::FULL_LIKE,
               "kernels::Op has the numbers of v1::Operation::Kind");
 static_assert(static_cast<int>(kernels::Reducing::kVariance) == v1::Reduce::VARIANCE &&
                   static_cast<int>(kernels::Reducing::kCountNonzero) == v1::Reduce::COUNT_NONZERO,
@@ -71,24 +74,36 @@ void LowerOperands(Builder& b, const Operands& o, const std::string& name, Value
   });
 }
 
+// What stands for infinity where the largest float32 is asked for: the largest number of the type.
+float WithinType(float number, DType type) {
+  const float largest = type == DType::kFloat16    ? 65504.0f
+                        : type == DType::kBFloat16 ? 0x1.fep127f
+                                                   : std::numeric_limits<float>::max();
+  return std::clamp(number, -largest, largest);
+}
+
 void LowerElementwise(Builder& b, const Node& node, const v1::Operation& operation) {
   Value* const out = b.Out(node);
   Operands o;
   o.fixed.op = static_cast<kernels::Op>(operation.kind());
   o.fixed.low = LowOf(operation);
   o.fixed.high = HighOf(operation);
+  if (operation.kind() == v1::Operation::NAN_TO_NUM) {
+    o.fixed.low = WithinType(o.fixed.low, out->type);
+    o.fixed.high = WithinType(o.fixed.high, out->type);
+    o.fixed.nan = WithinType(operation.nan(), out->type);
+  }
   o.fixed.dims = DimsOf(b.examples(), node.output);
-  const auto add_constant = [&] {
-    const Shape shape(operation.constant_shape().begin(), operation.constant_shape().end());
-    const std::vector<float> numbers(operation.constant().begin(), operation.constant().end());
-    o.Add(nullptr, b.Constant(numbers), DType::kFloat32, StridesAlong(shape, node.output, /*shared=*/true));
-  };
-  if (!operation.constant().empty() && operation.constant_first()) add_constant();
-  for (size_t k = 0; k < node.inputs.size(); ++k) {
+  for (const OperationOperand& operand : OperandsOf(operation, node.inputs.size())) {
+    if (operand.input < 0) {
+      const std::vector<float> numbers(operand.numbers.begin(), operand.numbers.end());
+      o.Add(nullptr, b.Constant(numbers), DType::kFloat32, StridesAlong(operand.shape, node.output, /*shared=*/true));
+      continue;
+    }
+    const size_t k = static_cast<size_t>(operand.input);
     Value* const value = b.In(node, k);
     o.Add(value, value->data, value->type, StridesAlong(b.ShapeOf(node, k), node.output, /*shared=*/false));
   }
-  if (!operation.constant().empty() && !operation.constant_first()) add_constant();
   LowerOperands(b, o, v1::Operation::Kind_Name(operation.kind()), out);
 }
 

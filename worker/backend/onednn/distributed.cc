@@ -103,7 +103,8 @@ void CompileDistributed(PlanBuilder& b, const Node& node, const std::vector<Valu
   FindLayer(inner.kind)->compile(b, inner, in, out);
 }
 
-constexpr Layer kLayers[] = {{LayerKind::kTimeDistributed, CompileDistributed}};
+constexpr Layer kLayers[] = {{LayerKind::kTimeDistributed, CompileDistributed},
+                             {LayerKind::kSpectralNormalization, CompileDistributed}};
 
 }  // namespace
 

@@ -72,6 +72,7 @@ absl::Status Plan::Forward(const Run& run, const float* inputs, const float* val
   absl::Status error;
   const Run checked{run.stream, run.info, run.bytes, &error};
   for (int i = 0; i < static_cast<int>(steps_.size()); ++i) {
+    const TraceTimer timer(run.info.trace, TraceKind::kForward, steps_[i].layer);
     CAIRN_RETURN_IF_ERROR(Enter(source, i, 1));
     steps_[i].op->Forward(checked);
     Leave(source, i, 1);
@@ -83,6 +84,7 @@ absl::Status Plan::Backward(const Run& run, float* gradients, const GradientRead
   gradient_bindings_.Point(gradients);
   for (int i = static_cast<int>(steps_.size()) - 1; i >= 0; --i) {
     const Step& step = steps_[i];
+    const TraceTimer timer(step.backward ? run.info.trace : nullptr, TraceKind::kBackward, step.layer);
     CAIRN_RETURN_IF_ERROR(Enter(source, i, -1));
     if (step.backward) step.op->BackwardVariables(run);
     for (const GradientPart& part : step.parts) AddTo(part.part->data(), gradients + part.offset, part.size);

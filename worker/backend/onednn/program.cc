@@ -64,10 +64,9 @@ class OnednnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat("gradients: ", gradients.size(), " numbers, but the model has ",
                                                      graph_->space_size(), "; pass the whole space"));
     }
-    CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kTrain, batch, info, values));
     BatchSums sums;
-    CAIRN_RETURN_IF_ERROR(Loss(batch, *plan, plan->output_gradients(), &sums));
-    sums.loss += plan->penalty();
+    CAIRN_ASSIGN_OR_RETURN(Plan* const plan, ForwardToTrain(batch, info, values, &sums));
+    const TraceTimer timer(info.trace, TraceKind::kBackward);
     return Guarded("", [&]() -> absl::StatusOr<BatchSums> {
       CAIRN_RETURN_IF_ERROR(plan->Backward({stream_, info}, gradients.data(), ready, source_));
       return sums;
@@ -128,6 +127,16 @@ class OnednnProgram : public Program {
                                   .label_size = batch.label_size,
                                   .step_mask = plan.output_mask()},
                                  gradients, sums);
+  }
+
+  // The forward pass, the loss, and the gradient of the outputs.
+  absl::StatusOr<Plan*> ForwardToTrain(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
+                                       BatchSums* sums) {
+    const TraceTimer timer(info.trace, TraceKind::kForward);
+    CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kTrain, batch, info, values));
+    CAIRN_RETURN_IF_ERROR(Loss(batch, *plan, plan->output_gradients(), sums));
+    sums->loss += plan->penalty();
+    return plan;
   }
 
   absl::StatusOr<Plan*> Forward(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) {

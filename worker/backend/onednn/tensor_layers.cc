@@ -82,7 +82,7 @@ constexpr Layer kLayers[] = {
     {LayerKind::kSlice, CompileAll<MakeTensorOp>},     {LayerKind::kStack, CompileAll<MakeTensorOp>},
     {LayerKind::kPad, CompileAll<MakeTensorOp>},       {LayerKind::kTile, CompileAll<MakeTensorOp>},
     {LayerKind::kTake, CompileAll<MakeTensorOp>},      {LayerKind::kOneHot, CompileAll<MakeTensorOp>},
-    {LayerKind::kEinsum, CompileAll<MakeTensorOp>},
+    {LayerKind::kEinsum, CompileAll<MakeTensorOp>},    {LayerKind::kTopK, CompileAll<MakeTensorOp>},
 };
 
 }  // namespace

@@ -92,7 +92,8 @@ void DistributeBackward(const Pass& p) {
   FindLayer(inner.kind)->backward(p.As(inner));
 }
 
-constexpr Layer kLayers[] = {{LayerKind::kTimeDistributed, Distribute, DistributeBackward}};
+constexpr Layer kLayers[] = {{LayerKind::kTimeDistributed, Distribute, DistributeBackward},
+                             {LayerKind::kSpectralNormalization, Distribute, DistributeBackward}};
 
 }  // namespace
 

@@ -44,6 +44,7 @@ constexpr Layer kLayers[] = {
     {LayerKind::kStack, Compute, ComputeBackward},        {LayerKind::kPad, Compute, ComputeBackward},
     {LayerKind::kTile, Compute, ComputeBackward},         {LayerKind::kTake, Compute, ComputeBackward},
     {LayerKind::kOneHot, Compute, ComputeBackward},       {LayerKind::kEinsum, Compute, ComputeBackward},
+    {LayerKind::kTopK, Compute, ComputeBackward},
 };
 
 }  // namespace

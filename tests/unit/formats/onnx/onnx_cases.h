@@ -65,7 +65,8 @@ inline std::vector<LayerCase> OnnxCases() {
 // Recurrent layers with activations that no recurrent operator of ONNX takes, layers and operations that it does not
 // have, tensors of more axes than are written.
 inline bool IsLackedByOnnx(const LayerCase& c) {
-  for (const char* part : {"SPARSEMAX", "return_cell", "group_query_attention", "conv_lstm"}) {
+  for (const char* part :
+       {"SPARSEMAX", "return_cell", "group_query_attention", "conv_lstm", "spectral_normalization"}) {
     if (c.model.find(part) != std::string::npos) return true;
   }
   for (const char* name : {"SimpleRnnSelu", "LstmFurther", "GruFurther", "BidirectionalFurther", "Operation_ARCTAN2",

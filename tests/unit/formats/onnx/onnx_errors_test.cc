@@ -252,6 +252,43 @@ std::vector<BadFile> BadFiles() {
          Insert("Resize", {"", "scales"}, m);
        },
        "node \"new\" (Resize): a factor of 1.5; whole ones up to 1024 are read"},
+      {"BlocksOfTooManyChannels", [](ModelProto* m) { SetInt("blocksize", 3, Insert("DepthToSpace", {}, m)); },
+       "node \"new\" (DepthToSpace): blocksize 3 does not fit its input [4,6,6]; one of [channels,height,width] is "
+       "read"},
+      {"BlocksOfAnotherMode",
+       [](ModelProto* m) {
+         NodeProto* blocks = Insert("DepthToSpace", {}, m);
+         SetInt("blocksize", 2, blocks);
+         SetText("mode", "RCD", blocks);
+       },
+       "node \"new\" (DepthToSpace): attribute \"mode\" is neither DCR nor CRD"},
+      {"BlocksOfPartOfAPicture", [](ModelProto* m) { SetInt("blocksize", 4, Insert("SpaceToDepth", {}, m)); },
+       "node \"new\" (SpaceToDepth): blocksize 4 does not fit its input [4,6,6]; one of [channels,height,width] is "
+       "read"},
+      {"BlocksOfNothing", [](ModelProto* m) { Insert("SpaceToDepth", {}, m); },
+       "node \"new\" (SpaceToDepth): blocksize 0 does not fit its input [4,6,6]; one of [channels,height,width] is "
+       "read"},
+      {"BlocksOfARow",
+       [](ModelProto* m) {
+         Insert("Flatten", {}, m);
+         Find("flat", m)->set_op_type("SpaceToDepth");
+         Find("flat", m)->clear_attribute();
+         SetInt("blocksize", 2, Find("flat", m));
+       },
+       "node \"flat\" (SpaceToDepth): blocksize 2 does not fit its input [144]; one of [channels,height,width] is "
+       "read"},
+      {"MoreThanThereAre",
+       [](ModelProto* m) {
+         TensorProto* k = m->mutable_graph()->add_initializer();
+         k->set_name("k");
+         k->set_data_type(TensorProto::INT64);
+         k->add_dims(1);
+         k->add_int64_data(5);
+         SetInt("axis", 1, Insert("TopK", {"k"}, m));
+       },
+       "node \"new\" (TopK): its K is not one number in 1 .. 4"},
+      {"TopKOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Insert("TopK", {"b1"}, m)); },
+       "node \"new\" (TopK): its K are not whole numbers"},
       {"CubicResize",
        [](ModelProto* m) {
          AddTensor("scales", {4}, m);

@@ -161,6 +161,14 @@ def layer_norm(a, x, scale, bias=0.0):
     return (x - mean) / np.sqrt(variance + a.get("epsilon", 1e-5)) * scale + bias
 
 
+def top_k(a, x, k):
+    """Of equal numbers the one with the lower place comes first."""
+    axis, k = a.get("axis", -1), int(np.ravel(k)[0])
+    order = np.argsort(-x if a.get("largest", 1) else x, axis=axis, kind="stable")
+    places = np.take(order, np.arange(k), axis=axis)
+    return np.take_along_axis(x, places, axis=axis), places
+
+
 def slice_of(a, x, starts=None, ends=None, axes=None, steps=None):
     if starts is None:
         starts, ends, axes = a["starts"], a["ends"], a["axes"]
@@ -359,6 +367,7 @@ OPERATORS = {
     ),
     "ReduceSum": lambda a, x, axes: x.sum(tuple(int(i) for i in axes), keepdims=bool(a.get("keepdims", 1))),
     "Slice": slice_of,
+    "TopK": top_k,
     "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,
     "PRelu": lambda a, x, slope: np.maximum(x, 0) + slope * np.minimum(x, 0),

@@ -3,8 +3,8 @@ programs can be imported and compute the same.
 
 Every file of `onnx_driver export` passes onnx's own checker and shape inference, and is computed by onnxruntime (if npm
 can fetch it) and by onnx_numpy.py; both are compared with the reference backend's outputs. Then graphs as PyTorch and
-tf2onnx export them, made with onnx.helper (foreign_graphs.py, recurrent_graphs.py): Cairn reads them, and predicts what
-onnxruntime and numpy compute from the originals.
+tf2onnx export them, made with onnx.helper (foreign_graphs.py, choice_graphs.py, ...): Cairn reads them, and predicts
+what onnxruntime and numpy compute from the originals.
 
     onnx_runtime.py PATH/TO/onnx_driver
 """
@@ -17,6 +17,7 @@ import tempfile
 import numpy as np
 import onnx
 
+import choice_graphs
 import foreign_graphs
 import old_graphs
 import onnx_numpy
@@ -84,7 +85,7 @@ def channels_last(x, graph):
 
 
 def imported_graphs(driver, runtime, folder):
-    graphs = foreign_graphs.graphs() + old_graphs.graphs() + recurrent_graphs.graphs()
+    graphs = foreign_graphs.graphs() + choice_graphs.graphs() + old_graphs.graphs() + recurrent_graphs.graphs()
     paths = [os.path.join(folder, f"{g.name}.onnx") for g in graphs]
     for graph, path in zip(graphs, paths):
         onnx.checker.check_model(graph.model, full_check=True)

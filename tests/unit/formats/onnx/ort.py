@@ -8,11 +8,15 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 
 SOURCE = os.environ.get("CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(__file__), "../../../..")))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "integration"))
+from npm_packages import install  # noqa: E402
+
 PACKAGE = "onnxruntime-node@1.20.1"
 RUN_JS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "onnx_run.js")
 
@@ -27,10 +31,10 @@ class Onnxruntime:
         folder = os.environ.get("CAIRN_ONNXRUNTIME", os.path.join(SOURCE, ".cache", "onnxruntime"))
         if shutil.which("node") is None:
             return None, "node is not installed"
-        if not os.path.isdir(os.path.join(folder, "node_modules", "onnxruntime-node")):
-            why = Onnxruntime.install(folder)
-            if why:
-                return None, why
+        # The package contains the library for Linux; its install scripts would download one for GPUs.
+        why = install(PACKAGE, folder)
+        if why:
+            return None, why
         tried = subprocess.run(
             ["node", "-e", "require('onnxruntime-node')"], cwd=folder, capture_output=True, text=True
         )
@@ -39,33 +43,6 @@ class Onnxruntime:
             if tried.returncode == 0
             else (None, f"onnxruntime does not load: {tried.stderr.strip()[-300:]}")
         )
-
-    @staticmethod
-    def install(folder):
-        if shutil.which("npm") is None:
-            return "npm is not installed"
-        beside = f"{folder}.{os.getpid()}"
-        os.makedirs(beside, exist_ok=True)
-        try:
-            # Without install scripts: the package contains the library for Linux; the scripts would download one for
-            # GPUs.
-            done = subprocess.run(
-                ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", PACKAGE],
-                cwd=beside,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            if done.returncode != 0:
-                return f"npm cannot install {PACKAGE}: {done.stderr.strip()[-300:]}"
-            if not os.path.isdir(folder):
-                os.rename(beside, folder)
-            return ""
-        except (subprocess.TimeoutExpired, OSError) as error:
-            # Another process may have been faster.
-            return "" if os.path.isdir(folder) else f"npm cannot install {PACKAGE}: {error}"
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
 
     def run(self, wanted):
         """Maps [(path of a model, input)] to the outputs, all in one process."""

@@ -29,7 +29,7 @@ CAIRN_DEVICE float FloorMod(float a, float b) {
 
 struct Arguments {
   float a, b, c;
-  float low, high;
+  float low, high, nan;
 };
 
 CAIRN_DEVICE float ValueOf(Op op, const Arguments& v) {
@@ -92,6 +92,8 @@ CAIRN_DEVICE float ValueOf(Op op, const Arguments& v) {
     case Op::kLogicalAnd: return a != 0 && b != 0 ? 1.0f : 0.0f;
     case Op::kLogicalOr: return a != 0 || b != 0 ? 1.0f : 0.0f;
     case Op::kLogicalXor: return (a != 0) != (b != 0) ? 1.0f : 0.0f;
+    case Op::kNanToNum: return IsNan(a) ? v.nan : (!IsInf(a) ? a : (a > 0 ? v.high : v.low));
+    case Op::kFullLike: return b;
     default: return a;  // kCast, kStopGradient
   }
 }
@@ -143,6 +145,7 @@ CAIRN_DEVICE float FirstSlope(Op op, const Arguments& v) {
     case Op::kArcCosh: return 1 / sqrtf(a * a - 1);
     case Op::kArcTanh: return 1 / (1 - a * a);
     case Op::kErf: return 1.12837917f * expf(-a * a);  // 2 / sqrt(pi)
+    case Op::kNanToNum: return IsNan(a) || IsInf(a) ? 0.0f : 1.0f;
     default: return 0.0f;
   }
 }
@@ -169,7 +172,9 @@ CAIRN_DEVICE float SlopeOf(Op op, int which, const Arguments& v) {
 
 CAIRN_ANYWHERE constexpr int OperandsOf(Op op) {
   if (op == Op::kWhere) return 3;
-  return op < Op::kNegative || (op >= Op::kEqual && op <= Op::kLessEqual) || op >= Op::kLogicalAnd ? 2 : 1;
+  const bool compares = op >= Op::kEqual && op <= Op::kLessEqual;
+  const bool logical = op >= Op::kLogicalAnd && op <= Op::kLogicalXor;
+  return op < Op::kNegative || compares || logical || op == Op::kFullLike ? 2 : 1;
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -10,8 +10,8 @@ struct Operands {
   AxisPlaces axes;
   AlongAxes of[kOperandsMax];
   bool dense = true;  // all of them
-  float low, high;
-  explicit Operands(const Operation& o) : axes(o.dims), low(o.low), high(o.high) {
+  float low, high, nan;
+  explicit Operands(const Operation& o) : axes(o.dims), low(o.low), high(o.high), nan(o.nan) {
     for (int k = 0; k < o.count; ++k) {
       of[k] = AlongAxes(o.dims, o.of[k].strides, o.of[k].x, o.of[k].type);
       dense = dense && of[k].dense;
@@ -27,7 +27,7 @@ struct Operands {
     if constexpr (kCount > 1) b = of[1].template Of<V>(i, at);
     if constexpr (kCount > 2) c = of[2].template Of<V>(i, at);
     CAIRN_UNROLL
-    for (int k = 0; k < V; ++k) fn(k, Arguments{a.at[k], b.at[k], c.at[k], low, high});
+    for (int k = 0; k < V; ++k) fn(k, Arguments{a.at[k], b.at[k], c.at[k], low, high, nan});
   }
 };
 
@@ -95,7 +95,7 @@ struct RepeatedOperandBackward {
         }
         int64_t at[kAxesMax] = {};
         if (!operands.dense) operands.axes.Split(i, at);
-        Arguments v{operands.of[0].Of<1>(i, at).at[0], 0, 0, operands.low, operands.high};
+        Arguments v{operands.of[0].Of<1>(i, at).at[0], 0, 0, operands.low, operands.high, operands.nan};
         if (count > 1) v.b = operands.of[1].Of<1>(i, at).at[0];
         if (count > 2) v.c = operands.of[2].Of<1>(i, at).at[0];
         sum += At(dy, i) * SlopeOf(op, which, v);
@@ -179,6 +179,8 @@ Error WithOp(Op op, const Fn& fn) {
     CAIRN_OP(kLogicalAnd)
     CAIRN_OP(kLogicalOr)
     CAIRN_OP(kLogicalXor)
+    CAIRN_OP(kNanToNum)
+    CAIRN_OP(kFullLike)
 #undef CAIRN_OP
   }
   return 1;  // no such operation: cudaErrorInvalidValue

@@ -91,17 +91,20 @@ enum class Op : int32_t {
   kLogicalAnd = 68,
   kLogicalOr = 69,
   kLogicalXor = 70,
+  kNanToNum = 72,
+  kFullLike = 73,
 };
 struct Operand {
   const void* x = nullptr;
   DType type = DType::kFloat32;
   Strides strides;
 };
-// y = f of up to three operands, each read along the axes of y. low, high: the bounds of kClip. SIN, COS and TAN have
+// y = f of up to three operands, each read along the axes of y. low, high: the bounds of kClip; with nan what kNanToNum
+// puts in the place of -inf, inf and what is not a number. SIN, COS and TAN have
 // float32's precision for arguments below 1e8.
 struct Operation {
   Op op = Op::kAdd;
-  float low = 0, high = 0;
+  float low = 0, high = 0, nan = 0;
   Dims dims;
   int count = 0;
   Operand of[kOperandsMax];
