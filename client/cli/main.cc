@@ -18,6 +18,7 @@
 #include "client/cli/completion.h"
 #include "client/cli/node_flags.h"
 #include "client/cli/sweep_flags.h"
+#include "client/cli/up_flags.h"
 #include "client/cli/usage_error.h"
 #include "common/base/version.h"
 #include "common/rpc/credentials.h"
@@ -91,23 +92,7 @@ void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
 void AddUp(CLI::App& app, Invocation& call) {
   CLI::App* up = AddCommand(app, "up", "Run a whole cluster on this machine, until Ctrl-C", call,
                             [&call] { return RunUp(call.globals, call.up); });
-  up->add_option("--ps", call.up.ps, "Parameter servers")->capture_default_str();
-  up->add_option("--workers", call.up.workers, "Workers")->capture_default_str();
-  up->add_option("--evaluators", call.up.evaluators, "Nodes that evaluate checkpoints (validation_by: BY_EVALUATOR)")
-      ->capture_default_str();
-  up->add_option("--port", call.up.port, "The coordinator's port on 127.0.0.1; 0: chosen by the system")
-      ->capture_default_str();
-  up->add_option("--http", call.up.http,
-                 "Dashboard, /metrics and probes on this port of 127.0.0.1; 0: chosen by the system [none]")
-      ->check(CLI::Range(0, 65535));
-  up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
-      ->capture_default_str();
-  up->add_option("--device", call.up.device, "What workers compute on: auto, cpu, gpu or gpu:N")->capture_default_str();
-  call.up.dir = "cairn-data";
-  up->add_option("--dir", call.up.dir, "Data and logs; a cluster started again on the same directory resumes")
-      ->capture_default_str();
-  up->add_option("--log-level", call.up.log_level, "debug, info, warning or error")->capture_default_str();
-  up->add_flag("!--no-restart", call.up.restart, "Do not restart daemons that exit");
+  AddUpFlags(up, &call.up);
 }
 
 void AddRun(CLI::App& app, Invocation& call) {

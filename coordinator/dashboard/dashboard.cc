@@ -131,7 +131,7 @@ std::vector<T> TakeAll(google::protobuf::RepeatedPtrField<T>* list) {
 }  // namespace
 
 Dashboard::Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience)
-    : name_(std::move(name)), clock_(clock), questions_(driver, clock, patience) {}
+    : name_(std::move(name)), clock_(clock), questions_(driver, clock, patience), logs_(driver, &questions_) {}
 
 HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   const std::string& path = request.path;
@@ -141,7 +141,10 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   if (path == "/dashboard.css") return Page("text/css; charset=utf-8", kDashboardCss);
   if (path == "/dashboard.js") return Page(kScript, kDashboardJs);
   if (path == "/elements.js") return Page(kScript, kElementsJs);
+  if (path == "/chart.js") return Page(kScript, kChartJs);
   if (path == "/job.js") return Page(kScript, kJobJs);
+  if (path == "/log.js") return Page(kScript, kLogJs);
+  if (path == "/compare.js") return Page(kScript, kCompareJs);
   if (path == "/") {
     const absl::Status leads = questions_.Leads();
     return leads.ok() ? Page("text/html; charset=utf-8", kDashboardHtml) : Refuse(leads, request);
@@ -149,7 +152,7 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   if (absl::StartsWith(path, "/api/v1/")) return Api(request);
   return Text(404,
               "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs, "
-              "/api/v1/jobs/ID and /api/v1/events");
+              "/api/v1/jobs/ID, /api/v1/events and /api/v1/logs");
 }
 
 absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
@@ -204,11 +207,16 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
     const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)), who);
     return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
   }
+  if (path == "/api/v1/logs") {
+    const absl::StatusOr<std::string> log = logs_.Answer(request, who);
+    if (absl::IsInvalidArgument(log.status())) return Text(400, log.status().message());
+    return log.ok() ? Page(kJson, *log + "\n") : Refuse(log.status(), request);
+  }
   const bool overview = path == "/api/v1/overview";
   if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs" && path != "/api/v1/events") {
     return Text(404,
-                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID, /api/v1/events and "
-                "/api/v1/overview");
+                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID, /api/v1/events, "
+                "/api/v1/logs and /api/v1/overview");
   }
   const absl::StatusOr<OverviewPart> part = ReadPart(request);
   if (!part.ok()) return Text(400, part.status().message());

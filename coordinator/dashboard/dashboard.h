@@ -5,6 +5,7 @@
 //   /api/v1/nodes          as `cairn nodes --json` prints them
 //   /api/v1/jobs           as `cairn jobs --json` prints them
 //   /api/v1/jobs/ID        as `cairn job ID --json` prints it; ID: a number or a name
+//   /api/v1/logs?node=NAME&job=ID&level=warning&limit=200      the newest lines of a daemon's log (log_page.h)
 //   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
 //   /metrics               what `cairn metrics` prints, and metrics of this process
 //   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes
@@ -32,6 +33,7 @@
 #include "common/base/clock.h"
 #include "common/http/server.h"
 #include "coordinator/core/requester.h"
+#include "coordinator/dashboard/log_page.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/core_questions.h"
 
@@ -76,6 +78,7 @@ class Dashboard {
   Clock* const clock_;
   const absl::Time started_ = clock_->Now();
   CoreQuestions questions_;
+  LogPage logs_;
   absl::Mutex looking_, listing_;  // held by the caller that asks the core; the others wait for its answer
   Kept<View> view_ ABSL_GUARDED_BY(looking_);
   Kept<v1::ListJobsResponse> jobs_ ABSL_GUARDED_BY(listing_);

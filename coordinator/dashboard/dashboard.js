@@ -1,4 +1,5 @@
-// The coordinator's dashboard. Two views: "#/" (nodes, jobs and events, from /api/v1/overview) and "#/job/ID" (job.js). Elements are made in elements.js.
+// The coordinator's dashboard. Three views: "#/" (nodes, jobs and events, from /api/v1/overview), "#/job/ID" (job.js) and "#/compare/ID,ID" (compare.js); logs are
+// shown by log.js. Elements are made in elements.js, curves in chart.js.
 "use strict";
 
 const REFRESH_MS = 2000;
@@ -8,7 +9,7 @@ const JOBS_A_PAGE = 50;
 const NODES_A_PAGE = 50;
 const EVENTS_SHOWN = 40;
 
-const view = { jobs: "all", name: "", offset: 0, nodes: 0, warnings: false, hash: "", serial: 0 };
+const view = { jobs: "all", name: "", offset: 0, nodes: 0, warnings: false, hash: "", serial: 0, compared: new Set() };
 
 // ---- the overview ----
 
@@ -51,14 +52,28 @@ function eventsCard(o) {
   return card("Events", right, o.events.length ? eventList(o.events, subject) : el("p", { class: "quiet" }, "None."), since);
 }
 
+// A box that puts the job among those to compare.
+function compareBox(job) {
+  const box = el("input", { type: "checkbox", "aria-label": `compare job ${job.id}`, checked: view.compared.has(job.id), disabled: !view.compared.has(job.id) && view.compared.size >= COMPARED_MAX });
+  box.addEventListener("change", () => { if (box.checked) view.compared.add(job.id); else view.compared.delete(job.id); refresh(); });
+  return box;
+}
+
+function compareLink() {
+  if (view.compared.size === 0) return "";
+  return [view.compared.size < 2 ? el("span", { class: "quiet" }, "choose another one to compare") : el("a", { href: `#/compare/${[...view.compared].join(",")}` }, `compare ${view.compared.size} jobs`),
+    el("button", { onclick: () => { view.compared.clear(); refresh(); } }, "clear")];
+}
+
 function jobsCard(o) {
   const choose = (name) => el("button", { class: view.jobs === name ? "on" : "", onclick: () => { view.jobs = name; view.offset = 0; refresh(); } }, name);
-  const right = [...pager(o.jobs_offset, o.jobs.length, o.jobs_total, JOBS_A_PAGE, (offset) => { view.offset = offset; refresh(); }),
+  const right = [compareLink(), ...pager(o.jobs_offset, o.jobs.length, o.jobs_total, JOBS_A_PAGE, (offset) => { view.offset = offset; refresh(); }),
     choose("all"), choose("active"), choose("ended")];
   if (o.jobs.length === 0) {
     return card("Jobs", right, el("p", { class: "quiet" }, view.name ? `No job's name contains “${view.name}”.` : view.jobs === "all" ? ["No jobs yet. Submit one: ", el("code", {}, "cairn submit FILE")] : "None."));
   }
   return card("Jobs", right, table([
+    { name: "", of: compareBox },
     { name: "ID", of: (j) => el("a", { href: `#/job/${j.id}` }, j.id) },
     { name: "Name", cls: "name", of: (j) => el("a", { href: `#/job/${j.id}` }, j.name) },
     { name: "State", of: (j) => [statePill(j.state), degradedPill(j.degraded), j.not_finite ? pill("loss not finite", "bad") : ""] },
@@ -92,6 +107,7 @@ function nodesCard(o) {
     { name: "Device", cls: "wide", of: (n) => n.device },
     { name: "Host", cls: "whole", of: (n) => n.host },
     { name: "Address", cls: "whole", of: (n) => n.address },
+    { name: "Log", of: (n) => (n.state === "dead" || n.state === "unknown" ? "" : el("a", { href: `#/log/${encodeURIComponent(n.name)}`, "aria-label": `log of ${n.name}` }, "log")) },
     { name: "Joined", cls: "number", of: (n) => `${duration((o.now_unix_ms - n.joined_unix_ms) / 1000)} ago` },
   ], page));
 }
@@ -114,23 +130,45 @@ async function get(path) {
   return JSON.parse(text);
 }
 
+// Of each job its status, or why there is none.
+function getCompared(ids) {
+  const known = [...new Set(ids)].slice(0, COMPARED_MAX);
+  return Promise.all(known.map((id) => get(`/api/v1/jobs/${id}`).catch((error) => ({ job_id: id, error: error.message }))));
+}
+
+// What an element that can have the focus is known by when the page is drawn anew.
+function focusKey(node) {
+  const label = (node.getAttribute("aria-label") || "").split(":")[0];
+  return `${node.tagName} ${label || node.getAttribute("href") || node.textContent}`;
+}
+
+// Shows the new content. What has the focus keeps it.
+function draw(main, content) {
+  const at = document.activeElement, key = main.contains(at) ? focusKey(at) : null;
+  main.replaceChildren(...content);
+  if (key) [...main.querySelectorAll("a, button, input, [tabindex]")].find((node) => focusKey(node) === key)?.focus({ preventScroll: true });
+}
+
 let timer = 0;
 
 async function refresh() {
   clearTimeout(timer);
   const serial = ++view.serial, hash = location.hash;
-  const job = /^#\/job\/(\d+)$/.exec(hash);
+  const job = /^#\/job\/(\d+)$/.exec(hash), compared = /^#\/compare\/(\d+(?:,\d+)*)$/.exec(hash);
   const main = document.getElementById("main"), fresh = document.getElementById("fresh");
   try {
+    const log = /^#\/log\/(.*)$/.exec(hash), jobLog = /^#\/joblog\/(\d+)$/.exec(hash);
     const path = job ? `/api/v1/jobs/${job[1]}` : `/api/v1/overview?jobs=${view.jobs}&name=${encodeURIComponent(view.name)}&offset=${view.offset}&limit=${JOBS_A_PAGE}&events=${EVENTS_SHOWN}&warnings=${view.warnings ? 1 : 0}`;
-    const answer = await get(path);
+    const answer = await (compared ? getCompared(compared[1].split(",")) : log ? readNodeLog(decodeURIComponent(log[1])) : jobLog ? readJobLog(jobLog[1]) : get(path));
     if (serial !== view.serial) return; // another view was opened meanwhile
-    if (!job && answer.jobs.length === 0 && view.offset > 0) { view.offset = 0; return refresh(); }
+    const overview = !job && !compared && !log && !jobLog;
+    if (overview && answer.jobs.length === 0 && view.offset > 0) { view.offset = 0; return refresh(); }
     const moved = view.hash !== hash;
     view.hash = hash;
-    if (moved || !window.getSelection().toString()) main.replaceChildren(...(job ? showJob(answer) : showOverview(answer))); // a selection is not torn away
+    const show = job ? showJob : compared ? showCompare : overview ? showOverview : showLog;
+    if (moved || !(window.getSelection().toString() || drag.key)) draw(main, show(answer)); // neither a selection nor a drag is torn away
     if (moved) window.scrollTo(0, 0);
-    if (!job) document.getElementById("who").textContent = `coordinator ${answer.coordinator} · version ${answer.version} · up ${duration(answer.up_seconds)}`;
+    if (overview) document.getElementById("who").textContent = `coordinator ${answer.coordinator} · version ${answer.version} · up ${duration(answer.up_seconds)}`;
     fresh.textContent = `as of ${new Date().toLocaleTimeString()}`;
     fresh.className = "";
   } catch (error) {
@@ -149,7 +187,7 @@ document.getElementById("find").addEventListener("input", (event) => {
   typing = setTimeout(() => {
     view.name = event.target.value.trim();
     view.offset = 0;
-    if (location.hash.startsWith("#/job/")) location.hash = "#/"; // refreshes
+    if (/^#\/(job|compare|log|joblog)\//.test(location.hash)) location.hash = "#/"; // refreshes
     else refresh();
   }, TYPING_MS);
 });

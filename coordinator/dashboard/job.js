@@ -2,49 +2,9 @@
 "use strict";
 
 const CELLS_MAX = 600; // of one node, of partitions and of replicas
-const POINTS_MAX = 600; // of a curve
 const ROWS_MAX = 200; // of epochs; the newest
 
 // ---- one job ----
-
-// Every n-th point, and the last one.
-function thin(points) {
-  const stride = Math.ceil(points.length / POINTS_MAX);
-  return points.filter((_, i) => i % stride === 0 || i === points.length - 1);
-}
-
-// lines: [{name, points: [[x, y]...]}, at most two]. Null where there is nothing to draw.
-function chart(title, lines, unit) {
-  lines = lines.map((l) => ({ ...l, points: thin(l.points.filter(([, y]) => Number.isFinite(y))) })).filter((l) => l.points.length > 0);
-  if (lines.length === 0) return null;
-  const all = lines.flatMap((l) => l.points), xs = all.map((p) => p[0]), ys = all.map((p) => p[1]);
-  let [x0, x1] = [Math.min(...xs), Math.max(...xs)], [y0, y1] = [Math.min(...ys), Math.max(...ys)];
-  if (x0 === x1) x0 -= 0.5, x1 += 0.5;
-  if (y0 === y1) y0 -= Math.abs(y0) / 10 || 0.5, y1 += Math.abs(y1) / 10 || 0.5;
-  const W = 360, H = 190, left = 52, right = 10, top = 10, bottom = 24;
-  const px = (x) => left + ((x - x0) / (x1 - x0)) * (W - left - right), py = (y) => H - bottom - ((y - y0) / (y1 - y0)) * (H - top - bottom);
-  const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
-  for (let i = 0; i <= 4; ++i) {
-    const y = y0 + ((y1 - y0) * i) / 4;
-    picture.append(svg("line", { class: "grid", x1: left, x2: W - right, y1: py(y), y2: py(y) }));
-    picture.append(svg("text", { x: left - 6, y: py(y) + 4, "text-anchor": "end" }, Math.abs(y) >= 1e5 || (y !== 0 && Math.abs(y) < 1e-3) ? y.toExponential(1) : Number(y.toPrecision(3))));
-  }
-  for (const [x, anchor] of [[Math.ceil(x0), "start"], [Math.floor(x1), "end"]]) {
-    picture.append(svg("text", { x: px(x), y: H - 8, "text-anchor": xs.length === 1 ? "middle" : anchor }, `${anchor === "end" ? unit + " " : ""}${whole(x)}`));
-    if (Math.ceil(x0) >= Math.floor(x1)) break;
-  }
-  lines.forEach((line, i) => {
-    const cls = line.second ? "second" : "";
-    picture.append(svg("path", { class: cls, d: line.points.map(([x, y], k) => `${k ? "L" : "M"}${px(x).toFixed(1)} ${py(y).toFixed(1)}`).join("") }));
-    for (const [x, y] of line.points.length <= 40 ? line.points : line.points.slice(-1)) {
-      const dot = svg("circle", { class: cls, cx: px(x), cy: py(y), r: 3 });
-      dot.append(svg("title", {}, `${unit} ${whole(x)}: ${line.name} ${figure(y)}`));
-      picture.append(dot);
-    }
-  });
-  const keys = lines.map((l) => el("span", { class: `key ${l.second ? "second" : ""}` }, el("i", {}), `${l.name} ${figure(l.points.at(-1)[1])}`));
-  return el("div", { class: "chart" }, el("div", { class: "title" }, title, keys), picture);
-}
 
 const names = (sums) => Object.keys(sums || {}).filter((name) => name !== "examples");
 
@@ -52,17 +12,17 @@ function chartsCard(job) {
   const epochs = job.epochs.filter((e) => e.train && (e.train.examples > 0 || e.seconds > 0));
   const wanted = [...new Set(epochs.flatMap((e) => [...names(e.train), ...names(e.validation)]))];
   const curve = (of, name) => epochs.filter((e) => of(e) && of(e).examples > 0).map((e) => [e.epoch + 1, of(e)[name]]);
-  const charts = wanted.map((name) => chart(name, [
+  const charts = wanted.map((name) => chart(`job ${job.job_id}`, name, [
     { name: "train", points: curve((e) => e.train, name) },
-    { name: "validation", second: true, points: curve((e) => e.validation, name) }], "epoch"));
+    { name: "validation", tone: 1, points: curve((e) => e.validation, name) }], "epoch"));
   const steps = job.validations || [];
   for (const name of new Set(steps.flatMap((v) => names(v.sums)))) {
-    charts.push(chart(`${name}, by step`, [{ name: "validation", second: true, points: steps.map((v) => [v.step, v.sums[name]]) }], "step"));
+    charts.push(chart(`job ${job.job_id}`, `${name}, by step`, [{ name: "validation", tone: 1, points: steps.map((v) => [v.step, v.sums[name]]) }], "step"));
   }
   const rates = new Set(epochs.map((e) => e.learning_rate));
-  if (rates.size > 1) charts.push(chart("learning rate", [{ name: "rate", points: epochs.map((e) => [e.epoch + 1, e.learning_rate]) }], "epoch"));
+  if (rates.size > 1) charts.push(chart(`job ${job.job_id}`, "learning rate", [{ name: "rate", points: epochs.map((e) => [e.epoch + 1, e.learning_rate]) }], "epoch"));
   if (epochs.some((e) => e.images_per_second > 0)) {
-    charts.push(chart("images per second", [{ name: "train", points: epochs.map((e) => [e.epoch + 1, e.images_per_second]) }], "epoch"));
+    charts.push(chart(`job ${job.job_id}`, "images per second", [{ name: "train", points: epochs.map((e) => [e.epoch + 1, e.images_per_second]) }], "epoch"));
   }
   const drawn = charts.filter(Boolean);
   return card("Curves", [], drawn.length ? el("div", { class: "charts" }, drawn) : el("p", { class: "quiet" }, "The first epoch has not ended yet."));
@@ -159,7 +119,7 @@ function notesCard(job) {
   return card("Notes of callbacks", [], el("ul", { class: "notes" }, notes.map((n) => el("li", {}, el("b", {}, `epoch ${n.epoch + 1}, ${n.callback}: `), n.text))));
 }
 
-function eventsCard(job) {
+function jobEventsCard(job) {
   const events = [...(job.events || [])].reverse();
   if (events.length === 0) return null;
   return card("Events", el("span", { class: "quiet" }, "newest first"), eventList(events, () => ""));
@@ -183,12 +143,12 @@ function showJob(job) {
   const now = figures(names(job.epoch_sums).map((name) => [name, job.epoch_sums[name]]));
   const head = el("section", { class: "card" },
     el("div", { class: "head" }, el("a", { href: "#/" }, "← all jobs"), el("h1", {}, `Job ${job.job_id}: ${spec.name}`), statePill(job.state), degradedPill(job.degraded),
-      el("div", { class: "right" }, el("a", { href: `/api/v1/jobs/${job.job_id}` }, "JSON"))),
+      el("div", { class: "right" }, el("a", { href: `#/joblog/${job.job_id}` }, "log"), el("a", { href: `/api/v1/jobs/${job.job_id}` }, "JSON"))),
     job.reason ? el("p", { class: job.state === "FAILED" ? "error" : "reason" }, job.reason) : "",
     degradedText(job.degraded),
     job.total_steps > 0 ? [el("div", {}, `step ${whole(job.step)} of ${whole(job.total_steps)}, epoch ${Math.min(job.epoch + 1, spec.epochs)} of ${spec.epochs}`,
       job.state === "RUNNING" && job.images_per_second !== undefined ? `, ${whole(job.images_per_second)} images/s, ${timeLeft(job.total_steps - job.step, spec.batch_size, job.images_per_second)}` : ""), bar(job.step, job.total_steps)] : "",
     job.state === "RUNNING" ? now : "");
   const pair = (...cards) => { const there = cards.filter(Boolean); return there.length ? el("div", { class: "columns" }, there) : null; };
-  return [head, chartsCard(job), pair(factsCard(job), replicasCard(job)), partitionsCard(job), checkpointsCard(job), eventsCard(job), notesCard(job), epochsCard(job)].filter(Boolean);
+  return [head, chartsCard(job), pair(factsCard(job), replicasCard(job)), partitionsCard(job), checkpointsCard(job), jobEventsCard(job), notesCard(job), epochsCard(job)].filter(Boolean);
 }

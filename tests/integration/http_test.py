@@ -136,7 +136,16 @@ def check_pages(c, base):
     check("Access-Control-Allow-Origin" not in headers, "other sites may read it")
     check(get(base, "/", method="POST")[0] == 405, "POST is taken")
     check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
-    for path in ("/healthz", "/readyz", "/dashboard.css", "/elements.js", "/job.js", "/dashboard.js"):
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/dashboard.css",
+        "/elements.js",
+        "/chart.js",
+        "/compare.js",
+        "/log.js",
+        "/dashboard.js",
+    ):
         body(base, path)
 
     def fields(nodes):

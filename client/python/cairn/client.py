@@ -121,7 +121,7 @@ class Client:
 
         job, set: as of submit. Returns a cairn.v1 JobStatus without a number: spec has all defaults, total_steps and
         partitions what it would be, reason why it would wait (empty: for nothing but jobs
-        that wait already).
+        that wait already), probe how long a step took that a worker measured, or why none was.
         Errors: as of submit.
         """
         answer = self._connection.call(

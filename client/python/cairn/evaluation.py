@@ -18,6 +18,7 @@ import numpy
 from cairn import arguments, arrays
 from cairn.arrays import Examples
 from cairn.errors import ProgramError
+from cairn.spec import names_root
 from cairn.v1 import cluster_pb2, data_pb2, types_pb2
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ def _seen_path(name: str, value: Any) -> str:
     if value is None:
         return ""
     path = arguments.text(name, os.fspath(value))
+    if names_root(path):
+        return path
     absolute = os.path.abspath(path)
     if not os.path.isabs(path) and not os.path.exists(absolute):
         raise ValueError(f"{name}: {path}: there is no {absolute} here; give the absolute path, as the workers see it")

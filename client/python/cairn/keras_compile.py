@@ -4,7 +4,6 @@ its name; that numbers make sense is for the coordinator to say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -134,14 +133,11 @@ def _put_loss_scaling(spec: Any, described: Described) -> None:
 
 
 def _check_muon(described: Described) -> None:
-    """Before Keras 3.13 it scaled its step otherwise. Keras takes exclude_layers for regular expressions."""
+    """Before Keras 3.13 it scaled its step otherwise."""
     if "muon_a" in described.config and "rms_rate" not in described.config:
         raise ValueError(
             'optimizer: Muon without rms_rate, as in Keras before 3.13, scales its step otherwise; give "muon"'
         )
-    for text in described.config.get("exclude_layers") or ():
-        if re.escape(str(text)).replace("\\-", "-") != str(text):
-            raise no_counterpart("optimizer", described, "exclude_layers", text)
 
 
 def put_learning_rate(optimizer: Any, value: Any) -> None:

@@ -73,7 +73,7 @@ class LocalCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="cairn-local-"))
         self.data = self.folder / "data"  # files for the workers
         self.data.mkdir()
-        up = ["up", "--ps", "1", "--workers", "1", "--port", "0", "--dir", str(self.folder / "cluster")]
+        up = ["up", "--ps", "1", "--workers", "1", "--port", "0", "--no-http", "--dir", str(self.folder / "cluster")]
         supervisor = [sys.executable, "-I", "-S", str(SUPERVISOR), str(os.getpid()), str(self.folder), str(cairn), *up]
         # The daemons speak plain gRPC with each other, on the loopback interface.
         environment = {k: v for k, v in os.environ.items() if k not in ("CAIRN_TLS_DIR", "CAIRN_COORDINATOR")}

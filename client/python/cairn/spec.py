@@ -78,15 +78,20 @@ def _hint(what: str) -> str:
     return ""
 
 
+def names_root(path: str) -> bool:
+    """Whether it may begin with a root's name, "data:/x", or be an address, "s3://bucket/x": only workers know."""
+    return re.match(r"[A-Za-z0-9_-]+:/", path) is not None
+
+
 def _absolute(path: str) -> str:
-    return str(Path(os.path.abspath(path))) if path else path
+    return str(Path(os.path.abspath(path))) if path and not names_root(path) else path
 
 
 def make_paths_absolute(spec: Any) -> None:
     """Relative paths are taken from the folder of this process, as `cairn submit` takes them from its own, since a
     worker may have any. Errors: ValueError: there is no such data."""
     data = spec.data.path
-    if data and not os.path.isabs(data):
+    if data and not os.path.isabs(data) and not names_root(data):
         path = _absolute(data)
         if not os.path.exists(path):
             raise ValueError(

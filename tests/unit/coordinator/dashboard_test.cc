@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/notification.h"
+#include "common/base/log.h"
 #include "common/report/json.h"
 #include "common/report/metrics_text.h"
 #include "coordinator/dashboard/dashboard_pages.h"
@@ -205,7 +206,7 @@ TEST_F(DashboardTest, AStandbySendsReadersToTheLeaderAndShowsItsOwnFigures) {
   EXPECT_EQ(Get("/metrics").status, 200);
   EXPECT_THAT(Get("/metrics").body, HasSubstr("cairn_coordinator_leader 0\n"));
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("cairn_coordinator_up")));
-  for (const char* script : {"/elements.js", "/job.js", "/dashboard.js"}) {
+  for (const char* script : {"/elements.js", "/chart.js", "/job.js", "/compare.js", "/log.js", "/dashboard.js"}) {
     EXPECT_EQ(Get(script).status, 200);
     EXPECT_THAT(std::string(kDashboardHtml), HasSubstr(absl::StrCat("<script src=\"", script, "\"></script>")));
   }
@@ -231,6 +232,27 @@ TEST_F(DashboardTest, ShowsWhatHappenedAndFindsJobsByName) {
   EXPECT_EQ(of("name", "IGIT")["jobs"][0]["name"], "digits");
   EXPECT_EQ(of("name", "nothing")["jobs_total"], 0);
   EXPECT_EQ(Get("/api/v1/overview", {{"events", "x"}}).status, 400);
+}
+
+TEST_F(DashboardTest, ShowsLinesOfLogs) {
+  Lead();
+  AddNode("ps-0", v1::PS);
+  LogWarning("a line with %s in it", kEvil);
+  const Json all = GetJson("/api/v1/logs");
+  EXPECT_EQ(all["node"], "coordinator");
+  ASSERT_FALSE(all["lines"].empty());
+  const Json warnings = GetJson("/api/v1/logs", {{"level", "warning"}, {"limit", "1"}});
+  ASSERT_EQ(warnings["lines"].size(), 1u);
+  EXPECT_EQ(warnings["lines"][0]["level"], "warning");
+  EXPECT_THAT(warnings["lines"][0]["text"].get<std::string>(), HasSubstr(kEvil));
+  const std::pair<std::map<std::string, std::string>, int> wrong[] = {
+      {{{"level", "loud"}}, 400}, {{{"limit", "0"}}, 400}, {{{"limit", "1001"}}, 400}, {{{"job", "x"}}, 400},
+      {{{"node", "ps-9"}}, 404},  {{{"job", "77"}}, 404},  {{{"node", "ps-0"}}, 503},  // it is too old to serve its log
+  };
+  for (const auto& [query, status] : wrong) {
+    const HttpAnswer answer = Get("/api/v1/logs", query);
+    EXPECT_EQ(answer.status, status) << query.begin()->first << "=" << query.begin()->second << ": " << answer.body;
+  }
 }
 
 TEST_F(DashboardTest, AStandbyOfALeaderWithoutPagesSaysWhoLeads) {
