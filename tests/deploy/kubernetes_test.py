@@ -17,7 +17,7 @@ import tools
 import yaml
 
 sys.path.insert(0, os.path.join(tools.SOURCE, "tests/lint"))
-from kubernetes_lint import check_objects, of_kind, pods, selects  # noqa: E402
+from kubernetes_lint import check_objects, check_restricted, of_kind, pods, selects  # noqa: E402
 
 OVERLAYS = ("dev", "tls", "production")
 CERTIFICATES = (
@@ -34,13 +34,14 @@ PODS = {
     "ps": ({LABEL: "cairn", PART: "ps"}, "cairn"),
     "worker": ({LABEL: "cairn", PART: "worker"}, "cairn"),
     "user": ({"cairn-client": "true"}, "science"),
+    "program": ({"cairn-client": "true", "cairn-program": "true"}, "science"),
     "stranger": ({"app": "web"}, "cairn"),
     "prometheus": ({"app": "prometheus"}, "monitoring"),
     "dns": ({"k8s-app": "kube-dns"}, "kube-system"),
 }
 ALLOWED = {
-    *((who, "coordinator", 7070) for who in ("ps", "worker", "user")),
-    *((who, "ps", 7071) for who in ("ps", "worker")),
+    *((who, "coordinator", 7070) for who in ("ps", "worker", "user", "program")),
+    *((who, "ps", 7071) for who in ("ps", "worker", "program")),
     *(("prometheus", whom, 7080) for whom in ("coordinator", "ps", "worker")),
     *((who, "dns", 53) for who in ("ps", "worker")),
 }
@@ -152,6 +153,63 @@ def problems_of(binaries, name, objects, version):
         yield from check_policies(objects)
 
 
+# ---- Kubeflow ----
+
+
+def jobs_of_runtime(runtime):
+    """Its templates as the Jobs that the Trainer makes of them, which Kubernetes' schemas know."""
+    for each in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
+        metadata = {"name": f"{runtime['metadata']['name']}-{each['name']}", **each["template"]["metadata"]}
+        yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": each["template"]["spec"]}
+
+
+def check_runtime(runtime, train_job, version):
+    step = "trainer.kubeflow.org/trainjob-ancestor-step"
+    if train_job["spec"]["runtimeRef"] != {"name": runtime["metadata"]["name"]}:
+        yield "the TrainJob is of another runtime"
+    for job in jobs_of_runtime(runtime):
+        pod = job["spec"]["template"]
+        if job["metadata"].get("labels", {}).get(step) == "trainer" and "node" not in [
+            container["name"] for container in pod["spec"]["containers"]
+        ]:
+            yield "the step trainer has no container named node, whose image and command a TrainJob gives"
+        yield from check_restricted(job["metadata"]["name"], pod["spec"])
+        if pod["metadata"]["labels"] != PODS["program"][0]:
+            yield f"labels {pod['metadata']['labels']}: the network policies let pods in with {PODS['program'][0]}"
+        for container in pod["spec"]["containers"]:
+            variables = {each["name"]: each["value"] for each in container["env"]}
+            if variables.get("CAIRN_COORDINATOR") != "cairn-coordinator.cairn.svc:7070":
+                yield f"CAIRN_COORDINATOR={variables.get('CAIRN_COORDINATOR')}"
+            if variables.get("CAIRN_TLS_DIR") not in [mount["mountPath"] for mount in container["volumeMounts"]]:
+                yield f"CAIRN_TLS_DIR={variables.get('CAIRN_TLS_DIR')}: nothing is mounted there"
+            if not container["image"].endswith(f":{version}"):
+                yield f"image {container['image']}, and this is version {version}"
+
+
+RUNTIME_FAULTS = [
+    ("spec/backOffLimit", 3, "the schema knows no such field"),
+    ("spec/template/spec/containers/0/name", "trainer", "no container named node"),
+    ("spec/template/spec/securityContext/runAsNonRoot", False, "may run as root"),
+    ("spec/template/metadata/labels", {"cairn-client": "true"}, "the network policies let pods in"),
+    ("spec/template/spec/containers/0/env/1/value", "/tls", "nothing is mounted there"),
+]
+
+
+def kubeflow_problems(kubernetes, source, version):
+    folder = os.path.join(source, "deploy/kubernetes/kubeflow")
+    (runtime,) = kubernetes.kustomize(folder)
+    with open(os.path.join(folder, "train-job.yaml"), encoding="utf-8") as f:
+        train_job = yaml.safe_load(f)
+    found = kubernetes.check(list(jobs_of_runtime(runtime)))[0] + list(check_runtime(runtime, train_job, version))
+    for path, value, said in RUNTIME_FAULTS:
+        where = f"spec/template/spec/replicatedJobs/0/template/{path}"
+        (planted,) = plant([runtime], (runtime["kind"], runtime["metadata"]["name"], where, value))
+        lines = kubernetes.check(list(jobs_of_runtime(planted)))[0] + list(check_runtime(planted, train_job, version))
+        if not any(said in line for line in lines):
+            found.append(f"planted {path}: wanted {said!r}, found {lines}")
+    return [f"kubeflow: {line}" for line in found]
+
+
 # ---- faults ----
 
 
@@ -250,8 +308,9 @@ def main():
         problems += problems_of(binaries, name, objects, version)
         print(f"{name}: {len(objects)} objects", flush=True)
     problems += check_faults(kubernetes, binaries, rendered["production"], version)
+    problems += kubeflow_problems(kubernetes, source, version)
     print("\n".join(problems))
-    print(f"{len(FAULTS)} faults planted, {len(problems)} problems")
+    print(f"{len(FAULTS) + len(RUNTIME_FAULTS)} faults planted, {len(problems)} problems")
     return 1 if problems else 0
 
 
