@@ -16,6 +16,10 @@ std::optional<ino_t> SocketOf(int fd) {
   return found.st_ino;
 }
 
+bool WasJustSwept(const std::optional<ConnectionTable::Time>& swept, ConnectionTable::Time now) {
+  return swept && now - *swept < absl::ToChronoMilliseconds(kConnectionSweepEvery);
+}
+
 }  // namespace
 
 ConnectionLimits ConnectionLimitsOf(uint64_t open_files) {
@@ -26,35 +30,45 @@ ConnectionLimits ConnectionLimitsOf(uint64_t open_files) {
 bool ConnectionTable::IsOpen(int fd, const Entry& entry) const { return SocketOf(fd) == entry.socket; }
 
 void ConnectionTable::Forget(std::unordered_map<int, Entry>::iterator entry) {
-  const auto count = counts_.find(entry->second.machine);
-  if (--count->second == 0) counts_.erase(count);
+  const auto machine = machines_.find(entry->second.machine);
+  if (--machine->second.open == 0) machines_.erase(machine);
   entries_.erase(entry);
 }
 
-void ConnectionTable::Sweep(const std::string* machine) {
+void ConnectionTable::SweepMachine(const std::string& machine, Time now) {
+  Machine& mine = machines_.at(machine);
+  if (WasJustSwept(mine.swept, now)) return;
+  mine.swept = now;
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto entry = it++;
-    if ((machine == nullptr || entry->second.machine == *machine) && !IsOpen(entry->first, entry->second)) {
-      Forget(entry);
-    }
+    if (entry->second.machine == machine && !IsOpen(entry->first, entry->second)) Forget(entry);
   }
 }
 
-ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machine) {
+void ConnectionTable::SweepAll(Time now) {
+  if (WasJustSwept(swept_, now)) return;
+  swept_ = now;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    const auto entry = it++;
+    if (!IsOpen(entry->first, entry->second)) Forget(entry);
+  }
+}
+
+ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machine, Time now) {
   const std::optional<ino_t> socket = SocketOf(fd);
   if (!socket) return Outcome::kTooMany;
   // The descriptor is new, so what had it before is closed.
   if (const auto before = entries_.find(fd); before != entries_.end()) Forget(before);
-  const auto of_machine = [&] {
-    const auto count = counts_.find(machine);
-    return count == counts_.end() ? 0 : count->second;
+  const auto is_full = [&] {
+    const auto found = machines_.find(machine);
+    return found != machines_.end() && found->second.open >= limits_.of_machine_max;
   };
-  if (of_machine() >= limits_.of_machine_max) Sweep(&machine);
-  if (of_machine() >= limits_.of_machine_max) return Outcome::kTooManyOfMachine;
-  if (entries_.size() >= limits_.all_max) Sweep(nullptr);
+  if (is_full()) SweepMachine(machine, now);
+  if (is_full()) return Outcome::kTooManyOfMachine;
+  if (entries_.size() >= limits_.all_max) SweepAll(now);
   if (entries_.size() >= limits_.all_max) return Outcome::kTooMany;
   entries_.emplace(fd, Entry{machine, *socket});
-  ++counts_[machine];
+  ++machines_[machine].open;
   return Outcome::kAdmitted;
 }
 

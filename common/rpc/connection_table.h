@@ -4,10 +4,13 @@
 // is reached, which descriptors are still the sockets that they were. Invariants:
 //   1. At most `all_max` sockets that it admitted are open, at most `of_machine_max` of them from one machine.
 //   2. It has an entry for each descriptor at most once; entries of closed sockets go when room is needed.
+//   3. It looks at most once every kConnectionSweepEvery for a machine, and for all, so that a flood of connections at
+//      a limit does not cost a look at all descriptors each. Room is found that much later.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,10 +33,12 @@ class ConnectionTable {
  public:
   enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine };
 
+  using Time = std::chrono::steady_clock::time_point;
+
   explicit ConnectionTable(const ConnectionLimits& limits) : limits_(limits) {}
 
   // fd: an open socket from that machine, which stays the caller's; another owner may close it at any time after.
-  Outcome Admit(int fd, const std::string& machine);
+  Outcome Admit(int fd, const std::string& machine, Time now);
   const ConnectionLimits& limits() const { return limits_; }
 
  private:
@@ -42,14 +47,21 @@ class ConnectionTable {
     ino_t socket;
   };
 
+  struct Machine {
+    size_t open = 0;
+    std::optional<Time> swept;
+  };
+
   bool IsOpen(int fd, const Entry& entry) const;
   void Forget(std::unordered_map<int, Entry>::iterator entry);
-  // Forgets closed ones: of a machine, or of all (null).
-  void Sweep(const std::string* machine);
+  // Forget closed ones, if that was not done just now.
+  void SweepMachine(const std::string& machine, Time now);
+  void SweepAll(Time now);
 
   const ConnectionLimits limits_;
-  std::unordered_map<int, Entry> entries_;  // by descriptor
-  std::map<std::string, size_t> counts_;    // by machine; no zeros
+  std::unordered_map<int, Entry> entries_;   // by descriptor
+  std::map<std::string, Machine> machines_;  // those with an entry
+  std::optional<Time> swept_;                // all
 };
 
 }  // namespace cairn

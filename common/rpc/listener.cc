@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -164,7 +165,7 @@ void Listener::Accept(int listening) {
     return;
   }
   const std::string machine = MachineOfSocket(from);
-  const ConnectionTable::Outcome outcome = table_.Admit(fd, machine);
+  const ConnectionTable::Outcome outcome = table_.Admit(fd, machine, std::chrono::steady_clock::now());
   if (outcome == ConnectionTable::Outcome::kAdmitted) return take_(fd);
   close(fd);
   Refused(outcome, machine);

@@ -22,6 +22,16 @@ namespace {
 
 using Outcome = ConnectionTable::Outcome;
 
+// Far enough on each time for a look at what is closed.
+class SweepClock {
+ public:
+  ConnectionTable::Time Next() { return now_ += absl::ToChronoMilliseconds(kConnectionSweepEvery); }
+  ConnectionTable::Time Now() const { return now_; }
+
+ private:
+  ConnectionTable::Time now_;
+};
+
 int NewSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
 // From `source`; -1: error.
@@ -77,38 +87,58 @@ class Taken {
 };
 
 TEST(ConnectionTable, BoundsOneMachineAndAll) {
+  SweepClock clock;
   ConnectionTable table({.all_max = 3, .of_machine_max = 2});
   std::vector<int> fds;
   for (int i = 0; i < 5; ++i) fds.push_back(NewSocket());
-  EXPECT_EQ(table.Admit(fds[0], "a"), Outcome::kAdmitted);
-  EXPECT_EQ(table.Admit(fds[1], "a"), Outcome::kAdmitted);
-  EXPECT_EQ(table.Admit(fds[2], "a"), Outcome::kTooManyOfMachine);
-  EXPECT_EQ(table.Admit(fds[2], "b"), Outcome::kAdmitted);
-  EXPECT_EQ(table.Admit(fds[3], "b"), Outcome::kTooMany);
+  EXPECT_EQ(table.Admit(fds[0], "a", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[1], "a", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[2], "a", clock.Next()), Outcome::kTooManyOfMachine);
+  EXPECT_EQ(table.Admit(fds[2], "b", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fds[3], "b", clock.Next()), Outcome::kTooMany);
   close(fds[0]);
-  EXPECT_EQ(table.Admit(fds[3], "b"), Outcome::kAdmitted) << "a closed one of another machine makes room";
-  EXPECT_EQ(table.Admit(fds[4], "a"), Outcome::kTooMany);
+  EXPECT_EQ(table.Admit(fds[3], "b", clock.Next()), Outcome::kAdmitted) << "a closed one of another machine makes room";
+  EXPECT_EQ(table.Admit(fds[4], "a", clock.Next()), Outcome::kTooMany);
   for (const int fd : {1, 2, 3, 4}) close(fds[static_cast<size_t>(fd)]);
 }
 
 TEST(ConnectionTable, ADescriptorThatIsUsedAgainIsAnotherConnection) {
+  SweepClock clock;
   ConnectionTable table({.all_max = 4, .of_machine_max = 1});
   const int first = NewSocket();
-  EXPECT_EQ(table.Admit(first, "a"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(first, "a", clock.Next()), Outcome::kAdmitted);
   close(first);
   const int second = NewSocket();
   ASSERT_EQ(second, first);
-  EXPECT_EQ(table.Admit(second, "b"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(second, "b", clock.Next()), Outcome::kAdmitted);
   const int third = NewSocket();
-  EXPECT_EQ(table.Admit(third, "a"), Outcome::kAdmitted) << "the first one no longer counts";
+  EXPECT_EQ(table.Admit(third, "a", clock.Next()), Outcome::kAdmitted) << "the first one no longer counts";
   const int fourth = NewSocket();
-  EXPECT_EQ(table.Admit(fourth, "b"), Outcome::kTooManyOfMachine) << "the second one does";
+  EXPECT_EQ(table.Admit(fourth, "b", clock.Next()), Outcome::kTooManyOfMachine) << "the second one does";
   // Closed, and its number given to a socket that is none of ours: it is not taken for the old one.
   close(second);
   const int other = NewSocket();
   ASSERT_EQ(other, second);
-  EXPECT_EQ(table.Admit(fourth, "b"), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fourth, "b", clock.Next()), Outcome::kAdmitted);
   for (const int fd : {third, fourth, other}) close(fd);
+}
+
+TEST(ConnectionTable, AFloodAtALimitDoesNotLookAtAllDescriptorsEachTime) {
+  SweepClock clock;
+  ConnectionTable table({.all_max = 2, .of_machine_max = 1});
+  const int first = NewSocket(), second = NewSocket();
+  EXPECT_EQ(table.Admit(first, "a", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(second, "a", clock.Next()), Outcome::kTooManyOfMachine);
+  close(first);
+  EXPECT_EQ(table.Admit(second, "a", clock.Now()), Outcome::kTooManyOfMachine) << "it looked just now";
+  EXPECT_EQ(table.Admit(second, "a", clock.Next()), Outcome::kAdmitted);
+  const int third = NewSocket(), fourth = NewSocket();
+  EXPECT_EQ(table.Admit(third, "b", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(fourth, "c", clock.Next()), Outcome::kTooMany);
+  close(third);
+  EXPECT_EQ(table.Admit(fourth, "c", clock.Now()), Outcome::kTooMany);
+  EXPECT_EQ(table.Admit(fourth, "c", clock.Next()), Outcome::kAdmitted);
+  for (const int fd : {second, fourth}) close(fd);
 }
 
 TEST(ConnectionTable, LeavesHalfOfTheDescriptorsAndHalfOfTheConnections) {
