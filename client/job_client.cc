@@ -155,7 +155,7 @@ struct JobClient::Connection {
   }
 
   // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other; but for
-  // CreateToken, which may leave a second token: `cairn token list` shows it.
+  // CreateToken, which may leave a second token: `cairn token list` shows it; and StartTrace, whose second is refused.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                 const Request& request, absl::Duration timeout) {
@@ -314,6 +314,20 @@ absl::StatusOr<v1::ListEventsResponse> JobClient::ListEvents(const v1::ListEvent
 
 absl::StatusOr<v1::ReadLogResponse> JobClient::ReadLog(const v1::ReadLogRequest& request) {
   return connection_->Call(&v1::JobService::Stub::ReadLog, request, options_.timeout);
+}
+
+absl::StatusOr<v1::StartTraceResponse> JobClient::StartTrace(const v1::StartTraceRequest& request) {
+  return connection_->Call(&v1::JobService::Stub::StartTrace, request, options_.timeout);
+}
+
+absl::StatusOr<v1::ReadTraceResponse> JobClient::ReadTrace(const v1::ReadTraceRequest& request) {
+  return connection_->Call(&v1::JobService::Stub::ReadTrace, request, options_.timeout);
+}
+
+absl::Status JobClient::EndTrace(uint64_t trace_id) {
+  v1::EndTraceRequest request;
+  request.set_trace_id(trace_id);
+  return connection_->Call(&v1::JobService::Stub::EndTrace, request, options_.timeout).status();
 }
 
 absl::StatusOr<v1::CreateTokenResponse> JobClient::CreateToken(const v1::CreateTokenRequest& request) {

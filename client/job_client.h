@@ -75,6 +75,9 @@ class JobClient {
   absl::StatusOr<v1::NodeStatus> DrainNode(const std::string& name, bool undo);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
   absl::StatusOr<v1::ReadLogResponse> ReadLog(const v1::ReadLogRequest& request);
+  absl::StatusOr<v1::StartTraceResponse> StartTrace(const v1::StartTraceRequest& request);
+  absl::StatusOr<v1::ReadTraceResponse> ReadTrace(const v1::ReadTraceRequest& request);
+  absl::Status EndTrace(uint64_t trace_id);
   // Errors of these: proto/cairn/v1/tokens.proto.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();

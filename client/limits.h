@@ -39,6 +39,10 @@ inline constexpr int kSweepTrialsMax = 1000;
 inline constexpr int kSweepParallelMax = 256;
 // A file of a sweep's folder that is read again.
 inline constexpr size_t kSweepFileBytesMax = size_t{64} << 20;
+// Spans of a trace: its file has about 150 bytes of each.
+inline constexpr size_t kTraceSpansCollectedMax = 1'000'000;
+// Of one node before the next one is asked: it may record faster than it is read.
+inline constexpr int kTraceAnswersOfRoundMax = 32;
 inline constexpr int64_t kBenchBytesMax = int64_t{1} << 30;
 
 }  // namespace cairn

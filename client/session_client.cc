@@ -21,6 +21,7 @@
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/log_answer.h"
+#include "common/rpc/trace_answer.h"
 #include "common/rpc/utf8_message.h"
 
 namespace cairn {
@@ -126,6 +127,7 @@ class SessionClient::Impl {
     v1::NodeMessage message;
     *message.mutable_hello() = callbacks_.hello();
     message.mutable_hello()->set_serves_log(true);
+    message.mutable_hello()->set_serves_trace(callbacks_.trace != nullptr);
     const size_t bytes = message.ByteSizeLong();
     queued_bytes_ += bytes;
     Enqueue(std::move(message), bytes);
@@ -183,6 +185,10 @@ class SessionClient::Impl {
       answer.mutable_log_read()->set_request_id(s.incoming.fetch_log().request_id());
       *answer.mutable_log_read()->mutable_log() = AnswerReadLog(s.incoming.fetch_log().request());
       Send(std::move(answer));
+    } else if (s.up && s.incoming.has_fetch_trace() && callbacks_.trace != nullptr) {
+      v1::NodeMessage answer;
+      *answer.mutable_trace_read() = AnswerTrace(*callbacks_.trace, s.incoming.fetch_trace());
+      if (!s.incoming.fetch_trace().forget()) Send(std::move(answer));
     } else if (s.up && callbacks_.on_message) {
       callbacks_.on_message(s.incoming);
     }
@@ -191,6 +197,7 @@ class SessionClient::Impl {
 
   void Beat(uint64_t epoch) {
     if (epoch != epoch_ || stream_ == nullptr || stream_->closed) return;
+    if (callbacks_.trace != nullptr) callbacks_.trace->Tick();
     v1::NodeMessage message;
     if (callbacks_.heartbeat) {
       *message.mutable_heartbeat() = callbacks_.heartbeat();
@@ -223,6 +230,7 @@ class SessionClient::Impl {
     const std::string leader = absl::IsUnavailable(status) ? LeaderNamedBy(stream_->context) : "";
     for (const auto& out : stream_->outgoing) queued_bytes_ -= out.bytes;
     stream_.reset();
+    if (callbacks_.trace != nullptr) callbacks_.trace->Clear();  // nobody can ask for it any more
     if (was_up && callbacks_.on_connection) callbacks_.on_connection(false);
     if (stopping_) {
       ended_.Notify();

@@ -14,25 +14,28 @@ build=(
   librocksdb-dev
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake file asks for OpenCL's headers
   libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libssl-dev
-  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev libfarmhash-dev
+  libboost-dev liburiparser-dev prometheus-cpp-dev libisal-dev libutf8proc-dev libfarmhash-dev libre2-dev
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
+  libcurl4-openssl-dev libexpat1-dev  # S3
   pybind11-dev python3-dev  # the Python module
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev libmimalloc-dev clang-14 libclang-rt-14-dev
   clang-format-14 clang-tidy-14 black
   python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
-  curl openssl etcd-server help2man man-db
+  curl openssl etcd-server help2man man-db chromium
 )
 deploy=(prometheus debootstrap dpkg-dev help2man)  # tests/deploy, with -DCAIRN_DEPLOY_TESTS=ON
-# npm fetches onnxruntime for the tests of ONNX files; node from another source includes npm.
+# npm fetches onnxruntime for the tests of ONNX files, and s3rver for those of S3; node from another source includes
+# npm.
 command -v npm > /dev/null || test+=(nodejs npm)
-bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
+bench=(python3-torch python3-torchvision libopenblas0-pthread)  # tests/bench/vs_torch
 runtime=(
   libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2
   libturbojpeg0 libpng16-16 libxxhash0 libssl3 zlib1g libhdf5-103-1 libhdf5-hl-100 libzip4
-  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2 libfarmhash0
+  liburiparser1 libprometheus-cpp-core1.0 libisal2 libutf8proc2 libfarmhash0 libre2-9
+  libcurl4 libexpat1 ca-certificates  # S3
 )
 
 usage() {

@@ -19,6 +19,19 @@ inline constexpr int kRestoredAtOnceMax = 16;
 // A restore fails after this long without progress. Longer than a ps needs to learn of a new generation.
 inline constexpr absl::Duration kRestoreSilentMax = absl::Seconds(30);
 
+// Of a job that is checked and not submitted: steps that are measured, after one to warm up.
+inline constexpr int kProbeSteps = 5;
+// From its request to the answer. The coordinator waits for 30 s (coordinator/core/options.h).
+inline constexpr absl::Duration kProbeAnswerMax = absl::Seconds(25);
+
+// How long a submission waits for a data set that is fetched to its worker: less than the coordinator waits for the
+// answer (30 s, coordinator/core/options.h), so that the answer says how far it is.
+inline constexpr absl::Duration kInspectFetchMax = absl::Seconds(20);
+// A trainer that waits for such a data set looks this often whether its job still wants it, and tells this often that
+// it waits.
+inline constexpr absl::Duration kFetchLookPause = absl::Seconds(1);
+inline constexpr absl::Duration kFetchTellPause = absl::Seconds(30);
+
 // ---- training ----
 
 // The token of a request names its owner (a number that the mode chooses) and its partition.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "client/cli/output_file.h"
 #include "client/job_client.h"
 #include "client/parameter_client.h"
 #include "common/formats/keras_archive.h"
@@ -72,24 +73,6 @@ void NoteCrop(const v1::JobSpec& spec, const Graph& graph) {
                 ToString(input), ToString(examples));
 }
 
-// Checked before gigabytes are pulled.
-absl::Status CheckOutput(const std::string& output) {
-  std::error_code error;
-  if (std::filesystem::is_directory(output, error)) {
-    return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a folder; name a file in it", output));
-  }
-  if (std::filesystem::exists(output, error) &&
-      !std::filesystem::is_regular_file(output, error)) {  // it would be replaced
-    return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a device or a pipe; name a file", output));
-  }
-  const std::filesystem::path folder = std::filesystem::absolute(output, error).parent_path();
-  if (!std::filesystem::is_directory(folder, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("-o %s: there is no folder %s; make it first", output, folder.string()));
-  }
-  return absl::OkStatus();
-}
-
 enum class Format { kSafetensors, kKeras, kWeightsH5, kOnnx };
 
 absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
@@ -149,7 +132,7 @@ absl::Status WriteAsSafetensors(const ExportOptions& options, const v1::JobStatu
 
 absl::Status Export(const Globals& globals, const ExportOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const Format format, FormatOf(options));
-  CAIRN_RETURN_IF_ERROR(CheckOutput(options.output));
+  CAIRN_RETURN_IF_ERROR(CheckOutputFile(options.output));  // before gigabytes are pulled
   CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.job));
   CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).GetWithWeights(ref));
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(job.spec().model()));

@@ -72,6 +72,12 @@ struct EventsOptions {
   int64_t limit = 0;      // the newest so many; 0: all that are kept
   bool follow = false;
 };
+struct TraceOptions {
+  std::string job;
+  int64_t steps = 10;
+  int64_t seconds = 60;  // nodes record at most so long
+  std::string output;
+};
 struct CreateTokenOptions {
   std::string name, user;
   std::vector<std::string> groups;
@@ -162,6 +168,7 @@ int RunWhoAmI(const Globals& globals);
 int RunMetrics(const Globals& globals, const MetricsOptions& options);
 int RunLogs(const Globals& globals, const LogsOptions& options);
 int RunEvents(const Globals& globals, const EventsOptions& options);
+int RunTrace(const Globals& globals, const TraceOptions& options);
 int RunTop(const Globals& globals, const TopCommandOptions& options);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);

@@ -28,6 +28,16 @@ Memory MemoryOf(const v1::JobStatus& job) {
   return {.ps = bytes * (1 + slots) * (1 + job.spec().backups()) + bytes * workers, .worker = bytes * 3};
 }
 
+// Seconds of an epoch's steps, where each slot computes one replica after the other; 0: not known.
+double EpochSecondsAtLeast(const v1::JobStatus& job) {
+  const v1::StepProbe& probe = job.probe();
+  if (!probe.not_measured().empty() || probe.slots() <= 0) return 0;
+  const int64_t replicas = std::max(1, job.spec().replicas());
+  const int64_t slots = std::min<int64_t>(replicas, probe.slots());
+  const int64_t turns = (replicas + slots - 1) / slots;
+  return static_cast<double>(job.steps_per_epoch() * turns) * probe.step_ms() / 1000;
+}
+
 std::string Count(int64_t n) { return Thousands(static_cast<uint64_t>(std::max<int64_t>(0, n))); }
 
 }  // namespace
@@ -62,6 +72,21 @@ std::string DryRunText(const v1::JobStatus& job) {
                                  CountText(static_cast<int>(SlotNames(spec.optimizer()).size()), "optimizer slot")));
   line("", absl::StrFormat("a worker: %s for each replica, and the activations of its part of the batch",
                            ShortBytes(static_cast<uint64_t>(memory.worker))));
+  if (!job.has_probe()) return text;
+  const v1::StepProbe& probe = job.probe();
+  if (!probe.not_measured().empty()) {
+    line("time", absl::StrCat("not measured: ", probe.not_measured()));
+    return text;
+  }
+  line("", absl::StrFormat("there, as measured: %s", ShortBytes(probe.program_bytes())));
+  line("time",
+       absl::StrFormat("a replica's step: %.3g ms for %s, %.2g ms of it waiting for data (median of %d on \"%s\")",
+                       probe.step_ms(), CountText(probe.examples(), "example"), probe.data_ms(), probe.steps(),
+                       probe.worker()));
+  if (const double seconds = EpochSecondsAtLeast(job); seconds > 0) {
+    line("", absl::StrFormat("an epoch: at least %s with the %s that there are; the exchange with the ps comes on top",
+                             ShortDuration(absl::Seconds(seconds)), CountText(probe.slots(), "slot")));
+  }
   return text;
 }
 
@@ -74,7 +99,7 @@ std::string DryRunJson(const v1::SubmitResponse& checked) {
   nlohmann::ordered_json spec_json;
   if (google::protobuf::util::MessageToJsonString(job.spec(), &spec, options).ok())
     spec_json = nlohmann::ordered_json::parse(spec, nullptr, false);
-  const nlohmann::ordered_json object = {
+  nlohmann::ordered_json object = {
       {"name", job.spec().name()},
       {"would_wait_for", job.reason()},
       {"parameters", job.parameters()},
@@ -87,6 +112,14 @@ std::string DryRunJson(const v1::SubmitResponse& checked) {
       {"worker_memory_bytes", memory.worker},
       {"warnings", std::vector<std::string>(checked.warnings().begin(), checked.warnings().end())},
       {"spec", spec_json}};
+  if (const v1::StepProbe& probe = job.probe(); job.has_probe() && probe.not_measured().empty()) {
+    object["probe"] = {{"worker", probe.worker()},     {"steps", probe.steps()},
+                       {"examples", probe.examples()}, {"step_ms", probe.step_ms()},
+                       {"data_ms", probe.data_ms()},   {"program_bytes", probe.program_bytes()},
+                       {"slots", probe.slots()},       {"epoch_seconds_at_least", EpochSecondsAtLeast(job)}};
+  } else if (job.has_probe()) {
+    object["probe"] = {{"not_measured", probe.not_measured()}};
+  }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

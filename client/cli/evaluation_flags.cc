@@ -5,13 +5,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "common/base/roots.h"
 
 namespace cairn {
 namespace {
 
 absl::StatusOr<std::string> AbsolutePath(const std::string& text, const char* flag) {
   const std::filesystem::path path(text);
-  if (path.empty() || path.is_absolute()) return text;
+  if (path.empty() || path.is_absolute() || MayNameRoot(text)) return text;
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
   if (!error && std::filesystem::exists(absolute, error)) return absolute;

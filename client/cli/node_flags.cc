@@ -56,6 +56,19 @@ void AddLogs(CLI::App& app, const Globals& globals, NodeCommandOptions* options,
   events->add_flag("-f,--follow", options->events.follow, "Go on with new events, until Ctrl-C");
 }
 
+void AddTrace(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen) {
+  TraceOptions& o = options->trace;
+  CLI::App* trace = AddCommand(app, "trace", "Write what all nodes of a running job do in some steps, as a time line",
+                               chosen, [&globals, options] { return RunTrace(globals, options->trace); });
+  trace->add_option("JOB", o.job, "Its number, or its name (the newest one)")->required();
+  trace->add_option("--steps", o.steps, "So many steps, 1 to 1000")->capture_default_str();
+  trace->add_option("--seconds", o.seconds, "Record at most so long, 1 to 600")->capture_default_str();
+  trace
+      ->add_option("-o,--output", o.output,
+                   "The file: JSON in the Chrome trace event format, for https://ui.perfetto.dev or chrome://tracing")
+      ->required();
+}
+
 }  // namespace
 
 void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* options, std::function<int()>* chosen) {
@@ -69,6 +82,7 @@ void AddNodeCommands(CLI::App& app, const Globals& globals, NodeCommandOptions* 
   drain->add_option("NAME", options->drain.name, "The node, as `cairn nodes` names it")->required();
   drain->add_flag("--undo", options->drain.undo, "Give it work again");
   AddLogs(app, globals, options, chosen);
+  AddTrace(app, globals, options, chosen);
   CLI::App* top = AddCommand(app, "top", "Show nodes and jobs, and what changes, until q or Ctrl-C", chosen,
                              [&globals, options] { return RunTop(globals, options->top); });
   top->add_option("--every", options->top.every_s, "Seconds between two looks")

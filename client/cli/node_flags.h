@@ -1,4 +1,5 @@
-// The commands about the cluster itself: nodes, nodes drain, top, health, metrics, token.
+// The commands about the cluster itself: nodes, nodes drain, logs, events, trace, top, health,
+// metrics, token.
 #pragma once
 
 #include <functional>
@@ -18,6 +19,7 @@ struct NodeCommandOptions {
   TopCommandOptions top;
   LogsOptions logs;
   EventsOptions events;
+  TraceOptions trace;
   CreateTokenOptions create_token;
   std::string token_id;
 };

@@ -85,6 +85,24 @@ inline constexpr int kLogAnswerLinesMax = static_cast<int>(kLogLinesKept);
 inline constexpr size_t kLogAnswerBytesMax = size_t{1} << 20;
 static_assert(kLogAnswerBytesMax >= kLogLineBytesMax && 3 * kLogAnswerBytesMax <= kControlMessageBytesMax);
 
+// A trace of a job (`cairn trace`): the spans that a process keeps until they are fetched, about 10 MiB; and how many
+// jobs it traces at a time.
+inline constexpr size_t kTraceSpansKept = 65536;
+inline constexpr size_t kTracesOfProcessMax = 4;
+// A span's own text, such as a layer's name; a longer one is cut there.
+inline constexpr size_t kTraceTextBytesMax = 64;
+// Of one answer: several answers fit a session's queue.
+inline constexpr size_t kTraceAnswerSpansMax = 8192;
+static_assert(kTraceAnswerSpansMax * (kTraceTextBytesMax + 64) <= kLogAnswerBytesMax);
+static_assert(kTraceAnswerSpansMax <= kTraceSpansKept);
+inline constexpr int kTraceStepsMax = 1000;
+// A process records so many steps more than are asked for: the nodes of a job begin one after the other, and batches
+// are decoded ahead.
+inline constexpr int64_t kTraceStepsSpare = 256;
+inline constexpr int kTraceSecondsMax = 600;
+// A process forgets a trace that nobody has read for so long.
+inline constexpr int kTraceIdleSeconds = 10;
+
 // A timer's delay: a longer one would overflow the clock's type.
 inline constexpr int kDelayHoursMax = 24 * 365;
 // Sums of figures are exact below this.

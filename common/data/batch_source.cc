@@ -43,9 +43,11 @@ class BatchSource::Impl {
         batch_bytes_(std::max<int64_t>(1, static_cast<int64_t>(decoder_.block_bytes()))),
         ahead_(AheadOf(options, batch_bytes_)),
         pool_(std::make_shared<BlockPool>(decoder_.block_bytes(), ahead_ + kBlocksInUse)),
+        trace_(options.trace),
+        job_(options.job),
         thread_count_(ahead_ > 0 ? options.decode_threads : 0),
         window_(ahead_, kAheadBytesMax / batch_bytes_, plan.total_steps * plan.pieces) {
-    for (int i = 0; i < thread_count_; ++i) threads_.emplace_back([this] { DecodeLoop(); });
+    for (int i = 0; i < thread_count_; ++i) threads_.emplace_back([this, i] { DecodeLoop(i); });
   }
 
   ~Impl() {
@@ -74,7 +76,7 @@ class BatchSource::Impl {
         return std::move(slot->batch);
       }
     }
-    return Decode(piece, replica);
+    return Decode(piece, replica, TraceTrack::kReplica, replica.value);
   }
 
   std::optional<Batch> Peek(int64_t step, ReplicaId replica, int32_t piece_of_step) {
@@ -94,11 +96,21 @@ class BatchSource::Impl {
  private:
   int64_t PieceOf(int64_t step, int32_t piece_of_step) const { return step * decoder_.plan().pieces + piece_of_step; }
 
-  absl::StatusOr<Batch> Decode(int64_t piece, ReplicaId replica) const {
+  // track, number: whose time it takes.
+  absl::StatusOr<Batch> Decode(int64_t piece, ReplicaId replica, TraceTrack track, int32_t number) const {
+    TraceTimer timer(trace_, job_);
+    if (timer.on()) {
+      timer.span().kind = TraceKind::kDecode;
+      timer.span().track = track;
+      timer.span().track_number = number;
+      timer.span().step = piece / decoder_.plan().pieces;
+      timer.span().replica = replica.value;
+      timer.span().bytes = decoder_.block_bytes();
+    }
     return decoder_.Decode(piece, replica, *pool_);
   }
 
-  void DecodeLoop() {
+  void DecodeLoop(int32_t thread) {
     absl::MutexLock lock(&mutex_);
     while (!stopping_) {
       std::optional<DecodeWindow::Task> task = window_.Next();
@@ -108,7 +120,7 @@ class BatchSource::Impl {
       }
       if (thread_count_ > 1) work_.Signal();  // there may be more to do
       mutex_.Unlock();
-      absl::StatusOr<Batch> batch = Decode(task->piece, task->replica);
+      absl::StatusOr<Batch> batch = Decode(task->piece, task->replica, TraceTrack::kDecoder, thread);
       mutex_.Lock();
       task->slot->batch = std::move(batch);
       task->slot->ready = true;
@@ -119,6 +131,8 @@ class BatchSource::Impl {
   const int64_t batch_bytes_;  // of the largest batch, at least 1
   const int64_t ahead_;
   const std::shared_ptr<BlockPool> pool_;
+  TraceRecorder* const trace_;  // may be null
+  const JobId job_;
   const int thread_count_;
 
   absl::Mutex mutex_;

@@ -11,6 +11,7 @@
 #include "cairn/v1/job_status.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/base/trace.h"
 #include "common/model/step_plan.h"
 #include "common/model/target_check.h"
 #include "common/tensor/batch.h"
@@ -72,6 +73,8 @@ struct BatchSourceOptions {
   std::optional<InputScale> input_target;
   // Its position in the labels, if the data set provides the rest of them; -1: it is the whole label.
   int64_t input_target_place = -1;
+  TraceRecorder* trace = nullptr;  // gets the times of decoding while `job` is traced; null: none
+  JobId job;                       // with `trace`
 };
 
 // Batches of the training split by (step, replica), a pure function of (seed, plan, augmenter, mixer). Thread-safe.

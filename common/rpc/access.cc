@@ -50,6 +50,9 @@ constexpr Row kTable[] = {
     {"/cairn.v1.JobService/DrainNode", Bit(CallerRole::kAdmin) | kNodes},  // a node: itself
     {"/cairn.v1.JobService/ListEvents", kPeople},
     {"/cairn.v1.JobService/ReadLog", kPeople},  // a user: of a job
+    {"/cairn.v1.JobService/StartTrace", kPeople},
+    {"/cairn.v1.JobService/ReadTrace", kPeople},
+    {"/cairn.v1.JobService/EndTrace", kPeople},
     {"/cairn.v1.TokenService/CreateToken", Bit(CallerRole::kAdmin)},
     {"/cairn.v1.TokenService/ListTokens", kPeople},   // a user: their own
     {"/cairn.v1.TokenService/RevokeToken", kPeople},  // a user: their own

@@ -32,6 +32,8 @@ inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 // worker has one to the coordinator and two to each ps.
 inline constexpr size_t kConnectionsOfMachineMax = 2048;
 inline constexpr size_t kConnectionsMax = 32768;
+// How often a full table looks which of its connections are closed.
+inline constexpr absl::Duration kConnectionSweepEvery = absl::Milliseconds(20);
 static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfMachineMax >= kExchangeStreamsOfPeerMax);
 // A port of the system's choice may be free at one of a host's addresses alone: then another one is tried.
 inline constexpr int kListenTimesMax = 10;

@@ -27,7 +27,8 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       runs_(ground_, {endings_, partitions_.restores, partitions_.rollback, partitions_.copies, workers_.assignments,
                       outputs_.files, outputs_.checkpoints, outputs_.epochs}),
       reconciler_(ground_, endings_, partitions_.copies, workers_.crash_loops, runs_),
-      log_reads_(ground_) {}
+      log_reads_(ground_),
+      traces_(ground_) {}
 
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
   v1::GetJobRequest request;
@@ -94,6 +95,9 @@ void ClusterCore::Dispatch(const Event& event) {
                  [this](const PredictionGone& e) { outputs_.evaluations.OnPredictionGone(e.reply); },
                  [this](const DrainNode& e) { workers_.drains.OnDrain(e); },
                  [this](const ReadLog& e) { log_reads_.OnReadLog(e); },
+                 [this](const StartTrace& e) { traces_.OnStart(e); },
+                 [this](const ReadTrace& e) { traces_.OnRead(e); },
+                 [this](const EndTrace& e) { traces_.OnEnd(e); },
                  [this](const CreateToken& e) { tokens_.OnCreate(e); },
                  [this](const RevokeToken& e) { tokens_.OnRevoke(e); },
              },
@@ -132,6 +136,7 @@ void ClusterCore::OnTick() {
   submissions_.Tick();
   outputs_.evaluations.Tick();
   log_reads_.Tick();
+  traces_.Tick();
   partitions_.copies.ForgetOldLinks();
   for (uint64_t id : ground_.jobs.ByUrgency()) {
     Job* job = ground_.jobs.Find(id);
@@ -223,6 +228,7 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
       if (worker) return outputs_.files.OnModelSaved(node, m.model_saved());
       break;
     case v1::NodeMessage::kLogRead: return log_reads_.OnLogRead(node, m.log_read());
+    case v1::NodeMessage::kTraceRead: return traces_.OnTraceRead(node, m.trace_read());
     case v1::NodeMessage::kJobError: return reconciler_.OnJobError(node, m.job_error());
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET: break;
@@ -261,6 +267,7 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
   outputs_.evaluations.ReleaseWorker(worker);
   runs_.ReleaseWorker(worker);
   log_reads_.ReleaseNode(worker);
+  traces_.ReleaseNode(worker);
 }
 
 }  // namespace cairn

@@ -33,6 +33,7 @@
 #include "coordinator/core/reconciler.h"
 #include "coordinator/core/submissions.h"
 #include "coordinator/core/tokens.h"
+#include "coordinator/core/traces.h"
 
 namespace cairn {
 
@@ -91,6 +92,7 @@ class ClusterCore {
   JobRuns runs_;
   Reconciler reconciler_;
   LogReads log_reads_;
+  Traces traces_;
 };
 
 }  // namespace cairn

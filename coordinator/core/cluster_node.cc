@@ -26,6 +26,7 @@ NodeMachine NodeMachine::Of(const v1::Hello& hello) {
   NodeMachine machine = MachineOf(hello);
   machine.fingerprint = hello.fingerprint();
   machine.serves_log = hello.serves_log();
+  machine.serves_trace = hello.serves_trace();
   return machine;
 }
 

@@ -40,6 +40,7 @@ struct NodeMachine {
   std::string version;                        // of its program, for people
   uint32_t interface = 1;                     // its cluster interface
   bool serves_log = false;                    // it answers FetchLog; not stored
+  bool serves_trace = false;                  // it answers FetchTrace; not stored
 
   static NodeMachine Of(const v1::Hello& hello);
   static NodeMachine Of(const v1::NodeStatus& stored);

@@ -16,6 +16,7 @@
 //   Tokens          who may log in with what             JobRuns         from ready partitions to the digest
 //                                                        Reconciler      what a node has, what it should have
 //                                                        LogReads        lines of nodes' logs, for users
+//                                                        Traces          spans of nodes' steps, for users
 //                                                        ClusterCore     dispatches events
 //
 // A part calls only parts below it, and raises domain events for those above (StepContext): calls form no cycle

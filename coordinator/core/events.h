@@ -82,6 +82,22 @@ struct ReadLog {  // of a node
   Requester who = {};
 };
 
+struct StartTrace {
+  ReplyToken reply;
+  v1::StartTraceRequest request;
+  Requester who = {};
+};
+struct ReadTrace {  // of a node
+  ReplyToken reply;
+  v1::ReadTraceRequest request;
+  Requester who = {};
+};
+struct EndTrace {
+  ReplyToken reply;
+  v1::EndTraceRequest request;
+  Requester who = {};
+};
+
 // Which kinds of nodes of the name the caller may drain.
 struct DrainRights {
   bool ps = true, workers = true;
@@ -104,7 +120,8 @@ struct RevokeToken {
 };
 
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
-                           DrainNode, ReadLog, PredictJob, PredictionTaken, PredictionGone, CreateToken, RevokeToken>;
+                           DrainNode, ReadLog, StartTrace, ReadTrace, EndTrace, PredictJob, PredictionTaken,
+                           PredictionGone, CreateToken, RevokeToken>;
 
 // ---- effects, carried out in order ----
 
@@ -118,7 +135,8 @@ struct SendCommand {
   v1::CoordinatorMessage message;
 };
 using ReplyBody = std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse,
-                               v1::EvaluateResponse, v1::NodeStatus, v1::ReadLogResponse, v1::Token>;
+                               v1::EvaluateResponse, v1::NodeStatus, v1::ReadLogResponse, v1::StartTraceResponse,
+                               v1::ReadTraceResponse, v1::EndTraceResponse, v1::Token>;
 struct Reply {
   ReplyToken token;
   absl::Status status;

@@ -89,6 +89,23 @@ inline constexpr size_t kLogReadsMax = 64;
 // All of them fit the queue of the node's session.
 inline constexpr int kLogReadsOfNodeMax = 4;
 inline constexpr absl::Duration kLogReadTimeout = absl::Seconds(5);
+// Pages that wait for one at the same time; and lines of a page.
+inline constexpr int kLogPagesMax = 8;
+inline constexpr int32_t kLogPageLinesDefault = 200;
+inline constexpr int32_t kLogPageLinesMax = 1000;
+
+// ---- traces ----
+
+// Jobs that are traced at a time, by all users.
+inline constexpr size_t kTracesMax = 16;
+// Answers that are awaited, each of at most kTraceAnswerSpansMax spans.
+inline constexpr size_t kTraceReadsMax = 64;
+// All of them fit the queue of the node's session.
+inline constexpr int kTraceReadsOfNodeMax = 4;
+inline constexpr absl::Duration kTraceReadTimeout = absl::Seconds(5);
+// A trace that nobody has read for so long ends.
+inline constexpr absl::Duration kTraceUnreadMax = absl::Seconds(kTraceIdleSeconds);
+static_assert(kTraceReadTimeout < kTraceUnreadMax, "one node that does not answer does not end a trace");
 
 // ---- texts: bytes, and things named ----
 

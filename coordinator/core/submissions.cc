@@ -192,8 +192,28 @@ void Submissions::StartInspection(Inspection inspection) {
     inspect.add_input_shape(static_cast<int32_t>(d));
   }
   if (StartsFromFile(checked->spec) || !WrittenPaths(checked->spec).empty()) *inspect.mutable_spec() = checked->spec;
+  if (inspection.submission != 0 && submissions_.at(inspection.submission).check_only)
+    AskForProbe(submissions_.at(inspection.submission), &inspect);
   step_.Send(*worker, std::move(message));
   inspections_[request_id] = std::move(inspection);
+}
+
+void Submissions::AskForProbe(const Submission& submission, v1::InspectData* inspect) {
+  Job job;
+  *job.status.mutable_spec() = submission.checked->spec;
+  job.queueing.checked = submission.checked;
+  schedule_.ResolveDefaults(job);
+  *inspect->mutable_spec() = job.status.spec();
+  inspect->set_probe(true);
+}
+
+void Submissions::TakeProbe(const v1::StepProbe& probe, const NodeName& worker, v1::JobStatus* job) {
+  *job->mutable_probe() = probe;
+  job->mutable_probe()->set_worker(worker);
+  job->mutable_probe()->set_not_measured(std::string(CutUtf8(probe.not_measured(), kErrorTextMax)));
+  int32_t slots = 0;
+  for (const ClusterNode* node : nodes_.Connected(v1::WORKER)) slots += node->slots;
+  job->mutable_probe()->set_slots(slots);
 }
 
 void Submissions::NoWorkerForInspection(const Inspection& inspection) {
@@ -298,6 +318,7 @@ void Submissions::AnswerCheck(Submission submission, const v1::DataInfoReply* re
   Job job;
   Fill(job, submission, reply, inspection);
   schedule_.ResolveDefaults(job);
+  if (reply != nullptr && reply->has_probe()) TakeProbe(reply->probe(), inspection->worker, &job.status);
   job.status.set_reason(reasons_.Obstacle(job));
   const bool ready = job.has_data() && job.status.spec().partition_bytes() > 0;
   const absl::Status laid_out = ready ? schedule_.LayOut(job) : absl::OkStatus();

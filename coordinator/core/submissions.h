@@ -56,6 +56,9 @@ class Submissions : Component {
   absl::Status CheckNameIsFree(const SubmitJob& event) const;
   absl::Status CheckQuotas(const SubmitJob& event) const;
   void StartInspection(Inspection inspection);
+  // With as many replicas as the job would get now.
+  void AskForProbe(const Submission& submission, v1::InspectData* inspect);
+  void TakeProbe(const v1::StepProbe& probe, const NodeName& worker, v1::JobStatus* job);
   // Restarts the inspections for which `due` holds with another worker.
   template <typename Predicate>
   void StartAnew(Predicate due);

@@ -43,6 +43,13 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                        v1::ListEventsResponse* response) override;
   grpc::ServerUnaryReactor* ReadLog(grpc::CallbackServerContext* context, const v1::ReadLogRequest* request,
                                     v1::ReadLogResponse* response) override;
+  // In job_service_traces.cc:
+  grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context, const v1::StartTraceRequest* request,
+                                       v1::StartTraceResponse* response) override;
+  grpc::ServerUnaryReactor* ReadTrace(grpc::CallbackServerContext* context, const v1::ReadTraceRequest* request,
+                                      v1::ReadTraceResponse* response) override;
+  grpc::ServerUnaryReactor* EndTrace(grpc::CallbackServerContext* context, const v1::EndTraceRequest* request,
+                                     v1::EndTraceResponse* response) override;
 
  private:
   ClusterDriver* const driver_;

@@ -326,6 +326,10 @@ def log(_job):
     return wire.observe_pb2.ReadLogRequest(node="worker-0")
 
 
+def trace(job):
+    return wire.observe_pb2.StartTraceRequest(job_id=job.job_id, steps=1, seconds=1)
+
+
 def evaluations(job):
     return cluster_pb2.EvaluateRequest(job=job, split=types_pb2.TEST)
 
@@ -346,5 +350,6 @@ KINDS = {
     "malformed-jobs": (calls(JOBS + "Submit", malformed_jobs), 90, COORDINATOR),
     "list-events": (calls(JOBS + "ListEvents", about_the_job(events)), 60, COORDINATOR),
     "read-log": (calls(JOBS + "ReadLog", about_the_job(log)), 30, COORDINATOR),
+    "start-trace": (calls(JOBS + "StartTrace", about_the_job(trace)), 30, COORDINATOR),
     "evaluate": (calls(JOBS + "Evaluate", about_the_job(evaluations)), 3, COORDINATOR),
 }

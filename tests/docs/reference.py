@@ -29,6 +29,7 @@ LIMITS = (
     ("common/base/limits.h", "The whole system"),
     ("common/model/limits.h", "Jobs and models"),
     ("common/data/limits.h", "Data"),
+    ("common/s3/limits.h", "Data from S3"),
     ("coordinator/core/limits.h", "The coordinator"),
     ("server/core/limits.h", "A ps"),
     ("worker/limits.h", "A worker"),

@@ -24,7 +24,13 @@ def try_dry_run(up, spec):
     text = up.cairn("submit", spec, "--dry-run").stdout
     check('job "small" could be submitted; nothing was' in text, text)
     check("start       at once, if no other job waits" in text and "steps " in text and "partitions " in text, text)
+    check("time        a replica's step: " in text and "an epoch: at least " in text, text)
     told = json.loads(up.cairn("--json", "submit", spec, "--dry-run").stdout)
+    probe = told["probe"]
+    check(probe["steps"] == 5 and probe["step_ms"] > probe["data_ms"] >= 0 and probe["program_bytes"] > 0, probe)
+    check(probe["slots"] == 2 and probe["epoch_seconds_at_least"] > 0, probe)
+    short = up.cairn("submit", spec, "--dry-run", "--set", "epochs=1", "--set", "steps_per_epoch=1").stdout
+    check("time        not measured: the job has one step, which would be one to warm up" in short, short)
     check(told["would_wait_for"] == "" and told["total_steps"] > 0 and told["spec"]["name"] == "small", told)
     for setting, expected in (
         ("data.path=/nowhere", "data.path"),

@@ -16,7 +16,7 @@ from jobs import make_glyphs, small_job
 SETTINGS = {
     "lamb": {"optimizer.lamb.beta_1": 0.8},
     "adafactor": {"optimizer.adafactor.clip_threshold": 0.9, "optimizer.learning_rate": 0.1},
-    "muon": {"optimizer.muon.exclude_layers": "dense"},
+    "muon": {"optimizer.muon.exclude_layers": "^dense/"},
     "schedule_free_adamw": {"optimizer.schedule_free_adamw.warmup_steps": 5},
 }
 ALL = {

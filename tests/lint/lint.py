@@ -37,6 +37,7 @@ FOLDERS = {
     "common/formats": ["common/base", "common/tensor", "common/model", "common/model/*", "proto"],
     "common/report": ["common/base", "common/model", "proto"],
     "common/rpc": ["common/base", "common/tensor", "proto", "grpc"],
+    "common/s3": ["common/base", "common/data/remote_data.h", "common/rpc/backoff.h"],
     "common/http": ["common/base", "common/report", "common/rpc"],
     "client": ["common/*", "proto", "grpc"],
     # ---- the daemons: nodes, services, mains ----

@@ -123,6 +123,10 @@ class Jobs(unittest.TestCase):
             self.assertEqual(os.path.realpath(job.data.path), f"{real}/data")
             self.assertEqual(os.path.basename(job.checkpoints.dir), "c")
             self.assertTrue(os.path.isabs(job.callbacks[0].tensorboard.log_dir))
+        for named in ("data:/x", "s3://bucket/x"):  # what lies there, workers know
+            job = spec_with({"data.path": named, "checkpoints.dir": "runs:/c"})
+            spec.make_paths_absolute(job)
+            self.assertEqual((job.data.path, job.checkpoints.dir), (named, "runs:/c"))
 
 
 def spec_with(setting):
@@ -170,10 +174,10 @@ OPTIMIZERS = [
         "adafactor { beta_2_decay: -0.8 epsilon_1: 1e-30 epsilon_2: 0.001 clip_threshold: 0.5 relative_step: false }",
     ),
     (
-        k.Muon(exclude_layers=["out-1", "head"], weight_decay=None, rms_rate=None),
+        k.Muon(exclude_layers=["out-1", "^head/|kernel$"], weight_decay=None, rms_rate=None),
         "muon { weight_decay: 0 adam_weight_decay: 0.004 adam_beta_1: 0.9 adam_beta_2: 0.999 epsilon: 1e-07 "
         "adam_lr_ratio: 1 momentum: 0.95 nesterov: true ns_steps: 5 muon_a: 3.4445 muon_b: -4.775 muon_c: 2.0315 "
-        'rms_rate: 0 exclude_layers: "out-1" exclude_layers: "head" exclude_embeddings: true }',
+        'rms_rate: 0 exclude_layers: "out-1" exclude_layers: "^head/|kernel$" exclude_embeddings: true }',
     ),
     (
         k.LossScaleOptimizer(inner_optimizer={"class_name": "Lamb", "config": k.Lamb().config}, initial_scale=1024.0),

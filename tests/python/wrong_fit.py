@@ -129,11 +129,6 @@ FIT = [
         "adamax, nadam, ftrl, lion, lamb, adafactor, muon, schedule_free_adamw",
     ),
     (
-        lambda p: p.here.fit(model(optimizer=k.Muon(exclude_layers=["dense$"])), X, Y),
-        ValueError,
-        "optimizer: Muon(exclude_layers='dense$') has no counterpart in Cairn; leave exclude_layers out",
-    ),
-    (
         lambda p: p.here.fit(
             model(optimizer={"class_name": "Muon", "config": {"muon_a": 3.4445, "learning_rate": 0.01}}), X, Y
         ),

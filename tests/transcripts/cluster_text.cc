@@ -47,6 +47,9 @@ std::string ClusterScript::EventText(const Event& event) {
           [&](const PredictionTaken&) { return std::string("the user takes the next part"); },
           [&](const PredictionGone&) { return std::string("the user goes away"); },
           [&](const ReadLog& e) { return absl::StrCat("a user reads the log of ", e.request.node()); },
+          [&](const StartTrace& e) { return absl::StrCat("a user traces job ", e.request.job_id()); },
+          [&](const ReadTrace& e) { return absl::StrCat("a user reads the trace of ", e.request.node()); },
+          [&](const EndTrace&) { return std::string("a user ends the trace"); },
           [&](const CreateToken& e) { return absl::StrCat("an admin makes a token for ", e.token.token().user()); },
           [&](const RevokeToken& e) { return absl::StrCat("a user revokes token ", e.id); },
           [&](const DrainNode& e) {

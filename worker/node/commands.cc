@@ -10,7 +10,6 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
-#include "common/base/roots.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/data/text_dataset.h"
@@ -19,11 +18,10 @@
 #include "common/model/inputs_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
-#include "common/model/written_paths.h"
-#include "worker/checkpoint/path_probe.h"
 #include "worker/core/replica_core.h"
 #include "worker/core/report_book.h"
 #include "worker/limits.h"
+#include "worker/node/inspection.h"
 #include "worker/node/restorer.h"
 #include "worker/node/weights_reader.h"
 #include "worker/train/evaluate_blocks.h"
@@ -56,16 +54,6 @@ bool AllFinite(absl::Span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-absl::Status CheckStartInRoots(const v1::JobSpec& spec) {
-  CAIRN_RETURN_IF_ERROR(CheckInRoots("resume_from", spec.resume_from(), Access::kRead));
-  return CheckInRoots("initial_weights", spec.initial_weights(), Access::kRead);
-}
-
-absl::Status TryToWriteAll(const v1::JobSpec& spec) {
-  for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written));
-  return absl::OkStatus();
-}
-
 // The reply that there is, or one with the error.
 template <typename Reply>
 Reply& TakeReply(absl::StatusOr<Reply> result, Reply* out) {
@@ -80,15 +68,22 @@ Reply& TakeReply(absl::StatusOr<Reply> result, Reply* out) {
 }  // namespace
 
 Commands::Commands(Services services)
-    : services_(std::move(services)), data_("data"), jobs_("jobs"), evaluations_("evaluate") {}
+    : services_(std::move(services)),
+      prober_({services_.pool, services_.datasets, services_.decode_threads, services_.is_idle, 0}),
+      data_("data"),
+      fetched_("fetch"),
+      jobs_("jobs"),
+      evaluations_("evaluate") {}
 
 Commands::~Commands() { Stop(); }
 
 void Commands::Stop() {
   stopping_ = true;
   data_.Stop();
+  fetched_.Stop();
   jobs_.Stop();
   evaluations_.Stop();
+  prober_.Stop();
 }
 
 bool Commands::Enter() {
@@ -100,39 +95,28 @@ bool Commands::Enter() {
 // ---- InspectData ----
 
 void Commands::Inspect(const v1::InspectData& command) {
-  const auto reply = [this](const v1::InspectData& request, const absl::StatusOr<v1::DataInfo>& info) {
+  const auto send = [this](v1::DataInfoReply reply) {
     v1::NodeMessage message;
-    v1::DataInfoReply& out = *message.mutable_data_info();
-    out.set_request_id(request.request_id());
-    absl::Status status = info.status();
-    if (status.ok()) *out.mutable_info() = *info;
-    if (status.ok() && request.has_spec()) status = TryToWriteAll(request.spec());
-    if (status.ok()) status = CheckStartInRoots(request.spec());
-    if (status.ok() && StartsFromFile(request.spec())) {
-      const v1::JobSpec& spec = request.spec();
-      const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(info->train_examples()));
-      const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(spec, plan.steps_per_epoch);
-      if (facts.ok()) *out.mutable_checkpoint() = *facts;
-      status = facts.status();
-    }
-    if (!status.ok()) out.set_error(std::string(status.message()));
-    // What is missing on this machine may exist on another, which has its own disk or other mounts.
-    out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) ||
-                        absl::IsResourceExhausted(status));
+    *message.mutable_data_info() = std::move(reply);
     services_.send(std::move(message));
   };
-  if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
-  data_.Post([this, command, reply] {
-    if (!stopping_) {
-      const Shape shape(command.input_shape().begin(), command.input_shape().end());
-      const auto dataset = services_.datasets->Open(command.data(), shape, /*fresh=*/true);
-      if (dataset.ok()) {
-        reply(command, (*dataset)->info());
-      } else {
-        reply(command, dataset.status());
-      }
+  if (!Enter()) {
+    return send(InspectionReply(command.request_id(), absl::ResourceExhaustedError("the worker is busy; try again")));
+  }
+  SerialExecutor& executor = services_.datasets->IsRemote(command.data()) ? fetched_ : data_;
+  executor.Post([this, command, send, deadline = absl::Now() + kProbeAnswerMax] {
+    if (stopping_) return Leave();
+    v1::DataInfoReply reply = InspectJob(command, *services_.datasets);
+    if (!command.probe() || !reply.error().empty()) {
+      send(std::move(reply));
+      return Leave();
     }
-    Leave();
+    prober_.Probe(command.spec(), deadline, [this, send, reply = std::move(reply)](v1::StepProbe probe) {
+      v1::DataInfoReply measured = reply;
+      *measured.mutable_probe() = std::move(probe);
+      send(std::move(measured));
+      Leave();
+    });
   });
 }
 
@@ -176,7 +160,8 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   const Graph &graph = *subject->model->graph, &given = *subject->model->given;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
-                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(given)), /*fresh=*/false));
+                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(given)),
+                                                  DatasetCache::How::kShared, kInspectFetchMax));
   CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, data, examples->input_sizes()));
   CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   subject->dataset =

@@ -1,10 +1,10 @@
-// Commands: carries out the coordinator's commands to a worker other than training: inspect data, evaluate, predict,
-// compute the digest, restore a checkpoint.
+// Commands: carries out the coordinator's commands to a worker other than training: inspect data, measure a few steps,
+// evaluate, predict, compute the digest, restore a checkpoint.
 //
-// Thread rule: any thread. Commands run one at a time on a thread for each kind: data; digests and restores, which must
-// not wait for a slow data set; evaluations. The blocks of an evaluation are computed on the
-// slots, after training. At most kWorkerCommandsMax are pending; beyond that the answer is an error. The model, data
-// and values of the last evaluation are kept for kValuesKept, since the shards of one prediction arrive in sequence.
+// Thread rule: any thread. Commands run one at a time on a thread for each kind: data; data that is fetched first;
+// digests and restores, which must not wait for a slow data set; evaluations. The blocks of an evaluation are computed
+// on the slots, after training. At most kWorkerCommandsMax are pending; beyond that the answer is an error. The model,
+// data and values of the last evaluation are kept for kValuesKept, since the shards of one prediction come one by one.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@
 #include "worker/limits.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
+#include "worker/train/step_probe.h"
 
 namespace cairn {
 
@@ -33,6 +34,8 @@ class Commands {
     std::function<void(v1::NodeMessage)> send;  // thread-safe
     // The model of a job that trains here, so that its compiled programs are reused; null if it does not.
     std::function<std::shared_ptr<const JobModel>(uint64_t job_id)> model_of;
+    std::function<bool()> is_idle;  // whether the worker trains nothing
+    int decode_threads = 1;
   };
   explicit Commands(Services services);
   ~Commands();
@@ -62,7 +65,8 @@ class Commands {
   // Used on the thread of evaluations_ only.
   std::shared_ptr<const Subject> subject_;
   uint64_t subject_serial_ = 0;  // of its last use
-  SerialExecutor data_, jobs_, evaluations_;
+  StepProber prober_;
+  SerialExecutor data_, fetched_, jobs_, evaluations_;
 };
 
 }  // namespace cairn

@@ -35,8 +35,9 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       incarnation_(RandomBits()),
       timers_("timers"),
       files_("checkpoints"),
-      summaries_(options.host, &clock_, [this](v1::NodeMessage message) { Send(std::move(message)); }),
-      datasets_(clock_),
+      summaries_(options.host, &timing_.clock, [this](v1::NodeMessage message) { Send(std::move(message)); }),
+      datasets_(timing_.clock, options.remote.get()),
+      connections_(&timing_.trace),
       pool_(options.slots, *backend_) {
   files_.Post(LowerThreadPriority);  // so that a delayed checkpoint does not delay a step
   Commands::Services services;
@@ -48,6 +49,11 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
     const auto it = trainers_.find(job_id);
     return it == trainers_.end() ? nullptr : it->second->model();
   };
+  services.is_idle = [this] {
+    absl::MutexLock lock(&mutex_);
+    return trainers_.empty();
+  };
+  services.decode_threads = options.decode_threads;
   commands_ = std::make_unique<Commands>(std::move(services));
 
   SessionCallbacks callbacks;
@@ -61,6 +67,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
   callbacks.on_unreached = [this](const absl::Status& status) {
     LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
   };
+  callbacks.trace = &timing_.trace;
   timers_.Post([this] { LookAtDevice(); });
   absl::MutexLock lock(&mutex_);
   session_ = std::make_shared<SessionClient>(options_.coordinator, std::move(callbacks));
@@ -77,6 +84,7 @@ WorkerNode::~WorkerNode() {
   while (session.use_count() > 1) absl::SleepFor(absl::Milliseconds(1));
   session.reset();
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
+  if (options_.remote != nullptr) options_.remote->Stop();  // nobody is told of it any more: no job fails by it
   commands_->Stop();
   pool_.Stop();
   connections_.Clear();
@@ -157,7 +165,7 @@ void WorkerNode::LookAtDevice() {
   const std::vector<std::shared_ptr<Trainer>> trainers = Trainers();
   const bool replicas =
       std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
-  const bool end = device_watch_.Look(health, replicas, clock_.Now());
+  const bool end = device_watch_.Look(health, replicas, timing_.clock.Now());
   if (!known && device_watch_.lost())
     LogError("%s; the jobs continue elsewhere, and this process ends", health.message());
   if (end && options_.device_lost) return options_.device_lost();
@@ -205,7 +213,8 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
       services.datasets = &datasets_;
       services.timers = &timers_;
       services.files = &files_;
-      services.clock = &clock_;
+      services.clock = &timing_.clock;
+      services.trace = &timing_.trace;
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
       services.device_trouble = [this] { SayDeviceTrouble(); };
       services.decode_threads = options_.decode_threads;

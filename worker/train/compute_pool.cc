@@ -11,6 +11,7 @@
 #include "common/model/text_inputs.h"
 #include "worker/limits.h"
 #include "worker/train/penalized_program.h"
+#include "worker/train/spectral_program.h"
 
 namespace cairn {
 namespace {
@@ -62,7 +63,7 @@ absl::StatusOr<Program*> ProgramCache::Get(const std::shared_ptr<const JobModel>
   }
   if (entries_.size() >= kProgramsPerSlotMax) entries_.erase(entries_.begin());
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, backend_.Compile(model->graph, model->options));
-  program = WithPenalty(std::move(program), *model->graph);
+  program = WithSpectralNormalization(WithPenalty(std::move(program), *model->graph), *model->graph);
   entries_.push_back({model, std::move(program)});
   return entries_.back().program.get();
 }

@@ -12,11 +12,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
+#include "common/base/trace.h"
 
 namespace cairn {
 
 class PsConnections {
  public:
+  // trace: PsConnectionOptions.trace of all of them.
+  explicit PsConnections(TraceRecorder* trace = nullptr) : trace_(trace) {}
   // done: as PsConnection calls it.
   void Send(const std::string& address, Frame frame, PsConnection::Done done);
   void Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor, PsConnection::Done done);
@@ -28,6 +31,7 @@ class PsConnections {
  private:
   std::shared_ptr<PsConnection> Find(const std::string& address);
 
+  TraceRecorder* const trace_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);

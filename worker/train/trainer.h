@@ -19,6 +19,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "common/base/trace.h"
 #include "common/data/dataset.h"
 #include "worker/core/replica_driver.h"
 #include "worker/train/checkpointer.h"
@@ -43,6 +44,7 @@ struct TrainerServices {
   // Called when a call of a program failed because of the device; thread-safe, may be null.
   std::function<void()> device_trouble;
   int decode_threads = 1;
+  TraceRecorder* trace = nullptr;  // null: steps are not traced
 };
 
 class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnvironment {
@@ -102,6 +104,7 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   int HomeOf(ReplicaId replica) const;
   // Starts to bring the slot's next batch to its device.
   void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared, Program& program);
+  std::optional<StepTrace> TraceOf(const replica::Compute& compute, int slot, TraceTimer& timer) const;
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);

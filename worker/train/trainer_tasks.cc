@@ -1,27 +1,20 @@
 // Trainer: what runs on slots: the job's data and model are opened, steps are computed and validations made.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/data/augment.h"
-#include "common/data/batch_mixer.h"
-#include "common/data/middle_crop.h"
-#include "common/data/output_targets.h"
-#include "common/data/text_dataset.h"
-#include "common/model/data_check.h"
-#include "common/model/inputs_check.h"
-#include "common/model/job_outputs.h"
-#include "common/model/mixed_labels.h"
-#include "common/model/model_inputs.h"
-#include "common/model/target_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/backend/gradient_tracker.h"
+#include "worker/limits.h"
 #include "worker/train/accumulate.h"
 #include "worker/train/evaluate_blocks.h"
 #include "worker/train/trainer.h"
+#include "worker/train/training_data.h"
 
 namespace cairn {
 namespace {
@@ -32,6 +25,16 @@ constexpr double kReplicaTimeWeight = 0.1;
 // What another worker may well compute: here there is no way to, too little memory, or the device is lost.
 bool OfThisDevice(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+StepInfo InfoOf(const replica::Compute& compute, const v1::JobSpec& spec) {
+  StepInfo info;
+  info.seed = spec.seed();
+  info.step = static_cast<uint64_t>(compute.step);
+  info.replica = static_cast<uint32_t>(compute.replica.value);
+  if (const v1::DataType wire = spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
+  if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
+  return info;
 }
 
 }  // namespace
@@ -59,55 +62,36 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   const v1::JobSpec& spec = assignment.spec();
   const v1::DataInfo& info = assignment.data();
   auto prepared = std::make_shared<Prepared>();
-  CAIRN_ASSIGN_OR_RETURN(prepared->model, MakeJobModel(spec));
-  const Graph& graph = *prepared->model->graph;
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const JobModel> model, MakeJobModel(spec));
   for (const v1::Route& route : assignment.routes()) prepared->ranges.push_back(route.range());
   std::sort(prepared->ranges.begin(), prepared->ranges.end(),
             [](const auto& a, const auto& b) { return a.begin() < b.begin(); });
-  if (graph.space_size() != static_cast<int64_t>(prepared->ranges.back().end())) {
-    return absl::InvalidArgumentError(absl::StrCat("the model has ", graph.space_size(), " numbers here, the routes ",
-                                                   prepared->ranges.back().end(),
+  if (model->graph->space_size() != static_cast<int64_t>(prepared->ranges.back().end())) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", model->graph->space_size(),
+                                                   " numbers here, the routes ", prepared->ranges.back().end(),
                                                    "; coordinator and worker are of different versions"));
   }
   data_trouble_ = true;  // until the data set is known to be the job's
-  const Graph& given = *prepared->model->given;
-  CAIRN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Dataset> examples,
-      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), ModelInputShape(given)), /*fresh=*/false));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, spec.data(), examples->input_sizes()));
-  CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
-  prepared->dataset =
-      WithJobTargets(AsModelInput(examples, spec.data(), ModelInputShape(graph)), spec.data(), spec, graph);
-  const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
-  const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
+  CAIRN_ASSIGN_OR_RETURN(const TrainingData data,
+                         OpenTrainingData(model, info, *services_.datasets, driver_.dropped_flag()));
+  prepared->dataset = data.dataset;
+  const auto train = static_cast<uint64_t>(data.dataset->size(v1::TRAIN));
+  const auto validation = static_cast<uint64_t>(data.dataset->size(v1::VALIDATION));
   if (train != info.train_examples() || validation != info.validation_examples()) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.path: ", spec.data().path(), " holds ", train, " training and ", validation,
                      " validation examples on this ", "worker, but ", info.train_examples(), " and ",
                      info.validation_examples(), " where the job was checked; all workers must see the same data"));
   }
-  if (prepared->dataset->example_size() != NumElements(ModelInputShape(graph))) {
-    return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", prepared->dataset->example_size(),
-                                                   " numbers, the model's input is ",
-                                                   ToString(ModelInputShape(graph))));
-  }
   data_trouble_ = false;
   BatchSourceOptions options;
-  options.seed = spec.seed();
-  options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
   options.decode_threads = services_.decode_threads;
-  if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
-  CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), ModelInputShape(graph), spec.seed()));
-  options.mixer = BatchMixer::Make(spec.data(), ModelInputShape(graph), MixedClasses(spec, graph), spec.seed());
-  prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
-  if (const int input = InputTargetOf(spec.data()); input >= 0) {
-    options.input_target = ScaleOfInput(graph);
-    if (TrainsOutputs(spec)) options.input_target_place = TargetPlace(spec.data(), input);
-  }
-  const bool alone = options.input_target && options.input_target_place < 0;
-  prepared->batches = std::make_shared<BatchSource>(
-      alone ? examples : WithJobTargets(examples, spec.data(), spec, graph), prepared->plan, options);
-  prepared->model = WithInputs(*prepared->model, prepared->batches->element());
+  options.trace = services_.trace;
+  options.job = job_;
+  CAIRN_ASSIGN_OR_RETURN(TrainingBatches batches, MakeTrainingBatches(data, std::move(options)));
+  prepared->plan = batches.plan;
+  prepared->batches = std::move(batches.source);
+  prepared->model = std::move(batches.model);
   return prepared;
 }
 
@@ -163,18 +147,30 @@ void Trainer::NoteLossScale(const replica::Compute& compute) {
   }
 }
 
+// What the spans of a step have in common; nullopt: the timer is off, for the job is not traced.
+std::optional<StepTrace> Trainer::TraceOf(const replica::Compute& compute, int slot, TraceTimer& timer) const {
+  if (!timer.on()) return std::nullopt;
+  TraceSpan& span = timer.span();
+  span.kind = TraceKind::kCompute;
+  span.track = TraceTrack::kSlot;
+  span.track_number = slot;
+  span.step = compute.step;
+  span.replica = compute.replica.value;
+  return StepTrace{services_.trace, job_, span};
+}
+
 absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, ProgramCache& programs) {
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const absl::Time start = services_.clock->Now();
-  const auto batch = [&](int32_t piece) { return prepared->batches->Get(compute.step, compute.replica, piece); };
-  StepInfo info;
-  info.seed = prepared->model->spec.seed();
-  info.step = static_cast<uint64_t>(compute.step);
-  info.replica = static_cast<uint32_t>(compute.replica.value);
-  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED)
-    info.values = ValuesTypeOf(wire);
-  if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
+  TraceTimer timer(services_.trace, job_);
+  const std::optional<StepTrace> trace = TraceOf(compute, programs.slot(), timer);
+  StepInfo info = InfoOf(compute, prepared->model->spec);
+  if (trace) info.trace = &*trace;
+  const auto batch = [&](int32_t piece) {
+    const TraceTimer wait(info.trace, TraceKind::kData);
+    return prepared->batches->Get(compute.step, compute.replica, piece);
+  };
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;

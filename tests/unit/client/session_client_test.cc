@@ -149,6 +149,41 @@ TEST(SessionClient, HelloThenHeartbeatsAndMessagesBothWays) {
   EXPECT_EQ(told.ups, 1);
 }
 
+TEST(SessionClient, ANodeThatRecordsAnswersForItselfUntilItsSessionEnds) {
+  v1::NodeMessage first, read;
+  absl::Notification answered, end;
+  FakeCoordinator coordinator({[&](Stream* stream) {
+                                 stream->Read(&first);
+                                 Welcome(stream);
+                                 v1::CoordinatorMessage message;
+                                 message.mutable_fetch_trace()->set_request_id(5);
+                                 message.mutable_fetch_trace()->mutable_request()->set_trace_id(1);
+                                 message.mutable_fetch_trace()->set_job_id(7);
+                                 message.mutable_fetch_trace()->set_seconds(60);
+                                 stream->Write(message);
+                                 while (!read.has_trace_read() && stream->Read(&read)) {
+                                 }
+                                 answered.Notify();
+                                 end.WaitForNotificationWithTimeout(kLong);
+                                 return grpc::Status::OK;
+                               },
+                               WelcomeAndRead});
+  Told told;
+  TraceRecorder recorder;
+  SessionCallbacks callbacks = told.Callbacks();
+  callbacks.trace = &recorder;
+  SessionClient client(coordinator.Start(), std::move(callbacks));
+  ASSERT_TRUE(answered.WaitForNotificationWithTimeout(kLong));
+  EXPECT_TRUE(first.hello().serves_trace());
+  EXPECT_EQ(read.trace_read().request_id(), 5u);
+  EXPECT_GT(read.trace_read().trace().node_ns(), 0);
+  EXPECT_EQ(read.trace_read().error(), "");
+  EXPECT_TRUE(recorder.Wants(JobId(7)));
+  end.Notify();
+  ASSERT_TRUE(told.Wait([&] { return told.downs == 1; }));
+  EXPECT_FALSE(recorder.on());
+}
+
 TEST(SessionClient, ABrokenSessionIsOpenedAgainWithAFreshHello) {
   FakeCoordinator coordinator({[](Stream* stream) {
                                  Welcome(stream);
