@@ -247,5 +247,17 @@ TEST(S3Roots, AreReadFromAFlag) {
   ForgetRoots();
 }
 
+TEST(FetchData, AnS3PathWithoutARootSaysHowToMakeOne) {
+  v1::Data data;
+  data.set_path("s3://b/x");
+  EXPECT_EQ(
+      FetchData(data, nullptr, absl::ZeroDuration()).status(),
+      absl::NotFoundError("data.path: \"s3://b/x\" lies below no S3 root of this worker; give a path below one, or "
+                          "start workers with --root NAME=s3://BUCKET/PREFIX:ro"));
+  data.set_path("/a");
+  data.add_targets()->set_pictures("s3://b/y");
+  EXPECT_EQ(FetchData(data, nullptr, absl::ZeroDuration()).status().code(), absl::StatusCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace cairn
