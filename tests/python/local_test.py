@@ -61,6 +61,16 @@ ENDS = {
         None,
         0,
     ),
+    # gRPC's own handlers of forks, where they are on, block one fork of some dozens for ever.
+    "many children, one after the other": (
+        "for _ in range(200):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "    assert len(client.nodes()) == 2\n",
+        None,
+        0,
+    ),
     "children of multiprocessing": (
         "import multiprocessing\n"
         "def square(n):\n    return n * n\n"

@@ -18,10 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
+# gRPC 1.51 for Python stops its threads before each fork, and now and then waits for ever for one that waits for the
+# fork: a program that forks (multiprocessing, a loader of data) would stand still. A forked child does not use gRPC.
+# What the user has set counts.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from cairn.errors import Error, Unreachable, error_of
-from cairn.v1 import cluster_pb2_grpc
+import grpc  # noqa: E402
+
+from cairn.errors import Error, Unreachable, error_of  # noqa: E402
+from cairn.v1 import cluster_pb2_grpc  # noqa: E402
 
 LEADER_METADATA = "cairn-leader"
 # Of several coordinators one is elected within the lease of the one that died, 3 s by default.
