@@ -1,6 +1,6 @@
 """PyTorch models under cairn.torch.Run beside PyTorch alone, on this machine, turn by turn.
 
-    torch_bench.py [speed] [kill] [--models mlp,lenet,resnet18] [--rounds N] [--quick]
+    torch_bench.py [speed] [kill] [--models mlp,wide_mlp,lenet,resnet18] [--rounds N] [--quick]
 
 speed: examples/s of one process beside a plain loop, and of two beside DistributedDataParallel over gloo with the same
        batch of 64 in all; one compute thread a process, one ps. Each round measures all four, every other one in the
@@ -29,7 +29,7 @@ from cluster import BIN, Cluster, check, free_port  # noqa: E402
 MODULE = os.path.abspath(os.path.join(BIN, "../python"))
 os.environ["PYTHONPATH"] = MODULE
 SCRIPT = os.path.join(HERE, "vs_torch/steps.py")
-STEPS = {"mlp": 300, "lenet": 200, "resnet18": 6}
+STEPS = {"mlp": 1000, "wide_mlp": 300, "lenet": 200, "resnet18": 6}
 KILL_STEPS = 3000
 TIMEOUT_S = 900
 
@@ -60,7 +60,14 @@ def start_runs(c, name, kind, steps, processes, epochs):
 
 
 def job_of(c, name):
-    return c.until(lambda: f'"{name}"' in c.cairn("jobs", as_json=True).stdout and c.try_job(name), name, 300)
+    """Of a Run that has submitted it."""
+
+    def find():
+        ended = c.processes[f"{name}-0"].poll()
+        check(not ended, f"the first process of {name} ended with {ended}; its log is in {c.dir}")
+        return f'"{name}"' in c.cairn("jobs", as_json=True).stdout and c.try_job(name)
+
+    return c.until(find, name, 300)
 
 
 def cairn_rate(c, name, kind, processes):

@@ -6,7 +6,7 @@ DistributedDataParallel (gloo), and as a cairn.torch.Run. One compute thread a p
     steps.py elastic MODEL STEPS FILE              under torchrun: writes "TIME STEP" to FILE-RANK after each step
     steps.py cairn MODEL STEPS COORDINATOR NAME REPLICAS EPOCHS
 
-MODEL: mlp, lenet or resnet18. STEPS: of an epoch.
+MODEL: mlp (784-128-10), wide_mlp (784-512-512-10), lenet or resnet18. STEPS: of an epoch.
 """
 
 import os
@@ -33,6 +33,8 @@ def example(name):
 def model_of(kind):
     torch.manual_seed(0)
     if kind == "mlp":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    if kind == "wide_mlp":
         return nn.Sequential(
             nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
         )
