@@ -87,7 +87,8 @@ def check_steps(trace, steps):
 def check_order(trace):
     """New values are not at a worker before they were made, nor does a replica begin a step twice or out of order."""
     nodes = nodes_of(trace)
-    doubt = {pid: args["clock_uncertainty_us"] for pid, (_, _, args) in nodes.items()}
+    # A node that died before it answered has no clock, and no spans.
+    doubt = {pid: args.get("clock_uncertainty_us") for pid, (_, _, args) in nodes.items()}
     made, begun = {}, collections.defaultdict(list)
     for span in spans_of(trace):
         where = (span["args"].get("partition"), span["args"]["step"])
