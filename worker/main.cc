@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "common/s3/bytes_text.h"
 #include "common/s3/limits.h"
 #include "common/s3/s3_data.h"
+#include "common/s3/s3_files.h"
 #include "worker/node/backend_select.h"
 #include "worker/node/worker_node.h"
 
@@ -72,12 +74,13 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option(
          "--root", flags->roots,
          "[NAME=]FOLDER[:ro], several times: the folders below which jobs may read and write, :ro: read; a job "
-         "may name a path NAME:/... too; /: every file of this user; s3://BUCKET/PREFIX:ro: data sets from S3 "
+         "may name a path NAME:/... too; /: every file of this user; s3://BUCKET/PREFIX[:ro]: data sets, "
+         "checkpoints and model files in S3 "
          "[the working directory]")
       ->allow_extra_args(false)
       ->envname("CAIRN_ROOT");
   app->add_option("--s3-cache", flags->s3_cache,
-                  "folder that keeps the objects of data sets from S3, for all workers of this user on this machine "
+                  "folder that keeps what is fetched from S3, for all workers of this user on this machine "
                   "[$XDG_CACHE_HOME/cairn/s3, ~/.cache/cairn/s3]");
   app->add_option("--s3-cache-bytes", flags->s3_cache_bytes,
                   "the most that it holds, such as 100GiB; what is used least goes first [20 GiB]")
@@ -97,10 +100,18 @@ std::string DefaultCacheDir() {
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/cairn" : "";
 }
 
-// What serves the S3 roots; null: there are none. Adds the root that the fetched files are below.
-absl::StatusOr<std::shared_ptr<cairn::RemoteData>> UseS3(const Flags& flags, std::vector<cairn::Root>* roots) {
+// A name that nobody else can know.
+std::string SecretName() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
+// Sets what serves the S3 roots, if there are any. Adds the roots that the fetched files are below, and those that are
+// on their way there.
+absl::Status UseS3(Flags* all, std::vector<cairn::Root>* roots) {
+  const Flags& flags = *all;
   const auto first = std::find_if(roots->begin(), roots->end(), [](const cairn::Root& root) { return root.remote(); });
-  if (first == roots->end()) return nullptr;
+  if (first == roots->end()) return absl::OkStatus();
   for (const cairn::Root& root : *roots) {
     if (root.remote()) CAIRN_RETURN_IF_ERROR(cairn::Annotate(cairn::ParseS3Address(root.folder).status(), "root"));
   }
@@ -118,9 +129,15 @@ absl::StatusOr<std::shared_ptr<cairn::RemoteData>> UseS3(const Flags& flags, std
   }
   auto cache = cairn::ObjectCache::Open(folder, flags.s3_cache_bytes);
   if (!cache.ok()) return cairn::Annotate(cache.status(), "--s3-cache");
+  cairn::S3Files::Staging staging;
+  CAIRN_ASSIGN_OR_RETURN(staging.folder, (*cache)->MakeStagingFolder());
+  staging.root = SecretName();
   roots->push_back({"", (*cache)->sets_folder(), /*writable=*/false, /*listed=*/false});
+  roots->push_back({staging.root, staging.folder, /*writable=*/true, /*listed=*/false, /*secret=*/true});
   cairn::LogInfo("data sets from S3 are kept in %s, at most %s", folder, cairn::BytesText(flags.s3_cache_bytes));
-  return std::make_shared<cairn::S3Data>(*std::move(cache), environment);
+  all->worker.remote = std::make_shared<cairn::S3Data>(*std::move(cache), environment);
+  all->worker.remote_files = std::make_shared<cairn::S3Files>(all->worker.remote, staging, environment);
+  return absl::OkStatus();
 }
 
 absl::Status SetRoots(Flags* flags) {
@@ -128,7 +145,7 @@ absl::Status SetRoots(Flags* flags) {
   for (const std::string& text : flags->roots) {
     CAIRN_ASSIGN_OR_RETURN(roots.emplace_back(), cairn::ParseRoot(text));
   }
-  CAIRN_ASSIGN_OR_RETURN(flags->worker.remote, UseS3(*flags, &roots));
+  CAIRN_RETURN_IF_ERROR(UseS3(flags, &roots));
   CAIRN_RETURN_IF_ERROR(cairn::UseRoots(std::move(roots)));
   cairn::LogInfo("jobs may read and write below: %s", cairn::RootsText());
   return absl::OkStatus();

@@ -58,6 +58,12 @@ std::optional<std::string> Below(absl::string_view path, absl::string_view folde
   return std::string(path);
 }
 
+absl::Status ReadOnlyBelowWritten(const std::string& read, const std::string& written) {
+  return absl::InvalidArgumentError(absl::StrCat("root: ", read, " is read only, but lies below ", written,
+                                                 ", where jobs may write; leave one out, or ",
+                                                 "give roots that lie beside each other"));
+}
+
 // The same without the slashes at its ends.
 absl::string_view WithoutSlashes(absl::string_view text) {
   while (absl::ConsumePrefix(&text, "/")) continue;
@@ -81,6 +87,7 @@ std::optional<Place> PlaceOf(const std::string& path) {
   const std::string whole = path[0] == '/' ? path : absl::StrCat(roots->working_directory, "/", path);
   std::optional<Place> best;
   for (const HeldRoot& held : roots->all) {
+    if (held.root.secret) continue;
     for (const std::string* folder : {&held.root.folder, &held.resolved}) {
       std::optional<std::string> below = Below(whole, *folder);
       if (!below || (best && best->root->root.folder.size() >= held.root.folder.size())) continue;
@@ -108,6 +115,8 @@ FileDescriptor OpenBelow(const FileDescriptor& folder, const std::string& below,
   return Refuse(EXDEV);
 }
 
+std::string TextOf(const Root& root) { return absl::StrCat(root.name, root.name.empty() ? "" : "=", root.folder); }
+
 }  // namespace
 
 absl::StatusOr<Root> ParseRoot(const std::string& text) {
@@ -128,12 +137,7 @@ absl::StatusOr<Root> ParseRoot(const std::string& text) {
   root.folder = std::string(rest);
   if (root.remote() && WithoutSlashes(root.folder.substr(5)).empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("root: \"", text, "\": names no bucket; give s3://BUCKET[/PREFIX]:ro"));
-  }
-  if (root.remote() && root.writable) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("root: \"", text, "\": of an S3 root data sets are read, and nothing is written to it; say so: \"",
-                     text, kReadOnly, "\""));
+        absl::StrCat("root: \"", text, "\": names no bucket; give s3://BUCKET[/PREFIX], and :ro if it is only read"));
   }
   return root;
 }
@@ -177,9 +181,13 @@ absl::Status UseRoots(std::vector<Root> given) {
             absl::StrCat("root: ", read.root.folder, ", the cache of what is read from S3, lies below ",
                          written.root.folder, ", where jobs may write; give it another place by --s3-cache DIR"));
       }
-      return absl::InvalidArgumentError(absl::StrCat("root: ", read.root.folder, " is read only, but lies below ",
-                                                     written.root.folder, ", where jobs may write; leave one out, or ",
-                                                     "give roots that lie beside each other"));
+      return ReadOnlyBelowWritten(read.root.folder, written.root.folder);
+    }
+  }
+  for (const Root& read : made->remote) {
+    for (const Root& written : made->remote) {
+      if (!read.writable && written.writable && Below(read.folder, written.folder))
+        return ReadOnlyBelowWritten(read.folder, written.folder);
     }
   }
   roots = std::move(made);
@@ -200,7 +208,7 @@ std::string RootsText() {
   std::vector<std::string> texts;
   const auto add = [&](const Root& root) {
     if (!root.listed) return;
-    texts.push_back(absl::StrCat(root.name, root.name.empty() ? "" : "=", root.folder, root.writable ? "" : " (read)"));
+    texts.push_back(absl::StrCat(TextOf(root), root.writable ? "" : " (read)"));
   };
   for (const HeldRoot& held : roots->all) add(held.root);
   for (const Root& root : roots->remote) add(root);
@@ -248,10 +256,9 @@ absl::Status CheckInRoots(absl::string_view field, const std::string& path, Acce
   if (roots == nullptr || path.empty()) return absl::OkStatus();
   if (const std::optional<RemotePlace> remote = RemotePlaceOf(path)) {
     return absl::PermissionDeniedError(
-        absl::StrCat(field, ": \"", path, "\" lies in the S3 root ", remote->root.name,
-                     remote->root.name.empty() ? "" : "=", remote->root.folder,
-                     ", of which data sets alone are read (data.path, data.targets.pictures); give a path below ",
-                     "another root of this worker; its roots: ", RootsText()));
+        absl::StrCat(field, ": \"", path, "\" lies in the S3 root ", TextOf(remote->root),
+                     ", which holds data sets, checkpoints and model files, but not this; give a path below another ",
+                     "root of this worker; its roots: ", RootsText()));
   }
   // The nearest part that exists: what is missing is created below it.
   for (std::string at = path;;) {
@@ -273,6 +280,26 @@ absl::Status CheckInRoots(absl::string_view field, const std::string& path, Acce
                                     : "does not lie below a root of this worker, or a link leads out of it",
                      "; its roots: ", RootsText(), ". Give a path there, or start the worker with --root FOLDER"));
   }
+}
+
+absl::Status CheckHasRoot(absl::string_view field, absl::string_view path) {
+  if (!absl::StartsWith(path, "s3://") || RemotePlaceOf(path)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(field, ": \"", path,
+                                          "\" lies below no S3 root of this worker; give a path below one, or start "
+                                          "workers with --root NAME=s3://BUCKET/PREFIX[:ro]"));
+}
+
+absl::Status CheckInAnyRoot(absl::string_view field, const std::string& path, Access access) {
+  const std::optional<RemotePlace> remote = RemotePlaceOf(path);
+  if (!remote) {
+    CAIRN_RETURN_IF_ERROR(CheckHasRoot(field, path));
+    return CheckInRoots(field, path, access);
+  }
+  if (access == Access::kRead || remote->root.writable) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(field, ": \"", path, "\" lies in the S3 root ", TextOf(remote->root),
+                   ", which this worker only reads; its roots: ", RootsText(),
+                   ". Give a path below one that it may write to, or start the worker with that root without :ro"));
 }
 
 }  // namespace cairn

@@ -6,7 +6,7 @@
 //   2. With roots a file is reached from the folder of one, and the kernel refuses every step out of it (openat2 with
 //      RESOLVE_BENEATH): "..", symbolic links, also ones that are swapped meanwhile, and links of /proc.
 //   3. A root that is only read is never opened for writing.
-//   4. Nothing of a remote root is opened here: what a job reads of one is fetched first (common/data/remote_data.h).
+//   4. Nothing of a remote root is opened here: what a job reads and writes there goes through remote_files.h.
 #pragma once
 
 #include <optional>
@@ -26,11 +26,12 @@ struct Root {
   std::string name;    // of "NAME=FOLDER": letters, digits, - and _; empty: none
   std::string folder;  // absolute; "/": every file; or s3://BUCKET[/PREFIX]
   bool writable = true;
-  bool listed = true;  // false: of this process itself, left out of RootsText
+  bool listed = true;   // false: of this process itself, left out of RootsText
+  bool secret = false;  // reached by its name alone, which no job can know: of this process itself
   bool remote() const { return folder.compare(0, 5, "s3://") == 0; }
 };
 
-// [NAME=]FOLDER[:ro], or [NAME=]s3://BUCKET[/PREFIX]:ro. Errors: INVALID_ARGUMENT.
+// [NAME=]FOLDER[:ro], or [NAME=]s3://BUCKET[/PREFIX][:ro]. Errors: INVALID_ARGUMENT.
 absl::StatusOr<Root> ParseRoot(const std::string& text);
 
 // Empty: the working directory, for reading and writing. Errors: INVALID_ARGUMENT: two of one name; a folder that is
@@ -58,8 +59,13 @@ bool MayNameRoot(absl::string_view path);
 // in a remote one. access: kWrite also for a folder in which something is to be changed.
 FileDescriptor OpenPath(const std::string& path, int flags, Access access = Access::kRead, unsigned mode = 0644);
 
-// OK: the path is below a root that allows it, as far as it exists. Errors: PERMISSION_DENIED with the field, the path
-// and the roots.
+// OK: the path is below a root of this machine that allows it, as far as it exists. Errors: PERMISSION_DENIED with the
+// field, the path and the roots.
 absl::Status CheckInRoots(absl::string_view field, const std::string& path, Access access);
+// The same for what may lie in a remote root too. Errors: NOT_FOUND: an address of S3 below no root.
+absl::Status CheckInAnyRoot(absl::string_view field, const std::string& path, Access access);
+// That an address, "s3://...", lies below a remote root; OK for other paths. Errors: NOT_FOUND: another worker may have
+// that root.
+absl::Status CheckHasRoot(absl::string_view field, absl::string_view path);
 
 }  // namespace cairn

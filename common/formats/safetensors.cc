@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -61,15 +62,15 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensor
   return text;
 }
 
-// Writes to `beside`, which will be renamed to `path`; errors name `path`.
-absl::Status WriteFile(const std::string& beside, const std::string& path, const std::string& header,
-                       const std::vector<SafetensorView>& tensors, std::string* digest) {
-  const FileDescriptor file = CreateBeside(beside);
-  if (file.get() < 0) return FileError(path, "cannot create a file there");
+using Write = std::function<absl::Status(absl::string_view bytes)>;
+
+// digest: null: not wanted.
+absl::Status WriteBytes(const std::string& header, const std::vector<SafetensorView>& tensors, const Write& to,
+                        std::string* digest) {
   Digest sum;
   const auto write = [&](const void* data, size_t size) {
     if (digest != nullptr) sum.Add(data, size);
-    return WriteAll(file.get(), {static_cast<const char*>(data), size}, path);
+    return to({static_cast<const char*>(data), size});
   };
   const uint64_t length = header.size();
   CAIRN_RETURN_IF_ERROR(write(&length, sizeof(length)));
@@ -79,6 +80,15 @@ absl::Status WriteFile(const std::string& beside, const std::string& path, const
   }
   if (digest != nullptr) *digest = sum.Hex();
   return absl::OkStatus();
+}
+
+// Writes to `beside`, which will be renamed to `path`; errors name `path`.
+absl::Status WriteFile(const std::string& beside, const std::string& path, const std::string& header,
+                       const std::vector<SafetensorView>& tensors, std::string* digest) {
+  const FileDescriptor file = CreateBeside(beside);
+  if (file.get() < 0) return FileError(path, "cannot create a file there");
+  return WriteBytes(
+      header, tensors, [&](absl::string_view bytes) { return WriteAll(file.get(), bytes, path); }, digest);
 }
 
 // ---- reading ----
@@ -239,6 +249,15 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Safeten
   CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
   return WriteFileWhole(path,
                         [&](const std::string& beside) { return WriteFile(beside, path, header, tensors, digest); });
+}
+
+absl::Status WriteSafetensorsTo(const SafetensorsSink& sink, const std::vector<SafetensorView>& tensors,
+                                const std::map<std::string, std::string>& metadata, std::string* digest) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
+  uint64_t bytes = kLengthBytes + header.size();
+  for (const SafetensorView& t : tensors) bytes += t.values.size() * sizeof(float);
+  CAIRN_RETURN_IF_ERROR(sink.begin(bytes));
+  return WriteBytes(header, tensors, sink.write, digest);
 }
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, SafetensorsIntegers integers) {

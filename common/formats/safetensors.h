@@ -13,6 +13,8 @@
 //      data without holes or overlaps (as the format demands).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -48,6 +50,15 @@ struct SafetensorsFile {
 // reason. `digest`: set to the XXH3-128 of the file's bytes, in hex.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, std::string* digest = nullptr);
+
+// The same bytes to somewhere else: `begin` is told how many there are before `write` gets them, in order. Errors:
+// INVALID_ARGUMENT names the tensor; those of the sink.
+struct SafetensorsSink {
+  std::function<absl::Status(uint64_t bytes)> begin;
+  std::function<absl::Status(absl::string_view bytes)> write;
+};
+absl::Status WriteSafetensorsTo(const SafetensorsSink& sink, const std::vector<SafetensorView>& tensors,
+                                const std::map<std::string, std::string>& metadata, std::string* digest);
 
 // How to treat integer tensors, such as PyTorch's num_batches_tracked. They are not weights of any model in Cairn.
 enum class SafetensorsIntegers { kRefuse, kLeave };

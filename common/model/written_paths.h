@@ -13,6 +13,7 @@ struct WrittenPath {
   std::string field;       // the job's field, for errors: "callbacks[0].csv_logger.filename"
   std::string path;        // for a path template: the directory part of the text before its first name
   bool directory = false;  // a directory, created if it is missing; otherwise a file
+  bool whole = false;      // written as whole files, not added to: it may lie in a remote root
 };
 
 // Whether a worker has to check a file that the job starts from: resume_from, initial_weights, backup_and_restore.

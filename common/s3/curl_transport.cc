@@ -2,6 +2,8 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -29,6 +31,11 @@ struct Transfer {
   const std::atomic<bool>* stopping = nullptr;
 };
 
+struct Sent {
+  absl::string_view body;
+  size_t at = 0;
+};
+
 size_t OnBody(char* data, size_t, size_t bytes, void* to) {
   auto& transfer = *static_cast<Transfer*>(to);
   if (transfer.reply.body.size() + bytes > transfer.body_bytes_max) {
@@ -37,6 +44,22 @@ size_t OnBody(char* data, size_t, size_t bytes, void* to) {
   }
   transfer.reply.body.append(data, bytes);
   return bytes;
+}
+
+size_t OnRead(char* data, size_t, size_t bytes_max, void* from) {
+  auto& sent = *static_cast<Sent*>(from);
+  const size_t bytes = std::min(bytes_max, sent.body.size() - sent.at);
+  std::copy_n(sent.body.data() + sent.at, bytes, data);
+  sent.at += bytes;
+  return bytes;
+}
+
+// Where a kept connection turns out to be closed, libcurl begins anew on another one.
+int OnSeek(void* from, curl_off_t offset, int origin) {
+  auto& sent = *static_cast<Sent*>(from);
+  if (origin != SEEK_SET || offset < 0 || static_cast<size_t>(offset) > sent.body.size()) return CURL_SEEKFUNC_FAIL;
+  sent.at = static_cast<size_t>(offset);
+  return CURL_SEEKFUNC_OK;
 }
 
 size_t OnHeader(char* data, size_t, size_t bytes, void* to) {
@@ -84,14 +107,28 @@ void Set(CURL* handle, CURLoption option, Value value) {
   CAIRN_CHECK(curl_easy_setopt(handle, option, value) == CURLE_OK, "an option of libcurl");
 }
 
-void SetLimits(CURL* handle) {
+void SetLimits(CURL* handle, const S3Request& request) {
   Set(handle, CURLOPT_NOSIGNAL, 1L);
   Set(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   Set(handle, CURLOPT_PATH_AS_IS, 1L);  // as it was signed
   Set(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(kS3ConnectMax)));
-  Set(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(absl::ToInt64Milliseconds(kS3AttemptMax)));
-  Set(handle, CURLOPT_LOW_SPEED_TIME, static_cast<long>(absl::ToInt64Seconds(kS3SilentMax)));
+  Set(handle, CURLOPT_TIMEOUT_MS,
+      static_cast<long>(std::max<int64_t>(absl::ToInt64Milliseconds(request.attempt_max), 1)));
+  Set(handle, CURLOPT_LOW_SPEED_TIME, static_cast<long>(absl::ToInt64Seconds(request.silent_max)));
   Set(handle, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kS3BytesPerSecondMin));
+}
+
+void SetMethod(CURL* handle, const std::string& method, Sent* sent) {
+  Set(handle, CURLOPT_NOBODY, method == "HEAD" ? 1L : 0L);
+  if (method == "GET" || method == "HEAD") return;
+  Set(handle, CURLOPT_CUSTOMREQUEST, method.c_str());
+  if (method == "DELETE") return;
+  Set(handle, CURLOPT_UPLOAD, 1L);
+  Set(handle, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(sent->body.size()));
+  Set(handle, CURLOPT_READFUNCTION, &OnRead);
+  Set(handle, CURLOPT_READDATA, static_cast<void*>(sent));
+  Set(handle, CURLOPT_SEEKFUNCTION, &OnSeek);
+  Set(handle, CURLOPT_SEEKDATA, static_cast<void*>(sent));
 }
 
 }  // namespace
@@ -117,7 +154,7 @@ absl::StatusOr<S3Reply> CurlTransport::Send(const S3Request& request) {
   CURL* const handle = connection->handle;
   if (handle == nullptr) return absl::UnavailableError("libcurl is out of memory");
   curl_easy_reset(handle);  // keeps its connections
-  SetLimits(handle);
+  SetLimits(handle, request);
   Transfer transfer;
   transfer.body_bytes_max = request.body_bytes_max;
   transfer.stopping = stopping_;
@@ -125,7 +162,8 @@ absl::StatusOr<S3Reply> CurlTransport::Send(const S3Request& request) {
   Set(handle, CURLOPT_ERRORBUFFER, connection->error);
   Set(handle, CURLOPT_URL, request.url.c_str());
   if (!ca_file_.empty()) Set(handle, CURLOPT_CAINFO, ca_file_.c_str());
-  Set(handle, CURLOPT_NOBODY, request.method == "HEAD" ? 1L : 0L);
+  Sent sent{request.body};
+  SetMethod(handle, request.method, &sent);
   Set(handle, CURLOPT_WRITEFUNCTION, &OnBody);
   Set(handle, CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
   Set(handle, CURLOPT_HEADERFUNCTION, &OnHeader);
@@ -134,11 +172,13 @@ absl::StatusOr<S3Reply> CurlTransport::Send(const S3Request& request) {
   Set(handle, CURLOPT_XFERINFOFUNCTION, &OnProgress);
   Set(handle, CURLOPT_XFERINFODATA, static_cast<void*>(&transfer));
   curl_slist* headers = nullptr;
-  for (const auto& [name, value] : request.headers) {
-    curl_slist* const longer = curl_slist_append(headers, absl::StrCat(name, ": ", value).c_str());
+  const auto add = [&headers](const std::string& line) {
+    curl_slist* const longer = curl_slist_append(headers, line.c_str());
     CAIRN_CHECK(longer != nullptr, "out of memory");
     headers = longer;
-  }
+  };
+  for (const auto& [name, value] : request.headers) add(absl::StrCat(name, ": ", value));
+  add("Expect:");  // a body is sent at once, not after a round trip
   Set(handle, CURLOPT_HTTPHEADER, headers);
   const CURLcode code = curl_easy_perform(handle);
   curl_slist_free_all(headers);

@@ -18,13 +18,15 @@ struct Known {
 constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
 constexpr auto kAway = absl::StatusCode::kUnavailable;
 constexpr auto kMissing = absl::StatusCode::kNotFound;
+constexpr auto kEndedBy = absl::StatusCode::kAborted;
 constexpr auto kState = absl::StatusCode::kFailedPrecondition;
 
 constexpr char kWrongKeys[] = "check the keys of {source}, and that they are of {endpoint}";
 constexpr char kEnded[] = "the session of {source} has ended; give the worker new keys";
 constexpr char kRegion[] = "set AWS_REGION to the bucket's region{region}; it is {configured} now";
 constexpr char kMayNot[] =
-    "the keys of {source} may not {action} it; allow them s3:ListBucket on the bucket and s3:GetObject on its objects";
+    "the keys of {source} may not {action} it; allow them s3:ListBucket on the bucket and {rights} on its objects";
+constexpr char kNotServed[] = "{endpoint} does not serve requests of this kind";
 constexpr char kLater[] = "the service is busy or has a fault; try again later";
 
 constexpr std::array kKnown = {
@@ -43,6 +45,14 @@ constexpr std::array kKnown = {
     Known{"TemporaryRedirect", kState, kRegion},
     Known{"AuthorizationHeaderMalformed", kState, kRegion},
     Known{"InvalidObjectState", kState, "the object is archived; restore it first"},
+    Known{"NotImplemented", absl::StatusCode::kUnimplemented, kNotServed},
+    Known{"MethodNotAllowed", absl::StatusCode::kUnimplemented, kNotServed},
+    Known{"NoSuchUpload", kEndedBy, "another worker has ended this upload: is it of the same checkpoints.dir?"},
+    Known{"BadDigest", kAway, "the bytes were changed on their way"},
+    Known{"XAmzContentSHA256Mismatch", kAway, "the bytes were changed on their way"},
+    Known{"IncompleteBody", kAway, kLater},
+    Known{"ConditionalRequestConflict", kAway, kLater},
+    Known{"OperationAborted", kAway, kLater},
     Known{"SlowDown", kAway, kLater},
     Known{"ServiceUnavailable", kAway, kLater},
     Known{"InternalError", kAway, kLater},
@@ -55,7 +65,7 @@ const Known* KnownOf(const S3Reply& reply, const std::string& code) {
   }
   static constexpr Known kDeniedReply{"", kDenied, kMayNot}, kMissingReply{"", kMissing, "check the path"},
       kChanged{"", kState, "the object was changed after it was listed; start the job again"},
-      kMoved{"", kState, kRegion}, kBusy{"", kAway, kLater};
+      kMoved{"", kState, kRegion}, kBusy{"", kAway, kLater}, kUnknown{"", absl::StatusCode::kUnimplemented, kNotServed};
   switch (reply.status) {
     case 401:
     case 403: return &kDeniedReply;
@@ -66,13 +76,20 @@ const Known* KnownOf(const S3Reply& reply, const std::string& code) {
     case 307: return &kMoved;
     case 408:
     case 429: return &kBusy;
+    case 405:
+    case 501: return &kUnknown;
     default: return reply.status >= 500 ? &kBusy : nullptr;
   }
 }
 
 std::string HeaderOf(const S3Reply& reply, const char* name, const char* before) {
-  const auto it = reply.headers.find(name);
-  return it == reply.headers.end() ? "" : absl::StrCat(before, it->second.substr(0, 64));
+  const std::string header = S3HeaderOf(reply, name);
+  return header.empty() ? "" : absl::StrCat(before, header.substr(0, 64));
+}
+
+const char* RightsFor(absl::string_view action) {
+  const bool reads = action == "read" || action == "list";
+  return reads ? "s3:GetObject" : "s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload";
 }
 
 }  // namespace
@@ -90,6 +107,7 @@ absl::Status ErrorOfReply(const S3Reply& reply, const std::string& address, cons
   const std::string advice =
       absl::StrReplaceAll(known->advice, {{"{source}", settings.source},
                                           {"{action}", action},
+                                          {"{rights}", RightsFor(action)},
                                           {"{configured}", settings.region},
                                           {"{endpoint}", settings.endpoint.empty() ? "AWS" : settings.endpoint},
                                           {"{region}", HeaderOf(reply, "x-amz-bucket-region", ", ")},

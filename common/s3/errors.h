@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-// address: of what was asked for, "s3://bucket/key". action: what was done, "read" or "list". UNAVAILABLE: the same
-// request may succeed later.
+// address: of what was asked for, "s3://bucket/key". action: what was done: "read", "list", "write" or "remove".
+// UNAVAILABLE: the same request may succeed later; UNIMPLEMENTED: the server does not know it.
 absl::Status ErrorOfReply(const S3Reply& reply, const std::string& address, const std::string& action,
                           const S3Settings& settings);
 

@@ -178,6 +178,12 @@ absl::Status ObjectCache::MakeOwnFolder() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ObjectCache::MakeStagingFolder() const {
+  const std::string folder = own_sets_ + "/staged";
+  CAIRN_RETURN_IF_ERROR(MakeFolder(folder));
+  return folder;
+}
+
 void ObjectCache::RemoveDeadSets() const {
   for (const std::string& process : PathsIn(sets_)) {
     const FileDescriptor alive(::open((process + "/alive").c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));

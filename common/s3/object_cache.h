@@ -6,6 +6,7 @@
 //   sets/PROCESS/SET/files/...  the files of a data set that it has open, hard links to objects
 //   .../SET/partial/abcd...     what of it is being fetched
 //   .../SET/coming              its size: the bytes that are still to come
+//   sets/PROCESS/staged/...     files of that process on their way to S3 (s3_files.h)
 //   fetch/NN                    flock: who fetches a data set; its time: when it last made progress
 //
 // Thread-safe, and so between processes. A set is used by one thread at a time, but for Create. Invariants:
@@ -56,6 +57,8 @@ class ObjectCache {
 
   // The sets of this process are below it.
   const std::string& sets_folder() const { return own_sets_; }
+  // A folder for files that are written on this machine and then uploaded; it goes with the sets of this process.
+  absl::StatusOr<std::string> MakeStagingFolder() const;
 
   ~ObjectCache();
 

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/base/text.h"
 #include "common/s3/limits.h"
@@ -123,6 +124,37 @@ struct Listing {
   }
 };
 
+// The same for uploads that were not ended.
+struct UploadsListing {
+  S3UploadsPage page;
+  S3PendingUpload upload;
+  bool is_listing = false, truncated = false, encoded = false;
+  std::string wrong;
+
+  void Take(absl::string_view path, const std::string& text) {
+    is_listing = is_listing || path == "ListMultipartUploadsResult";
+    if (!absl::ConsumePrefix(&path, "ListMultipartUploadsResult/")) return;
+    if (path == "IsTruncated") truncated = text == "true";
+    if (path == "NextKeyMarker") page.next.key = text;
+    if (path == "NextUploadIdMarker") page.next.id = text;
+    if (path == "EncodingType") encoded = text == "url";
+    if (path == "Upload/Key") upload.key = text;
+    if (path == "Upload/UploadId") upload.id = text;
+    if (path != "Upload") return;
+    if (upload.key.empty() || upload.id.empty()) wrong = "an upload without key or id";
+    page.uploads.push_back(std::exchange(upload, {}));
+    if (page.uploads.size() > kS3PageKeysMax) wrong = "more uploads than were asked for";
+  }
+};
+
+// What AWS sends before the document, so that nobody takes it for dead.
+absl::string_view WithoutSpaceBefore(absl::string_view xml) { return absl::StripLeadingAsciiWhitespace(xml); }
+
+absl::Status NoReply(absl::string_view what, absl::string_view wrong) {
+  return absl::DataLossError(
+      absl::StrCat("the reply is no ", what, ": ", wrong, "; does the endpoint lead to an S3 service?"));
+}
+
 }  // namespace
 
 std::string PlainEtag(absl::string_view etag) {
@@ -145,8 +177,60 @@ absl::StatusOr<S3Page> ParseListing(absl::string_view xml) {
     object.key = std::move(key);
   }
   if (wrong.empty()) return std::move(listing.page);
-  return absl::DataLossError(
-      absl::StrCat("the reply is no listing of objects: ", wrong, "; does the endpoint lead to an S3 service?"));
+  return NoReply("listing of objects", wrong);
+}
+
+absl::StatusOr<S3UploadsPage> ParseUploads(absl::string_view xml) {
+  UploadsListing listing;
+  XmlReader reader([&](absl::string_view path, const std::string& text) { listing.Take(path, text); });
+  std::string wrong = reader.Read(xml);
+  if (wrong.empty()) wrong = listing.wrong;
+  if (wrong.empty() && !listing.is_listing) wrong = "another document";
+  if (wrong.empty() && listing.truncated && listing.page.next.key.empty()) wrong = "there is more, but not where";
+  if (!listing.truncated) listing.page.next = {};
+  std::vector<std::string*> keys{&listing.page.next.key};
+  for (S3PendingUpload& upload : listing.page.uploads) keys.push_back(&upload.key);
+  for (std::string* key : keys) {
+    std::string decoded;
+    if (!listing.encoded || !wrong.empty()) break;
+    if (!UrlDecode(*key, &decoded)) wrong = "a key that is not URL-encoded";
+    *key = std::move(decoded);
+  }
+  if (wrong.empty()) return std::move(listing.page);
+  return NoReply("listing of uploads", wrong);
+}
+
+absl::StatusOr<std::string> ParseUploadId(absl::string_view xml) {
+  std::string id;
+  XmlReader reader([&](absl::string_view path, const std::string& text) {
+    if (path == "InitiateMultipartUploadResult/UploadId") id = text;
+  });
+  const std::string wrong = reader.Read(xml);
+  if (wrong.empty() && !id.empty()) return id;
+  return NoReply("upload that was begun", wrong.empty() ? "it has no id" : wrong);
+}
+
+absl::StatusOr<std::string> ParseResultEtag(absl::string_view xml, absl::string_view root) {
+  const absl::string_view document = WithoutSpaceBefore(xml);
+  std::string etag;
+  const std::string wanted = absl::StrCat(root, "/ETag");
+  XmlReader reader([&](absl::string_view path, const std::string& text) {
+    if (path == wanted) etag = PlainEtag(text);
+  });
+  const std::string wrong = reader.Read(document);
+  if (wrong.empty() && !etag.empty()) return etag;
+  if (const S3ErrorReply error = ParseErrorReply(document); !error.code.empty())
+    return absl::UnavailableError(absl::StrCat("HTTP 200, but ", error.code, ": ", error.message));
+  return NoReply(root, wrong.empty() ? "it has no ETag" : wrong);
+}
+
+std::string EncodeParts(const std::vector<std::string>& etags) {
+  std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  for (size_t i = 0; i < etags.size(); ++i) {
+    const std::string etag = absl::StrReplaceAll(etags[i], {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
+    absl::StrAppend(&xml, "<Part><PartNumber>", i + 1, "</PartNumber><ETag>&quot;", etag, "&quot;</ETag></Part>");
+  }
+  return xml + "</CompleteMultipartUpload>";
 }
 
 S3ErrorReply ParseErrorReply(absl::string_view xml) {

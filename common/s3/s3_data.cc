@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/clock.h"
 #include "common/base/digest.h"
 #include "common/base/log.h"
 #include "common/base/roots.h"
 #include "common/s3/bytes_text.h"
-#include "common/s3/curl_transport.h"
 #include "common/s3/fetcher.h"
 #include "common/s3/limits.h"
-#include "common/s3/s3_store.h"
+#include "common/s3/listing.h"
 #include "common/s3/signer.h"
 
 namespace cairn {
@@ -87,13 +84,10 @@ std::string ShardBeginning(const std::string& key) {
   return begin < of && begin > 0 && key[begin - 1] == '-' ? key.substr(0, begin) : "";
 }
 
-// "prefix/" and "prefix/x/" are what programs that show folders make of them: objects without bytes.
-bool IsFolderMark(const S3Object& object) { return object.bytes == 0 && absl::EndsWith(object.key, "/"); }
-
 }  // namespace
 
 S3Data::S3Data(std::shared_ptr<ObjectCache> cache, Environment environment, MakeTransport make_transport)
-    : cache_(std::move(cache)), environment_(std::move(environment)), make_transport_(std::move(make_transport)) {}
+    : cache_(std::move(cache)), sessions_(std::move(environment), std::move(make_transport)) {}
 
 S3Data::~S3Data() {
   Stop();
@@ -105,7 +99,7 @@ S3Data::~S3Data() {
   for (Thread& one : threads) one.thread.join();
 }
 
-void S3Data::Stop() { stopping_ = true; }
+void S3Data::Stop() { sessions_.Stop(); }
 
 bool S3Data::Has(absl::string_view path) const { return RemotePlaceOf(path).has_value(); }
 
@@ -125,7 +119,7 @@ absl::StatusOr<std::shared_ptr<S3Data::Running>> S3Data::Start(const std::string
     if (*one.done) one.thread.join();
     return !one.thread.joinable();
   });
-  if (stopping_) return absl::CancelledError("the worker is stopping");
+  if (sessions_.stopping()) return absl::CancelledError("the worker is stopping");
   if (const auto it = running_.find(path); it != running_.end()) return it->second;
   if (running_.size() == kS3FetchesMax) {
     return absl::ResourceExhaustedError(
@@ -180,12 +174,9 @@ absl::StatusOr<S3Data::Found> S3Data::Find(const Lister& lister, const S3Locatio
 absl::Status S3Data::ListAll(const Lister& lister, const S3Location& at, Found* found) const {
   const std::string& prefix = at.key;
   const size_t named = prefix.rfind('/') + 1;  // where names begin: npos + 1 is 0
-  std::string token;
-  for (int pages = 0; pages < kS3PagesMax; ++pages) {
-    CAIRN_ASSIGN_OR_RETURN(S3Page page, lister.store->List(at.bucket, prefix, token));
+  return ListObjects(*lister.store, at.bucket, prefix, [&](std::vector<S3Object> objects) -> absl::Status {
     lister.on_page();
-    for (S3Object& object : page.objects) {
-      if (IsFolderMark(object)) continue;
+    for (S3Object& object : objects) {
       std::string name = object.key.substr(named);
       if (found->file.empty() || !absl::StrContains(name, '/')) {
         CAIRN_RETURN_IF_ERROR(CheckKey(at.bucket, object.key));
@@ -198,11 +189,8 @@ absl::Status S3Data::ListAll(const Lister& lister, const S3Location& at, Found* 
                          " objects, the most of a data set; put them together into TFRecord files"));
       }
     }
-    if (page.next.empty()) return absl::OkStatus();
-    if (page.next == token) break;
-    token = std::move(page.next);
-  }
-  return absl::DataLossError(absl::StrCat(S3Address(at.bucket, prefix), ": the server's listing does not end"));
+    return absl::OkStatus();
+  });
 }
 
 S3Data::Result S3Data::FetchNow(const std::string& path, Running* running) {
@@ -210,28 +198,20 @@ S3Data::Result S3Data::FetchNow(const std::string& path, Running* running) {
   if (!place) return absl::InvalidArgumentError(absl::StrCat(path, ": lies in no S3 root of this worker"));
   const std::string below = place->below.empty() ? "" : absl::StrCat("/", place->below);
   CAIRN_ASSIGN_OR_RETURN(const S3Location at, ParseS3Address(place->root.folder + below));
-  CAIRN_ASSIGN_OR_RETURN(const S3Settings settings, LoadS3Settings(environment_));
-  const std::unique_ptr<S3Transport> transport = make_transport_
-                                                     ? make_transport_(settings, &stopping_)
-                                                     : std::make_unique<CurlTransport>(settings.ca_file, &stopping_);
-  const auto pause = [this](absl::Duration wanted) {
-    for (const absl::Time until = absl::Now() + wanted; absl::Now() < until && !stopping_;)
-      absl::SleepFor(std::min(kS3LockPause, until - absl::Now()));
-    return !stopping_.load();
-  };
-  RealClock clock;  // a new one: signatures need the time of day, which may have been set since the worker began
-  S3Store store(settings, transport.get(), {&clock, pause, std::random_device()()});
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const S3Session> session, sessions_.New());
+  ObjectStore& store = *session->store;
 
   // One process fetches, and others find what it fetched.
   const std::string address = S3Address(at.bucket, at.key);
-  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor lock, cache_->LockFetch(address, [this] { return stopping_.load(); }));
-  const absl::Time begin = clock.Now();
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor lock,
+                         cache_->LockFetch(address, [this] { return sessions_.stopping(); }));
+  const absl::Time begin = absl::Now();
   CAIRN_ASSIGN_OR_RETURN(const Found found, Find({&store, [&] { ObjectCache::TellProgress(lock); }}, at));
   std::vector<CacheFile> files;
   files.reserve(found.objects.size());
   for (size_t i = 0; i < found.objects.size(); ++i) {
-    files.push_back(
-        {IdOf(settings, at.bucket, found.objects[i]), found.names[i], found.objects[i].bytes, found.objects[i].etag});
+    files.push_back({IdOf(session->settings, at.bucket, found.objects[i]), found.names[i], found.objects[i].bytes,
+                     found.objects[i].etag});
     running->bytes_all += found.objects[i].bytes;
   }
   absl::StatusOr<std::unique_ptr<ObjectCache::Set>> set = cache_->Reserve(std::move(files));
@@ -248,7 +228,7 @@ S3Data::Result S3Data::FetchNow(const std::string& path, Running* running) {
                                       }}));
   LogInfo("%s: %d objects of %s from %s are here after %s, %s of it from the cache", path, found.objects.size(),
           BytesText(running->bytes_all), address,
-          absl::FormatDuration(absl::Trunc(clock.Now() - begin, absl::Milliseconds(1))),
+          absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Milliseconds(1))),
           BytesText(running->bytes_all - missing));
   return std::make_shared<CachedCopy>(cache_, *std::move(set), found.file);
 }

@@ -21,14 +21,13 @@
 #include "common/s3/location.h"
 #include "common/s3/object_cache.h"
 #include "common/s3/object_store.h"
-#include "common/s3/settings.h"
-#include "common/s3/transport.h"
+#include "common/s3/s3_sessions.h"
 
 namespace cairn {
 
 class S3Data : public RemoteData {
  public:
-  using MakeTransport = std::function<std::unique_ptr<S3Transport>(const S3Settings&, const std::atomic<bool>*)>;
+  using MakeTransport = S3Sessions::MakeTransport;
   // make_transport: null: libcurl.
   S3Data(std::shared_ptr<ObjectCache> cache, Environment environment, MakeTransport make_transport = nullptr);
   ~S3Data() override;
@@ -55,9 +54,7 @@ class S3Data : public RemoteData {
   absl::Status ListAll(const Lister& lister, const S3Location& at, Found* found) const;
 
   const std::shared_ptr<ObjectCache> cache_;
-  const Environment environment_;
-  const MakeTransport make_transport_;
-  std::atomic<bool> stopping_{false};
+  S3Sessions sessions_;
   absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Running>> running_ ABSL_GUARDED_BY(mutex_);  // by path
   std::vector<Thread> threads_ ABSL_GUARDED_BY(mutex_);

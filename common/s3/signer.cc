@@ -56,6 +56,15 @@ std::string Sha256Hex(absl::string_view text) {
   return absl::BytesToHexString(hash);
 }
 
+std::string Md5Hex(absl::string_view text) {
+  std::string hash(EVP_MAX_MD_SIZE, '\0');
+  unsigned bytes = 0;
+  CAIRN_CHECK(EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(hash.data()), &bytes, EVP_md5(),
+                         nullptr) == 1,
+              "MD5");
+  return absl::BytesToHexString(hash.substr(0, bytes));
+}
+
 std::string CanonicalQuery(const std::vector<std::pair<std::string, std::string>>& parameters) {
   std::vector<std::pair<std::string, std::string>> encoded;
   for (const auto& [name, value] : parameters)
@@ -72,7 +81,7 @@ std::string AuthorizationOf(const CanonicalRequest& request, const S3Settings& s
     absl::StrAppend(&lines, name, ":", value, "\n");
   }
   const std::string canonical = absl::StrCat(request.method, "\n", request.path, "\n", request.query, "\n", lines, "\n",
-                                             names, "\n", Sha256Hex(""));
+                                             names, "\n", request.body_sha256);
   const std::string scope = absl::StrCat(day, "/", settings.region, "/s3/aws4_request");
   const std::string to_sign = absl::StrCat(kAlgorithm, "\n", time, "\n", scope, "\n", Sha256Hex(canonical));
   std::string key = Hmac("AWS4" + settings.secret_key, day);
@@ -85,16 +94,19 @@ std::string AuthorizationOf(const CanonicalRequest& request, const S3Settings& s
 S3Request SignedRequest(const S3Call& call, const S3Settings& settings, absl::Time now) {
   const S3Host host = HostOf(settings, call.bucket);
   CanonicalRequest canonical{call.method, "", CanonicalQuery(call.parameters), call.headers};
+  if (!call.body.empty()) canonical.body_sha256 = Sha256Hex(call.body);
   canonical.path = UriEncode(host.path, /*path=*/true) + "/" + UriEncode(call.key, /*path=*/true);
   if (call.key.empty() && !host.path.empty()) canonical.path = UriEncode(host.path, /*path=*/true);  // the bucket
   canonical.headers.emplace_back("host", host.host);
-  canonical.headers.emplace_back("x-amz-content-sha256", Sha256Hex(""));
+  canonical.headers.emplace_back("x-amz-content-sha256", canonical.body_sha256);
   canonical.headers.emplace_back("x-amz-date", TimeText(now));
   if (!settings.session_token.empty()) canonical.headers.emplace_back("x-amz-security-token", settings.session_token);
   std::sort(canonical.headers.begin(), canonical.headers.end());
 
   S3Request request;
   request.method = call.method;
+  request.body = call.body;
+  request.silent_max = call.silent_max;
   request.url =
       absl::StrCat(host.scheme, "://", host.host, canonical.path, canonical.query.empty() ? "" : "?", canonical.query);
   request.headers = canonical.headers;

@@ -14,16 +14,22 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/s3/limits.h"
 #include "common/s3/settings.h"
 #include "common/s3/transport.h"
 
 namespace cairn {
 
+// Of a request without a body.
+inline constexpr char kEmptySha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
 struct S3Call {
-  std::string method;                                           // GET or HEAD
+  std::string method;                                           // GET, HEAD, PUT, POST or DELETE
   std::string bucket, key;                                      // key: "" for the bucket itself
   std::vector<std::pair<std::string, std::string>> parameters;  // of the query; in any order, not encoded
   std::vector<std::pair<std::string, std::string>> headers;     // names in lower case; all are signed
+  absl::string_view body;                                       // outlives the request that is made of it
+  absl::Duration silent_max = kS3SilentMax;                     // of the server
 };
 
 // The request with its URL, its headers and its signature, valid for 15 minutes from `now`.
@@ -34,6 +40,7 @@ S3Request SignedRequest(const S3Call& call, const S3Settings& settings, absl::Ti
 struct CanonicalRequest {
   std::string method, path, query;
   std::vector<std::pair<std::string, std::string>> headers;
+  std::string body_sha256 = kEmptySha256;
 };
 // The value of the header Authorization.
 std::string AuthorizationOf(const CanonicalRequest& request, const S3Settings& settings, absl::Time now);
@@ -43,7 +50,8 @@ std::string CanonicalQuery(const std::vector<std::pair<std::string, std::string>
 // What stands in URLs: letters, digits and "-._~" as they are, other bytes as %XX; '/' too unless `path`.
 std::string UriEncode(absl::string_view text, bool path);
 
-// SHA-256 in lower-case hexadecimal digits.
+// SHA-256 and MD5 in lower-case hexadecimal digits.
 std::string Sha256Hex(absl::string_view text);
+std::string Md5Hex(absl::string_view text);
 
 }  // namespace cairn

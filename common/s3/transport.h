@@ -3,7 +3,7 @@
 //
 // Thread-safe. Invariants:
 //   1. A reply that Send returns is whole: as many bytes as its Content-Length says, none lost.
-//   2. Every call ends: with the reply, an error, or at the limits of common/s3/limits.h.
+//   2. Every call ends: with the reply, an error, or at the limits of the request and of common/s3/limits.h.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/s3/limits.h"
 
 namespace cairn {
 
 struct S3Request {
-  std::string method;  // GET or HEAD; there is no body
+  std::string method;  // GET, HEAD, PUT, POST or DELETE
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers;
   size_t body_bytes_max = 0;  // of the reply
+  absl::string_view body;     // of PUT and POST; outlives Send
+  absl::Duration silent_max = kS3SilentMax;
+  absl::Duration attempt_max = kS3AttemptMax;
 };
 
 struct S3Reply {
@@ -28,6 +34,12 @@ struct S3Reply {
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
+
+// "": it has none. name: in lower case.
+inline std::string S3HeaderOf(const S3Reply& reply, const std::string& name) {
+  const auto it = reply.headers.find(name);
+  return it == reply.headers.end() ? "" : it->second;
+}
 
 class S3Transport {
  public:

@@ -27,9 +27,13 @@ bool CheckpointBook::Know(const google::protobuf::RepeatedPtrField<v1::Checkpoin
       compared = true;
     }
   }
+  SortKnown();
+  return compared;
+}
+
+void CheckpointBook::SortKnown() {
   std::stable_sort(known_.begin(), known_.end(),
                    [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
-  return compared;
 }
 
 void CheckpointBook::Written(const v1::CheckpointInfo& info) {
@@ -53,7 +57,7 @@ CheckpointBook::Pruned CheckpointBook::Prune(const v1::Checkpoints& rule, int64_
         !rule.save_best().empty() && !info.compared() && info.step() % std::max<int64_t>(steps_per_epoch, 1) == 0;
     const bool is_new = newer++ < static_cast<size_t>(std::max(rule.keep_max(), 1));
     const bool waits_on = waits && waiting++ < kComparedLaterMax;
-    if (is_new || waits_on) continue;
+    if (is_new || waits_on || held_ == info.step()) continue;
     removed.steps.push_back(info.step());
     if (waits) removed.not_compared.push_back(info.step());
   }
@@ -65,6 +69,12 @@ void CheckpointBook::Forget(int64_t step) {
   std::erase_if(known_, [&](const v1::CheckpointInfo& k) { return !k.best() && k.step() == step; });
   deleted_.push_back(step);
   if (deleted_.size() > kDeletedKept) deleted_.pop_front();
+}
+
+void CheckpointBook::NotRemoved(const v1::CheckpointInfo& info) {
+  std::erase(deleted_, info.step());
+  known_.push_back(info);
+  SortKnown();
 }
 
 std::optional<v1::CheckpointInfo> CheckpointBook::Find(int64_t step) const {

@@ -4,6 +4,7 @@
 //   1. It removes only steps that it was told of.
 //   2. It keeps the newest keep_max, the best one, and with save_best those at the end of an epoch that still wait to
 //      be compared: at most the newest kComparedLaterMax of them.
+//      It removes none that is held.
 //   3. A removed checkpoint does not come back with an outdated list from the coordinator.
 #pragma once
 
@@ -31,8 +32,12 @@ class CheckpointBook {
   void Written(const v1::CheckpointInfo& info);
   // `info` is now the best one; it has taken over the name of the former best.
   void Best(const v1::CheckpointInfo& info);
+  // Prune leaves the checkpoint of this step until another one is held, or none.
+  void Hold(std::optional<int64_t> step) { held_ = step; }
   // Forgets checkpoints beyond keep_max and returns them.
   Pruned Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch);
+  // A checkpoint that Prune gave is still there: it is known again.
+  void NotRemoved(const v1::CheckpointInfo& info);
   // The checkpoint does not exist, even if it is listed.
   void Forget(int64_t step);
 
@@ -41,8 +46,11 @@ class CheckpointBook {
   const std::deque<int64_t>& deleted() const { return deleted_; }          // steps removed recently
 
  private:
+  void SortKnown();
+
   std::vector<v1::CheckpointInfo> known_;
   std::deque<int64_t> deleted_;
+  std::optional<int64_t> held_;
 };
 
 }  // namespace cairn

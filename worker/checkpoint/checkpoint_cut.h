@@ -18,7 +18,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/tensor/frame.h"
-#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/checkpoint_contents.h"
 
 namespace cairn {
 

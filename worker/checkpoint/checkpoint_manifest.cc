@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/base/digest.h"
 #include "common/base/limits.h"
 #include "common/formats/limits.h"
@@ -23,6 +24,8 @@ using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "cairn-checkpoint";
 constexpr uint64_t kFormatVersion = 1;
+constexpr size_t kNonceDigits = 16;
+constexpr char kTensorsSuffix[] = ".safetensors";
 constexpr char kChecksum[] = "xxh3_128";  // the hash of the text without this field
 
 template <typename... Args>
@@ -78,6 +81,7 @@ ordered_json ToJson(const CheckpointManifest& m) {
   for (const v1::EpochFigures& epoch : m.figures) json["figures"].push_back(TextOf(epoch));
   ordered_json& files = json["files"] = ordered_json::object();
   for (const auto& [name, file] : m.files) {
+    if (!file.nonce.empty()) files[name]["name"] = TensorsFileName(name, file.nonce);
     files[name]["bytes"] = file.bytes;
     files[name]["xxh3_128"] = file.xxh3_128;
   }
@@ -131,8 +135,13 @@ absl::Status ReadFiles(const ordered_json& json, CheckpointManifest& m) {
     if (it == files->end() || !it->is_object()) return Bad("files has no ", name);
     CAIRN_ASSIGN_OR_RETURN(m.files[name].bytes, Count(*it, "bytes"));
     CAIRN_ASSIGN_OR_RETURN(m.files[name].xxh3_128, Text(*it, "xxh3_128"));
+    if (!it->contains("name")) continue;
+    CAIRN_ASSIGN_OR_RETURN(const std::string stored, Text(*it, "name"));
+    m.files[name].nonce = NonceOf(name, stored);
+    if (m.files[name].nonce.empty()) return Bad("files: the name of ", name, " is none of Cairn's");
   }
-  return absl::OkStatus();
+  if (m.files[kModelFile].nonce == m.files[kOptimizerFile].nonce) return absl::OkStatus();
+  return Bad("files: their names are of two attempts");
 }
 
 absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
@@ -235,6 +244,28 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
 }
 
 }  // namespace
+
+const std::string& FilesNonce(const CheckpointManifest& manifest) { return manifest.files.at(kModelFile).nonce; }
+
+void SetFilesNonce(const std::string& nonce, CheckpointManifest& manifest) {
+  for (const char* file : {kModelFile, kOptimizerFile}) manifest.files[file].nonce = nonce;
+}
+
+bool IsNonce(absl::string_view text) {
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return text.size() == kNonceDigits && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+std::string TensorsFileName(absl::string_view file, absl::string_view nonce) {
+  if (nonce.empty()) return std::string(file);
+  return absl::StrCat(absl::StripSuffix(file, kTensorsSuffix), "-", nonce, kTensorsSuffix);
+}
+
+std::string NonceOf(absl::string_view file, absl::string_view name) {
+  const std::string before = absl::StrCat(absl::StripSuffix(file, kTensorsSuffix), "-");
+  if (!absl::ConsumePrefix(&name, before) || !absl::ConsumeSuffix(&name, kTensorsSuffix)) return "";
+  return IsNonce(name) ? std::string(name) : "";
+}
 
 std::string EncodeManifest(const CheckpointManifest& manifest) { return Seal(ToJson(manifest)); }
 

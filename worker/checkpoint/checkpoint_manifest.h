@@ -34,6 +34,7 @@ struct CheckpointPartition {
 struct CheckpointFile {
   uint64_t bytes = 0;
   std::string xxh3_128;  // hex
+  std::string nonce;     // in its name, of the attempt that wrote it: IsNonce. Empty, as in folders: it has none
   bool operator==(const CheckpointFile&) const = default;
 };
 
@@ -55,6 +56,17 @@ struct CheckpointManifest {
   std::vector<CheckpointPartition> partitions;  // in order, without gaps
   std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
 };
+
+// Both files have the same one.
+const std::string& FilesNonce(const CheckpointManifest& manifest);
+void SetFilesNonce(const std::string& nonce, CheckpointManifest& manifest);
+
+// Sixteen lower-case hexadecimal digits.
+bool IsNonce(absl::string_view text);
+// The name of kModelFile or kOptimizerFile in the folder: "model-<nonce>.safetensors", without a nonce the name itself.
+std::string TensorsFileName(absl::string_view file, absl::string_view nonce);
+// The nonce of such a name; empty: it is none, or has none.
+std::string NonceOf(absl::string_view file, absl::string_view name);
 
 std::string EncodeManifest(const CheckpointManifest& manifest);
 // Errors: DATA_LOSS: torn or altered, the message says where; UNIMPLEMENTED: an unknown format version.

@@ -1,30 +1,33 @@
 #include "worker/checkpoint/checkpoint_reader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
-#include "common/base/files.h"
-#include "common/formats/plain_file.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
 #include "common/model/optimizer_variables.h"
-#include "worker/limits.h"
+#include "worker/checkpoint/checkpoint_files.h"
 
 namespace cairn {
 namespace {
 
 std::string FileOf(const std::string& directory, const char* name) { return absl::StrCat(directory, "/", name); }
 
-absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory) {
+std::string TensorsPath(const std::string& directory, const char* file, const CheckpointManifest& manifest) {
+  return absl::StrCat(directory, "/", TensorsFileName(file, FilesNonce(manifest)));
+}
+
+absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory, RemoteFiles* remote) {
   const std::string path = FileOf(directory, kManifestFile);
-  if (!IsThere(path)) return absl::NotFoundError(absl::StrCat(directory, ": holds no checkpoint: no ", kManifestFile));
-  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+  CAIRN_ASSIGN_OR_RETURN(const bool there, HasJobFile(path, remote));
+  if (!there) return absl::NotFoundError(absl::StrCat(directory, ": holds no checkpoint: no ", kManifestFile));
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadJobFile(path, SIZE_MAX, remote));
   absl::StatusOr<CheckpointManifest> manifest =
       ParseManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!manifest.ok()) return Annotate(manifest.status(), directory);
@@ -32,10 +35,11 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory) {
 }
 
 absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const char* name,
-                                            const CheckpointManifest& manifest) {
-  const std::string path = FileOf(directory, name);
-  if (!IsThere(path)) return absl::DataLossError(absl::StrCat(path, ": is missing"));
-  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+                                            const CheckpointManifest& manifest, RemoteFiles* remote) {
+  const std::string path = TensorsPath(directory, name, manifest);
+  CAIRN_ASSIGN_OR_RETURN(const bool there, HasJobFile(path, remote));
+  if (!there) return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadJobFile(path, SIZE_MAX, remote));
   const CheckpointFile& file = manifest.files.at(name);
   if (bytes.size() != file.bytes) {
     return absl::DataLossError(
@@ -83,8 +87,22 @@ absl::Status CheckAgainstModel(const Checkpoint& c) {
     return absl::DataLossError(absl::StrFormat("%s: the partitions end at %d, the model at %d", c.path,
                                                c.manifest.partitions.back().end, graph->space_size()));
   }
-  CAIRN_RETURN_IF_ERROR(CheckTensors(FileOf(c.path, kModelFile), c.model, variables));
-  return CheckTensors(FileOf(c.path, kOptimizerFile), c.optimizer, slots);
+  CAIRN_RETURN_IF_ERROR(CheckTensors(TensorsPath(c.path, kModelFile, c.manifest), c.model, variables));
+  return CheckTensors(TensorsPath(c.path, kOptimizerFile, c.manifest), c.optimizer, slots);
+}
+
+// A fault of S3 says nothing of the checkpoint, which may be read a moment later: it is no reason to take an older one.
+bool IsPassing(const absl::Status& status, const std::string& path, const RemoteFiles* remote) {
+  if (remote == nullptr || !remote->Has(path)) return false;
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:  // a manifest of a later version
+      return false;
+    default: return !status.ok();
+  }
 }
 
 struct Listed {
@@ -94,17 +112,14 @@ struct Listed {
 };
 
 // The checkpoints in a directory, newest first. One whose manifest cannot be read counts as the newest.
-absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
+absl::StatusOr<std::vector<Listed>> List(const std::string& directory, RemoteFiles* remote) {
   std::vector<Listed> listed;
-  const absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(directory);
-  if (absl::IsNotFound(entries.status())) return entries.status();
-  if (!entries.ok()) return absl::FailedPreconditionError(entries.status().message());
-  for (const FolderEntry& entry : *entries) {
-    if (listed.size() >= kCheckpointsListedMax) break;
-    if (!absl::StartsWith(entry.name, kStepPrefix)) continue;
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> names, StepsIn(directory, remote));
+  for (const std::string& name : names) {
     Listed& one = listed.emplace_back();
-    one.path = absl::StrCat(directory, "/", entry.name);
-    const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(one.path);
+    one.path = absl::StrCat(directory, "/", name);
+    const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(one.path, remote);
+    if (IsPassing(manifest.status(), one.path, remote)) return manifest.status();
     one.status = manifest.status();
     one.written = manifest.ok() ? manifest->written_unix_ms : INT64_MAX;
     one.step = manifest.ok() ? manifest->step : 0;
@@ -115,25 +130,27 @@ absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
   return listed;
 }
 
-absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts) {
-  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts,
+                                        RemoteFiles* remote) {
+  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path, remote));
   if (accepts != nullptr) CAIRN_RETURN_IF_ERROR(accepts(checkpoint));
   return checkpoint;
 }
 
-absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts,
+absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts, RemoteFiles* remote,
                                    std::vector<std::string>& skipped) {
-  if (IsThere(FileOf(path, kManifestFile))) {
-    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts);
+  CAIRN_ASSIGN_OR_RETURN(const bool is_one, HasJobFile(FileOf(path, kManifestFile), remote));
+  if (is_one) {
+    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts, remote);
     if (!checkpoint.ok()) skipped.push_back(std::string(checkpoint.status().message()));
     return checkpoint;
   }
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path, remote));
   absl::Status first;
   for (const Listed& one : listed) {
     absl::StatusOr<Checkpoint> checkpoint =
-        one.status.ok() ? ReadAccepted(one.path, accepts) : absl::StatusOr<Checkpoint>(one.status);
-    if (checkpoint.ok()) return checkpoint;
+        one.status.ok() ? ReadAccepted(one.path, accepts, remote) : absl::StatusOr<Checkpoint>(one.status);
+    if (checkpoint.ok() || IsPassing(checkpoint.status(), one.path, remote)) return checkpoint;
     skipped.push_back(std::string(checkpoint.status().message()));
     if (first.ok()) first = checkpoint.status();
   }
@@ -144,18 +161,18 @@ absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpo
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory) {
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote) {
   Checkpoint checkpoint;
   checkpoint.path = directory;
-  CAIRN_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(directory));
-  CAIRN_ASSIGN_OR_RETURN(checkpoint.model, ReadTensors(directory, kModelFile, checkpoint.manifest));
-  CAIRN_ASSIGN_OR_RETURN(checkpoint.optimizer, ReadTensors(directory, kOptimizerFile, checkpoint.manifest));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(directory, remote));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.model, ReadTensors(directory, kModelFile, checkpoint.manifest, remote));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.optimizer, ReadTensors(directory, kOptimizerFile, checkpoint.manifest, remote));
   CAIRN_RETURN_IF_ERROR(CheckAgainstModel(checkpoint));
   return checkpoint;
 }
 
-int64_t NewestWrittenUnixMs(const std::string& directory) {
-  const absl::StatusOr<std::vector<Listed>> listed = List(directory);
+int64_t NewestWrittenUnixMs(const std::string& directory, RemoteFiles* remote) {
+  const absl::StatusOr<std::vector<Listed>> listed = List(directory, remote);
   if (!listed.ok()) return 0;
   for (const Listed& one : *listed) {
     if (one.status.ok()) return one.written;
@@ -172,14 +189,18 @@ absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Chec
 }
 
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks,
-                                               const AcceptsCheckpoint& accepts) {
+                                               const AcceptsCheckpoint& accepts, RemoteFiles* remote) {
   FoundCheckpoint found;
-  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, found.skipped);
+  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, remote, found.skipped);
   const absl::Status first = checkpoint.status();
+  std::string tried = path;
   for (size_t i = 0; i < fallbacks.size() && !checkpoint.ok(); ++i) {
+    if (IsPassing(checkpoint.status(), tried, remote)) return checkpoint.status();
+    tried = fallbacks[i];
     if (found.skipped.empty()) found.skipped.push_back(std::string(first.message()));
-    checkpoint = OpenOne(fallbacks[i], accepts, found.skipped);
+    checkpoint = OpenOne(fallbacks[i], accepts, remote, found.skipped);
   }
+  if (IsPassing(checkpoint.status(), tried, remote)) return checkpoint.status();
   if (!checkpoint.ok()) return first;
   found.checkpoint = *std::move(checkpoint);
   return found;

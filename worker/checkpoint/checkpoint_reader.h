@@ -1,6 +1,8 @@
-// Reads checkpoints from disk: finds one, and uses nothing of it before every byte has been checked.
+// Reads checkpoints from a folder or from S3 (checkpoint_files.h): finds one, and uses nothing of it before every byte
+// has been checked.
 //
-// Free functions, blocking; any thread. Errors name the directory or file and what is wrong.
+// Free functions, blocking; any thread. remote: null: every path is of this machine. Errors name the directory or file
+// and what is wrong.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/base/remote_files.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
@@ -23,10 +26,10 @@ struct Checkpoint {
 };
 
 // The complete checkpoint in this directory. Errors: NOT_FOUND no checkpoint; DATA_LOSS torn or altered.
-absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory);
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote = nullptr);
 
 // When the newest checkpoint in this directory was written, by its manifest; 0: there is no readable one.
-int64_t NewestWrittenUnixMs(const std::string& directory);
+int64_t NewestWrittenUnixMs(const std::string& directory, RemoteFiles* remote = nullptr);
 
 struct FoundCheckpoint {
   Checkpoint checkpoint;
@@ -38,9 +41,11 @@ absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Chec
 
 // `path`: a checkpoint's directory, or a directory of several, of which the newest complete one is used. `fallbacks`:
 // other paths, tried in order if `path` has no usable checkpoint. `accepts`: a checkpoint that it refuses is skipped
-// like a torn one. Errors: those of `path`.
+// like a torn one. Errors: those of `path`; of S3, faults that may pass (UNAVAILABLE, PERMISSION_DENIED and the like),
+// where no other checkpoint is tried.
 using AcceptsCheckpoint = std::function<absl::Status(const Checkpoint&)>;
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {},
-                                               const AcceptsCheckpoint& accepts = nullptr);
+                                               const AcceptsCheckpoint& accepts = nullptr,
+                                               RemoteFiles* remote = nullptr);
 
 }  // namespace cairn

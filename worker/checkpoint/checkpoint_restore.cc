@@ -12,8 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/base/files.h"
-#include "common/formats/weights.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
@@ -23,6 +21,7 @@
 #include "common/model/optimizer_variables.h"
 #include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
+#include "worker/checkpoint/checkpoint_files.h"
 #include "worker/checkpoint/checkpoint_reader.h"
 
 namespace cairn {
@@ -142,11 +141,10 @@ absl::StatusOr<std::set<std::string>> Skipped(const v1::JobSpec& spec, const Gra
 
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
-                                                uint64_t job_id) {
+                                                uint64_t job_id, RemoteFiles* remote) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, [&](const Checkpoint& checkpoint) {
-                           return CheckPlace(job_id, spec, checkpoint);
-                         }));
+  const auto accepts = [&](const Checkpoint& checkpoint) { return CheckPlace(job_id, spec, checkpoint); };
+  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, accepts, remote));
   const Checkpoint& checkpoint = found.checkpoint;
   CAIRN_RETURN_IF_ERROR(CheckResume(checkpoint.manifest, spec, graph, steps_per_epoch, checkpoint.path));
 
@@ -168,20 +166,22 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
 }
 
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
-                                             absl::Span<const std::string> fallbacks) {
+                                             absl::Span<const std::string> fallbacks, RemoteFiles* remote,
+                                             absl::Duration fetch_max) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   CAIRN_ASSIGN_OR_RETURN(const std::set<std::string> skip, Skipped(spec, graph));
   RestoredState state = EmptyState(spec, graph);
   state.weights_only = true;
   state.path = path;
   SafetensorsFile file;
-  if (IsFolder(path)) {
-    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
+  CAIRN_ASSIGN_OR_RETURN(const bool folder, IsJobFolder(path, remote));
+  if (folder) {
+    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, nullptr, remote));
     state.path = found.checkpoint.path;
     state.skipped = std::move(found.skipped);
     file = std::move(found.checkpoint.model);
   } else {
-    CAIRN_ASSIGN_OR_RETURN(file, LoadWeights(path, graph));
+    CAIRN_ASSIGN_OR_RETURN(file, LoadJobWeights(path, graph, remote, fetch_max));
   }
   InitializeRange(graph, spec.seed(), 0, state.values.mutable_floats());
   const auto tensors = ByName(file);

@@ -1,21 +1,24 @@
 // Turns a checkpoint into the state of a job's partitions: to resume the job (resume_from), or to start a new one with
 // its weights (initial_weights).
 //
-// Free functions, blocking (they read files); any thread.
+// Free functions, blocking (they read files); any thread. remote: null: every path is of this machine.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/storage.pb.h"
+#include "common/base/remote_files.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/frame.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
+#include "worker/limits.h"
 
 namespace cairn {
 
@@ -35,13 +38,15 @@ struct RestoredState {
 // Errors: those of OpenCheckpoint; FAILED_PRECONDITION names the field, layer or variable that does not fit.
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
-                                                uint64_t job_id = 0);
+                                                uint64_t job_id = 0, RemoteFiles* remote = nullptr);
 
 // The weights of a checkpoint or of a file that initial_weights allows. Variables in
 // spec.initial_weights_skip keep their initial values; other tensors in the file are ignored. Errors:
-// FAILED_PRECONDITION names a variable that is missing or has another shape.
+// FAILED_PRECONDITION names a variable that is missing or has another shape. fetch_max: how long a file of a remote
+// root is waited for.
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
-                                             absl::Span<const std::string> fallbacks);
+                                             absl::Span<const std::string> fallbacks, RemoteFiles* remote = nullptr,
+                                             absl::Duration fetch_max = kWeightsFetchMax);
 
 // The image header of the partition [begin, end) in a job of `replicas`. Synchronous: at `step`. Asynchronous with the
 // checkpoint's replicas and partitioning: exactly as in the checkpoint. With another partitioning: each replica resumes

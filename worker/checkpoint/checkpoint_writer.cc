@@ -12,13 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/base/roots.h"
 #include "common/formats/safetensors.h"
 #include "common/model/checkpoint_name.h"
-#include "common/model/optimizer_slots.h"
-#include "common/model/optimizer_variables.h"
+#include "worker/checkpoint/checkpoint_contents.h"
 
 namespace cairn {
 namespace {
@@ -106,38 +104,11 @@ void RemoveLeftovers(const std::string& dir, const std::string& writer) {
   }
 }
 
-std::vector<SafetensorView> ModelTensors(const CheckpointContents& c) {
-  std::vector<SafetensorView> tensors;
-  for (const Variable& v : c.graph->variables()) {
-    tensors.push_back(
-        {v.name, v.shape, c.values.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
-  }
-  return tensors;
-}
-
-std::vector<SafetensorView> OptimizerTensors(const CheckpointContents& c) {
-  const v1::Optimizer& optimizer = c.manifest.spec.optimizer();
-  CAIRN_CHECK(SlotNames(optimizer).size() == c.slots.size(), "slots of another optimizer");
-  std::vector<SafetensorView> tensors;
-  for (const Variable& v : c.graph->variables()) {
-    if (v.kind != VariableKind::kTrainable) continue;
-    for (const SlotTensor& t : SlotTensorsOf(optimizer, v)) {
-      const absl::Span<const float> slot = c.slots[static_cast<size_t>(t.slot)].floats();
-      tensors.push_back(
-          {absl::StrCat(v.name, "/", t.name), t.shape,
-           slot.subspan(static_cast<size_t>(v.offset + t.offset), static_cast<size_t>(NumElements(t.shape)))});
-    }
-  }
-  return tensors;
-}
-
 absl::Status WriteTensors(const std::string& dir, const char* name, const std::vector<SafetensorView>& tensors,
                           CheckpointManifest& manifest) {
   const std::string path = absl::StrCat(dir, "/", name);
   CheckpointFile& file = manifest.files[name];
-  CAIRN_RETURN_IF_ERROR(WriteSafetensors(
-      path, tensors, {{"format", "cairn"}, {"job", manifest.spec.name()}, {"step", absl::StrCat(manifest.step)}},
-      &file.xxh3_128));
+  CAIRN_RETURN_IF_ERROR(WriteSafetensors(path, tensors, TensorsMetadata(manifest), &file.xxh3_128));
   const PathInfo info = InfoOf(path);
   file.bytes = info.bytes;
   return info.kind == PathInfo::kFile ? absl::OkStatus() : FileError(path, "is not there any more", ENOENT);
@@ -163,8 +134,7 @@ absl::Status LinkFiles(const std::string& from, const std::string& to) {
 }  // namespace
 
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms) {
-  contents.manifest.library_version = CAIRN_VERSION;
-  contents.manifest.written_unix_ms = now_unix_ms;
+  StampManifest(now_unix_ms, contents.manifest);
   const CheckpointManifest& manifest = contents.manifest;
   const std::string writer = WriterOf(manifest), name = CheckpointName(manifest.step);
   CAIRN_RETURN_IF_ERROR(MakeFolders(dir));

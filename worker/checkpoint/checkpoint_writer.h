@@ -1,5 +1,5 @@
-// Writes checkpoints to disk: a directory `step-<n>` with model.safetensors, optimizer.safetensors and
-// manifest.json.
+// Writes checkpoints to a folder of this machine: a directory `step-<n>` with model.safetensors, optimizer.safetensors
+// and manifest.json.
 //
 // Free functions, blocking: call them from a thread that may wait for the disk. Several processes may use one
 // directory. Invariants:
@@ -11,25 +11,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
-#include "common/model/graph.h"
-#include "common/tensor/buffer.h"
+#include "worker/checkpoint/checkpoint_contents.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
 #include "worker/checkpoint/own_checkpoints.h"
 
 namespace cairn {
-
-struct CheckpointContents {
-  CheckpointManifest manifest;  // files, library_version and written_unix_ms are filled in by the writer
-  std::shared_ptr<const Graph> graph;
-  Buffer values;              // float32, the whole parameter space
-  std::vector<Buffer> slots;  // the same for each of SlotNames(optimizer)
-};
 
 // Writes dir/step-<n>, replacing an existing one as OwnCheckpoints::Put does; creates `dir` if it is missing. Returns
 // its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION

@@ -39,6 +39,7 @@ std::string BackupDirOf(const v1::JobSpec& spec) {
 bool IsCheckpointFile(absl::string_view name) {
   for (const char* file : {kManifestFile, kModelFile, kOptimizerFile}) {
     if (name == file || absl::StartsWith(name, absl::StrCat(file, kPartialPrefix))) return true;
+    if (!NonceOf(file, name).empty()) return true;  // copied from S3
     if (absl::StartsWith(name, kPartialPrefix) && absl::EndsWith(name, absl::StrCat("-", file))) return true;
   }
   return false;
@@ -107,6 +108,28 @@ bool CheckpointOwner::Owns(const CheckpointManifest& manifest) const {
   return !backup_dir.empty() && manifest.spec.name() == name && BackupDirOf(manifest.spec) == backup_dir;
 }
 
+absl::StatusOr<CheckpointManifest> RecognizeCheckpoint(const std::string& path, absl::string_view name,
+                                                       absl::StatusOr<CheckpointManifest> manifest) {
+  if (!manifest.ok())
+    return LeftAlone(path, ": is not a checkpoint that can be recognized (", manifest.status().message(), ")");
+  if (name == kBestCheckpoint || name == CheckpointName(manifest->step)) return manifest;
+  return LeftAlone(path, ": its ", kManifestFile, " is of step ", manifest->step);
+}
+
+absl::Status CheckOwner(const std::string& path, const CheckpointManifest& manifest, const CheckpointOwner& owner) {
+  if (owner.Owns(manifest)) return absl::OkStatus();
+  return LeftAlone(path, ": is a checkpoint of another job, ", manifest.job_id, " (\"", manifest.spec.name(), "\")");
+}
+
+std::string NameAside(absl::string_view name, const CheckpointManifest& manifest) {
+  return absl::StrFormat("former-%s-of-job-%d-%d", name, manifest.job_id, manifest.submitted_unix_ms);
+}
+
+void TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside) {
+  LogWarning("%s: was of another job, %d (\"%s\"); it is kept as %s", path, manifest.job_id, manifest.spec.name(),
+             aside);
+}
+
 std::string PartialName(absl::string_view owner, absl::string_view name) {
   static std::atomic<uint64_t> serial{0};
   return absl::StrCat(kPartialPrefix, owner, "-", name, "-", ::getpid(), "-", ++serial);
@@ -134,21 +157,14 @@ absl::StatusOr<OwnCheckpoints::Found> OwnCheckpoints::Look(const std::string& na
     if (errno == ELOOP || errno == ENOTDIR) return LeftAlone(path, ": is a file or a symbolic link, not a checkpoint");
     return FileError(path, "cannot open");
   }
-  absl::StatusOr<CheckpointManifest> manifest = ReadManifest(found.directory, path);
-  if (!manifest.ok())
-    return LeftAlone(path, ": is not a checkpoint that can be recognized (", manifest.status().message(), ")");
-  if (name != kBestCheckpoint && name != CheckpointName(manifest->step)) {
-    return LeftAlone(path, ": its ", kManifestFile, " is of step ", manifest->step);
-  }
-  found.manifest = *std::move(manifest);
+  CAIRN_ASSIGN_OR_RETURN(found.manifest, RecognizeCheckpoint(path, name, ReadManifest(found.directory, path)));
   return found;
 }
 
 absl::StatusOr<OwnCheckpoints::Found> OwnCheckpoints::LookForOwn(const std::string& name) const {
   CAIRN_ASSIGN_OR_RETURN(Found found, Look(name));
-  if (owner_.Owns(found.manifest)) return found;
-  return LeftAlone(PathOf(name), ": is a checkpoint of another job, ", found.manifest.job_id, " (\"",
-                   found.manifest.spec.name(), "\")");
+  CAIRN_RETURN_IF_ERROR(CheckOwner(PathOf(name), found.manifest, owner_));
+  return found;
 }
 
 absl::Status OwnCheckpoints::Check(const std::string& name) const { return LookForOwn(name).status(); }
@@ -190,11 +206,9 @@ absl::Status OwnCheckpoints::Put(const std::string& partial, const std::string& 
   if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) return FileError(PathOf(name), "cannot rename to it");
   CAIRN_ASSIGN_OR_RETURN(const Found found, Look(name));
   if (owner_.Owns(found.manifest)) return Replace(found, partial, name);
-  const std::string aside =
-      absl::StrFormat("former-%s-of-job-%d-%d", name, found.manifest.job_id, found.manifest.submitted_unix_ms);
+  const std::string aside = NameAside(name, found.manifest);
   CAIRN_RETURN_IF_ERROR(Rename(found, name, aside, RENAME_NOREPLACE));
-  LogWarning("%s: was of another job, %d (\"%s\"); it is kept as %s", PathOf(name), found.manifest.job_id,
-             found.manifest.spec.name(), aside);
+  TellSetAside(PathOf(name), found.manifest, aside);
   if (RenameAt(directory_.get(), partial, name, 0) == 0) return absl::OkStatus();
   return FileError(PathOf(name), "cannot rename to it");
 }

@@ -34,6 +34,17 @@ struct CheckpointOwner {
   bool Owns(const CheckpointManifest& manifest) const;
 };
 
+// What a manifest that stands at `path`, the checkpoint `name`, says of it. Errors: FAILED_PRECONDITION: it is none
+// that can be recognized, or of another step.
+absl::StatusOr<CheckpointManifest> RecognizeCheckpoint(const std::string& path, absl::string_view name,
+                                                       absl::StatusOr<CheckpointManifest> manifest);
+// FAILED_PRECONDITION: it is another job's.
+absl::Status CheckOwner(const std::string& path, const CheckpointManifest& manifest, const CheckpointOwner& owner);
+// The name under which a checkpoint of another job is kept.
+std::string NameAside(absl::string_view name, const CheckpointManifest& manifest);
+// Says so in the log.
+void TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside);
+
 class OwnCheckpoints {
  public:
   // Errors: NOT_FOUND, and those of the system.

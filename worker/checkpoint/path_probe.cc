@@ -42,9 +42,20 @@ std::filesystem::path Nearest(std::filesystem::path path) {
   return path.empty() ? std::filesystem::path(".") : path;
 }
 
+absl::Status TryRemotely(const WrittenPath& written, RemoteFiles& remote, absl::Time until) {
+  if (!written.whole) return CheckInRoots(written.field, written.path, Access::kWrite);  // which refuses it
+  CAIRN_RETURN_IF_ERROR(CheckInAnyRoot(written.field, written.path, Access::kWrite));
+  const size_t slash = written.path.rfind('/');
+  const bool named = !written.directory && slash != std::string::npos;
+  const absl::Status status = remote.TryToWrite(named ? written.path.substr(0, slash) : written.path, until);
+  return Annotate(status, absl::StrFormat("%s: \"%s\" cannot be written", written.field, written.path));
+}
+
 }  // namespace
 
-absl::Status TryToWrite(const WrittenPath& written) {
+absl::Status TryToWrite(const WrittenPath& written, RemoteFiles* remote, absl::Time until) {
+  if (remote != nullptr && remote->Has(written.path)) return TryRemotely(written, *remote, until);
+  CAIRN_RETURN_IF_ERROR(CheckHasRoot(written.field, written.path));
   CAIRN_RETURN_IF_ERROR(CheckInRoots(written.field, written.path, Access::kWrite));
   const std::filesystem::path path(written.path);
   std::filesystem::path tried = written.directory ? Nearest(path) : path;

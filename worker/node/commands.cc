@@ -1,7 +1,6 @@
 #include "worker/node/commands.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
-#include "common/base/digest.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/data/text_dataset.h"
@@ -18,6 +16,7 @@
 #include "common/model/inputs_check.h"
 #include "common/model/metric_sums.h"
 #include "common/model/model_inputs.h"
+#include "common/model/weights_digest.h"
 #include "worker/core/replica_core.h"
 #include "worker/core/report_book.h"
 #include "worker/limits.h"
@@ -48,10 +47,6 @@ absl::StatusOr<PulledVariables> PullAll(uint64_t job_id, const v1::JobSpec& spec
         absl::StrCat("the ps hold ", pulled.values.size() / sizeof(float), " numbers, the model has ", space_size));
   }
   return pulled;
-}
-
-bool AllFinite(absl::Span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
 // The reply that there is, or one with the error.
@@ -103,10 +98,10 @@ void Commands::Inspect(const v1::InspectData& command) {
   if (!Enter()) {
     return send(InspectionReply(command.request_id(), absl::ResourceExhaustedError("the worker is busy; try again")));
   }
-  SerialExecutor& executor = services_.datasets->IsRemote(command.data()) ? fetched_ : data_;
+  SerialExecutor& executor = InspectsRemotely(command, *services_.datasets, services_.remote) ? fetched_ : data_;
   executor.Post([this, command, send, deadline = absl::Now() + kProbeAnswerMax] {
     if (stopping_) return Leave();
-    v1::DataInfoReply reply = InspectJob(command, *services_.datasets);
+    v1::DataInfoReply reply = InspectJob(command, *services_.datasets, services_.remote);
     if (!command.probe() || !reply.error().empty()) {
       send(std::move(reply));
       return Leave();
@@ -178,7 +173,7 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
     subject->values = std::move(pulled.values);
     subject->version = pulled.version;
   } else {
-    absl::StatusOr<ReadWeights> read = ReadWeightsOf(given, command.weights());
+    absl::StatusOr<ReadWeights> read = ReadWeightsOf(given, command.weights(), services_.remote);
     if (!read.ok()) return Annotate(read.status(), "weights");
     subject->values = std::move(read->values);
     subject->version = static_cast<uint64_t>(read->step);
@@ -315,27 +310,23 @@ void Commands::Restore(const v1::Restore& command) {
   };
   if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
   jobs_.Post([this, command, reply] {
-    if (!stopping_) reply(command, RestoreJob(command, stopping_));
+    if (!stopping_) reply(command, RestoreJob(command, stopping_, services_.remote));
     Leave();
   });
 }
 
-// The digest covers each variable's name and numbers, in the model's order. It does not depend on the padding between
-// them or on the partitions. Also checks whether they are finite, since nothing else reads all of them again.
+// Pulls a few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no memory for all. The job
+// does not advance any more; a ps that came back with an older version is not waited for. Whether the variables are
+// finite is looked at too, since nothing else reads all of them again.
 absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& command) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(command.spec().model()));
   std::vector<v1::Route> routes = Routes(command.routes());
   std::sort(routes.begin(), routes.end(),
             [](const v1::Route& a, const v1::Route& b) { return a.range().begin() < b.range().begin(); });
-  v1::FinalizeReply reply;
-  Digest digest;
-  auto variable = graph.variables().begin();
-  int64_t done = 0;                     // in numbers of the space
+  WeightsDigest digest(graph);
   std::map<uint32_t, uint64_t> wanted;  // the wanted version of each partition
   for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
     wanted[command.routes(i).range().partition()] = command.versions(i);
-  // Pulls a few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no memory for all. The job
-  // does not advance any more; a ps that came back with an older version is not waited for.
   for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
     const auto begin = routes.begin() + static_cast<int64_t>(first);
     std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));
@@ -354,25 +345,14 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
                                                     some[i].ps(), some[i].range().partition(), pulled.versions[i],
                                                     want->second));
     }
-    const absl::Span<const float> values = pulled.values.floats();
-    const int64_t end = static_cast<int64_t>(base + values.size());
-    for (; variable != graph.variables().end() && variable->offset < end; ++variable) {
-      const int64_t from = std::max(done, variable->offset), to = std::min(end, variable->offset + variable->size);
-      if (from == variable->offset) digest.Add(variable->name.data(), variable->name.size());
-      if (from < to) {
-        const absl::Span<const float> part =
-            values.subspan(static_cast<size_t>(from) - base, static_cast<size_t>(to - from));
-        digest.Add(part.data(), part.size() * sizeof(float));
-        if (reply.not_finite().empty() && !AllFinite(part)) reply.set_not_finite(variable->name);
-      }
-      if (to < variable->offset + variable->size) break;  // the rest is in the following partitions
-    }
-    done = end;
+    digest.Add(pulled.values.floats());
   }
-  if (done != graph.space_size()) {
+  if (digest.done() != graph.space_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ps hold ", done, " numbers, the model has ", graph.space_size()));
+        absl::StrCat("the ps hold ", digest.done(), " numbers, the model has ", graph.space_size()));
   }
+  v1::FinalizeReply reply;
+  reply.set_not_finite(digest.not_finite());
   reply.set_digest(digest.Hex());
   return reply;
 }

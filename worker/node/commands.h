@@ -36,6 +36,7 @@ class Commands {
     std::function<std::shared_ptr<const JobModel>(uint64_t job_id)> model_of;
     std::function<bool()> is_idle;  // whether the worker trains nothing
     int decode_threads = 1;
+    RemoteFiles* remote = nullptr;  // null: every path is of this machine
   };
   explicit Commands(Services services);
   ~Commands();

@@ -1,8 +1,11 @@
 #include "worker/node/inspection.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "common/base/roots.h"
 #include "common/data/dataset.h"
 #include "common/model/step_plan.h"
@@ -15,26 +18,28 @@ namespace cairn {
 namespace {
 
 absl::Status CheckStartInRoots(const v1::JobSpec& spec) {
-  CAIRN_RETURN_IF_ERROR(CheckInRoots("resume_from", spec.resume_from(), Access::kRead));
-  return CheckInRoots("initial_weights", spec.initial_weights(), Access::kRead);
+  CAIRN_RETURN_IF_ERROR(CheckInAnyRoot("resume_from", spec.resume_from(), Access::kRead));
+  return CheckInAnyRoot("initial_weights", spec.initial_weights(), Access::kRead);
 }
 
-absl::Status TryToWriteAll(const v1::JobSpec& spec) {
-  for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written));
+absl::Status TryToWriteAll(const v1::JobSpec& spec, RemoteFiles* remote, absl::Time until) {
+  for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written, remote, until));
   return absl::OkStatus();
 }
 
-absl::Status Inspect(const v1::InspectData& command, DatasetCache& datasets, v1::DataInfoReply* out) {
+absl::Status Inspect(const v1::InspectData& command, DatasetCache& datasets, RemoteFiles* remote,
+                     v1::DataInfoReply* out) {
+  const absl::Time until = absl::Now() + kInspectProbeMax;
   const v1::JobSpec& spec = command.spec();
   const Shape shape(command.input_shape().begin(), command.input_shape().end());
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> dataset,
                          datasets.Open(command.data(), shape, DatasetCache::How::kAnew, kInspectFetchMax));
   *out->mutable_info() = dataset->info();
-  if (command.has_spec()) CAIRN_RETURN_IF_ERROR(TryToWriteAll(spec));
+  if (command.has_spec()) CAIRN_RETURN_IF_ERROR(TryToWriteAll(spec, remote, until));
   CAIRN_RETURN_IF_ERROR(CheckStartInRoots(spec));
   if (!StartsFromFile(spec)) return absl::OkStatus();
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(out->info().train_examples()));
-  CAIRN_ASSIGN_OR_RETURN(*out->mutable_checkpoint(), InspectCheckpoint(spec, plan.steps_per_epoch));
+  CAIRN_ASSIGN_OR_RETURN(*out->mutable_checkpoint(), InspectCheckpoint(spec, plan.steps_per_epoch, remote));
   return absl::OkStatus();
 }
 
@@ -50,9 +55,18 @@ v1::DataInfoReply InspectionReply(uint64_t request_id, const absl::Status& statu
   return out;
 }
 
-v1::DataInfoReply InspectJob(const v1::InspectData& command, DatasetCache& datasets) {
+bool InspectsRemotely(const v1::InspectData& command, const DatasetCache& datasets, const RemoteFiles* remote) {
+  if (datasets.IsRemote(command.data())) return true;
+  if (remote == nullptr || !command.has_spec()) return false;
+  const v1::JobSpec& spec = command.spec();
+  const std::vector<WrittenPath> written = WrittenPaths(spec);
+  return remote->Has(spec.resume_from()) || remote->Has(spec.initial_weights()) ||
+         std::any_of(written.begin(), written.end(), [&](const WrittenPath& one) { return remote->Has(one.path); });
+}
+
+v1::DataInfoReply InspectJob(const v1::InspectData& command, DatasetCache& datasets, RemoteFiles* remote) {
   v1::DataInfoReply out;
-  const absl::Status status = Inspect(command, datasets, &out);
+  const absl::Status status = Inspect(command, datasets, remote, &out);
   out.MergeFrom(InspectionReply(command.request_id(), status));
   return out;
 }

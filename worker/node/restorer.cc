@@ -25,11 +25,11 @@ namespace {
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
 
-absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
+absl::StatusOr<RestoredState> Read(const v1::Restore& command, RemoteFiles* remote) {
   const std::vector<std::string> fallbacks(command.fallbacks().begin(), command.fallbacks().end());
-  return command.weights_only() ? RestoreWeights(command.spec(), command.path(), fallbacks)
+  return command.weights_only() ? RestoreWeights(command.spec(), command.path(), fallbacks, remote)
                                 : RestoreCheckpoint(command.spec(), command.path(), fallbacks,
-                                                    command.steps_per_epoch(), command.job_id());
+                                                    command.steps_per_epoch(), command.job_id(), remote);
 }
 
 // Sends every partition its image, and retries if that can help. Answers arrive on gRPC threads.
@@ -135,8 +135,9 @@ class Sender {
 
 }  // namespace
 
-absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const std::atomic<bool>& stop) {
-  CAIRN_ASSIGN_OR_RETURN(const RestoredState state, Read(command));
+absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const std::atomic<bool>& stop,
+                                            RemoteFiles* remote) {
+  CAIRN_ASSIGN_OR_RETURN(const RestoredState state, Read(command, remote));
   for (const std::string& skipped : state.skipped) LogWarning("job %d: skipped: %s", command.job_id(), skipped);
   CAIRN_RETURN_IF_ERROR(Sender(command, state).Run(stop));
   LogInfo("job %d: restored from %s, step %d", command.job_id(), state.path, state.step);
@@ -148,21 +149,22 @@ absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const st
   return reply;
 }
 
-absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, int64_t steps_per_epoch) {
+absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, int64_t steps_per_epoch,
+                                                      RemoteFiles* remote) {
   if (const v1::BackupAndRestore* backup = BackupOf(spec);
       backup != nullptr && backup->backup_dir() != spec.resume_from()) {
     v1::JobSpec resumed = spec;
     resumed.set_resume_from(backup->backup_dir());
-    const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch);
+    const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch, remote);
     if (facts.ok()) return facts;
     if (!absl::IsNotFound(facts.status())) return Annotate(facts.status(), "callbacks: backup_and_restore");
     // The job begins from initial values.
     if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();
   }
   const bool weights_only = spec.resume_from().empty();
-  const absl::StatusOr<RestoredState> state = weights_only
-                                                  ? RestoreWeights(spec, spec.initial_weights(), {})
-                                                  : RestoreCheckpoint(spec, spec.resume_from(), {}, steps_per_epoch);
+  const absl::StatusOr<RestoredState> state =
+      weights_only ? RestoreWeights(spec, spec.initial_weights(), {}, remote, kInspectFetchMax)
+                   : RestoreCheckpoint(spec, spec.resume_from(), {}, steps_per_epoch, /*job_id=*/0, remote);
   if (!state.ok()) return Annotate(state.status(), weights_only ? "initial_weights" : "resume_from");
   v1::CheckpointFacts facts;
   facts.set_path(state->path);

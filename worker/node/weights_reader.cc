@@ -4,26 +4,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/files.h"
 #include "common/base/roots.h"
-#include "common/formats/weights.h"
 #include "common/tensor/dtype.h"
+#include "worker/checkpoint/checkpoint_files.h"
 #include "worker/checkpoint/checkpoint_reader.h"
+#include "worker/limits.h"
 
 namespace cairn {
 
-absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string& path) {
+absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string& path, RemoteFiles* remote) {
   ReadWeights read;
   read.path = path;
   SafetensorsFile file;
-  CAIRN_RETURN_IF_ERROR(CheckInRoots("weights", path, Access::kRead));
-  if (IsFolder(path)) {
-    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path));
+  CAIRN_RETURN_IF_ERROR(CheckInAnyRoot("weights", path, Access::kRead));
+  CAIRN_ASSIGN_OR_RETURN(const bool folder, IsJobFolder(path, remote));
+  if (folder) {
+    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, {}, nullptr, remote));
     read.path = found.checkpoint.path;
     read.step = found.checkpoint.manifest.step;
     file = std::move(found.checkpoint.model);
   } else {
-    CAIRN_ASSIGN_OR_RETURN(file, LoadWeights(path, graph));
+    CAIRN_ASSIGN_OR_RETURN(file, LoadJobWeights(path, graph, remote, kInspectFetchMax));
   }
   std::map<std::string, const Safetensor*> tensors;
   for (const Safetensor& tensor : file.tensors) tensors[tensor.name] = &tensor;

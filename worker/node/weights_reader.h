@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "common/base/remote_files.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
@@ -20,7 +21,7 @@ struct ReadWeights {
 
 // path: a checkpoint's directory, a directory of several, or a file that LoadWeights reads. It must hold every variable
 // of the graph with its shape; other tensors are ignored. Errors: those of the reader; FAILED_PRECONDITION names a
-// variable that is missing or has another shape.
-absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string& path);
+// variable that is missing or has another shape. remote: null: every path is of this machine.
+absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string& path, RemoteFiles* remote);
 
 }  // namespace cairn

@@ -10,7 +10,7 @@
 #include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
-#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/checkpoint/job_checkpoints.h"
 #include "worker/limits.h"
 #include "worker/reports/model_saver.h"
 
@@ -54,6 +54,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
     return trainers_.empty();
   };
   services.decode_threads = options.decode_threads;
+  services.remote = options.remote_files.get();
   commands_ = std::make_unique<Commands>(std::move(services));
 
   SessionCallbacks callbacks;
@@ -89,6 +90,7 @@ WorkerNode::~WorkerNode() {
   pool_.Stop();
   connections_.Clear();
   files_.Stop();  // finishes what is being written
+  if (options_.remote_files != nullptr) options_.remote_files->Stop();
   summaries_.Stop();
   timers_.Stop();
 }
@@ -218,6 +220,7 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
       services.device_trouble = [this] { SayDeviceTrouble(); };
       services.decode_threads = options_.decode_threads;
+      services.remote = options_.remote_files.get();
       place = std::make_shared<Trainer>(JobId(message.job_id()), services);
     }
     trainer = place;
@@ -243,7 +246,7 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
 // removed meanwhile.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
   files_.Post([this, message] {
-    const absl::Status status = SaveModelFile(message);
+    const absl::Status status = SaveModelFile(message, options_.remote_files.get());
     v1::NodeMessage out;
     v1::ModelSaved& saved = *out.mutable_model_saved();
     saved.set_job_id(message.job_id());
@@ -256,11 +259,12 @@ void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
 
 void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   if (!message.remove_checkpoints_of_job() || !message.spec().has_checkpoints()) return;
-  files_.Post([message] {
+  files_.Post([message, remote = options_.remote_files.get()] {
     const CheckpointOwner owner = CheckpointOwner::Of(message.job_id(), message.submitted_unix_ms(), message.spec());
-    const absl::StatusOr<OwnCheckpoints> own = OwnCheckpoints::Open(message.spec().checkpoints().dir(), owner);
-    if (absl::IsNotFound(own.status())) return;
-    const absl::Status status = own.ok() ? own->RemoveAll() : own.status();
+    const auto own = CheckpointsIn(message.spec().checkpoints().dir(), owner, remote);
+    absl::Status status = own->Open();
+    if (absl::IsNotFound(status)) return;
+    if (status.ok()) status = own->RemoveAll();
     if (!status.ok()) LogWarning("job %d: %s", message.job_id(), status.message());
   });
 }

@@ -14,6 +14,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "client/session_client.h"
 #include "common/base/executor.h"
+#include "common/base/remote_files.h"
 #include "common/base/trace.h"
 #include "common/data/remote_data.h"
 #include "worker/limits.h"
@@ -32,9 +33,10 @@ struct WorkerOptions {
   std::string name;         // REQUIRED, unique in the cluster
   int slots = 1;            // replicas computed at the same time, 1 to kWorkerSlotsMax; more than cores slows them down
   std::string host;         // the machine's name
-  v1::Role role = v1::WORKER;          // or EVALUATOR: evaluates checkpoints, computes no replicas
-  int decode_threads = 1;              // per job, 1 to 256; more where decoding images is slower than computing
-  std::shared_ptr<RemoteData> remote;  // data sets of S3 roots; null: there are none
+  v1::Role role = v1::WORKER;                 // or EVALUATOR: evaluates checkpoints, computes no replicas
+  int decode_threads = 1;                     // per job, 1 to 256; more where decoding images is slower than computing
+  std::shared_ptr<RemoteData> remote;         // data sets of S3 roots; null: there are none
+  std::shared_ptr<RemoteFiles> remote_files;  // checkpoints, model files and weights there; null: there are none
   std::function<void()>
       device_lost;  // called once, when the worker has lost its device and must exit (device_watch.h); may be null
 

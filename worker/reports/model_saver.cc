@@ -1,24 +1,38 @@
 #include "worker/reports/model_saver.h"
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/files.h"
 #include "common/formats/model_file.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
 #include "worker/checkpoint/checkpoint_reader.h"
-#include "worker/checkpoint/checkpoint_writer.h"
 
 namespace cairn {
+namespace {
 
-absl::Status SaveModelFile(const v1::SaveModel& command) {
+// A writer of models needs a file of this machine: it is made here, and then uploaded.
+absl::Status WriteRemotely(const std::string& path, RemoteFiles& remote,
+                           const std::function<absl::Status(const std::string& local)>& write) {
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<StagedFile> staged, remote.Stage(path));
+  if (const absl::Status status = write(staged->local()); !status.ok())
+    return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{staged->local(), path}}));
+  return Annotate(staged->Put(), path);
+}
+
+}  // namespace
+
+absl::Status SaveModelFile(const v1::SaveModel& command, RemoteFiles* remote) {
   const v1::JobSpec& spec = command.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(CheckpointPath(spec, command.step())));
+  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(CheckpointPath(spec, command.step()), remote));
   CAIRN_RETURN_IF_ERROR(CheckWrittenBy(command.job_id(), spec, checkpoint));
   std::map<std::string, const Safetensor*> tensors;
   for (const Safetensor& tensor : checkpoint.model.tensors) tensors[tensor.name] = &tensor;
@@ -32,8 +46,12 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
     const auto from = tensor->second->data.floats();
     std::copy(from.begin(), from.end(), values.mutable_floats().begin() + v.offset);
   }
+  const auto write = [&](const std::string& path) {
+    return WriteModelFile(path, {spec.name(), command.step(), &spec.data()}, graph, values.floats());
+  };
+  if (remote != nullptr && remote->Has(command.path())) return WriteRemotely(command.path(), *remote, write);
   CAIRN_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(command.path()).parent_path().string()));
-  return WriteModelFile(command.path(), {spec.name(), command.step(), &spec.data()}, graph, values.floats());
+  return write(command.path());
 }
 
 }  // namespace cairn

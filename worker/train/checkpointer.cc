@@ -37,8 +37,10 @@ struct Checkpointer::UnderWay {
 
 Checkpointer::Checkpointer(JobId job, const CheckpointerServices& services) : job_(job), services_(services) {}
 
-CheckpointOwner Checkpointer::OwnerOf(const v1::AssignReplicas& assignment) const {
-  return CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec());
+std::unique_ptr<JobCheckpoints> Checkpointer::CheckpointsOf(const v1::AssignReplicas& assignment) const {
+  return CheckpointsIn(assignment.spec().checkpoints().dir(),
+                       CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec()),
+                       services_.remote);
 }
 
 void Checkpointer::Know(std::shared_ptr<const v1::AssignReplicas> assignment) {
@@ -112,6 +114,7 @@ void Checkpointer::Write(UnderWay& under_way) {
     book_.Written(info);
     not_written_.reset();
   }
+  if (const std::optional<BestWanted> wanted = best_wanted_) KeepBest(*wanted);
   Report(&info, Prune(under_way.cut.assignment()), absl::OkStatus());
   under_way.done(Outcome::kWritten);
 }
@@ -122,22 +125,24 @@ absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, v1::CheckpointIn
   info.set_step(contents.manifest.step);
   // What is written later counts as newer, also where the clock of the chief before was ahead of this one.
   const std::string& dir = cut.assignment().spec().checkpoints().dir();
-  const int64_t now = std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir) + 1);
+  const int64_t now =
+      std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir, services_.remote) + 1);
   info.set_written_unix_ms(now);
-  return WriteCheckpoint(dir, std::move(contents), now).status();
+  return CheckpointsOf(cut.assignment())->Write(std::move(contents), now).status();
 }
 
 std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
-  const absl::StatusOr<OwnCheckpoints> own =
-      OwnCheckpoints::Open(assignment.spec().checkpoints().dir(), OwnerOf(assignment));
-  if (!own.ok()) {
-    LogWarning("job %d: old checkpoints are not removed: %s", job_.value, own.status().message());
+  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(assignment);
+  if (const absl::Status open = own->Open(); !open.ok()) {
+    LogWarning("job %d: old checkpoints are not removed: %s", job_.value, open.message());
     return {};
   }
   std::vector<int64_t> gone = ForgetMissing(*own);
   CheckpointBook::Pruned removed;
+  std::vector<v1::CheckpointInfo> before;
   {
     absl::MutexLock lock(&mutex_);
+    before = book_.known();
     removed = book_.Prune(assignment.spec().checkpoints(), assignment.steps_per_epoch());
   }
   for (const int64_t step : removed.not_compared) {
@@ -147,17 +152,23 @@ std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
         job_.value, step, assignment.spec().checkpoints().save_best(), kComparedLaterMax);
   }
   for (const int64_t step : removed.steps) {
-    if (const absl::Status status = own->Remove(CheckpointName(step)); !status.ok()) {
-      LogWarning("job %d: %s", job_.value, status.message());
+    const absl::Status status = own->Remove(CheckpointName(step));
+    if (status.ok()) {
+      gone.push_back(step);
+      continue;
+    }
+    LogWarning("job %d: an old checkpoint is removed later: %s", job_.value, status.message());
+    absl::MutexLock lock(&mutex_);
+    for (const v1::CheckpointInfo& info : before) {
+      if (!info.best() && info.step() == step) book_.NotRemoved(info);
     }
   }
-  gone.insert(gone.end(), removed.steps.begin(), removed.steps.end());
   return gone;
 }
 
 // A step that a chief before has told of is known by hearsay: it pushes no other one out unless it is there, as a
 // checkpoint of this job.
-std::vector<int64_t> Checkpointer::ForgetMissing(const OwnCheckpoints& own) {
+std::vector<int64_t> Checkpointer::ForgetMissing(JobCheckpoints& own) {
   std::vector<v1::CheckpointInfo> known;
   {
     absl::MutexLock lock(&mutex_);
@@ -177,39 +188,53 @@ std::vector<int64_t> Checkpointer::ForgetMissing(const OwnCheckpoints& own) {
 }
 
 void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment) {
-  const absl::Time asked = services_.clock->Now();
-  services_.executor->Post([self = shared_from_this(), command, asked, assignment = std::move(assignment)] {
-    const std::string& dir = assignment->spec().checkpoints().dir();
-    if (BestKeptAt(dir) > std::max(asked, self->best_kept_)) {
-      LogWarning(
-          "job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
-          self->job_.value, command.step());
-      return;
-    }
-    std::optional<v1::CheckpointInfo> info;
-    {
-      absl::MutexLock lock(&self->mutex_);
-      info = self->book_.Find(command.step());
-    }
-    if (!info) {
-      LogWarning("job %d: the best checkpoint, of step %d, is not there any more", self->job_.value, command.step());
-      return;
-    }
-    const absl::StatusOr<std::string> path = KeepAsBest(dir, info->step(), self->OwnerOf(*assignment));
-    if (!path.ok()) {
-      self->Report(nullptr, {}, Annotate(path.status(), absl::StrFormat("step %d, the best one", command.step())));
-      return;
-    }
-    self->best_kept_ = BestKeptAt(dir);
-    info->set_best(true);
-    info->set_monitored(command.monitored());
-    {
-      absl::MutexLock lock(&self->mutex_);
-      self->book_.Best(*info);
-    }
-    LogInfo("job %d: checkpoint of step %d is the best: %g", self->job_.value, command.step(), command.monitored());
-    self->Report(&*info, {}, absl::OkStatus());
-  });
+  BestWanted wanted{command, services_.clock->Now(), std::move(assignment)};
+  services_.executor->Post([self = shared_from_this(), wanted = std::move(wanted)] { self->KeepBest(wanted); });
+}
+
+void Checkpointer::KeepBest(const BestWanted& wanted) {
+  const int64_t step = wanted.command.step();
+  LetGoOfBest();
+  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(*wanted.assignment);
+  if (own->BestKeptAt() > std::max(wanted.asked, best_kept_)) {
+    LogWarning(
+        "job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
+        job_.value, step);
+    return;
+  }
+  std::optional<v1::CheckpointInfo> info;
+  {
+    absl::MutexLock lock(&mutex_);
+    info = book_.Find(step);
+  }
+  if (!info) {
+    LogWarning("job %d: the best checkpoint, of step %d, is not there any more", job_.value, step);
+    return;
+  }
+  const absl::Status status = own->KeepAsBest(step).status();
+  if (!status.ok()) {
+    Report(nullptr, {}, Annotate(status, absl::StrFormat("step %d, the best one", step)));
+    if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) return;
+    best_wanted_ = wanted;
+    absl::MutexLock lock(&mutex_);
+    book_.Hold(step);
+    return;
+  }
+  best_kept_ = own->BestKeptAt();
+  info->set_best(true);
+  info->set_monitored(wanted.command.monitored());
+  {
+    absl::MutexLock lock(&mutex_);
+    book_.Best(*info);
+  }
+  LogInfo("job %d: checkpoint of step %d is the best: %g", job_.value, step, wanted.command.monitored());
+  Report(&*info, {}, absl::OkStatus());
+}
+
+void Checkpointer::LetGoOfBest() {
+  best_wanted_.reset();
+  absl::MutexLock lock(&mutex_);
+  book_.Hold(std::nullopt);
 }
 
 // ---- reports ----

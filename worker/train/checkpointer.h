@@ -2,10 +2,11 @@
 // asks for them: it asks the ps for their state, gathers and writes it, removes superfluous checkpoints, and reports.
 //
 // Thread rule: any thread; no call blocks except Prune. The answers of the ps are gathered on gRPC threads, each into
-// its own range of memory; files are written on the executor, which all jobs of a worker share. Invariants:
+// its own range of memory; files are written, here or to S3, on the executor, which all jobs of a worker share.
+// Invariants:
 //   1. At most one cut is gathered at a time (the core asks for one), and it is freed once it is written.
 //   2. A cut is written only if every partition answered completely, with the version that was asked for.
-//   3. Only checkpoints of this job (own_checkpoints.h) that are known here are removed.
+//   3. Only checkpoints of this job (job_checkpoints.h) that are known here are removed.
 //   4. A checkpoint that was begun is finished even if the job is dropped meanwhile: its last checkpoint is wanted.
 //   5. A MarkBest that waited here is dropped if another worker has marked a best checkpoint since it was asked for.
 #pragma once
@@ -25,7 +26,7 @@
 #include "common/base/status.h"
 #include "worker/checkpoint/checkpoint_book.h"
 #include "worker/checkpoint/checkpoint_cut.h"
-#include "worker/checkpoint/own_checkpoints.h"
+#include "worker/checkpoint/job_checkpoints.h"
 #include "worker/core/replica_core.h"
 #include "worker/train/ps_connections.h"
 
@@ -36,6 +37,7 @@ struct CheckpointerServices {
   SerialExecutor* executor = nullptr;  // for files
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator
+  RemoteFiles* remote = nullptr;              // null: every path is of this machine
 };
 
 class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
@@ -49,7 +51,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   // Sends the requests before it returns. `done` is called once, on any thread.
   void Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done);
   void MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment);
-  // Removes checkpoints beyond keep_max and returns the steps whose checkpoints are gone. Blocks: called on the
+  // Removes checkpoints beyond keep_max and returns the steps whose checkpoints are gone; one that cannot be removed is
+  // tried again the next time. Blocks: called on the
   // executor.
   std::vector<int64_t> Prune(const v1::AssignReplicas& assignment);
   // Repeats the reports that the coordinator may have missed.
@@ -57,12 +60,19 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
 
  private:
   struct UnderWay;  // one checkpoint
+  struct BestWanted {
+    v1::MarkBest command;
+    absl::Time asked;
+    std::shared_ptr<const v1::AssignReplicas> assignment;
+  };
 
   void OnPartition(const std::shared_ptr<UnderWay>& under_way, size_t index, const absl::Status& end);
   void Write(UnderWay& under_way);
   absl::Status WriteFiles(const CheckpointCut& cut, v1::CheckpointInfo& info);
-  CheckpointOwner OwnerOf(const v1::AssignReplicas& assignment) const;
-  std::vector<int64_t> ForgetMissing(const OwnCheckpoints& own);
+  std::unique_ptr<JobCheckpoints> CheckpointsOf(const v1::AssignReplicas& assignment) const;
+  std::vector<int64_t> ForgetMissing(JobCheckpoints& own);
+  void KeepBest(const BestWanted& wanted);
+  void LetGoOfBest();
   void Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status);
   // Reports that the checkpoint was not written and will not be tried again.
   void ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why);
@@ -73,6 +83,9 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
   // BestKeptAt after this worker last marked a best checkpoint. Used on the executor alone.
   absl::Time best_kept_ = absl::InfinitePast();
+  // What could not be kept as the best is tried again after the next checkpoint; until then its step is held in the
+  // book. Used on the executor alone.
+  std::optional<BestWanted> best_wanted_;
   // The last checkpoint if it could not be written, or no cut succeeded. The end of an epoch may wait for it, so the
   // coordinator must hear of it.
   std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written_ ABSL_GUARDED_BY(mutex_);

@@ -11,6 +11,7 @@
 
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/files.h"
 
@@ -18,12 +19,16 @@ namespace cairn {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Answers each connection's first request with the same bytes and closes it; "": does not answer until it ends.
 class OneAnswer {
  public:
-  explicit OneAnswer(std::string answer)
-      : answer_(std::move(answer)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // until: reads on until the request ends so.
+  explicit OneAnswer(std::string answer, std::string until = "")
+      : answer_(std::move(answer)),
+        until_(std::move(until)),
+        listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -51,7 +56,7 @@ class OneAnswer {
       if (connection.get() < 0) return;
       asked_.clear();
       char some[4096];
-      while (asked_.find("\r\n\r\n") == std::string::npos) {
+      while (asked_.find("\r\n\r\n") == std::string::npos || (!until_.empty() && !absl::EndsWith(asked_, until_))) {
         const ssize_t n = ::read(connection.get(), some, sizeof(some));
         if (n <= 0) break;
         asked_.append(some, static_cast<size_t>(n));
@@ -65,7 +70,7 @@ class OneAnswer {
     }
   }
 
-  const std::string answer_;
+  const std::string answer_, until_;
   FileDescriptor listener_;
   int port_ = 0;
   std::string asked_;
@@ -88,6 +93,33 @@ TEST(CurlTransport, GivesWholeReplies) {
   EXPECT_EQ(reply->headers.at("etag"), "\"e\"");
   EXPECT_THAT(server.asked(), HasSubstr("GET /a%2Fb/../c?x=1 HTTP/1.1\r\n")) << "as it was signed";
   EXPECT_THAT(server.asked(), HasSubstr("x-one: 1\r\n"));
+}
+
+TEST(CurlTransport, SendsBodies) {
+  std::atomic<bool> stopping{false};
+  CurlTransport transport("", &stopping);
+  const std::string body = absl::StrCat(std::string(300'000, 'b'), "the end");
+  for (const char* method : {"PUT", "POST"}) {
+    const OneAnswer server(Reply(2, "ok"), "the end");
+    S3Request request = server.Request();
+    request.method = method;
+    request.body = body;
+    const auto reply = transport.Send(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->body, "ok");
+    EXPECT_THAT(server.asked(), HasSubstr(absl::StrCat(method, " /a%2Fb/../c?x=1 HTTP/1.1\r\n")));
+    EXPECT_THAT(server.asked(), HasSubstr("Content-Length: 300007\r\n"));
+    EXPECT_THAT(server.asked(), Not(HasSubstr("Expect"))) << "it is sent at once";
+    EXPECT_TRUE(absl::EndsWith(server.asked(), "\r\n\r\n" + body));
+  }
+  for (const char* method : {"DELETE", "POST", "GET"}) {  // the same connections, without a body
+    const OneAnswer server(Reply(2, "ok"));
+    S3Request request = server.Request();
+    request.method = method;
+    ASSERT_TRUE(transport.Send(request).ok());
+    EXPECT_TRUE(absl::StartsWith(server.asked(), method));
+    EXPECT_TRUE(absl::EndsWith(server.asked(), "\r\n\r\n"));
+  }
 }
 
 TEST(CurlTransport, FindsCutAndLargeReplies) {

@@ -118,5 +118,40 @@ TEST(Location, ReadsAddresses) {
     EXPECT_FALSE(ParseS3Address(bad).ok()) << bad;
 }
 
+TEST(Replies, ReadsUploads) {
+  const auto page = ParseUploads(
+      "<ListMultipartUploadsResult><Upload><Key>a%2Fb+c</Key><UploadId>1&amp;</UploadId><Initiated>x</Initiated>"
+      "</Upload><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated><NextKeyMarker>a%2Fb+c</NextKeyMarker>"
+      "<NextUploadIdMarker>1&amp;</NextUploadIdMarker></ListMultipartUploadsResult>");
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->uploads.size(), 1u);
+  EXPECT_EQ(page->uploads[0].key, "a/b c");
+  EXPECT_EQ(page->uploads[0].id, "1&");
+  EXPECT_EQ(page->next.key, "a/b c");
+  EXPECT_EQ(page->next.id, "1&");
+  EXPECT_TRUE(ParseUploads("<ListMultipartUploadsResult/>")->next.key.empty());
+  for (const char* wrong : {"", "<ListBucketResult/>", "<ListMultipartUploadsResult><Upload><Key>a</Key></Upload>",
+                            "<ListMultipartUploadsResult><Upload><Key>a</Key></Upload></ListMultipartUploadsResult>",
+                            "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated></ListMultipartUploadsResult>"})
+    EXPECT_EQ(ParseUploads(wrong).status().code(), absl::StatusCode::kDataLoss) << wrong;
+}
+
+TEST(Replies, ReadsWhatAnUploadIsAnswered) {
+  EXPECT_EQ(*ParseUploadId("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"),
+            "u");
+  EXPECT_FALSE(ParseUploadId("<InitiateMultipartUploadResult/>").ok());
+  const std::string done = "  \n<?xml version=\"1.0\"?><R><ETag>&quot;e-2&quot;</ETag></R>";
+  EXPECT_EQ(*ParseResultEtag(done, "R"), "e-2") << "what comes before it keeps the connection alive";
+  EXPECT_EQ(ParseResultEtag(done, "Other").status().code(), absl::StatusCode::kDataLoss);
+  const absl::Status error =
+      ParseResultEtag("<Error><Code>InternalError</Code><Message>m</Message></Error>", "R").status();
+  EXPECT_TRUE(absl::IsUnavailable(error));
+  EXPECT_THAT(std::string(error.message()), HasSubstr("HTTP 200, but InternalError: m"));
+  EXPECT_EQ(EncodeParts({"a", "b<&>"}),
+            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Part><PartNumber>1"
+            "</PartNumber><ETag>&quot;a&quot;</ETag></Part><Part><PartNumber>2</PartNumber><ETag>&quot;b&lt;&amp;&gt;"
+            "&quot;</ETag></Part></CompleteMultipartUpload>");
+}
+
 }  // namespace
 }  // namespace cairn

@@ -214,11 +214,16 @@ TEST_F(S3DataTest, NothingElseReadsOrWritesThere) {
   EXPECT_EQ(RootsText(), absl::StrCat("runs=", base_, "/runs, data=s3://bucket/sets (read), s3://whole (read)"));
   for (const Access access : {Access::kRead, Access::kWrite}) {
     const std::string error(CheckInRoots("checkpoints.dir", "data:/run", access).message());
-    EXPECT_THAT(error, HasSubstr("checkpoints.dir: \"data:/run\" lies in the S3 root data=s3://bucket/sets, of which "
-                                 "data sets alone are read (data.path, data.targets.pictures)"));
+    EXPECT_THAT(error,
+                HasSubstr("checkpoints.dir: \"data:/run\" lies in the S3 root data=s3://bucket/sets, which holds "
+                          "data sets, checkpoints and model files, but not this"));
     EXPECT_FALSE(CheckInRoots("initial_weights", "s3://whole/w", access).ok());
   }
   EXPECT_FALSE(CheckInRoots("checkpoints.dir", "s3://wholesale/w", Access::kWrite).ok());
+  EXPECT_TRUE(CheckInAnyRoot("weights", "data:/w", Access::kRead).ok());
+  EXPECT_THAT(std::string(CheckInAnyRoot("checkpoints.dir", "data:/w", Access::kWrite).message()),
+              HasSubstr("lies in the S3 root data=s3://bucket/sets, which this worker only reads"));
+  EXPECT_TRUE(absl::IsNotFound(CheckInAnyRoot("weights", "s3://wholesale/w", Access::kRead)));
   EXPECT_LT(OpenPath("data:/run", O_RDONLY).get(), 0);
   EXPECT_EQ(errno, EREMOTE);
   v1::Data data;
@@ -239,8 +244,10 @@ TEST(S3Roots, AreReadFromAFlag) {
   EXPECT_EQ(root->name, "data");
   EXPECT_EQ(root->folder, "s3://bucket/a=b");
   EXPECT_TRUE(root->remote());
-  EXPECT_THAT(std::string(ParseRoot("runs=s3://bucket/runs").status().message()),
-              HasSubstr("nothing is written to it; say so: \"runs=s3://bucket/runs:ro\""));
+  EXPECT_FALSE(root->writable);
+  EXPECT_TRUE(ParseRoot("runs=s3://bucket/runs")->writable);
+  EXPECT_THAT(std::string(UseRoots({{"", "/tmp"}, {"a", "s3://b/x/y", false}, {"b", "s3://b/x", true}}).message()),
+              HasSubstr("s3://b/x/y is read only, but lies below s3://b/x, where jobs may write"));
   EXPECT_THAT(std::string(ParseRoot("runs=s3://:ro").status().message()), HasSubstr("names no bucket"));
   EXPECT_THAT(std::string(UseRoots({{"", "/tmp", true}, {"", "/tmp", false, false}}).message()),
               HasSubstr("the cache of what is read from S3, lies below /tmp, where jobs may write"));
@@ -253,7 +260,7 @@ TEST(FetchData, AnS3PathWithoutARootSaysHowToMakeOne) {
   EXPECT_EQ(
       FetchData(data, nullptr, absl::ZeroDuration()).status(),
       absl::NotFoundError("data.path: \"s3://b/x\" lies below no S3 root of this worker; give a path below one, or "
-                          "start workers with --root NAME=s3://BUCKET/PREFIX:ro"));
+                          "start workers with --root NAME=s3://BUCKET/PREFIX[:ro]"));
   data.set_path("/a");
   data.add_targets()->set_pictures("s3://b/y");
   EXPECT_EQ(FetchData(data, nullptr, absl::ZeroDuration()).status().code(), absl::StatusCode::kNotFound);

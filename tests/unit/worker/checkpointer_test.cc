@@ -1,5 +1,5 @@
 // Goal: of two workers that were told to keep a best checkpoint, the one that was told last decides; a checkpoint of
-// which only a report is known pushes none out.
+// which only a report is known pushes none out; what S3 did not remove or keep is tried again.
 #include "worker/train/checkpointer.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/unit/worker/fake_remote_files.h"
 #include "worker/checkpoint/checkpoint_writer.h"
 
 namespace cairn {
@@ -117,6 +120,78 @@ TEST_F(CheckpointerTest, WhatWaitedToBeComparedGoesWhenItWas) {
   EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
   EXPECT_TRUE(fs::exists(dir_ + "/step-20"));
   EXPECT_EQ(reported_.size(), 1u) << "that it is gone";
+}
+
+// The same checkpoints on S3.
+class RemoteCheckpointerTest : public CheckpointerTest {
+ protected:
+  void SetUp() override {
+    CheckpointerTest::SetUp();
+    for (const char* name : {"/step-10/", "/step-20/"}) {
+      for (const char* file : {kManifestFile, kModelFile, kOptimizerFile}) {
+        std::ifstream in(dir_ + name + file);
+        files_.files[absl::StrCat("out:/run", name, file)] = {std::istreambuf_iterator<char>(in), {}};
+      }
+      const std::string manifest = absl::StrCat("out:/run", name, kManifestFile);
+      CheckpointManifest sized = *ParseManifest(files_.files[manifest]);
+      for (auto& [file, described] : sized.files) described.bytes = 2;  // "10" or "20"
+      files_.files[manifest] = EncodeManifest(sized);
+    }
+    told_ = *assignment_;
+    told_.mutable_spec()->mutable_checkpoints()->set_dir("out:/run");
+    told_.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
+    clock_.Advance(absl::Now() - clock_.Now());
+    remote_ = std::make_shared<Checkpointer>(JobId(7), CheckpointerServices{nullptr, &executor_, &clock_,
+                                                                            [this](v1::NodeMessage message) {
+                                                                              const v1::CheckpointReport& report =
+                                                                                  message.checkpoint();
+                                                                              best_ += report.checkpoint().best();
+                                                                              errors_ += !report.error().empty();
+                                                                            },
+                                                                            &files_});
+  }
+  void Know() {
+    remote_->Know(std::make_shared<const v1::AssignReplicas>(told_));
+    executor_.RunAndWait([] {});
+  }
+  bool HasStep(int64_t step) { return files_.files.contains(absl::StrCat("out:/run/step-", step, "/manifest.json")); }
+
+  FakeRemoteFiles files_;
+  v1::AssignReplicas told_;
+  int best_ = 0, errors_ = 0;  // on the executor
+  std::shared_ptr<Checkpointer> remote_;
+};
+
+TEST_F(RemoteCheckpointerTest, WhatWasNotRemovedIsTriedAgain) {
+  Know();
+  files_.fails = [](const std::string& what) { return what == "remove out:/run/step-10/manifest.json"; };
+  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty()) << "nothing is gone";
+  EXPECT_TRUE(HasStep(10));
+  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty());
+  files_.fails = nullptr;
+  EXPECT_THAT(remote_->Prune(told_), testing::ElementsAre(10));
+  EXPECT_FALSE(HasStep(10));
+  EXPECT_TRUE(HasStep(20));
+}
+
+TEST_F(RemoteCheckpointerTest, WhatWasNotKeptAsTheBestStaysUntilItIs) {
+  Know();
+  files_.fails = [](const std::string& what) { return absl::StartsWith(what, "copy "); };
+  v1::MarkBest command;
+  command.set_step(10);
+  const auto mark = [&] {
+    remote_->MarkBest(command, std::make_shared<const v1::AssignReplicas>(told_));
+    executor_.RunAndWait([] {});
+  };
+  mark();
+  EXPECT_EQ(errors_, 1);
+  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty()) << "it is held";
+  EXPECT_TRUE(HasStep(10));
+  files_.fails = nullptr;
+  mark();
+  EXPECT_EQ(best_, 1);
+  EXPECT_TRUE(files_.files.contains("out:/run/best/manifest.json"));
+  EXPECT_THAT(remote_->Prune(told_), testing::ElementsAre(10));
 }
 
 }  // namespace
