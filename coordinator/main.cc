@@ -28,6 +28,7 @@ struct Flags {
   std::string state;  // empty: data_dir holds it
   std::string name;
   std::string http, http_advertise;
+  bool http_read_only = false;
   int leader_lease_s = 3;
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
@@ -77,6 +78,7 @@ int Run(const Flags& flags) {
   options.advertise = flags.advertise;
   options.http = flags.http;
   options.http_advertise = flags.http_advertise;
+  options.http_read_only = flags.http_read_only;
   options.http_names = flags.common.http_names;
   options.tls_dir = flags.common.tls_dir;
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
@@ -148,6 +150,10 @@ int main(int argc, char** argv) {
                                      "alone: on 127.0.0.1; with --tls-dir over TLS [none]");
   app.add_option("--http-advertise", flags.http_advertise,
                  "host:port under which browsers reach --http: standbys send them there [as in --http, or --advertise]")
+      ->needs(http);
+  app.add_flag("--http-read-only", flags.http_read_only,
+               "The pages of --http show and change nothing: no jobs are submitted, cancelled or deleted there, no "
+               "nodes drained")
       ->needs(http);
   CLI::Option* data_dir =
       app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, created if missing")

@@ -9,12 +9,8 @@
 
 namespace cairn {
 
-// Text protobuf, or JSON if it begins with '{'. Errors: INVALID_ARGUMENT: of text protobuf one line per mistake,
-// "FILE:LINE:COLUMN: what" (lines and columns from 1), of JSON the first one; NOT_FOUND names the file.
+// As ParseJobText (common/formats/job_text.h). Errors: those, with the file's name; NOT_FOUND names the file.
 absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path);
-// The same for text in memory; ParseText merges text protobuf into any message.
-absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where);
-absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message);
 
 // Replaces the job's model by that of a file: the output of model.to_json() (.json), a .keras archive, a legacy .h5
 // file or an .onnx file. If the job has no initial_weights, it gets the file's weights; the workers must then see the

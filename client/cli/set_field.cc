@@ -13,10 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/job_file.h"
-#include "client/cli/keras_spelling.h"
 #include "client/limits.h"
 #include "common/base/text.h"
+#include "common/formats/job_text.h"
+#include "common/formats/keras_spelling.h"
 #include "common/model/nearest.h"
 
 namespace cairn {

@@ -17,6 +17,9 @@ void AddUpFlags(CLI::App* up, LocalClusterOptions* options) {
                      "Dashboard, /metrics and probes on this port of 127.0.0.1; 0: chosen by the system")
           ->check(CLI::Range(0, 65535))
           ->capture_default_str();
+  up->add_flag("--http-read-only", options->http_read_only,
+               "The dashboard shows and changes nothing: no jobs are submitted, cancelled or deleted there, no nodes "
+               "drained");
   up->add_flag_function(
         "--no-http", [options](int64_t) { options->http = -1; }, "No dashboard, /metrics and probes")
       ->excludes(http);

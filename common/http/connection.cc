@@ -1,5 +1,7 @@
 #include "common/http/connection.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -18,10 +20,12 @@
 namespace cairn {
 namespace {
 
-// How long the server keeps reading after it has answered a request whose body it rejected. Closing at once could lose
-// the response on its way.
+// What is still read before a connection is closed: closing at once could lose the answer on its way. More where the
+// peer has announced more: it is told that its body is too long after it has sent that, as most clients do.
 constexpr absl::Duration kLinger = absl::Milliseconds(200);
-constexpr int kLingerReads = 16;
+constexpr uint64_t kLingerBytes = uint64_t{64} << 10;
+constexpr absl::Duration kBodyLinger = absl::Seconds(2);
+constexpr uint64_t kBodyLingerBytes = uint64_t{64} << 20;
 
 int PollMs(absl::Duration left) {
   const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
@@ -36,17 +40,37 @@ Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* 
 }
 
 Connection::~Connection() {
+  EndSending();
+  if (ssl_ != nullptr) SSL_free(ssl_);
+  Drop(kLingerBytes, kLinger);
+  close(fd_);
+}
+
+void Connection::EndSending() {
+  if (ended_sending_) return;
+  ended_sending_ = true;
   if (ssl_ != nullptr) {
     if (SSL_is_init_finished(ssl_)) SSL_shutdown(ssl_);
     ERR_clear_error();
-    SSL_free(ssl_);
   }
   shutdown(fd_, SHUT_WR);
-  deadline_ = std::min(deadline_, clock_->Now() + kLinger);
-  char dropped[4096];
-  for (int i = 0; i < kLingerReads && Wait(POLLIN) && recv(fd_, dropped, sizeof(dropped), MSG_DONTWAIT) > 0; ++i) {
+}
+
+// Of a TLS connection these are bytes of its records.
+void Connection::Drop(uint64_t bytes_max, absl::Duration time_max) {
+  deadline_ = std::min(deadline_, clock_->Now() + time_max);
+  char dropped[16 << 10];
+  for (uint64_t bytes = 0; bytes < bytes_max && Wait(POLLIN);) {
+    const ssize_t got = recv(fd_, dropped, sizeof(dropped), MSG_DONTWAIT);
+    if (got <= 0) return;
+    bytes += static_cast<uint64_t>(got);
   }
-  close(fd_);
+}
+
+void Connection::Linger() {
+  if (announced_bytes_ == 0) return;
+  EndSending();
+  Drop(std::min(announced_bytes_, kBodyLingerBytes), kBodyLinger);
 }
 
 bool Connection::Handshake() {
@@ -74,6 +98,23 @@ absl::StatusOr<Caller> Connection::CallerOfCertificate() const {
   return absl::PermissionDeniedError(absl::StrCat("your certificate: ", caller.status().message()));
 }
 
+std::string Connection::Peer() const {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&at), &size) != 0) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (at.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&at);
+    if (inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text)) == nullptr) return "";
+    return absl::StrCat("ipv4:", text, ":", ntohs(v4->sin_port));
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&at);
+  if (at.ss_family != AF_INET6 || inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text)) == nullptr) return "";
+  return absl::StrCat("ipv6:[", text, "]:", ntohs(v6->sin6_port));
+}
+
+void Connection::BeginBody() { deadline_ = clock_->Now() + limits_.body_timeout; }
+
 void Connection::BeginAnswer() { deadline_ = clock_->Now() + limits_.answer_timeout; }
 
 void Connection::Break() { shutdown(fd_, SHUT_RDWR); }
@@ -97,6 +138,12 @@ bool Connection::WaitForTls(int result) const {
 }
 
 size_t Connection::Receive(char* to, size_t size) {
+  const size_t got = ReceiveSome(to, size);
+  announced_bytes_ -= std::min<uint64_t>(announced_bytes_, got);
+  return got;
+}
+
+size_t Connection::ReceiveSome(char* to, size_t size) {
   while (clock_->Now() < deadline_) {
     if (ssl_ != nullptr) {
       ERR_clear_error();

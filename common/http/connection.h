@@ -1,5 +1,6 @@
 // Connection: one accepted TCP connection, plain or TLS, whose waits are all bounded: the times until the request's
-// head is complete and until the answer is sent are limited, however slowly the client reads and writes.
+// head is complete, from there until its body is, and until the answer is sent are limited, however slowly the client
+// reads and writes.
 //
 // One thread uses it; Break may be called from any thread while it exists.
 #pragma once
@@ -8,6 +9,8 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
@@ -18,7 +21,8 @@ namespace cairn {
 
 struct ConnectionLimits {
   absl::Duration head_timeout;    // TLS handshake and request line and headers
-  absl::Duration answer_timeout;  // from the end of the head to the last byte of the answer
+  absl::Duration body_timeout;    // the body of a request that has one
+  absl::Duration answer_timeout;  // from the end of the head, or the body, to the last byte of the answer
 };
 
 class Connection {
@@ -34,7 +38,11 @@ class Connection {
   // Of the peer's certificate. Errors: PERMISSION_DENIED: its roles are wrong (CallerOfUris); those of
   // CheckCertificate.
   absl::StatusOr<Caller> CallerOfCertificate() const;
-  // The head was read: starts the answer's timeout.
+  // As gRPC names a peer: "ipv4:10.0.0.7:4711", "ipv6:[::1]:4711"; "": it is gone.
+  std::string Peer() const;
+  // The head was read, and a body is: starts the body's timeout.
+  void BeginBody();
+  // Head and body were read: starts the answer's timeout.
   void BeginAnswer();
   // Ends all waits for the peer.
   void Break();
@@ -44,18 +52,30 @@ class Connection {
   // Sends all bytes. False: end of the connection, or the deadline.
   bool Send(const char* from, size_t size);
 
+  // The peer has announced so many more bytes than were received.
+  void Announce(uint64_t bytes) { announced_bytes_ = bytes; }
+  // After the last Send: drops what was announced and has not been received, up to a bound and for a short time. A peer
+  // that still sends when its connection is closed would get a reset in place of the answer.
+  void Linger();
+
  private:
   // Waits for `events` until the deadline. False: the deadline has passed, or the connection broke.
   bool Wait(short events) const;
   // Waits for what OpenSSL needs after `result`. False: the connection has ended.
   bool WaitForTls(int result) const;
+  size_t ReceiveSome(char* to, size_t size);        // as Receive
   ssize_t SendSome(const char* from, size_t size);  // -1: end of the connection, or the deadline
+  void EndSending();                                // idempotent
+  // Drops what comes, at most so much and so long, or until the peer ends.
+  void Drop(uint64_t bytes_max, absl::Duration time_max);
 
   const int fd_;
   SSL* const ssl_;
   const ConnectionLimits limits_;
   Clock* const clock_;
   absl::Time deadline_;
+  uint64_t announced_bytes_ = 0;
+  bool ended_sending_ = false;
 };
 
 }  // namespace cairn

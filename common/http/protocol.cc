@@ -7,9 +7,11 @@
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http.hpp>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/limits.h"
@@ -42,6 +44,24 @@ std::string Unescape(absl::string_view text, bool plus_is_space) {
   return out;
 }
 
+absl::StatusCode CodeOf(int http_status) {
+  switch (http_status) {
+    case 401: return absl::StatusCode::kUnauthenticated;
+    case 403: return absl::StatusCode::kPermissionDenied;
+    case 404:
+    case 421: return absl::StatusCode::kNotFound;
+    case 405: return absl::StatusCode::kUnimplemented;
+    case 408: return absl::StatusCode::kDeadlineExceeded;
+    case 429: return absl::StatusCode::kResourceExhausted;
+    case 500: return absl::StatusCode::kInternal;
+    case 503: return absl::StatusCode::kUnavailable;
+    default: return absl::StatusCode::kInvalidArgument;
+  }
+}
+
+// What decides who asks, or for whom: a request has each at most once.
+constexpr const char* kOnce[] = {"Host", "Authorization", "Origin", "Sec-Fetch-Site", "Content-Type", kActionHeader};
+
 }  // namespace
 
 absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
@@ -62,10 +82,38 @@ absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
       return absl::InvalidArgumentError(absl::StrCat("no HTTP request: ", error.message()));
   }
   const auto& head = parser.get();
-  if (head.count(http::field::host) > 1 || head.count(http::field::authorization) > 1)
-    return absl::InvalidArgumentError("no HTTP request: it has two headers Host, or Authorization");
-  return RequestHead{std::string(head.method_string()), std::string(head.target()),
-                     std::string(head[http::field::host]), std::string(head[http::field::authorization])};
+  for (const char* name : kOnce) {
+    if (head.count(name) > 1)
+      return absl::InvalidArgumentError(absl::StrCat("no HTTP request: it has two headers ", name));
+  }
+  RequestHead out;
+  out.method = std::string(head.method_string());
+  out.target = std::string(head.target());
+  out.host = std::string(head[http::field::host]);
+  out.authorization = std::string(head[http::field::authorization]);
+  out.origin = std::string(head[http::field::origin]);
+  out.fetch_site = std::string(head["Sec-Fetch-Site"]);
+  out.content_type = std::string(head[http::field::content_type]);
+  out.action = std::string(head[kActionHeader]);
+  if (const auto length = parser.content_length(); length && !parser.chunked()) out.body_bytes = *length;
+  out.expects_continue = absl::EqualsIgnoreCase(std::string(head[http::field::expect]), "100-continue");
+  out.unread = std::move(unread);
+  return out;
+}
+
+absl::StatusOr<std::string> ReadBody(Connection& connection, const RequestHead& head) {
+  const size_t size = static_cast<size_t>(head.body_bytes.value_or(0));
+  std::string body = head.unread.substr(0, size);
+  constexpr absl::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
+  if (head.expects_continue && body.size() < size && !connection.Send(kGoOn.data(), kGoOn.size()))
+    return absl::UnavailableError("the connection has ended");
+  char part[4096];
+  while (body.size() < size) {
+    const size_t got = connection.Receive(part, std::min(sizeof(part), size - body.size()));
+    if (got == 0) return absl::UnavailableError("the request's body did not come in time");
+    body.append(part, got);
+  }
+  return body;
 }
 
 HttpRequest ParseTarget(const std::string& target) {
@@ -106,6 +154,15 @@ bool WriteAnswer(Connection& connection, HttpAnswer answer, bool with_body) {
     if (!error) bytes.consume(written);
   }
   return !error;
+}
+
+HttpAnswer ErrorAsJson(HttpAnswer answer) {
+  if (answer.status < 400 || !absl::StartsWith(answer.content_type, "text/plain")) return answer;
+  const nlohmann::json error = {{"error", std::string(absl::StripAsciiWhitespace(answer.body))},
+                                {"code", absl::StatusCodeToString(CodeOf(answer.status))}};
+  answer.content_type = "application/json";
+  answer.body = error.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return answer;
 }
 
 }  // namespace cairn

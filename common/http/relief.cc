@@ -8,6 +8,7 @@ namespace {
 bool WaitsForItsClient(const Slot& slot, absl::Time now) {
   if (slot.broken) return false;
   if (slot.stage == Stage::kHead) return now - slot.since >= kHeadPatience;
+  if (slot.stage == Stage::kBody) return now - slot.since >= kBodyPatience;
   return slot.stage == Stage::kAnswer && now - slot.since >= kAnswerPatience;
 }
 

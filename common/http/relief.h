@@ -13,17 +13,18 @@ namespace cairn {
 class Connection;
 
 // A thread's current stage. kBegin: it has taken a connection that cannot be closed yet.
-enum class Stage { kFree, kBegin, kHead, kHandler, kAnswer, kLeave };
+enum class Stage { kFree, kBegin, kHead, kBody, kHandler, kAnswer, kLeave };
 
 struct Slot {
   Stage stage = Stage::kFree;
   absl::Time since;                  // in this stage
   bool broken = false;               // the connection was closed, the thread has not noticed yet
-  Connection* connection = nullptr;  // kHead, kHandler, kAnswer; valid while it is listed here
+  Connection* connection = nullptr;  // kHead, kBody, kHandler, kAnswer; valid while it is listed here
 };
 
 // How long a connection may keep its thread waiting for the client while other connections wait.
 inline constexpr absl::Duration kHeadPatience = absl::Milliseconds(250);
+inline constexpr absl::Duration kBodyPatience = absl::Seconds(1);
 inline constexpr absl::Duration kAnswerPatience = absl::Seconds(1);
 
 // How many of the `waiting` connections exceed the threads that are free or will be soon.

@@ -24,6 +24,7 @@
 #include "common/base/log.h"
 #include "common/http/connection.h"
 #include "common/http/host_check.h"
+#include "common/http/post_check.h"
 #include "common/http/protocol.h"
 #include "common/http/relief.h"
 #include "common/http/tls_context.h"
@@ -93,18 +94,30 @@ std::vector<std::string> NamesOf(const HttpServerOptions& options) {
   return names;
 }
 
-HttpAnswer Refusal(const absl::Status& why) {
+HttpAnswer Plain(int status, absl::string_view text) {
   HttpAnswer answer;
-  answer.status = absl::IsResourceExhausted(why) ? 431 : 400;
-  answer.body = absl::StrCat(why.message(), "\n");
+  answer.status = status;
+  answer.body = absl::StrCat(text, "\n");
   return answer;
 }
 
+HttpAnswer ReadsOnly() {
+  HttpAnswer answer = Plain(405, "only GET and HEAD are answered here");
+  answer.headers = {{"Allow", "GET, HEAD"}};
+  return answer;
+}
+
+HttpAnswer Refusal(const absl::Status& why) { return Plain(absl::IsResourceExhausted(why) ? 431 : 400, why.message()); }
+
+// Of the body, behind what came with the head.
+uint64_t BytesToCome(const RequestHead& head) {
+  const uint64_t all = head.body_bytes.value_or(0);
+  return all - std::min<uint64_t>(all, head.unread.size());
+}
+
 HttpAnswer Unadmitted(const absl::Status& why) {
-  HttpAnswer answer;
-  answer.status = absl::IsUnavailable(why) ? 503 : absl::IsUnauthenticated(why) ? 401 : 403;
+  HttpAnswer answer = Plain(absl::IsUnavailable(why) ? 503 : absl::IsUnauthenticated(why) ? 401 : 403, why.message());
   if (answer.status == 401) answer.headers = {{"WWW-Authenticate", "Bearer"}};
-  answer.body = absl::StrCat(why.message(), "\n");
   return answer;
 }
 
@@ -115,7 +128,7 @@ class HttpServer::Impl {
   Impl(const HttpServerOptions& options, Handler handler)
       : options_(options),
         clock_(options.clock != nullptr ? options.clock : &steady_clock_),
-        limits_{options.head_timeout, options.answer_timeout},
+        limits_{options.head_timeout, options.body_timeout, options.answer_timeout},
         handler_(std::move(handler)),
         hosts_(NamesOf(options)),
         slots_(static_cast<size_t>(std::clamp(options.threads, 1, kHttpThreadsMax))) {}
@@ -245,12 +258,17 @@ class HttpServer::Impl {
   void Converse(size_t slot, Connection& connection) {
     const absl::StatusOr<RequestHead> head = ReadHead(connection);
     if (absl::IsUnavailable(head.status())) return;
+    if (head.ok()) connection.Announce(BytesToCome(*head));
     connection.BeginAnswer();
     Enter(slot, &connection, Stage::kHandler);
-    HttpAnswer answer = head.ok() ? Answer(*head, connection) : Refusal(head.status());
+    HttpAnswer answer = head.ok() ? Answer(*head, connection, slot) : Refusal(head.status());
+    if (head.ok() && Posts(*head)) answer = ErrorAsJson(std::move(answer));
     Enter(slot, &connection, Stage::kAnswer);
     WriteAnswer(connection, std::move(answer), !head.ok() || head->method != "HEAD");
+    connection.Linger();
   }
+
+  bool Posts(const RequestHead& head) const { return head.method == "POST" && options_.before_post != nullptr; }
 
   absl::StatusOr<Caller> CallerOf(const RequestHead& head, const Connection& connection) const {
     if (tls_ == nullptr) return Caller{.unrestricted = true};
@@ -260,33 +278,38 @@ class HttpServer::Impl {
                                                     options_.identify == nullptr ? "" : ", or a token"));
   }
 
-  HttpAnswer Answer(const RequestHead& head, const Connection& connection) {
-    HttpAnswer answer;
-    if (head.method != "GET" && head.method != "HEAD") {
-      answer.status = 405;
-      answer.headers = {{"Allow", "GET, HEAD"}};
-      answer.body = "only GET and HEAD are answered here\n";
-      return answer;
-    }
+  HttpAnswer Answer(const RequestHead& head, Connection& connection, size_t slot) {
+    const bool posts = Posts(head);
+    if (head.method != "GET" && head.method != "HEAD" && !posts) return ReadsOnly();
     HttpRequest request = ParseTarget(head.target);
-    const bool open =
-        std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) != options_.open_paths.end();
+    request.method = head.method;
+    const bool open = !posts && std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) !=
+                                    options_.open_paths.end();
     const absl::Status named = hosts_.Check(head.host, tls_ == nullptr ? std::vector<std::string>() : tls_->names());
-    if (!named.ok() && !open) {
-      answer.status = 421;
-      answer.body = absl::StrCat(named.message(), "\n");
-      return answer;
-    }
+    if (!named.ok() && !open) return Plain(421, named.message());
     absl::StatusOr<Caller> caller = CallerOf(head, connection);
     if (!caller.ok() && !open) return Unadmitted(caller.status());
     request.caller = caller.ok() ? *std::move(caller) : Caller{};
     try {
-      return handler_(request);
+      return posts ? AnswerPost(head, std::move(request), connection, slot) : handler_(request);
     } catch (const std::exception& error) {  // a page must not end the process
-      answer.status = 500;
-      answer.body = absl::StrCat(error.what(), "\n");
-      return answer;
+      return Plain(500, error.what());
     }
+  }
+
+  HttpAnswer AnswerPost(const RequestHead& head, HttpRequest request, Connection& connection, size_t slot) {
+    if (const std::optional<PostFault> fault = CheckPost(head, tls_ != nullptr, options_.body_bytes_max))
+      return Plain(fault->http_status, fault->text);
+    request.peer = connection.Peer();
+    if (std::optional<HttpAnswer> instead = options_.before_post(request)) return *std::move(instead);
+    Enter(slot, &connection, Stage::kBody);
+    connection.BeginBody();
+    absl::StatusOr<std::string> body = ReadBody(connection, head);
+    connection.BeginAnswer();
+    Enter(slot, &connection, Stage::kHandler);
+    if (!body.ok()) return Plain(408, body.status().message());
+    request.body = *std::move(body);
+    return handler_(request);
   }
 
   const HttpServerOptions options_;

@@ -1,20 +1,23 @@
 // HttpServer: serves pages for people, probes and Prometheus next to a daemon's gRPC server: HTTP/1.1, GET and HEAD,
-// one request per connection. Boost.Beast parses and writes; the sockets and their limits are handled here.
+// and POST where its owner takes it, one request per connection. Boost.Beast parses and writes; the sockets and their
+// limits are handled here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
-//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer are each
-//      limited in
-//      bytes or time. When no thread is free, connections that have kept one waiting longest are closed first, so that
-//      a client that sends slowly or not at all cannot keep others out.
+//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head, its body and an answer are
+//      each limited in bytes or time. When no thread is free, connections that have kept one waiting longest are
+//      closed first, so that a client that sends slowly or not at all cannot keep others out.
 //   3. With TLS, a client without a certificate signed by ca.crt is served only `open_paths`: Kubernetes' probes have
 //      no certificate. `identify` may let others in by their Authorization header.
 //   4. A request by a name that is not this server's gets nothing but `open_paths` (host_check.h).
+//   5. Of a POST the handler learns only what passed post_check.h: no page of another origin made it. Its body is read
+//      after that, and after before_post.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,11 +30,18 @@
 
 namespace cairn {
 
+// What a POST must have, with the value 1: a page of another origin cannot send it without asking first, and it is told
+// no.
+inline constexpr char kActionHeader[] = "X-Cairn-Action";
+
 struct HttpRequest {
   std::string path;                          // decoded, without the query
   std::string target;                        // as received, with the query: plain characters only
   std::map<std::string, std::string> query;  // decoded; of a repeated name the first value
   Caller caller = {.unrestricted = true};    // with TLS: of the certificate, or of `identify`; none on an open path
+  std::string method = "GET";                // GET, HEAD, POST
+  std::string peer = "";                     // of a POST: "ipv4:10.0.0.7:4711"
+  std::string body = "";                     // of a POST: JSON, as the sender says
 };
 
 struct HttpAnswer {
@@ -50,8 +60,13 @@ struct HttpServerOptions {
   // With TLS: who calls with this Authorization header, whatever the certificate says. Called on several threads.
   // Errors: UNAVAILABLE: it cannot be said now; others: nobody. Null: the header is ignored.
   std::function<absl::StatusOr<Caller>(const std::string& authorization)> identify;
-  int threads = 16;  // 1 .. 256
+  // Of a POST, before its body is read, and on several threads at once: what is answered instead; nullopt: it is read,
+  // and the handler answers. Null: POST is refused.
+  std::function<std::optional<HttpAnswer>(const HttpRequest&)> before_post;
+  size_t body_bytes_max = 0;  // of a POST
+  int threads = 16;           // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
+  absl::Duration body_timeout = absl::Seconds(10);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);
   Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady clock
@@ -59,7 +74,7 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
-  // Called on several threads at once, for GET and HEAD only; should answer within seconds.
+  // Called on several threads at once; should answer within seconds. Errors of a POST that are plain text become JSON.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
   // Errors: INVALID_ARGUMENT, UNAVAILABLE: the address is in use or not this host's.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,53 +17,48 @@
 #include "common/report/json.h"
 #include "common/report/metrics_text.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/dashboard/answers.h"
 #include "coordinator/dashboard/dashboard_pages.h"
 #include "coordinator/dashboard/overview.h"
 
 namespace cairn {
 namespace {
 
-constexpr char kJson[] = "application/json";
 constexpr char kScript[] = "text/javascript; charset=utf-8";
 constexpr absl::string_view kJobPrefix = "/api/v1/jobs/";
 
-HttpAnswer Text(int status, absl::string_view text) {
-  return {status, "text/plain; charset=utf-8", absl::StrCat(text, "\n"), {}};
-}
+constexpr char kHtml[] = "text/html; charset=utf-8";
+
+// What never changes.
+struct File {
+  const char* path;
+  const char* content_type;
+  const std::string_view* body;
+};
+constexpr File kFiles[] = {
+    {"/dashboard.css", "text/css; charset=utf-8", &kDashboardCss},
+    {"/elements.js", kScript, &kElementsJs},
+    {"/actions.js", kScript, &kActionsJs},
+    {"/chart.js", kScript, &kChartJs},
+    {"/job.js", kScript, &kJobJs},
+    {"/compare.js", kScript, &kCompareJs},
+    {"/log.js", kScript, &kLogJs},
+    {"/submit.js", kScript, &kSubmitJs},
+    {"/dashboard.js", kScript, &kDashboardJs},
+};
 
 HttpAnswer Page(const char* content_type, std::string_view body) { return {200, content_type, std::string(body), {}}; }
 
-// The leader's address, from a status of the driver; empty: unknown.
-std::string FromPayload(const absl::Status& status, const char* payload) {
-  const auto cord = status.GetPayload(payload);
-  return cord ? std::string(*cord) : "";
-}
-
 // Whether this coordinator stands by and knows the leader.
-bool StandsBy(const absl::Status& status) { return !FromPayload(status, kLeaderPayload).empty(); }
+bool StandsBy(const absl::Status& status) { return !LeaderIn(status, kLeaderPayload).empty(); }
 
 HttpAnswer Refuse(const absl::Status& status, const HttpRequest& request) {
-  if (const std::string leader = FromPayload(status, kLeaderHttpPayload); !leader.empty()) {
-    HttpAnswer answer = Text(307, absl::StrCat(status.message(), "; its pages: ", leader, request.target));
-    answer.headers = {{"Location", leader + request.target}};
-    return answer;
-  }
-  if (absl::IsNotFound(status)) return Text(404, status.message());
-  if (absl::IsPermissionDenied(status)) return Text(403, status.message());
-  HttpAnswer answer = Text(503, status.message());
+  if (std::optional<HttpAnswer> leader = ToLeader(status, request)) return *std::move(leader);
+  if (absl::IsNotFound(status)) return TextAnswer(404, status.message());
+  if (absl::IsPermissionDenied(status)) return TextAnswer(403, status.message());
+  HttpAnswer answer = TextAnswer(503, status.message());
   answer.headers = {{"Retry-After", "1"}};
   return answer;
-}
-
-v1::GetJobRequest WhichJob(absl::string_view text) {
-  v1::GetJobRequest request;
-  uint64_t id = 0;
-  if (absl::SimpleAtoi(text, &id)) {
-    request.set_job_id(id);
-  } else {
-    request.set_name(std::string(text));
-  }
-  return request;
 }
 
 absl::StatusOr<size_t> ReadNumber(const HttpRequest& request, const char* name, size_t otherwise) {
@@ -91,7 +87,7 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
   return part;
 }
 
-Requester RequesterOf(const Caller& caller) {
+Requester ReaderOf(const Caller& caller) {
   // A person whose programs compute is a worker too, and still a user.
   const bool user = !caller.unrestricted && caller.Is(CallerRole::kUser) && !caller.Is(CallerRole::kAdmin);
   return {.everything = !user, .user = caller.user(), .groups = caller.groups};
@@ -130,29 +126,55 @@ std::vector<T> TakeAll(google::protobuf::RepeatedPtrField<T>* list) {
 
 }  // namespace
 
-Dashboard::Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience)
-    : name_(std::move(name)), clock_(clock), questions_(driver, clock, patience), logs_(driver, &questions_) {}
+Dashboard::Dashboard(ClusterDriver* driver, Clock* clock, std::string name, const UserCalls* calls,
+                     absl::Duration patience)
+    : name_(std::move(name)),
+      clock_(clock),
+      questions_(driver, clock, patience),
+      logs_(driver, &questions_),
+      actions_(calls) {}
 
 HttpAnswer Dashboard::Answer(const HttpRequest& request) {
+  if (request.method == "POST") return Act(request);
   const std::string& path = request.path;
   if (path == "/healthz") return Health();
   if (path == "/readyz") return Ready();
-  if (path == "/metrics") return Metrics(RequesterOf(request.caller));
-  if (path == "/dashboard.css") return Page("text/css; charset=utf-8", kDashboardCss);
-  if (path == "/dashboard.js") return Page(kScript, kDashboardJs);
-  if (path == "/elements.js") return Page(kScript, kElementsJs);
-  if (path == "/chart.js") return Page(kScript, kChartJs);
-  if (path == "/job.js") return Page(kScript, kJobJs);
-  if (path == "/log.js") return Page(kScript, kLogJs);
-  if (path == "/compare.js") return Page(kScript, kCompareJs);
+  if (path == "/metrics") return Metrics(ReaderOf(request.caller));
+  for (const File& file : kFiles) {
+    if (path == file.path) return Page(file.content_type, *file.body);
+  }
   if (path == "/") {
     const absl::Status leads = questions_.Leads();
-    return leads.ok() ? Page("text/html; charset=utf-8", kDashboardHtml) : Refuse(leads, request);
+    return leads.ok() ? Page(kHtml, kDashboardHtml) : Refuse(leads, request);
   }
   if (absl::StartsWith(path, "/api/v1/")) return Api(request);
-  return Text(404,
-              "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs, "
-              "/api/v1/jobs/ID, /api/v1/events and /api/v1/logs");
+  return TextAnswer(404,
+                    "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs, "
+                    "/api/v1/jobs/ID, /api/v1/events and /api/v1/logs");
+}
+
+// The caller's next look shows what changed.
+HttpAnswer Dashboard::Act(const HttpRequest& request) {
+  HttpAnswer answer = actions_.Answer(request);
+  if (answer.status != 200) return answer;
+  {
+    absl::MutexLock lock(&looking_);
+    view_.at = absl::InfinitePast();
+  }
+  {
+    absl::MutexLock lock(&listing_);
+    jobs_.at = absl::InfinitePast();
+  }
+  absl::MutexLock lock(&mutex_);
+  job_.at = absl::InfinitePast();
+  return answer;
+}
+
+HttpAnswer Dashboard::Leader() {
+  const absl::Status leads = questions_.Leads();
+  const nlohmann::ordered_json leader = {
+      {"leads", leads.ok()}, {"pages", LeaderIn(leads, kLeaderHttpPayload)}, {"text", std::string(leads.message())}};
+  return JsonAnswer(leader.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
@@ -202,46 +224,52 @@ absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which, co
 
 HttpAnswer Dashboard::Api(const HttpRequest& request) {
   const absl::string_view path = request.path;
-  const Requester who = RequesterOf(request.caller);
+  const Requester who = ReaderOf(request.caller);
   if (absl::StartsWith(path, kJobPrefix) && path.size() > kJobPrefix.size()) {
     const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)), who);
-    return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
+    return job.ok() ? JsonAnswer(JobJson(**job)) : Refuse(job.status(), request);
   }
   if (path == "/api/v1/logs") {
     const absl::StatusOr<std::string> log = logs_.Answer(request, who);
-    if (absl::IsInvalidArgument(log.status())) return Text(400, log.status().message());
-    return log.ok() ? Page(kJson, *log + "\n") : Refuse(log.status(), request);
+    if (absl::IsInvalidArgument(log.status())) return TextAnswer(400, log.status().message());
+    return log.ok() ? JsonAnswer(*log) : Refuse(log.status(), request);
   }
-  const bool overview = path == "/api/v1/overview";
-  if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs" && path != "/api/v1/events") {
-    return Text(404,
-                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID, /api/v1/events, "
-                "/api/v1/logs and /api/v1/overview");
+  if (path == "/api/v1/rights") return JsonAnswer(actions_.RightsJson(request.caller));
+  if (path == "/api/v1/leader") return Leader();
+  if (path == "/api/v1/jobs") return Jobs(request, who);
+  if (path == "/api/v1/nodes" || path == "/api/v1/events" || path == "/api/v1/overview") return OfView(request, who);
+  return TextAnswer(404,
+                    "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID, /api/v1/events, "
+                    "/api/v1/logs, /api/v1/overview, /api/v1/rights and /api/v1/leader");
+}
+
+HttpAnswer Dashboard::Jobs(const HttpRequest& request, const Requester& who) {
+  const absl::StatusOr<JobsPtr> jobs = AllJobs();
+  if (!jobs.ok()) return Refuse(jobs.status(), request);
+  if (who.everything) return JsonAnswer(JobsJson(**jobs));
+  v1::ListJobsResponse own;
+  for (const v1::JobStatus& job : (*jobs)->jobs()) {
+    if (who.MayUse(job)) *own.add_jobs() = job;
   }
+  return JsonAnswer(JobsJson(own));
+}
+
+// Nodes, events, or the first page.
+HttpAnswer Dashboard::OfView(const HttpRequest& request, const Requester& who) {
   const absl::StatusOr<OverviewPart> part = ReadPart(request);
-  if (!part.ok()) return Text(400, part.status().message());
-  if (path == "/api/v1/jobs") {
-    const absl::StatusOr<JobsPtr> jobs = AllJobs();
-    if (!jobs.ok()) return Refuse(jobs.status(), request);
-    if (who.everything) return Page(kJson, JobsJson(**jobs) + "\n");
-    v1::ListJobsResponse own;
-    for (const v1::JobStatus& job : (*jobs)->jobs()) {
-      if (who.MayUse(job)) *own.add_jobs() = job;
-    }
-    return Page(kJson, JobsJson(own) + "\n");
-  }
+  if (!part.ok()) return TextAnswer(400, part.status().message());
   const absl::StatusOr<ViewPtr> view = Look();
   if (!view.ok()) return Refuse(view.status(), request);
   const View& v = **view;
-  if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
+  if (request.path == "/api/v1/nodes") return JsonAnswer(NodesJson(v.nodes));
   const std::vector<v1::JobStatus> own = who.everything ? std::vector<v1::JobStatus>() : OwnJobs(v.jobs, who);
   const std::vector<v1::JobStatus>& jobs = who.everything ? v.jobs : own;
   const v1::ListEventsResponse own_events = who.everything ? v1::ListEventsResponse() : OwnEvents(v.events, own);
   const v1::ListEventsResponse& events = who.everything ? v.events : own_events;
-  if (path == "/api/v1/events") return Page(kJson, EventsJson(events) + "\n");
-  return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, jobs,
-                                  events, *part) +
-                         "\n");
+  if (request.path == "/api/v1/events") return JsonAnswer(EventsJson(events));
+  OverviewOf of = {name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now, nullptr};
+  of.may_drain = [&](const v1::NodeStatus& node) { return actions_.MayDrain(request.caller, node); };
+  return JsonAnswer(OverviewJson(of, v.nodes, jobs, events, *part));
 }
 
 HttpAnswer Dashboard::Metrics(const Requester& who) {
@@ -261,16 +289,16 @@ HttpAnswer Dashboard::Metrics(const Requester& who) {
 
 HttpAnswer Dashboard::Health() {
   const absl::Duration silence = questions_.Silence();
-  if (silence < kStuckAfter) return Text(200, "ok");
-  return Text(503, absl::StrFormat("the core has not answered for %s",
-                                   absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
+  if (silence < kStuckAfter) return TextAnswer(200, "ok");
+  return TextAnswer(503, absl::StrFormat("the core has not answered for %s",
+                                         absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
 }
 
 HttpAnswer Dashboard::Ready() {
   const absl::Status leads = questions_.Leads();
-  if (leads.ok()) return Text(200, "ok: leads");
-  if (StandsBy(leads)) return Text(200, absl::StrCat("ok: ", leads.message()));
-  return Text(503, leads.message());
+  if (leads.ok()) return TextAnswer(200, "ok: leads");
+  if (StandsBy(leads)) return TextAnswer(200, absl::StrCat("ok: ", leads.message()));
+  return TextAnswer(503, leads.message());
 }
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// The coordinator's dashboard. Three views: "#/" (nodes, jobs and events, from /api/v1/overview), "#/job/ID" (job.js) and "#/compare/ID,ID" (compare.js); logs are
-// shown by log.js. Elements are made in elements.js, curves in chart.js.
+// The coordinator's dashboard. Its views: "#/" (nodes, jobs and events, from /api/v1/overview), "#/job/ID" (job.js), "#/compare/ID,ID" (compare.js), logs (log.js)
+// and "#/submit" (submit.js). Elements are made in elements.js, curves in chart.js; actions.js changes jobs and nodes.
 "use strict";
 
 const REFRESH_MS = 2000;
@@ -67,10 +67,10 @@ function compareLink() {
 
 function jobsCard(o) {
   const choose = (name) => el("button", { class: view.jobs === name ? "on" : "", onclick: () => { view.jobs = name; view.offset = 0; refresh(); } }, name);
-  const right = [compareLink(), ...pager(o.jobs_offset, o.jobs.length, o.jobs_total, JOBS_A_PAGE, (offset) => { view.offset = offset; refresh(); }),
+  const right = [may("submit") ? el("a", { href: "#/submit" }, "submit a job") : "", compareLink(), ...pager(o.jobs_offset, o.jobs.length, o.jobs_total, JOBS_A_PAGE, (offset) => { view.offset = offset; refresh(); }),
     choose("all"), choose("active"), choose("ended")];
   if (o.jobs.length === 0) {
-    return card("Jobs", right, el("p", { class: "quiet" }, view.name ? `No job's name contains “${view.name}”.` : view.jobs === "all" ? ["No jobs yet. Submit one: ", el("code", {}, "cairn submit FILE")] : "None."));
+    return card("Jobs", right, el("p", { class: "quiet" }, view.name ? `No job's name contains “${view.name}”.` : view.jobs === "all" ? ["No jobs yet. Submit one: ", may("submit") ? [el("a", { href: "#/submit" }, "here"), ", or "] : "", el("code", {}, "cairn submit FILE")] : "None."));
   }
   return card("Jobs", right, table([
     { name: "", of: compareBox },
@@ -107,6 +107,7 @@ function nodesCard(o) {
     { name: "Device", cls: "wide", of: (n) => n.device },
     { name: "Host", cls: "whole", of: (n) => n.host },
     { name: "Address", cls: "whole", of: (n) => n.address },
+    { name: "Drain", of: drainButton },
     { name: "Log", of: (n) => (n.state === "dead" || n.state === "unknown" ? "" : el("a", { href: `#/log/${encodeURIComponent(n.name)}`, "aria-label": `log of ${n.name}` }, "log")) },
     { name: "Joined", cls: "number", of: (n) => `${duration((o.now_unix_ms - n.joined_unix_ms) / 1000)} ago` },
   ], page));
@@ -119,12 +120,24 @@ function showOverview(o) {
 
 // ---- fetching ----
 
-async function get(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store", redirect: "manual" });
-  if (answer.type === "opaqueredirect") { // this coordinator stands by now; a page may go to the leader where a script may not
-    setTimeout(() => location.reload(), REFRESH_MS);
-    return new Promise(() => {});
+// The error of a request that this coordinator, which stands by now, sends to the leader: with that one's pages, where a page may go and a script may not.
+async function leaderElsewhere() {
+  const leader = await get("/api/v1/leader").catch(() => ({}));
+  return Object.assign(new Error(leader.text || "this coordinator stands by"), { pages: /^https?:/.test(leader.pages) ? leader.pages : "" });
+}
+
+// As fetch; an error says what it means here, and keeps its name.
+async function reach(path, timeoutMs, options) {
+  try {
+    return await fetch(path, { signal: AbortSignal.timeout(timeoutMs), cache: "no-store", redirect: "manual", ...options });
+  } catch (error) {
+    throw Object.assign(new Error("this coordinator does not answer"), { name: error.name });
   }
+}
+
+async function get(path) {
+  const answer = await reach(path, TIMEOUT_MS, {});
+  if (answer.type === "opaqueredirect") throw await leaderElsewhere();
   const text = await answer.text();
   if (!answer.ok) throw new Error(text.trim() || `HTTP ${answer.status}`);
   return JSON.parse(text);
@@ -133,7 +146,25 @@ async function get(path) {
 // Of each job its status, or why there is none.
 function getCompared(ids) {
   const known = [...new Set(ids)].slice(0, COMPARED_MAX);
-  return Promise.all(known.map((id) => get(`/api/v1/jobs/${id}`).catch((error) => ({ job_id: id, error: error.message }))));
+  return Promise.all(known.map((id) => get(`/api/v1/jobs/${id}`).catch((error) => {
+    if (error.pages) throw error;
+    return { job_id: id, error: error.message };
+  })));
+}
+
+let leaving = 0;
+
+// Says who leads, with a link, and goes there by itself, unless that would lose what is being written. error: null: this coordinator leads.
+function showLeader(error) {
+  const led = document.getElementById("led");
+  led.hidden = error === null;
+  if (error === null) {
+    clearTimeout(leaving);
+    leaving = 0;
+    return;
+  }
+  led.replaceChildren(`${error.message}. Its pages: `, el("a", { href: `${error.pages}/${location.hash}` }, error.pages));
+  if (leaving === 0 && !draftIsOpen()) leaving = setTimeout(() => location.reload(), REFRESH_MS);
 }
 
 // What an element that can have the focus is known by when the page is drawn anew.
@@ -146,35 +177,48 @@ function focusKey(node) {
 function draw(main, content) {
   const at = document.activeElement, key = main.contains(at) ? focusKey(at) : null;
   main.replaceChildren(...content);
-  if (key) [...main.querySelectorAll("a, button, input, [tabindex]")].find((node) => focusKey(node) === key)?.focus({ preventScroll: true });
+  if (key) ([...main.querySelectorAll("a, button, input, [tabindex]")].find((node) => focusKey(node) === key) || main).focus({ preventScroll: true });
 }
+
+const getOverview = () => get(`/api/v1/overview?jobs=${view.jobs}&name=${encodeURIComponent(view.name)}&offset=${view.offset}&limit=${JOBS_A_PAGE}&events=${EVENTS_SHOWN}&warnings=${view.warnings ? 1 : 0}`);
+
+// By what stands behind the #: what a view asks for and how it is shown. once: it is not drawn anew while it is open.
+const VIEWS = [
+  { at: /^#\/job\/(\d+)$/, read: (id) => get(`/api/v1/jobs/${id}`), show: showJob },
+  { at: /^#\/compare\/(\d+(?:,\d+)*)$/, read: (ids) => getCompared(ids.split(",")), show: showCompare },
+  { at: /^#\/log\/(.*)$/, read: (node) => readNodeLog(decodeURIComponent(node)), show: showLog },
+  { at: /^#\/joblog\/(\d+)$/, read: readJobLog, show: showLog },
+  { at: /^#\/submit$/, read: () => get("/api/v1/overview?limit=0"), show: showSubmit, once: true },
+  { at: /^/, read: getOverview, show: showOverview, overview: true },
+];
+
+// Neither a selection nor a drag nor a question is torn away.
+const isHeld = () => window.getSelection().toString() || drag.key || asking();
 
 let timer = 0;
 
 async function refresh() {
   clearTimeout(timer);
   const serial = ++view.serial, hash = location.hash;
-  const job = /^#\/job\/(\d+)$/.exec(hash), compared = /^#\/compare\/(\d+(?:,\d+)*)$/.exec(hash);
   const main = document.getElementById("main"), fresh = document.getElementById("fresh");
+  const at = VIEWS.find((one) => one.at.test(hash));
   try {
-    const log = /^#\/log\/(.*)$/.exec(hash), jobLog = /^#\/joblog\/(\d+)$/.exec(hash);
-    const path = job ? `/api/v1/jobs/${job[1]}` : `/api/v1/overview?jobs=${view.jobs}&name=${encodeURIComponent(view.name)}&offset=${view.offset}&limit=${JOBS_A_PAGE}&events=${EVENTS_SHOWN}&warnings=${view.warnings ? 1 : 0}`;
-    const answer = await (compared ? getCompared(compared[1].split(",")) : log ? readNodeLog(decodeURIComponent(log[1])) : jobLog ? readJobLog(jobLog[1]) : get(path));
+    const [answer] = await Promise.all([at.read(at.at.exec(hash)[1]), readRights()]);
     if (serial !== view.serial) return; // another view was opened meanwhile
-    const overview = !job && !compared && !log && !jobLog;
-    if (overview && answer.jobs.length === 0 && view.offset > 0) { view.offset = 0; return refresh(); }
+    if (at.overview && answer.jobs.length === 0 && view.offset > 0) { view.offset = 0; return refresh(); }
     const moved = view.hash !== hash;
     view.hash = hash;
-    const show = job ? showJob : compared ? showCompare : overview ? showOverview : showLog;
-    if (moved || !(window.getSelection().toString() || drag.key)) draw(main, show(answer)); // neither a selection nor a drag is torn away
+    if (moved || !(at.once || isHeld())) draw(main, at.show(answer));
     if (moved) window.scrollTo(0, 0);
-    if (overview) document.getElementById("who").textContent = `coordinator ${answer.coordinator} · version ${answer.version} · up ${duration(answer.up_seconds)}`;
+    if (at.overview) document.getElementById("who").textContent = `coordinator ${answer.coordinator} · version ${answer.version} · up ${duration(answer.up_seconds)}${acting.rights?.user ? ` · you are ${acting.rights.user}` : ""}`;
+    showLeader(null);
     fresh.textContent = `as of ${new Date().toLocaleTimeString()}`;
     fresh.className = "";
   } catch (error) {
     if (serial !== view.serial) return;
+    if (error.pages) showLeader(error);
     if (view.hash !== hash) main.replaceChildren(el("p", {}, el("a", { href: "#/" }, "← all jobs")), el("div", { class: "error" }, error.message));
-    fresh.textContent = `not refreshed: ${error.message}`;
+    fresh.textContent = `not refreshed, asking again: ${error.message}`;
     fresh.className = "stale";
   }
   if (serial === view.serial) timer = setTimeout(refresh, document.hidden ? 5 * REFRESH_MS : REFRESH_MS);
@@ -187,7 +231,7 @@ document.getElementById("find").addEventListener("input", (event) => {
   typing = setTimeout(() => {
     view.name = event.target.value.trim();
     view.offset = 0;
-    if (/^#\/(job|compare|log|joblog)\//.test(location.hash)) location.hash = "#/"; // refreshes
+    if (/^#\/(submit$|(job|compare|log|joblog)\/)/.test(location.hash)) location.hash = "#/"; // refreshes
     else refresh();
   }, TYPING_MS);
 });

@@ -143,7 +143,7 @@ function showJob(job) {
   const now = figures(names(job.epoch_sums).map((name) => [name, job.epoch_sums[name]]));
   const head = el("section", { class: "card" },
     el("div", { class: "head" }, el("a", { href: "#/" }, "← all jobs"), el("h1", {}, `Job ${job.job_id}: ${spec.name}`), statePill(job.state), degradedPill(job.degraded),
-      el("div", { class: "right" }, el("a", { href: `#/joblog/${job.job_id}` }, "log"), el("a", { href: `/api/v1/jobs/${job.job_id}` }, "JSON"))),
+      el("div", { class: "right" }, jobButtons(job), el("a", { href: `#/joblog/${job.job_id}` }, "log"), el("a", { href: `/api/v1/jobs/${job.job_id}` }, "JSON"))),
     job.reason ? el("p", { class: job.state === "FAILED" ? "error" : "reason" }, job.reason) : "",
     degradedText(job.degraded),
     job.total_steps > 0 ? [el("div", {}, `step ${whole(job.step)} of ${whole(job.total_steps)}, epoch ${Math.min(job.epoch + 1, spec.epochs)} of ${spec.epochs}`,

@@ -11,6 +11,7 @@ async function readLog(node, job) {
   try {
     return await get(path);
   } catch (error) {
+    if (error.pages) throw error; // of another coordinator
     return { node: node || "coordinator", lines: [], dropped: 0, error: error.message };
   }
 }

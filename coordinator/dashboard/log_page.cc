@@ -2,13 +2,13 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/log_answer.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/node/awaited_answer.h"
 
 namespace cairn {
 namespace {
@@ -66,32 +66,20 @@ absl::StatusOr<v1::ReadLogResponse> LogPage::Own(const v1::ReadLogRequest& reque
 }
 
 absl::StatusOr<v1::ReadLogResponse> LogPage::OfNode(const v1::ReadLogRequest& request, const Requester& who) {
-  struct Reply {
-    absl::Mutex mutex;
-    std::optional<absl::StatusOr<v1::ReadLogResponse>> log ABSL_GUARDED_BY(mutex);
-  };
-  const auto reply = std::make_shared<Reply>();
+  const auto reply = std::make_shared<AwaitedAnswer<v1::ReadLogResponse>>();
   driver_->Call(
       [request, who](ReplyToken token) {
         return ReadLog{token, request, who};
       },
       [reply](const absl::Status& status, const ReplyBody& body) {
         const auto* lines = std::get_if<v1::ReadLogResponse>(&body);
-        absl::MutexLock lock(&reply->mutex);
         if (status.ok() && lines != nullptr) {
-          reply->log = *lines;
+          reply->Put(*lines);
         } else {
-          reply->log = status.ok() ? absl::InternalError("the core gave no log") : status;
+          reply->Put(status.ok() ? absl::InternalError("the core gave no log") : status);
         }
       });
-  absl::MutexLock lock(&reply->mutex);
-  const auto answered = [&reply] {
-    reply->mutex.AssertHeld();
-    return reply->log.has_value();
-  };
-  if (reply->mutex.AwaitWithTimeout(absl::Condition(&answered), kLogReadTimeout + absl::Seconds(1)))
-    return *std::move(reply->log);
-  return absl::DeadlineExceededError("the coordinator is busy: its core did not answer in time; try again later");
+  return reply->Wait(kLogReadTimeout + absl::Seconds(1));
 }
 
 absl::StatusOr<std::string> LogPage::Answer(const HttpRequest& request, const Requester& who) {

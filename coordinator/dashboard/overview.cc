@@ -119,7 +119,11 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
   }
   std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
   Json node_rows = Json::array(), job_rows = Json::array();
-  for (const v1::NodeStatus& node : nodes) node_rows.push_back(NodeRow(node));
+  for (const v1::NodeStatus& node : nodes) {
+    node_rows.push_back(NodeRow(node));
+    node_rows.back()["draining"] = node.draining();
+    node_rows.back()["may_drain"] = of.may_drain != nullptr && of.may_drain(node);
+  }
   for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i)
     job_rows.push_back(JobRow(*shown[i]));
   const Json all = {{"coordinator", of.coordinator},

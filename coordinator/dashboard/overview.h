@@ -4,6 +4,7 @@
 // Pure; any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct OverviewOf {
   std::string coordinator;  // its address
   double up_seconds = 0;
   absl::Time now;
+  std::function<bool(const v1::NodeStatus&)> may_drain;  // whether the reader may; null: none
 };
 
 // jobs: newest first. Jobs that have not ended come before the others. events: the oldest first.

@@ -4,17 +4,28 @@
 #include "absl/time/clock.h"
 
 namespace cairn {
+namespace {
+
+std::string PathOf(const char* service, const char* method) { return absl::StrCat("/cairn.v1.", service, "/", method); }
+
+}  // namespace
 
 absl::StatusOr<Caller> CallGuard::Admit(const grpc::CallbackServerContext& context, const char* service,
                                         const char* method) const {
   std::string known_id;
-  const std::string path = absl::StrCat("/cairn.v1.", service, "/", method);
   absl::StatusOr<Caller> caller = CallerOf(context, tokens, &known_id);
-  const absl::Status status = caller.ok() ? CheckAccess(path, *caller) : caller.status();
-  if (status.ok()) return caller;
-  if (audit != nullptr && !absl::IsUnavailable(status)) {
-    audit->WriteRefusal(path, caller.ok() ? *caller : Caller{.token_id = std::move(known_id)}, status);
+  if (caller.ok()) {
+    CAIRN_RETURN_IF_ERROR(AdmitCaller(*caller, service, method));
+  } else if (audit != nullptr && !absl::IsUnavailable(caller.status())) {
+    audit->WriteRefusal(PathOf(service, method), Caller{.token_id = std::move(known_id)}, caller.status());
   }
+  return caller;
+}
+
+absl::Status CallGuard::AdmitCaller(const Caller& caller, const char* service, const char* method) const {
+  const std::string path = PathOf(service, method);
+  absl::Status status = CheckAccess(path, caller);
+  if (!status.ok() && audit != nullptr) audit->WriteRefusal(path, caller, status);
   return status;
 }
 

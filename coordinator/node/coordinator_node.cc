@@ -16,7 +16,9 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/dashboard/dashboard.h"
+#include "coordinator/dashboard/limits.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/job_service.h"
 #include "coordinator/node/session_service.h"
@@ -98,11 +100,15 @@ class CoordinatorNode::Impl {
       if (const absl::Status status = ParseAddress(advertise).status(); !status.ok())
         return Annotate(status, "--http-advertise");
     }
-    dashboard_ = std::make_unique<Dashboard>(&driver_, &clock_, address());
+    dashboard_ =
+        std::make_unique<Dashboard>(&driver_, &clock_, address(), options_.http_read_only ? nullptr : &jobs_.calls());
     HttpServerOptions options;
     options.listen = options_.http;
     options.tls_dir = options_.tls_dir;
     options.open_paths = {"/healthz", "/readyz"};
+    options.threads = kPageThreads;
+    options.body_bytes_max = kPageBodyBytesMax;
+    options.before_post = [this](const HttpRequest& request) { return dashboard_->BeforePost(request); };
     options.names = options_.http_names;
     options.names.insert(options.names.end(), {options_.http_advertise, address()});
     if (options_.tokens != nullptr) {
@@ -202,8 +208,8 @@ class CoordinatorNode::Impl {
   }
 
   void Stop() {
+    driver_.Stop();  // ends what pages and calls wait for
     if (http_ != nullptr) http_->Stop();
-    driver_.Stop();
     if (election_ != nullptr) election_->Stop();
     if (server_ != nullptr) server_->Stop(kStopGrace);
   }

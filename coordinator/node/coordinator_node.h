@@ -28,6 +28,7 @@ struct CoordinatorNodeOptions {
   std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
   std::string http;  // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
   std::vector<std::string> http_names;  // by which the pages may be called, beside those
+  bool http_read_only = false;          // nobody changes anything by the pages
   std::string http_advertise;  // host:port under which browsers reach those; empty: as in http, or at advertise's host
   std::shared_ptr<AuditLog> audit;     // null: none
   std::shared_ptr<QuotaFile> quotas;   // null: none

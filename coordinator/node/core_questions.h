@@ -9,7 +9,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,6 +17,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/node/awaited_answer.h"
 #include "coordinator/node/cluster_driver.h"
 
 namespace cairn {
@@ -34,27 +34,13 @@ class CoreQuestions {
   // RESOURCE_EXHAUSTED the core is busy.
   template <typename T>
   absl::StatusOr<T> Ask(std::function<absl::StatusOr<T>(const ClusterCore&, absl::Time now)> question) {
-    struct Reply {
-      absl::Mutex mutex;
-      std::optional<absl::StatusOr<T>> answer ABSL_GUARDED_BY(mutex);
-    };
-    const auto reply = std::make_shared<Reply>();
-    const auto put = [reply](absl::StatusOr<T> answer) {
-      absl::MutexLock lock(&reply->mutex);
-      reply->answer = std::move(answer);
-    };
-    if (!Post([put, question = std::move(question)](const ClusterCore& core,
-                                                    absl::Time now) { put(question(core, now)); },
-              [put](const absl::Status& status) { put(status); })) {
+    const auto reply = std::make_shared<AwaitedAnswer<T>>();
+    if (!Post([reply, question = std::move(question)](const ClusterCore& core,
+                                                      absl::Time now) { reply->Put(question(core, now)); },
+              [reply](const absl::Status& status) { reply->Put(status); })) {
       return absl::ResourceExhaustedError("the coordinator is busy: too many questions wait; try again later");
     }
-    absl::MutexLock lock(&reply->mutex);
-    const auto answered = [&reply] {
-      reply->mutex.AssertHeld();
-      return reply->answer.has_value();
-    };
-    if (reply->mutex.AwaitWithTimeout(absl::Condition(&answered), patience_)) return *std::move(reply->answer);
-    return absl::DeadlineExceededError("the coordinator is busy: its core did not answer in time; try again later");
+    return reply->Wait(patience_);
   }
 
   // OK if this coordinator leads, else why not.

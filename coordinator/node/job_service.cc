@@ -4,11 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/formats/expand_model.h"
-#include "common/model/limits.h"
-#include "common/rpc/access.h"
 #include "common/rpc/log_answer.h"
 #include "coordinator/node/stream_reactor.h"
 
@@ -20,15 +16,6 @@ constexpr absl::Duration kEvaluateTimeoutDefault = absl::Minutes(10);
 constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
 constexpr char kService[] = "JobService";
 
-std::string Named(const v1::GetJobRequest& job) { return job.job_id() != 0 ? absl::StrCat(job.job_id()) : job.name(); }
-
-// A longer name is no job's and no node's; it is not repeated in the error.
-absl::Status CheckName(const std::string& name) {
-  if (name.size() <= kJobNameBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("name: ", name.size(), " bytes; the name of a job or node has at most ", kJobNameBytesMax));
-}
-
 class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64_t> {
  public:
   WatchReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, const CallGuard& guard,
@@ -38,7 +25,7 @@ class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64
   void Start(const v1::GetJobRequest& request) {
     const auto self = Own();
     if (!admitted_.ok()) return Finish(admitted_);
-    if (const absl::Status named = CheckName(request.name()); !named.ok()) return Finish(named);
+    if (const absl::Status named = CheckNameOfCall(request.name()); !named.ok()) return Finish(named);
     driver_->Watch(request, who(), self, [this, self](uint64_t watcher) { Opened(watcher); });
   }
 
@@ -62,7 +49,7 @@ class PredictReactor final : public StreamReactor<v1::PredictResponse, Predictio
   void Start(const v1::PredictRequest& request, absl::Time deadline) {
     const auto self = Own();
     if (!admitted_.ok()) return Finish(admitted_);
-    if (const absl::Status named = CheckName(request.job().name()); !named.ok()) return Finish(named);
+    if (const absl::Status named = CheckNameOfCall(request.job().name()); !named.ok()) return Finish(named);
     v1::EvaluateRequest what;
     *what.mutable_job() = request.job();
     what.set_split(request.split());
@@ -90,20 +77,6 @@ absl::Time DeadlineOf(grpc::CallbackServerContext* context, Clock* clock) {
   return clock->Now() + (left < kTimeoutsAreLessThan ? left : kEvaluateTimeoutDefault);
 }
 
-// Admins drain any node; a node drains itself. Returns which kinds of nodes of this name the caller may drain.
-absl::StatusOr<DrainRights> RightsToDrain(const Caller& caller, const std::string& node) {
-  if (caller.Is(CallerRole::kAdmin)) return DrainRights{};
-  const absl::Status of_ps = CheckNodeName(CallerRole::kPs, node, caller);
-  const absl::Status of_worker = CheckNodeName(CallerRole::kWorker, node, caller);
-  if (of_ps.ok() || of_worker.ok()) return DrainRights{.ps = of_ps.ok(), .workers = of_worker.ok()};
-  return caller.Is(CallerRole::kPs) ? of_ps : of_worker;
-}
-
-absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {
-  CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-  return CheckJob(spec);
-}
-
 }  // namespace
 
 grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
@@ -111,18 +84,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "Submit");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const Audit audit(guard_.audit, *caller, *context, "Submit", request->spec().name());
-  absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
-  if (!checked.ok()) {
-    audit.Tell(checked.status());
-    reactor->Finish(ToGrpc(checked.status(), context));
-    return reactor;
-  }
-  auto job = std::make_shared<const CheckedJob>(*std::move(checked));
-  driver_->Call([job, key = request->request_key(), who = RequesterOf(*caller),
-                 quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](
-                    ReplyToken token) { return SubmitJob{token, job, key, who, /*check_only=*/false, quotas}; },
-                FinishWith(context, reactor, response, audit));
+  calls_.Submit({*caller, context->peer()}, *request, FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -131,16 +93,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CheckJob(grpc::CallbackServerContext* 
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "CheckJob");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
-  if (!checked.ok()) {
-    reactor->Finish(ToGrpc(checked.status(), context));
-    return reactor;
-  }
-  auto job = std::make_shared<const CheckedJob>(*std::move(checked));
-  driver_->Call([job, who = RequesterOf(*caller), quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](
-                    ReplyToken token) { return SubmitJob{token, job, "", who, /*check_only=*/true, quotas}; },
-                FinishWith(context, reactor, response,
-                           Audit(guard_.audit, *caller, *context, "CheckJob", request->spec().name())));
+  calls_.CheckJob({*caller, context->peer()}, *request, FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -163,7 +116,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "GetJob");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->name()); !named.ok()) {
+  if (const absl::Status named = CheckNameOfCall(request->name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
@@ -195,15 +148,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "CancelJob");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->name()); !named.ok()) {
-    reactor->Finish(ToGrpc(named, context));
-    return reactor;
-  }
-  driver_->Call(
-      [job = *request, who = RequesterOf(*caller)](ReplyToken token) {
-        return cairn::CancelJob{token, job, who};
-      },
-      FinishWith(context, reactor, response, Audit(guard_.audit, *caller, *context, "CancelJob", Named(*request))));
+  calls_.CancelJob({*caller, context->peer()}, *request, FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -212,15 +157,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext*
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "DeleteJob");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->name()); !named.ok()) {
-    reactor->Finish(ToGrpc(named, context));
-    return reactor;
-  }
-  driver_->Call(
-      [job = *request, who = RequesterOf(*caller)](ReplyToken token) {
-        return cairn::DeleteJob{token, job, who};
-      },
-      FinishWith(context, reactor, response, Audit(guard_.audit, *caller, *context, "DeleteJob", Named(*request))));
+  calls_.DeleteJob({*caller, context->peer()}, *request, FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -229,7 +166,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* 
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "Evaluate");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->job().name()); !named.ok()) {
+  if (const absl::Status named = CheckNameOfCall(request->job().name()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
@@ -272,23 +209,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext*
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "DrainNode");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->name()); !named.ok()) {
-    reactor->Finish(ToGrpc(named, context));
-    return reactor;
-  }
-  const Audit audit(guard_.audit, *caller, *context, request->undo() ? "DrainNode (undo)" : "DrainNode",
-                    request->name());
-  const absl::StatusOr<DrainRights> rights = RightsToDrain(*caller, request->name());
-  if (!rights.ok()) {
-    audit.Tell(rights.status());
-    reactor->Finish(ToGrpc(rights.status(), context));
-    return reactor;
-  }
-  driver_->Call(
-      [request = *request, rights = *rights](ReplyToken token) {
-        return cairn::DrainNode{token, request, rights};
-      },
-      FinishWith(context, reactor, response, audit));
+  calls_.DrainNode({*caller, context->peer()}, *request, FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -298,7 +219,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
   const absl::StatusOr<Caller> caller = guard_.Admit(*context, kService, "ListEvents");
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status named = CheckName(request->node()); !named.ok()) {
+  if (const absl::Status named = CheckNameOfCall(request->node()); !named.ok()) {
     reactor->Finish(ToGrpc(named, context));
     return reactor;
   }
@@ -319,7 +240,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::Status fits = CheckReadLog(*request);
-  fits.Update(CheckName(request->node()));
+  fits.Update(CheckNameOfCall(request->node()));
   if (!fits.ok()) {
     reactor->Finish(ToGrpc(fits, context));
     return reactor;

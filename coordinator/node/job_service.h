@@ -1,5 +1,5 @@
 // JobService: the users' calls. Each handler checks its request, hands one event or query to the driver, and maps one
-// status.
+// status. Calls that the pages make too are in user_calls.h.
 //
 // Thread-safe. The driver outlives the service's calls.
 #pragma once
@@ -8,6 +8,7 @@
 #include "coordinator/node/call_guard.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/quota_file.h"
+#include "coordinator/node/user_calls.h"
 
 namespace cairn {
 
@@ -15,7 +16,10 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
   // quotas: null: none; outlives the calls.
   JobServiceImpl(ClusterDriver* driver, Clock* clock, const CallGuard& guard, QuotaFile* quotas)
-      : driver_(driver), clock_(clock), guard_(guard), quotas_(quotas) {}
+      : driver_(driver), clock_(clock), guard_(guard), calls_(driver, guard, quotas) {}
+
+  // As long as the service.
+  const UserCalls& calls() const { return calls_; }
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override;
@@ -55,7 +59,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   ClusterDriver* const driver_;
   Clock* const clock_;
   const CallGuard guard_;
-  QuotaFile* const quotas_;
+  const UserCalls calls_;
 };
 
 }  // namespace cairn

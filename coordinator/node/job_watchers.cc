@@ -44,6 +44,7 @@ void JobWatchers::Notify(uint64_t watcher) {
   w.writing = true;
   w.last = IsFinal(status->state());
   w.written_at = now;
+  status->clear_step_digests();  // who wants them asks once
   w.sink->Write(*std::move(status));
 }
 

@@ -2,10 +2,10 @@
 // check can be cut, hosted and printed.
 //
 //   input := n:u8 Block(setting)^(n modulo 4) m:u8 (alteration (alter.h))* in (m modulo 48) bytes Rest(text)
-#include "client/cli/job_file.h"
 #include "client/cli/set_field.h"
 #include "common/base/check.h"
 #include "common/formats/expand_model.h"
+#include "common/formats/job_text.h"
 #include "common/model/job_check.h"
 #include "tests/fuzz/alter.h"
 #include "tests/fuzz/job_seed.h"

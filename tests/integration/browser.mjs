@@ -62,7 +62,8 @@ export class Page {
 
   async waitFor(expression) {
     for (const end = Date.now() + WAIT_MS; Date.now() < end;) {
-      if (await this.evaluate(expression)) return;
+      // While another page is loaded there is nothing to ask.
+      if (await this.evaluate(expression).catch((error) => { if (!/context|navigated/i.test(error.message)) throw error; })) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
     throw new Error(`not within ${WAIT_MS / 1000} s: ${expression}; the page shows: ${(await this.evaluate("document.body.innerText")).slice(0, 2000)}`);
@@ -86,6 +87,22 @@ export class Page {
   async key(key, code = 0) {
     const text = key.length === 1 ? { text: key } : {};
     for (const type of ["keyDown", "keyUp"]) await this.send("Input.dispatchKeyEvent", { type, key, windowsVirtualKeyCode: code, ...(type === "keyDown" ? text : {}) });
+  }
+
+  // Puts the focus on what a selector finds, and presses the space bar there: only what the keyboard reaches is used so.
+  async press(selector) {
+    await this.waitFor(`document.querySelector(${JSON.stringify(selector)}) !== null`);
+    await this.evaluate(`document.querySelector(${JSON.stringify(selector)}).focus()`);
+    await this.key(" ", 32);
+  }
+
+  // Types into what has the focus.
+  type(text) { return this.send("Input.insertText", { text }); }
+
+  async chooseFile(selector, path) {
+    const { root } = await this.send("DOM.getDocument");
+    const { nodeId } = await this.send("DOM.querySelector", { nodeId: root.nodeId, selector });
+    await this.send("DOM.setFileInputFiles", { nodeId, files: [path] });
   }
 
   async screenshot(path) {

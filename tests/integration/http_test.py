@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 
 from cluster import BIN, Cluster, check
+from dashboard_test import post
 from jobs import make_glyphs, small_job, undisturbed
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
@@ -134,17 +135,22 @@ def check_pages(c, base):
         "the page",
     )
     check("Access-Control-Allow-Origin" not in headers, "other sites may read it")
-    check(get(base, "/", method="POST")[0] == 405, "POST is taken")
+    check(get(base, "/", method="PUT")[0] == 405, "PUT is taken")
+    check(get(base, "/", method="POST")[0] == 403, "POST is taken from who may be another site's page")
     check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
     for path in (
         "/healthz",
         "/readyz",
         "/dashboard.css",
         "/elements.js",
+        "/actions.js",
         "/chart.js",
         "/compare.js",
         "/log.js",
+        "/submit.js",
         "/dashboard.js",
+        "/api/v1/rights",
+        "/api/v1/leader",
     ):
         body(base, path)
 
@@ -281,6 +287,7 @@ def check_up(directory):
             "0",
             "--http",
             "0",
+            "--http-read-only",
             "--dir",
             f"{directory}/up",
         ],
@@ -293,6 +300,8 @@ def check_up(directory):
         )
         check(pages, "`cairn up --http` does not name its dashboard")
         check(len(json.loads(body(pages.group(1), "/api/v1/nodes"))["nodes"]) == 2, "its nodes")
+        status, answer = post(pages.group(1), "/api/v1/nodes/worker-0/drain", {})
+        check(status == 403 and "--http-read-only" in answer["error"], f"a change by its pages: {status}, {answer}")
     finally:
         up.terminate()
         up.wait(timeout=60)

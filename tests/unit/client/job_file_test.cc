@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/formats/job_text.h"
 #include "common/formats/onnx_file.h"
 
 namespace cairn {
@@ -37,6 +38,7 @@ TEST(JobFile, ErrorsNameLineAndColumn) {
   EXPECT_THAT(ErrorOf("epochs: 99999999999"), HasSubstr("job.textproto:1:"));
   EXPECT_THAT(ErrorOf(std::string("\xff\x00\x01{{{", 6)), HasSubstr("job.textproto:1:"));
   EXPECT_EQ(ErrorOf(""), "no error");
+  EXPECT_THAT(ErrorOf("name: \"\\xff\""), HasSubstr("job.textproto: a text in it is not UTF-8"));
 }
 
 TEST(JobFile, ErrorsSayWhatToWrite) {

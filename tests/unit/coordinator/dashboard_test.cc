@@ -114,7 +114,7 @@ class DashboardTest : public testing::Test {
   RealClock clock_;
   ClusterDriver driver_{Patient(), {&clock_, std::make_unique<SerialExecutor>("cluster")}};
   ManualClock dashboard_clock_;
-  Dashboard dashboard_{&driver_, &dashboard_clock_, "here:7070", absl::Milliseconds(100)};
+  Dashboard dashboard_{&driver_, &dashboard_clock_, "here:7070", nullptr, absl::Milliseconds(100)};
 };
 
 TEST_F(DashboardTest, NodesAndJobsAreThoseOfTheCommandLine) {
@@ -200,13 +200,17 @@ TEST_F(DashboardTest, AStandbySendsReadersToTheLeaderAndShowsItsOwnFigures) {
   EXPECT_EQ(page.status, 307);
   EXPECT_EQ(Header(page, "Location"), "http://b:7080/");
   EXPECT_EQ(Header(api, "Location"), "http://b:7080/api/v1/overview?q=1") << "with its query";
+  const Json leader = GetJson("/api/v1/leader");
+  EXPECT_EQ(leader["leads"], false);
+  EXPECT_EQ(leader["pages"], "http://b:7080");
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/readyz").status, 200);
   EXPECT_THAT(Get("/readyz").body, HasSubstr("stands by; the leader is \"b\""));
   EXPECT_EQ(Get("/metrics").status, 200);
   EXPECT_THAT(Get("/metrics").body, HasSubstr("cairn_coordinator_leader 0\n"));
   EXPECT_THAT(Get("/metrics").body, Not(HasSubstr("cairn_coordinator_up")));
-  for (const char* script : {"/elements.js", "/chart.js", "/job.js", "/compare.js", "/log.js", "/dashboard.js"}) {
+  for (const char* script : {"/elements.js", "/actions.js", "/chart.js", "/job.js", "/compare.js", "/log.js",
+                             "/submit.js", "/dashboard.js"}) {
     EXPECT_EQ(Get(script).status, 200);
     EXPECT_THAT(std::string(kDashboardHtml), HasSubstr(absl::StrCat("<script src=\"", script, "\"></script>")));
   }
@@ -337,7 +341,7 @@ TEST_F(DashboardTest, ReadersOfAJobShareItForAMoment) {
 TEST(DashboardPages, NothingBecomesHtml) {
   for (const char* maker : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(",
                             "srcdoc", "javascript:", "DOMParser", "setTimeout(\""}) {
-    for (const std::string_view script : {kElementsJs, kJobJs, kDashboardJs})
+    for (const std::string_view script : {kElementsJs, kActionsJs, kJobJs, kSubmitJs, kDashboardJs})
       EXPECT_THAT(std::string(script), Not(HasSubstr(maker)));
     EXPECT_THAT(std::string(kDashboardHtml), Not(HasSubstr(maker)));
   }

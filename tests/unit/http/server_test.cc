@@ -217,6 +217,7 @@ TEST(HttpServer, NoMoreAreEndedThanWaitForAThread) {
                                      at(Stage::kFree, 0), at(Stage::kHead, 700)};
   EXPECT_EQ(ToEnd(leaving, 3, now), Indices{});
   EXPECT_EQ(ToEnd(leaving, 4, now), Indices{1});
+  EXPECT_EQ(ToEnd({at(Stage::kBody, 999), at(Stage::kBody, 1000)}, 2, now), Indices{1});
   EXPECT_EQ(ToEnd({at(Stage::kBegin, 0), at(Stage::kHead, 900)}, 1, now), Indices{1})
       << "who has just taken a connection is not free";
 }

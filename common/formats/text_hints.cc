@@ -1,4 +1,4 @@
-#include "client/cli/text_hints.h"
+#include "common/formats/text_hints.h"
 
 #include <set>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "client/cli/keras_spelling.h"
+#include "common/formats/keras_spelling.h"
 #include "common/model/nearest.h"
 
 namespace cairn {

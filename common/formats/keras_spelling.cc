@@ -1,4 +1,4 @@
-#include "client/cli/keras_spelling.h"
+#include "common/formats/keras_spelling.h"
 
 #include <utility>
 
