@@ -97,8 +97,12 @@ endfunction()
 # Exports everything that worker/backend may use, not only what the program itself uses.
 function(cairn_opens_plugins name)
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
-  target_link_libraries(${name} PRIVATE -Wl,--whole-archive $<TARGET_FILE:cairn_base> $<TARGET_FILE:cairn_tensor> $<TARGET_FILE:cairn_model>
-    $<TARGET_FILE:cairn_backend> $<TARGET_FILE:cairn_proto> -Wl,--no-whole-archive)
+  # As options, which stand before all libraries: whoever comes later finds these symbols defined.
+  set(parts cairn_base cairn_tensor cairn_model cairn_backend cairn_proto)
+  list(TRANSFORM parts REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE archives)
+  list(JOIN archives "," archives)
+  target_link_options(${name} PRIVATE "LINKER:--whole-archive,${archives},--no-whole-archive")
+  add_dependencies(${name} ${parts})
 endfunction()
 
 function(cairn_test name)

@@ -1,7 +1,7 @@
 # What `cmake --install` and the Debian packages of `cpack -G DEB` hold. A component is a package:
 #
 #   cli        cairn            the command line, its completion and manual pages, docs, examples, scripts
-#   daemons    cairn-daemons    coordinator, ps, worker, their units and manual pages, the user cairn
+#   daemons    cairn-daemons    coordinator, ps, worker, their units and manual pages, the user cairn; cairn-replay
 #   python     python3-cairn    the Python module, where it is built
 include(GNUInstallDirs)
 cmake_policy(SET CMP0087 NEW)  # install(CODE) knows where programs are
@@ -20,6 +20,7 @@ foreach(role coordinator ps worker)
   install(PROGRAMS $<TARGET_FILE:cairn-${role}> DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemons)
   install(FILES deploy/systemd/cairn-${role}.service DESTINATION lib/systemd/system COMPONENT daemons)
 endforeach()
+install(PROGRAMS $<TARGET_FILE:cairn-replay> DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT daemons)  # of their libraries
 install(FILES deploy/systemd/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-daemons COMPONENT daemons)
 
 # What the programs print about themselves.
@@ -73,7 +74,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_CLI_PACKAGE_NAME cairn)
 set(CPACK_DEBIAN_CLI_PACKAGE_DEPENDS "openssl")  # cairn-make-certs
-set(CPACK_DEBIAN_CLI_PACKAGE_RECOMMENDS "cairn-daemons")  # cairn up
+set(CPACK_DEBIAN_CLI_PACKAGE_RECOMMENDS "cairn-daemons")  # cairn up, cairn replay
 set(CPACK_DEBIAN_DAEMONS_PACKAGE_NAME cairn-daemons)
 set(CPACK_DEBIAN_DAEMONS_PACKAGE_DEPENDS "passwd")
 set(CPACK_DEBIAN_DAEMONS_PACKAGE_RECOMMENDS "cairn, ca-certificates")  # S3

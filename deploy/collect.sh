@@ -24,7 +24,7 @@ done
 of_target="^(ld-linux-x86-64|lib($of_target))\.so"
 
 mkdir -p "$to/bin" "$to/lib" "$to/licenses"
-for p in cairn cairn-coordinator cairn-ps cairn-worker; do
+for p in cairn cairn-coordinator cairn-ps cairn-replay cairn-worker; do
   [[ -x $build/bin/$p ]] || {
     echo "collect.sh: $build/bin/$p is missing; build it, or name another build" >&2
     exit 1

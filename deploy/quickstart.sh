@@ -35,7 +35,7 @@ step "build"
 configure=()
 [[ -f build/release/CMakeCache.txt ]] || configure=(-DCAIRN_TESTS=OFF)
 cmake --preset release "${configure[@]}" > /dev/null
-cmake --build --preset release --target cairn cairn-coordinator cairn-ps cairn-worker
+cmake --build --preset release --target cairn cairn-coordinator cairn-ps cairn-replay cairn-worker
 
 step "data"
 mkdir -p "$work"

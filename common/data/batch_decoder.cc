@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "common/base/random.h"
 #include "common/data/input_target.h"
 
 namespace cairn {
@@ -32,12 +31,17 @@ BatchForm BatchForm::Of(const Dataset& dataset, const StepPlan& plan, const Batc
   return form;
 }
 
+ExampleOrder::ExampleOrder(uint64_t seed, bool shuffle, const StepPlan& plan, int64_t step)
+    : shuffle_(shuffle),
+      order_(StreamKey(seed, RandomStream::kShuffle), static_cast<uint64_t>(plan.PassOf(step)),
+             static_cast<uint64_t>(plan.examples)) {}
+
 BatchDecoder::BatchDecoder(std::shared_ptr<const Dataset> dataset, const StepPlan& plan,
                            const BatchSourceOptions& options)
     : dataset_(std::move(dataset)),
       plan_(plan),
+      seed_(options.seed),
       shuffle_(options.shuffle),
-      key_(StreamKey(options.seed, RandomStream::kShuffle)),
       augmenter_(options.augmenter),
       mixer_(options.mixer),
       input_target_(options.input_target),
@@ -75,14 +79,13 @@ absl::StatusOr<Batch> BatchDecoder::Decode(int64_t piece, ReplicaId replica, Blo
   uint8_t* const inputs = batch.inputs.mutable_data();
   float* const labels = batch.labels.mutable_floats().data();
   const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step));
-  const Permutation order(key_, pass, plan_.examples);
+  const ExampleOrder order(seed_, shuffle_, plan_, step);
   std::vector<float> unused_label(static_cast<size_t>(target_alone() ? dataset_->label_size() : 0));
   std::vector<float> larger;  // used for an example that augmentation makes smaller
   if (dataset_->example_size() > form_.example_size) larger.resize(static_cast<size_t>(dataset_->example_size()));
   BatchMixer::Place mixed = {pass, static_cast<uint64_t>(piece), static_cast<uint32_t>(replica.value), {}};
   for (int64_t i = 0; i < batch.examples; ++i) {
-    const int64_t place = places.begin + i;
-    const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
+    const int64_t example = order(places.begin + i);
     uint8_t* const to = inputs + i * input;
     uint8_t* const read = larger.empty() ? to : reinterpret_cast<uint8_t*>(larger.data());
     float* const of_label = target_alone() ? unused_label.data() : labels + i * label;

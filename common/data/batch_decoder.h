@@ -6,7 +6,6 @@
 //   2. Every batch fits a block of block_bytes(): inputs first, then labels with any weights behind them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "common/base/ids.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/data/augment.h"
 #include "common/data/batch_mixer.h"
@@ -34,6 +34,19 @@ struct BatchForm {
   size_t input_bytes = 0, label_bytes = 0;
 
   static BatchForm Of(const Dataset& dataset, const StepPlan& plan, const BatchSourceOptions& options);
+};
+
+// Which example of the training split stands at a place of the pass that a step belongs to.
+class ExampleOrder {
+ public:
+  ExampleOrder(uint64_t seed, bool shuffle, const StepPlan& plan, int64_t step);
+  int64_t operator()(int64_t place) const {
+    return shuffle_ ? static_cast<int64_t>(order_(static_cast<uint64_t>(place))) : place;
+  }
+
+ private:
+  const bool shuffle_;
+  const Permutation order_;
 };
 
 class BatchDecoder {
@@ -59,8 +72,8 @@ class BatchDecoder {
 
   const std::shared_ptr<const Dataset> dataset_;
   const StepPlan plan_;
+  const uint64_t seed_;
   const bool shuffle_;
-  const std::array<uint32_t, 2> key_;  // of the order of each pass
   const std::shared_ptr<const Augmenter> augmenter_;
   const std::shared_ptr<const BatchMixer> mixer_;
   const std::optional<InputScale> input_target_;

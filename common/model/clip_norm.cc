@@ -12,6 +12,7 @@
 #include "common/base/digest.h"
 #include "common/base/words.h"
 #include "common/model/limits.h"
+#include "common/tensor/finite.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -19,16 +20,6 @@ namespace {
 
 CAIRN_VECTORIZED void Scale(float* __restrict numbers, int64_t n, double factor) {
   for (int64_t i = 0; i < n; ++i) numbers[i] = static_cast<float>(static_cast<double>(numbers[i]) * factor);
-}
-
-// Infinity and NaN have an exponent of all ones.
-CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
-  uint32_t bad = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = std::bit_cast<uint32_t>(numbers[i]);
-    bad |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-  }
-  return bad == 0;
 }
 
 // How many records this many bytes hold, with or without a factor for each; 0: not a valid size. A partition has at
@@ -71,7 +62,7 @@ NormRecord MeasureNorm(const ClipScope& scope, absl::Span<const float> gradient,
   if (examples == 0) return record;
   for (const auto& [begin, end] : scope.ranges) {
     if (scope.id == kFiniteScope) {
-      if (AllFinite(gradient.data() + begin, end - begin)) continue;
+      if (AllFinite(gradient.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)))) continue;
       const float infinite = std::numeric_limits<float>::infinity();
       record.squares.Add({&infinite, 1}, 1);
       continue;

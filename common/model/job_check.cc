@@ -28,6 +28,7 @@
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
+#include "common/model/weights_digest.h"
 
 namespace cairn {
 namespace {
@@ -254,6 +255,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckCluster(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckCallbacks(&job.spec, &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckFaultTolerance(&job.spec, &job.warnings));
+  CAIRN_RETURN_IF_ERROR(CheckDigestEverySteps(job.spec));
   CAIRN_RETURN_IF_ERROR(CheckStrategyOptions(job.spec));
   return job;
 }

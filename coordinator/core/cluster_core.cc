@@ -28,7 +28,8 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
                       outputs_.files, outputs_.checkpoints, outputs_.epochs}),
       reconciler_(ground_, endings_, partitions_.copies, workers_.crash_loops, runs_),
       log_reads_(ground_),
-      traces_(ground_) {}
+      traces_(ground_),
+      step_digests_(ground_) {}
 
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
   v1::GetJobRequest request;
@@ -74,7 +75,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   // Nodes' progress reports, by far the most frequent events, do not settle anything.
   const auto* says = std::get_if<NodeSays>(&event);
   const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
-                                            says->message.has_figures());
+                                            says->message.has_figures() || says->message.has_step_digest());
   if (!progress) ground_.nodes.SaveIfSettled();
   ground_.jobs.EmitChanged();
   return ground_.step.TakeEffects();
@@ -223,6 +224,9 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
       break;
     case v1::NodeMessage::kSummariesWritten:
       if (worker) return outputs_.files.OnSummariesWritten(node, m.summaries_written());
+      break;
+    case v1::NodeMessage::kStepDigest:
+      if (worker) return step_digests_.OnReport(node, m.step_digest());
       break;
     case v1::NodeMessage::kModelSaved:
       if (worker) return outputs_.files.OnModelSaved(node, m.model_saved());

@@ -31,6 +31,7 @@
 #include "coordinator/core/options.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/reconciler.h"
+#include "coordinator/core/step_digests.h"
 #include "coordinator/core/submissions.h"
 #include "coordinator/core/tokens.h"
 #include "coordinator/core/traces.h"
@@ -93,6 +94,7 @@ class ClusterCore {
   Reconciler reconciler_;
   LogReads log_reads_;
   Traces traces_;
+  StepDigests step_digests_;
 };
 
 }  // namespace cairn

@@ -17,6 +17,7 @@
 //                                                        Reconciler      what a node has, what it should have
 //                                                        LogReads        lines of nodes' logs, for users
 //                                                        Traces          spans of nodes' steps, for users
+//                                                        StepDigests     digests of steps, for replays
 //                                                        ClusterCore     dispatches events
 //
 // A part calls only parts below it, and raises domain events for those above (StepContext): calls form no cycle

@@ -125,7 +125,7 @@ void Endings::EndComplete(Job& job, const std::string& variable_not_finite) {
 }
 
 void Endings::End(Job& job, v1::JobState state, std::string reason) {
-  if (job.progress && job.active()) job.progress->Fill(step_.now(), job.status);
+  if (job.progress && job.active()) job.status = jobs_.StatusOf(job);  // as it was last seen running
   if (!jobs_.Transition(job, state)) return;
   double examples = 0, seconds = 0;
   for (const v1::EpochResult& epoch : job.status.epochs()) {

@@ -23,11 +23,6 @@ constexpr absl::Duration kCheckpointWait = absl::Minutes(30);
 // had not begun the epoch. In that case no further one comes.
 constexpr absl::Duration kLastCheckpointWait = absl::Seconds(15);
 
-bool HasReduceRate(const v1::JobSpec& spec) {
-  return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
-                     [](const v1::Callback& c) { return c.has_reduce_lr_on_plateau(); });
-}
-
 }  // namespace
 
 void Epochs::DecideEpochs(Job& job) {

@@ -212,6 +212,7 @@ v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker
   assign.set_epochs_open(job.status.epochs_open());
   assign.mutable_learning_rates()->Assign(job.decisions.learning_rates.begin(), job.decisions.learning_rates.end());
   assign.set_submitted_unix_ms(job.status.submitted_unix_ms());
+  assign.set_takes_digests(true);
   return message;
 }
 

@@ -77,7 +77,8 @@ void CopyData(const JobStatus& from, JobStatus* to) {
 void CopyForList(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
              {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber,
-              JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber},
+              JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber,
+              JobStatus::kStepDigestsFieldNumber},
              to);
   CopyData(from, to);
   *to->mutable_epochs() = from.epochs();  // copied separately: there may be thousands
@@ -91,7 +92,7 @@ void CopyForRow(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
              {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber,
               JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kValidationsFieldNumber,
-              JobStatus::kNotesFieldNumber, JobStatus::kEventsFieldNumber},
+              JobStatus::kNotesFieldNumber, JobStatus::kEventsFieldNumber, JobStatus::kStepDigestsFieldNumber},
              to);
   CopyData(from, to);
   if (from.has_spec()) CopyAllBut(from.spec(), {v1::JobSpec::kModelFieldNumber}, to->mutable_spec());

@@ -13,14 +13,6 @@
 #include "coordinator/core/callbacks.h"
 
 namespace cairn {
-namespace {
-
-bool HasReduceRate(const v1::JobSpec& spec) {
-  return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
-                     [](const v1::Callback& c) { return c.has_reduce_lr_on_plateau(); });
-}
-
-}  // namespace
 
 // ---- rates ----
 

@@ -126,8 +126,14 @@ struct JobSummaries {
   absl::Time step_figures_at = absl::InfinitePast();
 };
 
+// StepDigests: what it stores, and how often.
+struct JobDigests {
+  absl::Time saved = absl::InfinitePast();  // when the job was last stored for them
+};
+
 struct JobOutputs {
   JobCheckpoints checkpoints;
+  JobDigests digests;
   JobEvaluations evaluations;
   JobFiles files;
   JobSummaries summaries;

@@ -72,6 +72,8 @@ inline constexpr size_t kFiguresQuestionsMax = 64;
 inline constexpr int kSaveTriesMax = 4;
 inline constexpr size_t kSavesMax = 64;
 inline constexpr size_t kStepFiguresMax = 1000;
+// Digests of steps of one job, for `cairn replay`: 10 KiB.
+inline constexpr int kStepDigestsKept = 200;
 
 // ---- events ----
 
@@ -155,6 +157,15 @@ inline constexpr size_t kEtcdValueBytesMax = size_t{64} << 20;
 // Figures of one row.
 inline constexpr size_t kOverviewFiguresMax = 6;
 inline constexpr size_t kDashboardRowsMax = 200;
+// A job that a page submits: as large as one by gRPC. Its request is larger: kPageBodyBytesMax (dashboard/limits.h).
+inline constexpr size_t kPageActionBytesMax = static_cast<size_t>(kControlMessageBytesMax);
+// Changes that wait for their answer at the same time, beside kPageSubmissionsMax submissions, and how long: workers
+// look at the data of a job that is submitted. Who sent it sends it again with the same request_key.
+inline constexpr int kPageActionsMax = 4;
+inline constexpr absl::Duration kPageActionWait = absl::Seconds(12);
+// Of the server that serves the pages.
+inline constexpr int kPageThreads = 16;
+static_assert(kLogPagesMax + kPageActionsMax < kPageThreads, "probes and pages are answered while others wait");
 // The audit log: a file, and how many before it are kept.
 inline constexpr size_t kAuditFileBytesMax = size_t{64} << 20;
 inline constexpr size_t kAuditOlderFilesMax = 7;

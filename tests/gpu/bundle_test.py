@@ -18,7 +18,7 @@ import cluster  # noqa: E402
 from cluster import BIN, SOURCE, Cluster, check  # noqa: E402
 from jobs import make_glyphs, small_job  # noqa: E402
 
-PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
+PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-replay", "cairn-worker")
 GLIBC = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec))\.so")
 CUDA = re.compile(r"^lib(cuda|cudart|cudnn\w*|cublas|cublasLt|nccl|nvrtc[\w-]*|nvJitLink)\.so")
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/digest.h"
 #include "common/model/clip_norm.h"
 #include "tests/sim/sim_cluster.h"
 
@@ -113,6 +114,21 @@ void SimWorker::Report(v1::ReplicaReport report) {
   v1::NodeMessage message;
   *message.mutable_replica_report() = std::move(report);
   Say(std::move(message));
+}
+
+// It holds the values for a while, as a hash of them does. What it reports is of the values' bytes.
+void SimWorker::TakeDigest(replica::TakeDigest take) {
+  LaterInJob(host_.cpu * absl::Milliseconds(5), [this, take = std::move(take)] {
+    cairn::Digest digest;
+    digest.Add(take.values.data(), take.values.size());
+    v1::NodeMessage message;
+    v1::StepDigestReport& report = *message.mutable_step_digest();
+    report.set_job_id(driver_->assignment()->job_id());
+    report.set_generation(driver_->assignment()->generation());
+    report.mutable_digest()->set_step(take.step);
+    report.mutable_digest()->set_digest(digest.Hex());
+    Say(std::move(message));
+  });
 }
 
 void SimWorker::WakeAt(absl::Time at) {

@@ -43,6 +43,7 @@ class SimWorker : public SimNode, private ReplicaEnvironment {
   void GiveWeights(const replica::WeightsHere& here) override;
   void StopWork(uint64_t work) override;
   void TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) override;
+  void TakeDigest(replica::TakeDigest take) override;
   void Report(v1::ReplicaReport report) override;
   void WakeAt(absl::Time at) override;
   void Fail(const std::string& message) override;

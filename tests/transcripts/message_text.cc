@@ -41,7 +41,8 @@ const std::set<std::string>& LeftOut() {
                                                              "version_min",
                                                              "metrics",
                                                              "unix_ms",
-                                                             "interface"};
+                                                             "interface",
+                                                             "takes_digests"};
   return *names;
 }
 

@@ -25,6 +25,7 @@ struct JobTerms {
   v1::DataType wire = v1::FLOAT32;  // the type of gradients on the wire
   GradientLayout layout;
   bool has_loss_scale = false;
+  int64_t digest_every = 0;                // DigestEverySteps; 0 also where the coordinator takes no digests
   std::vector<v1::PartitionRange> ranges;  // by partition number
   size_t space_bytes = 0;                  // of the parameter space in float32
 };

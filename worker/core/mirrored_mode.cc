@@ -7,7 +7,13 @@
 
 namespace cairn::replica {
 
+void MirroredMode::OnAssigned(const std::vector<char>& moved, bool raised) {
+  SynchronousMode::OnAssigned(moved, raised);
+  if (phase_ == Phase::kRunning) TakeDigestIfDue();  // the step is the last now, or this worker the chief
+}
+
 void MirroredMode::ForgetValues() {
+  digested_ = 0;
   if (!step_.values.empty() && step_.values.unique()) return;
   if (!step_.values.empty()) context_.pool.Release(std::exchange(step_.values, {}));
   step_.values = context_.pool.Acquire();
@@ -77,6 +83,15 @@ void MirroredMode::TakeValues(const Frame& frame) {
 }
 
 void MirroredMode::OnStepDone() { context_.pool.Release(std::exchange(step_.values, std::exchange(next_, {}))); }
+
+// Each job's initial values are known; a digest of them would tell nothing.
+void MirroredMode::TakeDigestIfDue() {
+  const int64_t every = context_.job.digest_every, step = step_.number;
+  if (!context_.assignment.chief || every <= 0 || step == digested_) return;
+  if (step % every != 0 && step != context_.schedule.plan.total_steps) return;
+  digested_ = step;
+  context_.output.Emit(TakeDigest{step, step_.values});
+}
 
 void MirroredMode::OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) {
   context_.requests.Retry(push.requests[partition], partition, status);

@@ -14,6 +14,8 @@ class MirroredMode : public SynchronousMode {
  public:
   explicit MirroredMode(Context& context) : SynchronousMode(context, /*by_layer=*/false, /*spares=*/3) {}
 
+  void OnAssigned(const std::vector<char>& moved, bool raised) override;
+
  private:
   void ForgetValues() override;
   void OnFound(const Frame& frame) override { context_.frames.CopyValues(frame, step_.values); }
@@ -23,14 +25,17 @@ class MirroredMode : public SynchronousMode {
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;
   void TakeValues(const Frame& frame) override;
   void OnStepDone() override;
+  void OnStepBegins() override { TakeDigestIfDue(); }
   void OnPushFailed(StepPush& push, uint32_t partition, const absl::Status& status) override;
   void OnSumLost(uint32_t partition) override { pushes_.SendReady(partition); }
   void Resend(const std::vector<char>& moved, bool raised) override { pushes_.ResendPushes(moved, raised); }
   void DropValues() override { step_.values = next_ = Buffer(); }
 
+  void TakeDigestIfDue();
   Buffer& SumOf(StepPush& push, uint32_t partition);
 
-  Buffer next_;  // empty until its first partition arrives
+  Buffer next_;           // empty until its first partition arrives
+  int64_t digested_ = 0;  // the step of the last digest of these values
 };
 
 }  // namespace cairn::replica

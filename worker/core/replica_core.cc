@@ -8,6 +8,7 @@
 #include "common/base/overloaded.h"
 #include "common/model/gradient_layout.h"
 #include "common/model/loss_scale.h"
+#include "common/model/weights_digest.h"
 #include "common/tensor/dtype.h"
 #include "worker/core/central_mode.h"
 #include "worker/core/independent_mode.h"
@@ -223,6 +224,7 @@ absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vecto
   c.job.validation_examples = static_cast<int64_t>(message.data().validation_examples());
   c.job.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
   c.job.has_loss_scale = LossScaleRuleOf(spec).has_value();
+  c.job.digest_every = message.takes_digests() ? DigestEverySteps(spec) : 0;
   c.job.spec = std::move(*message.mutable_spec());
   c.job.space_bytes = parts.back().range.end() * sizeof(float);
   for (const replica::Part& part : parts) c.job.ranges.push_back(part.range);

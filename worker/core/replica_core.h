@@ -166,6 +166,11 @@ struct TakeCheckpoint {
   bool last_try =
       false;  // a failed cut is not retried any more: the coordinator must hear that this step gets no checkpoint
 };
+// Chief only: report the digest of these values (JobSpec.digest_every_steps), or leave it out if there is no time.
+struct TakeDigest {
+  int64_t step = 0;  // how many updates are in them
+  Buffer values;     // the parameter space; shared with the core
+};
 struct Report {
   v1::ReplicaReport report;
 };
@@ -178,7 +183,8 @@ struct Fail {
   std::string message;
 };
 
-using Effect = std::variant<Send, Compute, Evaluate, WeightsHere, StopWork, TakeCheckpoint, Report, SetTimer, Fail>;
+using Effect =
+    std::variant<Send, Compute, Evaluate, WeightsHere, StopWork, TakeCheckpoint, TakeDigest, Report, SetTimer, Fail>;
 using Effects = std::vector<Effect>;
 
 class Mode;

@@ -63,6 +63,7 @@ void ReplicaDriver::CarryOut(replica::Effects effects) {
                    [&](replica::WeightsHere& here) { environment_.GiveWeights(here); },
                    [&](replica::StopWork& stop) { environment_.StopWork(stop.work); },
                    [&](replica::TakeCheckpoint& take) { environment_.TakeCheckpoint(std::move(take), assignment()); },
+                   [&](replica::TakeDigest& take) { environment_.TakeDigest(std::move(take)); },
                    [&](replica::Report& report) { environment_.Report(std::move(report.report)); },
                    [&](replica::SetTimer& timer) { environment_.WakeAt(timer.at); },
                    [&](replica::Fail& fail) {

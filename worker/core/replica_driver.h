@@ -38,6 +38,7 @@ class ReplicaEnvironment {
   virtual void GiveWeights(const replica::WeightsHere& here) = 0;
   virtual void StopWork(uint64_t work) = 0;
   virtual void TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) = 0;  // by CheckpointDone
+  virtual void TakeDigest(replica::TakeDigest take) = 0;                                        // not answered
   virtual void Report(v1::ReplicaReport report) = 0;
   // Calls WakeUp at this time of the environment's clock, or a little earlier.
   virtual void WakeAt(absl::Time at) = 0;

@@ -117,6 +117,7 @@ void SynchronousMode::OpenGate() {
 
 void SynchronousMode::BeginStep() {
   Checkpoint();
+  OnStepBegins();
   pushes_.Begin();
   replicas_.Join(NodesOf(replicas_.Numbers()));
   for (OwnReplica& own : replicas_) replicas_.Begin(own);

@@ -52,6 +52,7 @@ class SynchronousMode : public Mode, protected PushRules {
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
   virtual void TakeValues(const Frame& /*frame*/) {}                  // from an answer that shows the step's update
   virtual void OnStepDone() {}
+  virtual void OnStepBegins() {}
   // Retries: after a new assignment (Resend), and by time (ResendMore).
   virtual void Resend(const std::vector<char>& moved, bool raised) = 0;
   virtual void ResendMore() {}

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/tensor/dtype.h"
 #include "common/tensor/summation_tree.h"
 
 namespace cairn {
@@ -45,6 +46,16 @@ absl::StatusOr<BatchSums> EachPiece(
 }
 
 }  // namespace
+
+StepInfo StepInfoOf(const v1::JobSpec& spec, int64_t step, ReplicaId replica, float loss_scale) {
+  StepInfo info;
+  info.seed = spec.seed();
+  info.step = static_cast<uint64_t>(step);
+  info.replica = static_cast<uint32_t>(replica.value);
+  if (const v1::DataType wire = spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
+  if (loss_scale > 0) info.loss_scale = loss_scale;
+  return info;
+}
 
 absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPieces& step, absl::Span<const float> values,
                                       absl::Span<float> gradient, const GradientReady& ready) {

@@ -16,6 +16,9 @@
 
 namespace cairn {
 
+// What a program is told of a step of the replica. loss_scale: 0 for jobs that have none.
+StepInfo StepInfoOf(const v1::JobSpec& spec, int64_t step, ReplicaId replica, float loss_scale = 0);
+
 // Returns the examples of plan.Piece(step, replica, piece). Called in the order of the pieces, and not for empty ones.
 using PieceBatch = std::function<absl::StatusOr<Batch>(int32_t piece)>;
 

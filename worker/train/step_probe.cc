@@ -13,7 +13,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/model/initializer.h"
-#include "common/tensor/dtype.h"
 #include "worker/limits.h"
 #include "worker/train/accumulate.h"
 #include "worker/train/training_data.h"
@@ -38,14 +37,6 @@ uint64_t AvailableBytes() {
     file.ignore(1 << 10, '\n');
   }
   return 0;
-}
-
-StepInfo InfoOf(const v1::JobSpec& spec, int64_t step) {
-  StepInfo info;
-  info.seed = spec.seed();
-  info.step = static_cast<uint64_t>(step);
-  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(spec.wire_dtype());
-  return info;
 }
 
 double MedianOf(std::vector<double> values) {
@@ -126,7 +117,7 @@ class Measurement {
         return got;
       };
       CAIRN_ASSIGN_OR_RETURN(const BatchSums sums,
-                             TrainPieces(program, {batches.plan, batch, InfoOf(spec_, step)}, values,
+                             TrainPieces(program, {batches.plan, batch, StepInfoOf(spec_, step, ReplicaId(0))}, values,
                                          absl::MakeSpan(gradients), [](int64_t, int64_t) {}));
       if (step == 0) continue;  // it compiles, allocates and fills caches
       probe.set_examples(std::max(probe.examples(), static_cast<int64_t>(sums.examples)));

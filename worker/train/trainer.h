@@ -25,6 +25,7 @@
 #include "worker/train/checkpointer.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
+#include "worker/train/digest_taker.h"
 #include "worker/train/layer_weights.h"
 #include "worker/train/ps_connections.h"
 #include "worker/train/replica_seats.h"
@@ -45,6 +46,7 @@ struct TrainerServices {
   std::function<void()> device_trouble;
   int decode_threads = 1;
   TraceRecorder* trace = nullptr;  // null: steps are not traced
+  RemoteFiles* remote = nullptr;   // where checkpoints may lie; null: on this machine alone
 };
 
 class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnvironment {
@@ -85,6 +87,7 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   void GiveWeights(const replica::WeightsHere& here) override;
   void StopWork(uint64_t work) override;
   void TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) override;
+  void TakeDigest(replica::TakeDigest take) override { digests_->Take(std::move(take), driver_.assignment()); }
   void Report(v1::ReplicaReport report) override;
   void WakeAt(absl::Time at) override;
   void Fail(const std::string& message) override;
@@ -113,6 +116,7 @@ class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnv
   const JobId job_;
   const TrainerServices services_;
   const std::shared_ptr<Checkpointer> checkpointer_;
+  const std::shared_ptr<DigestTaker> digests_;
   ReplicaDriver driver_;
   std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known yet
   std::atomic<float> loss_scale_{0};         // of the last Compute

@@ -8,7 +8,6 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/tensor/dtype.h"
 #include "worker/backend/gradient_tracker.h"
 #include "worker/limits.h"
 #include "worker/train/accumulate.h"
@@ -25,16 +24,6 @@ constexpr double kReplicaTimeWeight = 0.1;
 // What another worker may well compute: here there is no way to, too little memory, or the device is lost.
 bool OfThisDevice(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
-}
-
-StepInfo InfoOf(const replica::Compute& compute, const v1::JobSpec& spec) {
-  StepInfo info;
-  info.seed = spec.seed();
-  info.step = static_cast<uint64_t>(compute.step);
-  info.replica = static_cast<uint32_t>(compute.replica.value);
-  if (const v1::DataType wire = spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
-  if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
-  return info;
 }
 
 }  // namespace
@@ -165,7 +154,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   const absl::Time start = services_.clock->Now();
   TraceTimer timer(services_.trace, job_);
   const std::optional<StepTrace> trace = TraceOf(compute, programs.slot(), timer);
-  StepInfo info = InfoOf(compute, prepared->model->spec);
+  StepInfo info = StepInfoOf(prepared->model->spec, compute.step, compute.replica, compute.loss_scale);
   if (trace) info.trace = &*trace;
   const auto batch = [&](int32_t piece) {
     const TraceTimer wait(info.trace, TraceKind::kData);

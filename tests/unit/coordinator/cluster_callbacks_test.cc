@@ -86,6 +86,12 @@ TEST(ClusterCallbacks, TheRatesAreSentWithTheEpoch) {
   EXPECT_THAT(std::vector<float>(rates.begin(), rates.end()), ElementsAre(0.01f, 0.01f, 0.005f, 0.0025f));
   EXPECT_EQ(c.Job(id).learning_rate(), 0.0025f);
   EXPECT_EQ(c.Job(id).epochs(1).learning_rate(), 0.01f);
+  v1::GetJobRequest ref;
+  ref.set_job_id(id);
+  c.Do(CancelJob{ReplyToken{900}, ref});
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::CANCELLED);
+  EXPECT_EQ(c.Job(id).learning_rate(), 0.0025f) << "a replay of the epoch needs it";
 }
 
 TEST(ClusterCallbacks, AWorkerThatComesBackIsToldAgain) {

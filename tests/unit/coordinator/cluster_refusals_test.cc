@@ -211,6 +211,13 @@ TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
       twice.set_job_id(job);
       twice.add_epochs()->mutable_train()->add_metrics(1);
       twice.add_epochs()->mutable_train()->add_metrics(1);
+      for (int64_t step : {int64_t{-1}, int64_t{0}, INT64_MAX}) {
+        v1::StepDigestReport& digest = *messages.emplace_back().mutable_step_digest();
+        digest.set_job_id(job);
+        digest.set_generation(generation);
+        digest.mutable_digest()->set_step(step);
+        digest.mutable_digest()->set_digest(step == 0 ? "0" : std::string(32, 'a'));
+      }
       v1::ReplicaReport& validation = *messages.emplace_back().mutable_replica_report();
       validation.set_job_id(job);
       validation.set_validation_epoch(-5);

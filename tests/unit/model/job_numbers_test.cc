@@ -89,6 +89,7 @@ constexpr char kPictures[] = R"(
   metrics { kind: TOP_K_ACCURACY k: 2 }
   class_weight { class_id: 1 weight: 2 }
   batch_size: 8 epochs: 2 replicas: 2 seed: 1 steps_per_epoch: 4 validation_freq: 1 accumulate_steps: 1 validation_freq_steps: 2
+  digest_every_steps: 5
   partition_bytes: 4096 threads_per_replica: 1 backups: 1 min_workers: 1 max_workers: 2 priority: 1 local_sync: 1
   checkpoints { dir: "/run" every_steps: 2 every_epochs: 1 every_minutes: 1 keep_max: 2 }
   callbacks { model_checkpoint { filepath: "/m.keras" save_best_only: true initial_value_threshold: 1 } }

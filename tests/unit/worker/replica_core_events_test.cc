@@ -95,6 +95,58 @@ TEST_F(ReplicaCoreEventTest, ANewRouteIsUsedAtOnceAndAnOldAssignmentIgnored) {
   EXPECT_EQ(core_.generation(), Generation(3));
 }
 
+TEST_F(ReplicaCoreEventTest, TheChiefTakesDigestsAfterEachNthStepAndTheLast) {
+  const auto taken_at = [this](uint64_t version, bool chief, int32_t every, bool takes = true) {
+    Feed(replica::Drop{});
+    v1::AssignReplicas message = SmallAssignment();
+    message.set_chief(chief);
+    message.set_takes_digests(takes);
+    message.mutable_spec()->set_digest_every_steps(every);
+    const auto pulls = Of<replica::Send>(Feed(replica::Assign{message}));
+    return Of<replica::TakeDigest>(Feed(replica::Reply{pulls[0].request, Values(version)}));
+  };
+  const uint64_t last = static_cast<uint64_t>(SmallAssignment().total_steps());
+  EXPECT_THAT(taken_at(0, true, 1), IsEmpty()) << "the initial values";
+  ASSERT_EQ(taken_at(1, true, 1).size(), 1u);
+  EXPECT_EQ(taken_at(1, true, 1)[0].step, 1);
+  EXPECT_EQ(taken_at(1, true, 1)[0].values.size(), 64u);
+  EXPECT_THAT(taken_at(1, false, 1), IsEmpty()) << "another worker is the chief";
+  EXPECT_THAT(taken_at(1, true, 2), IsEmpty());
+  EXPECT_THAT(taken_at(1, true, 0), IsEmpty());
+  EXPECT_THAT(taken_at(1, true, 1, false), IsEmpty()) << "an older coordinator";
+  EXPECT_EQ(taken_at(last, true, 1000).size(), 1u) << "the last";
+}
+
+TEST_F(ReplicaCoreEventTest, AStepThatBecomesTheLastOneHasADigest) {
+  v1::AssignReplicas message = SmallAssignment();
+  message.mutable_spec()->set_epochs(3);
+  message.mutable_spec()->set_digest_every_steps(1000);
+  message.set_total_steps(6);
+  message.set_epochs_open(1);
+  message.set_chief(true);
+  message.set_takes_digests(true);
+  const auto pulls = Of<replica::Send>(Feed(replica::Assign{message}));
+  EXPECT_THAT(Of<replica::TakeDigest>(Feed(replica::Reply{pulls[0].request, Values(2)})), IsEmpty()) << "at the gate";
+  message.set_assignment(message.assignment() + 1);
+  message.set_total_steps(2);  // early_stopping
+  const auto taken = Of<replica::TakeDigest>(Feed(replica::Assign{message}));
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].step, 2);
+  message.set_assignment(message.assignment() + 1);
+  EXPECT_THAT(Of<replica::TakeDigest>(Feed(replica::Assign{message})), IsEmpty()) << "it has one";
+}
+
+TEST_F(ReplicaCoreEventTest, AChiefThatIsAppointedWithinAStepTakesItsDigest) {
+  v1::AssignReplicas message = SmallAssignment();
+  message.mutable_spec()->set_digest_every_steps(1);
+  message.set_takes_digests(true);
+  const auto pulls = Of<replica::Send>(Feed(replica::Assign{message}));
+  EXPECT_THAT(Of<replica::TakeDigest>(Feed(replica::Reply{pulls[0].request, Values(1)})), IsEmpty());
+  message.set_assignment(message.assignment() + 1);
+  message.set_chief(true);
+  EXPECT_EQ(Of<replica::TakeDigest>(Feed(replica::Assign{message})).size(), 1u);
+}
+
 TEST_F(ReplicaCoreEventTest, FencedPushesWaitForTheNewGenerationAndGoOutWithIt) {
   const auto pulls = Of<replica::Send>(Feed(replica::Assign{SmallAssignment()}));
   const auto computes = Of<replica::Compute>(Feed(replica::Reply{pulls[0].request, Values(0)}));

@@ -65,6 +65,7 @@ class Written : public ReplicaEnvironment {
   void GiveWeights(const replica::WeightsHere&) override { said.push_back("weights"); }
   void StopWork(uint64_t) override { said.push_back("stop"); }
   void TakeCheckpoint(replica::TakeCheckpoint, const Assignment&) override { said.push_back("checkpoint"); }
+  void TakeDigest(replica::TakeDigest take) override { said.push_back("digest " + std::to_string(take.step)); }
   void Report(v1::ReplicaReport) override { said.push_back("report"); }
   void WakeAt(absl::Time at) override { wakes.push_back(at); }
   void Fail(const std::string& message) override { said.push_back("fail " + message); }
