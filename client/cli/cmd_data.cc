@@ -1,4 +1,4 @@
-// cairn data make, cairn data info: creates and describes data sets on this machine, without a cluster.
+// cairn data make, info and convert: creates, describes and converts data sets on this machine, without a cluster.
 #include <algorithm>
 #include <iterator>
 
@@ -27,6 +27,14 @@ constexpr Kind kKinds[] = {
     {"sentences", "texts of 4 topics, at most 64 words of 2,000, CSV", WriteSentences},
 };
 
+v1::Data DataAt(const std::string& path, const CsvOptions& csv) {
+  v1::Data data;
+  data.set_path(path);
+  data.set_label_column(csv.label);
+  if (!csv.header.empty()) data.set_header(csv.header == "true");
+  return data;
+}
+
 }  // namespace
 
 int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
@@ -45,21 +53,22 @@ int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
   return kExitOk;
 }
 
-int RunDataInfo(const Globals& globals, const std::string& path) {
-  v1::Data data;
-  data.set_path(path);
-  const auto summary = SummarizeDataset(data);
+int RunDataInfo(const Globals& globals, const DataInfoOptions& options) {
+  const auto summary = SummarizeDataset(DataAt(options.path, options.csv), options.csv.texts);
   if (!summary.ok()) return Fail(summary.status());
   absl::PrintF("%s", globals.json ? DataInfoJson(summary->info) + "\n" : ToText(*summary));
   return kExitOk;
 }
 
 int RunConvertData(const Globals& globals, const ConvertDataOptions& options) {
-  v1::Data data;
-  data.set_path(options.in);
-  const auto converted = ConvertToTfRecord(
-      data, {.out = options.out, .split = options.split, .shards = options.shards, .gzip = options.gzip});
+  const auto converted = ConvertToTfRecord(DataAt(options.in, options.csv), {.out = options.out,
+                                                                             .split = options.split,
+                                                                             .shards = options.shards,
+                                                                             .gzip = options.gzip,
+                                                                             .texts = options.csv.texts});
   if (!converted.ok()) return Fail(converted.status());
+  for (const std::string& column : converted->text_columns)
+    absl::FPrintF(stderr, "cairn: %s: %s\n", options.in, column);
   const std::array<int64_t, 3>& n = converted->examples;
   if (!globals.json) {
     absl::PrintF("%s: %s training, %s validation and %s test examples, TFRecord, %d file%s\n", options.out,

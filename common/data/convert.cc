@@ -1,5 +1,6 @@
 #include "common/data/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/class_folder.h"
+#include "common/data/csv_texts.h"
 #include "common/data/gzip_file.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
@@ -25,8 +27,11 @@ namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 3> kSplitNames = {"train", "validation", "test"};
 
-FeatureValue OfBytes(const char* name, std::string bytes) {
-  return {.name = name, .kind = FeatureKind::kBytes, .bytes = std::move(bytes)};
+// The features of CSV files.
+constexpr char kNumbers[] = "x", kTarget[] = "y";
+
+FeatureValue OfBytes(std::string name, std::string bytes) {
+  return {.name = std::move(name), .kind = FeatureKind::kBytes, .bytes = std::move(bytes)};
 }
 FeatureValue OfInt(const char* name, int64_t value) {
   return {.name = name, .kind = FeatureKind::kInts, .ints = {value}};
@@ -38,14 +43,17 @@ FeatureValue OfFloats(const char* name, std::vector<float> values) {
 // Makes tf.train.Examples from a data set's examples.
 class ExampleMaker {
  public:
-  static absl::StatusOr<std::unique_ptr<ExampleMaker>> Open(const v1::Data& data) {
+  static absl::StatusOr<std::unique_ptr<ExampleMaker>> Open(const v1::Data& data,
+                                                            const std::vector<std::string>& texts) {
     std::unique_ptr<ExampleMaker> maker(new ExampleMaker());
     v1::Data sized = data;
     if (sized.image_height() == 0 && sized.image_width() == 0) {  // without effect: pictures are written unchanged
       sized.set_image_height(1);
       sized.set_image_width(1);
     }
-    CAIRN_ASSIGN_OR_RETURN(maker->loaded_, LoadData(sized, {}));
+    CAIRN_ASSIGN_OR_RETURN(FoundData found, LoadAsFound(sized, texts));
+    maker->loaded_ = std::move(found.loaded);
+    CAIRN_RETURN_IF_ERROR(maker->NameTexts(data.path(), found.features));
     if (maker->loaded_.format == v1::Data::TFRECORD) {
       return absl::InvalidArgumentError(data.path() + ": holds TFRecords already; use them as they are");
     }
@@ -57,12 +65,34 @@ class ExampleMaker {
 
   int64_t size(int split) const { return loaded_.splits[split] == nullptr ? 0 : loaded_.splits[split]->size(); }
 
+  const std::vector<std::string>& text_columns() const { return text_columns_; }
+
   absl::StatusOr<std::string> Make(int split, int64_t index) {
     return loaded_.format == v1::Data::IMAGE_FOLDER ? OfPicture(pictures_.splits[split][index])
                                                     : OfNumbers(split, index);
   }
 
  private:
+  // Chooses the names of the features of texts.
+  absl::Status NameTexts(const std::string& path, const std::vector<CsvFeature>& features) {
+    for (const CsvFeature& feature : features) {
+      if (!feature.text) continue;
+      std::string name = feature.name.empty() ? absl::StrFormat("column%d", feature.column) : feature.name;
+      if (features.size() == 1) name = "text";
+      const bool taken = name == kNumbers || name == kTarget ||
+                         std::find(text_names_.begin(), text_names_.end(), name) != text_names_.end();
+      if (taken) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: %s holds texts, and its name is that of another feature of the records (\"%s\" are the numbers, "
+            "\"%s\" is the label); rename the column",
+            path, ColumnName(feature), kNumbers, kTarget));
+      }
+      text_names_.push_back(std::move(name));
+      text_columns_.push_back(ShowTexts(feature));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<std::string> OfPicture(const ClassFile& file) const {
     CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(file.path));
     CAIRN_ASSIGN_OR_RETURN(std::string bytes, reader.ReadToEnd(kPictureFileBytesMax));
@@ -76,17 +106,15 @@ class ExampleMaker {
     numbers_.resize(static_cast<size_t>(NumElements(loaded_.shape)));
     float label = 0;
     CAIRN_RETURN_IF_ERROR(loaded_.splits[split]->Read(index, numbers_.data(), &label));
+    if (!text_names_.empty()) return OfColumns(label);
     if (loaded_.texts != nullptr) {  // TEXT_FOLDER: one text
       return WriteExample(
           {OfBytes("text", std::string(loaded_.texts->Get(numbers_[0]))), OfInt("label", std::llround(label))});
     }
-    const FeatureValue of_class = OfInt(loaded_.element == Element::kByte ? "label" : "y", std::llround(label));
-    if (loaded_.element == Element::kFloat) {
-      return WriteExample({OfFloats("x", numbers_), loaded_.classes > 0 ? of_class : OfFloats("y", {label})});
-    }
+    if (loaded_.element == Element::kFloat) return WriteExample({OfFloats(kNumbers, numbers_), TargetOf(label)});
     std::string bytes;
     for (float number : numbers_) bytes.push_back(static_cast<char>(static_cast<uint8_t>(number)));
-    std::vector<FeatureValue> features = {OfBytes("image_raw", std::move(bytes)), of_class};
+    std::vector<FeatureValue> features = {OfBytes("image_raw", std::move(bytes)), OfInt("label", std::llround(label))};
     if (loaded_.shape.size() == 3) {
       const char* const names[] = {"height", "width", "depth"};
       for (int d = 0; d < 3; ++d) features.push_back(OfInt(names[d], loaded_.shape[d]));
@@ -94,8 +122,30 @@ class ExampleMaker {
     return WriteExample(std::move(features));
   }
 
+  FeatureValue TargetOf(float label) const {
+    return loaded_.classes > 0 ? OfInt(kTarget, std::llround(label)) : OfFloats(kTarget, {label});
+  }
+
+  // A line of a CSV file with texts: numbers_ has their numbers in loaded_.texts.
+  std::string OfColumns(float label) const {
+    std::vector<FeatureValue> features = {TargetOf(label)};
+    std::vector<float> numbers;
+    size_t texts = 0;
+    for (size_t place = 0; place < numbers_.size(); ++place) {
+      if (texts < text_names_.size() && loaded_.text_places[texts] == static_cast<int64_t>(place)) {
+        features.push_back(OfBytes(text_names_[texts++], std::string(loaded_.texts->Get(numbers_[place]))));
+      } else {
+        numbers.push_back(numbers_[place]);
+      }
+    }
+    if (!numbers.empty()) features.push_back(OfFloats(kNumbers, std::move(numbers)));
+    return WriteExample(std::move(features));
+  }
+
   LoadedData loaded_;
-  ClassFolderFiles pictures_;  // IMAGE_FOLDER
+  std::vector<std::string> text_names_;    // of the CSV columns at loaded_.text_places
+  std::vector<std::string> text_columns_;  // of the same
+  ClassFolderFiles pictures_;              // IMAGE_FOLDER
   std::vector<float> numbers_;
 };
 
@@ -169,7 +219,7 @@ absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertO
     return absl::InvalidArgumentError(
         absl::StrFormat("--shards: %d is not in 1 to %d", options.shards, kConvertShardsMax));
   }
-  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<ExampleMaker> maker, ExampleMaker::Open(data));
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<ExampleMaker> maker, ExampleMaker::Open(data, options.texts));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int> splits, ChooseSplits(*maker, options));
   const bool file = HasRecordName(options.out);
   const fs::path folder = file ? fs::path(options.out).parent_path() : fs::path(options.out);
@@ -177,6 +227,7 @@ absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertO
   if (!folder.empty()) fs::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrFormat("%s: cannot be made: %s", folder.string(), error.message()));
   Converted converted;
+  converted.text_columns = maker->text_columns();
   for (int split : splits) {
     const int64_t size = maker->size(split);
     const int shards = static_cast<int>(std::min<int64_t>(options.shards, size));

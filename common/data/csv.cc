@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/csv_columns.h"
+#include "common/data/csv_files.h"
 #include "common/data/csv_parser.h"
 #include "common/data/float_table.h"
 #include "common/data/limits.h"
@@ -32,74 +32,18 @@ struct CsvFile {
   std::vector<int64_t> lines;  // the line of each row
 };
 
-// How other programs write a missing value.
-bool IsMissing(const std::string& text) {
-  return text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan");
-}
-
-bool IsNumber(const std::string& text) {
-  double ignored;
-  return ParseNumber(text, &ignored);
-}
-
-// A number, or a text used in place of one: a missing value, or one that is out of range of float32.
-bool IsNumberOrNone(const std::string& text) {
-  double ignored;
-  return IsMissing(text) || absl::SimpleAtod(text, &ignored);
-}
-
-// The first line is a header if it has text in a column in which the next line has a number. A file of one line has a
-// header if all of it is text.
-bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<std::string>& second) {
-  if (second.empty()) return std::none_of(first.begin(), first.end(), IsNumber);
-  for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-    if (!IsNumberOrNone(first[i]) && IsNumber(second[i])) return true;
-  }
-  return false;
-}
-
-// Names of columns in the job's fields, which only a header line can give.
-std::vector<std::string> NamedColumns(const v1::Data& data) {
-  std::vector<std::string> names = {data.label_column(), data.weight_column()};
-  for (const v1::InputSource& input : data.inputs()) {
-    names.insert(names.end(), input.columns().begin(), input.columns().end());
-  }
-  std::erase_if(names, [](const std::string& name) { return name.empty() || IsNumber(name); });
-  return names;
-}
-
-// Beside texts a line of names looks like any other, unless another column has numbers.
-absl::StatusOr<bool> HasHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
-                               const std::vector<std::string>& second) {
-  if (data.has_header()) return data.header();
-  const bool texts = std::any_of(data.inputs().begin(), data.inputs().end(),
-                                 [](const v1::InputSource& input) { return input.text(); });
-  const bool numbers =
-      std::any_of(first.begin(), first.end(), IsNumber) || std::any_of(second.begin(), second.end(), IsNumber);
-  if (!texts || numbers) return LooksLikeHeader(first, second);
-  const std::vector<std::string> names = NamedColumns(data);
-  const bool named = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return std::find(first.begin(), first.end(), name) != first.end();
-  });
-  if (named && !names.empty()) return true;
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "data.header: missing, and all columns of %s are texts, so that its first line may hold their names or an "
-      "example; set it to true or false",
-      path));
-}
-
 absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const std::string& where,
                                  const CsvFile& file) {
   double value;
   if (ParseNumber(text, &value)) return static_cast<float>(value);
   const std::string place = absl::StrFormat("%s, %s", where, ColumnName(file.columns, column));
-  if (IsMissing(text)) {
+  if (IsCsvMissing(text)) {
     const bool header = file.columns.names.empty() && file.lines.empty();  // it may be a header, such as ",0,1,2"
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", place, text,
                         header ? ", or set data.header: true if it names the columns" : ""));
   }
-  if (IsNumberOrNone(text)) {
+  if (IsCsvNumberOrMissing(text)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: \"%s\" is not a finite float32; drop the line or correct the value", place, ShortText(text)));
   }
@@ -182,7 +126,7 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, T
         "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
         first_line, first.size()));
   }
-  CAIRN_ASSIGN_OR_RETURN(const bool header, HasHeader(data, path, first, fields));
+  CAIRN_ASSIGN_OR_RETURN(const bool header, HasCsvHeader(data, path, first, fields));
   CAIRN_ASSIGN_OR_RETURN(file.columns,
                          ResolveColumns(data, path, header ? first : std::vector<std::string>(), first.size()));
   if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, texts, &file));
@@ -263,7 +207,7 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
     if (!file) continue;
     for (size_t i = 0; i < file->labels.size(); ++i) {
       const std::string& label = file->labels[i];
-      if (IsNumber(label) || (integers && !IsNumberOrNone(label))) continue;
+      if (IsCsvNumber(label) || (integers && !IsCsvNumberOrMissing(label))) continue;
       return absl::DataLossError(
           absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; correct the line",
                           file->path, file->lines[i], ShortText(label)));
@@ -272,44 +216,10 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
   return absl::OkStatus();
 }
 
-std::string FirstExisting(const std::string& dir, const std::string& name) {
-  for (const char* suffix : {".csv", ".csv.gz"}) {
-    if (IsFile(absl::StrCat(dir, "/", name, suffix))) return absl::StrCat(dir, "/", name, suffix);
-  }
-  return "";
-}
-
-bool HasCsvName(const std::string& path) { return absl::EndsWith(path, ".csv") || absl::EndsWith(path, ".csv.gz"); }
-
-std::vector<std::string> CsvFilesIn(const std::string& dir) {
-  std::vector<std::string> found;
-  for (const FolderEntry& entry : EntriesOf(dir)) {
-    if (HasCsvName(entry.name)) found.push_back(absl::StrCat(dir, "/", entry.name));
-  }
-  return found;
-}
-
-absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
-  if (!IsFolder(path)) return std::array<std::string, 3>{path, "", ""};
-  std::array<std::string, 3> files = {FirstExisting(path, "train"), FirstExisting(path, "validation"),
-                                      FirstExisting(path, "test")};
-  if (!files[kTrainSplit].empty()) return files;
-  const std::vector<std::string> found = CsvFilesIn(path);
-  if (found.size() == 1) return std::array<std::string, 3>{found[0], "", ""};
-  return absl::NotFoundError(
-      absl::StrFormat("%s: holds neither train.csv[.gz] nor exactly one CSV file (found %d); give the file itself",
-                      path, found.size()));
-}
-
 }  // namespace
 
-bool LooksLikeCsv(const std::string& path) {
-  if (!IsFolder(path)) return HasCsvName(path);
-  return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
-}
-
 absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
-  CAIRN_ASSIGN_OR_RETURN(const auto paths, FindFiles(data.path()));
+  CAIRN_ASSIGN_OR_RETURN(const auto paths, FindCsvFiles(data.path()));
   Files files;
   const auto texts = std::make_shared<TextStore>();
   for (int s = 0; s < 3; ++s) {

@@ -12,32 +12,6 @@
 namespace cairn {
 namespace {
 
-absl::StatusOr<size_t> FindColumn(const std::string& field, const std::string& wanted, const std::string& path,
-                                  const CsvColumns& file) {
-  int64_t number = -1;
-  if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
-    const int64_t columns = static_cast<int64_t>(file.count());
-    if (number < -columns || number >= columns) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s: %d, but %s has %d columns, 0 to %d", field, number, path, columns, columns - 1));
-    }
-    return static_cast<size_t>(number < 0 ? number + columns : number);
-  }
-  if (file.names.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: \"%s\" is a name, but %s has no header line; give the column's number, or set data.header",
-                        field, wanted, path));
-  }
-  const auto it = std::find(file.names.begin(), file.names.end(), wanted);
-  if (it == file.names.end()) {
-    const size_t shown = std::min<size_t>(file.names.size(), 20);
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: %s has no column \"%s\"; its columns are %s%s", field, path, wanted,
-        absl::StrJoin(file.names.begin(), file.names.begin() + shown, ", "), shown < file.names.size() ? ", ..." : ""));
-  }
-  return static_cast<size_t>(it - file.names.begin());
-}
-
 absl::Status Take(const std::string& field, CsvUse use, size_t column, const std::string& path, CsvColumns* columns) {
   if (columns->uses[column] != CsvUse::kFeature) {
     return absl::InvalidArgumentError(absl::StrFormat("%s: %s of %s is named for something else too; name another",
@@ -55,7 +29,7 @@ absl::Status PlaceFeatures(const v1::Data& data, const std::string& path, CsvCol
   for (int n = 0; n < data.inputs_size(); ++n) {
     for (int i = 0; i < data.inputs(n).columns_size(); ++i) {
       const std::string field = absl::StrCat("data.inputs[", n, "].columns[", i, "]");
-      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.inputs(n).columns(i), path, *columns));
+      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindCsvColumn(field, data.inputs(n).columns(i), path, *columns));
       CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));  // not used in any other way
       order.push_back(column);
       if (data.inputs(n).text()) texts.push_back(column);
@@ -85,6 +59,32 @@ std::string ColumnName(const CsvColumns& columns, size_t column) {
                                : absl::StrFormat("column %d (\"%s\")", column, ShortText(columns.names[column]));
 }
 
+absl::StatusOr<size_t> FindCsvColumn(const std::string& field, const std::string& wanted, const std::string& path,
+                                     const CsvColumns& file) {
+  int64_t number = -1;
+  if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
+    const int64_t columns = static_cast<int64_t>(file.count());
+    if (number < -columns || number >= columns) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: %d, but %s has %d columns, 0 to %d", field, number, path, columns, columns - 1));
+    }
+    return static_cast<size_t>(number < 0 ? number + columns : number);
+  }
+  if (file.names.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: \"%s\" is a name, but %s has no header line; give the column's number, or set data.header",
+                        field, wanted, path));
+  }
+  const auto it = std::find(file.names.begin(), file.names.end(), wanted);
+  if (it == file.names.end()) {
+    const size_t shown = std::min<size_t>(file.names.size(), 20);
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: %s has no column \"%s\"; its columns are %s%s", field, path, wanted,
+        absl::StrJoin(file.names.begin(), file.names.begin() + shown, ", "), shown < file.names.size() ? ", ..." : ""));
+  }
+  return static_cast<size_t>(it - file.names.begin());
+}
+
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
                                           size_t count) {
   CsvColumns columns;
@@ -93,19 +93,20 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
   columns.places.assign(count, 0);
   columns.has_label = TakesLabel(data);
   if (columns.has_label) {
-    CAIRN_ASSIGN_OR_RETURN(columns.label, FindColumn("data.label_column", data.label_column(), path, columns));
+    CAIRN_ASSIGN_OR_RETURN(columns.label, FindCsvColumn("data.label_column", data.label_column(), path, columns));
     columns.uses[columns.label] = CsvUse::kLabel;
   }
   for (int t = 0; t < data.targets_size(); ++t) {
     for (int i = 0; i < data.targets(t).columns_size(); ++i) {
       const std::string field = absl::StrCat("data.targets[", t, "].columns[", i, "]");
-      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn(field, data.targets(t).columns(i), path, columns));
+      CAIRN_ASSIGN_OR_RETURN(const size_t column, FindCsvColumn(field, data.targets(t).columns(i), path, columns));
       CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kTarget, column, path, &columns));
       columns.places[column] = columns.targets++;
     }
   }
   if (!data.weight_column().empty()) {
-    CAIRN_ASSIGN_OR_RETURN(const size_t column, FindColumn("data.weight_column", data.weight_column(), path, columns));
+    CAIRN_ASSIGN_OR_RETURN(const size_t column,
+                           FindCsvColumn("data.weight_column", data.weight_column(), path, columns));
     CAIRN_RETURN_IF_ERROR(Take("data.weight_column", CsvUse::kWeight, column, path, &columns));
     columns.has_weight = true;
   }

@@ -35,6 +35,11 @@ std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
                                           size_t count);
 
+// The number of the column that the field names, by its name or its number; empty: the last one. Errors: without the
+// names of other fields.
+absl::StatusOr<size_t> FindCsvColumn(const std::string& field, const std::string& wanted, const std::string& path,
+                                     const CsvColumns& file);
+
 // Compares the columns of two splits. Errors: DATA_LOSS.
 absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& train, const std::string& other_path,
                               const CsvColumns& other);

@@ -7,6 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/data/class_folder.h"
+#include "common/data/csv_columns.h"
+#include "common/data/csv_texts.h"
 #include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
@@ -52,19 +54,46 @@ SplitSummary SummarizeLabels(const ExampleTable& table, int32_t classes) {
   return split;
 }
 
-absl::Status SampleValues(const ExampleTable& table, int64_t example_size, int64_t sample, DatasetSummary* summary) {
+// Of the numbers of the examples, not of texts.
+absl::Status SampleValues(const LoadedData& loaded, int64_t sample, DatasetSummary* summary) {
+  const ExampleTable& table = *loaded.splits[kTrainSplit];
   summary->sampled = std::min(sample, table.size());
   summary->value_min = std::numeric_limits<double>::infinity();
   summary->value_max = -summary->value_min;
-  std::vector<float> example(example_size);
+  std::vector<float> example(static_cast<size_t>(NumElements(loaded.shape)));
+  std::vector<bool> is_text(example.size(), false);
+  for (const int64_t place : loaded.text_places) is_text[static_cast<size_t>(place)] = true;
   float label;
   for (int64_t i = 0; i < summary->sampled; ++i) {
     CAIRN_RETURN_IF_ERROR(table.Read(i * table.size() / summary->sampled, example.data(), &label));
-    const auto [low, high] = std::minmax_element(example.begin(), example.end());
-    summary->value_min = std::min<double>(summary->value_min, *low);
-    summary->value_max = std::max<double>(summary->value_max, *high);
+    for (size_t place = 0; place < example.size(); ++place) {
+      if (is_text[place]) continue;
+      Widen<double>(example[place], &summary->value_min, &summary->value_max);
+    }
   }
   return absl::OkStatus();
+}
+
+void DescribeTexts(const FoundData& found, DatasetSummary* summary) {
+  summary->different_texts = found.loaded.texts->size();
+  for (const CsvFeature& feature : found.features) {
+    if (!feature.text) {
+      ++summary->number_columns;
+      continue;
+    }
+    summary->text_columns.push_back(ShowTexts(feature));
+  }
+}
+
+void AppendTexts(const DatasetSummary& summary, std::string* text) {
+  const size_t count = summary.text_columns.size();
+  if (count == 0) return absl::StrAppend(text, "  texts       of UTF-8, one an example\n");
+  absl::StrAppendFormat(text, "  columns     %d of texts, %d of numbers, besides the label; %d different texts\n",
+                        count, summary.number_columns, summary.different_texts);
+  for (size_t i = 0; i < std::min<size_t>(count, kClassesShownMax); ++i) {
+    absl::StrAppend(text, "    ", summary.text_columns[i], "\n");
+  }
+  if (count > kClassesShownMax) absl::StrAppend(text, "    ... and ", count - kClassesShownMax, " more\n");
 }
 
 std::string Range(int64_t low, int64_t high) {
@@ -73,7 +102,7 @@ std::string Range(int64_t low, int64_t high) {
 
 }  // namespace
 
-absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data) {
+absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data, const std::vector<std::string>& texts) {
   DatasetSummary summary;
   v1::Data sized = data;
   const bool pictures =
@@ -81,7 +110,8 @@ absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data) {
       (data.format() == v1::Data::AUTO && !LooksLikeIdx(data.path()) && !LooksLikeCifar10(data.path()) &&
        !LooksLikeCsv(data.path()) && LooksLikeImageFolder(data.path()));
   if (pictures) CAIRN_RETURN_IF_ERROR(SampleSizes(&sized, &summary));
-  CAIRN_ASSIGN_OR_RETURN(const LoadedData loaded, LoadData(sized, {}));
+  CAIRN_ASSIGN_OR_RETURN(const FoundData found, LoadAsFound(sized, texts));
+  const LoadedData& loaded = found.loaded;
   summary.info.set_path(data.path());
   summary.info.set_format(loaded.format);
   summary.info.set_classes(loaded.classes);
@@ -95,9 +125,9 @@ absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data) {
   summary.info.set_validation_examples(summary.splits[kValidationSplit].examples);
   summary.info.set_test_examples(summary.splits[kTestSplit].examples);
   summary.info.set_texts(static_cast<int32_t>(loaded.text_places.size()));
-  if (loaded.texts != nullptr) return summary;
-  CAIRN_RETURN_IF_ERROR(SampleValues(*loaded.splits[kTrainSplit], NumElements(loaded.shape),
-                                     pictures ? kSampledPicturesMax : kSampledExamplesMax, &summary));
+  if (loaded.texts != nullptr) DescribeTexts(found, &summary);
+  if (static_cast<int64_t>(loaded.text_places.size()) == NumElements(loaded.shape)) return summary;
+  CAIRN_RETURN_IF_ERROR(SampleValues(loaded, pictures ? kSampledPicturesMax : kSampledExamplesMax, &summary));
   return summary;
 }
 
@@ -109,11 +139,11 @@ std::string ToText(const DatasetSummary& summary) {
     absl::StrAppendFormat(&text, "  pictures    height %s, width %s; resized to the size that the job asks for\n",
                           Range(summary.height_min, summary.height_max), Range(summary.width_min, summary.width_max));
   } else if (info.texts() > 0) {
-    absl::StrAppend(&text, "  texts       of UTF-8, one an example\n");
+    AppendTexts(summary, &text);
   } else {
     absl::StrAppendFormat(&text, "  shape       [%s]\n", absl::StrJoin(info.example_shape(), ", "));
   }
-  if (info.texts() == 0) {
+  if (summary.sampled > 0) {
     absl::StrAppendFormat(&text, "  values      %g to %g (in %d training examples)\n", summary.value_min,
                           summary.value_max, summary.sampled);
   }

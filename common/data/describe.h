@@ -26,13 +26,17 @@ struct DatasetSummary {
   // How many training examples, spread evenly, the next two fields are computed from.
   int64_t sampled = 0;
   double value_min = 0, value_max = 0;
+  // CSV: `column 3 ("title"): texts, as "A day" in line 2`, for each column of texts; and how many columns of numbers
+  // are beside them.
+  std::vector<std::string> text_columns;
+  int64_t number_columns = 0, different_texts = 0;
   // IMAGE_FOLDER: the original sizes of the sampled pictures; else 0.
   int64_t height_min = 0, height_max = 0, width_min = 0, width_max = 0;
 };
 
-// Describes the data set's own splits; data.validation_split and data.test_split are ignored. An image folder needs no
-// size here. Errors: as OpenDataset.
-absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data);
+// Describes the data set's own splits, as LoadAsFound (csv_texts.h) finds them; texts is for that. The fields
+// data.validation_split and data.test_split are ignored. An image folder needs no size here. Errors: as LoadAsFound.
+absl::StatusOr<DatasetSummary> SummarizeDataset(const v1::Data& data, const std::vector<std::string>& texts = {});
 
 // Several lines, each with a line end.
 std::string ToText(const DatasetSummary& summary);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/digest.h"
+#include "common/base/roots.h"
 #include "common/data/wrapped_dataset.h"
 
 namespace cairn {
@@ -57,14 +58,6 @@ bool LeadsUp(absl::string_view path) {
   return false;
 }
 
-// A path of S3 that no root of this worker leads to. Another worker may have one.
-absl::Status CheckHasRoot(const std::string& field, const std::string& path, const RemoteData* remote) {
-  if (!absl::StartsWith(path, "s3://") || (remote != nullptr && remote->Has(path))) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(field, ": \"", path,
-                                          "\" lies below no S3 root of this worker; give a path below one, or start "
-                                          "workers with --root NAME=s3://BUCKET/PREFIX:ro"));
-}
-
 }  // namespace
 
 bool HasRemote(const v1::Data& data, const RemoteData& remote) {
@@ -87,10 +80,9 @@ bool AreOtherVersions(const std::string& path, const std::string& other) {
 
 absl::StatusOr<FetchedData> FetchData(const v1::Data& data, RemoteData* remote, absl::Duration wait_max) {
   FetchedData fetched{data, data, {}};
-  CAIRN_RETURN_IF_ERROR(CheckHasRoot("data.path", data.path(), remote));
+  CAIRN_RETURN_IF_ERROR(CheckHasRoot("data.path", data.path()));
   for (int i = 0; i < data.targets_size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(
-        CheckHasRoot(absl::StrCat("data.targets[", i, "].pictures"), data.targets(i).pictures(), remote));
+    CAIRN_RETURN_IF_ERROR(CheckHasRoot(absl::StrCat("data.targets[", i, "].pictures"), data.targets(i).pictures()));
   }
   if (remote == nullptr || data.has_external()) return fetched;
   const auto fetch = [&](const std::string& field, const std::string& path, std::string* to) -> absl::Status {

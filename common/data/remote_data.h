@@ -16,16 +16,10 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/remote_files.h"
 #include "common/data/dataset.h"
 
 namespace cairn {
-
-class LocalCopy {
- public:
-  virtual ~LocalCopy() = default;
-  virtual const std::string& path() const = 0;     // of the file or folder, absolute
-  virtual const std::string& version() const = 0;  // another one where any file is another one
-};
 
 class RemoteData {
  public:

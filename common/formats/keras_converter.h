@@ -15,6 +15,7 @@
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_masks.h"
 #include "common/formats/keras_model.h"
+#include "common/formats/keras_order.h"
 #include "common/formats/keras_scalars.h"
 #include "common/formats/keras_states.h"
 #include "common/formats/keras_submodels.h"
@@ -36,7 +37,8 @@ class KerasConverter {
     std::string name, type, module;
     const Json* config = nullptr;
     std::string path;
-    const Json* call = nullptr;  // of an operation
+    const Json* call = nullptr;      // of an operation
+    std::string class_before_steps;  // kClassBeforeSteps; empty: it has none
   };
 
   // ---- keras_model.cc ----
@@ -45,6 +47,8 @@ class KerasConverter {
   absl::StatusOr<Names> ConvertModel(const Json& model, const std::string& path, const std::optional<Names>& inputs,
                                      int nesting);
   static absl::StatusOr<std::vector<Entry>> ReadEntries(const Json& list);
+  // Where the entry's weights are. Asked for in the order of the container's layers.
+  static std::string PathOf(const Entry& entry, KerasContainer& container);
   absl::StatusOr<Names> ConvertSequential(const Json& model, std::vector<Entry>& entries, const std::string& path,
                                           const std::optional<Names>& inputs, int nesting);
   absl::Status AppendImpliedInput(const Json& model, const Entry& first);
@@ -60,6 +64,9 @@ class KerasConverter {
   absl::StatusOr<std::string> AppendSoftmax(const Entry& entry, const KerasCall& call, std::vector<int> axes);
   // Errors: the layer that gives the input, or one before it, is not valid; that one is named.
   absl::StatusOr<Shape> ShapeOf(const Entry& entry, const std::string& input) const;
+  // Refuses a join of inputs with different numbers of axes in a TimeDistributed of a model: Keras adds the axes that
+  // one lacks in front of a step, and Cairn would in front of all steps.
+  absl::Status CheckStepJoin(const Entry& entry, const KerasCall& call) const;
   std::string AppendPart(const Entry& entry, const std::string& input, v1::Layer part);
   // ---- keras_applications.cc ----
   absl::StatusOr<Names> AppendScaledSum(const Entry& entry, const KerasCall& call, v1::Layer scaled);

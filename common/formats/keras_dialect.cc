@@ -36,6 +36,10 @@ void Collect(Json& model, std::vector<Call>& calls, bool& has_quantization) {
   const auto config = model.find("config");
   if (config == model.end() || !config->is_object()) return;
   has_quantization = has_quantization || config->contains("quantization_config");
+  // A model in a TimeDistributed.
+  if (const auto inner = config->find("layer"); inner != config->end() && inner->is_object()) {
+    Collect(*inner, calls, has_quantization);
+  }
   const auto layers = config->find("layers");
   if (layers == config->end() || !layers->is_array()) return;
   for (Json& layer : *layers) {

@@ -135,7 +135,7 @@ void KerasConverter::NameContainers(const Calls& calls, const Names& outputs, co
   KerasContainer container(path);
   for (const int number : KerasLayerOrder(inputs, owners, ends)) {
     Entry& entry = entries[calls.entries[calls.order[static_cast<size_t>(number)]]];
-    if (!IsKerasOperation(entry.type, entry.module)) entry.path = container.PathOf(entry.type);
+    if (!IsKerasOperation(entry.type, entry.module)) entry.path = PathOf(entry, container);
   }
 }
 

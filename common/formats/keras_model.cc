@@ -11,7 +11,7 @@
 #include "common/formats/keras_dialect.h"
 #include "common/formats/keras_layers.h"
 #include "common/formats/keras_operation.h"
-#include "common/formats/keras_order.h"
+#include "common/formats/keras_step_models.h"
 #include "common/formats/limits.h"
 #include "common/model/call_mode.h"
 #include "common/model/keras/keras_shape.h"
@@ -92,10 +92,16 @@ absl::StatusOr<std::vector<KerasConverter::Entry>> KerasConverter::ReadEntries(c
     entry.name = TextOf(item, "name");
     if (entry.name.empty()) entry.name = TextOf(*entry.config, "name");
     if (entry.name.empty()) entry.name = absl::StrCat(KerasSnakeCase(entry.type), "_", entries.size());
+    entry.class_before_steps = TextOf(item, kClassBeforeSteps);
     CAIRN_RETURN_IF_ERROR(CheckIsKerasLayer(item, entry.name, entry.type));
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+std::string KerasConverter::PathOf(const Entry& entry, KerasContainer& container) {
+  if (entry.class_before_steps.empty()) return container.PathOf(entry.type);
+  return absl::StrCat(container.PathOf(entry.class_before_steps), IsKerasModel(entry.type) ? "/layer" : "/");
 }
 
 absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertSequential(const Json& model, std::vector<Entry>& entries,
@@ -113,7 +119,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::ConvertSequential(const Js
         return Bad("layer \"", ShownText(entry.name), "\": a second InputLayer; a Sequential has one input");
       }
     } else {
-      entry.path = container.PathOf(entry.type);
+      entry.path = PathOf(entry, container);
       if (current.empty()) {
         CAIRN_RETURN_IF_ERROR(AppendImpliedInput(model, entry));
         current = head_;
@@ -229,6 +235,7 @@ absl::StatusOr<KerasConverter::Names> KerasConverter::Append(const Entry& given,
                kLayersMax, " layers, or ", kKerasCallsMax, " calls; use a smaller model");
   }
   if (IsKerasModel(entry.type)) return AppendModel(entry, call, nesting);
+  CAIRN_RETURN_IF_ERROR(CheckStepJoin(entry, call));
   if (IsKerasOperation(entry.type, entry.module)) return AppendOutputs(entry, call);
   const bool states = HasKerasStates(entry.type, *entry.config);
   const Json plain = states ? WithoutKerasStates(entry.type, *entry.config) : Json();
@@ -382,7 +389,7 @@ absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   if (root.is_string()) {  // json.dump(model.to_json(), file) writes JSON inside JSON
     CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
   }
-  const Json model = WithoutUnaskedArguments(WithOldNamesApart(std::move(root)));
+  const Json model = WithStepsInModels(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
   return KerasConverter().Convert(model);
 }
 

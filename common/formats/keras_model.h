@@ -23,7 +23,8 @@ struct KerasModel {
   // except a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input
   // has the size after the crop.
   v1::Data data;
-  // By layer of `model`: the path of its weights in model.weights.h5, "layers/conv2d_1".
+  // By layer of `model`: the path of its weights in model.weights.h5, "layers/conv2d_1". "layers/conv2d_1/" of a
+  // TimeDistributed: that of the layer in it (keras_step_models.h).
   std::vector<std::string> weight_paths;
 };
 

@@ -55,6 +55,19 @@ absl::StatusOr<Shape> KerasConverter::ShapeOf(const Entry& entry, const std::str
              ShownText(input), "\" is not known");
 }
 
+absl::Status KerasConverter::CheckStepJoin(const Entry& entry, const KerasCall& call) const {
+  if (entry.class_before_steps != entry.type || call.inputs.size() < 2) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const Shape first, ShapeOf(entry, call.inputs[0]));
+  for (const std::string& input : call.inputs) {
+    CAIRN_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(entry, input));
+    if (shape.size() == first.size()) continue;
+    return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
+               "): in a TimeDistributed of a model it joins inputs with different numbers of axes, ", ToString(first),
+               " and ", ToString(shape), "; bring them to the same number by Reshape");
+  }
+  return absl::OkStatus();
+}
+
 std::string KerasConverter::AppendPart(const Entry& entry, const std::string& input, v1::Layer part) {
   part.set_name(NameOfCall(entry.name, "part"));
   part.add_inputs(input);

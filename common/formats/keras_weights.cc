@@ -14,6 +14,7 @@
 #include "common/formats/keras_order.h"
 #include "common/formats/keras_scopes.h"
 #include "common/model/call_mode.h"
+#include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
 
 namespace cairn {
@@ -36,18 +37,28 @@ std::string AttributeOf(const Node& node, const std::string& owner) {
   return owner;
 }
 
-std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string& path) {
-  std::vector<Vars> groups = {{path, node.name, node.name, {}}};
+bool HasLayerWithin(const Node& node) {
+  return node.kind == LayerKind::kTimeDistributed || node.kind == LayerKind::kSpectralNormalization;
+}
+
+// path: KerasModel::weight_paths.
+std::vector<Vars> VarsOf(const Graph& graph, const Node& node, absl::string_view path) {
+  const size_t of_layer_within = absl::ConsumeSuffix(&path, "/") ? 1 : 0;
+  std::vector<Vars> groups = {{std::string(path), node.name, node.name, {}}};
   for (const int v : node.variables) {
     const std::string local = graph.variables()[static_cast<size_t>(v)].name.substr(node.name.size() + 1);
     std::vector<std::string> owners = absl::StrSplit(local, '/');
     owners.pop_back();
-    if (owners.empty()) {
+    if (owners.size() <= of_layer_within) {
       groups[0].variables.push_back(v);
       continue;
     }
-    std::string group = path;
-    for (const std::string& owner : owners) absl::StrAppend(&group, "/", AttributeOf(node, owner));
+    std::string group(path);
+    Node holder = node;
+    for (size_t i = 0; i < owners.size(); ++i) {
+      if (i >= of_layer_within) absl::StrAppend(&group, "/", AttributeOf(holder, owners[i]));
+      if (HasLayerWithin(holder)) holder = InnerNode(holder);
+    }
     if (groups.back().group != group) groups.push_back({group, owners.back(), node.name, {}});
     groups.back().variables.push_back(v);
   }

@@ -59,6 +59,8 @@ inline constexpr int kHdf5NamePartsMax = 1024;
 // Messages within messages in protobuf's text format: as deep as the binary format has them. The parser has no limit of
 // its own, and a text that is deeper than the stack.
 inline constexpr int kTextDepthMax = 100;
+// Mistakes in one text.
+inline constexpr size_t kTextErrorsShownMax = 5;
 
 // Numbers of a trained model hardly compress.
 inline constexpr uint64_t kGrowthMax = 100;

@@ -11,6 +11,7 @@
 #include "common/formats/keras_layers.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_operation.h"
+#include "common/formats/keras_step_models.h"
 #include "common/formats/limits.h"
 #include "common/formats/onnx_file.h"
 #include "common/model/graph.h"
@@ -221,7 +222,7 @@ absl::StatusOr<KerasReport> ReportKerasModel(absl::string_view text) {
   if (root.is_string()) {
     CAIRN_ASSIGN_OR_RETURN(root, ParseBoundedJson(root.get<std::string>(), kKerasJsonBytesMax));
   }
-  return KerasReporter().Report(WithoutUnaskedArguments(WithOldNamesApart(std::move(root))));
+  return KerasReporter().Report(WithStepsInModels(WithoutUnaskedArguments(WithOldNamesApart(std::move(root)))));
 }
 
 absl::StatusOr<std::vector<LayerReport>> ReportOnnxFile(const std::string& path) {

@@ -30,6 +30,7 @@ bool NeedsEpochCheckpoints(const v1::JobSpec& spec);
 // The early_stopping callback with restore_best_weights; null if there is none.
 const v1::EarlyStopping* RestoresBest(const v1::JobSpec& spec);
 const v1::BackupAndRestore* BackupOf(const v1::JobSpec& spec);
+bool HasReduceRate(const v1::JobSpec& spec);    // reduce_lr_on_plateau
 bool WritesSummaries(const v1::JobSpec& spec);  // tensorboard or csv_logger
 
 // Steps between two saves; 0 means after each epoch.

@@ -38,6 +38,11 @@ const v1::BackupAndRestore* BackupOf(const v1::JobSpec& spec) {
   return nullptr;
 }
 
+bool HasReduceRate(const v1::JobSpec& spec) {
+  return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
+                     [](const v1::Callback& c) { return c.has_reduce_lr_on_plateau(); });
+}
+
 bool WritesSummaries(const v1::JobSpec& spec) {
   return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
                      [](const v1::Callback& c) { return c.has_tensorboard() || c.has_csv_logger(); });

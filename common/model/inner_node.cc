@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/model/layer_type.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 
@@ -21,7 +22,8 @@ Node InnerNode(const Node& outer) {
   return inner;
 }
 
-bool FoldsSteps(const v1::Layer& inner) {
+bool FoldsSteps(const v1::Layer& inner, size_t input_axes) {
+  if (input_axes > kLayerDimensionsMax) return true;
   switch (inner.kind_case()) {
     case v1::Layer::kDense:
     case v1::Layer::kActivation:
@@ -33,7 +35,9 @@ bool FoldsSteps(const v1::Layer& inner) {
 }
 
 bool FoldsSteps(const Node& node) {
-  return node.kind == LayerKind::kTimeDistributed && FoldsSteps(node.layer.time_distributed().layer());
+  // A layer that takes the input as it is keeps the number of its axes.
+  return node.kind == LayerKind::kTimeDistributed &&
+         FoldsSteps(node.layer.time_distributed().layer(), node.output.size());
 }
 
 Graph StepGraph(const Graph& graph, const Node& outer) {

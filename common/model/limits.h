@@ -65,8 +65,8 @@ inline constexpr size_t kLayerNameBytesMax = 512;
 inline constexpr int64_t kWindowMax = int64_t{1} << 20;
 // Axes of one example in a layer: [depth, height, width, channels].
 inline constexpr size_t kLayerDimensionsMax = 4;
-// Axes of one example of volumes in steps, [steps, depth, height, width, channels]: of a ConvLSTM3D, and of the few
-// layers that may stand beside it (common/model/layers/table.cc).
+// Axes of one example of volumes in steps, [steps, depth, height, width, channels]: of a ConvLSTM3D or a
+// TimeDistributed(Conv3D), and of the few layers that may stand beside it (common/model/layers/table.cc).
 inline constexpr size_t kSequenceDimensionsMax = kLayerDimensionsMax + 1;
 // Passes over a kernel in each step, on each worker and ps.
 inline constexpr int32_t kPowerIterationsMax = 100;

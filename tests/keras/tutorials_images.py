@@ -175,6 +175,31 @@ def video_of_frames():
     return Model(x, Dense(5, "softmax")(LSTM(8)(TimeDistributed(Flatten())(y))))
 
 
+@tutorial()
+def video_by_a_classifier():
+    x = Input((4, 16, 16, 3))
+    layers = [Input((16, 16, 3)), Conv2D(8, 3, activation="relu"), BatchNormalization(), MaxPooling2D(2)]
+    frames = Sequential([*layers, SpatialDropout2D(0.2), GlobalAveragePooling2D()])
+    return Model(x, Dense(5, "softmax")(GRU(8)(TimeDistributed(frames)(x))))
+
+
+@tutorial()
+def video_by_a_residual_model():
+    image = Input((8, 8, 2))
+    y = Conv2D(4, 3, padding="same", activation="relu")(image)
+    y = Add()([y, Conv2D(4, 3, padding="same")(y)])
+    frames = Model(image, Flatten()(MaxPooling2D(2)(Concatenate()([y, image]))))
+    x = Input((4, 8, 8, 2))
+    return Model(x, Dense(3, "softmax")(LSTM(8)(Dropout(0.2)(TimeDistributed(frames)(x)))))
+
+
+@tutorial()
+def volumes_step_by_step():
+    x = Input((3, 4, 6, 6, 1))
+    y = TimeDistributed(MaxPooling3D(2))(TimeDistributed(Conv3D(4, 3, padding="same", activation="relu"))(x))
+    return Model(x, Dense(3, "softmax")(LSTM(8)(TimeDistributed(Flatten())(y))))
+
+
 @tutorial(MASK)
 def next_frame_prediction():
     x = Input((4, 12, 12, 1))

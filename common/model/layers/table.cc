@@ -67,6 +67,7 @@ bool TakesVolumesInSteps(LayerKind kind) {
   switch (kind) {
     case LayerKind::kConvLSTM3D:
     case LayerKind::kBidirectional:
+    case LayerKind::kTimeDistributed:
     case LayerKind::kSlice:  // of its states
     case LayerKind::kFlatten:
     case LayerKind::kReshape:

@@ -21,32 +21,55 @@ bool WorksOnAStep(v1::Layer::KindCase kind) {
     case v1::Layer::kDense:
     case v1::Layer::kActivation:
     case v1::Layer::kDropout:
+    case v1::Layer::kSpatialDropout1D:
+    case v1::Layer::kSpatialDropout2D:
+    case v1::Layer::kSpatialDropout3D:
+    case v1::Layer::kAlphaDropout:
+    case v1::Layer::kGaussianDropout:
+    case v1::Layer::kGaussianNoise:
     case v1::Layer::kLayerNormalization:
     case v1::Layer::kRescaling:
     case v1::Layer::kEinsumDense:
     case v1::Layer::kEmbedding:
     case v1::Layer::kConv1D:
     case v1::Layer::kConv2D:
+    case v1::Layer::kConv3D:
     case v1::Layer::kDepthwiseConv1D:
     case v1::Layer::kDepthwiseConv2D:
     case v1::Layer::kSeparableConv1D:
     case v1::Layer::kSeparableConv2D:
     case v1::Layer::kConv1DTranspose:
     case v1::Layer::kConv2DTranspose:
+    case v1::Layer::kConv3DTranspose:
     case v1::Layer::kMaxPooling1D:
     case v1::Layer::kMaxPooling2D:
+    case v1::Layer::kMaxPooling3D:
     case v1::Layer::kAveragePooling1D:
     case v1::Layer::kAveragePooling2D:
+    case v1::Layer::kAveragePooling3D:
     case v1::Layer::kGlobalAveragePooling1D:
     case v1::Layer::kGlobalAveragePooling2D:
+    case v1::Layer::kGlobalAveragePooling3D:
     case v1::Layer::kGlobalMaxPooling1D:
     case v1::Layer::kGlobalMaxPooling2D:
+    case v1::Layer::kGlobalMaxPooling3D:
+    case v1::Layer::kAdaptiveAveragePooling1D:
+    case v1::Layer::kAdaptiveAveragePooling2D:
+    case v1::Layer::kAdaptiveAveragePooling3D:
+    case v1::Layer::kAdaptiveMaxPooling1D:
+    case v1::Layer::kAdaptiveMaxPooling2D:
+    case v1::Layer::kAdaptiveMaxPooling3D:
     case v1::Layer::kUpSampling1D:
     case v1::Layer::kUpSampling2D:
+    case v1::Layer::kUpSampling3D:
     case v1::Layer::kCropping1D:
     case v1::Layer::kCropping2D:
+    case v1::Layer::kCropping3D:
     case v1::Layer::kZeroPadding1D:
     case v1::Layer::kZeroPadding2D:
+    case v1::Layer::kZeroPadding3D:
+    case v1::Layer::kResizing:
+    case v1::Layer::kCenterCrop:
     case v1::Layer::kFlatten:
     case v1::Layer::kReshape:
     case v1::Layer::kPermute:
@@ -61,6 +84,7 @@ bool WorksOnAStep(v1::Layer::KindCase kind) {
     case v1::Layer::kLstm:
     case v1::Layer::kGru:
     case v1::Layer::kConvLstm1D:
+    case v1::Layer::kConvLstm2D:
     case v1::Layer::kBidirectional:
     case v1::Layer::kTimeDistributed: return true;
     default: return false;
@@ -75,7 +99,7 @@ absl::Status CheckInner(const v1::Layer& layer) {
     const LayerType* const type = FindLayerType(layer.kind_case());
     return Bad(
         "layer: ", type == nullptr ? "it is missing" : absl::StrCat(WithArticle(type->name), " is not supported there"),
-        "; use dense, conv2d or another layer with one input and no random numbers");
+        "; use dense, conv2d or another layer with one input of numbers");
   }
   if (layer.embedding().mask_zero()) {
     return Bad("layer: mask_zero makes a mask within a step, which is not supported there; leave it out");
@@ -93,9 +117,9 @@ absl::Status InferFolded(const Shape& input, Node* inner, Node* node, std::vecto
   CAIRN_RETURN_IF_ERROR(InferLayer({&step, 1}, inner, variables));
   node->output = inner->output;
   node->output.insert(node->output.begin(), input[0]);
-  if (node->output.size() > kLayerDimensionsMax) {
+  if (node->output.size() > kSequenceDimensionsMax) {
     return Bad("layer: the output of a step is ", ToString(inner->output), ", which has more axes than ",
-               kLayerDimensionsMax - 1, "; put a flatten into another time_distributed after it");
+               kSequenceDimensionsMax - 1, "; put a flatten into another time_distributed after it");
   }
   return absl::OkStatus();
 }
@@ -108,7 +132,7 @@ absl::Status InferTimeDistributed(absl::Span<const Shape> inputs, Node* node, st
   CAIRN_RETURN_IF_ERROR(CheckInner(*layer));
   if (layer->name().empty()) layer->set_name(FindLayerType(layer->kind_case())->name);
   Node inner = InnerNode(*node);
-  const bool folds = FoldsSteps(*layer);
+  const bool folds = FoldsSteps(*layer, inputs[0].size());
   CAIRN_RETURN_IF_ERROR(folds ? InferFolded(inputs[0], &inner, node, variables)
                               : TypeOf(inner.kind).infer(inputs, &inner, variables));
   *layer = inner.layer;

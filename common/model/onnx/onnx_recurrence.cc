@@ -199,4 +199,13 @@ void OnnxRecurrence::GiveSequences() {
   SetSequences(&layer);
 }
 
+void OnnxRecurrence::GiveCells() {
+  cells = true;
+  if (layer.has_lstm()) return layer.mutable_lstm()->set_return_cell(true);
+  for (v1::Layer* inner :
+       {layer.mutable_bidirectional()->mutable_layer(), layer.mutable_bidirectional()->mutable_backward_layer()}) {
+    inner->mutable_lstm()->set_return_cell(true);
+  }
+}
+
 }  // namespace cairn

@@ -26,6 +26,16 @@ struct OnnxRecurrentWeights {
   std::vector<float> biases;
 };
 
+// The layers that an operator became, by their indices; -1: not made yet.
+struct OnnxRecurrenceLayers {
+  int whole = -1;                // the recurrent one
+  int outputs = -1;              // gives the outputs alone: the same, or a part of it where it gives its states, too
+  int turned = -1;               // gives all steps in the opposite order
+  int last_state[2] = {-1, -1};  // by direction: gives its last state
+  int last_cell[2] = {-1, -1};   // the same of its last cell state
+  bool steps_read = false;       // something reads all steps
+};
+
 struct OnnxRecurrence {
   LayerKind kind = LayerKind::kLSTM;
   int64_t units = 0, directions = 1;
@@ -36,12 +46,9 @@ struct OnnxRecurrence {
   std::vector<OnnxVariable> variables;
   std::vector<int> inputs;  // layers
   int64_t steps = 0;        // of its input
-  int made = -1;            // the layer's index
   bool sequences = false;   // the layer returns all steps, not only the last one
-  // ---- of the layer's output ----
-  bool steps_read = false;       // something reads all steps
-  int turned = -1;               // the layer that gives them in the opposite order; -1: none yet
-  int last_state[2] = {-1, -1};  // by direction: the layer that gives its last state; -1: none yet
+  bool cells = false;       // LSTM: each output is followed by its states h and c (return_cell)
+  OnnxRecurrenceLayers layers;
 
   // Reads the node's attributes. Errors: INVALID_ARGUMENT, UNIMPLEMENTED; without the node's name.
   static absl::StatusOr<OnnxRecurrence> Of(const onnx::NodeProto& node);
@@ -49,6 +56,7 @@ struct OnnxRecurrence {
   // Fills in the layer and its variables. weights: must have the shapes that units, directions and features require.
   void TakeWeights(const OnnxRecurrentWeights& weights, int64_t features);
   void GiveSequences();
+  void GiveCells();  // of an LSTM
 };
 
 }  // namespace cairn

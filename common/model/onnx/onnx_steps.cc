@@ -205,22 +205,59 @@ absl::Status OnnxStepReader::Resolve(const std::string& value) {
 absl::StatusOr<OnnxView> OnnxStepReader::ViewOf(const OnnxSteps& x) {
   OnnxRecurrence& r = *x.recurrence;
   if (!r.sequences) return absl::InternalError("all steps are read of a layer that returns the last one");
-  r.steps_read = true;
+  r.layers.steps_read = true;
   OnnxView view = x.view;
   if (!x.turned) return view;
-  if (r.turned < 0) {
+  if (r.layers.turned < 0) {
     v1::Layer layer;
     layer.mutable_slice()->add_axes()->set_step(-1);
-    CAIRN_ASSIGN_OR_RETURN(r.turned, importer_.AddLayer(LayerKind::kSlice, layer, {r.made}));
+    CAIRN_ASSIGN_OR_RETURN(const int outputs, OutputsOf(r));
+    CAIRN_ASSIGN_OR_RETURN(r.layers.turned, importer_.AddLayer(LayerKind::kSlice, layer, {outputs}));
   }
-  view.layer = r.turned;
+  view.layer = r.layers.turned;
   return view;
+}
+
+// Of a layer that gives its states: [output, h, c] of each direction. The outputs of all its steps, or its last cell
+// state.
+absl::StatusOr<int> OnnxStepReader::PartOf(const OnnxRecurrence& r, int64_t direction, bool cell) {
+  v1::Layer layer;
+  v1::Slice* const slice = layer.mutable_slice();
+  if (r.sequences) {
+    v1::Slice::Axis* const steps = slice->add_axes();
+    if (cell) steps->set_begin(static_cast<int32_t>(direction == 0 ? r.steps - 1 : 0));
+    if (cell) steps->set_drop(true);
+  }
+  const int64_t begin = (3 * direction + (cell ? 2 : 0)) * r.units;
+  v1::Slice::Axis* const units = slice->add_axes();
+  units->set_begin(static_cast<int32_t>(begin));
+  units->set_end(static_cast<int32_t>(begin + r.units));
+  return importer_.AddLayer(LayerKind::kSlice, layer, {r.layers.whole});
+}
+
+absl::StatusOr<int> OnnxStepReader::OutputsOf(OnnxRecurrence& r) {
+  if (r.layers.outputs >= 0) return r.layers.outputs;
+  if (!r.cells) return r.layers.outputs = r.layers.whole;
+  CAIRN_ASSIGN_OR_RETURN(const int forward, PartOf(r, 0, false));
+  if (r.directions == 1) return r.layers.outputs = forward;
+  CAIRN_ASSIGN_OR_RETURN(const int backward, PartOf(r, 1, false));
+  v1::Layer layer;
+  layer.mutable_concatenate();
+  CAIRN_ASSIGN_OR_RETURN(r.layers.outputs, importer_.AddLayer(LayerKind::kConcatenate, layer, {forward, backward}));
+  return r.layers.outputs;
 }
 
 absl::StatusOr<int> OnnxStepReader::LayerOf(const OnnxState& state) {
   OnnxRecurrence& r = *state.recurrence;
-  if (!r.sequences && r.directions == 1) return r.made;
-  int& made = r.last_state[state.direction];
+  if (state.cell) {
+    int& cell = r.layers.last_cell[state.direction];
+    if (cell >= 0) return cell;
+    CAIRN_ASSIGN_OR_RETURN(cell, PartOf(r, state.direction, true));
+    return cell;
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int outputs, OutputsOf(r));
+  if (!r.sequences && r.directions == 1) return outputs;
+  int& made = r.layers.last_state[state.direction];
   if (made >= 0) return made;
   v1::Layer layer;
   v1::Slice* const slice = layer.mutable_slice();
@@ -234,7 +271,7 @@ absl::StatusOr<int> OnnxStepReader::LayerOf(const OnnxState& state) {
     units->set_begin(static_cast<int32_t>(state.direction * r.units));
     units->set_end(static_cast<int32_t>((state.direction + 1) * r.units));
   }
-  CAIRN_ASSIGN_OR_RETURN(made, importer_.AddLayer(LayerKind::kSlice, layer, {r.made}));
+  CAIRN_ASSIGN_OR_RETURN(made, importer_.AddLayer(LayerKind::kSlice, layer, {outputs}));
   return made;
 }
 
@@ -246,9 +283,10 @@ absl::StatusOr<OnnxView> OnnxStepReader::ViewOf(const OnnxStates& x) {
     features += state.recurrence->units;
     const bool both = !state.recurrence->sequences && state.recurrence->directions == 2 && state.direction == 0 &&
                       i + 1 < x.states.size() && x.states[i + 1].recurrence == state.recurrence &&
-                      x.states[i + 1].direction == 1;
+                      x.states[i + 1].direction == 1 && !state.cell && !x.states[i + 1].cell;
     if (both) {
-      parts.push_back(state.recurrence->made);
+      CAIRN_ASSIGN_OR_RETURN(const int outputs, OutputsOf(*state.recurrence));
+      parts.push_back(outputs);
       features += state.recurrence->units;
       ++i;
       continue;
@@ -270,91 +308,11 @@ absl::StatusOr<OnnxView> OnnxStepReader::ViewOf(const OnnxStates& x) {
 std::set<const onnx::NodeProto*> OnnxStepReader::LastOnly() const {
   std::set<const onnx::NodeProto*> nodes;
   for (const auto& [node, r] : recurrences_) {
-    const bool read = r->last_state[0] >= 0 || r->last_state[1] >= 0;
-    if (r->sequences && !r->steps_read && read) nodes.insert(node);
+    const bool read = r->layers.last_state[0] >= 0 || r->layers.last_state[1] >= 0 || r->layers.last_cell[0] >= 0 ||
+                      r->layers.last_cell[1] >= 0;
+    if (r->sequences && !r->layers.steps_read && read) nodes.insert(node);
   }
   return nodes;
-}
-
-// ---- recurrent operators ----
-
-absl::Status OnnxStepReader::ReadRecurrent() {
-  const onnx::NodeProto& node = importer_.node();
-  const auto r = std::make_shared<OnnxRecurrence>();
-  CAIRN_ASSIGN_OR_RETURN(*r, OnnxRecurrence::Of(node));
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer_.LaidViewOf(0));
-  if (x.dims.size() != 2 || x.batch != 1) {
-    return Lacks("its input ", ToString(x.dims), " with the batch on axis ", x.batch,
-                 " is not [steps,batch,features]; a Transpose has to bring the steps before the batch");
-  }
-  r->steps = x.dims[0];
-  CAIRN_ASSIGN_OR_RETURN(const OnnxRecurrentWeights weights, ReadWeights(*r, x.dims));
-  CAIRN_RETURN_IF_ERROR(PlaceInputs(x, r.get()));
-  r->TakeWeights(weights, x.dims[1]);
-  const auto used = [&](int i) {
-    return node.output_size() > i && !node.output(i).empty() && !importer_.UsersOf(i).empty();
-  };
-  if (used(2)) return Lacks("its last cell state is used; a layer has one output");
-  if (used(0) && !last_only_.contains(&node)) r->GiveSequences();
-  CAIRN_ASSIGN_OR_RETURN(r->made, importer_.AddLayer(r->kind, r->layer, r->inputs, std::move(r->variables)));
-  recurrences_[&node] = r;
-  if (used(0)) {
-    const OnnxView y = OnnxView::Of(r->made, {r->steps, r->directions * r->units})
-                           .As({r->steps, r->directions, r->units})
-                           .WithBatchAt(2);
-    if (r->directions == 1) steps_[node.output(0)] = {r, y, 0, r->reverse};
-    if (r->directions == 2) {
-      r->steps_read = true;
-      importer_.SetValue(node.output(0), y);
-    }
-  }
-  if (!used(1)) return absl::OkStatus();
-  OnnxStates last;
-  for (int64_t d = 0; d < r->directions; ++d) last.states.push_back({r, d});
-  states_[node.output(1)] = std::move(last);
-  return absl::OkStatus();
-}
-
-// sequence: [steps, features].
-absl::StatusOr<OnnxRecurrentWeights> OnnxStepReader::ReadWeights(const OnnxRecurrence& r, const Shape& sequence) const {
-  OnnxRecurrentWeights weights;
-  CAIRN_ASSIGN_OR_RETURN(weights.w, importer_.ConstantOf(1, "W"));
-  CAIRN_ASSIGN_OR_RETURN(weights.r, importer_.ConstantOf(2, "R"));
-  if (r.units < 1 || weights.w.whole || weights.r.whole ||
-      weights.w.dims != Shape{r.directions, r.width(), sequence[1]} ||
-      weights.r.dims != Shape{r.directions, r.width(), r.units}) {
-    return Bad("W ", ToString(weights.w.dims), " and R ", ToString(weights.r.dims), " do not fit hidden_size ", r.units,
-               " on ", ToString(sequence));
-  }
-  if (importer_.HasInput(3)) {
-    CAIRN_ASSIGN_OR_RETURN(weights.biases, importer_.FloatsOf(3, "B", r.directions * 2 * r.width()));
-  }
-  if (importer_.HasInput(4)) return Lacks("sequence_lens; give sequences of one length");
-  if (importer_.HasInput(7)) return Lacks("P, weights of peepholes");
-  return weights;
-}
-
-// Sets the layer's inputs: the sequence, and the initial states unless they are zeros.
-absl::Status OnnxStepReader::PlaceInputs(const OnnxView& sequence, OnnxRecurrence* r) {
-  CAIRN_ASSIGN_OR_RETURN(const int from, importer_.layers().Place(sequence));
-  r->inputs = {from};
-  for (int i = 5; i <= 6; ++i) {
-    if (!importer_.HasInput(i)) continue;
-    if (importer_.IsConstant(i)) {
-      CAIRN_ASSIGN_OR_RETURN(const OnnxTensor state, importer_.ConstantOf(i, "initial state"));
-      if (std::all_of(state.floats.begin(), state.floats.end(), [](float f) { return f == 0; })) continue;
-      return Lacks("its first state is a constant that is not zeros");
-    }
-    if (r->directions != 1) return Lacks("first states of two directions that are not zeros");
-    CAIRN_ASSIGN_OR_RETURN(const OnnxView state, importer_.LaidViewOf(i));
-    if (state.dims != Shape{1, r->units} || state.batch != 1) {
-      return Lacks("its first state is neither zeros nor one layer's [1,batch,", r->units, "], but ",
-                   ToString(state.dims), " with the batch on axis ", state.batch);
-    }
-    CAIRN_ASSIGN_OR_RETURN(const int placed, importer_.layers().Place(state.As({r->units})));
-    r->inputs.push_back(placed);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -1,11 +1,12 @@
 // Outputs of the operators RNN, LSTM and GRU, as long as it is open which layer gives them. Y, [steps, directions,
-// batch, units], and Y_h, [directions, batch, units], are two outputs of an operator; a layer has one. Here are values
+// batch, units], Y_h and Y_c, [directions, batch, units], are outputs of an operator; a layer has one. Here are values
 // that are all steps of one direction, in either order, or last states of directions, also of several operators, as
 // PyTorch joins those of its layers to h_n. An operator that only moves, picks or joins them gives another such value.
 // Any other one reads the value of a layer, an OnnxView, which has the batch where the operator expects it.
 //
 // A layer returns all steps if something reads Y, otherwise its last states. Those of the former are cut from its
-// output.
+// output. If something reads Y_c, the layer's outputs are followed by its states, and outputs and cell states are cut
+// from that.
 //
 // Used once, on one thread.
 #pragma once
@@ -37,6 +38,7 @@ struct OnnxSteps {
 struct OnnxState {
   std::shared_ptr<OnnxRecurrence> recurrence;
   int64_t direction = 0;
+  bool cell = false;  // of an LSTM, the cell state
 };
 
 // Last states. stacked: [states, batch, units], or [batch, states, units] if batch is 0; otherwise
@@ -75,11 +77,16 @@ class OnnxStepReader {
   absl::Status ReadRecurrent();
   absl::StatusOr<OnnxRecurrentWeights> ReadWeights(const OnnxRecurrence& r, const Shape& sequence) const;
   absl::Status PlaceInputs(const OnnxView& sequence, OnnxRecurrence* r);
+  absl::StatusOr<std::vector<int>> PlaceStates(int input, const OnnxRecurrence& r);
+  // A layer that gives these numbers for each example, from the sequence that layer `from` gives.
+  absl::StatusOr<int> ConstantLayer(std::vector<float> numbers, int from);
 
   // ---- layers ----
   absl::StatusOr<OnnxView> ViewOf(const OnnxSteps& x);
   absl::StatusOr<OnnxView> ViewOf(const OnnxStates& x);
   absl::StatusOr<int> LayerOf(const OnnxState& state);  // [units]
+  absl::StatusOr<int> OutputsOf(OnnxRecurrence& r);     // OnnxRecurrenceLayers::outputs
+  absl::StatusOr<int> PartOf(const OnnxRecurrence& r, int64_t direction, bool cell);
 
   OnnxImporter& importer_;
   const std::set<const onnx::NodeProto*> last_only_;

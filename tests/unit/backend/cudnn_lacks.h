@@ -22,6 +22,7 @@ inline const std::vector<std::string>& CudnnLacks() {
       "SPARSEMAX of dense",
       "a conv_lstm of bidirectional",
       "an output of 5 axes of input_layer",
+      "an output of 5 axes of time_distributed",
       "conv_lstm1d",
       "conv_lstm1d of time_distributed",
       "conv_lstm2d",

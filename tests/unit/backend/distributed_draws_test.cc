@@ -12,17 +12,19 @@
 namespace cairn {
 namespace {
 
-constexpr int kSteps = 6, kFeatures = 16;
+constexpr int kSteps = 6, kFeatures = 16;  // numbers of a step
 
 // The gradient of the last kernel, for one example of ones and an output that is off by a half: it shows what the
 // dropouts keep.
-std::vector<float> KeptOf(Backend& backend, const std::string& dropout) {
+// step: the shape of a step, of kFeatures numbers.
+std::vector<float> KeptOf(Backend& backend, const std::string& dropout,
+                          const std::string& step = std::to_string(kFeatures)) {
   const auto graph = std::make_shared<const Graph>(
       Graph::Build(FromText<v1::Model>(absl::StrCat(
-                       "layers { name: 'x' input { shape: [", kSteps, ", ", kFeatures,
+                       "layers { name: 'x' input { shape: [", kSteps, ", ", step,
                        "] } } layers { name: 'a' inputs: 'x' ", dropout, "} layers { name: 'b' inputs: 'x' ", dropout,
-                       "} layers { inputs: ['a', 'b'] concatenate { axis: 1 } } ",
-                       "layers { flatten {} } layers { dense { units: 1 use_bias: false } }")))
+                       "} layers { name: 'd' inputs: 'a' flatten {} } layers { name: 'e' inputs: 'b' flatten {} } ",
+                       "layers { inputs: ['d', 'e'] concatenate {} } layers { dense { units: 1 use_bias: false } }")))
           .value());
   ProgramOptions options;
   options.batch_max = 1;
@@ -57,6 +59,38 @@ TEST(DistributedDraws, AreNewForEachStepAndForEachLayer) {
     EXPECT_EQ(steps.size(), 2u * kSteps) << "no two steps have one mask";
     EXPECT_THAT(kept, testing::Contains(0.0f));
     EXPECT_THAT(kept, testing::Contains(2.0f));  // 2 * 0.5 / (1 - rate)
+  }
+}
+
+TEST(DistributedDraws, OfEachKindOfNoise) {
+  for (const char* noise :
+       {"gaussian_noise { stddev: 0.5 }", "gaussian_dropout { rate: 0.5 }", "alpha_dropout { rate: 0.5 }"}) {
+    SCOPED_TRACE(noise);
+    const std::string layer = absl::StrCat("time_distributed { layer { ", noise, " } }");
+    const std::vector<float> kept = KeptOf(*MakeOnednnBackend(), layer);
+    EXPECT_THAT(kept, testing::Pointwise(testing::FloatNear(1e-6f), KeptOf(*MakeReferenceBackend(), layer)));
+    std::set<std::vector<float>> steps;
+    for (auto step = kept.begin(); step != kept.end(); step += kFeatures) steps.emplace(step, step + kFeatures);
+    EXPECT_EQ(steps.size(), 2u * kSteps) << "no two steps have one mask";
+  }
+}
+
+// A channel of a step is kept or dropped as a whole.
+TEST(DistributedDraws, OfChannels) {
+  constexpr int kChannels = 4;
+  const std::pair<const char*, const char*> layers[] = {
+      {"spatial_dropout1d", "4, 4"}, {"spatial_dropout2d", "2, 2, 4"}, {"spatial_dropout3d", "2, 2, 1, 4"}};
+  for (const auto& [name, shape] : layers) {
+    SCOPED_TRACE(name);
+    const std::string layer = absl::StrCat("time_distributed { layer { ", name, " { rate: 0.5 } } }");
+    const std::vector<float> kept = KeptOf(*MakeOnednnBackend(), layer, shape);
+    EXPECT_EQ(kept, KeptOf(*MakeReferenceBackend(), layer, shape));
+    std::set<std::vector<float>> steps;
+    for (auto step = kept.begin(); step != kept.end(); step += kFeatures) {
+      steps.emplace(step, step + kChannels);
+      for (int i = kChannels; i < kFeatures; ++i) EXPECT_EQ(step[i], step[i % kChannels]);
+    }
+    EXPECT_GT(steps.size(), 2u) << "steps draw for themselves";
   }
 }
 

@@ -104,6 +104,11 @@ inline std::vector<LayerCase> DistributedCases() {
            "layers { time_distributed { layer { " + layer +
            " } } } layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
   };
+  const auto volumes = [](const std::string& layer) {
+    return "layers { input { shape: [2, 3, 2, 4, 1] } } layers { name: 'first' time_distributed { layer { dense { "
+           "units: 2 } } } } layers { time_distributed { layer { " +
+           layer + " } } } layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
+  };
   const std::string pictures = "[3, 4, 5, 2]", rows = "[3, 5, 2]";
   return {
       {"DistributedConv2D", on(pictures, "conv2d { filters: 3 kernel_size: 3 activation: GELU }")},
@@ -118,6 +123,23 @@ inline std::vector<LayerCase> DistributedCases() {
       {"DistributedLstm", on(rows, "lstm { units: 3 }")},
       {"DistributedRepeat", on("[3, 2]", "repeat_vector { n: 2 }")},
       {"DistributedTwice", on(pictures, "time_distributed { layer { conv1d { filters: 3 kernel_size: 2 } } }")},
+      {"DistributedAdaptiveAverage", on(pictures, "adaptive_average_pooling2d { output_size: [3, 2] }")},
+      {"DistributedAdaptiveMax", on(pictures, "adaptive_max_pooling2d { output_size: [3, 2] }")},
+      {"DistributedResizing", on(pictures, "resizing { height: 3 width: 7 }")},
+      // Steps of four axes; of fewer, that get four.
+      {"DistributedVolumesConv3D", volumes("conv3d { filters: 3 kernel_size: 2 activation: GELU }")},
+      {"DistributedVolumesTranspose", volumes("conv3d_transpose { filters: 2 kernel_size: 2 }")},
+      {"DistributedVolumesMaxPooling", volumes("max_pooling3d { pool_size: 2 }")},
+      {"DistributedVolumesAveragePooling", volumes("average_pooling3d { pool_size: 2 }")},
+      {"DistributedVolumesGlobalPooling", volumes("global_average_pooling3d {}")},
+      {"DistributedVolumesPadding", volumes("zero_padding3d { padding: 1 }")},
+      {"DistributedVolumesUpSampling", volumes("up_sampling3d { size: [1, 2, 1] }")},
+      {"DistributedVolumesActivation", volumes("activation { activation: SOFTPLUS }")},
+      {"DistributedVolumesNormalization", volumes("layer_normalization {}")},
+      {"DistributedVolumesFlatten", volumes("flatten {}")},
+      {"DistributedVolumesTwice", volumes("time_distributed { layer { conv2d { filters: 2 kernel_size: 2 } } }")},
+      {"DistributedVolumesConvLstm", volumes("conv_lstm2d { filters: 2 kernel_size: 2 }")},
+      {"DistributedVolumesReshape", on(pictures, "reshape { target_shape: [2, 2, 5, 4] }")},
   };
 }
 

@@ -11,21 +11,14 @@
 #include "common/data/text_dataset.h"
 #include "common/data/text_store.h"
 #include "common/data/tf_example.h"
-#include "common/model/inputs_check.h"
-#include "common/model/model_inputs.h"
 #include "tests/unit/data/data_files.h"
-#include "tests/unit/data/open_dataset.h"
-#include "tests/unit/model/model_text.h"
+#include "tests/unit/data/open_for_model.h"
 
 namespace cairn {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// One text to four words of the vocabulary a, b.
-constexpr char kWords[] = R"(layers { name: "text" input { text: true shape: 1 } }
-    layers { name: "words" text_vectorization { vocabulary: ["a", "b"] output_sequence_length: 4 } })";
 
 // A number, a text and two texts, in another order than the columns'.
 constexpr char kMixed[] = R"(
@@ -37,19 +30,6 @@ constexpr char kMixed[] = R"(
     layers { inputs: ["age", "words", "tag"] concatenate {} })";
 constexpr char kMixedInputs[] = R"(inputs { input: "tags" columns: ["first", "second"] }
     inputs { input: "text" columns: "said" } inputs { input: "age" columns: "age" } label_column: "kind")";
-
-// The data set as a worker opens it for the model. data: further fields of v1::Data.
-absl::StatusOr<DatasetPtr> OpenFor(const std::string& model, const std::string& path, const std::string& data = "") {
-  v1::JobSpec spec;
-  *spec.mutable_model() = FromText<v1::Model>(model);
-  *spec.mutable_data() = FromText<v1::Data>(data);
-  spec.mutable_data()->set_path(path);
-  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_RETURN_IF_ERROR(CheckInputSources(&spec, graph));
-  CAIRN_ASSIGN_OR_RETURN(DatasetPtr examples, OpenDataset(spec.data(), ModelInputShape(graph)));
-  CAIRN_RETURN_IF_ERROR(CheckInputSizes(graph, spec.data(), examples->input_sizes()));
-  return WithTexts(std::move(examples), graph);
-}
 
 void ExpectRefused(const std::string& model, const std::string& path, const std::string& data,
                    const std::vector<std::string>& parts) {

@@ -268,6 +268,20 @@ def conv_lstm(folder):
     expect(path, {f"conv_lst_m2d/conv_lstm_cell/{key}": v for key, v in values.items()})
 
 
+def model_on_steps(folder):
+    """A TimeDistributed has the weights of the model within it, its trainable ones first, named as in that model."""
+    frames = layer("TimeDistributed", "frames", layer=functional("cnn", IMAGE[:4], (6, 6, 1), None))
+    model = sequential([frames, layer("GRU", "gru", units=2, reset_after=True)], (5, 6, 6, 1))
+    of = dict(image_weights(keras2_names))
+    gru = {"kernel": numbers(32, 6), "recurrent_kernel": numbers(2, 6), "bias": numbers(2, 6)}
+    path = os.path.join(folder, "steps.h5")
+    weights = of["conv"] + of["bn"]
+    save_model(path, model, [("frames", weights), ("gru", [(f"gru/gru_cell/{k}:0", v) for k, v in gru.items()])])
+    wanted = {f"{n}/{n}/{k}": v for n in ("conv", "bn") for k, (_, v) in zip(KEYS[n], of[n])}
+    got = expect(path, {**wanted, **{f"gru/gru_cell/{k}": v for k, v in gru.items()}})
+    assert got["layers"] == ["in", "conv", "bn", "act", "flat", "gru"], got["layers"]
+
+
 def any_name(folder):
     names = ["a b", "block/conv/x", "d\u00e9j\u00e0", 'q"uote', "d.1", "\u5c42"]
     model = sequential([layer("Dense", n, units=4) for n in names])
@@ -360,7 +374,17 @@ def bad_files(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for test in (whole_models, weights_alone, nested, operations, attention, conv_lstm, any_name, bad_files):
+        for test in (
+            whole_models,
+            weights_alone,
+            nested,
+            operations,
+            attention,
+            conv_lstm,
+            model_on_steps,
+            any_name,
+            bad_files,
+        ):
             test(folder)
             print(test.__name__, "ok")
 

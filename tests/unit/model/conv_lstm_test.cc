@@ -46,7 +46,11 @@ TEST(ConvLstm, ShapesOfKeras) {
        "bidirectional { merge_mode: SUM layer { conv_lstm2d { filters: 4 kernel_size: 3 return_sequences: true } } }",
        {7, 8, 10, 4}},
       {kFilm, "time_distributed { layer { conv_lstm1d { filters: 4 kernel_size: 3 } } }", {7, 10, 4}},
-      {kVolumes, "time_distributed { layer { conv_lstm2d { filters: 4 kernel_size: 3 } } }", {}},
+      {kVolumes, "time_distributed { layer { conv_lstm2d { filters: 4 kernel_size: 3 } } }", {7, 8, 10, 4}},
+      {kVolumes, "time_distributed { layer { conv3d { filters: 4 kernel_size: 3 } } }", {7, 4, 8, 10, 4}},
+      {kVolumes, "time_distributed { layer { dense { units: 2 } } }", {7, 6, 10, 12, 2}},
+      {kVolumes, "time_distributed { layer { flatten {} } }", {7, 2160}},
+      {kFilm, "time_distributed { layer { reshape { target_shape: [5, 2, 12, 3] } } }", {7, 5, 2, 12, 3}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.layer);
@@ -153,7 +157,10 @@ TEST(ConvLstm, RefusesByName) {
        "units 2 and 3 cannot be merged by AVE"},
       {kVolumes, "dense { units: 2 }", "its input [7,6,10,12,3] has 5 axes, and a dense takes at most 4"},
       {kVolumes, "conv3d { filters: 2 kernel_size: 3 }", "and a conv3d takes at most 4"},
-      {kVolumes, "time_distributed { layer { dense { units: 2 } } }", "and a time_distributed takes at most 4"},
+      {kRows, "time_distributed { layer { time_distributed { layer { reshape { target_shape: [1, 1, 1, 3] } } } } }",
+       "the output of a step is [10,1,1,1,3], which has more axes than 4; put a flatten"},
+      {kVolumes, "time_distributed { layer { conv_lstm3d { filters: 2 kernel_size: 3 } } }",
+       "layer: a conv_lstm3d is not supported there"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.layer);

@@ -202,12 +202,12 @@ def cell_functions(a, count):
 
 
 def recurrent(step, count, activations):
-    """Y and Y_h of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden] and
-    [directions, batch, hidden]."""
+    """Y, Y_h and Y_c of RNN, LSTM or GRU, by the equations of their specification: [steps, directions, batch, hidden]
+    and [directions, batch, hidden]. Only an LSTM's Y_c says something."""
 
     def run_operator(a, x, w, r, b=None, lens=None, h0=None, c0=None):
         assert lens is None
-        functions, directions, last = cell_functions(a, activations), [], []
+        functions, directions, last, cells = cell_functions(a, activations), [], [], []
         for d in range(len(w)):
             hidden = r.shape[2]
             wb, rb = np.split(b[d], 2) if b is not None else (np.zeros(count * hidden),) * 2
@@ -220,7 +220,8 @@ def recurrent(step, count, activations):
                 y[t] = h
             directions.append(y)
             last.append(h)
-        return np.stack(directions, axis=1), np.stack(last)
+            cells.append(c)
+        return np.stack(directions, axis=1), np.stack(last), np.stack(cells)
 
     return run_operator
 

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "common/formats/onnx/onnx_import.h"
+#include "tests/unit/formats/onnx/onnx_cases.h"
 #include "tests/unit/formats/onnx/small_model.h"
 
 namespace cairn {
@@ -68,8 +70,6 @@ class RefusedRecurrent : public testing::TestWithParam<Case> {};
 
 std::vector<Case> Cases() {
   return {
-      {"CellState", [](onnx::ModelProto* m) { Append("Identity", {"c"}, m); },
-       "node \"rnn\" (LSTM): its last cell state is used; a layer has one output"},
       {"BatchFirst",
        [](onnx::ModelProto* m) {
          SetDims({0, 4, 3}, m->mutable_graph()->mutable_input(0));
@@ -84,14 +84,19 @@ std::vector<Case> Cases() {
          SetDims({0, 0, 3}, m->mutable_graph()->mutable_input(0));
        },
        "input \"x\": its dimension 0 (\"n\") has no fixed size; only the batch, dimension 1, may be of any size"},
-      {"FirstState",
+      {"FirstStatesOfExamples",
        [](onnx::ModelProto* m) {
-         AddTensor("h0", {1, 1, 2}, m);
-         m->mutable_graph()->mutable_node(0)->add_input("");
-         m->mutable_graph()->mutable_node(0)->add_input("");
-         m->mutable_graph()->mutable_node(0)->add_input("h0");
+         AddTensor("h0", {1, 3, 2}, m);
+         for (const char* input : {"", "", "h0"}) m->mutable_graph()->mutable_node(0)->add_input(input);
        },
-       "node \"rnn\" (LSTM): its first state is a constant that is not zeros"},
+       "node \"rnn\" (LSTM): its first state is a constant that differs from example to example; give one for all of "
+       "them"},
+      {"FirstStateThatDoesNotFit",
+       [](onnx::ModelProto* m) {
+         AddTensor("h0", {1, 1, 4}, m);
+         for (const char* input : {"", "", "h0"}) m->mutable_graph()->mutable_node(0)->add_input(input);
+       },
+       "node \"rnn\" (LSTM): its first state [1,1,4] is not [1,batch,2]"},
       {"FirstStateOfAnotherShape",
        [](onnx::ModelProto* m) {
          m->mutable_graph()->add_input()->set_name("h0");
@@ -100,7 +105,8 @@ std::vector<Case> Cases() {
          m->mutable_graph()->mutable_node(0)->add_input("");
          m->mutable_graph()->mutable_node(0)->add_input("h0");
        },
-       "node \"rnn\" (LSTM): its first state is neither zeros nor one layer's [1,batch,2], but [1,5] with the batch on "
+       "node \"rnn\" (LSTM): its first state is neither constant nor one layer's [1,batch,2], but [1,5] with the batch "
+       "on "
        "axis 1"},
       {"RowsJoined",
        [](onnx::ModelProto* m) {
@@ -147,6 +153,85 @@ TEST(Recurrent, StepsFirstAreReadAsBatchFirst) {
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->input_shape(), (Shape{4, 3}));
   EXPECT_EQ(graph->output().output, (Shape{4, 2}));
+}
+
+// What the LSTM of Rows computes of one example, as ONNX's specification writes it down: gates i, o, f, c.
+struct NaiveLstm {
+  std::vector<double> h, c;
+  std::vector<double> rows;  // h of each step
+
+  NaiveLstm(std::vector<double> h0, std::vector<double> c0, const std::vector<float>& x) : h(h0), c(c0) {
+    const auto number = [](int64_t i) { return static_cast<double>(0.01f * static_cast<float>(i % 7)); };
+    const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+    for (int step = 0; step < 4; ++step) {
+      double gates[8];
+      for (int64_t g = 0; g < 8; ++g) {
+        gates[g] = 0;
+        for (int64_t k = 0; k < 3; ++k) gates[g] += number(g * 3 + k) * x[static_cast<size_t>(step * 3 + k)];
+        for (int64_t k = 0; k < 2; ++k) gates[g] += number(g * 2 + k) * h[static_cast<size_t>(k)];
+      }
+      for (size_t u = 0; u < 2; ++u) {
+        c[u] = sigmoid(gates[4 + u]) * c[u] + sigmoid(gates[u]) * std::tanh(gates[6 + u]);
+        h[u] = sigmoid(gates[2 + u]) * std::tanh(c[u]);
+      }
+      rows.insert(rows.end(), h.begin(), h.end());
+    }
+  }
+};
+
+std::vector<float> PredictionOf(const onnx::ModelProto& model, const std::vector<float>& x) {
+  const auto imported = ImportOnnx(model);
+  EXPECT_TRUE(imported.ok()) << imported.status();
+  if (!imported.ok()) return {};
+  const ImportedGraph read(*imported);
+  Batch batch;
+  batch.examples = 1;
+  batch.inputs = Buffer::CopyOf(x.data(), x.size() * sizeof(float));
+  return PredictWith(read.graph, read.values, batch);
+}
+
+void ExpectNumbers(const std::vector<float>& got, const std::vector<double>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-6) << i;
+}
+
+const std::vector<float> kSequence = {1, -2, 3, 0.5f, 4, -1, 2, 2, -3, 0, 1, 5};
+
+TEST(Recurrent, CellStateIsAPartOfWhatTheLayerGives) {
+  const NaiveLstm naive({0, 0}, {0, 0}, kSequence);
+  onnx::ModelProto model = Rows();
+  ExpectNumbers(PredictionOf(model, kSequence), naive.rows);
+  Append("Squeeze", {"c", "zero"}, &model);
+  AddInts("zero", {0}, &model);
+  model.mutable_graph()->mutable_node()->DeleteSubrange(1, 1);  // nothing reads the rows
+  ExpectNumbers(PredictionOf(model, kSequence), naive.c);
+  // Beside the last state.
+  model = Rows();
+  AddInts("zero", {0}, &model);
+  AddNode("Squeeze", "last_h", {"h", "zero"}, &model);
+  AddNode("Squeeze", "last_c", {"c", "zero"}, &model);
+  SetInt("axis", 1, Append("Concat", {"last_h_out", "last_c_out"}, &model));
+  model.mutable_graph()->mutable_node()->DeleteSubrange(1, 1);
+  ExpectNumbers(PredictionOf(model, kSequence), {naive.h[0], naive.h[1], naive.c[0], naive.c[1]});
+}
+
+// A state of zeros beside one that is none is given too.
+TEST(Recurrent, ConstantFirstStates) {
+  const double second = static_cast<double>(0.01f);  // AddTensor: 0, 0.01
+  for (const bool cell : {false, true}) {
+    onnx::ModelProto model = Rows();
+    AddTensor("state", {1, 1, 2}, &model);
+    for (const char* input : {"", "", "state"}) model.mutable_graph()->mutable_node(0)->add_input(input);
+    if (cell) model.mutable_graph()->mutable_node(0)->add_input("state");
+    const NaiveLstm naive({0, second}, {0, cell ? second : 0}, kSequence);
+    ExpectNumbers(PredictionOf(model, kSequence), naive.rows);
+    const auto imported = ImportOnnx(model);
+    const Graph graph = Graph::Build(imported.value().model).value();
+    for (const Variable& v : graph.variables()) {
+      const bool state = graph.nodes()[static_cast<size_t>(v.node)].kind == LayerKind::kDense;
+      EXPECT_EQ(v.kind, state ? VariableKind::kFrozen : VariableKind::kTrainable) << v.name;
+    }
+  }
 }
 
 }  // namespace

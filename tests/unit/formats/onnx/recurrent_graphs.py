@@ -166,8 +166,28 @@ def decoder():
     return b.graph("decoder", b.gemm(x, "fc", 3, 6), [4, 5], False, [3], examples=3, batch_axis=1)
 
 
+def cell_states(both, with_steps):
+    """The last cell states of an LSTM whose first states are constants, the same for each example: beside its last
+    states, and beside steps of what it gives."""
+    b = Torch(902 + 2 * both + with_steps, 13)
+    directions = 2 if both else 1
+    weights = [b.weight(n, directions, *s) for n, s in (("w", (24, 5)), ("r", (24, 6)), ("b", (48,)))]
+    first = [b.constant(np.repeat(b.random.uniform(-1, 1, (directions, 1, 6)), 3, 1).astype(np.float32)) for _ in "hc"]
+    attributes = {"direction": "bidirectional"} if both else {}
+    y = b.op("LSTM", "input", *weights, "", *first, outputs=["y", "h", "c"], hidden_size=6, **attributes)
+    parts = [b.pick(state, 0, d) for state in ("c", "h") for d in range(directions)]
+    if with_steps:
+        y = b.op("Transpose", y, perm=[0, 2, 1, 3])
+        parts.append(b.pick(b.op("Reshape", y, b.ints(0, 0, -1)), 0, 1))
+    x = b.op("Concat", *parts, axis=1)
+    names = ["cell_states", "both" if both else "one", *(["steps"] if with_steps else [])]
+    width = 6 * directions * (3 if with_steps else 2)
+    return b.graph("_".join(names), b.gemm(x, "fc", 3, width), [4, 5], False, [3], examples=3, batch_axis=1)
+
+
 def graphs():
     cases = itertools.product(GATES, (1, 2), (False, True), (True, False), HEADS)
     made = [graph(seed, *case) for seed, case in enumerate(cases)]
     made += [without_open_axis(graph(800 + i, "LSTM", 2, True, bool(i), "state")) for i in range(2)]
+    made += [cell_states(both, steps) for both in (False, True) for steps in (False, True)]
     return made + [reversed_operator(), decoder()]

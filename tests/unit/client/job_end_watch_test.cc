@@ -1,6 +1,6 @@
 // Goal: a task of a TFJob ends with its job's code, keeps it, and does not wait for ever for a job that was refused:
 // the task that submitted it is gone then, and the coordinator with it.
-#include "client/cli/job_end.h"
+#include "client/cli/job_end_watch.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class JobEndTest : public testing::Test {
   ~JobEndTest() override { std::filesystem::remove_all(directory_); }
   std::string directory_ =
       absl::StrCat(testing::TempDir(), "/job_end_", testing::UnitTest::GetInstance()->current_test_info()->name());
-  JobEnd end_{directory_, "x"};
+  JobEndWatch end_{directory_, "x"};
 };
 
 TEST_F(JobEndTest, EachEndHasItsCodeAndIsKept) {
@@ -36,9 +36,9 @@ TEST_F(JobEndTest, EachEndHasItsCodeAndIsKept) {
   EXPECT_EQ(end_.Remembered(), std::nullopt);
   for (const auto& [state, code] :
        {std::pair(v1::SUCCEEDED, 0), {v1::ENDED_WITH_ERRORS, 3}, {v1::FAILED, 1}, {v1::CANCELLED, 1}}) {
-    JobEnd end(directory_, "x");
+    JobEndWatch end(directory_, "x");
     EXPECT_EQ(end.Consider(In(state), kStart), code);
-    EXPECT_EQ(JobEnd(directory_, "x").Remembered(), code);
+    EXPECT_EQ(JobEndWatch(directory_, "x").Remembered(), code);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "client/cli/job_end.h"
+#include "client/cli/job_end_watch.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -30,23 +30,23 @@ int ExitCodeOf(v1::JobState end) {
   return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed;
 }
 
-JobEnd::JobEnd(const std::string& directory, std::string name)
+JobEndWatch::JobEndWatch(const std::string& directory, std::string name)
     : name_(std::move(name)), path_(absl::StrCat(directory, "/", name_, ".ended")) {}
 
-std::optional<int> JobEnd::Remembered() const {
+std::optional<int> JobEndWatch::Remembered() const {
   int code = 0;
   std::ifstream file(path_);
   if (file >> code && code >= 0 && code < 128) return code;
   return std::nullopt;
 }
 
-std::optional<int> JobEnd::Ask(JobClient& client, absl::Time now) {
+std::optional<int> JobEndWatch::Ask(JobClient& client, absl::Time now) {
   JobRef ref;
   ref.name = name_;
   return Consider(client.Get(ref), now);
 }
 
-std::optional<int> JobEnd::Consider(const absl::StatusOr<v1::JobStatus>& job, absl::Time now) {
+std::optional<int> JobEndWatch::Consider(const absl::StatusOr<v1::JobStatus>& job, absl::Time now) {
   const bool answered = job.ok() || absl::IsNotFound(job.status());
   silent_since_ = answered ? absl::InfiniteFuture() : std::min(silent_since_, now);
   if (answered) missing_ = !job.ok();
@@ -60,7 +60,7 @@ std::optional<int> JobEnd::Consider(const absl::StatusOr<v1::JobStatus>& job, ab
 }
 
 // The file is complete or absent: it is renamed into place.
-void JobEnd::Remember(int code) const {
+void JobEndWatch::Remember(int code) const {
   const std::string partial = absl::StrCat(path_, ".partial");
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);

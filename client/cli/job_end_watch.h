@@ -1,5 +1,5 @@
-// JobEnd: detects for a task of `cairn run` that its job has ended, and with which exit code. It stores the code in a
-// file, so that a restarted container exits at once with the same code, even if the coordinator is gone.
+// JobEndWatch: detects for a task of `cairn run` that its job has ended, and with which exit code. It stores the code
+// in a file, so that a restarted container exits at once with the same code, even if the coordinator is gone.
 //
 // One thread.
 #pragma once
@@ -20,10 +20,10 @@ inline constexpr absl::Duration kRefusedAfter = absl::Minutes(1);
 // The exit code of a program that waited for the job's end.
 int ExitCodeOf(v1::JobState end);
 
-class JobEnd {
+class JobEndWatch {
  public:
   // The newest job of this name. The file is directory/NAME.ended.
-  JobEnd(const std::string& directory, std::string name);
+  JobEndWatch(const std::string& directory, std::string name);
 
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }

@@ -1,0 +1,106 @@
+#include "common/data/csv_files.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/files.h"
+#include "common/data/csv_parser.h"
+#include "common/data/table.h"
+
+namespace cairn {
+namespace {
+
+// The first line is a header if it has text in a column in which the next line has a number. A file of one line has a
+// header if all of it is text.
+bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (second.empty()) return std::none_of(first.begin(), first.end(), IsCsvNumber);
+  for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (!IsCsvNumberOrMissing(first[i]) && IsCsvNumber(second[i])) return true;
+  }
+  return false;
+}
+
+// Names of columns in the job's fields, which only a header line can give.
+std::vector<std::string> NamedColumns(const v1::Data& data) {
+  std::vector<std::string> names = {data.label_column(), data.weight_column()};
+  for (const v1::InputSource& input : data.inputs()) {
+    names.insert(names.end(), input.columns().begin(), input.columns().end());
+  }
+  std::erase_if(names, [](const std::string& name) { return name.empty() || IsCsvNumber(name); });
+  return names;
+}
+
+std::string FirstExisting(const std::string& dir, const std::string& name) {
+  for (const char* suffix : {".csv", ".csv.gz"}) {
+    if (IsFile(absl::StrCat(dir, "/", name, suffix))) return absl::StrCat(dir, "/", name, suffix);
+  }
+  return "";
+}
+
+bool HasCsvName(const std::string& path) { return absl::EndsWith(path, ".csv") || absl::EndsWith(path, ".csv.gz"); }
+
+std::vector<std::string> CsvFilesIn(const std::string& dir) {
+  std::vector<std::string> found;
+  for (const FolderEntry& entry : EntriesOf(dir)) {
+    if (HasCsvName(entry.name)) found.push_back(absl::StrCat(dir, "/", entry.name));
+  }
+  return found;
+}
+
+}  // namespace
+
+bool IsCsvMissing(const std::string& text) {
+  return text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan");
+}
+
+bool IsCsvNumber(const std::string& text) {
+  double ignored;
+  return ParseNumber(text, &ignored);
+}
+
+bool IsCsvNumberOrMissing(const std::string& text) {
+  double ignored;
+  return IsCsvMissing(text) || absl::SimpleAtod(text, &ignored);
+}
+
+absl::StatusOr<bool> HasCsvHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
+                                  const std::vector<std::string>& second) {
+  if (data.has_header()) return data.header();
+  // Beside texts a line of names looks like any other, unless another column has numbers.
+  const bool texts = std::any_of(data.inputs().begin(), data.inputs().end(),
+                                 [](const v1::InputSource& input) { return input.text(); });
+  const bool numbers =
+      std::any_of(first.begin(), first.end(), IsCsvNumber) || std::any_of(second.begin(), second.end(), IsCsvNumber);
+  if (!texts || numbers) return LooksLikeHeader(first, second);
+  const std::vector<std::string> names = NamedColumns(data);
+  const bool named = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(first.begin(), first.end(), name) != first.end();
+  });
+  if (named && !names.empty()) return true;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "data.header: missing, and all columns of %s are texts, so that its first line may hold their names or an "
+      "example; set it to true or false",
+      path));
+}
+
+absl::StatusOr<std::array<std::string, 3>> FindCsvFiles(const std::string& path) {
+  if (!IsFolder(path)) return std::array<std::string, 3>{path, "", ""};
+  std::array<std::string, 3> files = {FirstExisting(path, "train"), FirstExisting(path, "validation"),
+                                      FirstExisting(path, "test")};
+  if (!files[kTrainSplit].empty()) return files;
+  const std::vector<std::string> found = CsvFilesIn(path);
+  if (found.size() == 1) return std::array<std::string, 3>{found[0], "", ""};
+  return absl::NotFoundError(
+      absl::StrFormat("%s: holds neither train.csv[.gz] nor exactly one CSV file (found %d); give the file itself",
+                      path, found.size()));
+}
+
+bool LooksLikeCsv(const std::string& path) {
+  if (!IsFolder(path)) return HasCsvName(path);
+  return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
+}
+
+}  // namespace cairn
