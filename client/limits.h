@@ -25,7 +25,6 @@ inline constexpr size_t kVersionTextsMax = 8;
 
 // ---- the command line ----
 
-inline constexpr size_t kErrorsShownMax = 5;
 // As large as a control message may be.
 inline constexpr size_t kJobFileBytesMax = size_t{4} << 20;
 // Deeper than any field of a job.

@@ -27,6 +27,12 @@ inline constexpr absl::Duration kProbeAnswerMax = absl::Seconds(25);
 // How long a submission waits for a data set that is fetched to its worker: less than the coordinator waits for the
 // answer (30 s, coordinator/core/options.h), so that the answer says how far it is.
 inline constexpr absl::Duration kInspectFetchMax = absl::Seconds(20);
+// From the beginning of an inspection, also of one that has waited for data: until then the paths that a job writes to
+// in S3 are tried. With the time in which the probe is removed (kS3ProbeRemovalMax) less than those 30 s.
+inline constexpr absl::Duration kInspectProbeMax = absl::Seconds(25);
+static_assert(kInspectFetchMax < kInspectProbeMax);
+// How long a job that begins waits for a file of weights that is fetched to its worker.
+inline constexpr absl::Duration kWeightsFetchMax = absl::Minutes(10);
 // A trainer that waits for such a data set looks this often whether its job still wants it, and tells this often that
 // it waits.
 inline constexpr absl::Duration kFetchLookPause = absl::Seconds(1);
@@ -43,6 +49,8 @@ inline constexpr int kPassesMax = 8;
 
 inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
 inline constexpr int kManifestDepthMax = 8;
+// A job's name and its backup_dir.
+inline constexpr size_t kWriterMarkBytesMax = size_t{64} << 10;
 inline constexpr size_t kCheckpointsListedMax = 1 << 16;
 // If validation falls further behind, the best checkpoint may be removed before it is known to be the best.
 inline constexpr size_t kComparedLaterMax = 16;

@@ -19,7 +19,7 @@
 #include "client/cli/child_process.h"
 #include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_end.h"
+#include "client/cli/job_end_watch.h"
 #include "client/cli/job_file.h"
 #include "client/cli/set_field.h"
 #include "client/cli/stop_signals.h"
@@ -106,7 +106,7 @@ int Exec(const TfDaemon& daemon) {
 // Runs a task's daemons until one ends, a signal arrives, or the job has ended.
 class TaskRun {
  public:
-  TaskRun(Task task, std::vector<std::string> submit, JobEnd end)
+  TaskRun(Task task, std::vector<std::string> submit, JobEndWatch end)
       : task_(std::move(task)),
         submit_(std::move(submit)),
         end_(std::move(end)),
@@ -220,7 +220,7 @@ class TaskRun {
   const Task task_;
   const std::vector<std::string> submit_;  // empty: there is no job
   StopSignals signals_;
-  JobEnd end_;
+  JobEndWatch end_;
   JobClient client_;
   std::vector<ChildProcess> children_;  // the daemons, then the process that submits the job
   absl::Time ask_at_ = absl::InfinitePast();
@@ -230,7 +230,7 @@ class TaskRun {
 };
 
 // Runs a ps and a worker on this machine for this job.
-int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) {
+int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEndWatch end) {
   StopSignals signals;
   LocalClusterOptions local;
   local.ps = local.workers = 1;
@@ -292,7 +292,7 @@ int RunRun(const Globals& globals, const TfRunOptions& given, const SubmitOption
   }
   const absl::StatusOr<std::string> name = NameOf(job);
   if (!name.ok()) return Fail(name.status());
-  JobEnd end(options.dir, *name);
+  JobEndWatch end(options.dir, *name);
   if (const std::optional<int> code = end.name().empty() ? std::nullopt : end.Remembered()) {
     Say(absl::StrFormat("job \"%s\" has already ended, with exit code %d; remove %s to run it again", end.name(), *code,
                         end.path()));

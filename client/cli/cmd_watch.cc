@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_end.h"
+#include "client/cli/job_end_watch.h"
 #include "client/cli/progress.h"
 #include "client/cli/watching.h"
 #include "common/report/json.h"

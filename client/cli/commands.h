@@ -3,6 +3,8 @@
 // Each returns the program's exit code. Output goes to stdout, errors and notes to stderr.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,10 @@
 namespace cairn {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;  // the job failed or was cancelled, or the cluster cannot be reached
-inline constexpr int kExitUsage = 2;   // wrong usage, or a job or file was refused
-inline constexpr int kExitErrors = 3;  // the job did all its steps and ended with errors
+inline constexpr int kExitFailed = 1;   // the job failed or was cancelled, or no cluster answers
+inline constexpr int kExitUsage = 2;    // wrong usage, or a job or file was refused
+inline constexpr int kExitErrors = 3;   // the job did all its steps and ended with errors
+inline constexpr int kExitDiffers = 4;  // a replayed step has other bits than the job's
 inline constexpr int kExitInterrupted = 130;
 
 struct Globals {
@@ -78,6 +81,15 @@ struct TraceOptions {
   int64_t seconds = 60;  // nodes record at most so long
   std::string output;
 };
+struct ReplayCommandOptions {
+  std::string job;
+  std::optional<int64_t> step;  // from 0; with find_nan: the last one that is looked at, unset: the job's last
+  bool find_nan = false;
+  std::string checkpoint;       // a checkpoint, or a folder of several, on this machine; empty: the job's
+  std::string data;             // of the job, as it lies on this machine; empty: data.path
+  std::string device = "auto";  // the kind that the job ran on; else as cairn-worker --device
+  std::string bin_dir;          // where cairn-replay is
+};
 struct CreateTokenOptions {
   std::string name, user;
   std::vector<std::string> groups;
@@ -119,11 +131,24 @@ struct MakeDataOptions {
   uint64_t seed = 1;
 };
 
+// The columns of a CSV data set that no job describes.
+struct CsvOptions {
+  std::string label;               // data.label_column; empty: the last one
+  std::string header;              // data.header, true or false; empty: found out
+  std::vector<std::string> texts;  // columns of texts, besides those that are found out
+};
+
+struct DataInfoOptions {
+  std::string path;
+  CsvOptions csv;
+};
+
 struct ConvertDataOptions {
   std::string in, out;
   std::string split;
   int shards = 1;
   bool gzip = false;
+  CsvOptions csv;
 };
 
 struct AdaptOptions {
@@ -169,6 +194,7 @@ int RunMetrics(const Globals& globals, const MetricsOptions& options);
 int RunLogs(const Globals& globals, const LogsOptions& options);
 int RunEvents(const Globals& globals, const EventsOptions& options);
 int RunTrace(const Globals& globals, const TraceOptions& options);
+int RunReplay(const Globals& globals, const ReplayCommandOptions& options);  // becomes cairn-replay
 int RunTop(const Globals& globals, const TopCommandOptions& options);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
@@ -178,11 +204,13 @@ int RunModels(const Globals& globals, const ModelsOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);
 int RunConvertData(const Globals& globals, const ConvertDataOptions& options);
 int RunAdaptData(const Globals& globals, const AdaptOptions& options);
-int RunDataInfo(const Globals& globals, const std::string& path);
+int RunDataInfo(const Globals& globals, const DataInfoOptions& options);
 int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);
 
 // Prints "cairn: message" and returns the matching exit code.
 int Fail(const absl::Status& status);
+// Flushes standard output, which may still be buffered and may not fit on its disk. Returns the exit code then.
+int CloseOutput(int code);
 
 }  // namespace cairn

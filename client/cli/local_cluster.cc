@@ -122,6 +122,7 @@ void LocalCluster::Describe() {
   const std::string of_worker = NodeNamePrefix(CallerRole::kWorker, own);
   std::vector<std::string> of_coordinator = {"--listen", address_, "--data-dir", data("coordinator")};
   if (!http_.empty()) of_coordinator.insert(of_coordinator.end(), {"--http", http_});
+  if (!http_.empty() && options_.http_read_only) of_coordinator.push_back("--http-read-only");
   add("coordinator", "cairn-coordinator", std::move(of_coordinator));
   for (int i = 0; i < options_.ps; ++i) {
     const std::string name = absl::StrCat("ps-", i);

@@ -24,6 +24,7 @@ struct LocalClusterOptions {
   int evaluators = 0;           // 0..64
   int port = 7070;              // of the coordinator; 0: chosen by the system
   int http = -1;                // port of the coordinator's pages; 0: chosen by the system; -1: none
+  bool http_read_only = false;  // nobody changes anything by those pages
   int slots = 0;                // of each worker; 0: hardware threads / workers, at least 1
   std::string device = "auto";  // of the workers: cairn-worker's --device
   bool restart = true;          // restart daemons that exit

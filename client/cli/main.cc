@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -16,26 +13,19 @@
 #include "client/cli/add_command.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
+#include "client/cli/csv_flags.h"
 #include "client/cli/node_flags.h"
+#include "client/cli/replay_flags.h"
 #include "client/cli/sweep_flags.h"
 #include "client/cli/up_flags.h"
 #include "client/cli/usage_error.h"
+#include "client/cli/weights_flags.h"
 #include "common/base/version.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/token.h"
 
 namespace cairn {
-
-int Fail(const absl::Status& status) {
-  absl::FPrintF(stderr, "cairn: %s\n", status.message());
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kFailedPrecondition: return kExitUsage;
-    default: return kExitFailed;
-  }
-}
 
 namespace {
 
@@ -49,9 +39,11 @@ struct Invocation {
   PredictOptions predict;
   TfRunOptions tf_run;
   ExportOptions export_options;
+  ReplayCommandOptions replay;
   ModelsOptions models;
   MakeDataOptions make_data;
   ConvertDataOptions convert_data;
+  DataInfoOptions data_info;
   JobsOptions jobs;
   AdaptOptions adapt_data;
   std::string job;
@@ -66,10 +58,6 @@ CLI::App* AddCommand(CLI::App& parent, const char* name, const char* help, Invoc
   return cairn::AddCommand(parent, name, help, &call.run, std::move(run));
 }
 
-void AddJobArgument(CLI::App* command, std::string* job) {
-  command->add_option("JOB", *job, "The job's number, or its name (the newest one)")->required();
-}
-
 // Flags that modify the job of a file.
 void AddJobChanges(CLI::App* command, SubmitOptions* options) {
   command
@@ -77,16 +65,6 @@ void AddJobChanges(CLI::App* command, SubmitOptions* options) {
       ->allow_extra_args(false);
   command->add_option("--model", options->model, "The model from this file: Keras' model.json, .keras, .h5 or .onnx")
       ->check(CLI::ExistingFile);
-}
-
-void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
-  AddJobArgument(command, &options->job);
-  command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
-  command->add_option("--weights", options->weights,
-                      "Use these weights, not the job's: a checkpoint, a folder of several (the newest is used), a "
-                      ".safetensors or .keras file");
-  command->add_option("--data", options->data,
-                      "Use this data, not the job's: a path of a file or folder on the workers");
 }
 
 void AddUp(CLI::App& app, Invocation& call) {
@@ -131,24 +109,17 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   add_with_job("delete", "Delete an ended job and its weights", RunDelete);
   CLI::App* evaluate = AddCommand(app, "evaluate", "Loss and metrics of a job's weights", call,
                                   [&call] { return RunEvaluate(call.globals, call.evaluate); });
-  AddEvaluateOptions(evaluate, &call.evaluate);
-  CLI::App* predict = AddCommand(app, "predict", "The model's outputs for the examples of a split", call,
-                                 [&call] { return RunPredict(call.globals, call.predict); });
-  AddEvaluateOptions(predict, &call.predict.what);
-  predict->add_option("-o,--output", call.predict.output, ".csv, .npy or .jsonl; -: standard output")
-      ->capture_default_str();
-  predict->add_flag("--classes", call.predict.classes,
-                    "The most likely class and its probability instead of all outputs");
-  CLI::App* export_command = AddCommand(app, "export", "Write a job's weights to a file", call,
-                                        [&call] { return RunExport(call.globals, call.export_options); });
-  AddJobArgument(export_command, &call.export_options.job);
-  export_command->add_option("--format", call.export_options.format,
-                             "safetensors, keras, weights.h5 or onnx [by the file's ending; without one safetensors]");
-  export_command->add_option("--layout", call.export_options.layout, "With safetensors: keras or torch")
-      ->capture_default_str();
-  export_command->add_flag("--fold-batch-norm", call.export_options.fold_batch_norm,
-                           "With onnx: fold batch normalizations into the layers before them");
-  export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
+  AddEvaluateFlags(evaluate, &call.evaluate);
+  AddPredictFlags(AddCommand(app, "predict", "The model's outputs for the examples of a split", call,
+                             [&call] { return RunPredict(call.globals, call.predict); }),
+                  &call.predict);
+  CLI::App* replay = AddCommand(app, "replay", "Compute a step of a job again, here, and compare the bits", call,
+                                [&call] { return RunReplay(call.globals, call.replay); });
+  AddJobArgument(replay, &call.replay.job);
+  AddReplayFlags(replay, &call.replay);
+  AddExportFlags(AddCommand(app, "export", "Write a job's weights to a file", call,
+                            [&call] { return RunExport(call.globals, call.export_options); }),
+                 &call.export_options);
 }
 
 void AddSweep(CLI::App& app, Invocation& call) {
@@ -198,6 +169,7 @@ void AddData(CLI::App& app, Invocation& call) {
       ->check(CLI::IsMember({"train", "validation", "test"}));
   convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
   convert->add_flag("--gzip", call.convert_data.gzip, "Compress the files (readers then unpack them into memory)");
+  AddCsvFlags(convert, &call.convert_data.csv);
   CLI::App* adapt = AddCommand(*data, "adapt", "Compute vocabularies, bins and means of data, as Keras' adapt()", call,
                                [&call] { return RunAdaptData(call.globals, call.adapt_data); });
   adapt->add_option("MODEL", call.adapt_data.model, "A .json, .keras or .h5 file, or a job (text protobuf)")
@@ -207,10 +179,10 @@ void AddData(CLI::App& app, Invocation& call) {
   adapt->add_option("--set", call.adapt_data.settings, "FIELD=VALUE of the job, as in submit: data.label_column=topic")
       ->allow_extra_args(false);
   adapt->add_option("-o,--output", call.adapt_data.output, "The model with its layers' state, .json")->required();
-  AddCommand(*data, "info", "Describe a data set: kind, counts, shapes, classes", call,
-             [&call] { return RunDataInfo(call.globals, call.path); })
-      ->add_option("PATH", call.path, "File or directory")
-      ->required();
+  CLI::App* info = AddCommand(*data, "info", "Describe a data set: kind, counts, shapes, classes", call,
+                              [&call] { return RunDataInfo(call.globals, call.data_info); });
+  info->add_option("PATH", call.data_info.path, "File or directory")->required();
+  AddCsvFlags(info, &call.data_info.csv);
 }
 
 // `cairn help nodes drain`.
@@ -321,7 +293,8 @@ bool HasTokenArgument(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   Invocation call;
-  call.up.bin_dir = call.tf_run.bin_dir = call.bench.bin_dir = FolderOfThisProgram();
+  for (std::string* bin_dir : {&call.up.bin_dir, &call.tf_run.bin_dir, &call.bench.bin_dir, &call.replay.bin_dir})
+    *bin_dir = FolderOfThisProgram();
   if (const char* address = std::getenv("CAIRN_COORDINATOR"); address != nullptr && *address != '\0') {
     call.globals.client.address = address;
   }
@@ -364,16 +337,6 @@ int Main(int argc, char** argv) {
   status.Update(InitTls(call.globals));
   if (!status.ok()) return Fail(status);
   return call.run();
-}
-
-// Output may still be buffered, and may not fit on its disk.
-int CloseOutput(int code) {
-  const bool lost = std::ferror(stdout) != 0;  // some of it, earlier
-  const bool flushed = std::fflush(stdout) == 0;
-  if (flushed && !lost) return code;
-  std::fprintf(stderr, "cairn: standard output cannot be written%s%s\n", flushed ? "" : ": ",
-               flushed ? "" : std::strerror(errno));
-  return code == kExitOk ? kExitFailed : code;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ import sys
 
 PAGES = ("docs/operating/runbook.md",)
 MIN_WORDS = 3
-TOPS = ("client", "common", "coordinator", "server", "worker")
+TOPS = ("client", "common", "coordinator", "replay", "server", "worker")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.M | re.S)
 CODE = re.compile(r"`([^`]+)`")

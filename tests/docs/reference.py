@@ -31,6 +31,7 @@ LIMITS = (
     ("common/data/limits.h", "Data"),
     ("common/s3/limits.h", "Data from S3"),
     ("coordinator/core/limits.h", "The coordinator"),
+    ("coordinator/dashboard/limits.h", "Changes by pages"),
     ("server/core/limits.h", "A ps"),
     ("worker/limits.h", "A worker"),
 )
@@ -109,7 +110,7 @@ def metrics_page(source):
 def undocumented_metrics(source):
     """Metrics that sources besides METRIC_SOURCES add."""
     listed = {path for path, _, _ in METRIC_SOURCES}
-    for top in ("client", "common", "coordinator", "server", "worker"):
+    for top in ("client", "common", "coordinator", "replay", "server", "worker"):
         for folder, _, names in os.walk(os.path.join(source, top)):
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), source)

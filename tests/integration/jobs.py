@@ -79,3 +79,12 @@ def restart_all(cluster):
         if name.startswith("ps"):
             shutil.rmtree(f"{cluster.dir}/{name}")
         cluster.restart(name)
+
+
+def restart_alone(c):
+    """Worker-0 is the only one, and has joined again: a job that is submitted while there is no worker is not tried."""
+    c.kill("worker-0")
+    joined = c.log("worker-0").count("joined the cluster")
+    c.restart("worker-0")
+    c.until(lambda: c.log("worker-0").count("joined the cluster") > joined, "worker-0 joins again")
+    c.until(lambda: {n["name"] for n in c.nodes() if n.get("alive")} == {"ps-0", "worker-0"}, "one worker")

@@ -13,7 +13,7 @@ import sys
 
 MEMBERS_MAX = 15
 METHODS_MAX = 40
-FOLDERS = ("client/", "common/", "coordinator/", "server/", "worker/")
+FOLDERS = ("client/", "common/", "coordinator/", "replay/", "server/", "worker/")
 # Plain values: each member is an option, a field of a message or a number of a formula, and has no rule of its own.
 VALUES = {
     "client/cli/main.cc": {"Invocation"},  # the options of all commands

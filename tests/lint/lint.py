@@ -52,8 +52,10 @@ FOLDERS = {
     "coordinator/dashboard": [
         "common/*",
         "coordinator/core",
+        "coordinator/node/awaited_answer.h",
         "coordinator/node/cluster_driver.h",
         "coordinator/node/core_questions.h",
+        "coordinator/node/user_calls.h",
         "proto",
         "grpc",
     ],
@@ -81,8 +83,10 @@ FOLDERS = {
     "worker/reports": ["common/*", "client", "worker/checkpoint", "worker/limits.h", "proto", "grpc"],
     "worker/node": ["common/*", "client", "worker/*", "proto", "grpc"],
     "worker/python": ["common/*", "worker/*", "proto"],
+    # ---- what the daemons are made of, in one process ----
+    "replay": ["common/*", "server/core", "worker/*", "proto"],
     # ---- mains ----
-    "client/cli": ["client", "client/bench", "client/cli/*", "common/*", "proto", "grpc"],
+    "client/cli": ["client", "client/bench", "client/cli/*", "common/*", "replay", "proto", "grpc"],
     "client/cli/sweep": ["client", "client/cli", "common/*", "proto"],
     "tests": ["*"],
 }

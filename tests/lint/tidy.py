@@ -26,7 +26,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 import units  # noqa: E402
 
 NOT_INSTALLED = 77  # the exit code; ctest skips the test
-PRODUCT = ("client", "common", "coordinator", "server", "worker")
+PRODUCT = ("client", "common", "coordinator", "replay", "server", "worker")
 # In a unit a .cc is included, on purpose.
 NOT_OF_UNITS = ("bugprone-suspicious-include",)
 # The compiler's own, which cost nothing: bugprone-reserved-identifier looks at each name of all libraries.

@@ -1,8 +1,9 @@
 """Client and Job on clusters of real daemons: a job submitted in every form, followed, evaluated, predicted, exported,
-cancelled, deleted; nodes and drains; a coordinator that is killed while a job is waited for; several coordinators; TLS.
-What comes back is compared with what the program `cairn` says.
+traced, cancelled, deleted; nodes and drains; a coordinator that is killed while a job is waited for; several
+coordinators; TLS. What comes back is compared with what the program `cairn` says.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -136,6 +137,33 @@ job.wait()
 """
 
 
+def traced(c, client, path):
+    """The time line of a running job, by a Job, a name and a number."""
+    job = client.submit(path, set={"epochs": 100_000, "name": "traced"})
+    c.until(lambda: job.status().step > 3, "it trains")
+    target = Path(c.dir) / "trace.json"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check(job.trace(target, steps=3) == target, "the path of the file")
+    trace = json.loads(target.read_text())
+    other = trace["otherData"]
+    check(other["job_name"] == "traced" and other["last_step"] - other["first_step"] == 2, str(other))
+    check(not caught, [str(w.message) for w in caught])
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M" and e["name"] == "process_name"}
+    check(len(names) >= 2, f"processes: {names}")
+    for which in (job, "traced", job.id):
+        check(client.trace(which, steps=1, path=target) == target and target.exists(), f"{which}")
+    error = raises(cairn.NotFound, lambda: client.trace("no such", path=target))
+    check("no such" in str(error), str(error))
+    error = raises(cairn.ProgramError, lambda: job.trace(f"{c.dir}/no-such-folder/t.json"))
+    check("there is no folder" in str(error), str(error))
+    job.cancel()
+    c.until(lambda: job.state == "CANCELLED", "it is cancelled")
+    before = target.read_bytes()
+    raises(cairn.ProgramError, lambda: job.trace(target, seconds=1))
+    check(target.read_bytes() == before, "the file of the trace before is as it was")
+
+
 def ctrl_c(c, client, path):
     """Ends the wait, and not the job."""
     script = subprocess.Popen(
@@ -218,6 +246,7 @@ def main():
         refused(client, path)
         print("warnings:", warned(client, path), flush=True)
         nodes(c, client)
+        traced(c, client, path)
         ctrl_c(c, client, path)
         print("a cluster: ok", flush=True)
     attempts(coordinator_killed)

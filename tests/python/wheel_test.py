@@ -156,7 +156,7 @@ def check_libraries(package):
     """The libraries in the wheel. Those of programs and module are all there."""
     module = next(name for name in os.listdir(package) if name.startswith("_cairn"))
     objects = [f"{package}/{module}", *(f"{package}/bin/{name}" for name in os.listdir(f"{package}/bin"))]
-    check(len(objects) == 5, objects)
+    check(len(objects) == 6, objects)
     found = libraries_of(objects)
     check(len(found) > 20, sorted(found))
     foreign = [f"{n} => {p}" for n, p in found if not OF_TARGET.match(n) and not p.startswith(f"{package}/lib/")]

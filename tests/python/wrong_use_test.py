@@ -260,6 +260,12 @@ JOB = [
         '-o FOLDER/m.bin: no format has the ending ".bin"; use .safetensors, .keras, .weights.h5 or .onnx, or name one '
         "with --format",
     ),
+    (lambda p: p.job.trace(steps=0), ValueError, "steps: is 0; give 1 to 1000"),
+    (lambda p: p.job.trace(steps=2.5), TypeError, "steps: is a float; give a whole number"),
+    (lambda p: p.job.trace(seconds=601), ValueError, "seconds: is 601; give 1 to 600"),
+    (lambda p: p.job.trace(""), ValueError, "path: is empty"),
+    (lambda p: p.there.trace(None), TypeError, "job: is None; give a job's number or name"),
+    (lambda p: p.there.trace("no-such"), cairn.NotFound, 'there is no job named "no-such"'),
 ]
 LAST = [(lambda p: (p.there.close(), p.there.jobs()), ValueError, "this cairn.Client is closed; make another one")]
 

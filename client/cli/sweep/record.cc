@@ -17,10 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/job_file.h"
 #include "client/cli/sweep/page.h"
 #include "client/limits.h"
 #include "common/base/text.h"
+#include "common/formats/job_text.h"
 
 namespace cairn {
 namespace {

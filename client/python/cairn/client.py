@@ -203,6 +203,14 @@ class Client:
         """A job by its number, or the newest one of a name. Errors: NotFound."""
         return Job(self, self._connection.call("GetJob", job_request(name_or_id), self._timeout))
 
+    def trace(
+        self, job: Job | str | int, *, steps: int = 20, path: str | os.PathLike[str] = "trace.json", seconds: int = 60
+    ) -> Path:
+        """The time line of some steps of a running job over all of its nodes, in a file of this machine: as Job.trace.
+        job: a Job, or its number, or the newest one of a name. Errors: also NotFound."""
+        traced = job if isinstance(job, Job) else self.job(job)
+        return traced.trace(path, steps=steps, seconds=seconds)
+
     # ---- nodes ----
 
     def nodes(self) -> list[Any]:

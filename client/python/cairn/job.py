@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SHOWN_EVERY_S = 1.0
 EXPORT_TIMEOUT_S = 600.0
 STATUS_TIMEOUT_S = 30.0
+# Those of `cairn trace`; it waits a little longer than the nodes record.
+TRACE_STEPS_MAX, TRACE_SECONDS_MAX = 1000, 600
+TRACE_PATIENCE_S = 60.0
 
 
 class Job:
@@ -184,6 +187,35 @@ class Job:
         load = _keras_loader()
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
             return load(str(self.export(Path(folder) / "model.keras")))
+
+    # ---- what its nodes do ----
+
+    def trace(self, path: str | os.PathLike[str] = "trace.json", *, steps: int = 20, seconds: int = 60) -> Path:
+        """Writes what every node of the job does in some of its next steps, in the Chrome trace event format, to a file
+        of this machine, and returns its path; https://ui.perfetto.dev shows it. The job must be running.
+
+        steps: how many, 1 to 1000. seconds: nodes record at most so long, 1 to 600.
+        What is missing of a node, and steps that the job did not do in that time, are warned of.
+        Errors: ProgramError with what `cairn trace` says: the job does not run, or is being traced already.
+        """
+        target = Path(os.path.abspath(arguments.text("path", os.fspath(path))))
+        count = arguments.whole("steps", steps, 1, TRACE_STEPS_MAX)
+        limit = arguments.whole("seconds", seconds, 1, TRACE_SECONDS_MAX)
+        self.status()
+        _, notes = self._client._program.run_with_notes(
+            "trace",
+            str(self.id),
+            "--steps",
+            str(count),
+            "--seconds",
+            str(limit),
+            "-o",
+            str(target),
+            timeout=limit + TRACE_PATIENCE_S,
+        )
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return target
 
     # ---- its end ----
 

@@ -60,6 +60,10 @@ class Program:
 
     def run(self, *args: str, timeout: float) -> str:
         """What it prints. Errors: ProgramError with what it says of the failure."""
+        return self.run_with_notes(*args, timeout=timeout)[0]
+
+    def run_with_notes(self, *args: str, timeout: float) -> tuple[str, list[str]]:
+        """The same, and what it says beside it, line by line."""
         of_clusters = ("CAIRN_TLS_DIR", "CAIRN_COORDINATOR", "CAIRN_TOKEN")
         environment = {k: v for k, v in os.environ.items() if k not in of_clusters}
         if self._token is not None:
@@ -73,9 +77,10 @@ class Program:
             )
         except subprocess.TimeoutExpired:
             raise ProgramError(f"`cairn {args[0]}` did not end within {timeout:g} s") from None
-        if done.returncode == 0:
-            return done.stdout.decode(errors="replace")
         text = done.stderr.decode(errors="replace").strip()
+        if done.returncode == 0:
+            notes = [line.removeprefix(BEGIN) for line in text.splitlines()]
+            return done.stdout.decode(errors="replace"), notes
         raise ProgramError(text.removeprefix(BEGIN) or f"`cairn {args[0]}` ended with {done.returncode}")
 
     def ask(self, *args: str, timeout: float) -> Any:
