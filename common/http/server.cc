@@ -101,9 +101,10 @@ HttpAnswer Plain(int status, absl::string_view text) {
   return answer;
 }
 
-HttpAnswer ReadsOnly() {
-  HttpAnswer answer = Plain(405, "only GET and HEAD are answered here");
-  answer.headers = {{"Allow", "GET, HEAD"}};
+HttpAnswer OtherMethod(bool takes_posts) {
+  HttpAnswer answer =
+      Plain(405, absl::StrCat("only GET", takes_posts ? ", HEAD and POST" : " and HEAD", " are answered here"));
+  answer.headers = {{"Allow", takes_posts ? "GET, HEAD, POST" : "GET, HEAD"}};
   return answer;
 }
 
@@ -280,7 +281,7 @@ class HttpServer::Impl {
 
   HttpAnswer Answer(const RequestHead& head, Connection& connection, size_t slot) {
     const bool posts = Posts(head);
-    if (head.method != "GET" && head.method != "HEAD" && !posts) return ReadsOnly();
+    if (head.method != "GET" && head.method != "HEAD" && !posts) return OtherMethod(options_.before_post != nullptr);
     HttpRequest request = ParseTarget(head.target);
     request.method = head.method;
     const bool open = !posts && std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) !=

@@ -100,7 +100,8 @@ absl::StatusOr<v1::SubmitRequest> ReadSubmission(const std::string& body) {
   v1::SubmitRequest request;
   CAIRN_ASSIGN_OR_RETURN(*request.mutable_request_key(), TextField(fields, "request_key"));
   CAIRN_ASSIGN_OR_RETURN(const std::string text, TextField(fields, "text"));
-  if (absl::StripAsciiWhitespace(text).empty()) return absl::InvalidArgumentError("text: the job is missing");
+  if (absl::StripAsciiWhitespace(text).empty())
+    return absl::InvalidArgumentError("text: the job is missing; give it as a job file has it");
   CAIRN_ASSIGN_OR_RETURN(*request.mutable_spec(), ParseJobText(text, "job"));
   if (request.ByteSizeLong() <= static_cast<size_t>(kControlMessageBytesMax)) return request;
   return absl::InvalidArgumentError(absl::StrCat("text: a job of ", request.ByteSizeLong(), " bytes; at most ",

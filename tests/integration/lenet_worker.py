@@ -32,23 +32,26 @@ class Drawn(torch.utils.data.Dataset):
 
 
 def lenet(plain=False):
-    """plain: without what makes a step depend on random numbers or on its batch."""
+    """plain: smooth, and without what makes a step depend on random numbers or on its batch. With ReLU and MaxPool2d a
+    last bit decides now and then where a gradient goes: after 100 steps such weights are 5e-3 apart.
+    """
     nn = torch.nn
     torch.manual_seed(1)
+    activation, pool = (nn.Tanh, nn.AvgPool2d) if plain else (nn.ReLU, nn.MaxPool2d)
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),
         *([] if plain else [nn.BatchNorm2d(6)]),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        activation(),
+        pool(2),
         nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        activation(),
+        pool(2),
         nn.Flatten(),
         nn.Linear(400, 120),
-        nn.ReLU(),
+        activation(),
         *([] if plain else [nn.Dropout(0.2)]),
         nn.Linear(120, 84),
-        nn.ReLU(),
+        activation(),
         nn.Linear(84, 10),
     )
 

@@ -8,13 +8,10 @@ The server is s3rver from npm; the test is skipped where npm cannot fetch it.
 
 import os
 import re
-import shutil
-import sys
-import tempfile
 
 from cluster import Cluster, check
 from jobs import SMALL_CNN, make_glyphs, restart_alone, small_job, undisturbed
-from s3_server import BUCKET, SECRET, FaultProxy, S3Server, environment
+from s3_server import BUCKET, SECRET, run_with_server
 
 EPOCHS = 6
 STEPS_PER_EPOCH = 30
@@ -180,20 +177,7 @@ def run(server, proxy):
 
 
 def main():
-    work = tempfile.mkdtemp(prefix="cairn-s3-checkpoints-")
-    server, why = S3Server.find(os.path.join(work, "store"))
-    if server is None:
-        print(f"skipped: {why}", flush=True)
-        shutil.rmtree(work, ignore_errors=True)
-        sys.exit(77)
-    proxy = FaultProxy(server.port)
-    os.environ.update(environment(proxy.port))
-    try:
-        run(server, proxy)
-    finally:
-        proxy.close()
-        server.close()
-        shutil.rmtree(work, ignore_errors=True)
+    run_with_server(run)
 
 
 if __name__ == "__main__":

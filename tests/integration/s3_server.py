@@ -25,7 +25,10 @@ import http.client
 import http.server
 import os
 import re
+import shutil
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -353,3 +356,21 @@ class FaultProxy:
             pass  # who asked has gone
         if kind == "cut":
             request.close_connection = True
+
+
+def run_with_server(run):
+    """run(server, proxy) with a server and its keys in the environment; where there is none, the test is skipped."""
+    work = tempfile.mkdtemp(prefix="cairn-s3-")
+    server, why = S3Server.find(os.path.join(work, "store"))
+    if server is None:
+        print(f"skipped: {why}", flush=True)
+        shutil.rmtree(work, ignore_errors=True)
+        sys.exit(77)
+    proxy = FaultProxy(server.port)
+    os.environ.update(environment(proxy.port))
+    try:
+        run(server, proxy)
+    finally:
+        proxy.close()
+        server.close()
+        shutil.rmtree(work, ignore_errors=True)

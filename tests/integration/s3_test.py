@@ -7,15 +7,13 @@ The server is s3rver from npm; the test is skipped where npm cannot fetch it.
 
 import gzip
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 
 from cluster import BIN, Cluster, check
 from jobs import make_glyphs, restart_alone, small_job
-from s3_server import BUCKET, SECRET, FaultProxy, S3Server, environment
+from s3_server import BUCKET, SECRET, run_with_server
 
 FILES = 4  # of the data set glyphs
 LABELS = "t10k-labels-idx1-ubyte.gz"
@@ -149,6 +147,7 @@ def starts():
 
 
 def run(server, proxy):
+    starts()
     with Cluster(ps=1, workers=0) as c:
         for folder in ("local", "runs"):
             os.makedirs(f"{c.dir}/{folder}")
@@ -166,21 +165,7 @@ def run(server, proxy):
 
 
 def main():
-    work = tempfile.mkdtemp(prefix="cairn-s3-")
-    server, why = S3Server.find(os.path.join(work, "store"))
-    if server is None:
-        print(f"skipped: {why}", flush=True)
-        shutil.rmtree(work, ignore_errors=True)
-        sys.exit(77)
-    proxy = FaultProxy(server.port)
-    os.environ.update(environment(proxy.port))
-    try:
-        starts()
-        run(server, proxy)
-    finally:
-        proxy.close()
-        server.close()
-        shutil.rmtree(work, ignore_errors=True)
+    run_with_server(run)
 
 
 if __name__ == "__main__":
