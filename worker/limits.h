@@ -47,6 +47,14 @@ inline constexpr int kPassesMax = 8;
 
 // ---- checkpoints and reports ----
 
+// Jobs whose checkpoints and model files are written at the same time. Each that goes to S3 holds up to five parts of
+// 8 MiB (common/s3/limits.h); one whose S3 is away takes a thread for minutes.
+inline constexpr size_t kFileThreadsMax = 4;
+// A worker that is stopped finishes within this time what it writes to S3, or gives it up as one that is killed.
+inline constexpr absl::Duration kUploadsFinishMax = absl::Seconds(1);
+// What a job still writes to S3 when it is dropped (the copy of its best checkpoint, the last checkpoint of a former
+// chief) is given up after this time: a dead endpoint does not keep a thread. Of a cancelled job it is at once.
+inline constexpr absl::Duration kUploadsAfterDropMax = absl::Minutes(5);
 inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
 inline constexpr int kManifestDepthMax = 8;
 // A job's name and its backup_dir.

@@ -89,7 +89,11 @@ class RemoteFiles {
   // Errors: those of the system.
   virtual absl::StatusOr<std::unique_ptr<StagedFile>> Stage(const std::string& path) = 0;
 
-  // What is under way ends with CANCELLED, and so does every later call.
+  // The same files for one job: a Stop of what is given ends its calls alone, a Stop of this those of all jobs. This
+  // outlives it.
+  virtual std::shared_ptr<RemoteFiles> ForJob() = 0;
+  // What is under way ends with CANCELLED within about a second, and so does every later call at once. What was being
+  // written is left as a writer that dies leaves it: RemoveUnfinished finds it.
   virtual void Stop() = 0;
 };
 

@@ -18,7 +18,8 @@ namespace cairn {
 
 class CurlTransport : public S3Transport {
  public:
-  // ca_file: empty: the system's. stopping: Send ends with CANCELLED when it is set; outlives this.
+  // ca_file: empty: the system's. stopping: Send ends with CANCELLED within a second after it is set (libcurl looks
+  // that often where nothing comes), and later ones at once; outlives this.
   CurlTransport(std::string ca_file, const std::atomic<bool>* stopping);
   ~CurlTransport() override;
   absl::StatusOr<S3Reply> Send(const S3Request& request) override;

@@ -134,7 +134,27 @@ S3Files::S3Files(std::shared_ptr<RemoteData> data, Staging staging, Environment 
                  S3Sessions::MakeTransport make_transport)
     : data_(std::move(data)),
       staging_(std::move(staging)),
-      sessions_(std::move(environment), std::move(make_transport)) {}
+      environment_(std::move(environment)),
+      make_transport_(std::move(make_transport)),
+      sessions_(environment_, make_transport_) {}
+
+std::shared_ptr<RemoteFiles> S3Files::ForJob() {
+  auto files = std::make_shared<S3Files>(data_, staging_, environment_, make_transport_);
+  files->known_ = known_;
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(of_jobs_, [](const std::weak_ptr<RemoteFiles>& one) { return one.expired(); });
+  of_jobs_.push_back(files);
+  if (sessions_.stopping()) files->Stop();
+  return files;
+}
+
+void S3Files::Stop() {
+  sessions_.Stop();
+  absl::MutexLock lock(&mutex_);
+  for (const std::weak_ptr<RemoteFiles>& one : of_jobs_) {
+    if (const std::shared_ptr<RemoteFiles> files = one.lock()) files->Stop();
+  }
+}
 
 bool S3Files::Has(absl::string_view path) const { return RemotePlaceOf(path).has_value(); }
 
@@ -200,28 +220,28 @@ absl::StatusOr<std::shared_ptr<const LocalCopy>> S3Files::Fetch(const std::strin
 
 absl::Status S3Files::TryConditions(ObjectStore& store, const S3Location& there) {
   {
-    absl::MutexLock lock(&mutex_);
-    if (conditions_.contains(there.bucket)) return absl::OkStatus();
+    absl::MutexLock lock(&known_->mutex);
+    if (known_->conditions.contains(there.bucket)) return absl::OkStatus();
   }
   const absl::Status status = store.Put(there.bucket, there.key, kOtherProbeBytes, ObjectStore::PutRule::kNew).status();
   if (!status.ok() && !absl::IsAlreadyExists(status) && !absl::IsUnimplemented(status)) return status;
   const bool kept = absl::IsAlreadyExists(status);
   if (!kept) {
-    WarnOnce(warned_of_conditions_,
+    WarnOnce(known_->warned_of_conditions,
              status.ok() ? absl::UnimplementedError(absl::StrCat(S3Address(there.bucket, ""), ": the server")) : status,
              "it does not keep If-None-Match, so that of two writers of one checkpoint the later one is not always "
              "found");
   }
-  absl::MutexLock lock(&mutex_);
-  conditions_[there.bucket] = kept;
+  absl::MutexLock lock(&known_->mutex);
+  known_->conditions[there.bucket] = kept;
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> S3Files::KeepsConditions(ObjectStore& store, const S3Location& at) {
   const auto known = [&]() -> std::optional<bool> {
-    absl::MutexLock lock(&mutex_);
-    const auto it = conditions_.find(at.bucket);
-    return it == conditions_.end() ? std::nullopt : std::optional<bool>(it->second);
+    absl::MutexLock lock(&known_->mutex);
+    const auto it = known_->conditions.find(at.bucket);
+    return it == known_->conditions.end() ? std::nullopt : std::optional<bool>(it->second);
   };
   if (const std::optional<bool> kept = known()) return *kept;
   const S3Location probe{at.bucket, absl::StrCat(at.key.substr(0, at.key.rfind('/') + 1), NewProbeName())};
@@ -311,7 +331,7 @@ absl::Status S3Files::RemoveUnfinished(const std::string& folder,
   for (int pages = 0; pages < kS3PagesMax; ++pages) {
     const absl::StatusOr<S3UploadsPage> page = store.ListUploads(bucket, prefix, from);
     if (absl::IsUnimplemented(page.status()) || absl::IsPermissionDenied(page.status())) {
-      WarnOnce(warned_of_uploads_, page.status(),
+      WarnOnce(known_->warned_of_uploads, page.status(),
                "parts that a killed worker has uploaded are not removed; give the bucket a rule that does it "
                "(AbortIncompleteMultipartUpload)");
       return absl::OkStatus();
@@ -331,7 +351,7 @@ absl::Status S3Files::RemoveUnfinished(const std::string& folder,
 
 absl::StatusOr<std::unique_ptr<StagedFile>> S3Files::Stage(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const Place place, PlaceOf(path, Access::kWrite));
-  const std::string serial = absl::StrCat(++staged_), folder = absl::StrCat(staging_.folder, "/", serial);
+  const std::string serial = absl::StrCat(++known_->staged), folder = absl::StrCat(staging_.folder, "/", serial);
   if (::mkdir(folder.c_str(), 0700) != 0) return FileError(folder, "cannot create the folder (see --s3-cache)");
   const std::string name = place.at.key.substr(place.at.key.rfind('/') + 1);  // npos + 1 is 0
   return std::make_unique<StagedForS3>(*this, path, folder, absl::StrCat(staging_.root, ":/", serial, "/", name));

@@ -45,9 +45,17 @@ class S3Files : public RemoteFiles {
   absl::Status RemoveUnfinished(const std::string& folder,
                                 const std::function<bool(absl::string_view below)>& which) override;
   absl::StatusOr<std::unique_ptr<StagedFile>> Stage(const std::string& path) override;
-  void Stop() override { sessions_.Stop(); }
+  std::shared_ptr<RemoteFiles> ForJob() override;
+  void Stop() override;
 
  private:
+  // What all jobs have learnt and count together.
+  struct Known {
+    std::atomic<uint64_t> staged{0};
+    std::atomic<bool> warned_of_conditions{false}, warned_of_uploads{false};
+    absl::Mutex mutex;
+    std::map<std::string, bool> conditions ABSL_GUARDED_BY(mutex);  // by bucket: they are kept
+  };
   struct Place {
     std::shared_ptr<const S3Session> session;
     S3Location at;
@@ -63,11 +71,12 @@ class S3Files : public RemoteFiles {
 
   const std::shared_ptr<RemoteData> data_;
   const Staging staging_;
+  const Environment environment_;
+  const S3Sessions::MakeTransport make_transport_;
+  std::shared_ptr<Known> known_ = std::make_shared<Known>();
   S3Sessions sessions_;
-  std::atomic<uint64_t> staged_{0};
-  std::atomic<bool> warned_of_conditions_{false}, warned_of_uploads_{false};
   absl::Mutex mutex_;
-  std::map<std::string, bool> conditions_ ABSL_GUARDED_BY(mutex_);  // by bucket: they are kept
+  std::vector<std::weak_ptr<RemoteFiles>> of_jobs_ ABSL_GUARDED_BY(mutex_);  // that ForJob has given
 };
 
 }  // namespace cairn

@@ -157,7 +157,7 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   } else {
     step_.Log(OfJob(job.id()), "%s%s", StateText(state), digest);
   }
-  hosting_.DropFromNodes(job.id(), v1::WORKER);
+  hosting_.DropFromNodes(job.id(), v1::WORKER, state == v1::CANCELLED);
   if (!keep_weights) hosting_.DropFromNodes(job.id(), v1::PS);
   step_.Raise(SlotsChanged{});
 }

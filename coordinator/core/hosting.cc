@@ -24,11 +24,11 @@ void Hosting::BeginCopiesAnew(Job& job) {
 }
 
 // An absent node says what it holds when it comes back, and gets the command then.
-void Hosting::DropFromNodes(uint64_t job_id, v1::Role role) {
+void Hosting::DropFromNodes(uint64_t job_id, v1::Role role, bool cancelled) {
   for (ClusterNode* node : nodes_.Connected(role)) {
     if (role == v1::WORKER && node->work.running.erase(job_id) == 0) continue;
     node->work.hosting.erase(job_id);
-    step_.Send(*node, MakeDropJob(job_id));
+    step_.Send(*node, MakeDropJob(job_id, cancelled));
   }
 }
 

@@ -35,7 +35,7 @@ class Hosting {
   // are removed.
   void BeginCopiesAnew(Job& job);
   // Sends DropJob to all connected nodes of that role. A node that is away reports what it holds when it comes back.
-  void DropFromNodes(uint64_t job_id, v1::Role role);
+  void DropFromNodes(uint64_t job_id, v1::Role role, bool cancelled = false);
 
  private:
   bool Unsettled(const Job& job, const NodeName& ps) const;

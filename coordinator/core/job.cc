@@ -227,9 +227,10 @@ v1::CoordinatorMessage MakeFinalize(const Job& job) {
   return message;
 }
 
-v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
+v1::CoordinatorMessage MakeDropJob(uint64_t job_id, bool cancelled) {
   v1::CoordinatorMessage message;
   message.mutable_drop_job()->set_job_id(job_id);
+  message.mutable_drop_job()->set_cancelled(cancelled);
   return message;
 }
 

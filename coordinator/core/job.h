@@ -95,7 +95,7 @@ void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text);
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);
 v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker);
 v1::CoordinatorMessage MakeFinalize(const Job& job);
-v1::CoordinatorMessage MakeDropJob(uint64_t job_id);
+v1::CoordinatorMessage MakeDropJob(uint64_t job_id, bool cancelled = false);
 void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes);
 
 }  // namespace cairn

@@ -253,7 +253,7 @@ void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v
   for (const v1::HeldReplicas& running : hello.running()) {
     const Job* job = jobs_.Find(running.job_id());
     if (job == nullptr || !job->active()) {
-      step_.Send(node, MakeDropJob(running.job_id()));
+      step_.Send(node, MakeDropJob(running.job_id(), job != nullptr && job->state() == v1::CANCELLED));
       continue;
     }
     RunningReplicas& known = node.work.running[running.job_id()];

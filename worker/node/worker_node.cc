@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
-#include "common/base/thread_priority.h"
 #include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
@@ -34,12 +33,11 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       backend_(std::move(backend)),
       incarnation_(RandomBits()),
       timers_("timers"),
-      files_("checkpoints"),
+      files_(options.remote_files.get()),
       summaries_(options.host, &timing_.clock, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(timing_.clock, options.remote.get()),
       connections_(&timing_.trace),
       pool_(options.slots, *backend_) {
-  files_.Post(LowerThreadPriority);  // so that a delayed checkpoint does not delay a step
   Commands::Services services;
   services.pool = &pool_;
   services.datasets = &datasets_;
@@ -86,11 +84,14 @@ WorkerNode::~WorkerNode() {
   session.reset();
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
   if (options_.remote != nullptr) options_.remote->Stop();  // nobody is told of it any more: no job fails by it
+  if (options_.remote_files != nullptr) {                   // before the others, which may wait for a file from there
+    files_.AwaitIdle(kUploadsFinishMax);
+    options_.remote_files->Stop();
+  }
   commands_->Stop();
   pool_.Stop();
   connections_.Clear();
-  files_.Stop();  // finishes what is being written
-  if (options_.remote_files != nullptr) options_.remote_files->Stop();
+  files_.Stop();  // finishes what is being written here
   summaries_.Stop();
   timers_.Stop();
 }
@@ -188,9 +189,7 @@ void WorkerNode::OnConnection(bool up) {
 void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
   switch (message.kind_case()) {
     case v1::CoordinatorMessage::kAssignReplicas: return OnAssign(message.assign_replicas());
-    case v1::CoordinatorMessage::kDropJob:
-      OnDrop(message.drop_job().job_id());
-      return RemoveCheckpoints(message.drop_job());
+    case v1::CoordinatorMessage::kDropJob: return OnDrop(message.drop_job());
     case v1::CoordinatorMessage::kWriteSummaries: return summaries_.Write(message.write_summaries());
     case v1::CoordinatorMessage::kSaveModel: return OnSaveModel(message.save_model());
     case v1::CoordinatorMessage::kInspectData: return commands_->Inspect(message.inspect_data());
@@ -220,7 +219,6 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
       services.device_trouble = [this] { SayDeviceTrouble(); };
       services.decode_threads = options_.decode_threads;
-      services.remote = options_.remote_files.get();
       place = std::make_shared<Trainer>(JobId(message.job_id()), services);
     }
     trainer = place;
@@ -245,8 +243,8 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
 // Runs after checkpoints that are being written, and before later ones: the checkpoint that it needs exists, and is not
 // removed meanwhile.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
-  files_.Post([this, message] {
-    const absl::Status status = SaveModelFile(message, options_.remote_files.get());
+  files_.Post(JobId(message.job_id()), [this, message](RemoteFiles* remote) {
+    const absl::Status status = SaveModelFile(message, remote);
     v1::NodeMessage out;
     v1::ModelSaved& saved = *out.mutable_model_saved();
     saved.set_job_id(message.job_id());
@@ -259,7 +257,7 @@ void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
 
 void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   if (!message.remove_checkpoints_of_job() || !message.spec().has_checkpoints()) return;
-  files_.Post([message, remote = options_.remote_files.get()] {
+  files_.Post(JobId(message.job_id()), [message](RemoteFiles* remote) {
     const CheckpointOwner owner = CheckpointOwner::Of(message.job_id(), message.submitted_unix_ms(), message.spec());
     const auto own = CheckpointsIn(message.spec().checkpoints().dir(), owner, remote);
     absl::Status status = own->Open();
@@ -269,8 +267,27 @@ void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   });
 }
 
-void WorkerNode::OnDrop(uint64_t job_id) {
-  summaries_.Forget(job_id);
+void WorkerNode::BoundUploads(const v1::DropJob& message) {
+  if (options_.remote_files == nullptr) return;
+  const JobId job(message.job_id());
+  if (message.cancelled()) files_.GiveUpRemote(job);
+  timers_.PostAfter(kUploadsAfterDropMax, [this, job] {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (trainers_.contains(job.value)) return;
+    }
+    files_.GiveUpRemote(job);
+  });
+}
+
+void WorkerNode::OnDrop(const v1::DropJob& message) {
+  summaries_.Forget(message.job_id());
+  DropTrainer(message.job_id());
+  BoundUploads(message);
+  RemoveCheckpoints(message);
+}
+
+void WorkerNode::DropTrainer(uint64_t job_id) {
   std::shared_ptr<Trainer> trainer;
   {
     absl::MutexLock lock(&mutex_);

@@ -23,6 +23,7 @@
 #include "worker/reports/summary_writer.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
+#include "worker/train/file_queues.h"
 #include "worker/train/ps_connections.h"
 #include "worker/train/trainer.h"
 
@@ -47,7 +48,8 @@ class WorkerNode {
  public:
   // options.Validate() is OK.
   WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend);
-  // Waits for the blocks in progress, not for whole steps.
+  // Waits for the blocks in progress, not for whole steps; and for what is being written to S3 kUploadsFinishMax, then
+  // it is given up.
   ~WorkerNode();
   absl::Status health() const { return backend_->health(); }
 
@@ -60,7 +62,10 @@ class WorkerNode {
   v1::Heartbeat MakeHeartbeat();
   void OnMessage(const v1::CoordinatorMessage& message);
   void OnAssign(const v1::AssignReplicas& message);
-  void OnDrop(uint64_t job_id);
+  void OnDrop(const v1::DropJob& message);
+  void DropTrainer(uint64_t job_id);
+  // What a dropped job still writes to S3 ends at once or at some time, unless the job has come back.
+  void BoundUploads(const v1::DropJob& message);
   void OnMarkBest(const v1::MarkBest& message);
   void OnSaveModel(const v1::SaveModel& message);
   void RemoveCheckpoints(const v1::DropJob& message);
@@ -73,7 +78,8 @@ class WorkerNode {
   const std::unique_ptr<Backend> backend_;
   const uint64_t incarnation_;
   Timing timing_;
-  SerialExecutor timers_, files_;
+  SerialExecutor timers_;
+  FileQueues files_;
   SummaryWriter summaries_;
   DatasetCache datasets_;
   PsConnections connections_;

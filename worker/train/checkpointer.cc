@@ -37,10 +37,10 @@ struct Checkpointer::UnderWay {
 
 Checkpointer::Checkpointer(JobId job, const CheckpointerServices& services) : job_(job), services_(services) {}
 
-std::unique_ptr<JobCheckpoints> Checkpointer::CheckpointsOf(const v1::AssignReplicas& assignment) const {
+std::unique_ptr<JobCheckpoints> Checkpointer::CheckpointsOf(const v1::AssignReplicas& assignment,
+                                                            RemoteFiles* remote) const {
   return CheckpointsIn(assignment.spec().checkpoints().dir(),
-                       CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec()),
-                       services_.remote);
+                       CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec()), remote);
 }
 
 void Checkpointer::Know(std::shared_ptr<const v1::AssignReplicas> assignment) {
@@ -48,8 +48,8 @@ void Checkpointer::Know(std::shared_ptr<const v1::AssignReplicas> assignment) {
     absl::MutexLock lock(&mutex_);
     if (!book_.Know(assignment->checkpoints())) return;
   }
-  services_.executor->Post([self = shared_from_this(), assignment = std::move(assignment)] {
-    if (const std::vector<int64_t> gone = self->Prune(*assignment); !gone.empty()) {
+  services_.files->Post(job_, [self = shared_from_this(), assignment = std::move(assignment)](RemoteFiles* remote) {
+    if (const std::vector<int64_t> gone = self->Prune(*assignment, remote); !gone.empty()) {
       self->Report(nullptr, gone, absl::OkStatus());
     }
   });
@@ -80,7 +80,8 @@ void Checkpointer::OnPartition(const std::shared_ptr<UnderWay>& under_way, size_
     failed = under_way->failed;
   }
   if (failed.ok()) {
-    services_.executor->Post([self = shared_from_this(), under_way] { self->Write(*under_way); });
+    services_.files->Post(
+        job_, [self = shared_from_this(), under_way](RemoteFiles* remote) { self->Write(*under_way, remote); });
     return;
   }
   if (under_way->last_try) {
@@ -95,12 +96,17 @@ void Checkpointer::OnPartition(const std::shared_ptr<UnderWay>& under_way, size_
   under_way->done(Outcome::kNoCut);
 }
 
-// ---- on the executor ----
+// ---- in a task ----
 
-void Checkpointer::Write(UnderWay& under_way) {
+void Checkpointer::Write(UnderWay& under_way, RemoteFiles* remote) {
   v1::CheckpointInfo info;
   const absl::Time begin = services_.clock->Now();
-  const absl::Status status = WriteFiles(under_way.cut, info);
+  const absl::Status status = WriteFiles(under_way.cut, remote, info);
+  if (absl::IsCancelled(status)) {
+    LogInfo("job %d: the checkpoint of step %d is given up: %s", job_.value, info.step(), status.message());
+    under_way.done(Outcome::kNotWritten);
+    return;
+  }
   if (!status.ok()) {
     ReportNotWritten(info, Annotate(status, absl::StrFormat("step %d", info.step())));
     under_way.done(Outcome::kNotWritten);
@@ -114,25 +120,24 @@ void Checkpointer::Write(UnderWay& under_way) {
     book_.Written(info);
     not_written_.reset();
   }
-  if (const std::optional<BestWanted> wanted = best_wanted_) KeepBest(*wanted);
-  Report(&info, Prune(under_way.cut.assignment()), absl::OkStatus());
+  if (const std::optional<BestWanted> wanted = best_wanted_) KeepBest(*wanted, remote);
+  Report(&info, Prune(under_way.cut.assignment(), remote), absl::OkStatus());
   under_way.done(Outcome::kWritten);
 }
 
-absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, v1::CheckpointInfo& info) {
+absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, RemoteFiles* remote, v1::CheckpointInfo& info) {
   info.set_step(cut.step());
   CAIRN_ASSIGN_OR_RETURN(CheckpointContents contents, cut.Contents(job_));
   info.set_step(contents.manifest.step);
   // What is written later counts as newer, also where the clock of the chief before was ahead of this one.
   const std::string& dir = cut.assignment().spec().checkpoints().dir();
-  const int64_t now =
-      std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir, services_.remote) + 1);
+  const int64_t now = std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir, remote) + 1);
   info.set_written_unix_ms(now);
-  return CheckpointsOf(cut.assignment())->Write(std::move(contents), now).status();
+  return CheckpointsOf(cut.assignment(), remote)->Write(std::move(contents), now).status();
 }
 
-std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
-  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(assignment);
+std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment, RemoteFiles* remote) {
+  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(assignment, remote);
   if (const absl::Status open = own->Open(); !open.ok()) {
     LogWarning("job %d: old checkpoints are not removed: %s", job_.value, open.message());
     return {};
@@ -189,13 +194,15 @@ std::vector<int64_t> Checkpointer::ForgetMissing(JobCheckpoints& own) {
 
 void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment) {
   BestWanted wanted{command, services_.clock->Now(), std::move(assignment)};
-  services_.executor->Post([self = shared_from_this(), wanted = std::move(wanted)] { self->KeepBest(wanted); });
+  services_.files->Post(job_, [self = shared_from_this(), wanted = std::move(wanted)](RemoteFiles* remote) {
+    self->KeepBest(wanted, remote);
+  });
 }
 
-void Checkpointer::KeepBest(const BestWanted& wanted) {
+void Checkpointer::KeepBest(const BestWanted& wanted, RemoteFiles* remote) {
   const int64_t step = wanted.command.step();
   LetGoOfBest();
-  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(*wanted.assignment);
+  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(*wanted.assignment, remote);
   if (own->BestKeptAt() > std::max(wanted.asked, best_kept_)) {
     LogWarning(
         "job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
@@ -212,6 +219,9 @@ void Checkpointer::KeepBest(const BestWanted& wanted) {
     return;
   }
   const absl::Status status = own->KeepAsBest(step).status();
+  if (absl::IsCancelled(status)) {
+    return LogInfo("job %d: the copy of the best checkpoint is given up: %s", job_.value, status.message());
+  }
   if (!status.ok()) {
     Report(nullptr, {}, Annotate(status, absl::StrFormat("step %d, the best one", step)));
     if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) return;

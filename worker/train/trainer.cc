@@ -22,8 +22,7 @@ Trainer::Trainer(JobId job, const TrainerServices& services)
     : job_(job),
       services_(services),
       checkpointer_(std::make_shared<Checkpointer>(
-          job,
-          CheckpointerServices{services.connections, services.files, services.clock, services.send, services.remote})),
+          job, CheckpointerServices{services.connections, services.files, services.clock, services.send})),
       digests_(std::make_shared<DigestTaker>(job, services.files, services.send)),
       driver_(job, CoreOptions(job, services), *this),
       joins_(services.pool->backend(), [this](const replica::GradientSummed& event) { driver_.Post(event); }) {}

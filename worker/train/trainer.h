@@ -26,6 +26,7 @@
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
 #include "worker/train/digest_taker.h"
+#include "worker/train/file_queues.h"
 #include "worker/train/layer_weights.h"
 #include "worker/train/ps_connections.h"
 #include "worker/train/replica_seats.h"
@@ -39,14 +40,13 @@ struct TrainerServices {
   PsConnections* connections = nullptr;
   DatasetCache* datasets = nullptr;
   SerialExecutor* timers = nullptr;
-  SerialExecutor* files = nullptr;  // writes checkpoints
+  FileQueues* files = nullptr;  // writes checkpoints
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
   // Called when a call of a program failed because of the device; thread-safe, may be null.
   std::function<void()> device_trouble;
   int decode_threads = 1;
   TraceRecorder* trace = nullptr;  // null: steps are not traced
-  RemoteFiles* remote = nullptr;   // where checkpoints may lie; null: on this machine alone
 };
 
 class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnvironment {

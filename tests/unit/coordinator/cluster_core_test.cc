@@ -229,6 +229,7 @@ TEST(ClusterCore, CancelAndDelete) {
     EXPECT_EQ(std::get<v1::JobStatus>(c.ReplyTo(ReplyToken{token})->body).state(), v1::CANCELLED);
   }
   EXPECT_FALSE(c.node("worker-0").assigned.contains(id));
+  EXPECT_TRUE(c.node("worker-0").cancelled.contains(id)) << "so that it gives up what it is writing";
   EXPECT_TRUE(c.node("ps-0").hosted.contains(id)) << "the weights reached are kept";
   EXPECT_EQ(c.State(queued), v1::RUNNING) << "its slots are free";
   c.Do(DeleteJob{ReplyToken{9004}, request});

@@ -55,6 +55,7 @@ struct FakeNode {
   std::vector<v1::SaveModel> saves;                           // worker: asked
   std::vector<v1::DropJob> drops;                             // worker: with checkpoints to remove
   std::set<uint64_t> dropped;                                 // jobs, since it was started
+  std::set<uint64_t> cancelled;                               // worker: those of which it was told so
   std::optional<absl::Status> closed;                         // how the last session ended
 };
 

@@ -152,6 +152,7 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
     TellFigures(node, job_id);
   } else if (message.has_drop_job()) {
     node.dropped.insert(message.drop_job().job_id());
+    if (message.drop_job().cancelled()) node.cancelled.insert(message.drop_job().job_id());
     if (message.drop_job().remove_checkpoints_of_job()) node.drops.push_back(message.drop_job());
     node.reported.erase(message.drop_job().job_id());
     node.hosted.erase(message.drop_job().job_id());

@@ -9,10 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/base/files.h"
 
 namespace cairn {
@@ -47,6 +49,8 @@ class OneAnswer {
     return {"GET", absl::StrCat("http://127.0.0.1:", port_, "/a%2Fb/../c?x=1"), {{"x-one", "1"}}, body_bytes_max};
   }
   const std::string& asked() const { return asked_; }  // after the reply
+  void AwaitRequest() const { arrived_.WaitForNotification(); }
+  int requests() const { return requests_; }
 
  private:
   void Serve() {
@@ -61,6 +65,7 @@ class OneAnswer {
         if (n <= 0) break;
         asked_.append(some, static_cast<size_t>(n));
       }
+      if (++requests_ == 1) arrived_.Notify();
       if (answer_.empty()) {
         silent.push_back(std::move(connection));
       } else {
@@ -74,6 +79,8 @@ class OneAnswer {
   FileDescriptor listener_;
   int port_ = 0;
   std::string asked_;
+  absl::Notification arrived_;  // of the first request
+  std::atomic<int> requests_{0};
   std::thread thread_;
 };
 
@@ -153,6 +160,24 @@ TEST(CurlTransport, AStopEndsARequestThatWaits) {
   stopping = true;
   asking.join();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+TEST(CurlTransport, AStopEndsAnUploadWhoseReplyDoesNotCome) {
+  std::atomic<bool> stopping{false};
+  CurlTransport transport("", &stopping);
+  const OneAnswer server("", "the end");
+  const std::string body = absl::StrCat(std::string(300'000, 'b'), "the end");
+  S3Request request = server.Request();
+  request.method = "PUT";
+  request.body = body;
+  absl::Status status;
+  std::thread asking([&] { status = transport.Send(request).status(); });
+  server.AwaitRequest();  // all of it has arrived
+  stopping = true;
+  asking.join();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_TRUE(absl::IsCancelled(transport.Send(request).status()));
+  EXPECT_EQ(server.requests(), 1) << "a later one is not sent";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Goal: files of a job in S3 roots are listed, read, written, copied and removed by the job's paths; below a root that
 // is only read nothing is written; a model file that is made on this machine arrives whole and leaves nothing here.
+// What one job asks can be stopped alone; a stop of all is one of each.
 #include "common/s3/s3_files.h"
 
 #include <gmock/gmock.h>
@@ -39,9 +40,11 @@ class S3FilesTest : public testing::Test {
       if (absl::string_view(name) == "AWS_ENDPOINT_URL") return "http://fake";
       return absl::StartsWith(name, "AWS_ACCESS") || absl::StartsWith(name, "AWS_SECRET") ? "key" : "";
     };
-    files_ = std::make_unique<S3Files>(
-        nullptr, S3Files::Staging{base_, "s3cr3t"}, environment,
-        [this](const S3Settings&, const std::atomic<bool>*) { return std::make_unique<Forward>(&s3_); });
+    files_ = std::make_unique<S3Files>(nullptr, S3Files::Staging{base_, "s3cr3t"}, environment,
+                                       [this](const S3Settings&, const std::atomic<bool>* stopping) {
+                                         stops_.push_back(stopping);
+                                         return std::make_unique<Forward>(&s3_);
+                                       });
   }
   ~S3FilesTest() override {
     ForgetRoots();
@@ -56,8 +59,16 @@ class S3FilesTest : public testing::Test {
     return bytes;
   }
 
+  // Which of the connections that were made, in their order, have been told to stop.
+  std::vector<bool> Stopped() const {
+    std::vector<bool> stopped;
+    for (const std::atomic<bool>* stop : stops_) stopped.push_back(*stop);
+    return stopped;
+  }
+
   std::string base_;
   FakeS3 s3_;
+  std::vector<const std::atomic<bool>*> stops_;
   std::unique_ptr<S3Files> files_;
 };
 
@@ -167,6 +178,21 @@ TEST_F(S3FilesTest, UploadsOfTheDeadAreRemoved) {
     return ErrorReply(501, "NotImplemented");
   };
   EXPECT_TRUE(files_->RemoveUnfinished("out:/run", [](absl::string_view) { return true; }).ok()) << "it is logged";
+}
+
+TEST_F(S3FilesTest, FilesOfAJobAreStoppedAlone) {
+  const std::shared_ptr<RemoteFiles> one = files_->ForJob(), other = files_->ForJob();
+  for (RemoteFiles* files : {one.get(), other.get(), static_cast<RemoteFiles*>(files_.get())})
+    EXPECT_TRUE(files->PutNew("out:/run/m", "bytes").ok());
+  EXPECT_EQ(s3_.asked_for("DELETE"), 1u) << "what one has learnt of the server the others know";
+  EXPECT_THAT(Stopped(), ElementsAre(false, false, false));
+  one->Stop();
+  EXPECT_THAT(Stopped(), ElementsAre(true, false, false));
+  files_->Stop();
+  EXPECT_THAT(Stopped(), ElementsAre(true, true, true));
+  const std::shared_ptr<RemoteFiles> late = files_->ForJob();
+  EXPECT_TRUE(late->Look("out:/run/m").ok());
+  EXPECT_THAT(Stopped(), ElementsAre(true, true, true, true));
 }
 
 TEST_F(S3FilesTest, AStagedFileArrives) {

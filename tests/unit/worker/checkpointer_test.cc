@@ -43,13 +43,13 @@ class CheckpointerTest : public testing::Test {
     }
     assignment_ = std::move(assignment);
     checkpointer_ = std::make_shared<Checkpointer>(
-        JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
+        JobId(7), CheckpointerServices{nullptr, &queues_, &clock_, [this](v1::NodeMessage message) {
                                          reported_.push_back(message.checkpoint().checkpoint().step());
                                        }});
     checkpointer_->Know(assignment_);
   }
   void TearDown() override {
-    executor_.Stop();
+    queues_.Stop();
     fs::remove_all(dir_);
   }
   static void Tell(v1::AssignReplicas& assignment, int64_t step) {
@@ -62,8 +62,9 @@ class CheckpointerTest : public testing::Test {
     v1::MarkBest command;
     command.set_step(step);
     checkpointer_->MarkBest(command, assignment_);
-    executor_.RunAndWait([] {});
+    Await();
   }
+  void Await() { ASSERT_TRUE(queues_.AwaitIdle(absl::InfiniteDuration())); }
   int64_t Best() const {
     int64_t step = 0;
     std::ifstream(absl::StrCat(dir_, "/best/", kModelFile)) >> step;
@@ -72,8 +73,9 @@ class CheckpointerTest : public testing::Test {
 
   std::string dir_;
   ManualClock clock_;
-  SerialExecutor executor_{"files"};
-  std::vector<int64_t> reported_;  // on the executor
+  FakeRemoteFiles files_;
+  FileQueues queues_{&files_};
+  std::vector<int64_t> reported_;  // in tasks
   std::shared_ptr<const v1::AssignReplicas> assignment_;
   std::shared_ptr<Checkpointer> checkpointer_;
 };
@@ -101,10 +103,10 @@ TEST_F(CheckpointerTest, WhatIsKnownByHearsayPushesNoneOut) {
   told.mutable_spec()->mutable_checkpoints()->set_keep_max(2);
   for (int64_t step : {30, 40, 50}) Tell(told, step);
   checkpointer_->Know(std::make_shared<const v1::AssignReplicas>(told));
-  EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(30, 40, 50)) << "they are not there";
+  EXPECT_THAT(checkpointer_->Prune(told, nullptr), testing::ElementsAre(30, 40, 50)) << "they are not there";
   for (const char* name : {"/step-10", "/step-20"}) EXPECT_TRUE(fs::exists(dir_ + name));
   told.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
-  EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(10));
+  EXPECT_THAT(checkpointer_->Prune(told, nullptr), testing::ElementsAre(10));
   EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
 }
 
@@ -113,10 +115,10 @@ TEST_F(CheckpointerTest, WhatWaitedToBeComparedGoesWhenItWas) {
   told.set_steps_per_epoch(10);
   told.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
   told.mutable_spec()->mutable_checkpoints()->set_save_best("loss");
-  EXPECT_THAT(checkpointer_->Prune(told), testing::IsEmpty());
+  EXPECT_THAT(checkpointer_->Prune(told, nullptr), testing::IsEmpty());
   told.mutable_checkpoints(0)->set_compared(true);
   checkpointer_->Know(std::make_shared<const v1::AssignReplicas>(told));
-  executor_.RunAndWait([] {});
+  Await();
   EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
   EXPECT_TRUE(fs::exists(dir_ + "/step-20"));
   EXPECT_EQ(reported_.size(), 1u) << "that it is gone";
@@ -141,35 +143,32 @@ class RemoteCheckpointerTest : public CheckpointerTest {
     told_.mutable_spec()->mutable_checkpoints()->set_dir("out:/run");
     told_.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
     clock_.Advance(absl::Now() - clock_.Now());
-    remote_ = std::make_shared<Checkpointer>(JobId(7), CheckpointerServices{nullptr, &executor_, &clock_,
-                                                                            [this](v1::NodeMessage message) {
-                                                                              const v1::CheckpointReport& report =
-                                                                                  message.checkpoint();
-                                                                              best_ += report.checkpoint().best();
-                                                                              errors_ += !report.error().empty();
-                                                                            },
-                                                                            &files_});
+    remote_ = std::make_shared<Checkpointer>(
+        JobId(7), CheckpointerServices{nullptr, &queues_, &clock_, [this](v1::NodeMessage message) {
+                                         const v1::CheckpointReport& report = message.checkpoint();
+                                         best_ += report.checkpoint().best();
+                                         errors_ += !report.error().empty();
+                                       }});
   }
   void Know() {
     remote_->Know(std::make_shared<const v1::AssignReplicas>(told_));
-    executor_.RunAndWait([] {});
+    Await();
   }
   bool HasStep(int64_t step) { return files_.files.contains(absl::StrCat("out:/run/step-", step, "/manifest.json")); }
 
-  FakeRemoteFiles files_;
   v1::AssignReplicas told_;
-  int best_ = 0, errors_ = 0;  // on the executor
+  int best_ = 0, errors_ = 0;  // in tasks
   std::shared_ptr<Checkpointer> remote_;
 };
 
 TEST_F(RemoteCheckpointerTest, WhatWasNotRemovedIsTriedAgain) {
   Know();
   files_.fails = [](const std::string& what) { return what == "remove out:/run/step-10/manifest.json"; };
-  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty()) << "nothing is gone";
+  EXPECT_THAT(remote_->Prune(told_, &files_), testing::IsEmpty()) << "nothing is gone";
   EXPECT_TRUE(HasStep(10));
-  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty());
+  EXPECT_THAT(remote_->Prune(told_, &files_), testing::IsEmpty());
   files_.fails = nullptr;
-  EXPECT_THAT(remote_->Prune(told_), testing::ElementsAre(10));
+  EXPECT_THAT(remote_->Prune(told_, &files_), testing::ElementsAre(10));
   EXPECT_FALSE(HasStep(10));
   EXPECT_TRUE(HasStep(20));
 }
@@ -181,17 +180,32 @@ TEST_F(RemoteCheckpointerTest, WhatWasNotKeptAsTheBestStaysUntilItIs) {
   command.set_step(10);
   const auto mark = [&] {
     remote_->MarkBest(command, std::make_shared<const v1::AssignReplicas>(told_));
-    executor_.RunAndWait([] {});
+    Await();
   };
   mark();
   EXPECT_EQ(errors_, 1);
-  EXPECT_THAT(remote_->Prune(told_), testing::IsEmpty()) << "it is held";
+  EXPECT_THAT(remote_->Prune(told_, &files_), testing::IsEmpty()) << "it is held";
   EXPECT_TRUE(HasStep(10));
   files_.fails = nullptr;
   mark();
   EXPECT_EQ(best_, 1);
   EXPECT_TRUE(files_.files.contains("out:/run/best/manifest.json"));
-  EXPECT_THAT(remote_->Prune(told_), testing::ElementsAre(10));
+  EXPECT_THAT(remote_->Prune(told_, &files_), testing::ElementsAre(10));
+}
+
+TEST_F(RemoteCheckpointerTest, WhatIsGivenUpIsNotReported) {
+  Know();
+  files_.fails_with = absl::StatusCode::kCancelled;
+  files_.fails = [](const std::string& what) { return absl::StartsWith(what, "copy "); };
+  v1::MarkBest command;
+  command.set_step(10);
+  remote_->MarkBest(command, std::make_shared<const v1::AssignReplicas>(told_));
+  Await();
+  EXPECT_EQ(best_ + errors_, 0) << "nobody waits for it";
+  EXPECT_TRUE(HasStep(10));
+  EXPECT_TRUE(std::any_of(files_.files.begin(), files_.files.end(), [](const auto& file) {
+    return absl::StrContains(file.first, "best/writing-");
+  })) << "by its mark the next writer finds what is left";
 }
 
 }  // namespace

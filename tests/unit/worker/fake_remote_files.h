@@ -99,6 +99,7 @@ class FakeRemoteFiles : public RemoteFiles {
   absl::StatusOr<std::unique_ptr<StagedFile>> Stage(const std::string& path) override {
     return absl::UnimplementedError(path);
   }
+  std::shared_ptr<RemoteFiles> ForJob() override { return {std::shared_ptr<void>(), this}; }
   void Stop() override {}
 
  private:

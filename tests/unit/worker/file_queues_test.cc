@@ -1,0 +1,124 @@
+// Goal: what one job does with files goes one after the other, in order; a job whose task does not end holds up no
+// other, as long as there are threads; what a job asks of S3 can be given up, of that job and those tasks alone; a stop
+// runs what was posted.
+#include "worker/train/file_queues.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/unit/worker/fake_remote_files.h"
+
+namespace cairn {
+namespace {
+
+constexpr JobId kSlow(1), kOther(2), kThird(3);
+
+// Remote files of which each job's count how often they were stopped.
+class CountedRemote : public FakeRemoteFiles {
+ public:
+  struct OfJob : FakeRemoteFiles {
+    absl::Notification stopped;
+    void Stop() override { stopped.Notify(); }
+  };
+  std::shared_ptr<RemoteFiles> ForJob() override {
+    made.push_back(std::make_shared<OfJob>());
+    return made.back();
+  }
+  std::vector<std::shared_ptr<OfJob>> made;
+};
+
+TEST(FileQueues, TasksOfAJobFollowEachOther) {
+  std::vector<int> done;  // without a lock: tasks of one job never overlap
+  FileQueues queues(nullptr);
+  for (int i = 0; i < 100; ++i) {
+    queues.Post(kSlow, [&done, i](RemoteFiles* remote) {
+      EXPECT_EQ(remote, nullptr);
+      done.push_back(i);
+    });
+  }
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));
+  EXPECT_EQ(done.size(), 100u);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+}
+
+TEST(FileQueues, AJobThatWaitsHoldsUpNoOther) {
+  FileQueues queues(nullptr);
+  absl::Notification go, other;
+  bool slow_done = false;
+  queues.Post(kSlow, [&](RemoteFiles*) { go.WaitForNotification(); });
+  queues.Post(kSlow, [&](RemoteFiles*) { slow_done = true; });
+  queues.Post(kOther, [&](RemoteFiles*) { other.Notify(); });
+  other.WaitForNotification();  // for ever, if it waited for the slow one
+  EXPECT_FALSE(queues.AwaitIdle(absl::ZeroDuration()));
+  go.Notify();
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));
+  EXPECT_TRUE(slow_done);
+}
+
+TEST(FileQueues, ThreadsAreBoundedAndJobsTakeTurns) {
+  FileQueues queues(nullptr, /*threads_max=*/1);
+  absl::Notification go;
+  std::vector<JobId> order;  // without a lock: there is one thread
+  queues.Post(kSlow, [&](RemoteFiles*) { go.WaitForNotification(); });
+  for (const JobId job : {kSlow, kSlow, kOther, kThird}) {
+    queues.Post(job, [&order, job](RemoteFiles*) { order.push_back(job); });
+  }
+  go.Notify();
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));
+  EXPECT_THAT(order, testing::ElementsAre(kOther, kThird, kSlow, kSlow));
+}
+
+TEST(FileQueues, WhatAJobAsksOfS3IsGivenUp) {
+  CountedRemote remote;
+  FileQueues queues(&remote);
+  absl::Notification begun;
+  RemoteFiles *first = nullptr, *second = nullptr, *later = nullptr, *other = nullptr;
+  const auto as = [](RemoteFiles*& to) { return [&to](RemoteFiles* own) { to = own; }; };
+  queues.Post(kSlow, [&](RemoteFiles* own) {
+    first = own;
+    begun.Notify();
+    static_cast<CountedRemote::OfJob*>(own)->stopped.WaitForNotification();  // as a request that does not end
+  });
+  queues.Post(kSlow, as(second));
+  queues.Post(kOther, as(other));
+  begun.WaitForNotification();
+  queues.GiveUpRemote(kSlow);
+  queues.GiveUpRemote(kThird);  // has none
+  queues.Post(kSlow, as(later));
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));
+  EXPECT_EQ(first, second) << "it waited when the job's files were given up";
+  EXPECT_NE(first, later);
+  EXPECT_NE(first, other);
+  for (const auto& made : remote.made) EXPECT_EQ(made->stopped.HasBeenNotified(), made.get() == first);
+}
+
+TEST(FileQueues, AStopRunsWhatWasPosted) {
+  FileQueues queues(nullptr, /*threads_max=*/2);
+  absl::Notification go;
+  std::atomic<int> done = 0;
+  for (const JobId job : {kSlow, kOther, kThird}) {
+    for (int i = 0; i < 5; ++i) {
+      queues.Post(job, [&](RemoteFiles*) {
+        go.WaitForNotification();
+        ++done;
+      });
+    }
+  }
+  std::thread stopping([&] { queues.Stop(); });
+  go.Notify();
+  stopping.join();
+  EXPECT_EQ(done, 15);
+  queues.Post(kSlow, [&](RemoteFiles*) { ++done; });
+  EXPECT_TRUE(queues.AwaitIdle(absl::ZeroDuration()));
+  EXPECT_EQ(done, 15) << "later ones are dropped";
+}
+
+}  // namespace
+}  // namespace cairn
