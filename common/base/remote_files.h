@@ -67,6 +67,10 @@ class RemoteFiles {
   virtual absl::StatusOr<std::optional<File>> Look(const std::string& path) = 0;
   // The whole file, into `room`. Errors: NOT_FOUND; INVALID_ARGUMENT: more than bytes_max.
   virtual absl::Status Read(const std::string& path, uint64_t bytes_max, const Room& room) = 0;
+  // These bytes of the file, as it was looked at. Errors: INVALID_ARGUMENT: it is shorter; FAILED_PRECONDITION: it is
+  // another one now.
+  virtual absl::StatusOr<std::string> ReadRange(const std::string& path, const File& file, uint64_t begin,
+                                                uint64_t bytes) = 0;
   // Waits at most wait_max until a copy is here. Errors: those of RemoteData::Fetch.
   virtual absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const std::string& path, absl::Duration wait_max) = 0;
 

@@ -40,6 +40,8 @@ inline constexpr size_t kOnnxExternalFilesMax = 512;
 
 // The reference implementation's limit.
 inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{100} << 20;
+// Where the header alone is read: so much at first, which holds the header of most models, some 500 tensors.
+inline constexpr size_t kSafetensorsFirstReadBytes = size_t{64} << 10;
 // {"name": {"shape": [
 inline constexpr int kSafetensorsHeaderDepthMax = 3;
 

@@ -207,24 +207,30 @@ absl::Status CheckCover(const std::vector<Entry>& entries, uint64_t data_bytes) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes, SafetensorsIntegers integers) {
+// start: of the file, at least 8 bytes where it has so many.
+absl::StatusOr<uint64_t> HeaderBytes(absl::string_view start, uint64_t file_bytes) {
   uint64_t header_bytes = 0;
-  if (bytes.size() < kLengthBytes) return absl::DataLossError("shorter than the 8 bytes of a header length");
-  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
-  if (header_bytes > kSafetensorsHeaderBytesMax || header_bytes > bytes.size() - kLengthBytes) {
-    return absl::DataLossError(
-        absl::StrFormat("a header of %d bytes is announced in a file of %d; truncated, or not a safetensors file",
-                        header_bytes, bytes.size()));
-  }
-  CAIRN_ASSIGN_OR_RETURN(const json header,
-                         ParseHeader({reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, header_bytes}));
-  const uint64_t data_begin = kLengthBytes + header_bytes, data_bytes = bytes.size() - data_begin;
+  if (start.size() < kLengthBytes) return absl::DataLossError("shorter than the 8 bytes of a header length");
+  std::memcpy(&header_bytes, start.data(), kLengthBytes);
+  if (header_bytes <= kSafetensorsHeaderBytesMax && header_bytes <= file_bytes - kLengthBytes) return header_bytes;
+  return absl::DataLossError(
+      absl::StrFormat("a header of %d bytes is announced in a file of %d; truncated, or not a safetensors file",
+                      header_bytes, file_bytes));
+}
 
-  SafetensorsFile file;
-  std::vector<Entry> entries;
+// What the header says.
+struct Layout {
+  std::vector<Entry> entries;  // in the order of their bytes, which cover the data
+  std::map<std::string, std::string> metadata;
+};
+
+absl::StatusOr<Layout> ParseLayout(absl::string_view text, uint64_t data_bytes, SafetensorsIntegers integers) {
+  CAIRN_ASSIGN_OR_RETURN(const json header, ParseHeader(text));
+  Layout layout;
+  std::vector<Entry>& entries = layout.entries;
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadataKey) {
-      CAIRN_RETURN_IF_ERROR(ReadMetadata(value, file.metadata));
+      CAIRN_RETURN_IF_ERROR(ReadMetadata(value, layout.metadata));
       continue;
     }
     absl::StatusOr<Entry> entry = ReadEntry(name, value, data_bytes, integers);
@@ -234,12 +240,44 @@ absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes, SafetensorsIntegers i
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
   CAIRN_RETURN_IF_ERROR(CheckCover(entries, data_bytes));
-  for (Entry& e : entries) {
+  return layout;
+}
+
+// data: null: it is not there.
+SafetensorsFile FileOf(Layout layout, const Buffer* data) {
+  SafetensorsFile file;
+  file.metadata = std::move(layout.metadata);
+  for (Entry& e : layout.entries) {
     if (e.left) continue;
-    e.tensor.data = bytes.Slice(data_begin + e.begin, e.end - e.begin);
+    if (data != nullptr) e.tensor.data = data->Slice(e.begin, e.end - e.begin);
     file.tensors.push_back(std::move(e.tensor));
   }
   return file;
+}
+
+absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes, SafetensorsIntegers integers) {
+  const absl::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t header_bytes, HeaderBytes(all, all.size()));
+  const Buffer data = bytes.Slice(kLengthBytes + header_bytes, bytes.size() - kLengthBytes - header_bytes);
+  CAIRN_ASSIGN_OR_RETURN(Layout layout, ParseLayout(all.substr(kLengthBytes, header_bytes), data.size(), integers));
+  return FileOf(std::move(layout), &data);
+}
+
+absl::StatusOr<SafetensorsFile> ReadHeader(const SafetensorsRange& read, uint64_t file_bytes,
+                                           SafetensorsIntegers integers) {
+  std::string start;
+  if (file_bytes > 0) {
+    CAIRN_ASSIGN_OR_RETURN(start, read(0, std::min<uint64_t>(file_bytes, kSafetensorsFirstReadBytes)));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t header_bytes, HeaderBytes(start, file_bytes));
+  const uint64_t end = kLengthBytes + header_bytes;
+  if (end > start.size()) {
+    CAIRN_ASSIGN_OR_RETURN(const std::string rest, read(start.size(), end - start.size()));
+    start += rest;
+  }
+  const absl::string_view header = absl::string_view(start).substr(kLengthBytes, header_bytes);
+  CAIRN_ASSIGN_OR_RETURN(Layout layout, ParseLayout(header, file_bytes - end, integers));
+  return FileOf(std::move(layout), nullptr);
 }
 
 }  // namespace
@@ -268,6 +306,13 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, Safeten
 absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
                                                  SafetensorsIntegers integers) {
   absl::StatusOr<SafetensorsFile> file = Parse(bytes, integers);
+  if (!file.ok()) return Annotate(file.status(), std::string(where));
+  return file;
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensorsHeader(const SafetensorsRange& read, uint64_t file_bytes,
+                                                      absl::string_view where, SafetensorsIntegers integers) {
+  absl::StatusOr<SafetensorsFile> file = ReadHeader(read, file_bytes, integers);
   if (!file.ok()) return Annotate(file.status(), std::string(where));
   return file;
 }

@@ -72,4 +72,12 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path,
 absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
                                                  SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 
+// The header alone, where the rest is not at hand: of the tensors all but their data, which is empty. What the header
+// says is checked against the file's size. read: gives these bytes of the file, in whole. Errors: as of the others, and
+// those of read.
+using SafetensorsRange = std::function<absl::StatusOr<std::string>(uint64_t begin, uint64_t bytes)>;
+absl::StatusOr<SafetensorsFile> ReadSafetensorsHeader(const SafetensorsRange& read, uint64_t file_bytes,
+                                                      absl::string_view where,
+                                                      SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
+
 }  // namespace cairn

@@ -212,6 +212,24 @@ absl::Status S3Files::Read(const std::string& path, uint64_t bytes_max, const Ro
   return ObjectReader(*place.session->store, at.bucket, *object, room(object->bytes)).Run();
 }
 
+absl::StatusOr<std::string> S3Files::ReadRange(const std::string& path, const File& file, uint64_t begin,
+                                               uint64_t bytes) {
+  CAIRN_ASSIGN_OR_RETURN(const Place place, PlaceOf(path, Access::kRead));
+  const S3Location& at = place.at;
+  if (begin > file.bytes || bytes > file.bytes - begin) {
+    return absl::InvalidArgumentError(absl::StrCat(S3Address(at.bucket, at.key), ": has ", file.bytes, " bytes, not ",
+                                                   bytes, " from ", begin, " on"));
+  }
+  std::string read;
+  while (read.size() < bytes) {
+    const uint64_t from = begin + read.size(), wanted = std::min<uint64_t>(kS3PartBytesMax, bytes - read.size());
+    CAIRN_ASSIGN_OR_RETURN(const std::string part,
+                           place.session->store->Get(at.bucket, {at.key, file.version, file.bytes}, from, wanted));
+    read += part;
+  }
+  return read;
+}
+
 absl::StatusOr<std::shared_ptr<const LocalCopy>> S3Files::Fetch(const std::string& path, absl::Duration wait_max) {
   return data_->Fetch(path, wait_max);
 }

@@ -35,6 +35,8 @@ class S3Files : public RemoteFiles {
   absl::StatusOr<std::vector<File>> List(const std::string& folder) override;
   absl::StatusOr<std::optional<File>> Look(const std::string& path) override;
   absl::Status Read(const std::string& path, uint64_t bytes_max, const Room& room) override;
+  absl::StatusOr<std::string> ReadRange(const std::string& path, const File& file, uint64_t begin,
+                                        uint64_t bytes) override;
   absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const std::string& path, absl::Duration wait_max) override;
   absl::Status TryToWrite(const std::string& folder, absl::Time until) override;
   absl::StatusOr<std::unique_ptr<RemoteUpload>> Create(const std::string& path, uint64_t bytes) override;

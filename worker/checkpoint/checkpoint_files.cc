@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
 #include "common/formats/plain_file.h"
+#include "common/formats/torch_layout.h"
 #include "common/formats/weights.h"
 #include "common/model/checkpoint_name.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
@@ -39,6 +40,12 @@ absl::StatusOr<Buffer> ReadJobFile(const std::string& path, size_t bytes_max, Re
   });
   if (!status.ok()) return Annotate(status, path);
   return bytes;
+}
+
+absl::StatusOr<SafetensorsFile> ReadRemoteHeader(const std::string& path, const RemoteFiles::File& file,
+                                                 SafetensorsIntegers integers, RemoteFiles& remote) {
+  const auto read = [&](uint64_t begin, uint64_t bytes) { return remote.ReadRange(path, file, begin, bytes); };
+  return ReadSafetensorsHeader(read, file.bytes, path, integers);
 }
 
 absl::StatusOr<bool> HasJobFile(const std::string& path, RemoteFiles* remote) {
@@ -88,6 +95,20 @@ absl::StatusOr<SafetensorsFile> LoadJobWeights(const std::string& path, const Gr
   absl::StatusOr<SafetensorsFile> file = LoadWeights(local, graph);
   if (file.ok()) return file;
   return absl::Status(file.status().code(), absl::StrReplaceAll(file.status().message(), {{local, path}}));
+}
+
+absl::StatusOr<SafetensorsFile> LoadJobWeightShapes(const std::string& path, const Graph& graph, RemoteFiles* remote,
+                                                    absl::Duration fetch_max) {
+  if (IsRemote(path, remote) && absl::EndsWithIgnoreCase(path, ".safetensors")) {
+    const auto found = remote->Look(path);
+    if (!found.ok()) return Annotate(found.status(), path);
+    if (*found) {
+      CAIRN_ASSIGN_OR_RETURN(SafetensorsFile header,
+                             ReadRemoteHeader(path, **found, SafetensorsIntegers::kLeave, *remote));
+      if (!IsTorchLayout(header, graph)) return header;
+    }
+  }
+  return LoadJobWeights(path, graph, remote, fetch_max);
 }
 
 }  // namespace cairn

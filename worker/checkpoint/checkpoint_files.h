@@ -20,6 +20,11 @@ namespace cairn {
 // The whole file. Errors: NOT_FOUND; INVALID_ARGUMENT: it has more than bytes_max.
 absl::StatusOr<Buffer> ReadJobFile(const std::string& path, size_t bytes_max, RemoteFiles* remote);
 
+// The header of a safetensors file of a remote root, of which nothing else is read. file: as it was looked at. Errors:
+// those of ReadSafetensorsHeader.
+absl::StatusOr<SafetensorsFile> ReadRemoteHeader(const std::string& path, const RemoteFiles::File& file,
+                                                 SafetensorsIntegers integers, RemoteFiles& remote);
+
 // Whether there is a file of this path.
 absl::StatusOr<bool> HasJobFile(const std::string& path, RemoteFiles* remote);
 
@@ -33,5 +38,9 @@ absl::StatusOr<std::vector<std::string>> StepsIn(const std::string& folder, Remo
 // LoadWeights (common/formats/weights.h) of a file; a remote one is fetched first, and waited for at most fetch_max.
 absl::StatusOr<SafetensorsFile> LoadJobWeights(const std::string& path, const Graph& graph, RemoteFiles* remote,
                                                absl::Duration fetch_max);
+// The same for who looks at names and shapes alone: of a remote .safetensors file with Keras' names the header is read,
+// and `data` is empty.
+absl::StatusOr<SafetensorsFile> LoadJobWeightShapes(const std::string& path, const Graph& graph, RemoteFiles* remote,
+                                                    absl::Duration fetch_max);
 
 }  // namespace cairn

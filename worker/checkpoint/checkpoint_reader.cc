@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -34,17 +35,30 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory, Re
   return manifest;
 }
 
-absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const char* name,
-                                            const CheckpointManifest& manifest, RemoteFiles* remote) {
-  const std::string path = TensorsPath(directory, name, manifest);
+absl::Status CheckLength(const std::string& path, uint64_t bytes, const CheckpointFile& written) {
+  if (bytes == written.bytes) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("%s: %d bytes, but %d were written: it is torn", path, bytes, written.bytes));
+}
+
+absl::StatusOr<SafetensorsFile> ReadShapes(const std::string& path, const CheckpointFile& written,
+                                           RemoteFiles& remote) {
+  const absl::StatusOr<std::optional<RemoteFiles::File>> found = remote.Look(path);
+  if (!found.ok()) return Annotate(found.status(), path);
+  if (!*found) return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  CAIRN_RETURN_IF_ERROR(CheckLength(path, (*found)->bytes, written));
+  return ReadRemoteHeader(path, **found, SafetensorsIntegers::kRefuse, remote);
+}
+
+absl::StatusOr<SafetensorsFile> ReadTensors(const Checkpoint& checkpoint, const char* name, RemoteFiles* remote,
+                                            TensorsRead what) {
+  const std::string path = TensorsPath(checkpoint.path, name, checkpoint.manifest);
+  const CheckpointFile& file = checkpoint.manifest.files.at(name);
+  if (what == TensorsRead::kShapes && remote != nullptr && remote->Has(path)) return ReadShapes(path, file, *remote);
   CAIRN_ASSIGN_OR_RETURN(const bool there, HasJobFile(path, remote));
   if (!there) return absl::DataLossError(absl::StrCat(path, ": is missing"));
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadJobFile(path, SIZE_MAX, remote));
-  const CheckpointFile& file = manifest.files.at(name);
-  if (bytes.size() != file.bytes) {
-    return absl::DataLossError(
-        absl::StrFormat("%s: %d bytes, but %d were written: it is torn", path, bytes.size(), file.bytes));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckLength(path, bytes.size(), file));
   Digest digest;
   digest.Add(bytes.data(), bytes.size());
   if (digest.Hex() != file.xxh3_128) {
@@ -130,27 +144,32 @@ absl::StatusOr<std::vector<Listed>> List(const std::string& directory, RemoteFil
   return listed;
 }
 
-absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts,
-                                        RemoteFiles* remote) {
-  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path, remote));
-  if (accepts != nullptr) CAIRN_RETURN_IF_ERROR(accepts(checkpoint));
+// How a checkpoint is looked for.
+struct Search {
+  const AcceptsCheckpoint& accepts;
+  RemoteFiles* remote = nullptr;
+  TensorsRead what = TensorsRead::kWhole;
+};
+
+absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const Search& search) {
+  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path, search.remote, search.what));
+  if (search.accepts != nullptr) CAIRN_RETURN_IF_ERROR(search.accepts(checkpoint));
   return checkpoint;
 }
 
-absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts, RemoteFiles* remote,
-                                   std::vector<std::string>& skipped) {
-  CAIRN_ASSIGN_OR_RETURN(const bool is_one, HasJobFile(FileOf(path, kManifestFile), remote));
+absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const Search& search, std::vector<std::string>& skipped) {
+  CAIRN_ASSIGN_OR_RETURN(const bool is_one, HasJobFile(FileOf(path, kManifestFile), search.remote));
   if (is_one) {
-    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts, remote);
+    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, search);
     if (!checkpoint.ok()) skipped.push_back(std::string(checkpoint.status().message()));
     return checkpoint;
   }
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path, remote));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path, search.remote));
   absl::Status first;
   for (const Listed& one : listed) {
     absl::StatusOr<Checkpoint> checkpoint =
-        one.status.ok() ? ReadAccepted(one.path, accepts, remote) : absl::StatusOr<Checkpoint>(one.status);
-    if (checkpoint.ok() || IsPassing(checkpoint.status(), one.path, remote)) return checkpoint;
+        one.status.ok() ? ReadAccepted(one.path, search) : absl::StatusOr<Checkpoint>(one.status);
+    if (checkpoint.ok() || IsPassing(checkpoint.status(), one.path, search.remote)) return checkpoint;
     skipped.push_back(std::string(checkpoint.status().message()));
     if (first.ok()) first = checkpoint.status();
   }
@@ -161,12 +180,12 @@ absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpo
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote) {
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote, TensorsRead what) {
   Checkpoint checkpoint;
   checkpoint.path = directory;
   CAIRN_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(directory, remote));
-  CAIRN_ASSIGN_OR_RETURN(checkpoint.model, ReadTensors(directory, kModelFile, checkpoint.manifest, remote));
-  CAIRN_ASSIGN_OR_RETURN(checkpoint.optimizer, ReadTensors(directory, kOptimizerFile, checkpoint.manifest, remote));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.model, ReadTensors(checkpoint, kModelFile, remote, what));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.optimizer, ReadTensors(checkpoint, kOptimizerFile, remote, what));
   CAIRN_RETURN_IF_ERROR(CheckAgainstModel(checkpoint));
   return checkpoint;
 }
@@ -189,16 +208,18 @@ absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Chec
 }
 
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks,
-                                               const AcceptsCheckpoint& accepts, RemoteFiles* remote) {
+                                               const AcceptsCheckpoint& accepts, RemoteFiles* remote,
+                                               TensorsRead what) {
   FoundCheckpoint found;
-  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, remote, found.skipped);
+  const Search search{accepts, remote, what};
+  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, search, found.skipped);
   const absl::Status first = checkpoint.status();
   std::string tried = path;
   for (size_t i = 0; i < fallbacks.size() && !checkpoint.ok(); ++i) {
     if (IsPassing(checkpoint.status(), tried, remote)) return checkpoint.status();
     tried = fallbacks[i];
     if (found.skipped.empty()) found.skipped.push_back(std::string(first.message()));
-    checkpoint = OpenOne(fallbacks[i], accepts, remote, found.skipped);
+    checkpoint = OpenOne(fallbacks[i], search, found.skipped);
   }
   if (IsPassing(checkpoint.status(), tried, remote)) return checkpoint.status();
   if (!checkpoint.ok()) return first;

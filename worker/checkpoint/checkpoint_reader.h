@@ -1,5 +1,5 @@
 // Reads checkpoints from a folder or from S3 (checkpoint_files.h): finds one, and uses nothing of it before every byte
-// has been checked.
+// that was read has been checked.
 //
 // Free functions, blocking; any thread. remote: null: every path is of this machine. Errors name the directory or file
 // and what is wrong.
@@ -25,8 +25,13 @@ struct Checkpoint {
   SafetensorsFile optimizer;  // a tensor for each slot of each trainable variable
 };
 
+// What is read of the tensors. kShapes: where they lie remotely, their headers alone, and `data` is empty: what is torn
+// is found by its length, what was altered is not. On this machine everything is read all the same.
+enum class TensorsRead { kWhole, kShapes };
+
 // The complete checkpoint in this directory. Errors: NOT_FOUND no checkpoint; DATA_LOSS torn or altered.
-absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote = nullptr);
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory, RemoteFiles* remote = nullptr,
+                                          TensorsRead what = TensorsRead::kWhole);
 
 // When the newest checkpoint in this directory was written, by its manifest; 0: there is no readable one.
 int64_t NewestWrittenUnixMs(const std::string& directory, RemoteFiles* remote = nullptr);
@@ -46,6 +51,6 @@ absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Chec
 using AcceptsCheckpoint = std::function<absl::Status(const Checkpoint&)>;
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {},
                                                const AcceptsCheckpoint& accepts = nullptr,
-                                               RemoteFiles* remote = nullptr);
+                                               RemoteFiles* remote = nullptr, TensorsRead what = TensorsRead::kWhole);
 
 }  // namespace cairn

@@ -22,7 +22,6 @@
 #include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/checkpoint/checkpoint_files.h"
-#include "worker/checkpoint/checkpoint_reader.h"
 
 namespace cairn {
 namespace {
@@ -137,16 +136,80 @@ absl::StatusOr<std::set<std::string>> Skipped(const v1::JobSpec& spec, const Gra
   return skipped;
 }
 
+// Where a state is read from, and what of it.
+struct Source {
+  const std::string& path;
+  absl::Span<const std::string> fallbacks;
+  RemoteFiles* remote = nullptr;
+  TensorsRead what = TensorsRead::kWhole;
+};
+
+absl::StatusOr<FoundCheckpoint> OpenToResume(const v1::JobSpec& spec, const Graph& graph, const Source& source,
+                                             int64_t steps_per_epoch, uint64_t job_id) {
+  const auto accepts = [&](const Checkpoint& checkpoint) { return CheckPlace(job_id, spec, checkpoint); };
+  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                         OpenCheckpoint(source.path, source.fallbacks, accepts, source.remote, source.what));
+  const Checkpoint& checkpoint = found.checkpoint;
+  CAIRN_RETURN_IF_ERROR(CheckResume(checkpoint.manifest, spec, graph, steps_per_epoch, checkpoint.path));
+  return found;
+}
+
+struct StartingWeights {
+  std::string path;
+  std::vector<std::string> skipped;
+  SafetensorsFile file;
+  std::set<std::string> kept;  // variables that keep their initial values
+};
+
+absl::Status CheckVariables(const StartingWeights& weights, const Graph& graph) {
+  const auto tensors = ByName(weights.file);
+  for (const Variable& v : graph.variables()) {
+    if (weights.kept.contains(v.name)) continue;
+    const std::string& layer = graph.nodes()[static_cast<size_t>(v.node)].name;
+    const std::string advice = absl::StrFormat(
+        "; where the layer shall start with its own initial values, say initial_weights_skip: \"%s\"", layer);
+    const auto it = tensors.find(v.name);
+    if (it == tensors.end()) {
+      return Bad("variable \"", v.name, "\" is not in ", weights.path, ", which holds ", tensors.size(), " tensors",
+                 advice);
+    }
+    if (it->second->shape != v.shape) {
+      return Bad("variable \"", v.name, "\": shape ", ToString(it->second->shape), " in ", weights.path, ", ",
+                 ToString(v.shape), " in the model", advice);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StartingWeights> OpenWeights(const v1::JobSpec& spec, const Graph& graph, const Source& source,
+                                            absl::Duration fetch_max) {
+  StartingWeights weights;
+  CAIRN_ASSIGN_OR_RETURN(weights.kept, Skipped(spec, graph));
+  weights.path = source.path;
+  CAIRN_ASSIGN_OR_RETURN(const bool folder, IsJobFolder(source.path, source.remote));
+  if (folder) {
+    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                           OpenCheckpoint(source.path, source.fallbacks, nullptr, source.remote, source.what));
+    weights.path = found.checkpoint.path;
+    weights.skipped = std::move(found.skipped);
+    weights.file = std::move(found.checkpoint.model);
+  } else {
+    const auto load = source.what == TensorsRead::kShapes ? LoadJobWeightShapes : LoadJobWeights;
+    CAIRN_ASSIGN_OR_RETURN(weights.file, load(source.path, graph, source.remote, fetch_max));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckVariables(weights, graph));
+  return weights;
+}
+
 }  // namespace
 
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
                                                 uint64_t job_id, RemoteFiles* remote) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  const auto accepts = [&](const Checkpoint& checkpoint) { return CheckPlace(job_id, spec, checkpoint); };
-  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, accepts, remote));
+  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                         OpenToResume(spec, graph, {path, fallbacks, remote}, steps_per_epoch, job_id));
   const Checkpoint& checkpoint = found.checkpoint;
-  CAIRN_RETURN_IF_ERROR(CheckResume(checkpoint.manifest, spec, graph, steps_per_epoch, checkpoint.path));
 
   RestoredState state = EmptyState(spec, graph);
   const auto variables = ByName(checkpoint.model), slots = ByName(checkpoint.optimizer);
@@ -165,43 +228,35 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
   return state;
 }
 
+absl::StatusOr<FoundCheckpoint> CheckRestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
+                                                       int64_t steps_per_epoch, RemoteFiles* remote) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  return OpenToResume(spec, graph, {path, {}, remote, TensorsRead::kShapes}, steps_per_epoch, /*job_id=*/0);
+}
+
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
                                              absl::Span<const std::string> fallbacks, RemoteFiles* remote,
                                              absl::Duration fetch_max) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_ASSIGN_OR_RETURN(const std::set<std::string> skip, Skipped(spec, graph));
+  CAIRN_ASSIGN_OR_RETURN(StartingWeights weights, OpenWeights(spec, graph, {path, fallbacks, remote}, fetch_max));
   RestoredState state = EmptyState(spec, graph);
   state.weights_only = true;
-  state.path = path;
-  SafetensorsFile file;
-  CAIRN_ASSIGN_OR_RETURN(const bool folder, IsJobFolder(path, remote));
-  if (folder) {
-    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, nullptr, remote));
-    state.path = found.checkpoint.path;
-    state.skipped = std::move(found.skipped);
-    file = std::move(found.checkpoint.model);
-  } else {
-    CAIRN_ASSIGN_OR_RETURN(file, LoadJobWeights(path, graph, remote, fetch_max));
-  }
+  state.path = std::move(weights.path);
+  state.skipped = std::move(weights.skipped);
   InitializeRange(graph, spec.seed(), 0, state.values.mutable_floats());
-  const auto tensors = ByName(file);
+  const auto tensors = ByName(weights.file);
   for (const Variable& v : graph.variables()) {
-    if (skip.contains(v.name)) continue;
-    const std::string& layer = graph.nodes()[static_cast<size_t>(v.node)].name;
-    const std::string advice = absl::StrFormat(
-        "; where the layer shall start with its own initial values, say initial_weights_skip: \"%s\"", layer);
-    const auto it = tensors.find(v.name);
-    if (it == tensors.end()) {
-      return Bad("variable \"", v.name, "\" is not in ", state.path, ", which holds ", tensors.size(), " tensors",
-                 advice);
-    }
-    if (it->second->shape != v.shape) {
-      return Bad("variable \"", v.name, "\": shape ", ToString(it->second->shape), " in ", state.path, ", ",
-                 ToString(v.shape), " in the model", advice);
-    }
-    Copy(*it->second, v.offset, state.values);
+    if (!weights.kept.contains(v.name)) Copy(*tensors.at(v.name), v.offset, state.values);
   }
   return state;
+}
+
+absl::StatusOr<std::string> CheckRestoreWeights(const v1::JobSpec& spec, const std::string& path, RemoteFiles* remote,
+                                                absl::Duration fetch_max) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  CAIRN_ASSIGN_OR_RETURN(const StartingWeights weights,
+                         OpenWeights(spec, graph, {path, {}, remote, TensorsRead::kShapes}, fetch_max));
+  return weights.path;
 }
 
 v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas,

@@ -18,6 +18,7 @@
 #include "common/tensor/buffer.h"
 #include "common/tensor/frame.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
+#include "worker/checkpoint/checkpoint_reader.h"
 #include "worker/limits.h"
 
 namespace cairn {
@@ -40,6 +41,11 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
                                                 uint64_t job_id = 0, RemoteFiles* remote = nullptr);
 
+// Whether RestoreCheckpoint would succeed, and with which checkpoint: for who does not need the numbers. Of what lies
+// remotely the manifest and the headers are read (TensorsRead::kShapes). Errors: those of RestoreCheckpoint.
+absl::StatusOr<FoundCheckpoint> CheckRestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
+                                                       int64_t steps_per_epoch, RemoteFiles* remote = nullptr);
+
 // The weights of a checkpoint or of a file that initial_weights allows. Variables in
 // spec.initial_weights_skip keep their initial values; other tensors in the file are ignored. Errors:
 // FAILED_PRECONDITION names a variable that is missing or has another shape. fetch_max: how long a file of a remote
@@ -47,6 +53,12 @@ absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const s
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
                                              absl::Span<const std::string> fallbacks, RemoteFiles* remote = nullptr,
                                              absl::Duration fetch_max = kWeightsFetchMax);
+
+// Whether RestoreWeights would succeed; gives the path of what it would take. What is read of a remote checkpoint or
+// .safetensors file: as above. Errors: those of RestoreWeights.
+absl::StatusOr<std::string> CheckRestoreWeights(const v1::JobSpec& spec, const std::string& path,
+                                                RemoteFiles* remote = nullptr,
+                                                absl::Duration fetch_max = kWeightsFetchMax);
 
 // The image header of the partition [begin, end) in a job of `replicas`. Synchronous: at `step`. Asynchronous with the
 // checkpoint's replicas and partitioning: exactly as in the checkpoint. With another partitioning: each replica resumes

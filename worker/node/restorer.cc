@@ -161,18 +161,22 @@ absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, i
     // The job begins from initial values.
     if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();
   }
-  const bool weights_only = spec.resume_from().empty();
-  const absl::StatusOr<RestoredState> state =
-      weights_only ? RestoreWeights(spec, spec.initial_weights(), {}, remote, kInspectFetchMax)
-                   : RestoreCheckpoint(spec, spec.resume_from(), {}, steps_per_epoch, /*job_id=*/0, remote);
-  if (!state.ok()) return Annotate(state.status(), weights_only ? "initial_weights" : "resume_from");
   v1::CheckpointFacts facts;
-  facts.set_path(state->path);
-  if (weights_only) return facts;
-  facts.set_step(state->step);
-  facts.set_replicas(state->manifest.spec.replicas());
-  facts.set_partition_bytes(state->manifest.spec.partition_bytes());
-  facts.set_steps_per_epoch(state->manifest.steps_per_epoch);
+  if (spec.resume_from().empty()) {
+    absl::StatusOr<std::string> path = CheckRestoreWeights(spec, spec.initial_weights(), remote, kInspectFetchMax);
+    if (!path.ok()) return Annotate(path.status(), "initial_weights");
+    facts.set_path(*std::move(path));
+    return facts;
+  }
+  const absl::StatusOr<FoundCheckpoint> found =
+      CheckRestoreCheckpoint(spec, spec.resume_from(), steps_per_epoch, remote);
+  if (!found.ok()) return Annotate(found.status(), "resume_from");
+  const CheckpointManifest& manifest = found->checkpoint.manifest;
+  facts.set_path(found->checkpoint.path);
+  facts.set_step(manifest.step);
+  facts.set_replicas(manifest.spec.replicas());
+  facts.set_partition_bytes(manifest.spec.partition_bytes());
+  facts.set_steps_per_epoch(manifest.steps_per_epoch);
   return facts;
 }
 

@@ -110,6 +110,21 @@ TEST_F(S3FilesTest, LargeFilesAreReadInParts) {
   EXPECT_TRUE(absl::IsPermissionDenied(Read("out:/large").status())) << "one part of it";
 }
 
+TEST_F(S3FilesTest, RangesAreOfTheFileThatWasLookedAt) {
+  std::string bytes(2 * kS3PartBytesMax + 77, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  s3_.Put("bucket", "runs/large", bytes);
+  const RemoteFiles::File file = **files_->Look("out:/large");
+  EXPECT_EQ(*files_->ReadRange("out:/large", file, 5, 10), bytes.substr(5, 10));
+  EXPECT_TRUE(*files_->ReadRange("out:/large", file, 7, 2 * kS3PartBytesMax) == bytes.substr(7, 2 * kS3PartBytesMax));
+  EXPECT_EQ(*files_->ReadRange("out:/large", file, bytes.size(), 0), "");
+  EXPECT_TRUE(absl::IsInvalidArgument(files_->ReadRange("out:/large", file, bytes.size(), 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files_->ReadRange("out:/large", file, 1, bytes.size()).status()));
+  bytes[0] ^= 1;
+  s3_.Put("bucket", "runs/large", bytes);
+  EXPECT_TRUE(absl::IsFailedPrecondition(files_->ReadRange("out:/large", file, 5, 10).status())) << "another one";
+}
+
 TEST_F(S3FilesTest, NothingIsWrittenBelowARootThatIsOnlyRead) {
   s3_.Put("bucket", "sets/a", "x");
   EXPECT_EQ(*Read("data:/a"), "x");

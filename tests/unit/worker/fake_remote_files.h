@@ -25,9 +25,10 @@ class FakeRemoteFiles : public RemoteFiles {
  public:
   std::map<std::string, std::string> files;  // by path
   std::set<std::string> unfinished;          // paths of uploads that nobody ended
-  std::vector<std::string> done;             // "put PATH", "create PATH", "copy PATH", "remove PATH": in order
+  std::vector<std::string> done;             // "put PATH", "read PATH", "copy PATH", ...: in order
   std::function<void(const std::string& what)> before;
   std::function<bool(const std::string& what)> fails;
+  uint64_t ranged = 0;  // bytes that were read by ranges
   int calls = 0, fail_at = -1;
   absl::StatusCode fails_with = absl::StatusCode::kUnavailable;
   bool dies = false;  // what is given up when it fails stays, as if the process were killed
@@ -55,6 +56,15 @@ class FakeRemoteFiles : public RemoteFiles {
     if (it->second.size() > bytes_max) return absl::InvalidArgumentError(path);
     std::copy(it->second.begin(), it->second.end(), room(it->second.size()));
     return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> ReadRange(const std::string& path, const File& file, uint64_t begin,
+                                        uint64_t bytes) override {
+    CAIRN_RETURN_IF_ERROR(Call("range", path));
+    const auto it = files.find(path);
+    if (it == files.end() || Of(it->second) != file.version) return absl::FailedPreconditionError(path);
+    if (begin > it->second.size() || bytes > it->second.size() - begin) return absl::InvalidArgumentError(path);
+    ranged += bytes;
+    return it->second.substr(begin, bytes);
   }
   absl::StatusOr<std::shared_ptr<const LocalCopy>> Fetch(const std::string& path, absl::Duration) override {
     return absl::UnimplementedError(path);

@@ -1,6 +1,7 @@
 // Goal: a checkpoint in S3 exists with its manifest, which is put last and removed first, wherever the writer dies; the
 // next writer removes what is left, and nothing else; no writer harms a checkpoint of another; another job's checkpoint
-// is set aside; what is read is what was written, and a fault of S3 is no reason to read an older one.
+// is set aside; what is read is what was written, and a fault of S3 is no reason to read an older one. To check what
+// a job begins with no tensors are read.
 #include "worker/checkpoint/remote_checkpoints.h"
 
 #include <gmock/gmock.h>
@@ -288,6 +289,39 @@ TEST_F(RemoteCheckpointsTest, WhatIsAlteredIsFoundAndTheOneBeforeIsUsed) {
   EXPECT_EQ(found->checkpoint.path, "out:/run/step-10");
   ASSERT_EQ(found->skipped.size(), 1u);
   EXPECT_THAT(found->skipped[0], HasSubstr(Named("step-20", kModelFile) + ": its checksum is"));
+}
+
+// As a submission does.
+TEST_F(RemoteCheckpointsTest, WhatIsCheckedIsNotReadWhole) {
+  ASSERT_TRUE(WriteRemotely(10).ok() && WriteRemotely(20, 7, 2000).ok());
+  const v1::JobSpec spec = Spec();
+  const auto shapes_read = [this] {  // and no tensors
+    const bool whole = std::any_of(files_.done.begin(), files_.done.end(), [](const std::string& one) {
+      return absl::StartsWith(one, "read ") && absl::StrContains(one, ".safetensors");
+    });
+    return !whole && files_.ranged > 0;
+  };
+  files_.done.clear();
+  const auto found = CheckRestoreCheckpoint(spec, "out:/run", kStepsPerEpoch, &files_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->checkpoint.path, PathOf("step-20"));
+  EXPECT_TRUE(shapes_read());
+  EXPECT_EQ(*CheckRestoreWeights(spec, "out:/run", &files_), PathOf("step-20"));
+  EXPECT_EQ(*CheckRestoreWeights(spec, Named("step-10", kModelFile), &files_), Named("step-10", kModelFile));
+  EXPECT_TRUE(shapes_read());
+
+  v1::JobSpec other = spec;
+  other.mutable_model()->mutable_layers(4)->mutable_dense()->set_units(5);
+  for (const std::string& path : {PathOf("step-20"), Named("step-10", kModelFile)}) {
+    const absl::Status refused = CheckRestoreWeights(other, path, &files_).status();
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("variable \"dense/kernel\": shape ["));
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckRestoreCheckpoint(other, "out:/run", 0, &files_).status()));
+  files_.files[Named("step-20", kModelFile)].pop_back();
+  EXPECT_EQ(CheckRestoreCheckpoint(spec, "out:/run", kStepsPerEpoch, &files_)->checkpoint.path, PathOf("step-10"))
+      << "the newest is torn";
+  files_.fails = [](const std::string& what) { return absl::StartsWith(what, "range "); };
+  EXPECT_TRUE(absl::IsUnavailable(CheckRestoreCheckpoint(spec, "out:/run", kStepsPerEpoch, &files_).status()));
 }
 
 TEST_F(RemoteCheckpointsTest, AFaultOfS3IsNoReasonToTakeAnOlderOne) {
