@@ -19,6 +19,7 @@
 #include "client/user_channel.h"
 #include "common/base/clock.h"
 #include "common/rpc/backoff.h"
+#include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
@@ -154,8 +155,8 @@ struct JobClient::Connection {
     return FromGrpcStatus(status);
   }
 
-  // Every call is idempotent (cluster.proto), so it may be sent to one coordinator after the other; but for
-  // CreateToken, which may leave a second token: `cairn token list` shows it; and StartTrace, whose second is refused.
+  // Every call is idempotent (cluster.proto, tokens.proto), so it may be sent to one coordinator after the other; but
+  // for StartTrace, whose second is refused.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                 const Request& request, absl::Duration timeout) {

@@ -78,7 +78,7 @@ class JobClient {
   absl::StatusOr<v1::StartTraceResponse> StartTrace(const v1::StartTraceRequest& request);
   absl::StatusOr<v1::ReadTraceResponse> ReadTrace(const v1::ReadTraceRequest& request);
   absl::Status EndTrace(uint64_t trace_id);
-  // Errors of these: proto/cairn/v1/tokens.proto.
+  // Errors of these: proto/cairn/v1/tokens.proto. CreateToken may be sent twice: give id and secret_sha256.
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::ListTokensResponse> ListTokens();
   absl::StatusOr<v1::Token> RevokeToken(const std::string& id);

@@ -26,6 +26,7 @@ namespace {
 
 constexpr char kPrefix[] = "cairn-";
 constexpr size_t kIdDigits = 16, kSecretDigits = 64;
+static_assert(kSecretHashBytes == SHA256_DIGEST_LENGTH);
 
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -36,7 +37,7 @@ bool IsHex(absl::string_view text) {
 std::string TokenText::Text() const { return absl::StrCat(kPrefix, id, "-", secret); }
 
 std::string TokenText::SecretHash() const {
-  std::string hash(SHA256_DIGEST_LENGTH, '\0');
+  std::string hash(kSecretHashBytes, '\0');
   SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
          reinterpret_cast<unsigned char*>(hash.data()));
   return hash;
@@ -56,9 +57,11 @@ std::optional<TokenText> ParseToken(absl::string_view text) {
   if (!absl::ConsumePrefix(&text, kPrefix) || text.size() != kIdDigits + 1 + kSecretDigits || text[kIdDigits] != '-')
     return std::nullopt;
   const absl::string_view id = text.substr(0, kIdDigits), secret = text.substr(kIdDigits + 1);
-  if (!IsHex(id) || !IsHex(secret)) return std::nullopt;
+  if (!IsTokenId(id) || !IsHex(secret)) return std::nullopt;
   return TokenText{std::string(id), std::string(secret)};
 }
+
+bool IsTokenId(absl::string_view id) { return id.size() == kIdDigits && IsHex(id); }
 
 bool SameHash(absl::string_view a, absl::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;

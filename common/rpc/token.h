@@ -5,6 +5,7 @@
 // Values and pure functions, but for NewToken and ReadTokenFile; any thread.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -15,19 +16,23 @@ namespace cairn {
 
 inline constexpr char kTokenMetadata[] = "authorization";
 inline constexpr char kTokenScheme[] = "Bearer ";
+inline constexpr size_t kSecretHashBytes = 32;
 
 struct TokenText {
   std::string id;
   std::string secret;
 
   std::string Text() const;
-  std::string SecretHash() const;  // SHA-256 of the secret's digits: 32 bytes
+  std::string SecretHash() const;  // SHA-256 of the secret's digits: kSecretHashBytes
 };
 
 // Of the system's random generator. Errors: INTERNAL: it does not work.
 absl::StatusOr<TokenText> NewToken();
 // nullopt: it is no token. Never say the text in an error: it may be a secret with a typing error.
 std::optional<TokenText> ParseToken(absl::string_view text);
+
+// Whether it may be the id of a token.
+bool IsTokenId(absl::string_view id);
 
 // Takes the same time wherever they differ.
 bool SameHash(absl::string_view a, absl::string_view b);

@@ -1,10 +1,12 @@
 #include "coordinator/core/tokens.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -17,6 +19,15 @@ std::string Shown(const v1::Token& token) {
                          token.role() == v1::TOKEN_ADMIN ? "admin" : "user", token.user());
 }
 
+// Whether a request is the one that made this token, sent again because its reply was lost.
+bool IsSame(const v1::StoredToken& made, const v1::StoredToken& asked) {
+  const auto what = [](const v1::StoredToken& stored) {
+    const v1::Token& token = stored.token();
+    return std::make_tuple(token.name(), token.user(), absl::StrJoin(token.groups(), " "), token.role());
+  };
+  return made.secret_sha256() == asked.secret_sha256() && what(made) == what(asked);
+}
+
 }  // namespace
 
 Tokens::Tokens(Ground& ground, const StoredState& stored) : Component(ground) {
@@ -27,9 +38,11 @@ void Tokens::OnCreate(const CreateToken& event) {
   ForgetExpired();
   v1::StoredToken stored = event.token;
   v1::Token& token = *stored.mutable_token();
-  absl::Status room = CheckRoom(token.user());
-  if (room.ok() && tokens_.contains(token.id())) room = absl::AbortedError("the token's id is taken; try again");
-  if (!room.ok()) return step_.ReplyError(event.reply, std::move(room));
+  if (const auto found = tokens_.find(token.id()); found != tokens_.end()) {
+    if (IsSame(found->second, stored)) return step_.Emit(Reply{event.reply, absl::OkStatus(), found->second.token()});
+    return step_.ReplyError(event.reply, absl::AbortedError("the token's id is taken by another one; try again"));
+  }
+  if (absl::Status room = CheckRoom(token.user()); !room.ok()) return step_.ReplyError(event.reply, std::move(room));
   token.set_created_unix_ms(absl::ToUnixMillis(step_.now()));
   token.set_expires_unix_ms(absl::ToUnixMillis(step_.now() + event.lifetime));
   step_.Emit(Store{KeyOf(token.id()), stored.SerializeAsString()});

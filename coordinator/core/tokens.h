@@ -3,7 +3,8 @@
 //
 // Not thread-safe; one core owns it. Invariants:
 //   1. A token that is told to its maker is stored. A token that is told to be revoked is not.
-//   2. They are bounded (limits.h): those that expired kTokensKeptAfterExpiry ago go when another one is made.
+//   2. A request that comes again, with the id and the hash of its first time, makes no second token.
+//   3. They are bounded (limits.h): those that expired kTokensKeptAfterExpiry ago go when another one is made.
 #pragma once
 
 #include <cstdint>

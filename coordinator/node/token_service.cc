@@ -1,5 +1,6 @@
 #include "coordinator/node/token_service.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,16 @@ absl::Status CheckRequest(const v1::CreateTokenRequest& request) {
   for (const std::string& group : request.groups()) CAIRN_RETURN_IF_ERROR(CheckNameOf("groups", group));
   if (request.role() != v1::TOKEN_USER && request.role() != v1::TOKEN_ADMIN)
     return absl::InvalidArgumentError("role: give TOKEN_USER or TOKEN_ADMIN");
+  const bool made = !request.id().empty() || !request.secret_sha256().empty();
+  if (made && !IsTokenId(request.id())) {
+    return absl::InvalidArgumentError(
+        "id: give 16 hexadecimal digits, those of the token that you have made, or neither id nor secret_sha256");
+  }
+  if (made && request.secret_sha256().size() != kSecretHashBytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "secret_sha256: %d bytes; give the %d of the SHA-256 of the secret's digits, or neither id nor secret_sha256",
+        request.secret_sha256().size(), kSecretHashBytes));
+  }
   if (request.lifetime_s() == 0) return absl::OkStatus();
   if (request.lifetime_s() < absl::ToInt64Seconds(kTokenLifetimeMin) ||
       request.lifetime_s() > absl::ToInt64Seconds(kTokenLifetimeMax)) {
@@ -50,16 +61,18 @@ absl::Status CheckMayTell(const grpc::CallbackServerContext& context, const Toke
       "or ask on the coordinator's machine");
 }
 
-v1::StoredToken ToStore(const v1::CreateTokenRequest& request, const TokenText& text, const Caller& maker) {
+// made: here; nullopt: by who asks.
+v1::StoredToken ToStore(const v1::CreateTokenRequest& request, const std::optional<TokenText>& made,
+                        const Caller& maker) {
   v1::StoredToken stored;
   v1::Token& token = *stored.mutable_token();
-  token.set_id(text.id);
+  token.set_id(made ? made->id : request.id());
   token.set_name(request.name());
   token.set_user(request.user());
   *token.mutable_groups() = request.groups();
   token.set_role(request.role());
   token.set_created_by(maker.Shown());
-  stored.set_secret_sha256(text.SecretHash());
+  stored.set_secret_sha256(made ? made->SecretHash() : request.secret_sha256());
   return stored;
 }
 
@@ -74,8 +87,12 @@ grpc::ServerUnaryReactor* TokenServiceImpl::CreateToken(grpc::CallbackServerCont
   status.Update(CheckMayTell(*context, guard_.tokens));
   const std::string whose = absl::StrCat(request->role() == v1::TOKEN_ADMIN ? "admin " : "user ", request->user());
   const Audit audit(guard_.audit, *caller, *context, "CreateToken", whose);
-  const absl::StatusOr<TokenText> text = NewToken();
-  status.Update(text.status());
+  std::optional<TokenText> made;
+  if (request->id().empty()) {
+    absl::StatusOr<TokenText> text = NewToken();
+    status.Update(text.status());
+    if (text.ok()) made = *std::move(text);
+  }
   if (!status.ok()) {
     audit.Tell(status);
     return Refused(context, status);
@@ -84,16 +101,17 @@ grpc::ServerUnaryReactor* TokenServiceImpl::CreateToken(grpc::CallbackServerCont
   const absl::Duration lifetime =
       request->lifetime_s() == 0 ? kTokenLifetimeDefault : absl::Seconds(request->lifetime_s());
   driver_->Call(
-      [stored = ToStore(*request, *text, *caller), lifetime](ReplyToken reply) {
+      [stored = ToStore(*request, made, *caller), lifetime](ReplyToken reply) {
         return cairn::CreateToken{reply, stored, lifetime};
       },
-      [this, context, reactor, response, text = *text, who = *caller, whose](const absl::Status& outcome,
-                                                                             const ReplyBody& body) {
+      [this, context, reactor, request, response, made, who = *caller, whose](const absl::Status& outcome,
+                                                                              const ReplyBody& body) {
         if (const auto* token = std::get_if<v1::Token>(&body); outcome.ok() && token != nullptr) {
           *response->mutable_token() = *token;
-          response->set_text(text.Text());
+          if (made) response->set_text(made->Text());
         }
-        Audit(guard_.audit, who, *context, "CreateToken", absl::StrCat(whose, ", token ", text.id)).Tell(outcome);
+        const std::string& id = made ? made->id : request->id();
+        Audit(guard_.audit, who, *context, "CreateToken", absl::StrCat(whose, ", token ", id)).Tell(outcome);
         reactor->Finish(ToGrpc(outcome, context));
       });
   return reactor;

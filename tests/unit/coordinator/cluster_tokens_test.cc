@@ -1,5 +1,5 @@
 // Goal: tokens are stored with a hash before anybody has one, survive the coordinator's restart, are revoked by their
-// user or an admin, and are bounded; what is read of them is checked.
+// user or an admin, and are bounded; a call that comes again makes no second one; what is read of them is checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,12 +18,11 @@ Requester User(const std::string& name) { return {.everything = false, .user = n
 struct TokenCluster : Cluster {
   TokenCluster() : Cluster(1, 1) {}
 
-  absl::StatusOr<v1::Token> Create(const std::string& id, const std::string& user,
-                                   absl::Duration lifetime = absl::Hours(1)) {
-    CreateToken event{ReplyToken{next_++}, {}, lifetime};
+  absl::StatusOr<v1::Token> Create(const std::string& id, const std::string& user, const std::string& hash = "hash") {
+    CreateToken event{ReplyToken{next_++}, {}, absl::Hours(1)};
     event.token.mutable_token()->set_id(id);
     event.token.mutable_token()->set_user(user);
-    event.token.set_secret_sha256("hash");
+    event.token.set_secret_sha256(hash);
     Do(event);
     return Answer(event.reply);
   }
@@ -64,12 +63,33 @@ TEST(Tokens, SurviveARestartAndGoWhenRevoked) {
   EXPECT_TRUE(c.all().empty());
 }
 
+TEST(Tokens, ACallThatComesAgainMakesNoSecondOne) {
+  TokenCluster c;
+  const auto token = c.Create("a1", "alice");
+  ASSERT_TRUE(token.ok()) << token.status();
+  c.clock().Advance(absl::Seconds(5));
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t before = c.core().tokens().changes();
+    const auto again = c.Create("a1", "alice");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->SerializeAsString(), token->SerializeAsString()) << "with the times of the first one";
+    EXPECT_EQ(c.all().size(), 1u);
+    EXPECT_EQ(c.core().tokens().changes(), before);
+    c.RestartCoordinator();  // another one may lead by then
+  }
+  EXPECT_TRUE(absl::IsAborted(c.Create("a1", "alice", "other").status()));
+  EXPECT_TRUE(absl::IsAborted(c.Create("a1", "bob").status())) << "another user's is another token";
+  EXPECT_EQ(c.all().at("a1").secret_sha256(), "hash");
+  for (size_t i = 1; i < kTokensOfUserMax; ++i) ASSERT_TRUE(c.Create(absl::StrFormat("x%d", i), "alice").ok());
+  EXPECT_TRUE(c.Create("a1", "alice").ok()) << "also where there is no room for another one";
+}
+
 TEST(Tokens, AreBounded) {
   TokenCluster c;
   for (size_t i = 0; i < kTokensOfUserMax; ++i) ASSERT_TRUE(c.Create(absl::StrFormat("a%d", i), "alice").ok());
   EXPECT_THAT(std::string(c.Create("more", "alice").status().message()), HasSubstr("alice has 100 tokens"));
   EXPECT_TRUE(c.Create("b", "bob").ok());
-  EXPECT_EQ(c.Create("b", "bob").status().code(), absl::StatusCode::kAborted) << "an id is taken once";
+  EXPECT_EQ(c.Create("b", "bob", "other").status().code(), absl::StatusCode::kAborted) << "an id is taken once";
   EXPECT_EQ(c.all().at("b").token().user(), "bob");
   // Those that expired long ago make room.
   c.clock().Advance(absl::Hours(1) + kTokensKeptAfterExpiry + absl::Seconds(1));

@@ -52,6 +52,9 @@ TEST(Token, HasRandomBitsAndOneForm) {
     const auto read = ParseToken(token.Text());
     ASSERT_TRUE(read.has_value());
     EXPECT_EQ(read->id + read->secret, token.id + token.secret);
+    EXPECT_TRUE(IsTokenId(token.id));
+    EXPECT_FALSE(IsTokenId(token.secret));
+    EXPECT_EQ(token.SecretHash().size(), kSecretHashBytes);
   }
   EXPECT_EQ(ids.size(), 100u);
   EXPECT_EQ(secrets.size(), 100u);
