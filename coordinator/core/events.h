@@ -45,7 +45,7 @@ struct SubmitJob {
   std::string request_key;
   Requester who = {};
   bool check_only = false;                         // nothing is queued: the answer says what would be
-  std::shared_ptr<const Quotas> quotas = nullptr;  // null: none
+  std::shared_ptr<const Quotas> quotas = nullptr;  // null: there is no file of them
 };
 struct CancelJob {
   ReplyToken reply;

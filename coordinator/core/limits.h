@@ -136,6 +136,10 @@ inline constexpr absl::Duration kTokenLifetimeMin = absl::Minutes(1);
 inline constexpr absl::Duration kTokenLifetimeMax = absl::Hours(24 * 366);
 inline constexpr absl::Duration kTokenLifetimeDefault = absl::Hours(24 * 90);
 
+// Jobs of one user that have not ended, unless a line of --quotas says another number of jobs: one user alone does not
+// take all the places that there are (kJobsQueuedMax) from the others.
+inline constexpr int32_t kJobsOfUserDefault = kJobsQueuedMax / 2;
+static_assert(kJobsOfUserDefault > 0 && kJobsOfUserDefault < kJobsQueuedMax);
 // A file of quotas: 10,000 lines; and how often it is looked at.
 inline constexpr size_t kQuotaFileBytesMax = size_t{1} << 20;
 inline constexpr absl::Duration kQuotaFileRefresh = absl::Seconds(2);

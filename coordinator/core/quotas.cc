@@ -111,4 +111,13 @@ absl::Status Quotas::Check(const Quota& quota, const std::string& whose, const H
   return absl::OkStatus();
 }
 
+absl::Status CheckDefaultJobs(const std::string& user, const Holding& has) {
+  if (has.jobs < kJobsOfUserDefault) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "quota of user %s: jobs=%d, the default of every user; the jobs that have not ended are %d without "
+      "this one: wait until some have ended, cancel some, or ask for more (`user %s jobs=N` in the file "
+      "of --quotas on the coordinator's machine)",
+      user, kJobsOfUserDefault, has.jobs, user));
+}
+
 }  // namespace cairn

@@ -8,6 +8,8 @@
 //   parameters   of the models of these
 //   replicas     of these; a job that asks for all slots counts with what it got, and as one until then
 //
+// Where no line says how many jobs a user may have, also without a file, it is kJobsOfUserDefault (limits.h).
+//
 // Values and pure functions; any thread. Admins, and callers without a name, have no quotas.
 #pragma once
 
@@ -45,5 +47,9 @@ struct Quotas {
   // whose: "user alice". Errors: RESOURCE_EXHAUSTED names the quota and the file.
   absl::Status Check(const Quota& quota, const std::string& whose, const Holding& has, const Holding& more) const;
 };
+
+// What holds of a user of whose jobs no line says a number. has: without the one that is asked for. Errors:
+// RESOURCE_EXHAUSTED says where to write another number.
+absl::Status CheckDefaultJobs(const std::string& user, const Holding& has);
 
 }  // namespace cairn

@@ -123,7 +123,7 @@ absl::Status Submissions::CheckNameIsFree(const SubmitJob& event) const {
 
 // Jobs that have not ended, and submissions that will be jobs.
 absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
-  if (event.quotas == nullptr || event.who.everything || event.who.user.empty()) return absl::OkStatus();
+  if (event.who.everything || event.who.user.empty()) return absl::OkStatus();
   Holding of_user, more;
   std::map<std::string, Holding> of_group;
   const auto count = [&](const std::string& owner, const auto& groups, int64_t parameters, int32_t replicas) {
@@ -139,11 +139,14 @@ absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
       count(one.who.user, one.who.groups, one.checked->graph.parameters(), one.checked->spec.replicas());
   }
   more.Add(event.job->graph.parameters(), event.job->spec.replicas());
-  if (const Quota* quota = event.quotas->OfUser(event.who.user); quota != nullptr)
+  const Quota* const quota = event.quotas == nullptr ? nullptr : event.quotas->OfUser(event.who.user);
+  if (quota == nullptr || !quota->jobs) CAIRN_RETURN_IF_ERROR(CheckDefaultJobs(event.who.user, of_user));
+  if (event.quotas == nullptr) return absl::OkStatus();
+  if (quota != nullptr)
     CAIRN_RETURN_IF_ERROR(event.quotas->Check(*quota, absl::StrCat("user ", event.who.user), of_user, more));
   for (const std::string& group : event.who.groups) {
-    if (const Quota* quota = event.quotas->OfGroup(group); quota != nullptr)
-      CAIRN_RETURN_IF_ERROR(event.quotas->Check(*quota, absl::StrCat("group ", group), of_group[group], more));
+    if (const Quota* of = event.quotas->OfGroup(group); of != nullptr)
+      CAIRN_RETURN_IF_ERROR(event.quotas->Check(*of, absl::StrCat("group ", group), of_group[group], more));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // Goal: a file of quotas is read as its page says, and every wrong line named; a changed file is in use soon, a wrong
 // one not at all; submissions beyond a quota of the user or of a group are refused with the quota and the file, and
-// those of admins and of callers without a name are not.
+// those of admins and of callers without a name are not. Where no line says how many jobs a user may have there is a
+// default.
 #include "coordinator/core/quotas.h"
 
 #include <gmock/gmock.h>
@@ -118,6 +119,27 @@ struct QuotaCluster : Cluster {
   std::shared_ptr<Quotas> quotas;
   uint64_t next = 9000;
 };
+
+TEST(Quotas, AUserHasADefault) {
+  QuotaCluster c("");
+  c.quotas = nullptr;
+  for (int i = 0; i < kJobsOfUserDefault; ++i) ASSERT_EQ(c.SubmitAs("carol"), "") << i;
+  EXPECT_THAT(c.SubmitAs("carol"), testing::StartsWith("quota of user carol: jobs=500, the default of every user; the "
+                                                       "jobs that have not ended are 500 without this one: wait"));
+  EXPECT_THAT(c.SubmitAs("carol"), HasSubstr("`user carol jobs=N` in the file of --quotas"));
+  EXPECT_EQ(c.SubmitAs("alice"), "") << "others have room";
+  EXPECT_EQ(c.SubmitAs("root", {}, true), "") << "an admin has no quota";
+  const auto use = [&c](const std::string& text) { c.quotas = std::make_shared<Quotas>(Parsed(text)); };
+  for (const char* without_jobs : {"", "user bob jobs=1", "default replicas=100000", "user carol replicas=100000"}) {
+    use(without_jobs);
+    EXPECT_THAT(c.SubmitAs("carol"), HasSubstr("the default of every user")) << without_jobs;
+  }
+  use("default jobs=501");
+  EXPECT_EQ(c.SubmitAs("carol"), "");
+  EXPECT_THAT(c.SubmitAs("carol"), testing::StartsWith("quota of user carol: jobs=501; the jobs"));
+  use("user carol jobs=502");
+  EXPECT_EQ(c.SubmitAs("carol"), "");
+}
 
 TEST(Quotas, LimitAUser) {
   QuotaCluster c("default jobs=1\nuser alice jobs=2\n");
