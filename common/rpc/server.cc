@@ -24,6 +24,8 @@
 namespace cairn {
 namespace {
 
+constexpr char kHealthService[] = "/grpc.health.v1.Health/";
+
 // Both plugins are process-wide settings that must be enabled before the first server is built.
 void EnablePlugins() {
   static std::once_flag once;
@@ -66,7 +68,8 @@ class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFact
 };
 
 // The services of gRPC itself (health checks, reflection) do not ask who calls: a call that is refused gets empty
-// messages, and the reason when it ends.
+// messages, and the reason when it ends. A watch of the health service would not end by itself: a refused one gets a
+// request that it cannot read.
 class AdmitToGrpcService : public grpc::experimental::Interceptor {
  public:
   explicit AdmitToGrpcService(grpc::experimental::ServerRpcInfo* info) : info_(info) {}
@@ -76,6 +79,7 @@ class AdmitToGrpcService : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(Point::POST_RECV_INITIAL_METADATA)) {
       may_ = AdmitCall(info_->method(), *info_->server_context());
     }
+    if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) SpoilRequest(methods);
     if (!may_.ok() && methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE)) {
       *methods->GetSerializedSendMessage() = grpc::ByteBuffer(&nothing_, 1);
     }
@@ -86,6 +90,14 @@ class AdmitToGrpcService : public grpc::experimental::Interceptor {
   }
 
  private:
+  // The health service takes its requests as bytes.
+  void SpoilRequest(grpc::experimental::InterceptorBatchMethods* methods) {
+    void* const request = methods->GetRecvMessage();
+    if (request == nullptr || !absl::StartsWith(info_->method(), kHealthService)) return;
+    const grpc::Slice no_message("\xff");  // a field's number that does not end
+    *static_cast<grpc::ByteBuffer*>(request) = grpc::ByteBuffer(&no_message, 1);
+  }
+
   grpc::experimental::ServerRpcInfo* const info_;
   const grpc::Slice nothing_;
   absl::Status may_ = absl::PermissionDeniedError("the call was not admitted");

@@ -4,7 +4,8 @@
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
 // call runs. 3. Other machines reach it through TLS, or because the process allows it (CheckListen). 4. Bounded:
 // connections, of one machine and of all (connection_table.h), the calls of a connection, and the memory of all. 5. A
-// call to a service of gRPC's own is answered only if AdmitCall admits it; the given services ask themselves.
+// call to a service of gRPC's own is answered only if AdmitCall admits it, and else ends at once with the reason; the
+// given services ask themselves.
 #pragma once
 
 #include <memory>

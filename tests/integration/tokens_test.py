@@ -25,6 +25,7 @@ import wire  # noqa: E402
 CAIRN = os.path.join(BIN, "cairn")
 TOKEN = r"cairn-([0-9a-f]{16})-([0-9a-f]{64})"
 TOKENS = "/cairn.v1.TokenService/"
+WATCH = "/grpc.health.v1.Health/Watch"
 secrets = set()  # of all tokens that were made
 
 
@@ -51,6 +52,15 @@ def bearer(text):
     return [("authorization", f"Bearer {text}")]
 
 
+def try_watch(to, token):
+    """A watch of the health service that is refused ends with the reason, and does not stay open."""
+    code, text = outcome(to, WATCH, "us")
+    check(code == "UNAUTHENTICATED" and "neither a token nor a certificate" in text, f"a watch: {code}, {text}")
+    watch = to.unary_stream(WATCH)(b"", timeout=60, metadata=bearer(token))
+    check(next(watch) == b"\x08\x01", "with a token it says that the coordinator serves")
+    watch.cancel()
+
+
 def try_table(address, ca, tokens):
     tried = 0
     with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca), options=wire.CHANNEL_OPTIONS) as to:
@@ -70,6 +80,7 @@ def try_table(address, ca, tokens):
                 check(refused == expected, f"{method} by the token of {role}: {code}, {text}")
                 tried += 1
         good = tokens["user"]
+        try_watch(to, good)
         other = good[:-1] + ("0" if good[-1] != "0" else "1")
         for wrong, says in (
             (bearer(other), "not known to this cluster"),
