@@ -178,15 +178,17 @@ absl::Status CategoryFunction::Forward(int64_t examples, absl::Span<const T* con
     for (int64_t i = 0; i < numbers_; ++i) {
       for (size_t k = 0; k < x.size(); ++k) numbers[k] = static_cast<double>(x[k][example * numbers_ + i]);
       const std::optional<int64_t> index = index_->Of(numbers);
-      if (!index.has_value()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("layer \"", node_.name, "\": example ", example, " of the batch: ", index_->Refusal(numbers)));
-      }
+      if (!index.has_value()) return Refusal(example, numbers);
       indices[static_cast<size_t>(i)] = *index;
     }
     code_.Write(absl::MakeConstSpan(indices), y + example * outputs);
   }
   return absl::OkStatus();
+}
+
+absl::Status CategoryFunction::Refusal(int64_t example, absl::Span<const double> numbers) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat("layer \"", node_.name, "\": example ", example, " of the batch: ", index_->Refusal(numbers)));
 }
 
 template absl::Status CategoryFunction::Forward(int64_t, absl::Span<const float* const>, float*) const;

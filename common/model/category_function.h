@@ -36,6 +36,8 @@ class CategoryFunction {
   // and the example.
   template <typename T>
   absl::Status Forward(int64_t examples, absl::Span<const T* const> x, T* y) const;
+  // The error of numbers that the layer does not accept, one of each input, in this example of a batch.
+  absl::Status Refusal(int64_t example, absl::Span<const double> numbers) const;
 
  private:
   const Node& node_;

@@ -77,7 +77,7 @@ Collector CollectFrom(const ReadyMadeInfo& info, const Precision& precision) {
   options.loss_plan = PlanLoss(*graph, options.loss);
   Collector machine(precision);
   const absl::Status lowered = LowerGraph(*graph, options, machine).status();
-  EXPECT_EQ(absl::IsUnimplemented(lowered), LooksUpComputedIds(info.name)) << lowered;
+  EXPECT_TRUE(lowered.ok()) << lowered;
   return machine;
 }
 

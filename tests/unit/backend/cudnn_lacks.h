@@ -13,34 +13,9 @@
 namespace cairn {
 
 inline const std::vector<std::string>& CudnnLacks() {
-  // CategoryEncoding, Hashing, HashedCrossing and IntegerLookup stand behind a Discretization in the cases.
   static const std::vector<std::string> lacks = {
-      "GLU of activation",
-      "GLU of time_distributed",
-      "SPARSEMAX of activation",
-      "SPARSEMAX of conv2d",
-      "SPARSEMAX of dense",
-      "a conv_lstm of bidirectional",
-      "an output of 5 axes of input_layer",
-      "an output of 5 axes of time_distributed",
-      "conv_lstm1d",
-      "conv_lstm1d of time_distributed",
-      "conv_lstm2d",
-      "conv_lstm3d",
-      "discretization",
-      "einsum",
-      "group_query_attention",
       "its loss CIRCLE",
       "its loss CTC",
-      "one_hot",
-      "pad",
-      "return_cell of bidirectional",
-      "return_cell of lstm",
-      "spectral_normalization",
-      "stack",
-      "take",
-      "tile",
-      "top_k",
   };
   return lacks;
 }
@@ -60,11 +35,6 @@ inline std::string WhatCudnnLacks(const absl::Status& status) {
 inline bool IsCudnnLack(const absl::Status& status) {
   const std::vector<std::string>& lacks = CudnnLacks();
   return std::find(lacks.begin(), lacks.end(), WhatCudnnLacks(status)) != lacks.end();
-}
-
-// Ready-made models with an Embedding whose ids the model computes. All others are computed.
-inline bool LooksUpComputedIds(absl::string_view ready_made) {
-  return ready_made == "vit_tiny" || ready_made == "vit_base" || ready_made == "gpt_mini";
 }
 
 }  // namespace cairn

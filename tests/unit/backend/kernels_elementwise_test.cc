@@ -141,8 +141,8 @@ TEST_P(Elementwise, Permute) {
     const Tensor x(Random(n, 5), type());
     std::vector<double> want;
     for (int64_t place : reference::PermutedPlaces(examples, c.input, c.dims)) want.push_back(x.exact()[place]);
-    int64_t of_input[3] = {0, 0, 0}, stride = 1, dims[] = {examples, 1, 1, 1, 1},
-            strides[] = {n / examples, 0, 0, 0, 0};
+    int64_t of_input[3] = {0, 0, 0}, stride = 1, dims[kAxesMax] = {examples, 1, 1, 1, 1, 1},
+            strides[kAxesMax] = {n / examples};
     for (size_t i = c.input.size(); i-- > 0; stride *= c.input[i]) of_input[i] = stride;
     for (size_t i = 0; i < c.dims.size(); ++i) {
       dims[kAxesMax - c.dims.size() + i] = c.input[c.dims[i] - 1];

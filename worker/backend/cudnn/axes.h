@@ -1,4 +1,4 @@
-// The axes of layers' tensors as kernels take them: the examples, then up to four axes; missing axes come first, with
+// The axes of layers' tensors as kernels take them: the examples, then up to five axes; missing axes come first, with
 // size 1.
 //
 // Pure functions; any thread.

@@ -28,6 +28,8 @@ static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 &&
                   static_cast<int>(kernels::Act::kMish) == v1::MISH &&
                   static_cast<int>(kernels::Act::kSparseSigmoid) == v1::SPARSE_SIGMOID,
               "kernels::Act has the numbers of v1::Activation");
+static_assert(v1::Activation_MAX == static_cast<int>(kernels::Act::kHardSigmoidKeras2),
+              "every activation is computed: as kernels::Act, or by rows");
 
 // Gradients are released in ranges of at least this many numbers: 1 MiB.
 constexpr int64_t kReleaseNumbersMin = 1 << 18;
@@ -41,41 +43,6 @@ absl::Status CheckLoss(const Graph& graph, const v1::Loss& loss) {
   return absl::UnimplementedError(absl::StrCat("layer \"", graph.output().name, "\": its loss ",
                                                v1::Loss::Kind_Name(loss.kind()),
                                                ", which is not computed on a GPU; use --device=cpu"));
-}
-
-// The activation of the node, or within a recurrent layer, that this backend does not compute; LINEAR: there is none.
-v1::Activation UnknownActivation(const Node& node) {
-  std::vector<v1::Activation> all = {node.activation};
-  if (IsRecurrent(node.kind)) {
-    for (const Recurrence& r : RecurrencesOf(node.layer)) all.insert(all.end(), {r.activation, r.recurrent_activation});
-  }
-  for (const v1::Activation f : all) {
-    if (f > v1::SPARSE_SIGMOID && f != v1::HARD_SIGMOID_KERAS2) return f;
-  }
-  return v1::LINEAR;
-}
-
-// Within a Bidirectional; a ConvLSTM itself has no row.
-bool HasConvLstm(const Node& node) {
-  if (node.kind != LayerKind::kBidirectional) return false;
-  const std::vector<Recurrence> all = RecurrencesOf(node.layer);
-  return std::any_of(all.begin(), all.end(), [](const Recurrence& r) { return r.windows.axes > 0; });
-}
-
-// Refuses options that this backend does not support.
-absl::Status CheckOptions(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
-    const char* lacks = GivesCells(node) ? "return_cell" : nullptr;
-    if (HasConvLstm(node)) lacks = "a conv_lstm";
-    if (node.output.size() > kLayerDimensionsMax) lacks = "an output of 5 axes";
-    if (const v1::Activation f = UnknownActivation(node); f != v1::LINEAR) lacks = v1::Activation_Name(f).c_str();
-    if (lacks == nullptr) continue;
-    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", lacks, " of ", LayerTypeName(node.kind),
-                                                 " is not computed by the backend cudnn; leave it out, or use "
-                                                 "--device=cpu"));
-  }
-  return absl::OkStatus();
 }
 
 // A segment begins at each step that reads values beyond those of the segments so far.
@@ -128,8 +95,9 @@ void SumShared(Builder& b, const Node& first) {
 
 const Layer* FindLayer(LayerKind kind) {
   for (const absl::Span<const Layer> family :
-       {AttentionLayers(), ConvolutionLayers(), DenseLayers(), EinsumLayers(), FeatureLayers(), MergingLayers(),
-        NormalizationLayers(), OtherLayers(), RecurrentLayers(), ResampleLayers(), TensorLayers(), WindowLayers()}) {
+       {AttentionLayers(), CategoryLayers(), ConvolutionLayers(), DenseLayers(), EinsumLayers(), FeatureLayers(),
+        GroupedAttentionLayers(), MergingLayers(), MoveLayers(), NormalizationLayers(), OtherLayers(),
+        RecurrentLayers(), ResampleLayers(), TensorLayers(), WindowLayers()}) {
     for (const Layer& layer : family) {
       if (layer.kind == kind) return &layer;
     }
@@ -175,7 +143,8 @@ Builder::Builder(const Graph& step, Builder& outer, const Node& node)
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
   CAIRN_RETURN_IF_ERROR(CheckLoss(graph_, options_.loss));
-  CAIRN_RETURN_IF_ERROR(CheckOptions(graph_));
+  for (const Node& node : graph_.nodes())
+    CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;
@@ -206,7 +175,6 @@ void Builder::LowerWithin(const Node& node) {
   const auto step = std::make_shared<Step>(Step{StepGraph(graph_, node), nullptr});
   step->builder = std::make_unique<Builder>(step->graph, *this, node);
   Builder& within = *step->builder;
-  Fail(CheckOptions(step->graph));
   const Node& inner = step->graph.nodes()[1];
   within.current_ = &inner;
   const Layer* const layer = FindLayer(inner.kind);
@@ -220,10 +188,38 @@ void Builder::LowerWithin(const Node& node) {
 
 // ---- values ----
 
+namespace {
+
+// Layers whose numbers mean something else if they are rounded.
+bool TakesCategories(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kDiscretization:
+    case LayerKind::kCategoryEncoding:
+    case LayerKind::kHashing:
+    case LayerKind::kHashedCrossing:
+    case LayerKind::kIntegerLookup: return true;
+    default: return false;
+  }
+}
+
+// Layers whose outputs are places or categories, which have no gradient: float32 costs nothing there.
+bool GivesPlaces(const Graph& graph, const Node& node) {
+  switch (node.kind) {
+    case LayerKind::kFlatten:
+    case LayerKind::kReshape: return GivesPlaces(graph, graph.nodes()[node.inputs[0]]);
+    case LayerKind::kReduce:
+      return node.layer.reduce().kind() == v1::Reduce::ARGMAX || node.layer.reduce().kind() == v1::Reduce::ARGMIN;
+    case LayerKind::kTopK: return node.layer.top_k().indices();
+    default: return TakesCategories(node.kind);
+  }
+}
+
+}  // namespace
+
 void Builder::MakeValues() {
   const std::vector<Node>& nodes = graph_.nodes();
   node_values_.resize(nodes.size());
-  std::vector<bool> exact(nodes.size());  // float32 whatever the precision, since the output is ids
+  std::vector<bool> exact(nodes.size());  // float32 whatever the precision, since the output is ids or categories
   std::vector<bool> trains(nodes.size()), has_variables(nodes.size());
   for (const Node& node : nodes) {
     for (int v : node.variables) {
@@ -236,8 +232,8 @@ void Builder::MakeValues() {
     }
   }
   for (size_t id = nodes.size(); id-- > 0;) {
-    if (!ReadsIds(nodes[id]) && !exact[id]) continue;
-    for (int input : nodes[id].inputs) exact[input] = !has_variables[input];
+    if (!ReadsIds(nodes[id]) && !TakesCategories(nodes[id].kind) && !exact[id]) continue;
+    for (int input : nodes[id].inputs) exact[input] = !has_variables[input] || GivesPlaces(graph_, nodes[input]);
   }
   for (const Node& node : nodes) {
     if (!groups_.Joined(node)) {

@@ -63,9 +63,6 @@ class Builder {
   const LoweringOptions& options() const { return options_; }
   Machine& machine() { return machine_; }
   const Shape& ShapeOf(const Node& node, size_t input = 0) const { return graph_.nodes()[node.inputs[input]].output; }
-  const Variable* BiasOf(const Node& node) const {
-    return groups_.BiasGoesToNormalization(node) ? nullptr : Find(node, "bias");
-  }
   void Backward(std::function<void()> fn) { backward_.push_back({current_, std::move(fn)}); }
   bool Frozen(const Node& node) const { return !node.trainable; }
   bool training() const { return options_.mode == Mode::kTrain; }
@@ -92,6 +89,8 @@ class Builder {
   // Of a node that shares another one's variables: the place of its part of the gradient.
   Ref GradientOf(const Variable* variable);
   Ref Constant(const std::vector<float>& numbers);
+  // A place for the record of `numbers` float64 that the next step writes (Plan::Check).
+  Ref AddCheck(int64_t numbers, std::function<absl::Status(const double*)> error);
   // The value in this type: itself, or a copy.
   Ref Read(const Value& v, DType type);
   Sink GradientSink(Value* v);
@@ -127,6 +126,11 @@ class Builder {
   std::vector<Back> backward_;
   std::unique_ptr<Outside> outside_;
 };
+
+// The bias that the node's launches add; null: there is none, or it goes to the batch normalization behind the node.
+inline const Variable* BiasOf(const Builder& builder, const Node& node) {
+  return builder.groups().BiasGoesToNormalization(node) ? nullptr : builder.Find(node, "bias");
+}
 
 // Lowers the graph. Errors: as Builder::Build.
 absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const LoweringOptions& options, Machine& machine);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/convolve.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
@@ -29,109 +30,6 @@ bool Thinning(const kernels::Window& w) {
   return w.strides[0] > 1 || w.strides[1] > 1;
 }
 
-// Whether the same padding on both sides gives this output.
-bool Even(const kernels::Window& w) {
-  const kernels::Depth& d = w.depth;
-  if ((d.in + 2 * d.pad - d.dilation * (d.kernel - 1) - 1) / d.stride + 1 != d.out) return false;
-  for (int i = 0; i < 2; ++i) {
-    const int64_t reach = w.dilation[i] * (w.kernel[i] - 1) + 1;
-    if ((w.in[i] + 2 * w.pad[i] - reach) / w.strides[i] + 1 != w.out[i]) return false;
-  }
-  return true;
-}
-
-// The image with its padding, as large as the window reads or the image extends; and the window without padding on it.
-kernels::Window Padded(const kernels::Window& w) {
-  kernels::Window padded = w;
-  for (int i = 0; i < 2; ++i) {
-    padded.in[i] = std::max((w.out[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1, w.pad[i] + w.in[i]);
-    padded.pad[i] = 0;
-  }
-  const kernels::Depth& d = w.depth;
-  padded.depth.in = std::max((d.out - 1) * d.stride + d.dilation * (d.kernel - 1) + 1, d.pad + d.in);
-  padded.depth.pad = 0;
-  return padded;
-}
-
-// From the image to the padded one, for EmitPad and EmitCrop.
-kernels::Window Around(const kernels::Window& w, const kernels::Window& padded) {
-  kernels::Window around = w;
-  for (int i = 0; i < 3; ++i) around.out[i] = padded.in[i];
-  around.depth.out = padded.depth.in;
-  return around;
-}
-
-int64_t Inputs(const kernels::Window& w) { return w.examples * w.depth.in * w.in[0] * w.in[1] * w.in[2]; }
-int64_t Outputs(const kernels::Window& w) { return w.examples * w.depth.out * w.out[0] * w.out[1] * w.out[2]; }
-int64_t KernelRows(const kernels::Window& w) {
-  return w.depth.kernel * w.kernel[0] * w.kernel[1] * (w.in[2] / w.groups);
-}
-
-// ---- launches ----
-
-void EmitConvolution(Builder& builder, const Convolution& c, const Ref& first, const Ref& second, const Ref& to,
-                     const Ref& bias = {}) {
-  absl::StatusOr<int64_t> bytes = builder.machine().Prepare(c);
-  if (!bytes.ok()) return builder.Fail(bytes.status());
-  const Ref workspace = *bytes > 0 ? builder.New(*bytes) : Ref{};
-  const char* what = c.kind == Convolution::kForward        ? "convolution "
-                     : c.kind == Convolution::kBackwardData ? "convolution backward data "
-                                                            : "convolution backward filter ";
-  const kernels::Window& w = c.window;
-  builder.EmitChecked(
-      absl::StrCat(what, ToString(c)), {first, second, bias}, {to, workspace},
-      [=](const Run& r) {
-        return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace));
-      },
-      2.0 * static_cast<double>(Outputs(w)) * static_cast<double>(KernelRows(w)));
-}
-
-Ref EmitPadded(Builder& builder, const kernels::Window& w, const kernels::Window& padded, const Ref& x) {
-  const Ref image = builder.NewNumbers(Inputs(padded), builder.type());
-  EmitPad(builder, Around(w, padded), x, image, builder.type());
-  return image;
-}
-
-// Emit the convolution, or one of its gradients, through a padded copy if the padding differs between the two sides.
-void EmitForward(Builder& builder, const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y) {
-  if (Even(w)) return EmitConvolution(builder, {Convolution::kForward, w}, x, kernel, y);
-  const kernels::Window padded = Padded(w);
-  EmitConvolution(builder, {Convolution::kForward, padded}, EmitPadded(builder, w, padded, x), kernel, y);
-}
-
-// Emits the convolution with bias and relu as one launch. False, with nothing emitted, if the machine has no such
-// launch.
-bool EmitFused(Builder& builder, Convolution c, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y) {
-  const kernels::Window w = c.window;
-  if (!Even(w)) c.window = Padded(w);
-  if (!builder.machine().Prepare(c).ok()) return false;
-  Ref offsets = bias;
-  if (builder.type() != DType::kFloat32) {
-    offsets = builder.NewNumbers(w.out[2], builder.type());
-    EmitConvert(builder, {bias, DType::kFloat32}, {offsets, builder.type()}, w.out[2]);
-  }
-  EmitConvolution(builder, c, Even(w) ? x : EmitPadded(builder, w, c.window, x), kernel, y, offsets);
-  return true;
-}
-
-void EmitBackwardData(Builder& builder, const kernels::Window& w, const Ref& dy, const Ref& kernel, const Ref& dx,
-                      bool add) {
-  const DType t = builder.type();
-  const bool even = Even(w);
-  if (even && !add) return EmitConvolution(builder, {Convolution::kBackwardData, w}, dy, kernel, dx);
-  const kernels::Window padded = even ? w : Padded(w), around = Around(w, padded);
-  const Ref image = builder.NewNumbers(Inputs(padded), t);
-  EmitConvolution(builder, {Convolution::kBackwardData, padded}, dy, kernel, image);
-  if (even) return EmitConvert(builder, {image, t}, {dx, t}, Inputs(w), true);
-  EmitCrop(builder, around, image, dx, t, add);
-}
-
-void EmitBackwardFilter(Builder& builder, const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel) {
-  if (Even(w)) return EmitConvolution(builder, {Convolution::kBackwardFilter, w}, x, dy, dkernel);
-  const kernels::Window padded = Padded(w);
-  EmitConvolution(builder, {Convolution::kBackwardFilter, padded}, EmitPadded(builder, w, padded, x), dy, dkernel);
-}
-
 // ---- layers ----
 
 // What the backward pass of a plain or transposed convolution needs of the forward pass. The window of a transposed one
@@ -147,17 +45,11 @@ struct Convolved {
 void LowerConvolutionBackward(Builder& builder, const Convolved& c) {
   const DType t = builder.type();
   const Ref dy = c.out->gradient;
-  const int64_t rows = KernelRows(c.window), columns = c.window.out[2];
   if (!c.frozen) {
-    const int64_t channels = c.transposed ? c.window.in[2] : columns;
+    const int64_t channels = c.transposed ? c.window.in[2] : c.window.out[2];
     if (c.bias != nullptr)
       EmitColumnSums(builder, dy, c.out->numbers / channels, channels, builder.GradientOf(c.bias), t);
-    const Ref dweights = builder.NewNumbers(rows * columns, DType::kFloat32), gradient = builder.GradientOf(c.kernel);
-    EmitBackwardFilter(builder, c.window, c.transposed ? dy : c.x, c.transposed ? c.x : dy, dweights);
-    builder.Emit("transpose", {dweights}, {gradient}, [=](const Run& r) {
-      return kernels::Transpose(r.stream(), columns, rows, r.At<>(dweights), DType::kFloat32, r.At<>(gradient),
-                                DType::kFloat32);
-    });
+    EmitKernelGradient(builder, c.window, c.transposed ? dy : c.x, c.transposed ? c.x : dy, c.kernel);
   }
   if (!c.in->needs_gradient) return;
   const Builder::Sink dx = builder.GradientSink(c.in);
@@ -242,7 +134,7 @@ void LowerConvolution(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const Activation f = builder.groups().JoinedActivation(node);
   kernels::Window w = builder.groups().WindowOf(node);
-  const Variable* bias = builder.BiasOf(node);
+  const Variable* bias = BiasOf(builder, node);
   if (node.kind == LayerKind::kDepthwiseConv1D || node.kind == LayerKind::kDepthwiseConv2D)
     return LowerDepthwise(builder, w, {.kernel = builder.Find(node, "kernel"), .bias = bias, .f = f}, in, out);
   if (node.kind == LayerKind::kSeparableConv1D || node.kind == LayerKind::kSeparableConv2D) {
@@ -268,12 +160,7 @@ void LowerConvolution(Builder& builder, const Node& node) {
   }
   const DType t = builder.type();
   const Ref x = builder.Read(*in, t);
-  const int64_t rows = KernelRows(w), columns = w.out[2];
-  const Ref weights = builder.NewNumbers(rows * columns, t);
-  const Ref values = builder.ValueOf(kernel);
-  builder.Emit("transpose", {values}, {weights}, [=](const Run& r) {
-    return kernels::Transpose(r.stream(), rows, columns, r.At<>(values), DType::kFloat32, r.At<>(weights), t);
-  });
+  const Ref weights = EmitKernelCopy(builder, w, kernel);
   const Ref y = builder.NewLike(*out);
   const int64_t channels = node.output.back();
   const bool relu = f.kind == v1::RELU;

@@ -1,12 +1,10 @@
 // Dense layers, attention and Dot: matrix products on rows.
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/limits.h"
 #include "worker/backend/cudnn/builder.h"
-#include "worker/backend/cudnn/kernels/recurrent.h"
+#include "worker/backend/cudnn/heads_attention.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
 
@@ -19,7 +17,7 @@ void LowerDense(Builder& builder, const Node& node) {
   const Variable* kernel = builder.Find(node, "kernel");
   LowerProjection(
       builder,
-      {kernel, builder.BiasOf(node), kernel->shape[0], kernel->shape[1], builder.groups().JoinedActivation(node)}, in,
+      {kernel, BiasOf(builder, node), kernel->shape[0], kernel->shape[1], builder.groups().JoinedActivation(node)}, in,
       out);
 }
 
@@ -70,143 +68,40 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
 
 namespace {
 
-// keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; then, with the heads moved
-// before the steps, softmax(q k' / sqrt(key_dim)) v as batched products; then the heads are moved back and projected.
-class Attention {
- public:
-  Attention(Builder& builder, const Node& node)
-      : b_(builder),
-        node_(node),
-        mha_(node.layer.multi_head_attention()),
-        t_(builder.type()),
-        n_(builder.examples()),
-        heads_(mha_.num_heads()),
-        queries_(node.output[0]),
-        keys_(builder.NodeAt(node.inputs.back()).output[0]),
-        rate_(builder.groups().Trains(node) ? mha_.dropout() : 0.0f),
-        scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(mha_.key_dim())))) {}
-
-  void Lower() {
-    Value* const result = b_.ValueAt(node_.id);
-    Parts p;
-    p.q = Project("query", node_.inputs[0], queries_, mha_.key_dim());
-    p.k = Project("key", node_.inputs.back(), keys_, mha_.key_dim());
-    p.v = Project("value", node_.inputs[1], keys_, mha_.value_dim());
-    p.out = b_.NewValue(n_ * queries_ * heads_ * mha_.value_dim(), result->needs_gradient, t_);
-    Forward(p);
-    if (result->needs_gradient) b_.Backward([self = *this, p] { self.Backward(p); });
-    const Variable* kernel = b_.Find(node_, "attention_output/kernel");
-    const Variable* bias = b_.Find(node_, "attention_output/bias");
-    LowerProjection(b_, {kernel, bias, heads_ * mha_.value_dim(), node_.output[1], {}}, p.out, result);
-  }
-
- private:
-  struct Parts {
-    Value *q = nullptr, *k = nullptr, *v = nullptr;  // [example, step, head, number]
-    Value* out = nullptr;                            // before the last projection
-    Ref qh, kh, vh;                                  // with the heads before the steps
-    Ref weights, dropped;                            // softmax of the scores
-  };
-
-  Value* Project(const char* name, int input, int64_t rows, int64_t size) const {
-    Value* in = b_.ValueAt(input);
-    Value* out = b_.NewValue(n_ * rows * heads_ * size, b_.ValueAt(node_.id)->needs_gradient, t_);
-    const Variable* kernel = b_.Find(node_, absl::StrCat(name, "/kernel").c_str());
-    const Variable* bias = b_.Find(node_, absl::StrCat(name, "/bias").c_str());
-    LowerProjection(b_, {kernel, bias, b_.NodeAt(input).output.back(), heads_ * size, {}}, in, out);
+// keras.layers.MultiHeadAttention: three projections to [example, step, head, number], what HeadsAttention does with
+// them, and a last projection.
+void LowerAttention(Builder& b, const Node& node) {
+  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
+  Value* const result = b.Out(node);
+  HeadsShape s;
+  s.examples = b.examples();
+  s.queries = node.output[0];
+  s.keys = b.NodeAt(node.inputs.back()).output[0];
+  s.heads = s.groups = mha.num_heads();
+  s.key_size = mha.key_dim();
+  s.value_size = mha.value_dim();
+  s.causal = mha.use_causal_mask();
+  s.masks = true;
+  s.dropout = b.groups().Trains(node) ? mha.dropout() : 0.0f;
+  s.seed = mha.seed();
+  s.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(mha.key_dim())));
+  const auto project = [&](const char* name, int input, int64_t rows, int64_t size) {
+    Value* out = b.NewValue(s.examples * rows * s.heads * size, result->needs_gradient, b.type());
+    const Variable* kernel = b.Find(node, absl::StrCat(name, "/kernel").c_str());
+    const Variable* bias = b.Find(node, absl::StrCat(name, "/bias").c_str());
+    LowerProjection(b, {kernel, bias, b.NodeAt(input).output.back(), s.heads * size, {}}, b.ValueAt(input), out);
     return out;
-  }
-  // [example, a, b, number] -> [example, b, a, number].
-  void Swap(const Ref& from, const Ref& to, int64_t a, int64_t b, int64_t number) const {
-    b_.Emit(absl::StrCat("swap ", n_, "x", a, "x", b, "x", number), {from}, {to}, [=, n = n_, t = t_](const Run& r) {
-      const int64_t dims[] = {1, n, b, a, number}, strides[] = {0, a * b * number, number, b * number, 1};
-      return kernels::Permute(r.stream(), dims, strides, r.At<>(from), r.At<>(to), t, false);
-    });
-  }
-  void Drop(const Ref& from, const Ref& to) const {
-    const Ref key = KeyOf(b_);
-    b_.Emit(absl::StrCat("dropout ", rate_), {from, key}, {to},
-            [=, draw = kernels::Draw{node_.id, rate_, mha_.seed()}, scores = scores(), t = t_](const Run& r) {
-              return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), draw, r.At<>(from), r.At<>(to),
-                                      t, false);
-            });
-  }
-  // Sets the scores of masked queries and of masked keys and values; the masks are combined as in Keras.
-  void FillMasked(const Ref& weights, float value) const {
-    kernels::AttentionMasks m{n_, heads_, queries_, keys_, {}};
-    const LayerHandover& left = b_.handover();
-    const Ref query = left.StepMaskOf(node_.inputs[0]), values = left.StepMaskOf(node_.inputs[1]),
-              key = left.StepMaskOf(node_.inputs.back());
-    if (!query && !values && !key) return;
-    // The lowest finite number of the type.
-    if (t_ == DType::kFloat16) value = std::max(value, -65504.0f);
-    b_.Emit("fill masked", {weights, query, values, key}, {weights}, [=, t = t_](const Run& r) mutable {
-      m.of[0] = r.At<float>(query), m.of[1] = r.At<float>(values), m.of[2] = r.At<float>(key);
-      return kernels::FillMaskedScores(r.stream(), m, value, r.At<>(weights), t);
-    });
-  }
-  // Emits the product for each head of each example as one batch. product: the sizes, and what is transposed.
-  void Multiply(Product product, const Ref& a, const Ref& b, const Ref& c) const {
-    product.batch = n_ * heads_;
-    product.out = t_;
-    EmitProduct(b_, product, a, b, c);
-  }
-  int64_t scores() const { return n_ * heads_ * queries_ * keys_; }
-
-  void Forward(Parts& p) const {
-    p.qh = b_.NewLike(*p.q), p.kh = b_.NewLike(*p.k), p.vh = b_.NewLike(*p.v);
-    Swap(p.q->data, p.qh, queries_, heads_, mha_.key_dim());
-    Swap(p.k->data, p.kh, keys_, heads_, mha_.key_dim());
-    Swap(p.v->data, p.vh, keys_, heads_, mha_.value_dim());
-    const Ref weights = p.weights = b_.NewNumbers(scores(), t_);
-    Multiply({.m = queries_, .n = keys_, .k = mha_.key_dim(), .transpose_b = true, .alpha = scale_}, p.qh, p.kh,
-             weights);
-    FillMasked(weights, std::numeric_limits<float>::lowest());
-    const int64_t causal = mha_.use_causal_mask() ? queries_ : 0;
-    b_.Emit(causal != 0 ? "causal softmax" : "softmax", {weights}, {weights},
-            [=, rows = n_ * heads_ * queries_, keys = keys_, t = t_](const Run& r) {
-              return kernels::Softmax(r.stream(), rows, keys, causal, r.At<>(weights), r.At<>(weights), t);
-            });
-    FillMasked(weights, 0);
-    p.dropped = rate_ > 0 ? b_.NewNumbers(scores(), t_) : weights;
-    if (rate_ > 0) Drop(weights, p.dropped);
-    const Ref yh = b_.NewLike(*p.out);
-    Multiply({.m = queries_, .n = mha_.value_dim(), .k = keys_}, p.dropped, p.vh, yh);
-    p.out->data = b_.NewLike(*p.out);
-    Swap(yh, p.out->data, heads_, queries_, mha_.value_dim());
-  }
-
-  void Backward(const Parts& p) const {
-    const int64_t key_dim = mha_.key_dim(), value_dim = mha_.value_dim();
-    const Ref dyh = b_.NewLike(*p.out), ds = b_.NewNumbers(scores(), t_);
-    Swap(p.out->gradient, dyh, queries_, heads_, value_dim);
-    Multiply({.m = queries_, .n = keys_, .k = value_dim, .transpose_b = true}, dyh, p.vh, ds);
-    const Ref dvh = b_.NewLike(*p.v), dqh = b_.NewLike(*p.q), dkh = b_.NewLike(*p.k);
-    Multiply({.m = keys_, .n = value_dim, .k = queries_, .transpose_a = true}, p.dropped, dyh, dvh);
-    if (rate_ > 0) Drop(ds, ds);
-    b_.Emit("softmax backward", {p.weights, ds}, {ds},
-            [weights = p.weights, ds, rows = n_ * heads_ * queries_, keys = keys_, t = t_](const Run& r) {
-              return kernels::SoftmaxBackward(r.stream(), rows, keys, r.At<>(weights), r.At<>(ds), r.At<>(ds), t,
-                                              false);
-            });
-    Multiply({.m = queries_, .n = key_dim, .k = keys_, .alpha = scale_}, ds, p.kh, dqh);
-    Multiply({.m = keys_, .n = key_dim, .k = queries_, .transpose_a = true, .alpha = scale_}, ds, p.qh, dkh);
-    // The backward passes of the projections read them next, in the opposite order.
-    for (Value* value : {p.q, p.k, p.v}) b_.GradientSink(value);
-    Swap(dqh, p.q->gradient, heads_, queries_, key_dim);
-    Swap(dkh, p.k->gradient, heads_, keys_, key_dim);
-    Swap(dvh, p.v->gradient, heads_, keys_, value_dim);
-  }
-
-  Builder& b_;
-  const Node& node_;
-  const v1::MultiHeadAttention& mha_;
-  const DType t_;
-  const int64_t n_, heads_, queries_, keys_;
-  const float rate_, scale_;
-};
-
-void LowerAttention(Builder& builder, const Node& node) { Attention(builder, node).Lower(); }
+  };
+  HeadsAttention::Values values;
+  values.q = project("query", node.inputs[0], s.queries, s.key_size);
+  values.k = project("key", node.inputs.back(), s.keys, s.key_size);
+  values.v = project("value", node.inputs[1], s.keys, s.value_size);
+  values.out = b.NewValue(s.examples * s.queries * s.heads * s.value_size, result->needs_gradient, b.type());
+  HeadsAttention(b, node, s).Lower(values);
+  const Variable *const kernel = b.Find(node, "attention_output/kernel"), *const bias =
+                                                                              b.Find(node, "attention_output/bias");
+  LowerProjection(b, {kernel, bias, s.heads * s.value_size, node.output[1], {}}, values.out, result);
+}
 
 // An input of Dot as rows along the summed axis, [examples, rows, size]; of length 1 if the layer normalizes them.
 struct DotRows {

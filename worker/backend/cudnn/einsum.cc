@@ -1,5 +1,5 @@
-// EinsumDense as matrix products (worker/backend/einsum.h): the numbers of its operands are put into the order of the
-// products before them, and results back into their own, where these differ.
+// EinsumDense and Einsum as matrix products (worker/backend/einsum.h): the numbers of their operands are put into the
+// order of the products before them, and results back into their own, where these differ.
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,8 +231,94 @@ class Einsum {
   Letters l_;
 };
 
+// An Einsum of two tensors of examples, the second of which is the kernel. The examples are shared by all three.
+class EinsumOfTwo {
+ public:
+  EinsumOfTwo(Builder& b, const Node& node)
+      : b_(b), left_(b.In(node, 0)), right_(b.In(node, 1)), out_(b.Out(node)), t_(b.type()) {
+    Shape output;
+    const absl::StatusOr<EinsumEquation> e =
+        ParseEinsumOfTwo(node.layer.einsum().equation(), b.ShapeOf(node, 0), b.ShapeOf(node, 1), &output);
+    CAIRN_CHECK(e.ok(), "checked when the graph was built");
+    const Operand x = OperandOf(e->x, b.ShapeOf(node, 0)), w = OperandOf(e->kernel, b.ShapeOf(node, 1)),
+                  y = OperandOf(e->y, output);
+    std::string shared, rows, summed, columns;
+    for (const char c : x.letters) {
+      const bool in_kernel = absl::StrContains(w.letters, c), in_y = absl::StrContains(y.letters, c);
+      (in_kernel && in_y ? shared : in_kernel ? summed : rows).push_back(c);
+    }
+    for (const char c : w.letters) {
+      if (!absl::StrContains(x.letters, c)) columns.push_back(c);
+    }
+    m_ = x.Count(rows), n_ = w.Count(columns), k_ = x.Count(summed), batch_ = x.Count(shared);
+    orders_ = {Order(x, shared + rows + summed), Order(w, shared + summed + columns),
+               Order(y, shared + rows + columns)};
+  }
+
+  void Lower() {
+    for (const Order& order : orders_) CAIRN_CHECK(order.fits, "an operand has no more axes than a launch takes");
+    if (out_->type != t_) {  // products take numbers of the job's type
+      return b_.Fail(absl::UnimplementedError(
+          "on a GPU an Einsum that gives ids to an Embedding is computed in FLOAT32 alone; use that, or "
+          "--device=cpu"));
+    }
+    x_ = Ordered(b_, orders_[0], b_.Read(*left_, t_), t_);
+    w_ = Ordered(b_, orders_[1], b_.Read(*right_, t_), t_);
+    const Ref product = b_.NewNumbers(out_->numbers, t_);
+    EmitProduct(b_, {.m = m_, .n = n_, .k = k_, .batch = batch_, .out = t_}, x_, w_, product);
+    out_->data = product;
+    if (!orders_[2].same) {
+      out_->data = b_.NewLike(*out_);
+      EmitOrdered(b_, orders_[2], true, product, {out_->data}, t_);
+    }
+    if (out_->needs_gradient) b_.Backward([self = *this] { self.LowerBackward(); });
+  }
+
+ private:
+  Operand OperandOf(const std::string& letters, const Shape& shape) const {
+    Operand operand{"." + letters, {b_.examples()}};
+    operand.sizes.insert(operand.sizes.end(), shape.begin(), shape.end());
+    return operand;
+  }
+
+  void LowerBackward() const {
+    const Ref dy = Ordered(b_, orders_[2], out_->gradient, t_);
+    if (left_->needs_gradient) {
+      EmitGradient({.m = m_, .n = k_, .k = n_, .transpose_b = true}, dy, w_, {left_, orders_[0]});
+    }
+    if (right_->needs_gradient) {
+      EmitGradient({.m = k_, .n = n_, .k = m_, .transpose_a = true}, x_, dy, {right_, orders_[1]});
+    }
+  }
+
+  // Of one operand.
+  struct Sought {
+    Value* value;
+    const Order& order;
+  };
+  void EmitGradient(Product product, const Ref& a, const Ref& b, const Sought& of) const {
+    product.batch = batch_;
+    product.out = t_;
+    if (of.order.same) {
+      const Builder::Sink dx = b_.GradientSink(of.value);
+      return EmitProduct(b_, product, a, b, dx.ref, dx.add);
+    }
+    const Ref ordered = b_.NewNumbers(of.value->numbers, t_);
+    EmitProduct(b_, product, a, b, ordered);
+    EmitOrdered(b_, of.order, true, ordered, b_.GradientSink(of.value), t_);
+  }
+
+  Builder& b_;
+  Value *const left_, *const right_, *const out_;
+  const DType t_;
+  int64_t m_ = 1, n_ = 1, k_ = 1, batch_ = 1;
+  std::vector<Order> orders_;  // of x, of the kernel, of y
+  Ref x_, w_;
+};
+
 constexpr Layer kLayers[] = {
     {LayerKind::kEinsumDense, [](Builder& b, const Node& node) { Einsum(b, node).Lower(); }},
+    {LayerKind::kEinsum, [](Builder& b, const Node& node) { EinsumOfTwo(b, node).Lower(); }},
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ std::string NameOf(const Graph& graph, const Ref& ref) {
     case Ref::kClassWeights: return "class_weights";
     case Ref::kKey: return "key";
     case Ref::kResults: return "results";
+    case Ref::kRefusals: return "refusals";
     case Ref::kNone: break;
   }
   return "nothing";
@@ -108,6 +109,15 @@ Ref Builder::Constant(const std::vector<float>& numbers) {
   const Ref ref{Ref::kConstants, 0, static_cast<int64_t>(all.size() * sizeof(float))};
   all.insert(all.end(), numbers.begin(), numbers.end());
   return ref;
+}
+
+Ref Builder::AddCheck(int64_t numbers, std::function<absl::Status(const double*)> error) {
+  if (outside_ != nullptr) return outside_->builder->AddCheck(numbers, std::move(error));
+  const int64_t begin = plan_->refusal_numbers_;
+  plan_->checks_.push_back({begin, std::move(error)});
+  plan_->refusal_numbers_ += numbers;
+  plan_->checked_after_ = static_cast<int>(plan_->steps_.size());
+  return {Ref::kRefusals, 0, begin * static_cast<int64_t>(sizeof(double))};
 }
 
 Ref Builder::Read(const Value& v, DType type) {

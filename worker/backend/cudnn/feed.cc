@@ -26,10 +26,7 @@ absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
 }
 
 Feed::Feed(const Graph& graph, Machine& machine)
-    : graph_(graph),
-      machine_(machine),
-      widens_(
-          std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return ReadsIds(node); })) {}
+    : graph_(graph), machine_(machine), widens_(!IdReadersOf(graph).empty()) {}
 
 absl::Status Feed::Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights,
                            Element inputs) {

@@ -33,8 +33,8 @@ class Feed {
   // From now on values come from `source`; null: they are all in memory.
   void UseWeightSource(WeightSource* source) { source_ = source; }
 
-  // The element type of the batch's inputs on the device: bytes stay bytes, except for an Embedding, which reads
-  // float32.
+  // The element type of the batch's inputs on the device: bytes stay bytes, except for an Embedding that reads them: it
+  // takes float32.
   Element OnDevice(const Batch& batch) const { return widens_ ? Element::kFloat : batch.element; }
   // Starts to copy the inputs of the next CopyBatch if there is memory for two batches; else does nothing.
   void Prefetch(const Batch& next);

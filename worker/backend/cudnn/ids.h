@@ -13,7 +13,8 @@ namespace cairn::cudnn {
 
 // The Embedding that the node is, or that is within it; kind is another one: it is none.
 inline Node EmbeddingOf(const Node& node) {
-  return node.kind == LayerKind::kTimeDistributed ? EmbeddingOf(InnerNode(node)) : node;
+  const bool outer = node.kind == LayerKind::kTimeDistributed || node.kind == LayerKind::kSpectralNormalization;
+  return outer ? EmbeddingOf(InnerNode(node)) : node;
 }
 // Whether the node looks numbers up in a table by ids.
 inline bool ReadsIds(const Node& node) { return EmbeddingOf(node).kind == LayerKind::kEmbedding; }

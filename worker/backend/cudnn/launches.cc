@@ -64,25 +64,37 @@ void EmitBiasedProduct(Builder& builder, const Product& p, const Ref& a, const R
 
 // ---- activations ----
 
+namespace {
+
+const char* RowsName(const Activation& f) {
+  return f.kind == v1::LOG_SOFTMAX ? "log softmax" : f.kind == v1::SPARSEMAX ? "sparsemax" : "softmax";
+}
+
+}  // namespace
+
 void EmitRows(Builder& builder, const Activation& f, const RowShape& shape, const Ref& x, const Ref& to) {
-  const bool log = f.kind == v1::LOG_SOFTMAX;
-  builder.Emit(log ? "log softmax" : "softmax", {x}, {to}, [=](const Run& r) {
-    return log ? kernels::LogSoftmax(r.stream(), shape.rows, shape.columns, r.At<>(x), r.At<>(to), shape.type)
-               : kernels::Softmax(r.stream(), shape.rows, shape.columns, 0, r.At<>(x), r.At<>(to), shape.type);
+  builder.Emit(RowsName(f), {x}, {to}, [=](const Run& r) {
+    switch (f.kind) {
+      case v1::LOG_SOFTMAX:
+        return kernels::LogSoftmax(r.stream(), shape.rows, shape.columns, r.At<>(x), r.At<>(to), shape.type);
+      case v1::SPARSEMAX:
+        return kernels::Sparsemax(r.stream(), shape.rows, shape.columns, r.At<>(x), r.At<>(to), shape.type);
+      default: return kernels::Softmax(r.stream(), shape.rows, shape.columns, 0, r.At<>(x), r.At<>(to), shape.type);
+    }
   });
 }
 
 void EmitRowsBackward(Builder& builder, const Activation& f, const RowShape& shape, const Ref& y, const Ref& dy,
                       const Builder::Sink& to) {
-  const bool log = f.kind == v1::LOG_SOFTMAX;
   std::vector<Ref> reads = {y, dy};
   if (to.add) reads.push_back(to.ref);
-  builder.Emit(absl::StrCat(log ? "log softmax" : "softmax", " backward", to.add ? " add" : ""), std::move(reads),
-               {to.ref}, [=](const Run& r) {
-                 const auto launch = log ? kernels::LogSoftmaxBackward : kernels::SoftmaxBackward;
-                 return launch(r.stream(), shape.rows, shape.columns, r.At<>(y), r.At<>(dy), r.At<>(to.ref), shape.type,
-                               to.add);
-               });
+  builder.Emit(
+      absl::StrCat(RowsName(f), " backward", to.add ? " add" : ""), std::move(reads), {to.ref}, [=](const Run& r) {
+        const auto launch = f.kind == v1::LOG_SOFTMAX ? kernels::LogSoftmaxBackward
+                            : f.kind == v1::SPARSEMAX ? kernels::SparsemaxBackward
+                                                      : kernels::SoftmaxBackward;
+        return launch(r.stream(), shape.rows, shape.columns, r.At<>(y), r.At<>(dy), r.At<>(to.ref), shape.type, to.add);
+      });
 }
 
 Ref EmitActivation(Builder& builder, const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out) {

@@ -8,10 +8,10 @@
 
 namespace cairn::cudnn {
 
-// A permutation of the axes of a tensor: the examples, then up to four axes; missing axes come first, with size 1.
+// A permutation of the axes of a tensor: the examples, then up to five axes; missing axes come first, with size 1.
 struct Permutation {
   struct Axes {
-    int64_t dims[kernels::kAxesMax] = {1, 1, 1, 1, 1};
+    int64_t dims[kernels::kAxesMax] = {1, 1, 1, 1, 1, 1};
     int64_t strides[kernels::kAxesMax] = {};  // in the other tensor
   };
   Axes forward, backward;
@@ -34,7 +34,8 @@ void EmitConvert(Builder& builder, const TypedRef& from, const TypedRef& to, int
 // Computes C from A and B. add: adds to C. bias: added to each row; empty: there is none.
 void EmitProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& c, bool add = false);
 void EmitBiasedProduct(Builder& builder, const Product& p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c);
-// Softmax and its logarithm, row by row; `to` may be the place that is read. Backward: `to` may be dy without `add`.
+// Softmax, its logarithm and sparsemax, row by row; `to` may be the place that is read. Backward: `to` may be dy
+// without `add`.
 struct RowShape {
   int64_t rows = 0, columns = 0;
   DType type;

@@ -27,13 +27,19 @@ void LowerProjection(Builder& builder, const Projection& projection, Value* in, 
 // y = (x - shift) * scale + offset with factors by place: Normalization, and Rescaling by channel.
 void LowerAffine(Builder& builder, const Node& node);
 
+// The ids of an Embedding that are computed, in float32; those that it does not have are 0, and an error of the step.
+Ref CheckedIds(Builder& builder, const Node& node);
+
 // The families.
 absl::Span<const Layer> AttentionLayers();
+absl::Span<const Layer> CategoryLayers();
 absl::Span<const Layer> ConvolutionLayers();
 absl::Span<const Layer> DenseLayers();
 absl::Span<const Layer> EinsumLayers();
 absl::Span<const Layer> FeatureLayers();
+absl::Span<const Layer> GroupedAttentionLayers();
 absl::Span<const Layer> MergingLayers();
+absl::Span<const Layer> MoveLayers();
 absl::Span<const Layer> NormalizationLayers();
 absl::Span<const Layer> OtherLayers();
 absl::Span<const Layer> RecurrentLayers();

@@ -92,7 +92,27 @@ void LowerRescaling(Builder& builder, const Node& node) {
   });
 }
 
+// GLU halves the rows.
+void LowerGated(Builder& b, const Node& node) {
+  Value *const in = b.In(node), *const out = b.Out(node);
+  const DType t = out->type;
+  const int64_t half = node.output.back(), rows = out->numbers / half;
+  const Ref x = b.Read(*in, t), y = b.NewLike(*out);
+  out->data = y;
+  b.Emit("gate", {x}, {y},
+         [=](const Run& r) { return kernels::GatedRows(r.stream(), rows, half, r.At<>(x), r.At<>(y), t); });
+  if (!in->needs_gradient) return;
+  b.Backward([=, &b] {
+    const Ref dy = out->gradient;
+    const Builder::Sink dx = b.GradientSink(in);
+    b.Emit(absl::StrCat("gate backward", Adds(dx.add)), With({x, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
+      return kernels::GatedRowsBackward(r.stream(), rows, half, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+    });
+  });
+}
+
 void LowerActivation(Builder& builder, const Node& node) {
+  if (node.activation == v1::GLU) return LowerGated(builder, node);
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const Activation f = builder.groups().ActivationOf(node);
   const DType t = out->type;
@@ -140,18 +160,23 @@ bool TakesInputs(Builder& builder, const Node& node) {
                             : TakesInputs(*outside->builder, *outside->node);
 }
 
+// Whole numbers up to this one are exact in bfloat16.
+constexpr int64_t kExactIds = 256;
+
 void LowerEmbedding(Builder& builder, const Node& node) {
   Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
   const bool frozen = builder.Frozen(node);
   const int64_t count = in->numbers, rows = node.layer.embedding().input_dim(), width = node.output.back();
   const Variable* embeddings = builder.Find(node, "embeddings");
-  if (!TakesInputs(builder, node)) {
-    return builder.Fail(
-        absl::UnimplementedError("on a GPU an Embedding takes the model's inputs themselves, which are checked on the "
-                                 "host before; use --device=cpu"));
+  if (!TakesInputs(builder, node) && in->type != DType::kFloat32 && rows > kExactIds) {
+    return builder.Fail(absl::UnimplementedError(
+        absl::StrCat("on a GPU an Embedding of more than ", kExactIds,
+                     " ids takes such as layers with variables compute in FLOAT32 alone; use that, or --device=cpu")));
   }
-  const Ref ids = in->data, table = builder.ValueOf(embeddings), y = builder.NewLike(*out);
+  // The model's inputs are checked on the host before (ids.h).
+  const Ref ids = TakesInputs(builder, node) ? in->data : CheckedIds(builder, node);
+  const Ref table = builder.ValueOf(embeddings), y = builder.NewLike(*out);
   out->data = y;
   builder.Emit(absl::StrCat("embedding ", rows, "x", width), {ids, table}, {y}, [=](const Run& r) {
     return kernels::Embedding(r.stream(), count, width, r.At<float>(ids), r.At<float>(table), r.At<>(y), t);

@@ -4,23 +4,13 @@
 
 #include "common/model/inner_node.h"
 #include "worker/backend/affine.h"
+#include "worker/backend/cudnn/convolve.h"
 #include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
 #include "worker/backend/limits.h"
 #include "worker/backend/noise.h"
 
 namespace cairn::cudnn {
-namespace {
-
-// A sequence is an image of height 1, a vector one of a single pixel; of a volume: each of its planes.
-void SetImage(const Shape& shape, int64_t image[3]) {
-  image[0] = shape.size() > 2 ? shape[shape.size() - 3] : 1;
-  image[1] = shape.size() > 1 ? shape[shape.size() - 2] : 1;
-  image[2] = shape.back();
-}
-
-}  // namespace
-
 NodeGroups::NodeGroups(const Graph& graph, const LoweringOptions& options)
     : graph_(graph),
       options_(options),
@@ -66,7 +56,8 @@ bool NodeGroups::NormalizedByOther(const Node& node) const {
 }
 
 bool NodeGroups::BiasGoesToNormalization(const Node& node) const {
-  const Node* const next = AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
+  const LayerKind outer = graph_.nodes()[node.id].kind;  // of a layer within another one
+  const Node* const next = AppliesActivation(outer) ? OnlyReader(node) : nullptr;
   return next != nullptr && next->kind == LayerKind::kBatchNormalization && TakesStatistics(*next) &&
          ActivationOf(node).linear();
 }
@@ -109,7 +100,7 @@ bool NodeGroups::JoinsProducer(const Node& node) const {
     case LayerKind::kActivation: {
       const Activation f = ActivationOf(node);
       if (f.linear()) return true;
-      if (!alone) return false;
+      if (!alone || f.kind == v1::GLU) return false;
       if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
       return AppliesActivation(producer.kind) && ActivationOf(producer).linear();
     }
@@ -131,28 +122,10 @@ Activation NodeGroups::JoinedActivation(const Node& node) const {
 }
 
 kernels::Window NodeGroups::WindowOf(const Node& node) const {
-  kernels::Window w;
-  w.examples = options_.examples;
-  SetImage(graph_.nodes()[node.inputs[0]].output, w.in);
-  SetImage(node.output, w.out);
-  for (int i = 0; i < 2; ++i) {
-    w.kernel[i] = node.window.kernel[i];
-    w.strides[i] = node.window.strides[i];
-    w.dilation[i] = node.window.dilation[i];
-    w.pad[i] = node.window.pad_begin[i];
-  }
-  const auto depth_of = [](const Shape& shape) { return shape.size() > 3 ? shape[0] : 1; };
-  const WindowAxis& z = node.window.depth;
-  w.depth = {depth_of(graph_.nodes()[node.inputs[0]].output),
-             depth_of(node.output),
-             z.kernel,
-             z.stride,
-             z.dilation,
-             z.pad_begin};
-  w.groups = node.window.groups;
   const Node& producer = graph_.nodes()[node.inputs[0]];
+  kernels::Window w = WindowOn(node.window, producer.output, node.output, options_.examples);
   if (producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id]) {
-    SetImage(graph_.nodes()[producer.inputs[0]].output, w.in);
+    w = WindowOn(node.window, graph_.nodes()[producer.inputs[0]].output, node.output, options_.examples);
     for (int i = 0; i < 2; ++i) w.pad[i] += producer.window.pad_begin[i];
   }
   return w;

@@ -19,7 +19,7 @@ struct Activation {
   v1::Activation kind = v1::LINEAR;
   float alpha = 0;  // ActivationAlpha
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
-  bool of_rows() const { return kind == v1::SOFTMAX || kind == v1::LOG_SOFTMAX; }
+  bool of_rows() const { return kind == v1::SOFTMAX || kind == v1::LOG_SOFTMAX || kind == v1::SPARSEMAX; }
   // Whether the derivative cannot be computed from f(x) and needs x.
   bool needs_input() const { return !of_rows() && !kernels::TellsDerivative(act()); }
   kernels::Act act() const { return linear() ? kernels::Act::kLinear : static_cast<kernels::Act>(kind); }

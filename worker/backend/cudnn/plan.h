@@ -39,6 +39,7 @@ struct Ref {
     kClassWeights,
     kKey,
     kResults,
+    kRefusals,
   };
   Place place = kNone;
   int buffer = 0;      // kArena: which
@@ -58,7 +59,8 @@ struct Run {
   float* labels = nullptr;
   float* class_weights = nullptr;
   kernels::StepKey* key = nullptr;
-  double* results = nullptr;  // [1 + metrics]: sums over the batch's examples, the loss first
+  double* results = nullptr;   // [1 + metrics]: sums over the batch's examples, the loss first
+  double* refusals = nullptr;  // Plan::refusal_numbers
 
   kernels::Stream stream() const { return machine.stream(); }
 
@@ -89,6 +91,13 @@ class Plan {
     int64_t begin = 0, end = 0;
   };
 
+  // What a layer says of numbers that it does not accept, and that the device found: `record` of
+  // kernels::RecordRefused, which begins at number `begin` of Run::refusals.
+  struct Check {
+    int64_t begin = 0;
+    std::function<absl::Status(const double* record)> error;  // OK: it accepts all
+  };
+
   int64_t examples() const { return examples_; }
   int64_t arena_bytes() const { return arena_bytes_; }
   const std::vector<Step>& steps() const { return steps_; }
@@ -99,6 +108,10 @@ class Plan {
   const std::vector<Release>& releases() const { return releases_; }
   // Numbers that steps read, and that are put onto the device once, before the first run.
   const std::vector<float>& constants() const { return constants_; }
+  // In the order of the layers. All have been made by step `checked_after`, which is of the forward pass.
+  const std::vector<Check>& checks() const { return checks_; }
+  int64_t refusal_numbers() const { return refusal_numbers_; }
+  int checked_after() const { return checked_after_; }
   const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
   // Which steps of the outputs count, float32; none: all.
   const Ref& mask() const { return mask_; }
@@ -117,6 +130,9 @@ class Plan {
   std::vector<Segment> segments_;
   std::vector<Release> releases_;
   std::vector<float> constants_;
+  std::vector<Check> checks_;
+  int64_t refusal_numbers_ = 0;
+  int checked_after_ = -1;
   Ref outputs_, mask_;
 };
 
@@ -134,6 +150,7 @@ T* Run::At(const Ref& ref) const {
     case Ref::kClassWeights: base = reinterpret_cast<char*>(class_weights); break;
     case Ref::kKey: base = reinterpret_cast<char*>(key); break;
     case Ref::kResults: base = reinterpret_cast<char*>(results); break;
+    case Ref::kRefusals: base = reinterpret_cast<char*>(refusals); break;
   }
   return reinterpret_cast<T*>(base + ref.offset);
 }

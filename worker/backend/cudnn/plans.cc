@@ -56,6 +56,10 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
     CAIRN_RETURN_IF_ERROR(
         machine_.CopyIn(kept.constants.device.data(), kept.constants.pinned.data(), kept.constants.pinned.bytes()));
   }
+  if (plan->refusal_numbers() > 0) {
+    CAIRN_RETURN_IF_ERROR(
+        kept.refusals.Allocate(machine_, plan->refusal_numbers() * static_cast<int64_t>(sizeof(double))));
+  }
   kept.mode = mode;
   kept.label_size = label_size;
   kept.row_weights = row_weights;

@@ -24,7 +24,7 @@ class Plans {
     bool row_weights = false;
     Element inputs = Element::kFloat;
     std::unique_ptr<Plan> plan;
-    Pair constants;
+    Pair constants, refusals;
     bool warm = false;  // it has run: the libraries have loaded their kernels
     // Of a warm plan: by whether the gradient is joined, and by segment.
     std::vector<std::unique_ptr<Recording>> recordings[2];

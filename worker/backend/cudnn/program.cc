@@ -11,12 +11,12 @@
 #include "common/base/log.h"
 #include "common/model/activity.h"
 #include "common/model/model_inputs.h"
-#include "common/tensor/dtype.h"
 #include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/ids.h"
 #include "worker/backend/cudnn/join.h"
 #include "worker/backend/cudnn/masked_loss.h"
 #include "worker/backend/cudnn/plans.h"
+#include "worker/backend/cudnn/step_check.h"
 #include "worker/backend/cudnn/step_gradient.h"
 #include "worker/backend/cudnn/step_timer.h"
 #include "worker/backend/gradient_tracker.h"
@@ -76,6 +76,7 @@ class CudnnProgram : public Program {
                                                      graph_->space_size(), "; pass the whole space"));
     }
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/false));
+    CAIRN_RETURN_IF_ERROR(CheckRefusals(*kept));
     const std::vector<Plan::Release>& releases = kept->plan->releases();
     for (size_t i = 0; i < releases.size(); ++i) {
       CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(i)));
@@ -94,6 +95,7 @@ class CudnnProgram : public Program {
       return absl::InvalidArgumentError("the sum is not of this backend, or not of this replica");
     CAIRN_RETURN_IF_ERROR(gradient_.PrepareJoin(sum->type(), /*pieces=*/!info.first_piece || !info.last_piece));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
+    CAIRN_RETURN_IF_ERROR(CheckRefusals(*kept));
     const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
     if (!added.ok()) return Ended(added);
     return Sums(*kept->plan, batch);
@@ -101,13 +103,15 @@ class CudnnProgram : public Program {
 
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kEvaluate, batch, {}, values, /*joined=*/false));
+    CAIRN_RETURN_IF_ERROR(CheckRefusals(*kept));
     return Sums(*kept->plan, batch);
   }
 
   absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) override {
     const int64_t bytes = batch.examples * outputs_ * 4;
     if (predictions_.bytes() < bytes) CAIRN_RETURN_IF_ERROR(MakePredictions());
-    CAIRN_RETURN_IF_ERROR(Start(Mode::kPredict, batch, {}, values, /*joined=*/false).status());
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kPredict, batch, {}, values, /*joined=*/false));
+    CAIRN_RETURN_IF_ERROR(CheckRefusals(*kept));
     CAIRN_RETURN_IF_ERROR(Wait(0));
     return Buffer::CopyOf(predictions_.data(), bytes);
   }
@@ -152,25 +156,7 @@ class CudnnProgram : public Program {
   }
 
   absl::Status Check(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) const {
-    if (batch.examples < 1 || batch.examples > options_.batch_max) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "batch of ", batch.examples, " examples, but the program was compiled for 1 to ", options_.batch_max));
-    }
-    const int64_t numbers = batch.examples * ModelInputSize(*graph_), element = cairn::SizeOf(batch.element);
-    if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples, " examples of shape ",
-                       cairn::ToString(ModelInputShape(*graph_)), " have ", numbers * element));
-    }
-    if (values.size() != static_cast<size_t>(graph_->space_size())) {
-      return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",
-                                                     graph_->space_size(), "; pass the whole space"));
-    }
-    if (cairn::SizeOf(info.values) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("values: ", v1::DataType_Name(info.values),
-                                                     " is not a type in which numbers cross to a GPU; use "
-                                                     "FLOAT32, BFLOAT16 or FLOAT16"));
-    }
+    CAIRN_RETURN_IF_ERROR(CheckSizes(*graph_, options_.batch_max, batch, info, values));
     CAIRN_RETURN_IF_ERROR(CheckIds(ids_, ModelInputSize(*graph_), batch));
     if (mode == Mode::kPredict) return absl::OkStatus();
     if (Masked()) {  // labels of masked steps may be anything; here their number counts
@@ -195,8 +181,8 @@ class CudnnProgram : public Program {
                               absl::FormatDuration(absl::Trunc(timer_.slowest(), absl::Milliseconds(1))))));
   }
 
-  // The error of a step that failed, once nothing of the step is running any more. On a lost device every launch fails,
-  // each with a code of its own library; the reason of the loss is returned instead.
+  // The error of a step that failed, once nothing of it is running. On a lost device, where every launch fails with a
+  // code of its own library, the reason of the loss.
   absl::Status Ended(const absl::Status& failed) {
     DeviceHealth& device = machine_->health();
     const absl::Status noted = device.Note(failed);
@@ -215,7 +201,7 @@ class CudnnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept,
                            plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size,
                                        !row_weights_.empty(), feed_.OnDevice(batch)));
-    machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + (Masked() ? 3 : host_metrics_ ? 2 : 1));
+    machine_->ResetSignals(RefusalSignal(*kept->plan) + 1);
     timer_.Begin(/*first=*/!kept->warm);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
@@ -258,7 +244,8 @@ class CudnnProgram : public Program {
                   feed_.labels(),
                   feed_.class_weights(),
                   feed_.key(),
-                  results_.device.as<double>()};
+                  results_.device.as<double>(),
+                  kept.refusals.device.as<double>()};
     const std::vector<Plan::Segment>& segments = plan.segments();
     const std::vector<Plan::Release>& releases = plan.releases();
     const bool last = segment + 1 == segments.size();
@@ -270,6 +257,11 @@ class CudnnProgram : public Program {
     bool copies = last;
     for (int i = begin; i < end; ++i) {
       CAIRN_RETURN_IF_ERROR(plan.Enqueue(i, run));
+      if (i == plan.checked_after()) {
+        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(kept.refusals.pinned.data(), kept.refusals.device.data(),
+                                                kept.refusals.pinned.bytes(), RefusalSignal(plan)));
+        copies = true;
+      }
       for (; next < releases.size() && releases[next].after <= i; ++next) {
         const int64_t first = releases[next].begin,
                       bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
@@ -329,6 +321,18 @@ class CudnnProgram : public Program {
                                      .label_size = batch.label_size},
                                     &sums));
     return sums;
+  }
+
+  // The signal behind those of the gradients and of the results; given where the plan has checks.
+  int RefusalSignal(const Plan& plan) const {
+    return static_cast<int>(plan.releases().size()) + (Masked() ? 3 : host_metrics_ ? 2 : 1);
+  }
+  // Before anything of the step is told to anyone.
+  absl::Status CheckRefusals(const Plans::Kept& kept) {
+    if (kept.plan->checks().empty()) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(Wait(RefusalSignal(*kept.plan)));
+    const absl::Status refusal = RefusalOf(*kept.plan, kept.refusals.pinned.as<double>());
+    return refusal.ok() ? refusal : Ended(refusal);
   }
 
   // Whether the loss leaves masked steps out.

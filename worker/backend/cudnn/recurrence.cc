@@ -21,33 +21,43 @@ RecurrenceLowering::RecurrenceLowering(Builder& builder, const Node& node, const
       s_(recurrence, builder.examples(), builder.ShapeOf(node)),
       mask_(mask),
       trains_(builder.groups().Trains(node)),
-      weights_(builder, s_) {}
+      weights_(builder, s_),
+      windows_(recurrence.windows.axes > 0 ? std::make_unique<RecurrenceWindows>(builder, s_) : nullptr) {}
 
 void RecurrenceLowering::Forward(const Value& in, const Value* h, const Value* c) {
-  const int64_t units = s_.units(), width = s_.width();
+  const int64_t states = s_.state_numbers();
   input_factors_ = Factors(false, s_.r.dropout, s_.features);
-  state_factors_ = Factors(true, s_.r.recurrent_dropout, units);
+  state_factors_ = Factors(true, s_.r.recurrent_dropout, states);
   EmitPack(in);
-  weights_.ReadKernel();
-  kept_.parts = NewSteps(s_.steps, width, DType::kFloat32);
-  EmitProduct(b_, {.m = s_.rows(), .n = width, .k = s_.features, .out = DType::kFloat32}, kept_.packed,
-              weights_.kernel(), kept_.parts.ref);
-  weights_.ReadRecurrent();
-  kept_.h = NewSteps(s_.steps + 1, units, DType::kFloat32);
-  kept_.states = NewSteps(s_.steps, units, b_.type());
-  if (s_.r.cell == RecurrentCell::kLstm) kept_.c = NewSteps(s_.steps + 1, units, DType::kFloat32);
+  EmitInputParts();
+  kept_.h = NewSteps(s_.steps + 1, states, DType::kFloat32);
+  kept_.states = NewSteps(s_.steps, states, b_.type());
+  if (s_.r.cell == RecurrentCell::kLstm) kept_.c = NewSteps(s_.steps + 1, states, DType::kFloat32);
   if (s_.r.cell == RecurrentCell::kGru) {
-    kept_.candidate = NewSteps(s_.steps, units, s_.r.reset_after ? DType::kFloat32 : b_.type());
-    kept_.state_parts = b_.NewNumbers(s_.examples * width, DType::kFloat32);
+    kept_.candidate = NewSteps(s_.steps, states, s_.r.reset_after ? DType::kFloat32 : b_.type());
+    kept_.state_parts = b_.NewNumbers(s_.examples * s_.width(), DType::kFloat32);
   }
   EmitStart(h, kept_.h.ref, kept_.states.ref, state_factors_);
   if (s_.r.cell == RecurrentCell::kLstm) EmitStart(c, kept_.c.ref, {}, {});
   for (int64_t step = 0; step < s_.steps; ++step) EmitForward(step);
 }
 
-void RecurrenceLowering::Backward(const Ref& d, Value* in, Value* h, Value* c) {
-  const int64_t units = s_.units(), numbers = s_.examples * units;
-  gradients_.parts = NewSteps(s_.steps, s_.width(), b_.type());
+// x W of all steps.
+void RecurrenceLowering::EmitInputParts() {
+  kept_.parts = NewSteps(s_.steps, s_.positions() * s_.width(), DType::kFloat32);
+  if (windows_ != nullptr) {
+    windows_->ReadKernels();
+    return windows_->EmitInput(kept_.packed, kept_.parts.ref);
+  }
+  weights_.ReadKernel();
+  EmitProduct(b_, {.m = s_.rows(), .n = s_.width(), .k = s_.features, .out = DType::kFloat32}, kept_.packed,
+              weights_.kernel(), kept_.parts.ref);
+  weights_.ReadRecurrent();
+}
+
+void RecurrenceLowering::Backward(const StateGradients& d, Value* in, Value* h, Value* c) {
+  const int64_t units = s_.units(), numbers = step_numbers();
+  gradients_.parts = NewSteps(s_.steps, s_.positions() * s_.width(), b_.type());
   if (s_.r.cell == RecurrentCell::kGru) {
     gradients_.state_parts = NewSteps(s_.steps, (s_.r.reset_after ? 3 : 2) * units, b_.type());
   }
@@ -83,7 +93,7 @@ Ref RecurrenceLowering::Factors(bool of_state, float rate, int64_t numbers) cons
 
 void RecurrenceLowering::EmitPack(const Value& in) {
   const Ref x = b_.Read(in, b_.type());
-  kept_.packed = b_.NewNumbers(s_.rows() * s_.features, b_.type());
+  kept_.packed = b_.NewNumbers(s_.steps * s_.examples * s_.features, b_.type());
   b_.Emit("pack steps", {x, input_factors_}, {kept_.packed},
           [s = Packing(), x, to = kept_.packed, f = input_factors_, t = b_.type()](const Run& r) mutable {
             s.factors = r.At<float>(f);
@@ -93,7 +103,7 @@ void RecurrenceLowering::EmitPack(const Value& in) {
 
 void RecurrenceLowering::EmitStart(const Value* from, const Ref& to, const Ref& state, const Ref& factors) const {
   const Ref given = from == nullptr ? Ref{} : b_.Read(*from, b_.type());
-  b_.Emit("first state", {given, factors}, {to, state}, [=, n = s_.examples * s_.units(), t = b_.type()](const Run& r) {
+  b_.Emit("first state", {given, factors}, {to, state}, [=, n = step_numbers(), t = b_.type()](const Run& r) {
     return kernels::StartState(r.stream(), n, r.At<>(given), r.At<float>(factors), r.At<float>(to), r.At<>(state), t);
   });
 }
@@ -102,7 +112,8 @@ void RecurrenceLowering::EmitStart(const Value* from, const Ref& to, const Ref& 
 
 kernels::CellShape RecurrenceLowering::CellShapeOf() const {
   kernels::CellShape shape;
-  shape.examples = s_.examples;
+  shape.rows = s_.step_rows();
+  shape.positions = s_.positions();
   shape.units = s_.units();
   shape.mask_stride = s_.steps;
   shape.f = ActOf(s_.r.activation);
@@ -133,6 +144,7 @@ void RecurrenceLowering::ForwardRefs::Bind(const Run& r, kernels::CellForwardSte
 void RecurrenceLowering::BackwardRefs::Bind(const Run& r, kernels::CellBackwardStep* s) const {
   StepRefs::Bind(r, s);
   s->dy = r.At<float>(dy);
+  s->dcell = r.At<float>(dcell);
   s->dstate = r.At<float>(dstate);
   s->dh = r.At<float>(dh), s->dc = r.At<float>(dc);
   s->dparts = r.At<>(dparts);
@@ -160,6 +172,10 @@ void RecurrenceLowering::EmitForward(int64_t step) const {
   if (step + 1 < s_.steps) f.state_next = kept_.states.At(step + 1);
   f.bias = weights_.bias();
   const Ref state = kept_.states.At(step);
+  if (windows_ != nullptr) {
+    windows_->EmitState(state, f.parts);
+    return EmitCellForward(Cell::kLstm, f);
+  }
   Product product{.m = s_.examples, .n = s_.width(), .k = s_.units(), .out = DType::kFloat32};
   if (s_.r.cell != RecurrentCell::kGru) {
     EmitProduct(b_, product, state, weights_.recurrent(), f.parts, /*add=*/true);
@@ -198,15 +214,25 @@ void RecurrenceLowering::EmitCellForward(Cell cell, ForwardRefs f) const {
           });
 }
 
-void RecurrenceLowering::EmitBackward(int64_t step, const Ref& d) const {
+void RecurrenceLowering::SetOutputGradients(int64_t step, const StateGradients& d, BackwardRefs* f) const {
+  if (!s_.r.return_sequences && step + 1 < s_.steps) return;
+  const int64_t bytes = s_.r.return_sequences ? step_numbers() * SizeOf(DType::kFloat32) : 0;
+  f->dy = StepBuffer{d.h, bytes}.At(step);
+  f->dcell = StepBuffer{d.c, bytes}.At(step);
+}
+
+void RecurrenceLowering::EmitBackward(int64_t step, const StateGradients& d) const {
   BackwardRefs f{RefsOf(step)};
   const bool last = step + 1 == s_.steps;
-  if (s_.r.return_sequences) f.dy = StepBuffer{d, s_.examples * s_.units() * SizeOf(DType::kFloat32)}.At(step);
-  if (!s_.r.return_sequences && last) f.dy = d;
+  SetOutputGradients(step, d, &f);
   if (!last) f.dstate = gradients_.state;
   f.dh = gradients_.h;
   f.dc = gradients_.c;
   f.dparts = gradients_.parts.At(step);
+  if (windows_ != nullptr) {
+    EmitCellBackward(Cell::kLstm, f, last);
+    return windows_->EmitStateGradient(f.dparts, gradients_.state);
+  }
   Product product{.m = s_.examples, .n = s_.units(), .k = s_.width(), .transpose_b = true, .out = DType::kFloat32};
   if (s_.r.cell != RecurrentCell::kGru) {
     EmitCellBackward(s_.r.cell == RecurrentCell::kSimple ? Cell::kSimple : Cell::kLstm, f, last);
@@ -230,11 +256,11 @@ void RecurrenceLowering::EmitBackward(int64_t step, const Ref& d) const {
 void RecurrenceLowering::EmitCellBackward(Cell cell, BackwardRefs f, bool last) const {
   std::vector<Ref> reads = {f.mask, f.factors, f.parts, f.h, f.c, f.c_next, f.candidate}, writes = {f.dparts};
   if (cell == Cell::kGruGates) {
-    f.dy = f.dstate = f.dh = f.dc = {};
+    f.dy = f.dcell = f.dstate = f.dh = f.dc = {};
     reads.push_back(f.dreset);
     for (const Ref& ref : {f.dreset, f.dstate_parts}) writes.push_back(ref);
   } else {
-    for (const Ref& ref : {f.dy, f.dstate}) reads.push_back(ref);
+    for (const Ref& ref : {f.dy, f.dcell, f.dstate}) reads.push_back(ref);
     if (!last) {
       for (const Ref& ref : {f.dh, f.dc}) reads.push_back(ref);
     }
@@ -255,16 +281,19 @@ void RecurrenceLowering::EmitFirstGradient(Value* to, const Ref& d, const Ref& d
   const Builder::Sink sink = b_.GradientSink(to);
   std::vector<Ref> reads = {d, dstate, factors};
   if (sink.add) reads.push_back(sink.ref);
-  b_.Emit("first state backward", std::move(reads), {sink.ref},
-          [=, n = s_.examples * s_.units(), t = b_.type()](const Run& r) {
-            return kernels::StateGradient(r.stream(), n, r.At<float>(d), r.At<float>(dstate), r.At<float>(factors),
-                                          r.At<>(sink.ref), t, sink.add);
-          });
+  b_.Emit("first state backward", std::move(reads), {sink.ref}, [=, n = step_numbers(), t = b_.type()](const Run& r) {
+    return kernels::StateGradient(r.stream(), n, r.At<float>(d), r.At<float>(dstate), r.At<float>(factors),
+                                  r.At<>(sink.ref), t, sink.add);
+  });
 }
 
 void RecurrenceLowering::EmitWeightGradients() const {
   const Ref& dparts = gradients_.parts.ref;
   const Ref& dstate_parts = gradients_.state_parts.ref;
+  if (windows_ != nullptr) {
+    windows_->EmitKernelGradients(kept_.packed, kept_.states.ref, dparts);
+    return weights_.EmitBiasGradient(dparts, dstate_parts);
+  }
   weights_.EmitKernelGradient(kept_.packed, dparts);
   if (s_.ResetsBefore()) {
     weights_.EmitRecurrentGradient(kept_.states.ref, dstate_parts, 0, 2 * s_.units());
@@ -277,9 +306,13 @@ void RecurrenceLowering::EmitWeightGradients() const {
 }
 
 void RecurrenceLowering::EmitInputGradient(Value* in) const {
-  const Ref dx = b_.NewNumbers(s_.rows() * s_.features, b_.type());
-  EmitProduct(b_, {.m = s_.rows(), .n = s_.features, .k = s_.width(), .transpose_b = true, .out = b_.type()},
-              gradients_.parts.ref, weights_.kernel(), dx);
+  const Ref dx = b_.NewNumbers(s_.steps * s_.examples * s_.features, b_.type());
+  if (windows_ != nullptr) {
+    windows_->EmitInputGradient(gradients_.parts.ref, dx);
+  } else {
+    EmitProduct(b_, {.m = s_.rows(), .n = s_.features, .k = s_.width(), .transpose_b = true, .out = b_.type()},
+                gradients_.parts.ref, weights_.kernel(), dx);
+  }
   const Builder::Sink sink = b_.GradientSink(in);
   std::vector<Ref> reads = {dx, input_factors_};
   if (sink.add) reads.push_back(sink.ref);

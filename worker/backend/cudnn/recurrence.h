@@ -1,18 +1,20 @@
 // RecurrenceLowering: one recurrence of a recurrent layer (common/model/recurrent.h) as launches. The products with the
 // inputs, and the gradients of all weights, are one product for the whole sequence; a step is a product with the state
-// and one launch.
+// and one launch. The products of a ConvLSTM are convolutions (RecurrenceWindows).
 //
 // Used by one thread, while a plan is built. Invariants:
 //   1. Buffers are ordered by step first, in the order in which steps are computed (StepBuffer).
 //   2. States and sums are float32; what meets a product is of Builder::type().
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "common/model/recurrent.h"
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
 #include "worker/backend/cudnn/recurrence_weights.h"
+#include "worker/backend/cudnn/recurrence_windows.h"
 #include "worker/backend/recurrence_shape.h"
 
 namespace cairn::cudnn {
@@ -36,11 +38,17 @@ class RecurrenceLowering {
 
   // h, c: the first states; null: zeros.
   void Forward(const Value& in, const Value* h, const Value* c);
-  // d: the gradient of the state after each step, or, without return_sequences, after the last one. in, h, c: the
-  // values that Forward read; it writes the gradients of those that need one.
-  void Backward(const Ref& d, Value* in, Value* h, Value* c);
+  // What comes back from the outputs: of the state h after each step, or, without return_sequences, after the last one;
+  // and with return_cell of c.
+  struct StateGradients {
+    Ref h, c;
+  };
+  // in, h, c: the values that Forward read; it writes the gradients of those that need one.
+  void Backward(const StateGradients& d, Value* in, Value* h, Value* c);
 
-  const Ref& states() const { return kept_.h.ref; }  // float32 [steps + 1, examples, units]
+  // float32 [steps + 1, examples, state_numbers()]; cells: of an LSTM.
+  const Ref& states() const { return kept_.h.ref; }
+  const Ref& cells() const { return kept_.c.ref; }
   const Recurrence& recurrence() const { return s_.r; }
 
  private:
@@ -69,11 +77,12 @@ class RecurrenceLowering {
     void Bind(const Run& r, kernels::CellForwardStep* s) const;
   };
   struct BackwardRefs : StepRefs {
-    Ref dy, dstate, dh, dc, dparts, dstate_parts, dreset, dcandidate;
+    Ref dy, dcell, dstate, dh, dc, dparts, dstate_parts, dreset, dcandidate;
     void Bind(const Run& r, kernels::CellBackwardStep* s) const;
   };
 
-  StepBuffer NewSteps(int64_t steps, int64_t numbers, DType type) const;
+  StepBuffer NewSteps(int64_t steps, int64_t numbers, DType type) const;     // numbers: of an example
+  int64_t step_numbers() const { return s_.examples * s_.state_numbers(); }  // of the states of a step
   kernels::Steps Packing() const { return {s_.examples, s_.steps, s_.features, s_.r.go_backwards}; }
   Ref Factors(bool of_state, float rate, int64_t numbers) const;  // of dropout; none: 1
   kernels::CellShape CellShapeOf() const;
@@ -81,9 +90,11 @@ class RecurrenceLowering {
 
   void EmitPack(const Value& in);
   void EmitStart(const Value* from, const Ref& to, const Ref& state, const Ref& factors) const;
+  void EmitInputParts();
   void EmitForward(int64_t step) const;
   void EmitCellForward(kernels::Cell cell, ForwardRefs f) const;
-  void EmitBackward(int64_t step, const Ref& d) const;
+  void SetOutputGradients(int64_t step, const StateGradients& d, BackwardRefs* f) const;
+  void EmitBackward(int64_t step, const StateGradients& d) const;
   void EmitCellBackward(kernels::Cell cell, BackwardRefs f, bool last) const;
   void EmitFirstGradient(Value* to, const Ref& d, const Ref& dstate, const Ref& factors) const;
   void EmitWeightGradients() const;
@@ -95,7 +106,8 @@ class RecurrenceLowering {
   const Ref mask_;
   const bool trains_;
   RecurrenceWeights weights_;
-  Ref input_factors_, state_factors_;  // of dropout; none: 1
+  const std::unique_ptr<RecurrenceWindows> windows_;  // null: the products are those of matrices
+  Ref input_factors_, state_factors_;                 // of dropout; none: 1
   Kept kept_;
   Gradients gradients_;
 };

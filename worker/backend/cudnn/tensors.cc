@@ -213,6 +213,11 @@ void LowerReduce(Builder& b, const Node& node) {
   b.Backward([=, &b] {
     const Ref dy = out->gradient;
     const Builder::Sink dx = b.GradientSink(in);
+    if (t != out->type) {  // places, which have no gradient
+      if (dx.add) return;
+      return b.Emit("zeros", {}, {dx.ref},
+                    [=, n = in->numbers](const Run& r) { return kernels::Fill(r.stream(), n, 0, r.At<>(dx.ref), t); });
+    }
     b.Emit(absl::StrCat(name, " backward", Adds(dx.add)), With({statistics, x, dy}, dx), {dx.ref}, [=](const Run& r) {
       return kernels::ReduceBackward(r.stream(), reduction, r.At<float>(statistics), r.At<>(x), r.At<>(dy),
                                      r.At<>(dx.ref), t, dx.add);

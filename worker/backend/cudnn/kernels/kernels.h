@@ -109,7 +109,7 @@ Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, 
 // width) of to_width. The other numbers of `to` keep their values.
 Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, int64_t from_width, int64_t from_begin,
                   void* to, int64_t to_width, int64_t to_begin, DType type, bool add);
-// to[i0][i1][i2][i3][i4] (dense, of dims[]) = from[sum of i_k * strides[k]].
+// to[i0][i1]..[i5] (dense, of dims[]) = from[sum of i_k * strides[k]].
 Error Permute(Stream stream, const int64_t dims[kAxesMax], const int64_t strides[kAxesMax], const void* from, void* to,
               DType type, bool add);
 // Copies images of w.in into the middle of images of w.out, with zeros around them (w.pad; kernel, strides and dilation
@@ -168,6 +168,15 @@ Error LogSoftmax(Stream stream, int64_t rows, int64_t columns, const void* x, vo
 Error LogSoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx,
                          DType type, bool add);
 
+// Sparsemax of each row (worker/backend/sparsemax.h); y may be x. Backward: dx may be dy without `add`.
+Error Sparsemax(Stream stream, int64_t rows, int64_t columns, const void* x, void* y, DType type);
+Error SparsemaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx,
+                        DType type, bool add);
+// y = a * sigmoid(b) of the halves a, b of each row of x.
+Error GatedRows(Stream stream, int64_t rows, int64_t half, const void* x, void* y, DType type);
+Error GatedRowsBackward(Stream stream, int64_t rows, int64_t half, const void* x, const void* dy, void* dx, DType type,
+                        bool add);
+
 // y = x / the length of its row, but at least `shortest`. lengths: takes those divisors, [rows]. y may be x.
 Error UnitRows(Stream stream, int64_t rows, int64_t columns, float shortest, const void* x, void* y, float* lengths,
                DType type);
@@ -206,7 +215,7 @@ Error MinimumBackward(Stream stream, int64_t n, const Inputs& in, int which, con
                       bool add);
 // An output of dims[], the examples first. strides[k][d]: those of input k along axis d; 0: it is repeated.
 struct Broadcast {
-  int64_t dims[kAxesMax] = {1, 1, 1, 1, 1};
+  int64_t dims[kAxesMax] = {1, 1, 1, 1, 1, 1};
   int64_t strides[kJoinMax][kAxesMax] = {};
 };
 Error Multiply(Stream stream, const Broadcast& b, const Inputs& in, void* y, DType type);

@@ -8,7 +8,7 @@ namespace cairn::cudnn::kernels {
 inline constexpr int kJoinMax = 8;  // inputs of one launch; a program chains longer joins
 inline constexpr int kMetricsMax = 32;
 inline constexpr int kOperandsMax = 3;  // of an operation
-inline constexpr int kAxesMax = 5;      // the examples and up to four axes of a layer
+inline constexpr int kAxesMax = 6;      // the examples and up to five axes of a layer
 // Rows of up to this many numbers are processed by one warp.
 inline constexpr int64_t kWarpColumnsMax = 512;
 inline constexpr int64_t kWarpOutputsMax = 512;

@@ -69,17 +69,17 @@ CAIRN_DEVICE float Slope(Act f, float alpha, float x) {
   return Derivative(f, alpha, TellsDerivative(f) ? Activate(f, alpha, x) : x);
 }
 
-// One unit of one example.
+// One unit of one row.
 template <Cell kCell>
 struct Forward {
   using Step = CellForwardStep;
   Step s;
-  Divider units;
+  Divider units, positions;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t e;
+    int64_t e;  // the row
     const int64_t u = units.Split(i, &e);
-    const bool counts = s.mask == nullptr || s.mask[e * s.shape.mask_stride] != 0;
+    const bool counts = s.mask == nullptr || s.mask[positions(e) * s.shape.mask_stride] != 0;
     const int64_t n = s.shape.units;
     float h = s.h[i];
     if constexpr (kCell == Cell::kSimple) {
@@ -129,12 +129,12 @@ template <Cell kCell>
 struct Backward {
   using Step = CellBackwardStep;
   Step s;
-  Divider units;
+  Divider units, positions;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t e;
+    int64_t e;  // the row
     const int64_t u = units.Split(i, &e);
-    const bool counts = s.mask == nullptr || s.mask[e * s.shape.mask_stride] != 0;
+    const bool counts = s.mask == nullptr || s.mask[positions(e) * s.shape.mask_stride] != 0;
     const int64_t n = s.shape.units;
     if constexpr (kCell == Cell::kGruGates) {
       const float r = s.parts[(e * 3 + 1) * n + u], d = s.dreset[i];
@@ -155,7 +155,7 @@ struct Backward {
     } else if constexpr (kCell == Cell::kLstm) {
       const float* const p = s.parts + e * 4 * n + u;
       const float c = s.c_next[i];
-      const float dc_next = s.last ? 0.0f : s.dc[i];
+      const float dc_next = (s.last ? 0.0f : s.dc[i]) + (s.dcell == nullptr ? 0.0f : s.dcell[i]);
       const float dc = dc_next + dh * Gate(p[3 * n]) * FSlope(c);
       const int64_t at = e * 4 * n + u;
       Give(s.dparts, at, counts ? dc * F(p[2 * n]) * GateSlope(p[0]) : 0.0f);
@@ -209,50 +209,88 @@ CAIRN_DEVICE int64_t StepAt(const RecurrentOutputs& o, const RecurrentOutput& of
   return !o.sequences ? o.steps - 1 : of.turned ? o.steps - 1 - place : place;
 }
 
-CAIRN_DEVICE float OutputAt(const RecurrentOutputs& o, const RecurrentOutput& of, int64_t example, int64_t place,
-                            int64_t unit) {
-  const int64_t step = StepAt(o, of, place);
-  return of.h[((step + 1) * o.examples + example) * of.units + unit] * OutputFactor(o, of, example, step);
+// A number of the output: that of a position of a place.
+struct OutputNumber {
+  int64_t example, place, position, number;
+};
+
+CAIRN_DEVICE float OutputAt(const RecurrentOutputs& o, const RecurrentOutput& of, const OutputNumber& at) {
+  const int64_t step = StepAt(o, of, at.place);
+  const int64_t row = ((step + 1) * o.examples + at.example) * o.positions + at.position;
+  if (at.number < of.units) return of.h[row * of.units + at.number] * OutputFactor(o, of, at.example, step);
+  const bool cell = at.number >= 2 * of.units;
+  return (cell ? of.c : of.h)[row * of.units + at.number - (cell ? 2 : 1) * of.units];
+}
+
+// The numbers that a recurrence gives for each position.
+int64_t WidthOf(const RecurrentOutput& of) { return of.c == nullptr ? of.units : 3 * of.units; }
+int64_t WidthOf(const RecurrentOutputs& o) {
+  return WidthOf(o.of[0]) + (o.merge == Merge::kConcat ? WidthOf(o.of[1]) : 0);
 }
 
 struct Joined {
   RecurrentOutputs o;
-  Divider width, places;
+  Divider width, positions, places;
+  int64_t first;  // numbers of the first recurrence
   Out y;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t row, example;
-    const int64_t unit = width.Split(i, &row);
-    const int64_t place = places.Split(row, &example);
-    if (unit >= o.of[0].units) return Set(y, i, OutputAt(o, o.of[1], example, place, unit - o.of[0].units));
-    const float one = OutputAt(o, o.of[0], example, place, unit);
+    int64_t row, place;
+    OutputNumber at;
+    at.number = width.Split(i, &row);
+    at.position = positions.Split(row, &place);
+    at.place = places.Split(place, &at.example);
+    if (at.number >= first) {
+      at.number -= first;
+      return Set(y, i, OutputAt(o, o.of[1], at));
+    }
+    const float one = OutputAt(o, o.of[0], at);
     if (o.merge == Merge::kOne || o.merge == Merge::kConcat) return Set(y, i, one);
-    const float two = OutputAt(o, o.of[1], example, place, unit);
+    const float two = OutputAt(o, o.of[1], at);
     Set(y, i, o.merge == Merge::kMultiply ? one * two : o.merge == Merge::kAverage ? (one + two) * 0.5f : one + two);
   }
 };
 
 struct SplitGradient {
   RecurrentOutputs o;
-  int which;
-  int64_t width;
-  Divider units, examples;
+  StatesOf states;
+  int64_t width, first;
+  Divider units, positions, examples;
   In dy;
   float* d;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    int64_t row, step;
+    int64_t row, above, step;
+    OutputNumber at;
     const int64_t unit = units.Split(i, &row);
-    const int64_t example = examples.Split(row, &step);
+    at.position = positions.Split(row, &above);
+    at.example = examples.Split(above, &step);
     // A copy: an indexed array would be in local memory.
-    const RecurrentOutput of = which == 0 ? o.of[0] : o.of[1], other = which == 0 ? o.of[1] : o.of[0];
-    const int64_t count = o.sequences ? o.steps : 1;
-    const int64_t place = !o.sequences ? 0 : of.turned ? o.steps - 1 - step : step;
-    const int64_t behind = o.merge == Merge::kConcat && which == 1 ? o.of[0].units : 0;
-    float g = At(dy, (example * count + place) * width + behind + unit);
+    const RecurrentOutput of = states.which == 0 ? o.of[0] : o.of[1];
+    at.place = !o.sequences ? 0 : of.turned ? o.steps - 1 - step : step;
+    if (states.cells) {
+      at.number = 2 * of.units + unit;
+      d[i] = Gradient(at);
+      return;
+    }
+    at.number = unit;
+    float g = Gradient(at) * OutputFactor(o, of, at.example, o.sequences ? step : o.steps - 1);
+    if (of.c != nullptr) {
+      at.number = of.units + unit;
+      g += Gradient(at);
+    }
+    d[i] = g;
+  }
+  // That of one number of the recurrence's output.
+  CAIRN_DEVICE float Gradient(const OutputNumber& at) const {
+    const RecurrentOutput other = states.which == 0 ? o.of[1] : o.of[0];
+    const int64_t places = o.sequences ? o.steps : 1;
+    const int64_t behind = o.merge == Merge::kConcat && states.which == 1 ? first : 0;
+    const int64_t row = (at.example * places + at.place) * o.positions + at.position;
+    float g = At(dy, row * width + behind + at.number);
     if (o.merge == Merge::kAverage) g = g * 0.5f;
-    if (o.merge == Merge::kMultiply) g = g * OutputAt(o, other, example, place, unit);
-    d[i] = g * OutputFactor(o, of, example, o.sequences ? step : o.steps - 1);
+    if (o.merge == Merge::kMultiply) g = g * OutputAt(o, other, at);
+    return g;
   }
 };
 
@@ -264,16 +302,16 @@ Error LaunchPack(Stream stream, const Steps& s, bool unpack, const void* from, v
 
 template <template <Cell> class Kernel>
 Error LaunchCell(Stream stream, Cell cell, const typename Kernel<Cell::kSimple>::Step& s) {
-  const int64_t n = s.shape.examples * s.shape.units;
-  const Divider units(s.shape.units, n);
+  const int64_t n = s.shape.rows * s.shape.units;
+  const Divider units(s.shape.units, n), positions(s.shape.positions, s.shape.rows);
   switch (cell) {
-    case Cell::kSimple: return LaunchForEach(stream, n, false, Kernel<Cell::kSimple>{s, units});
-    case Cell::kLstm: return LaunchForEach(stream, n, false, Kernel<Cell::kLstm>{s, units});
-    case Cell::kGru: return LaunchForEach(stream, n, false, Kernel<Cell::kGru>{s, units});
-    case Cell::kGruGates: return LaunchForEach(stream, n, false, Kernel<Cell::kGruGates>{s, units});
+    case Cell::kSimple: return LaunchForEach(stream, n, false, Kernel<Cell::kSimple>{s, units, positions});
+    case Cell::kLstm: return LaunchForEach(stream, n, false, Kernel<Cell::kLstm>{s, units, positions});
+    case Cell::kGru: return LaunchForEach(stream, n, false, Kernel<Cell::kGru>{s, units, positions});
+    case Cell::kGruGates: return LaunchForEach(stream, n, false, Kernel<Cell::kGruGates>{s, units, positions});
     case Cell::kGruCandidate: break;
   }
-  return LaunchForEach(stream, n, false, Kernel<Cell::kGruCandidate>{s, units});
+  return LaunchForEach(stream, n, false, Kernel<Cell::kGruCandidate>{s, units, positions});
 }
 
 }  // namespace
@@ -304,15 +342,24 @@ Error CellBackward(Stream stream, Cell cell, const CellBackwardStep& s) {
 }
 
 Error JoinOutputs(Stream stream, const RecurrentOutputs& o, void* y, DType type) {
-  const int64_t width = o.of[0].units + (o.merge == Merge::kConcat ? o.of[1].units : 0);
-  const int64_t places = o.sequences ? o.steps : 1, n = o.examples * places * width;
-  return LaunchForEach(stream, n, false, Joined{o, Divider(width, n), Divider(places, n), {y, type}});
+  const int64_t width = WidthOf(o), places = o.sequences ? o.steps : 1, n = o.examples * places * o.positions * width;
+  return LaunchForEach(
+      stream, n, false,
+      Joined{o, Divider(width, n), Divider(o.positions, n), Divider(places, n), WidthOf(o.of[0]), {y, type}});
 }
-Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, int which, const void* dy, DType type, float* d) {
-  const int64_t width = o.of[0].units + (o.merge == Merge::kConcat ? o.of[1].units : 0);
-  const int64_t units = o.of[which].units, n = (o.sequences ? o.steps : 1) * o.examples * units;
+Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, const StatesOf& of, const void* dy, DType type,
+                          float* d) {
+  const int64_t units = o.of[of.which].units, n = (o.sequences ? o.steps : 1) * o.examples * o.positions * units;
   return LaunchForEach(stream, n, false,
-                       SplitGradient{o, which, width, Divider(units, n), Divider(o.examples, n), {dy, type}, d});
+                       SplitGradient{o,
+                                     of,
+                                     WidthOf(o),
+                                     WidthOf(o.of[0]),
+                                     Divider(units, n),
+                                     Divider(o.positions, n),
+                                     Divider(o.examples, n),
+                                     {dy, type},
+                                     d});
 }
 
 }  // namespace cairn::cudnn::kernels

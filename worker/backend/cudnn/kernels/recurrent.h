@@ -37,16 +37,18 @@ Error StateGradient(Stream stream, int64_t n, const float* dh, const float* dsta
 // kGruGates, then kGruCandidate: a GRU whose reset gate acts before the product; kGru: one whose gate acts after it.
 enum class Cell : int32_t { kSimple, kLstm, kGru, kGruGates, kGruCandidate };
 
-// What all steps of a recurrence have in common.
+// What all steps of a recurrence have in common. Of a ConvLSTM each position of an example's state is a row of the
+// cell, else each example is one.
 struct CellShape {
-  int64_t examples = 0, units = 0;
+  int64_t rows = 0, units = 0;
+  int64_t positions = 1;    // rows of an example
   int64_t mask_stride = 0;  // numbers from one example's mask to the next one's
   Act f = Act::kTanh, gate = Act::kSigmoid;
   float f_alpha = 0, gate_alpha = 0;
   DType type = DType::kFloat32;
 };
 
-// What both passes of a step use. parts, [examples, parts * units]: before CellForward x W, for kSimple and kLstm plus
+// What both passes of a step use. parts, [rows, parts * units]: before CellForward x W, for kSimple and kLstm plus
 // h U; after it the arguments of the activations.
 struct CellStep {
   CellShape shape;
@@ -71,6 +73,7 @@ struct CellForwardStep : CellStep {
 // that goes through the product with U.
 struct CellBackwardStep : CellStep {
   const float* dy = nullptr;      // the gradient of the step's output; null: 0
+  const float* dcell = nullptr;   // that of the step's c, where it is an output, too; null: 0
   const float* dstate = nullptr;  // that of state_next; null: 0
   float *dh = nullptr, *dc = nullptr;
   bool last = false;             // dh and dc are 0, and not read
@@ -90,20 +93,26 @@ Error CellBackward(Stream stream, Cell cell, const CellBackwardStep& s);
 enum class Merge : int32_t { kOne, kConcat, kSum, kMultiply, kAverage };
 
 struct RecurrentOutput {
-  const float* h = nullptr;  // [steps + 1, examples, units]; null: there is no second one
+  const float* h = nullptr;  // [steps + 1, examples, positions, units]; null: there is no second one
+  const float* c = nullptr;  // as h; the output of each position is followed by h and c. null: by nothing
   int64_t units = 0;
   bool backwards = false, turned = false, zero_masked = false;
 };
 struct RecurrentOutputs {
-  int64_t examples = 0, steps = 0;
+  int64_t examples = 0, steps = 0, positions = 1;
   bool sequences = false;
   Merge merge = Merge::kOne;
   RecurrentOutput of[2];
   const float* mask = nullptr;  // [examples, steps]; null: all count
 };
 Error JoinOutputs(Stream stream, const RecurrentOutputs& o, void* y, DType type);
-// d: the gradient of the states of recurrence `which`, [steps or 1, examples, units].
-Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, int which, const void* dy, DType type, float* d);
+// d: the gradient of the states h, or with `cells` c, of recurrence `which`, [steps or 1, examples, positions, units].
+struct StatesOf {
+  int which = 0;
+  bool cells = false;
+};
+Error SplitOutputGradient(Stream stream, const RecurrentOutputs& o, const StatesOf& of, const void* dy, DType type,
+                          float* d);
 
 // ---- masks ----
 
@@ -138,5 +147,13 @@ struct AttentionMasks {
   const float* of[3] = {};
 };
 Error FillMaskedScores(Stream stream, const AttentionMasks& m, float value, void* scores, DType type);
+// Sets the scores of keys that a query does not see to -infinity. rows: of all queries, those of an example and head
+// one behind the other. A query sees the keys within less than `window` steps of it, and with `causal` none behind it.
+struct SeenKeys {
+  int64_t rows = 0, queries = 0, keys = 0;
+  bool causal = false;
+  int64_t window = 0;
+};
+Error HideScores(Stream stream, const SeenKeys& s, void* scores, DType type);
 
 }  // namespace cairn::cudnn::kernels

@@ -1,4 +1,6 @@
 // Masks of steps: the layers that make them, the mean over the steps that count, attention's scores.
+#include <cmath>
+
 #include "worker/backend/cudnn/kernels/numbers.h"
 #include "worker/backend/cudnn/kernels/recurrent.h"
 
@@ -101,6 +103,19 @@ struct FillScores {
   }
 };
 
+struct HideUnseen {
+  SeenKeys s;
+  Divider keys, queries;
+  Out scores;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    int64_t row, above;
+    const int64_t key = keys.Split(i, &row);
+    const int64_t query = queries.Split(row, &above), distance = query < key ? key - query : query - key;
+    if ((s.causal && key > query) || distance >= s.window) Set(scores, i, -INFINITY);
+  }
+};
+
 CAIRN_DEVICE bool RowCounts(const MaskedRows& m, const float* given, int64_t row) {
   return m.mask[row / (m.rows / m.steps)] != 0 && (given == nullptr || given[row] >= 0);
 }
@@ -175,6 +190,10 @@ Error MaskedAverageBackward(Stream stream, int64_t examples, int64_t steps, int6
   return LaunchForEach(
       stream, n, false,
       AverageOfStepsBackward{steps, Divider(channels, n), Divider(steps, n), mask, add, {dy, type}, {dx, type}});
+}
+Error HideScores(Stream stream, const SeenKeys& s, void* scores, DType type) {
+  const int64_t n = s.rows * s.keys;
+  return LaunchForEach(stream, n, false, HideUnseen{s, Divider(s.keys, n), Divider(s.queries, n), {scores, type}});
 }
 Error FillMaskedScores(Stream stream, const AttentionMasks& m, float value, void* scores, DType type) {
   const int64_t n = m.examples * m.heads * m.queries * m.keys;

@@ -8,7 +8,7 @@ namespace cairn::cudnn::kernels {
 
 // The sizes of a tensor's axes, the examples first; missing axes come first, with size 1.
 struct Dims {
-  int64_t of[kAxesMax] = {1, 1, 1, 1, 1};
+  int64_t of[kAxesMax] = {1, 1, 1, 1, 1, 1};
   int64_t Count() const {
     int64_t n = 1;
     for (const int64_t size : of) n *= size;
