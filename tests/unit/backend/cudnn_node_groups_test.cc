@@ -2,6 +2,7 @@
 // Add behind a batch normalization, the pads of a window; and never where the joined value is read elsewhere as well.
 #include <gtest/gtest.h>
 
+#include "common/model/inner_node.h"
 #include "tests/unit/backend/named_graph.h"
 #include "worker/backend/cudnn/node_groups.h"
 
@@ -140,6 +141,24 @@ TEST(CudnnNodeGroupsTest, APaddingThatSomethingElseReadsStaysALayer) {
   EXPECT_FALSE(of.groups.Joined(model["pad"]));
   EXPECT_EQ(of.groups.WindowOf(model["conv"]).pad[0], 0);
   EXPECT_EQ(of.groups.WindowOf(model["conv"]).in[0], 8);
+}
+
+// The normalization sees only the layer around it.
+TEST(CudnnNodeGroupsTest, TheBiasOfALayerWithinAnotherOneIsItsOwn) {
+  const NamedGraph model(
+      Model("layers { name: 'plain' dense { units: 2 } } layers { batch_normalization {} } "
+            "layers { name: 'steps' time_distributed { layer { dense { units: 2 } } } } "
+            "layers { batch_normalization {} } "));
+  const Groups of(model);
+  EXPECT_TRUE(of.groups.BiasGoesToNormalization(model["plain"]));
+  EXPECT_FALSE(of.groups.BiasGoesToNormalization(model["steps"]));
+  EXPECT_FALSE(of.groups.BiasGoesToNormalization(InnerNode(model["steps"])));
+}
+
+TEST(CudnnNodeGroupsTest, AGatedUnitIsALayerOfItsOwn) {
+  const NamedGraph model(
+      Model("layers { name: 'd' dense { units: 4 } } layers { name: 'glu' activation { activation: GLU } } "));
+  EXPECT_FALSE(Groups(model).groups.Joined(model["glu"]));
 }
 
 TEST(CudnnNodeGroupsTest, DropoutIsALaunchInTrainingOnly) {

@@ -157,6 +157,22 @@ TEST(CudnnVolumes, AreJoinedAsTheReferenceDoes) {
   }
 }
 
+// A bias moves the mean that the normalization behind it keeps, also where another layer stands around.
+TEST(CudnnBiases, OfLayersWithinOthersMoveTheMean) {
+  for (const char* layer : {"time_distributed { layer { dense { units: 3 bias_initializer { kind: ONES } } } }",
+                            "spectral_normalization { layer { conv1d { filters: 3 kernel_size: 2 } } }"}) {
+    SCOPED_TRACE(layer);
+    BesideReference beside({"bias", "layers { input { shape: [4, 2] } } layers { " + std::string(layer) +
+                                        " } layers { batch_normalization {} } layers { flatten {} } layers { dense { "
+                                        "units: 3 activation: SOFTMAX } }"},
+                           5);
+    beside.Make(OnHost(HostMachine::Copies::kEarly));
+    if (testing::Test::HasFatalFailure()) return;
+    beside.Training(5, {});
+    beside.Inference(5, {});
+  }
+}
+
 // Labels of masked steps may be anything; those of others are checked, though only once the mask is known.
 TEST(CudnnMaskedLoss, LabelsOfMaskedStepsMayBeAnything) {
   BesideReference beside(
