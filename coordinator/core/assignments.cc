@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,31 +89,45 @@ void Assignments::Place(Job& job, std::vector<WorkerCapacity> workers) {
                      PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)), group));
 }
 
+// Connected, with a free slot, by name.
+const std::vector<const ClusterNode*>& Assignments::FreeWorkers() {
+  const std::pair<uint64_t, uint64_t> now(nodes_.changes(), jobs_.usage().replica_changes());
+  if (std::exchange(free_of_, now) == now) return free_;
+  free_.clear();
+  for (const ClusterNode* node : nodes_.Connected(v1::WORKER)) {
+    if (candidates_.FreeSlots(*node) > 0) free_.push_back(node);
+  }
+  return free_;
+}
+
 // The workers that may share the job, of one kind of device, with the slots that the job can have on each: those that
 // have replicas of it, then free ones. Without may_change_device the job stays on its kind of device as long as a
 // worker has replicas of it.
 std::vector<WorkerCapacity> Assignments::WorkersFor(const Job& job, bool may_change_device) {
   const std::map<NodeName, int32_t> own_replicas = CountByOwner(job.owners());
-  std::vector<WorkerCapacity> members, others, all;
-  for (const auto& [name, node] : nodes_.all()) {
-    if (node.role != v1::WORKER || !candidates_.MayWork(job, node)) continue;
-    const auto own_it = own_replicas.find(name);
-    const int32_t own = own_it == own_replicas.end() ? 0 : own_it->second;
-    const int32_t free = candidates_.FreeSlots(node);
-    if (own > 0) {
-      members.push_back({name, std::clamp(own + free, 1, node.slots), node.machine.device_kind});
-    } else if (node.connected() && free > 0) {
-      others.push_back({name, free, node.machine.device_kind});
-    }
-    if (node.connected()) all.push_back({name, node.slots, node.machine.device_kind});
+  std::vector<WorkerCapacity> members, others;
+  const auto may_work = [&](const ClusterNode* node) {
+    return node != nullptr && node->role == v1::WORKER && candidates_.MayWork(job, *node);
+  };
+  for (const auto& [name, own] : own_replicas) {
+    const ClusterNode* const node = nodes_.Find(name);
+    if (!may_work(node)) continue;
+    members.push_back(
+        {name, std::clamp(own + candidates_.FreeSlots(*node), 1, node->slots), node->machine.device_kind});
+  }
+  for (const ClusterNode* node : FreeWorkers()) {
+    if (own_replicas.contains(node->name) || !may_work(node)) continue;
+    others.push_back({node->name, candidates_.FreeSlots(*node), node->machine.device_kind});
   }
   MostSlotsFirst(others);
   std::vector<v1::Device> preferred = PreferredDevices(job);
   if (!may_change_device && !members.empty()) preferred.insert(preferred.begin(), members.front().device);
   members.insert(members.end(), others.begin(), others.end());
   if (members.empty()) {  // all are busy with other jobs: sharing them is better than waiting
-    MostSlotsFirst(all);
-    members = std::move(all);
+    for (const ClusterNode* node : nodes_.Connected(v1::WORKER)) {
+      if (may_work(node)) members.push_back({node->name, node->slots, node->machine.device_kind});
+    }
+    MostSlotsFirst(members);
   }
   members = OfOneDevice(std::move(members), preferred);
   size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
@@ -242,37 +257,44 @@ void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
 // Commands every worker that, as far as is known, does not run what it should.
 void Assignments::Send(Job& job) {
   if (!job.running() || job.partitions.hosting.awaiting_ready) return;
-  const std::vector<int32_t> none;
   std::map<NodeName, std::vector<int32_t>> wanted;
   for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
-  for (ClusterNode* node : nodes_.Connected(v1::WORKER)) {
-    const auto its = wanted.find(node->name);
-    const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
-    auto known = node->work.running.find(job.id());
-    if (known != node->work.running.end() && known->second.generation < job.partitions.rollback.generation) {
-      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights and must start over
-      node->work.running.erase(known);
-      known = node->work.running.end();
-    }
-    if (replicas.empty()) {
-      if (known == node->work.running.end() || known->second.replicas.empty()) continue;
-      // It keeps the job's model and data until the job ends, and is told to drop it then.
-      known->second.replicas.clear();
-      known->second.assignment = job.assignment;
-    } else {
-      const bool chief = job.status.chief() == node->name;
-      // After a Hello it is unknown whether the worker was told that it is chief; a chief that does not know writes no
-      // checkpoints.
-      const bool told_chief = known != node->work.running.end() && known->second.chief.value_or(false);
-      if (known != node->work.running.end() && known->second.generation == job.status.generation() &&
-          known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
-        continue;
-      }
-      node->work.running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job), job.assignment};
-    }
-    step_.Send(*node, MakeAssignReplicas(job, node->name));
-  }
+  std::set<NodeName>& told = job.workers.told.workers;
+  for (const auto& [name, replicas] : wanted) told.insert(name);
+  std::erase_if(told, [&](const NodeName& name) {
+    ClusterNode* const node = nodes_.Find(name);  // one without a session says what it runs when it comes back
+    if (node == nullptr || node->role != v1::WORKER || !node->connected()) return true;
+    const auto its = wanted.find(name);
+    SendTo(job, *node, its == wanted.end() ? std::vector<int32_t>() : its->second);
+    return !node->work.running.contains(job.id());
+  });
   step_.Raise(AssignmentsSent{job.id()});  // a new chief may not have been asked yet
+}
+
+void Assignments::SendTo(const Job& job, ClusterNode& node, const std::vector<int32_t>& replicas) {
+  auto known = node.work.running.find(job.id());
+  if (known != node.work.running.end() && known->second.generation < job.partitions.rollback.generation) {
+    step_.Send(node, MakeDropJob(job.id()));  // it is ahead of the weights and must start over
+    node.work.running.erase(known);
+    known = node.work.running.end();
+  }
+  if (replicas.empty()) {
+    if (known == node.work.running.end() || known->second.replicas.empty()) return;
+    // It keeps the job's model and data until the job ends, and is told to drop it then.
+    known->second.replicas.clear();
+    known->second.assignment = job.assignment;
+  } else {
+    const bool chief = job.status.chief() == node.name;
+    // After a Hello it is unknown whether the worker was told that it is chief; a chief that does not know writes no
+    // checkpoints.
+    const bool told_chief = known != node.work.running.end() && known->second.chief.value_or(false);
+    if (known != node.work.running.end() && known->second.generation == job.status.generation() &&
+        known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
+      return;
+    }
+    node.work.running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job), job.assignment};
+  }
+  step_.Send(node, MakeAssignReplicas(job, node.name));
 }
 
 }  // namespace cairn

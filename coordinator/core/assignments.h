@@ -8,8 +8,11 @@
 //   3. All replicas of a job run on one kind of device at a time.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/core/component.h"
@@ -35,10 +38,15 @@ class Assignments : Component {
  private:
   using ReplicaMoves = std::map<NodeName, std::map<NodeName, std::vector<int32_t>>>;
 
+  const std::vector<const ClusterNode*>& FreeWorkers();
   std::vector<WorkerCapacity> WorkersFor(const Job& job, bool may_change_device);
   void SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why = "");
   void NoteDevices(Job& job) const;
   void TellMoves(Job& job, const ReplicaMoves& moves, const std::string& why);
+  void SendTo(const Job& job, ClusterNode& node, const std::vector<int32_t>& replicas);
+
+  std::vector<const ClusterNode*> free_;                  // FreeWorkers, when
+  std::optional<std::pair<uint64_t, uint64_t>> free_of_;  // nodes and replicas had changed so often
 };
 
 }  // namespace cairn

@@ -78,24 +78,24 @@ size_t Candidates::PsThere(const Job& job) const {
   return std::count_if(all.begin(), all.end(), [&](auto* ps) { return !ps->leaving() && !LeftOut(job, *ps); });
 }
 
-// The same ps, with the bytes that they hold for all jobs, or for all other jobs.
+// The same ps by name, with the bytes that they hold for all jobs, or for all other jobs.
 std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
-  std::map<NodeName, PsLoad> loads;
+  std::vector<PsLoad> loads;
   for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->machine.host, 0};
+    if (ps->leaving() || LeftOut(job, *ps)) continue;
+    const uint64_t bytes = jobs_.usage().BytesOn(ps->name) - jobs_.usage().BytesOn(ps->name, job.id());
+    loads.push_back({ps->name, ps->machine.host, bytes});
   }
-  for (auto& [name, load] : loads) load.bytes = jobs_.usage().BytesOn(name) - jobs_.usage().BytesOn(name, job.id());
-  if (with_own) {  // the present placement may not be stored yet
-    for (const v1::PartitionPlacement& p : job.status.partitions()) {
-      for (const NodeName& holder : HoldersOf(p)) {
-        if (auto it = loads.find(holder); it != loads.end()) it->second.bytes += BytesOf(p);
-      }
+  if (!with_own) return loads;
+  // The present placement may not be stored yet.
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    for (const NodeName& holder : HoldersOf(p)) {
+      const auto load = std::lower_bound(loads.begin(), loads.end(), holder,
+                                         [](const PsLoad& l, const NodeName& name) { return l.name < name; });
+      if (load != loads.end() && load->name == holder) load->bytes += BytesOf(p);
     }
   }
-  std::vector<PsLoad> result;
-  result.reserve(loads.size());
-  for (auto& [name, load] : loads) result.push_back(std::move(load));
-  return result;
+  return loads;
 }
 
 // The largest number of workers that may work for the job and have the same kind of device. free: that have a free
@@ -176,8 +176,13 @@ std::string Candidates::TroubleText(const Job& job, const NodeName& name) const 
 // Ps that hold partitions of the job but should hold none.
 std::set<NodeName> Candidates::LeavingHolders(const Job& job) const {
   std::set<NodeName> leaving;
-  for (const auto& [name, node] : nodes_.all()) {
-    if (node.role == v1::PS && node.leaving() && job.UsesPs(name)) leaving.insert(name);
+  const auto note = [&](const NodeName& name) {
+    const ClusterNode* node = nodes_.Find(name);
+    if (node != nullptr && node->role == v1::PS && node->leaving()) leaving.insert(name);
+  };
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    note(p.primary());
+    for (const v1::BackupPlacement& b : p.backups()) note(b.node());
   }
   return leaving;
 }

@@ -68,7 +68,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   ground_.jobs.Begin();
   Dispatch(event);
   DeliverRaised();
-  workers_.schedule.RunIfDue();
+  workers_.schedule.RunIfDue(std::holds_alternative<Tick>(event));
   DeliverRaised();
   ground_.jobs.SaveTold();
   DeliverRaised();
@@ -133,7 +133,9 @@ void ClusterCore::Dispatch(const DomainEvent& event) {
 }
 
 void ClusterCore::OnTick() {
-  for (const Membership::Death& death : ground_.nodes.Expire()) OnDeath(death);
+  bool stored = false;  // all of them with the first
+  for (const Membership::Death& death : ground_.nodes.Expire()) OnDeath(death, std::exchange(stored, true));
+  ground_.nodes.Tick();
   submissions_.Tick();
   outputs_.evaluations.Tick();
   log_reads_.Tick();
@@ -172,7 +174,12 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   if (admission->superseded.value != 0) ReleaseWork(node.name);  // answers from the old session are no longer received
   // Last: if the coordinator restarts while the new incarnation is not stored, it takes the node for a restarted one
   // and reconciles again.
-  ground_.nodes.Save();
+  const bool may_wait = node.role != v1::PS || (admission->was_alive && admission->same_process);
+  if (may_wait) {
+    ground_.nodes.SaveSoon();
+  } else {
+    ground_.nodes.Save();
+  }
   ground_.step.Raise(SlotsChanged{});
 }
 
@@ -247,13 +254,13 @@ void ClusterCore::OnSessionClosed(const SessionClosed& event) {
   ReleaseWork(node->name);
 }
 
-void ClusterCore::OnDeath(const Membership::Death& death) {
+void ClusterCore::OnDeath(const Membership::Death& death, bool stored) {
   const ClusterNode& node = *death.node;
   ground_.step.Warn(OfNode(node), "is lost");
   if (death.session.value != 0) {
     ground_.step.Emit(CloseSession{death.session, absl::DeadlineExceededError("no heartbeat within the lease")});
   }
-  ground_.nodes.Save();
+  if (!stored) ground_.nodes.Save();
   ReleaseWork(node.name);
   ground_.step.Raise(ReadinessDue{});
   if (node.role == v1::WORKER) workers_.crash_loops.NoteEnd(node.name, /*gone=*/true);

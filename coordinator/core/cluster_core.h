@@ -78,7 +78,7 @@ class ClusterCore {
   void OnNodeSays(const NodeSays& event);
   void OnMessage(ClusterNode& node, const v1::NodeMessage& message);
   void OnSessionClosed(const SessionClosed& event);
-  void OnDeath(const Membership::Death& death);
+  void OnDeath(const Membership::Death& death, bool stored);
   void ReleaseWork(const NodeName& worker);
 
   // From the ground up (component.h).

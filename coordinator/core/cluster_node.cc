@@ -34,6 +34,12 @@ NodeMachine NodeMachine::Of(const v1::NodeStatus& stored) { return MachineOf(sto
 
 v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   v1::NodeStatus status;
+  FillStatus(node, &status);
+  return status;
+}
+
+void FillStatus(const ClusterNode& node, v1::NodeStatus* empty) {
+  v1::NodeStatus& status = *empty;
   status.set_name(node.name);
   status.set_role(node.role);
   status.set_address(node.address);
@@ -54,7 +60,6 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.mutable_compute_dtypes()->Assign(node.machine.compute_dtypes.begin(), node.machine.compute_dtypes.end());
   status.mutable_programs()->Assign(node.machine.programs.begin(), node.machine.programs.end());
   status.set_programs_only(node.machine.programs_only);
-  return status;
 }
 
 }  // namespace cairn

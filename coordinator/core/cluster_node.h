@@ -80,5 +80,6 @@ struct ClusterNode {
 
 // The caller fills in slots_used, partitions and primaries.
 v1::NodeStatus StatusOfNode(const ClusterNode& node);
+void FillStatus(const ClusterNode& node, v1::NodeStatus* empty);
 
 }  // namespace cairn

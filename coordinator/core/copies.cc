@@ -323,8 +323,10 @@ std::string Copies::WaitText(const Job& job) const {
   int waiting = 0;
   std::set<NodeName> away, back;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    const bool returned = job.partitions.copies.returned.contains({p.partition(), p.primary()});
-    if (candidates_.UsablePs(job, p.primary()) != nullptr && !returned) continue;
+    const auto& returned = job.partitions.copies.returned;
+    if (candidates_.UsablePs(job, p.primary()) != nullptr &&
+        (returned.empty() || !returned.contains({p.partition(), p.primary()})))
+      continue;
     ++waiting;
     for (const NodeName& name : HoldersOf(p)) {
       v1::PartitionPlacement copy = p;

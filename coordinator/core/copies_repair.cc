@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "coordinator/core/copies.h"
@@ -252,6 +253,8 @@ void Copies::PlanMoves(Job& job) {
       if (candidates_.Draining(holder) || candidates_.UsablePs(job, holder) == nullptr) return;
     }
   }
+  const size_t seen = BalanceHash(job);
+  if (job.partitions.copies.balanced == seen) return;
   std::vector<PsLoad> loads = candidates_.PsLoads(job);
   std::erase_if(
       loads, [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->lease.joined() < kBalanceAfter; });
@@ -276,6 +279,22 @@ void Copies::PlanMoves(Job& job) {
     job.partitions.copies.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
     std::replace(copies[move->partition].backups.begin(), copies[move->partition].backups.end(), move->from, move->to);
   }
+  const bool moves = !job.partitions.copies.moves.empty() || !job.partitions.copies.shifts.empty();
+  job.partitions.copies.balanced = moves ? 0 : seen;
+}
+
+// Of all that the balance of a job depends on: its copies, and the ps that may have more of them.
+size_t Copies::BalanceHash(const Job& job) const {
+  size_t hash = 1;
+  for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    if (ps->leaving() || candidates_.LeftOut(job, *ps) || step_.now() - ps->lease.joined() < kBalanceAfter) continue;
+    hash = absl::HashOf(hash, ps->name, ps->machine.host);
+  }
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    hash = absl::HashOf(hash, p.primary());
+    for (const v1::BackupPlacement& b : p.backups()) hash = absl::HashOf(hash, p.partition(), b.node());
+  }
+  return hash;
 }
 
 }  // namespace cairn

@@ -14,8 +14,9 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
     if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
     std::erase_if(job.workers.crash_loops.ends, [step](const auto& e) { return e.second.step != step; });
-    if (!copies_.WaitText(job).empty()) continue;  // it makes no progress for another reason
     const auto known = job.workers.crash_loops.ends.find(worker);
+    if (known == job.workers.crash_loops.ends.end() && job.ReplicasOf(worker).empty()) continue;
+    if (!copies_.WaitText(job).empty()) continue;  // it makes no progress for another reason
     if (!gone && known != job.workers.crash_loops.ends.end() && known->second.gone) {
       known->second.gone = false;
       jobs_.Save(job);
@@ -74,13 +75,12 @@ void CrashLoops::Note(SlotsChanged) {
   if (nodes_.Settling()) return;  // others may come back
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running()) continue;
-    const auto held_back = [&left_out =
-                                job.workers.left_out.nodes](const auto& n) {  // alive, and not started again since
-      const auto it = left_out.find(n.first);
-      return it != left_out.end() && it->second.crash_loop && n.second.alive() &&
-             it->second.incarnation == n.second.incarnation;
+    const auto held_back = [this](const auto& left_out) {  // alive, and not started again since
+      const ClusterNode* const node = left_out.second.crash_loop ? nodes_.Find(left_out.first) : nullptr;
+      return node != nullptr && node->alive() && node->incarnation == left_out.second.incarnation;
     };
-    if (std::none_of(nodes_.all().begin(), nodes_.all().end(), held_back)) continue;
+    const auto& left_out = job.workers.left_out.nodes;
+    if (std::none_of(left_out.begin(), left_out.end(), held_back)) continue;
     const auto may_work = [this, &of = job](const auto& n) {
       return n.second.role == v1::WORKER && candidates_.MayWork(of, n.second);
     };

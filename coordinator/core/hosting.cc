@@ -34,7 +34,7 @@ void Hosting::DropFromNodes(uint64_t job_id, v1::Role role, bool cancelled) {
 
 // Assigns partitions to the ps that are present. Only for a job that has not run: nothing is lost.
 void Hosting::PlaceAnew(Job& job) {
-  std::vector<PsLoad> loads = candidates_.PsLoads(job, false);
+  const std::vector<PsLoad> loads = candidates_.PsLoads(job, false);
   if (loads.empty()) return;  // the reason says so; the next ps that joins leads here again
   std::vector<v1::PartitionRange> ranges;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
@@ -45,7 +45,7 @@ void Hosting::PlaceAnew(Job& job) {
     range.set_end(p.end());
   }
   job.partitions.copies.ForgetReturned();
-  const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
+  const std::vector<PartitionCopies> placed = PlacePartitions(ranges, loads, job.status.spec().backups());
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
     p.set_primary(placed[i].primary);
@@ -96,9 +96,10 @@ bool Hosting::Unsettled(const Job& job, const NodeName& ps) const {
 
 // Tells every ps what it has to hold, if that has changed.
 void Hosting::HostAll(Job& job, bool anew) {
+  const PartitionsByPs held = job.partitions_by_ps();  // in one pass: there may be many of both
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    if (job.UsesPs(ps->name)) {
-      Host(job, *ps, anew);
+    if (const auto its = held.find(ps->name); its != held.end()) {
+      Host(job, *ps, its->second, anew);
     } else if (ps->work.hosting.erase(job.id()) > 0) {
       step_.Send(*ps, MakeDropJob(job.id()));
     }
@@ -107,9 +108,11 @@ void Hosting::HostAll(Job& job, bool anew) {
 
 // An excluded ps serves nothing until it is restarted: what it has may differ from what it acknowledged. A restarted
 // one serves nothing until its copies are settled, also when the same process opens another session.
-void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
+void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) { Host(job, ps, job.PartitionsHeldBy(ps.name), anew); }
+
+void Hosting::Host(const Job& job, ClusterNode& ps, const std::vector<int>& partitions, bool anew) {
   if (candidates_.LeftOut(job, ps) || Unsettled(job, ps.name)) return;
-  v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
+  v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, partitions, anew);
   const size_t hash = std::hash<std::string>()(message.SerializeAsString());
   if (std::exchange(ps.work.hosting[job.id()], hash) == hash && !anew) return;
   step_.Send(ps, std::move(message));

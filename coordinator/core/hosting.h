@@ -38,6 +38,7 @@ class Hosting {
   void DropFromNodes(uint64_t job_id, v1::Role role, bool cancelled = false);
 
  private:
+  void Host(const Job& job, ClusterNode& ps, const std::vector<int>& partitions, bool anew);
   bool Unsettled(const Job& job, const NodeName& ps) const;
 
   StepContext& step_;

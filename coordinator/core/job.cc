@@ -31,7 +31,12 @@ std::vector<int32_t> Job::ReplicasOf(const NodeName& worker) const {
   return replicas;
 }
 
-bool Job::UsesPs(const NodeName& ps) const { return PartitionsOn(ps) > 0; }
+bool Job::UsesPs(const NodeName& ps) const {
+  return std::any_of(status.partitions().begin(), status.partitions().end(), [&](const v1::PartitionPlacement& p) {
+    return p.primary() == ps ||
+           std::any_of(p.backups().begin(), p.backups().end(), [&](const auto& b) { return b.node() == ps; });
+  });
+}
 
 int Job::PartitionsOn(const NodeName& ps) const {
   int count = 0;
@@ -46,6 +51,29 @@ int Job::PrimariesOn(const NodeName& ps) const {
   int count = 0;
   for (const v1::PartitionPlacement& p : status.partitions()) count += p.primary() == ps;
   return count;
+}
+
+std::vector<int> Job::PartitionsHeldBy(const NodeName& ps) const {
+  std::vector<int> held;
+  for (int i = 0; i < status.partitions_size(); ++i) {
+    const v1::PartitionPlacement& p = status.partitions(i);
+    const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
+    if (backup || p.primary() == ps) held.push_back(i);
+  }
+  return held;
+}
+
+PartitionsByPs Job::partitions_by_ps() const {
+  PartitionsByPs held;
+  const auto add = [&](const NodeName& ps, int partition) {
+    std::vector<int>& its = held[ps];
+    if (its.empty() || its.back() != partition) its.push_back(partition);
+  };
+  for (int i = 0; i < status.partitions_size(); ++i) {
+    add(status.partitions(i).primary(), i);
+    for (const v1::BackupPlacement& b : status.partitions(i).backups()) add(b.node(), i);
+  }
+  return held;
 }
 
 bool Job::HasBackups() const {
@@ -164,7 +192,8 @@ void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* r
   }
 }
 
-v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew) {
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, const std::vector<int>& partitions,
+                                          bool anew) {
   v1::CoordinatorMessage message;
   v1::HostPartitions& host = *message.mutable_host_partitions();
   host.set_job_id(job.id());
@@ -174,9 +203,9 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   *host.mutable_spec() = job.status.spec();
   if (anew && job.synchronous() && job.partitions.rollback.generation == job.status.generation())
     host.set_rollback_to(job.partitions.rollback.to);
-  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+  for (const int i : partitions) {
+    const v1::PartitionPlacement& p = job.status.partitions(i);
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
-    if (p.primary() != ps && !backup) continue;
     v1::PartitionRange& range = *host.add_partitions();
     range.set_partition(p.partition());
     range.set_begin(p.begin());

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job_status.pb.h"
@@ -27,6 +28,8 @@ inline constexpr int kNotesKept = 100;
 inline constexpr int kEventsKept = 100;
 // How long a job that has done all its steps waits for its files.
 inline constexpr absl::Duration kEndTimeout = absl::Seconds(60);
+
+using PartitionsByPs = absl::flat_hash_map<NodeName, std::vector<int>>;
 
 struct Job {
   v1::JobStatus status;                 // stored
@@ -67,6 +70,8 @@ struct Job {
   bool UsesPs(const NodeName& ps) const;
   int PartitionsOn(const NodeName& ps) const;  // as primary or backup
   int PrimariesOn(const NodeName& ps) const;
+  std::vector<int> PartitionsHeldBy(const NodeName& ps) const;  // likewise, ascending
+  PartitionsByPs partitions_by_ps() const;                      // the same for all of them
   bool HasBackups() const;
   std::vector<NodeName> ps() const;         // that hold its partitions, as primary or backup, each once
   std::vector<NodeName> primaries() const;  // each once
@@ -92,7 +97,9 @@ std::string SavedNote(const std::string& path);  // for a model file that was wr
 void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text);
 
 // The commands of a job in its present state. `anew`: the ps does not know of this generation yet.
-v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);
+// partitions: those that the ps holds (Job::PartitionsHeldBy).
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, const std::vector<int>& partitions,
+                                          bool anew);
 v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker);
 v1::CoordinatorMessage MakeFinalize(const Job& job);
 v1::CoordinatorMessage MakeDropJob(uint64_t job_id, bool cancelled = false);

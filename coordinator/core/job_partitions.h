@@ -77,6 +77,7 @@ struct JobCopies {
   // a new generation.
   bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
+  size_t balanced = 0;  // a hash of the copies and the ps when nothing was to be moved; 0: something was
 
   // Reports of the previous generation are void.
   void BeginGeneration() {

@@ -196,7 +196,7 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
     if (job == nullptr || !job->running() || !job->progress) continue;
     // From before a rollback, or before the job was filled from a checkpoint.
     if (progress.generation() < std::max(job->partitions.rollback.generation, job->restoring.filled_in)) continue;
-    if (!job->ReplicasOf(node.name).empty())
+    if (jobs_.usage().ReplicasOn(node.name, job->id()) > 0)
       job->workers.stragglers.watch.Heard(node.name, progress.replica_ms(), step_.now());
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
         IsLossScale(progress.loss_scale()))

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,14 @@ struct JobStragglers {
   StragglerWatch watch;
   absl::Time looked_at = absl::InfinitePast();
   absl::Time relieve_at = absl::InfinitePast();  // no relief before this time
+};
+
+// Assignments: whom its commands concern.
+struct JobTold {
+  std::set<NodeName> workers;  // all that have replicas of the job or were told of it; others too
+
+  // As it says itself.
+  void Runs(const NodeName& worker) { workers.insert(worker); }
 };
 
 // CrashLoops: how often a worker's process ended at the present step. Stored.
@@ -58,6 +67,7 @@ struct JobLeftOut {
 
 struct JobWorkers {
   JobStragglers stragglers;
+  JobTold told;
   JobCrashLoops crash_loops;
   JobLeftOut left_out;
 };

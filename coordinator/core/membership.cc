@@ -31,6 +31,12 @@ absl::Status CheckPrograms(const v1::Hello& hello) {
   return absl::OkStatus();
 }
 
+absl::Status RefuseInterface(const v1::Hello& hello, const std::string& other) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "hello.interface: \"", hello.name(), "\" is ", ProgramText(hello.version(), InterfaceOf(hello.interface())), ", ",
+      other, "; programs of a cluster are at most one interface apart: bring all to one release first"));
+}
+
 }  // namespace
 
 absl::Status CheckHello(const v1::Hello& hello) {
@@ -74,12 +80,11 @@ absl::Status CheckHello(const v1::Hello& hello) {
 }
 
 Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluster& stored, absl::Time now)
-    : options_(options) {
+    : options_(options), expected_until_(now + options.start_grace) {
   for (int i = 0; i < stored.nodes_size(); ++i) {
     const v1::NodeStatus& status = stored.nodes(i);
-    ClusterNode& node = nodes_[status.name()];
-    node.name = status.name();
-    node.role = status.role();
+    ClusterNode& node = Add(status.name());
+    SetRole(node, status.role());
     node.address = status.address();
     node.machine = NodeMachine::Of(status);
     node.slots = status.slots();
@@ -87,7 +92,8 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
     node.lease =
         NodeLease(absl::FromUnixMillis(status.joined_unix_ms()), absl::FromUnixMillis(status.last_heartbeat_unix_ms()));
-    if (status.alive()) node.lease.Expect(now, now + options_.start_grace);
+    if (status.alive()) node.lease.Expect(now, expected_until_);
+    Count(node, 1);
   }
 }
 
@@ -97,11 +103,12 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   Admission admission;
   auto it = nodes_.find(hello.name());
   if (it == nodes_.end()) {
-    if (std::count_if(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.alive(); }) >= kNodesMax) {
+    if (nodes_.size() - dead_.size() >= static_cast<size_t>(kNodesMax)) {
       return absl::ResourceExhaustedError(
           absl::StrFormat("the cluster has %d nodes, the most that it can have", kNodesMax));
     }
-    it = nodes_.try_emplace(hello.name()).first;
+    Count(Add(hello.name()), 1);
+    it = nodes_.find(hello.name());
   } else {
     ClusterNode& known = it->second;
     const bool same_process = known.incarnation == hello.incarnation();
@@ -121,8 +128,8 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
     if (known.connected()) sessions_.erase(known.lease.session());
   }
   ClusterNode& node = it->second;
-  node.name = hello.name();
-  node.role = hello.role();
+  Count(node, -1);
+  SetRole(node, hello.role());
   node.address = hello.address();
   node.machine = NodeMachine::Of(hello);
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
@@ -131,28 +138,54 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   if (!admission.same_process) node.fault.clear();
   node.SetFault(std::string(CutUtf8(hello.fault(), kFaultTextMax)), now);
   node.lease.Open(session, now);
-  sessions_[session] = node.name;
+  Count(node, 1);
+  sessions_[session] = &node;
   admission.node = &node;
+  ++changes_;
   Forget(now);
   return admission;
+}
+
+ClusterNode& Membership::Add(const NodeName& name) {
+  ClusterNode& node = nodes_[name];
+  node.name = name;
+  by_name_[name] = &node;
+  return node;
+}
+
+void Membership::SetRole(ClusterNode& node, v1::Role role) {
+  by_role_[node.role].erase(node.name);
+  node.role = role;
+  by_role_[role][node.name] = &node;
+}
+
+// by: 1 after a change of the node's lease or interface, -1 before it.
+void Membership::Count(const ClusterNode& node, int by) {
+  expected_ += node.lease.expected() ? by : 0;
+  if (node.alive()) {
+    alive_[node.machine.interface] += by;
+  } else if (by > 0) {
+    dead_.emplace(node.lease.last_heard(), node.name);
+  } else {
+    dead_.erase({node.lease.last_heard(), node.name});
+  }
 }
 
 // Pulls and pushes go from node to node, so that nodes must understand each other, too.
 absl::Status Membership::CheckInterface(const v1::Hello& hello) const {
   const uint32_t its = InterfaceOf(hello.interface());
-  const auto refuse = [&](const std::string& other) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hello.interface: \"", hello.name(), "\" is ", ProgramText(hello.version(), its), ", ", other,
-                     "; programs of a cluster are at most one interface apart: bring all to one release first"));
-  };
   if (!WorkTogether(its, ClusterInterface())) {
-    return refuse(absl::StrCat("the coordinator is ", ProgramText(ProgramVersion(), ClusterInterface())));
+    return RefuseInterface(hello,
+                           absl::StrCat("the coordinator is ", ProgramText(ProgramVersion(), ClusterInterface())));
   }
+  const bool with_all = std::all_of(alive_.begin(), alive_.end(),
+                                    [&](const auto& a) { return a.second == 0 || WorkTogether(its, a.first); });
+  if (with_all) return absl::OkStatus();
   for (const auto& [name, node] : nodes_) {
     // Also one that may come back: after a restart of the coordinator, all those that it knew.
     if (name == hello.name() || !node.alive() || WorkTogether(its, node.machine.interface)) continue;
-    return refuse(absl::StrCat(node.role == v1::PS ? "ps" : "worker", " \"", name, "\" is ",
-                               ProgramText(node.machine.version, node.machine.interface)));
+    return RefuseInterface(hello, absl::StrCat(node.role == v1::PS ? "ps" : "worker", " \"", name, "\" is ",
+                                               ProgramText(node.machine.version, node.machine.interface)));
   }
   return absl::OkStatus();
 }
@@ -160,16 +193,16 @@ absl::Status Membership::CheckInterface(const v1::Hello& hello) const {
 ClusterNode* Membership::Heard(SessionToken session, absl::Time now) {
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return nullptr;
-  ClusterNode* node = Find(it->second);
-  node->lease.Hear(now);
-  return node;
+  it->second->lease.Hear(now);
+  return it->second;
 }
 
 ClusterNode* Membership::Closed(SessionToken session, absl::Time now) {
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return nullptr;
-  ClusterNode* node = Find(it->second);
+  ClusterNode* node = it->second;
   sessions_.erase(it);
+  ++changes_;
   node->lease.Break(now + options_.reopen_grace);
   return node;
 }
@@ -178,8 +211,11 @@ std::vector<Membership::Death> Membership::Expire(absl::Time now) {
   std::vector<Death> deaths;
   for (auto& [name, node] : nodes_) {
     if (!node.lease.Lapsed(now, options_.lease)) continue;
+    Count(node, -1);
     const SessionToken session = node.lease.End();
+    Count(node, 1);
     sessions_.erase(session);
+    ++changes_;
     node.work = {};
     deaths.push_back({&node, session});
   }
@@ -188,43 +224,39 @@ std::vector<Membership::Death> Membership::Expire(absl::Time now) {
 }
 
 void Membership::Forget(absl::Time now) {
-  std::vector<std::pair<absl::Time, NodeName>> dead;
-  for (const auto& [name, node] : nodes_) {
-    if (!node.alive()) dead.emplace_back(node.lease.last_heard(), name);
-  }
-  std::sort(dead.begin(), dead.end());
-  for (size_t i = 0; i < dead.size(); ++i) {
-    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept.most);
-    if (too_many || now - dead[i].first > options_.dead_nodes_kept.longest) nodes_.erase(dead[i].second);
+  const auto& kept = options_.dead_nodes_kept;
+  while (!dead_.empty() &&
+         (dead_.size() > static_cast<size_t>(kept.most) || now - dead_.begin()->first > kept.longest)) {
+    const NodeName name = dead_.begin()->second;
+    dead_.erase(dead_.begin());
+    ++changes_;
+    by_role_[nodes_.at(name).role].erase(name);
+    by_name_.erase(name);
+    nodes_.erase(name);
   }
 }
 
 ClusterNode* Membership::Find(const NodeName& name) {
-  auto it = nodes_.find(name);
-  return it == nodes_.end() ? nullptr : &it->second;
+  auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
 }
 
 const ClusterNode* Membership::Find(const NodeName& name) const {
-  auto it = nodes_.find(name);
-  return it == nodes_.end() ? nullptr : &it->second;
+  auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
 }
 
 std::vector<ClusterNode*> Membership::Connected(v1::Role role) {
   std::vector<ClusterNode*> result;
-  for (auto& [name, node] : nodes_) {
-    if (node.role == role && node.connected()) result.push_back(&node);
+  for (const auto& [name, node] : by_role_[role]) {
+    if (node->connected()) result.push_back(node);
   }
   return result;
 }
 
-bool Membership::Settling(absl::Time now) const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const auto& entry) { return entry.second.lease.MayComeBack(now); });
-}
-
 void Membership::Save(v1::StoredCluster& stored) const {
   for (const auto& [name, node] : nodes_) {
-    *stored.add_nodes() = StatusOfNode(node);
+    FillStatus(node, stored.add_nodes());
     stored.add_incarnation(node.incarnation);
   }
 }

@@ -56,8 +56,6 @@ class NodeLease {
     alive_ = expected_ = false;
     return std::exchange(session_, {});
   }
-  // Whether an expected node may still come back.
-  bool MayComeBack(absl::Time now) const { return expected_ && now < give_up_at_; }
 
  private:
   bool alive_ = false;

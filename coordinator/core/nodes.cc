@@ -1,5 +1,7 @@
 #include "coordinator/core/nodes.h"
 
+#include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -15,6 +17,9 @@ namespace cairn {
 namespace {
 
 constexpr size_t kRefusalsKept = 1000;
+// A larger cluster is stored at most this often for nodes that may wait.
+constexpr size_t kNodesSavedAtOnce = 256;
+constexpr absl::Duration kSaveInterval = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -156,7 +161,10 @@ std::set<NodeName> Nodes::Unsettled() const {
 }
 
 void Nodes::Save() {
-  v1::StoredCluster stored;
+  save_due_ = false;
+  saved_at_ = step_.now();
+  google::protobuf::Arena arena;
+  v1::StoredCluster& stored = *google::protobuf::Arena::CreateMessage<v1::StoredCluster>(&arena);
   stored.set_next_job_id(jobs_.next_id());
   stored.set_cluster_id(cluster_id_);
   stored.set_version(ProgramVersion());
@@ -168,6 +176,15 @@ void Nodes::Save() {
     if (unsettled_stored_.contains(stored.nodes(i).name())) stored.set_incarnation(i, 0);
   }
   step_.Emit(cairn::Store{kClusterKey, stored.SerializeAsString()});
+}
+
+void Nodes::SaveSoon() {
+  if (members_.nodes().size() <= kNodesSavedAtOnce) return Save();
+  save_due_ = true;
+}
+
+void Nodes::Tick() {
+  if (save_due_ && step_.now() - saved_at_ >= kSaveInterval) Save();
 }
 
 void Nodes::SaveIfSettled() {

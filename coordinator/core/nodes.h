@@ -3,6 +3,8 @@
 // Not thread-safe; one core owns it. Invariants:
 //   1. A ps of another cluster is refused.
 //   2. The incarnation of a ps is not stored while the role of its copies after a restart is undecided (Unsettled).
+//   3. The nodes are stored together. In a large cluster the time that this takes is bounded: what may wait (SaveSoon)
+//      is stored a few times a second.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +39,17 @@ class Nodes {
   ClusterNode* Find(const NodeName& name) { return members_.Find(name); }
   const ClusterNode* Find(const NodeName& name) const { return members_.Find(name); }
   const std::map<NodeName, ClusterNode>& all() const { return members_.nodes(); }
+  uint64_t changes() const { return members_.changes(); }  // grows whenever a node comes, goes, or is another one
   std::vector<ClusterNode*> Connected(v1::Role role) { return members_.Connected(role); }  // by name
   // Whether nodes known before the coordinator's start may still come back.
   bool Settling() const { return members_.Settling(step_.now()); }
   std::string FaultsText() const;  // names ps whose store failed
 
   void Save();
+  // For a node of which no copy depends: a coordinator that does not find it stored takes it for one that was started
+  // again. Stored by a later Tick, or with the next Save; at once in a cluster of usual size.
+  void SaveSoon();
+  void Tick();
   // At the end of a Step that may have settled copies.
   void SaveIfSettled();
 
@@ -62,6 +69,8 @@ class Nodes {
   JobTable& jobs_;
   bool cluster_id_stored_;
   Membership members_;
+  bool save_due_ = false;  // SaveSoon was put off
+  absl::Time saved_at_ = absl::InfinitePast();
   std::set<NodeName> unsettled_stored_;      // as the stored state of the cluster has it
   std::map<NodeName, std::string> refused_;  // by node: the reason that was logged
 };

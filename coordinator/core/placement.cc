@@ -4,7 +4,10 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -67,12 +70,73 @@ void HandOut(const std::vector<size_t>& orphans, const std::vector<WorkerCapacit
   CAIRN_CHECK(next == orphans.size(), "every orphan gets an owner");
 }
 
+// The ps in the order in which they are chosen for a role: by the bytes of that role in this job, then by those of all,
+// then by name.
+//
+// Invariant: hosts_ has the first ps of each host.
+class RoleOrder {
+ public:
+  explicit RoleOrder(const std::vector<PsLoad>& ps) : places_(ps.size()), host_(ps.size()) {
+    std::vector<size_t> by_name(ps.size());
+    std::iota(by_name.begin(), by_name.end(), size_t{0});
+    std::stable_sort(by_name.begin(), by_name.end(), [&](size_t a, size_t b) { return ps[a].name < ps[b].name; });
+    std::map<std::string, size_t> numbers;
+    for (size_t i = 0; i < ps.size(); ++i) host_[i] = numbers.try_emplace(ps[i].host, numbers.size()).first->second;
+    of_host_.resize(numbers.size());
+    for (size_t rank = 0; rank < by_name.size(); ++rank) {
+      const size_t i = by_name[rank];
+      places_[i] = {0, ps[i].bytes, rank, i};
+      of_host_[host_[i]].insert(places_[i]);
+    }
+    for (size_t host = 0; host < of_host_.size(); ++host) hosts_.emplace(*of_host_[host].begin(), host);
+  }
+
+  void Add(size_t i, uint64_t own, uint64_t all) {
+    std::set<Place>& places = of_host_[host_[i]];
+    hosts_.erase({*places.begin(), host_[i]});
+    places.erase(places_[i]);
+    places_[i].own += own;
+    places_[i].all += all;
+    places.insert(places_[i]);
+    hosts_.emplace(*places.begin(), host_[i]);
+  }
+
+  // The first on a host without a chosen one; if there is none, the first that is not chosen itself.
+  size_t Best(const std::vector<size_t>& chosen) const {
+    const auto is_taken = [&](size_t host) {
+      return std::any_of(chosen.begin(), chosen.end(), [&](size_t c) { return host_[c] == host; });
+    };
+    for (const auto& [place, host] : hosts_) {
+      if (!is_taken(host)) return place.ps;
+    }
+    std::optional<Place> best;
+    for (const std::set<Place>& places : of_host_) {
+      const auto first = std::find_if(places.begin(), places.end(), [&](const Place& place) {
+        return std::find(chosen.begin(), chosen.end(), place.ps) == chosen.end();
+      });
+      if (first != places.end() && (!best || *first < *best)) best = *first;
+    }
+    return best->ps;
+  }
+
+ private:
+  struct Place {
+    uint64_t own = 0, all = 0;
+    size_t rank = 0, ps = 0;
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<Place> places_;  // by ps
+  std::vector<size_t> host_;   // likewise
+  std::vector<std::set<Place>> of_host_;
+  std::set<std::pair<Place, size_t>> hosts_;
+};
+
 }  // namespace
 
-std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
-                                             int backups) {
+std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions,
+                                             const std::vector<PsLoad>& ps, int backups) {
   CAIRN_CHECK(!ps.empty(), "partitions need a ps");
-  std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // those of this job
+  RoleOrder primaries(ps), backup_copies(ps);
   const auto bytes_of = [&](size_t partition) {
     return (partitions[partition].end() - partitions[partition].begin()) * sizeof(float);
   };
@@ -83,24 +147,13 @@ std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRang
   for (const size_t partition : order) {
     const uint64_t bytes = bytes_of(partition);
     std::vector<size_t> chosen;
-    // The best ps for this role by `own` bytes, among those that have no copy yet.
-    auto choose = [&](std::vector<uint64_t>& own) {
-      auto cost = [&](size_t i) {
-        const bool host_taken =
-            std::any_of(chosen.begin(), chosen.end(), [&](size_t c) { return ps[c].host == ps[i].host; });
-        return std::tuple(host_taken, own[i], ps[i].bytes, ps[i].name);
-      };
-      size_t best = ps.size();
-      for (size_t i = 0; i < ps.size(); ++i) {
-        if (std::find(chosen.begin(), chosen.end(), i) != chosen.end()) continue;
-        if (best == ps.size() || cost(i) < cost(best)) best = i;
-      }
-      own[best] += bytes;
-      ps[best].bytes += bytes;
+    while (chosen.size() < std::min<size_t>(ps.size(), 1 + backups)) {
+      const bool primary = chosen.empty();
+      const size_t best = (primary ? primaries : backup_copies).Best(chosen);
+      primaries.Add(best, primary ? bytes : 0, bytes);
+      backup_copies.Add(best, primary ? 0 : bytes, bytes);
       chosen.push_back(best);
-    };
-    choose(primary_bytes);
-    while (chosen.size() < std::min<size_t>(ps.size(), 1 + backups)) choose(backup_bytes);
+    }
     PartitionCopies& copies = placed[partition];
     copies.primary = ps[chosen[0]].name;
     for (size_t k = 1; k < chosen.size(); ++k) copies.backups.push_back(ps[chosen[k]].name);

@@ -43,8 +43,8 @@ struct WorkerCapacity {
 
 // The ps of each partition, with `backups` backups each, or fewer where there are not enough ps. `ps` is not empty. The
 // largest partitions are placed first: small ones then even out the bytes of each ps.
-std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
-                                             int backups);
+std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions,
+                                             const std::vector<PsLoad>& ps, int backups);
 
 // The ps for one more copy of a partition whose copies are on `holders`: not a holder, preferably with a host label
 // that no holder has, then the one with the fewest bytes. Empty: there is none.

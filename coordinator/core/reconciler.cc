@@ -251,11 +251,12 @@ void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v
   }
   node.work.running.clear();
   for (const v1::HeldReplicas& running : hello.running()) {
-    const Job* job = jobs_.Find(running.job_id());
+    Job* job = jobs_.Find(running.job_id());
     if (job == nullptr || !job->active()) {
       step_.Send(node, MakeDropJob(running.job_id(), job != nullptr && job->state() == v1::CANCELLED));
       continue;
     }
+    job->workers.told.Runs(node.name);
     RunningReplicas& known = node.work.running[running.job_id()];
     known.generation = running.generation();
     known.replicas.assign(running.replicas().begin(), running.replicas().end());

@@ -1,5 +1,6 @@
 #include "coordinator/core/replica_steps.h"
 
+#include <limits>
 #include <utility>
 
 #include "common/model/fault_check.h"
@@ -36,13 +37,16 @@ ReplicaSteps::ReplicaSteps(const v1::JobStatus& status, std::vector<int64_t> nex
   complete_since_.resize(replicas, absl::InfiniteFuture());
   finished_.resize(replicas, false);
   heard_.resize(replicas, true);
+  Recount();
   rate_.Restart(now, ExamplesDone());
 }
 
 bool ReplicaSteps::Report(int32_t replica, int64_t last_step, absl::Time now) {
   const bool news = last_step >= next_[replica];
   if (news) {
+    const int64_t before = ReachedBy(replica);
     next_[replica] = last_step + 1;
+    NoteAdvance(replica, before);
     last_advance_ = now;
   }
   Measure(replica, now);
@@ -52,15 +56,19 @@ bool ReplicaSteps::Report(int32_t replica, int64_t last_step, absl::Time now) {
 bool ReplicaSteps::Finish(int32_t replica) {
   if (finished_[replica]) return false;
   finished_[replica] = true;
+  const int64_t before = ReachedBy(replica);
   next_[replica] = total_steps_;
+  NoteAdvance(replica, before);
   return true;
 }
 
 void ReplicaSteps::Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
   for (int32_t r : replicas) {
     if (r < 0 || r >= count()) continue;
-    if (step > ReachedBy(r)) last_advance_ = now;
+    const int64_t before = ReachedBy(r);
+    if (step > before) last_advance_ = now;
     reached_[r] = std::max(reached_[r], std::min(step, total_steps_));
+    NoteAdvance(r, before);
     Measure(r, now);
     if (step < total_steps_ || finished_[r]) continue;
     complete_since_[r] = std::min(complete_since_[r], now);
@@ -75,15 +83,10 @@ void ReplicaSteps::RollBack(int64_t step, absl::Time now) {
     complete_since_[r] = absl::InfiniteFuture();
     finished_[r] = false;
   }
+  Recount();
   last_advance_ = now;
   if (!synchronous_) heard_.assign(heard_.size(), false);  // they continue from what the partitions have
   rate_.Restart(now, ExamplesDone());
-}
-
-int64_t ReplicaSteps::step() const {
-  int64_t step = total_steps_;
-  for (int32_t r = 0; r < count(); ++r) step = std::min(step, ReachedBy(r));
-  return step;
 }
 
 std::vector<int32_t> ReplicaSteps::Slowest() const {
@@ -99,10 +102,23 @@ bool ReplicaSteps::all_finished() const {
   return std::all_of(finished_.begin(), finished_.end(), [](bool f) { return f; });
 }
 
-double ReplicaSteps::ExamplesDone() const {
-  int64_t steps = 0;
-  for (int32_t r = 0; r < count(); ++r) steps += ReachedBy(r);
-  return step_examples_ * static_cast<double>(steps);
+// before: ReachedBy, before the change.
+void ReplicaSteps::NoteAdvance(int32_t replica, int64_t before) {
+  const int64_t after = ReachedBy(replica);
+  done_ += after - before;
+  if (after < before || (after > before && before == slowest_ && --at_slowest_ == 0)) Recount();
+}
+
+void ReplicaSteps::Recount() {
+  done_ = 0;
+  slowest_ = std::numeric_limits<int64_t>::max();
+  for (int32_t r = 0; r < count(); ++r) {
+    const int64_t reached = ReachedBy(r);
+    done_ += reached;
+    if (reached < slowest_) at_slowest_ = 0;
+    slowest_ = std::min(slowest_, reached);
+    at_slowest_ += reached == slowest_;
+  }
 }
 
 // Call after the replica reported its step.

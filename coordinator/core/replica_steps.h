@@ -4,7 +4,9 @@
 //   1. A replica's step is the highest of its reports and heartbeats; only RollBack lowers it.
 //   2. A finished replica has done all steps. If its final report was lost, its heartbeats count instead after a
 //      while.
-//   3. The rate counts only steps observed to be done: a replica's first report after GoesOn only tells where it is.
+//   3. A report takes the same time in a job of one replica and of a thousand: all are looked at only when the slowest
+//      one has advanced, once for each step of the job.
+//   4. The rate counts only steps observed to be done: a replica's first report after GoesOn only tells where it is.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +40,7 @@ class ReplicaSteps {
 
   int32_t count() const { return static_cast<int32_t>(next_.size()); }
   int64_t total_steps() const { return total_steps_; }
-  int64_t step() const;  // the step that all replicas have reached
+  int64_t step() const { return std::min(total_steps_, slowest_); }  // that all replicas have reached
   std::vector<int32_t> Slowest() const;
   absl::Time last_advance() const { return last_advance_; }
   const std::vector<int64_t>& next() const { return next_; }
@@ -49,7 +51,9 @@ class ReplicaSteps {
  private:
   int64_t ReachedBy(int32_t replica) const { return std::max(next_[replica], reached_[replica]); }
   void Measure(int32_t replica, absl::Time now);
-  double ExamplesDone() const;
+  double ExamplesDone() const { return step_examples_ * static_cast<double>(done_); }
+  void NoteAdvance(int32_t replica, int64_t before);
+  void Recount();
 
   int64_t total_steps_;
   bool synchronous_;
@@ -59,6 +63,9 @@ class ReplicaSteps {
   std::vector<absl::Time> complete_since_;  // by replica: since when heartbeats tell that all steps are done
   std::vector<bool> finished_;
   std::vector<bool> heard_;  // by replica: its present step is known
+  int64_t done_ = 0;         // by all replicas together
+  int64_t slowest_ = 0;      // the least that a replica has done
+  int32_t at_slowest_ = 0;   // replicas that have done no more
   absl::Time last_advance_;
   RateMeter rate_;  // of examples, by the steps of all replicas
 };

@@ -26,6 +26,8 @@ namespace {
 
 // The queue is checked whenever something changes that may start a job. This interval is only a safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
+// Nodes times jobs, up to which the assignments of all jobs are looked at with every node that comes or goes.
+constexpr size_t kLooksAtOnce = 20'000;
 
 // Sorts by priority, then by age.
 std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
@@ -104,9 +106,11 @@ void Schedule::Tick() {
   queue_due_ = true;
 }
 
-void Schedule::RunIfDue() {
-  const bool queue = std::exchange(queue_due_, false);
-  if (const bool all = std::exchange(all_due_, false); all || queue) Run(all);
+void Schedule::RunIfDue(bool tick) {
+  const bool waits = !tick && nodes_.all().size() * jobs_.all().size() > kLooksAtOnce;
+  const bool queue = std::exchange(queue_due_, false), all = all_due_ && !waits;
+  all_due_ = all_due_ && !all;
+  if (all || queue) Run(all);
 }
 
 // all: also assigns the work of running jobs. Otherwise only the queue is processed, and running jobs may grow if no

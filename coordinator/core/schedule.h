@@ -25,8 +25,9 @@ class Schedule : Component {
   void Note(QueueChanged) { queue_due_ = true; }
   void Note(SlotsChanged) { all_due_ = true; }
   void Tick();
-  // Runs if anything was noted since the last run.
-  void RunIfDue();
+  // Runs if anything was noted since the last run. In a large cluster the assignments of all jobs wait for a tick:
+  // thousands of nodes may come back at the same time.
+  void RunIfDue(bool tick);
 
   // Sets fields whose default depends on the cluster or on a checkpoint; they stay 0 while there is none.
   void ResolveDefaults(Job& job);

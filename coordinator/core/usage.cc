@@ -24,7 +24,6 @@ void Subtract(const Map& part, Map& all) {
 }  // namespace
 
 void Usage::Note(const Job& job) {
-  Forget(job.id());
   OfJob own;
   if (job.starting() || job.running()) {
     for (const v1::ReplicaPlacement& r : job.status.replicas()) {
@@ -42,6 +41,11 @@ void Usage::Note(const Job& job) {
       ++own.ended_syncing[p.primary()];
     }
   }
+  const uint64_t changes = replica_changes_;
+  const auto known = jobs_.find(job.id());
+  const bool same = known == jobs_.end() ? own.replicas.empty() : known->second.replicas == own.replicas;
+  Forget(job.id());
+  replica_changes_ = changes + !same;
   for (const auto& [name, replicas] : own.replicas) all_.replicas[name] += replicas;
   for (const auto& [name, bytes] : own.bytes) all_.bytes[name] += bytes;
   for (const auto& [name, copies] : own.ended_syncing) all_.ended_syncing[name] += copies;
@@ -52,6 +56,7 @@ void Usage::Note(const Job& job) {
 void Usage::Forget(uint64_t job_id) {
   const auto it = jobs_.find(job_id);
   if (it == jobs_.end()) return;
+  ++replica_changes_;
   Subtract(it->second.replicas, all_.replicas);
   Subtract(it->second.bytes, all_.bytes);
   Subtract(it->second.ended_syncing, all_.ended_syncing);
@@ -60,6 +65,11 @@ void Usage::Forget(uint64_t job_id) {
 }
 
 int32_t Usage::ReplicasOn(const NodeName& worker) const { return ValueOf(all_.replicas, worker); }
+
+int32_t Usage::ReplicasOn(const NodeName& worker, uint64_t job_id) const {
+  const auto it = jobs_.find(job_id);
+  return it == jobs_.end() ? 0 : ValueOf(it->second.replicas, worker);
+}
 
 uint64_t Usage::BytesOn(const NodeName& ps) const { return ValueOf(all_.bytes, ps); }
 

@@ -22,12 +22,16 @@ class Usage {
 
   // Replicas that the worker computes for starting and running jobs; there may be more than its slots.
   int32_t ReplicasOn(const NodeName& worker) const;
+  // This job's part of them.
+  int32_t ReplicasOn(const NodeName& worker, uint64_t job_id) const;
+  // Grows whenever ReplicasOn of a worker changes.
+  uint64_t replica_changes() const { return replica_changes_; }
   // Bytes of all copies, including those of ended jobs that keep their weights.
   uint64_t BytesOn(const NodeName& ps) const;
   // Copies of ended jobs that have to catch up: all, and those to or from this ps.
   int EndedSyncing() const { return all_.ended_copies; }
   int EndedSyncingOn(const NodeName& ps) const;
-  // This job's part of them.
+  // This job's part of the bytes.
   uint64_t BytesOn(const NodeName& ps, uint64_t job_id) const;
 
  private:
@@ -39,6 +43,7 @@ class Usage {
   };
   absl::flat_hash_map<uint64_t, OfJob> jobs_;
   OfJob all_;  // only non-zero entries
+  uint64_t replica_changes_ = 0;
 };
 
 }  // namespace cairn

@@ -71,12 +71,12 @@ TEST(Assignments, ReplicasOfAWorkerThatIsGoneGoToOthersAndTheNumberIsRaised) {
 
 TEST(Schedule, LooksAtTheQueueOnlyWhereSomethingChanged) {
   RunParts parts(1, 1);
-  parts.schedule.RunIfDue();
+  parts.schedule.RunIfDue(/*tick=*/true);
   EXPECT_EQ(parts.CountRaised<QueueLookedAt>(), 0);
   parts.schedule.Note(QueueChanged{});
-  parts.schedule.RunIfDue();
+  parts.schedule.RunIfDue(/*tick=*/true);
   EXPECT_EQ(parts.CountRaised<QueueLookedAt>(), 1);
-  parts.schedule.RunIfDue();
+  parts.schedule.RunIfDue(/*tick=*/true);
   EXPECT_EQ(parts.CountRaised<QueueLookedAt>(), 0);
 }
 

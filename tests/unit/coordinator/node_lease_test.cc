@@ -61,11 +61,10 @@ TEST(NodeLeaseTest, ANodeOfTheStoredStateIsExpectedUntilItComesOrIsGivenUp) {
   EXPECT_TRUE(lease.alive() && lease.expected());
   EXPECT_EQ(lease.joined(), kStart - absl::Hours(2));
   EXPECT_EQ(lease.last_heard(), kStart);
-  EXPECT_TRUE(lease.MayComeBack(kStart + absl::Seconds(4)));
-  EXPECT_FALSE(lease.MayComeBack(kStart + absl::Seconds(5)));
+  EXPECT_FALSE(lease.Lapsed(kStart + absl::Seconds(4), kSilenceMax));
   NodeLease back = lease;
   back.Open(SessionToken(7), kStart + absl::Seconds(2));
-  EXPECT_FALSE(back.expected() || back.MayComeBack(kStart + absl::Seconds(3)));
+  EXPECT_FALSE(back.expected());
   EXPECT_EQ(back.joined(), kStart - absl::Hours(2));
   EXPECT_TRUE(lease.Lapsed(kStart + absl::Seconds(5), kSilenceMax));
   lease.End();
