@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/step_plan.h"
@@ -226,6 +228,53 @@ TEST(PlacePartitions, CopiesLieOnDifferentPsAndHosts) {
       std::set<std::string> used;
       for (const NodeName& name : names) used.insert(host[name]);
       EXPECT_EQ(used.size(), std::min(hosts.size(), names.size())) << "as many hosts as can be";
+    }
+  }
+}
+
+// By a search through all ps for each copy.
+std::vector<PartitionCopies> PlaceNaively(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
+                                          int backups) {
+  std::vector<size_t> order(partitions.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return Bytes(partitions[a]) > Bytes(partitions[b]); });
+  std::map<bool, std::map<NodeName, uint64_t>> own;  // as primary, as backup
+  std::vector<PartitionCopies> placed(partitions.size());
+  for (const size_t partition : order) {
+    std::vector<NodeName> holders;
+    std::vector<std::string> hosts;
+    while (holders.size() < std::min<size_t>(ps.size(), 1 + backups)) {
+      const bool primary = holders.empty();
+      const auto cost = [&](const PsLoad& p) {
+        const bool held = std::find(holders.begin(), holders.end(), p.name) != holders.end();
+        const bool host_taken = std::find(hosts.begin(), hosts.end(), p.host) != hosts.end();
+        return std::tuple(held, host_taken, own[primary][p.name], p.bytes, p.name);
+      };
+      const auto best =
+          std::min_element(ps.begin(), ps.end(), [&](const PsLoad& a, const PsLoad& b) { return cost(a) < cost(b); });
+      own[primary][best->name] += Bytes(partitions[partition]);
+      best->bytes += Bytes(partitions[partition]);
+      holders.push_back(best->name);
+      hosts.push_back(best->host);
+    }
+    placed[partition].primary = holders[0];
+    placed[partition].backups.assign(holders.begin() + 1, holders.end());
+  }
+  return placed;
+}
+
+TEST(PlacePartitions, IsThatOfTheNaiveSearch) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const std::vector<PsLoad> ps = RandomPs(random, 9);
+    const auto partitions = RandomPartitions(random);
+    const int backups = static_cast<int>(random() % 4);
+    const auto placed = PlacePartitions(partitions, ps, backups), naive = PlaceNaively(partitions, ps, backups);
+    for (size_t i = 0; i < partitions.size(); ++i) {
+      EXPECT_EQ(placed[i].primary, naive[i].primary) << "partition " << i;
+      EXPECT_EQ(placed[i].backups, naive[i].backups) << "partition " << i;
     }
   }
 }
