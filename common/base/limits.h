@@ -41,7 +41,8 @@ inline constexpr int64_t kLayerOutputMax = (int64_t{1} << 31) - 1;
 inline constexpr int64_t kParametersMax = int64_t{1} << 36;
 inline constexpr int32_t kJobsQueuedMax = 1000;
 inline constexpr int32_t kFinishedJobsKept = 100;
-inline constexpr int32_t kNodesMax = 4096;
+// Each takes a few kilobytes in the coordinator, and usually at most 256 bytes in a list of all, which is one message.
+inline constexpr int32_t kNodesMax = 16384;
 
 // A control message, such as a job with its model, or a placement. gRPC's default.
 inline constexpr int kControlMessageBytesMax = 4 << 20;
