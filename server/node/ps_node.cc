@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -14,8 +13,10 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 #include "server/node/exchange_service.h"
+#include "server/node/node_name.h"
 #include "server/node/partition_host.h"
 #include "server/storage/persistence.h"
 
@@ -26,23 +27,6 @@ namespace fs = std::filesystem;
 
 // Long enough for a message to leave; the process then stops as on a signal.
 constexpr absl::Duration kTellFault = absl::Milliseconds(300);
-
-// The name from an earlier start, or a new one, stored in `data_dir`/name.
-absl::StatusOr<std::string> NameFor(const PsNodeOptions& options) {
-  const fs::path file = fs::path(options.data_dir) / "name";
-  if (!options.name.empty()) return options.name;
-  std::string name;
-  if (std::ifstream in(file); in && std::getline(in, name) && !name.empty()) return name;
-  name = NewNodeName("ps", CallerRole::kPs);
-  const absl::Status written = WriteFileWhole(file.string(), [&](const std::string& beside) {
-    std::ofstream out(beside, std::ios::trunc);
-    out << name << "\n";
-    out.close();
-    return out ? absl::OkStatus() : absl::PermissionDeniedError(absl::StrCat("cannot write ", file.string()));
-  });
-  CAIRN_RETURN_IF_ERROR(Annotate(written, "data-dir"));
-  return name;
-}
 
 // Removes sockets of earlier processes with this data directory. The directory is locked, so no process listens there.
 void RemoveOldSockets(const std::string& data_dir) {
@@ -92,7 +76,8 @@ absl::StatusOr<std::unique_ptr<PsNode>> PsNode::Start(const PsNodeOptions& optio
   CAIRN_ASSIGN_OR_RETURN(
       node->store_, OpenRocksDbKvStore((fs::path(o.data_dir) / "store").string(),
                                        [node = node.get()](const absl::Status& status) { node->StoreFailed(status); }));
-  CAIRN_ASSIGN_OR_RETURN(o.name, NameFor(o));
+  const bool joined = Persistence(*node->store_).ClusterId().value_or(0) != 0;  // StartServer tells errors
+  CAIRN_ASSIGN_OR_RETURN(o.name, ChooseNodeName({o.data_dir, o.name, joined}, OwnCaller()));
   CAIRN_RETURN_IF_ERROR(node->StartServer());
   node->StartSession();
   return node;
@@ -248,6 +233,8 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
   if (session_ == nullptr) return;  // stopping
   v1::NodeMessage answer;
   if (message.has_welcome()) {
+    const absl::Status kept = KeepNodeName(options_.data_dir, options_.name);
+    if (!kept.ok()) LogError("data directory %s: this ps' name cannot be kept: %s", options_.data_dir, kept.ToString());
     JoinCluster(message.welcome().cluster_id());
   } else if (message.has_readiness()) {
     SetReady(message.readiness().why());

@@ -33,7 +33,7 @@ struct PsNodeOptions {
   std::string advertise;               // host or host:port under which workers reach it; default: as in `listen`
   std::string coordinator;             // REQUIRED: host:port
   std::string data_dir;                // REQUIRED; created if missing
-  std::string name;        // unique in the cluster; default: stored in the data directory, generated at the first start
+  std::string name;        // unique in the cluster; kept in data_dir (node_name.h); default: the kept one, or a new one
   std::string host_label;  // default: the host's name
   // For workers on this host. Default (empty): a file in the data directory, or none if its path is too long. "none":
   // none.

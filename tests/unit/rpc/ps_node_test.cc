@@ -6,6 +6,7 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -100,8 +101,10 @@ class PsNodeTest : public testing::Test {
     o.threads = 2;
     return o;
   }
-  void Start() {
-    absl::StatusOr<std::unique_ptr<PsNode>> node = PsNode::Start(Options());
+  void Start(const std::string& name = "") {
+    PsNodeOptions options = Options();
+    options.name = name;
+    absl::StatusOr<std::unique_ptr<PsNode>> node = PsNode::Start(options);
     ASSERT_TRUE(node.ok()) << node.status();
     node_ = *std::move(node);
   }
@@ -192,6 +195,32 @@ TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   const auto repeated = CallOnce(PushOf(host, 1, 0, 3, 1.0f));
   ASSERT_TRUE(repeated.ok()) << repeated.status();
   EXPECT_EQ(repeated->version, 3u);
+}
+
+TEST_F(PsNodeTest, StartsAgainUnderItsNameWithoutBeingGivenIt) {
+  Start("ps-0");
+  Host(HostAll(9, 2, DenseJob(100, 10, 1, true), 1024));  // after the Welcome
+  node_.reset();
+  Start();
+  const auto hello = coordinator_.Next(v1::NodeMessage::kHello);
+  ASSERT_TRUE(hello.has_value());
+  EXPECT_EQ(hello->hello().name(), "ps-0");
+  EXPECT_EQ(hello->hello().held_size(), 1);
+  node_.reset();
+
+  PsNodeOptions other = Options();
+  other.name = "ps-1";
+  const absl::Status refused = PsNode::Start(other).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_NE(refused.message().find("that of ps \"ps-0\", not of \"ps-1\""), std::string::npos) << refused;
+
+  // As an earlier release left it.
+  ASSERT_TRUE(std::filesystem::remove(dir_.path() + "/ps/name"));
+  EXPECT_TRUE(absl::IsInvalidArgument(PsNode::Start(Options()).status())) << "it would get a new name";
+  Start("ps-0");
+  ASSERT_TRUE(coordinator_.Next(v1::NodeMessage::kHello).has_value());
+  Host(HostAll(9, 3, DenseJob(100, 10, 1, true), 1024));
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/ps/name"));
 }
 
 TEST_F(PsNodeTest, SaysHowFarBackAPartitionCanBeTaken) {
