@@ -73,16 +73,30 @@ bool Candidates::Draining(const NodeName& name) const {
 }
 
 // How many ps can receive copies of the job.
+bool Candidates::CopyThere(const Job& job, const v1::PartitionPlacement& p) const {
+  const auto serves = [&](const NodeName& name) {
+    const ClusterNode* node = UsablePs(job, name);
+    return node != nullptr && node->connected() && !job.partitions.copies.returned.contains({p.partition(), name});
+  };
+  return serves(p.primary()) || std::any_of(p.backups().begin(), p.backups().end(),
+                                            [&](const auto& b) { return Complete(b) && serves(b.node()); });
+}
+
+// One that is given a role drops what it kept aside.
+bool Candidates::MayHold(const Job& job, const ClusterNode& ps) const {
+  return !ps.leaving() && !LeftOut(job, ps) && !ps.work.aside.contains(job.id());
+}
+
 size_t Candidates::PsThere(const Job& job) const {
   const std::vector<ClusterNode*> all = nodes_.Connected(v1::PS);
-  return std::count_if(all.begin(), all.end(), [&](auto* ps) { return !ps->leaving() && !LeftOut(job, *ps); });
+  return std::count_if(all.begin(), all.end(), [&](auto* ps) { return MayHold(job, *ps); });
 }
 
 // The same ps by name, with the bytes that they hold for all jobs, or for all other jobs.
 std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
   std::vector<PsLoad> loads;
   for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    if (ps->leaving() || LeftOut(job, *ps)) continue;
+    if (!MayHold(job, *ps)) continue;
     const uint64_t bytes = jobs_.usage().BytesOn(ps->name) - jobs_.usage().BytesOn(ps->name, job.id());
     loads.push_back({ps->name, ps->machine.host, bytes});
   }

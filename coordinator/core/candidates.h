@@ -30,6 +30,8 @@ class Candidates {
   bool LeftOut(const Job& job, const ClusterNode& node) const;
   // Whether the ps must hold no partitions: a user drained it, or its store failed.
   bool Draining(const NodeName& name) const;
+  // Whether a ps is connected that has every acknowledged update of the partition, and may serve it.
+  bool CopyThere(const Job& job, const v1::PartitionPlacement& p) const;
   // The number of ps that can be given copies of the job's partitions.
   size_t PsThere(const Job& job) const;
   // Those ps, with the bytes that they hold for all jobs, or for all jobs but this one.
@@ -67,6 +69,8 @@ class Candidates {
   std::string BitsText(const Job& job) const;
 
  private:
+  bool MayHold(const Job& job, const ClusterNode& ps) const;
+
   const CoordinatorOptions& options_;
   const StepContext& step_;
   const JobTable& jobs_;

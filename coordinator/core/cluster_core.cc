@@ -153,6 +153,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   partitions_.copies.TendEnded();
+  reconciler_.Tick();
   DeliverRaised();  // what is watched is complete only now
   partitions_.copy_watch.Tick();
   reasons_.UpdateQueuedIfDue();

@@ -46,11 +46,19 @@ struct NodeMachine {
   static NodeMachine Of(const v1::NodeStatus& stored);
 };
 
+// Partitions that a ps holds although it was not to, and that no copy which is there replaces (Reconciler).
+struct KeptAside {
+  std::vector<uint32_t> partitions;
+  absl::Time since;
+  bool told = false;
+};
+
 // What a process does for each job, and what it was told, as far as the coordinator knows: from its Hello on, until it
 // is given up.
 struct NodeWork {
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
   std::map<uint64_t, size_t> hosting;           // ps: by job, the hash of the last command; 0: not known
+  std::map<uint64_t, KeptAside> aside;          // ps: by job
   std::optional<std::string> not_ready;         // ps: the last Readiness.why that was sent; nullopt: none was sent
 };
 

@@ -147,7 +147,7 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
     } else if (!it->second.held) {
       lost = absl::StrFormat(
           "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, or is "
-          "damaged (see its log), and there is no other copy",
+          "damaged (see its log), or was started under another name, and there is no other copy",
           name, p.partition());
     } else if (it->second.held->version() < least) {
       lost = absl::StrFormat(

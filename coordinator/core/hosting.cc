@@ -28,6 +28,7 @@ void Hosting::DropFromNodes(uint64_t job_id, v1::Role role, bool cancelled) {
   for (ClusterNode* node : nodes_.Connected(role)) {
     if (role == v1::WORKER && node->work.running.erase(job_id) == 0) continue;
     node->work.hosting.erase(job_id);
+    node->work.aside.erase(job_id);
     step_.Send(*node, MakeDropJob(job_id, cancelled));
   }
 }

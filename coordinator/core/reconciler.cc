@@ -1,7 +1,9 @@
 #include "coordinator/core/reconciler.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -91,33 +93,11 @@ void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string
 void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
   ClusterNode& node = *admission.node;
   node.work.hosting.clear();
+  node.work.aside.clear();
   node.work.not_ready.reset();
   step_.Raise(ReadinessDue{});
   if (!admission.same_process) copies_.ForgetLinksOf(node.name);
-  std::vector<std::string> moved_away;  // jobs
-  for (const v1::HeldPartitions& held : hello.held()) {
-    const Job* job = jobs_.Find(held.job_id());
-    if (job != nullptr && job->UsesPs(node.name)) {
-      node.work.hosting[held.job_id()] = 0;
-      continue;
-    }
-    // It was replaced while it was away, or the job was deleted. But both job ids and generations must be ones that
-    // were given out.
-    if (held.job_id() >= jobs_.next_id() || (job != nullptr && held.generation() > job->status.generation())) {
-      step_.Warn(OfNode(node),
-                 "holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
-                 "state is older than the ps' data; "
-                 "the ps drops them",
-                 held.job_id(), held.generation());
-    } else {
-      moved_away.push_back(absl::StrCat(held.job_id()));
-    }
-    step_.Send(node, MakeDropJob(held.job_id()));
-  }
-  if (!moved_away.empty()) {
-    step_.Log(OfNode(node), "drops its old partitions of jobs that continued without it, or were deleted: %s",
-              absl::StrJoin(moved_away, ", "));
-  }
+  DropOld(admission, hello);
   for (const uint64_t id : jobs_.ByUrgency()) {
     Job& job = jobs_.At(id);
     if (job.starting() && !job.keeps_updates() && !candidates_.MissingPs(job).empty()) hosting_.PlaceAnew(job);
@@ -125,6 +105,96 @@ void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::H
     ReconcilePsJob(job, admission, FindHeld(hello, id));
     step_.Raise(ReasonDue{job.id()});
   }
+}
+
+// What it holds of jobs that do not use it: it was replaced while it was away, or the job was deleted. But both job ids
+// and generations must be ones that were given out, and the job must go on from other copies.
+void Reconciler::DropOld(const Membership::Admission& admission, const v1::Hello& hello) {
+  ClusterNode& node = *admission.node;
+  std::vector<std::string> moved_away, failed;  // jobs
+  for (const v1::HeldPartitions& held : hello.held()) {
+    const Job* job = jobs_.Find(held.job_id());
+    if (job != nullptr && job->UsesPs(node.name)) {
+      node.work.hosting[held.job_id()] = 0;
+      continue;
+    }
+    if (job != nullptr && KeepAside(node, *job, held)) continue;
+    if (held.job_id() >= jobs_.next_id() || (job != nullptr && held.generation() > job->status.generation())) {
+      step_.Warn(OfNode(node),
+                 "holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
+                 "state is older than the ps' data; "
+                 "the ps drops them",
+                 held.job_id(), held.generation());
+    } else {
+      (job != nullptr && job->state() == v1::FAILED ? failed : moved_away).push_back(absl::StrCat(held.job_id()));
+    }
+    step_.Send(node, MakeDropJob(held.job_id()));
+  }
+  if (!moved_away.empty()) {
+    step_.Log(OfNode(node), "drops its old partitions of jobs that continued without it, or were deleted: %s",
+              absl::StrJoin(moved_away, ", "));
+  }
+  if (!failed.empty()) {
+    step_.Warn(OfNode(node), "drops its old partitions of jobs that have failed: %s", absl::StrJoin(failed, ", "));
+  }
+}
+
+// Whether the job may need them: no copy of one of them is there.
+bool Reconciler::Needed(const Job& job, const KeptAside& aside) const {
+  if (!job.keeps_updates()) return false;
+  return std::any_of(aside.partitions.begin(), aside.partitions.end(), [&](uint32_t partition) {
+    return static_cast<int>(partition) < job.status.partitions_size() &&
+           !candidates_.CopyThere(job, job.status.partitions(static_cast<int>(partition)));
+  });
+}
+
+// Returns whether the ps keeps them. It serves nothing of the job meanwhile, and is given no other copies of it.
+bool Reconciler::KeepAside(ClusterNode& ps, const Job& job, const v1::HeldPartitions& held) {
+  KeptAside aside{.partitions = {}, .since = step_.now()};
+  for (const v1::HeldPartition& p : held.partitions()) {
+    if (p.partition() < static_cast<uint32_t>(job.status.partitions_size())) aside.partitions.push_back(p.partition());
+  }
+  if (!Needed(job, aside)) return false;
+  ps.work.aside[job.id()] = std::move(aside);
+  return true;
+}
+
+void Reconciler::Tick() {
+  for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    for (auto it = ps->work.aside.begin(); it != ps->work.aside.end();) {
+      Job* job = jobs_.Find(it->first);
+      if (job != nullptr && Needed(*job, it->second)) {
+        TellAside(*ps, *job, it->second);
+        ++it;
+        continue;
+      }
+      step_.Send(*ps, MakeDropJob(it->first));
+      if (job != nullptr && job->state() == v1::FAILED) {
+        step_.Warn(OfNode(*ps), "drops its old partitions of jobs that have failed: %d", it->first);
+      } else {
+        step_.Log(OfNode(*ps), "drops its old partitions of job %d, of which other copies are there", it->first);
+      }
+      if (job != nullptr) job->partitions.copies.RepairLater();  // it may be given copies again
+      it = ps->work.aside.erase(it);
+    }
+  }
+}
+
+// Once. Those that have only lost their connection are back within a lease.
+void Reconciler::TellAside(const ClusterNode& ps, Job& job, KeptAside& aside) {
+  if (aside.told || step_.now() - aside.since < options_.lease) return;
+  aside.told = true;
+  std::set<NodeName> away;
+  for (const uint32_t partition : aside.partitions) {
+    const v1::PartitionPlacement& p = job.status.partitions(static_cast<int>(partition));
+    if (!candidates_.CopyThere(job, p)) away.insert(p.primary());
+  }
+  const std::string text = absl::StrFormat(
+      "holds partitions of job %d of which no other copy is there, and keeps them: if it is ps \"%s\" under another "
+      "name, stop it, remove the file \"name\" in its data directory, and restart it with --name %s",
+      job.id(), absl::StrJoin(away, "\" or \""), absl::StrJoin(away, " or "));
+  step_.Warn(OfNode(ps), "%s", text);
+  jobs_.NoteEvent(job, true, absl::StrFormat("ps \"%s\" %s", ps.name, text));
 }
 
 void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held) {

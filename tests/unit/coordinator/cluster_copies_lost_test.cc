@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/coordinator/copies.h"
 
 namespace cairn {
@@ -133,6 +135,81 @@ TEST(ClusterCopiesLost, AnEmptiedPrimaryIsNoLossWhileItsBackupIsThere) {
   for (const char* name : {"ps-0", "ps-1"}) d.Restart(d.node(name));
   EXPECT_EQ(d.State(lost), v1::FAILED);
   EXPECT_THAT(d.Job(lost).reason(), HasSubstr("emptied or replaced"));
+}
+
+// A ps under a name that the cluster does not know, with what another one held.
+FakeNode& Renamed(Cluster& c, const std::string& old, const std::string& name) {
+  c.Kill(c.node(old));
+  FakeNode& node = c.AddPs(name, "");
+  c.Kill(node);
+  node.hosted = c.node(old).hosted;
+  for (auto& [job, hosted] : node.hosted) hosted.serving = false;
+  c.Restart(node);
+  return node;
+}
+
+TEST(ClusterCopiesLost, TheOnlyCopyUnderAnotherNameIsKept) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(0, v1::LOGGED));
+  c.Train(5);
+  FakeNode& renamed = Renamed(c, "ps-0", "ps-a1b2");
+  c.Pass(absl::Seconds(10));
+  EXPECT_FALSE(renamed.dropped.contains(id));
+  EXPECT_TRUE(renamed.hosted.contains(id));
+  EXPECT_TRUE(c.Logged("ps \"ps-a1b2\" holds partitions of job 1 of which no other copy is there, and keeps them"));
+  EXPECT_TRUE(c.Logged("restart it with --name ps-0"));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(std::count_if(job.events().begin(), job.events().end(),
+                          [](const auto& e) { return e.text().find("under another name") != std::string::npos; }),
+            1)
+      << "told once";
+  EXPECT_THAT(job.reason(), HasSubstr("waits for ps \"ps-0\""));
+  // Its directory is started under its own name.
+  c.node("ps-0").hosted = renamed.hosted;
+  c.Kill(renamed);
+  c.Restart(c.node("ps-0"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
+TEST(ClusterCopiesLost, WhatIsKeptUnderAnotherNameGoesOnceACopyIsThere) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(0, v1::LOGGED));
+  c.Train(5);
+  FakeNode& renamed = Renamed(c, "ps-0", "ps-a1b2");
+  c.Pass(absl::Seconds(10));
+  ASSERT_FALSE(renamed.dropped.contains(id));
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_TRUE(renamed.dropped.contains(id));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
+TEST(ClusterCopiesLost, WhatWasReplacedOrDeletedIsDroppedUnderAnyName) {
+  Cluster c(3, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1, v1::LOGGED_AND_REPLICATED));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(10));
+  FakeNode& renamed = Renamed(c, "ps-0", "ps-a1b2");
+  EXPECT_TRUE(renamed.dropped.contains(id)) << "other copies serve";
+
+  Cluster d(2, 1);
+  const uint64_t lost = d.SubmitOk(SpecWith(0, v1::LOGGED));
+  d.Train(5);
+  FakeNode& other = Renamed(d, "ps-0", "ps-a1b2");
+  d.Pass(absl::Seconds(10));
+  ASSERT_FALSE(other.dropped.contains(lost));
+  v1::GetJobRequest request;
+  request.set_job_id(lost);
+  d.Do(CancelJob{ReplyToken{900}, request});
+  d.Pass(absl::Seconds(1));
+  EXPECT_FALSE(other.dropped.contains(lost)) << "its weights can still be exported";
+  d.Do(DeleteJob{ReplyToken{901}, request});
+  d.Settle();
+  EXPECT_TRUE(other.dropped.contains(lost));
 }
 
 // The old primary was cut off from the coordinator, not dead. It has all updates, but another copy is the primary.
