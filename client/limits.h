@@ -42,6 +42,8 @@ inline constexpr size_t kSweepFileBytesMax = size_t{64} << 20;
 inline constexpr size_t kTraceSpansCollectedMax = 1'000'000;
 // Of one node before the next one is asked: it may record faster than it is read.
 inline constexpr int kTraceAnswersOfRoundMax = 32;
+// Nodes of one role in the table of a trace.
+inline constexpr size_t kTraceTableNodesMax = 16;
 inline constexpr int64_t kBenchBytesMax = int64_t{1} << 30;
 
 }  // namespace cairn

@@ -1,6 +1,8 @@
 // cairn trace JOB -o FILE: the time line of some steps of a job over all of its nodes.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,16 +13,22 @@
 #include "client/cli/output_file.h"
 #include "client/cli/stop_signals.h"
 #include "client/cli/trace_collector.h"
+#include "client/cli/trace_table.h"
 #include "client/cli/trace_writer.h"
 #include "common/base/files.h"
 #include "common/base/limits.h"
 #include "common/model/role_text.h"
+#include "common/model/state_text.h"
 #include "common/report/figures.h"
 
 namespace cairn {
 namespace {
 
 constexpr absl::Duration kLookAgain = absl::Milliseconds(100);
+// How often it is looked at who works for the job.
+constexpr absl::Duration kLookAtJob = absl::Seconds(1);
+// A trace does not begin anew for less.
+constexpr absl::Duration kShortest = absl::Seconds(1);
 // Beyond the nodes' own time, for the way to them.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
@@ -32,27 +40,23 @@ absl::Status CheckOptions(const TraceOptions& options) {
   return CheckOutputFile(options.output);
 }
 
-// One trace of one job. Its end is told to the coordinator, whatever happens.
+bool HasSpans(const CollectedTrace& trace) {
+  return std::any_of(trace.nodes.begin(), trace.nodes.end(), [](const NodeTrace& node) { return !node.spans.empty(); });
+}
+
+// One trace of one job; it begins anew where the job's replicas move. Its end is told to the coordinator, whatever
+// happens.
 class TraceRun {
  public:
   TraceRun(JobClient& client, StopSignals& signals, const TraceOptions& options)
       : client_(client), signals_(signals), options_(options) {}
 
   absl::Status Collect(uint64_t job_id) {
-    v1::StartTraceRequest request;
-    request.set_job_id(job_id);
-    request.set_steps(static_cast<int32_t>(options_.steps));
-    request.set_seconds(static_cast<int32_t>(options_.seconds));
-    CAIRN_ASSIGN_OR_RETURN(const v1::StartTraceResponse started, client_.StartTrace(request));
-    TraceCollector collector([this](const v1::ReadTraceRequest& read) { return client_.ReadTrace(read); }, started,
-                             options_.steps);
-    const absl::Status read = ReadUntilDone(collector);
-    client_.EndTrace(started.trace_id()).IgnoreError();  // it ends by itself, too
-    trace_ = collector.Take();
-    job_ended_ = collector.job_ended();
-    const bool any =
-        std::any_of(trace_.nodes.begin(), trace_.nodes.end(), [](const auto& n) { return !n.spans.empty(); });
-    if (any) {
+    absl::Status read;
+    do {
+      read = CollectOnce(job_id);
+    } while (read.ok() && moved_ && !interrupted_ && absl::Now() + kShortest < deadline_);
+    if (HasSpans(trace_)) {
       if (!read.ok()) absl::FPrintF(stderr, "cairn: the trace ended early: %s\n", read.message());
       return absl::OkStatus();
     }
@@ -84,26 +88,87 @@ class TraceRun {
                            options_.output, trace_.first_step, trace_.last_step, job_id, trace_.nodes.size(),
                            Thousands(spans));
   }
+  std::string Table() const { return TraceTable(trace_); }
   bool interrupted() const { return interrupted_; }
 
  private:
-  absl::Status ReadUntilDone(TraceCollector& collector) {
-    const absl::Time end = absl::Now() + absl::Seconds(options_.seconds) + kPatience;
+  // Traces the nodes that work for the job now. moved_: others work for it before the steps are there.
+  absl::Status CollectOnce(uint64_t job_id) {
+    v1::StartTraceRequest request;
+    request.set_job_id(job_id);
+    request.set_steps(static_cast<int32_t>(options_.steps));
+    const double left = std::ceil(absl::ToDoubleSeconds(deadline_ - absl::Now()));
+    request.set_seconds(static_cast<int32_t>(std::clamp(left, 1.0, static_cast<double>(options_.seconds))));
+    const absl::StatusOr<v1::StartTraceResponse> started = client_.StartTrace(request);
+    if (!started.ok()) return AfterRefusal(job_id, started.status());
+    moved_ = false;
+    TraceCollector collector([this](const v1::ReadTraceRequest& read) { return client_.ReadTrace(read); }, *started,
+                             options_.steps);
+    const absl::Status read = ReadUntilDone(job_id, collector);
+    client_.EndTrace(started->trace_id()).IgnoreError();  // it ends by itself, too
+    CollectedTrace taken = collector.Take();
+    if (moves_ == 0 || HasSpans(taken)) trace_ = std::move(taken);
+    job_ended_ = collector.job_ended();
+    if (moved_ && read.ok() && moves_++ == 0) {
+      absl::FPrintF(stderr, "cairn: replicas moved: the trace begins anew with the nodes that work now\n");
+    }
+    return read;
+  }
+
+  // While its replicas move, a job may not run for a moment.
+  absl::Status AfterRefusal(uint64_t job_id, const absl::Status& refusal) {
+    if (moves_ == 0 || !absl::IsFailedPrecondition(refusal)) return refusal;
+    CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, client_.Get(JobRef{job_id, ""}));
+    job_ended_ = IsFinal(job.state());
+    moved_ = !job_ended_;
+    interrupted_ = signals_.Wait(kLookAtJob);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadUntilDone(uint64_t job_id, TraceCollector& collector) {
+    absl::Time look = absl::Now() + kLookAtJob;
     while (true) {
-      CAIRN_RETURN_IF_ERROR(collector.Round(absl::Now(), /*stop=*/false));
-      if (collector.Done() || collector.job_ended() || absl::Now() > end) break;
-      if (signals_.Wait(kLookAgain)) {
-        interrupted_ = true;
-        break;
+      const absl::Time now = absl::Now();
+      CAIRN_RETURN_IF_ERROR(collector.Round(now, /*stop=*/false));
+      if (collector.job_ended() || now > deadline_ + kPatience) break;
+      const bool done = collector.Done(), enough = done && collector.Enough(), over = done && collector.AllEnded();
+      if (!enough && (over || now >= look)) {
+        const std::set<std::string> working = WorkingFor(job_id);
+        moved_ = !working.empty() && !collector.Asks(working);
+        look = now + kLookAtJob;
       }
+      if (moved_ || enough || over) break;
+      interrupted_ = signals_.Wait(kLookAgain);
+      if (interrupted_) break;
     }
     return collector.Round(absl::Now(), /*stop=*/true);
+  }
+
+  // Empty: it is not known, or is about to change.
+  std::set<std::string> WorkingFor(uint64_t job_id) {
+    std::set<std::string> names;
+    const absl::StatusOr<v1::JobStatus> job = client_.Get(JobRef{job_id, ""});
+    if (!job.ok()) return names;
+    for (const v1::ReplicaPlacement& replica : job->replicas()) {
+      if (replica.worker().empty()) return {};
+      names.insert(replica.worker());
+    }
+    for (const v1::PartitionPlacement& p : job->partitions()) {
+      names.insert(p.primary());
+      for (const v1::BackupPlacement& backup : p.backups()) names.insert(backup.node());
+    }
+    return names;
   }
 
   std::string WhyShort() const {
     if (interrupted_) return "it was interrupted";
     if (job_ended_) return "the job has ended";
-    return absl::StrFormat("the job did no more within %d s (--seconds)", options_.seconds);
+    const int64_t waited = absl::ToInt64Seconds(absl::Now() - began_);
+    if (moves_ > 0) {
+      return absl::StrFormat("replicas moved during the trace (%d s in all); trace again", waited);
+    }
+    if (waited < options_.seconds) return absl::StrFormat("the nodes recorded no more after %d s; trace again", waited);
+    return absl::StrFormat("the job did no more within %d s (--seconds)", waited);
   }
 
   std::string NothingText(uint64_t job_id) const {
@@ -118,8 +183,11 @@ class TraceRun {
   JobClient& client_;
   StopSignals& signals_;
   const TraceOptions& options_;
-  CollectedTrace trace_;
-  bool job_ended_ = false, interrupted_ = false;
+  const absl::Time began_ = absl::Now();
+  const absl::Time deadline_ = began_ + absl::Seconds(options_.seconds);
+  CollectedTrace trace_;  // of the last time that it began
+  int moves_ = 0;
+  bool moved_ = false, job_ended_ = false, interrupted_ = false;
 };
 
 absl::Status RunTraceOf(const Globals& globals, const TraceOptions& options, StopSignals& signals, int* code) {
@@ -138,7 +206,7 @@ absl::Status RunTraceOf(const Globals& globals, const TraceOptions& options, Sto
     return run.Write(job, beside);
   }));
   run.TellMissing();
-  if (!globals.json) absl::PrintF("%s\n", run.Summary(job.job_id()));
+  if (!globals.json) absl::PrintF("%s\n%s", run.Summary(job.job_id()), run.Table());
   *code = run.interrupted() ? kExitInterrupted : kExitOk;
   return absl::OkStatus();
 }

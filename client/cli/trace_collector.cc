@@ -159,6 +159,24 @@ bool TraceCollector::Done() {
   return any && worked;
 }
 
+bool TraceCollector::Enough() {
+  return !synchronous_ || LastWhole() - FirstWhole(/*with_decoding=*/true) + 1 >= steps_;
+}
+
+bool TraceCollector::AllEnded() const {
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [](const Node& node) { return !node.asked || !node.trouble.empty() || node.ended; });
+}
+
+bool TraceCollector::Asks(const std::set<std::string>& working) const {
+  std::set<std::string> known;
+  for (const Node& node : nodes_) {
+    known.insert(node.trace.name);
+    if (node.asked && node.trouble.empty() && !node.forgot && !working.contains(node.trace.name)) return false;
+  }
+  return std::includes(known.begin(), known.end(), working.begin(), working.end());
+}
+
 std::string TraceCollector::MissingOf(const Node& node, uint64_t left) const {
   std::vector<std::string> missing;
   if (!node.trouble.empty()) missing.push_back(node.trouble);

@@ -51,6 +51,13 @@ class TraceCollector {
   // Whether another round would bring nothing that is wanted: every node that works has done the steps, or has ended.
   bool Done();
   bool job_ended() const { return job_ended_; }
+  // Whether the steps that are wanted are there whole.
+  bool Enough();
+  // Whether no node that answers records any more.
+  bool AllEnded() const;
+  // Whether these, the nodes that work for the job now, are those that it asks. Else a step that they do is never
+  // whole: replicas or partitions have moved. A node that does not answer need not be one of them.
+  bool Asks(const std::set<std::string>& working) const;
   // After the last round. Spans of other steps are left out.
   CollectedTrace Take();
 

@@ -117,6 +117,11 @@ def try_whole(c, job):
     first = trace["otherData"]["first_step"]
     says = f"trace.json: steps {first} to {first + 5} of job {job}, 4 nodes, "
     check(done.stdout.startswith(says), done.stdout)
+    table = [line.split() for line in done.stdout.splitlines()[1:]]
+    check(" ".join(table[0]) == "mean time of a span, in ms:", done.stdout)
+    check(table[1][0] == "worker" and "compute" in table[1] and table[4][0] == "ps" and "apply" in table[4], table)
+    check({table[2][0], table[3][0]} == {"worker-0", "worker-1"} and len(table) == 7, table)
+    check(all(len(row) == len(table[1]) for row in table[2:4]), table)
     check_format(trace)
     check_steps(trace, 6)
     check_order(trace)
@@ -181,6 +186,28 @@ def try_interrupted(c, job):
     trace.wait()
     c.until(lambda: c.cairn("trace", job, "--steps", "1", "-o", "next.json", ok=False).returncode == 0, "it ends")
     check_steps(read(f"{c.dir}/next.json"), 1)
+
+
+def try_moved(c, glyphs):
+    """Replicas move to another worker: it begins anew with the nodes that work then, or all steps were there before."""
+    c.restart("worker-1")
+    c.until(lambda: all(n.get("alive") for n in c.nodes()), "worker-1 is back")
+    job = c.submit(small_job(c.dir, glyphs, EPOCHS, LOGGED), {"name": "moves"})
+    c.wait_for_step(job, 10)
+    trace = start_trace(c, job, 1000, "moved.json")
+    c.cairn("nodes", "drain", "worker-1")
+    code, text = trace.wait()
+    check(code == 0 and "did no more" not in text, f"{code}: {text}")
+    written = read(f"{c.dir}/moved.json")
+    check_format(written)
+    nodes = sorted(name for _, name, _ in nodes_of(written).values())
+    if "replicas moved: the trace begins anew" in text:
+        check(nodes == ["ps-0", "ps-1", "worker-0"], f"{nodes}: {text}")
+    else:
+        other = written["otherData"]
+        check(other["last_step"] - other["first_step"] + 1 == 1000, f"{other}: {text}")
+    c.cairn("cancel", job)
+    c.wait(job, state="CANCELLED")
 
 
 def try_killed(c, job):
@@ -259,6 +286,7 @@ def main():
         try_interrupted(c, job)
         try_killed(c, job)
         try_ended(c, job)
+        try_moved(c, glyphs)
     print("ok", flush=True)
 
 

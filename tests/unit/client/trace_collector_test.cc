@@ -235,6 +235,32 @@ TEST(TraceCollector, AnAsynchronousJobIsShownAsItIs) {
   EXPECT_EQ(trace.nodes[2].spans.size(), 6u);
 }
 
+// Replicas move from worker-1 to worker-2, of which the trace knows nothing.
+TEST(TraceCollector, SeesThatReplicasMoved) {
+  FakeNodes fake;
+  fake.Do("ps-0", v1::TRACE_APPLY, 1, 9);
+  fake.Do("worker-0", v1::TRACE_DECODE, 0, 9);
+  fake.Do("worker-0", v1::TRACE_COMPUTE, 1, 9);
+  fake.Do("worker-1", v1::TRACE_COMPUTE, 1, 3);
+  fake.nodes["worker-1"].ended = true;
+  TraceCollector collector = fake.Collect(5);
+  ASSERT_TRUE(collector.Round(kNow, false).ok());
+  EXPECT_TRUE(collector.Done());
+  EXPECT_FALSE(collector.Enough()) << "worker-1 has the steps 1 to 3";
+  EXPECT_FALSE(collector.AllEnded());
+  EXPECT_TRUE(collector.Asks({"ps-0", "worker-0", "worker-1"}));
+  EXPECT_FALSE(collector.Asks({"ps-0", "worker-0", "worker-2"}));
+  EXPECT_FALSE(collector.Asks({"ps-0", "worker-0"})) << "worker-1 answers, and works no more";
+  fake.nodes["worker-1"].down = absl::UnavailableError("\"worker-1\" is not connected");
+  ASSERT_TRUE(collector.Round(kNow, false).ok());
+  EXPECT_TRUE(collector.Asks({"ps-0", "worker-0"})) << "the steps of the others are whole without it";
+  EXPECT_FALSE(collector.Asks({"ps-0", "worker-0", "worker-2"}));
+  EXPECT_TRUE(collector.Enough());
+  for (auto& [name, node] : fake.nodes) node.ended = true;
+  ASSERT_TRUE(collector.Round(kNow, false).ok());
+  EXPECT_TRUE(collector.AllEnded());
+}
+
 TEST(TraceCollector, EndsWithTheTrace) {
   FakeNodes fake;
   fake.nodes["worker-0"].down = absl::NotFoundError("there is no trace 3");
