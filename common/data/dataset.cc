@@ -14,6 +14,7 @@
 #include "common/base/random.h"
 #include "common/base/roots.h"
 #include "common/data/external_dataset.h"
+#include "common/data/picture.h"
 #include "common/data/table.h"
 #include "common/model/external_check.h"
 #include "common/model/target_check.h"
@@ -211,6 +212,19 @@ absl::Status CheckDataInRoots(const v1::Data& data) {
   return CheckInRoots("data.cache_dir", data.cache_dir(), Access::kWrite);
 }
 
+// Where pictures that lie in the folder itself belong; empty: there are none.
+std::string PicturesHint(const std::string& path, const std::vector<FolderEntry>& entries) {
+  for (const FolderEntry& entry : entries) {
+    if (entry.kind == PathInfo::kFolder || entry.name[0] == '.' || !HasPictureName(entry.name)) continue;
+    return absl::StrFormat(
+        ". Pictures belong in one folder a class below that one; put new ones, whose class is not known, into any, "
+        "such "
+        "as %s/unknown/%s",
+        path, entry.name);
+  }
+  return "";
+}
+
 absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   const bool folder = IsFolder(path);
   if (LooksLikeCsv(path) && !folder) return v1::Data::CSV;
@@ -227,7 +241,8 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   if (LooksLikeImageFolder(path)) return v1::Data::IMAGE_FOLDER;
   if (LooksLikeTextFolder(path)) return v1::Data::TEXT_FOLDER;
   std::vector<std::string> found;
-  for (const FolderEntry& entry : EntriesOf(path)) {
+  const std::vector<FolderEntry> entries = EntriesOf(path);
+  for (const FolderEntry& entry : entries) {
     if (found.size() < 6) found.push_back(entry.name);
   }
   if (found.size() == 6) found.back() = "...";
@@ -235,8 +250,8 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
                       "data_batch_*.bin (CIFAR10), "
                       "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
-                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER), [train/]CLASS/*.txt (TEXT_FOLDER); found %s",
-                      path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
+                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER), [train/]CLASS/*.txt (TEXT_FOLDER); found %s%s",
+                      path, found.empty() ? "nothing" : absl::StrJoin(found, ", "), PicturesHint(path, entries)));
 }
 
 absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format, const Shape& input_shape) {

@@ -310,6 +310,10 @@ TEST(Detection, SaysWhatWasLookedForAndFound) {
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kInvalidArgument,
               {dir.path(), "data_batch_*.bin", "train.csv", "CLASS/*.jpg", "found notes.txt"});
   ExpectError(Open(dir / "notes.txt").status(), absl::StatusCode::kInvalidArgument, {"*.csv", "data.format"});
+  WriteFile(dir / "000.png", "not read");
+  ExpectError(
+      Open(dir.path()).status(), absl::StatusCode::kInvalidArgument,
+      {"found 000.png, notes.txt. Pictures belong in one folder a class below that one", dir / "unknown/000.png"});
   ExpectError(Open(dir / "absent").status(), absl::StatusCode::kNotFound, {"absent", "no such file"});
   ExpectError(Open("").status(), absl::StatusCode::kInvalidArgument, {"data.path: missing"});
   const auto as = [&](v1::Data::Format format, const std::string& path) {
