@@ -82,9 +82,9 @@ bool Candidates::CopyThere(const Job& job, const v1::PartitionPlacement& p) cons
                                             [&](const auto& b) { return Complete(b) && serves(b.node()); });
 }
 
-// One that is given a role drops what it kept aside.
+// One that is given a role drops what it kept aside, which may be the only copy of what the job waits for.
 bool Candidates::MayHold(const Job& job, const ClusterNode& ps) const {
-  return !ps.leaving() && !LeftOut(job, ps) && !ps.work.aside.contains(job.id());
+  return !ps.leaving() && !LeftOut(job, ps) && !(job.keeps_updates() && ps.work.aside.contains(job.id()));
 }
 
 size_t Candidates::PsThere(const Job& job) const {

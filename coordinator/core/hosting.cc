@@ -113,6 +113,7 @@ void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) { Host(job, ps, j
 
 void Hosting::Host(const Job& job, ClusterNode& ps, const std::vector<int>& partitions, bool anew) {
   if (candidates_.LeftOut(job, ps) || Unsettled(job, ps.name)) return;
+  if (ps.work.aside.erase(job.id()) > 0) step_.Send(ps, MakeDropJob(job.id()));  // the job begins anew
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, partitions, anew);
   const size_t hash = std::hash<std::string>()(message.SerializeAsString());
   if (std::exchange(ps.work.hosting[job.id()], hash) == hash && !anew) return;
