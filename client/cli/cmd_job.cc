@@ -44,8 +44,8 @@ std::string ModelText(const v1::JobStatus& job) {
 
 std::string TrainingText(const v1::JobSpec& spec) {
   std::string text =
-      absl::StrFormat("%s, batch %d, %d epochs, %d replicas, seed %d", v1::Strategy_Name(spec.strategy()),
-                      spec.batch_size(), spec.epochs(), spec.replicas(), spec.seed());
+      absl::StrFormat("%s, batch %d, %s, %s, seed %d", v1::Strategy_Name(spec.strategy()), spec.batch_size(),
+                      CountText(spec.epochs(), "epoch"), CountText(spec.replicas(), "replica"), spec.seed());
   if (spec.backups() > 0) absl::StrAppendFormat(&text, ", %s", CountText(spec.backups(), "backup"));
   if (spec.has_staleness_bound()) absl::StrAppend(&text, ", staleness bound ", spec.staleness_bound());
   if (spec.local_sync() > 1) absl::StrAppend(&text, ", in groups of ", spec.local_sync());

@@ -49,13 +49,14 @@ std::string ColouredTable(const std::vector<std::vector<std::string>>& rows,
   return absl::StrJoin(lines, "\n");
 }
 
-absl::Status CheckNode(const Globals& globals, const std::string& name) {
+// What the node is, in the word of what was asked: a ps is "ready", another node "alive".
+absl::StatusOr<std::string> CheckNode(const Globals& globals, const std::string& name) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::NodeStatus> nodes, JobClient(globals.client).ListNodes());
   for (const v1::NodeStatus& node : nodes) {
     if (node.name() != name || !node.alive()) continue;
-    return node.not_ready().empty()
-               ? absl::OkStatus()
-               : absl::UnavailableError(absl::StrFormat("%s is not ready: %s", name, node.not_ready()));
+    if (!node.not_ready().empty())
+      return absl::UnavailableError(absl::StrFormat("%s is not ready: %s", name, node.not_ready()));
+    return node.role() == v1::PS ? kReadyService : "alive";
   }
   return absl::UnavailableError(absl::StrFormat("%s is not among the live nodes; see `cairn nodes`", name));
 }
@@ -189,13 +190,17 @@ int RunDrain(const Globals& globals, const DrainOptions& options) {
 }
 
 int RunHealth(const Globals& globals, const HealthOptions& options) {
+  if (!options.node.empty()) {
+    const absl::StatusOr<std::string> what = CheckNode(globals, options.node);
+    if (!what.ok()) return Fail(what.status());
+    absl::PrintF("%s: %s\n", options.node, *what);
+    return kExitOk;
+  }
   const std::string& address = options.address.empty() ? globals.client.address : options.address;
-  const absl::Status status = options.node.empty()
-                                  ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "",
-                                                options.address.empty() ? globals.client.token : "")
-                                  : CheckNode(globals, options.node);
+  const absl::Status status = CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "",
+                                          options.address.empty() ? globals.client.token : "");
   if (!status.ok()) return Fail(status);
-  absl::PrintF("%s: %s\n", options.node.empty() ? address : options.node, options.ready ? kReadyService : "serving");
+  absl::PrintF("%s: %s\n", address, options.ready ? kReadyService : "serving");
   return kExitOk;
 }
 

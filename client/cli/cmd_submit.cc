@@ -16,6 +16,7 @@ absl::StatusOr<v1::JobSpec> ReadSubmittedJob(const SubmitOptions& options) {
   if (!options.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(options.model, &spec));
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
+  CAIRN_RETURN_IF_ERROR(CheckResumeFrom(spec));
   MakeFilePathsAbsolute(&spec);
   return spec;
 }

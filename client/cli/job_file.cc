@@ -1,10 +1,12 @@
 #include "client/cli/job_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "client/limits.h"
@@ -76,6 +78,17 @@ absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
   std::error_code error;
   spec->set_initial_weights(std::filesystem::absolute(path, error).lexically_normal().string());
   return absl::OkStatus();
+}
+
+absl::Status CheckResumeFrom(const v1::JobSpec& spec) {
+  const std::string& from = spec.resume_from();
+  std::error_code error;
+  if (from.empty() || !std::all_of(from.begin(), from.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }) ||
+      std::filesystem::exists(from, error)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "resume_from: \"%s\": give a checkpoint's directory, not a job's number; `cairn job %s` names it", from, from));
 }
 
 void MakeFilePathsAbsolute(v1::JobSpec* spec) {

@@ -25,6 +25,8 @@ absl::Status MakeDataPathAbsolute(v1::JobSpec* spec);
 // Likewise for relative paths of checkpoints, initial weights and files of callbacks, since a worker may have any
 // working directory. They need not exist here.
 void MakeFilePathsAbsolute(v1::JobSpec* spec);
+// Errors: INVALID_ARGUMENT: resume_from is a number, and there is no such folder: a job was meant. Before the above.
+absl::Status CheckResumeFrom(const v1::JobSpec& spec);
 
 // The checks of a cluster that do not depend on its nodes or on the data. Errors: INVALID_ARGUMENT, as from a cluster.
 absl::Status CheckWithoutCluster(v1::JobSpec spec);

@@ -45,4 +45,8 @@ std::string_view CutUtf8(std::string_view text, size_t bytes_max) {
   return text.substr(0, n);
 }
 
+std::string CountText(int64_t number, std::string_view thing) {
+  return std::to_string(number) + " " + std::string(thing) + (number == 1 ? "" : "s");
+}
+
 }  // namespace cairn

@@ -41,7 +41,8 @@ int64_t AlignUp(int64_t n) { return (n + kSpaceAlignment - 1) / kSpaceAlignment 
 absl::StatusOr<Graph> GraphBuilder::Build() {
   if (model_.layers().empty()) {
     return absl::InvalidArgumentError(
-        "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
+        "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }, "
+        "or give --model FILE, also to a job that resumes");
   }
   if (model_.layers_size() > kLayersMax) {
     return absl::InvalidArgumentError(

@@ -29,10 +29,6 @@ std::string Thousands(uint64_t number) {
   return text;
 }
 
-std::string CountText(int64_t number, const char* thing) {
-  return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
-}
-
 std::string ShortDuration(absl::Duration d) {
   const double seconds = std::max(0.0, absl::ToDoubleSeconds(d));
   if (seconds < 9.95) return absl::StrFormat("%.1fs", seconds);

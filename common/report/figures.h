@@ -9,6 +9,7 @@
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/job_status.pb.h"
 #include "cairn/v1/optimizer.pb.h"
+#include "common/base/text.h"
 #include "common/model/state_text.h"
 
 namespace cairn {
@@ -21,7 +22,6 @@ Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums);
 inline bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
 
 std::string Thousands(uint64_t number);                     // "7,120"
-std::string CountText(int64_t number, const char* thing);   // "1 slot", "2 slots"
 std::string ShortDuration(absl::Duration d);                // "8.4s", "3m12s", "2h05m"
 std::string ShortBytes(uint64_t bytes);                     // "1.5 MiB"
 std::string FigureText(double value);                       // "0.3012"; small ones as 1.2e-05

@@ -246,7 +246,8 @@ void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
     } else if (from.empty()) {
       jobs_.Tell(job, "%s", what);
     } else {
-      jobs_.Tell(job, "%s; its %s", why.empty() ? absl::StrFormat("worker \"%s\" shares with others", from) : why,
+      jobs_.Tell(job, "%s; its %s",
+                 why.empty() ? absl::StrFormat("worker \"%s\" gives replicas to workers that have room", from) : why,
                  what);
     }
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 #include "common/model/fault_check.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
@@ -265,7 +266,8 @@ void Copies::TellPromotions(Job& job, const std::vector<NodeName>& before) {
   }
   for (const auto& [old, to] : heirs) {
     std::vector<std::string> parts;
-    for (const auto& [name, count] : to) parts.push_back(absl::StrFormat("%d partitions by ps \"%s\"", count, name));
+    for (const auto& [name, count] : to)
+      parts.push_back(absl::StrFormat("%s by ps \"%s\"", CountText(count, "partition"), name));
     const std::string trouble = candidates_.TroubleText(job, old);
     const std::string text = absl::StrFormat("ps \"%s\" %s; served from now on: %s", old,
                                              trouble.empty() ? "was restarted" : trouble, absl::StrJoin(parts, ", "));
@@ -336,15 +338,16 @@ std::string Copies::WaitText(const Job& job) const {
   }
   if (waiting == 0) return "";
   if (away.size() == 1 && back.empty()) {
-    return absl::StrFormat("waits for ps \"%s\" to come back (its data directory holds %d partitions); restart it",
-                           *away.begin(), job.PartitionsOn(*away.begin()));
+    return absl::StrFormat("waits for ps \"%s\" to come back (its data directory holds %s); restart it", *away.begin(),
+                           CountText(job.PartitionsOn(*away.begin()), "partition"));
   }
   std::vector<NodeName> names(away.begin(), away.end());
   const size_t more = names.size() - std::min(names.size(), kNamesInReasonMax);
   names.resize(names.size() - more);
   std::string text = absl::StrFormat(
-      "waits for ps \"%s\"%s to come back: %d partitions have no other copy that is up to date; restart them",
-      absl::StrJoin(names, "\", \""), more > 0 ? absl::StrFormat(" and %d more", more) : "", waiting);
+      "waits for ps \"%s\"%s to come back: of %s there is no other copy that is up to date; restart them",
+      absl::StrJoin(names, "\", \""), more > 0 ? absl::StrFormat(" and %d more", more) : "",
+      CountText(waiting, "partition"));
   if (!back.empty()) absl::StrAppend(&text, " (\"", absl::StrJoin(back, "\", \""), "\" lost its memory)");
   return text;
 }

@@ -11,7 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/partition_copies.h"
 
 namespace cairn {
 namespace {
@@ -52,6 +54,26 @@ void CopyWatch::Look(Job& job) {
   job.partitions.copy_watch.lack = std::move(lack);
 }
 
+// Of partitions without any copy that is there none can be made; empty: there are no such ones.
+std::string CopyWatch::NoCopyText(const Job& job) {
+  if (!job.keeps_updates()) return "";
+  int partitions = 0;
+  std::set<NodeName> away;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (candidates_.CopyThere(job, p)) continue;
+    ++partitions;
+    for (const NodeName& name : HoldersOf(p)) {
+      v1::PartitionPlacement copy = p;
+      const ClusterNode* node = nodes_.Find(name);
+      const bool complete = name == p.primary() || Complete(*FindBackup(copy, name));
+      if (complete && (node == nullptr || !node->alive())) away.insert(name);
+    }
+  }
+  if (away.empty()) return "";
+  return absl::StrFormat("of %s no copy is there: start ps %s again, on the same data directory",
+                         CountText(partitions, "partition"), NamesText(away));
+}
+
 // Who will restore the missing copies, or what a user can do.
 std::string CopyWatch::MendText(const Job& job) {
   std::set<NodeName> filled, dead;
@@ -61,6 +83,7 @@ std::string CopyWatch::MendText(const Job& job) {
       if (!b.in_sync() && !b.former() && node != nullptr && node->connected()) filled.insert(b.node());
     }
   }
+  if (const std::string lost = NoCopyText(job); !lost.empty()) return lost;
   if (!filled.empty()) return absl::StrCat("copies are being filled on ps ", NamesText(filled));
   const size_t there = candidates_.PsThere(job), needed = 1 + static_cast<size_t>(job.status.spec().backups());
   if (there >= needed) return "copies are made as soon as there is capacity";
@@ -73,10 +96,10 @@ std::string CopyWatch::MendText(const Job& job) {
 }
 
 std::string CopyWatch::DegradedText(const Job& job) {
-  const std::string lacking =
-      absl::StrFormat("%d of %d partitions", job.partitions.copy_watch.lack.partitions, job.status.partitions_size());
+  const int lack = job.partitions.copy_watch.lack.partitions;
+  const std::string lacking = absl::StrFormat("%d of %s", lack, CountText(job.status.partitions_size(), "partition"));
   const std::string what = job.active()
-                               ? absl::StrCat(lacking, " lack a backup in sync")
+                               ? absl::StrCat(lacking, Verb(lack, " lacks", " lack"), " a backup in sync")
                                : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
   return absl::StrFormat("%s (backups: %d); %s", what, job.status.spec().backups(), MendText(job));
 }
@@ -141,11 +164,14 @@ void CopyWatch::TellReadiness() {
   for (const auto& [id, job] : jobs_.all()) {
     for (const auto& [name, partitions] : job.partitions.copy_watch.lack.behind) {
       std::string& why = behind[name];
-      if (why.empty()) why = absl::StrFormat("%d partitions of job %d are not up to date on it yet", partitions, id);
+      if (!why.empty()) continue;
+      why = absl::StrFormat("%s of job %d %s not up to date on it yet", CountText(partitions, "partition"), id,
+                            Verb(partitions, "is", "are"));
     }
-    if (lack.empty() && job.partitions.copy_watch.lack.mendable > 0)
-      lack =
-          absl::StrFormat("%d partitions of job %d lack a backup in sync", job.partitions.copy_watch.lack.mendable, id);
+    if (const int mendable = job.partitions.copy_watch.lack.mendable; lack.empty() && mendable > 0) {
+      lack = absl::StrFormat("%s of job %d %s a backup in sync", CountText(mendable, "partition"), id,
+                             Verb(mendable, "lacks", "lack"));
+    }
   }
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
     const auto own = behind.find(ps->name);

@@ -27,6 +27,7 @@ class CopyWatch : Component {
 
  private:
   void Look(Job& job);
+  std::string NoCopyText(const Job& job);
   std::string MendText(const Job& job);
   std::string DegradedText(const Job& job);
   void UpdateDegraded(Job& job);

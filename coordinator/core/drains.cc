@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/base/text.h"
 #include "common/model/role_text.h"
 
 namespace cairn {
@@ -14,8 +15,9 @@ void Drains::TellDrain(const ClusterNode& node) {
     const int partitions = job.active() ? job.PartitionsOn(node.name) : 0;
     if (partitions == 0) continue;
     jobs_.Tell(job, "ps \"%s\" %s", node.name,
-               node.draining ? absl::StrFormat("is drained: its copies of %d partitions move to others", partitions)
-                             : "is not drained any more");
+               node.draining
+                   ? absl::StrFormat("is drained: its copies of %s move to others", CountText(partitions, "partition"))
+                   : "is not drained any more");
   }
 }
 

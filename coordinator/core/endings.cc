@@ -129,8 +129,8 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   if (!jobs_.Transition(job, state)) return;
   double examples = 0, seconds = 0;
   for (const v1::EpochResult& epoch : job.status.epochs()) {
-    if (epoch.seconds() <= 0) continue;  // unknown
-    examples += static_cast<double>(epoch.train().examples());
+    if (epoch.seconds() <= 0) continue;                       // unknown
+    examples += epoch.images_per_second() * epoch.seconds();  // those that were computed in this time
     seconds += epoch.seconds();
   }
   job.status.clear_images_per_second();

@@ -37,10 +37,7 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       figures_(status),
       validations_(status),
       times_(steps_per_epoch_, now),
-      last_report_(now) {
-  // The duration of an epoch that is resumed in the middle is not known.
-  if (step() % steps_per_epoch_ != 0) times_.SetStart(std::nullopt);
-}
+      last_report_(now) {}
 
 void JobProgress::GoesOn(absl::Time now, std::optional<absl::Time> epoch_start) {
   replicas_.GoesOn();
@@ -145,7 +142,11 @@ void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
   *result.mutable_validation() = validations_.sums(epoch);
   const std::optional<double> seconds = times_.Close(epoch, validations_.complete_since(epoch), now);
   if (seconds) result.set_seconds(*seconds);
-  const auto examples = static_cast<double>(result.train().examples());
+  // Of an epoch that was gone on with in its midst, the steps before the checkpoint took no time here.
+  const int64_t restored = status.restored_step();
+  const int64_t before = restored / steps_per_epoch_ == epoch ? restored % steps_per_epoch_ : 0;
+  const double share = static_cast<double>(steps_per_epoch_ - before) / static_cast<double>(steps_per_epoch_);
+  const double examples = static_cast<double>(result.train().examples()) * share;
   if (result.seconds() > 0) result.set_images_per_second(examples / result.seconds());
   times_.ForgetBefore(epoch + 1 - kLateEpochs);
   validations_.ForgetBefore(epoch + 1 - kLateEpochs);

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/model/role_text.h"
 
@@ -48,8 +49,9 @@ absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v
   if (admission->superseded.value != 0)
     step_.Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
   if (!admission->was_alive) {
-    const std::string what = node.role == v1::PS ? absl::StrCat("at ", node.address)
-                                                 : absl::StrFormat("%d slots, %s", node.slots, node.machine.device);
+    const std::string what = node.role == v1::PS
+                                 ? absl::StrCat("at ", node.address)
+                                 : absl::StrCat(CountText(node.slots, "slot"), ", ", node.machine.device);
     step_.Log(OfNode(node), "joined (%s)", what);
   } else {
     step_.Log(OfNode(node), "%s", admission->same_process ? "is connected again" : "was restarted");

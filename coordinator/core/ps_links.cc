@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/base/text.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -72,8 +73,8 @@ std::string PsLinks::Text(const v1::JobStatus& job, const std::function<bool(con
     }
     if (lacking == 0) continue;
     absl::StrAppendFormat(
-        &text, "%sps \"%s\" %s: %d partitions lack a backup; %s", text.empty() ? "" : "; ", link.primary,
-        LossText(link.backup, link.loss), lacking,
+        &text, "%sps \"%s\" %s: %s %s a backup; %s", text.empty() ? "" : "; ", link.primary,
+        LossText(link.backup, link.loss), CountText(lacking, "partition"), Verb(lacking, "lacks", "lack"),
         link.loss.busy ? "it is tried again shortly" : "check the network between them; it is tried again");
   }
   return text;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/text.h"
 #include "common/model/callback_check.h"
 #include "coordinator/core/devices.h"
 
@@ -144,10 +145,11 @@ std::string Reasons::KeepReason(const Job& job) const {
   std::string text;
   for (const auto& [name, what] : writing) {
     const ClusterNode* ps = nodes_.Find(name);
-    absl::StrAppendFormat(
-        &text, "%sps \"%s\" writes the last values of %d partitions (%.1f MiB, and the optimizer's) to its disk%s",
-        text.empty() ? "" : "; ", name, what.first, static_cast<double>(what.second) / (1 << 20),
-        ps == nullptr || ps->fault.empty() ? "" : absl::StrCat(", but ", ps->fault));
+    absl::StrAppendFormat(&text,
+                          "%sps \"%s\" writes the last values of %s (%.1f MiB, and the optimizer's) to its disk%s",
+                          text.empty() ? "" : "; ", name, CountText(what.first, "partition"),
+                          static_cast<double>(what.second) / (1 << 20),
+                          ps == nullptr || ps->fault.empty() ? "" : absl::StrCat(", but ", ps->fault));
   }
   return text;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
@@ -59,8 +60,8 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
     job.restoring.FillFrom(spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from());
   }
   const double waited_s = absl::ToDoubleSeconds(step_.now() - absl::FromUnixMillis(job.status.submitted_unix_ms()));
-  jobs_.Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
-             job.status.replicas_size(), job.status.partitions_size());
+  jobs_.Tell(job, "starts, %.1f s after it was submitted: %s, %s", std::max(0.0, waited_s),
+             CountText(job.status.replicas_size(), "replica"), CountText(job.status.partitions_size(), "partition"));
   // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule repairs.
   hosting_.PlaceAnew(job);
   assignments_.Place(job, std::move(workers));

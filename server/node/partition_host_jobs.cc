@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "server/core/partition_config.h"
 #include "server/node/assignment_plan.h"
 #include "server/node/partition_host.h"
@@ -32,7 +33,8 @@ absl::Status PartitionHost::LoadHeld() {
       if (absl::IsDataLoss(slots.status())) (void)failures_.NoteFault(slots.status());
       continue;
     }
-    LogInfo("job %d: %d partitions recovered, generation %d", host.job_id(), slots->size(), host.generation());
+    LogInfo("job %d: %s recovered, generation %d", host.job_id(),
+            CountText(static_cast<int64_t>(slots->size()), "partition"), host.generation());
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots), {}};
     job.ended = host.ended();

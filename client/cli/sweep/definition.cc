@@ -164,6 +164,7 @@ absl::StatusOr<v1::JobSpec> JobOfTrial(const SweepDefinition& definition, const 
   job.set_name(TrialJobName(definition, trial, trials));
   AddCheckpoints(definition, &job);
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&job));
+  CAIRN_RETURN_IF_ERROR(CheckResumeFrom(job));
   MakeFilePathsAbsolute(&job);
   SeparateOutputs(absl::StrFormat("trial-%0*d", Digits(trials), trial.number), &job);
   // The next run may write a checkpoint of a step that this one's folder has already.

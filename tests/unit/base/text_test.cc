@@ -31,5 +31,13 @@ TEST(TextTest, CutsBetweenCharacters) {
   for (size_t n = 0; n < std::size(want); ++n) EXPECT_EQ(CutUtf8(text, n), want[n]) << n;
 }
 
+TEST(TextTest, ACountHasItsThingInTheRightNumber) {
+  EXPECT_EQ(CountText(0, "slot"), "0 slots");
+  EXPECT_EQ(CountText(1, "slot"), "1 slot");
+  EXPECT_EQ(CountText(12, "slot"), "12 slots");
+  EXPECT_EQ(Verb(1, "lacks", "lack"), "lacks");
+  EXPECT_EQ(Verb(2, "lacks", "lack"), "lack");
+}
+
 }  // namespace
 }  // namespace cairn

@@ -159,6 +159,18 @@ TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
 }
 
 // The workers may run in any folder.
+TEST(JobFile, AJobsNumberIsNoCheckpoint) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(CheckResumeFrom(spec).ok());
+  for (const char* path : {"runs/4", "step-4", "4/step-4", "/4"}) {
+    spec.set_resume_from(path);
+    EXPECT_TRUE(CheckResumeFrom(spec).ok()) << path;
+  }
+  spec.set_resume_from("987654321");
+  EXPECT_THAT(std::string(CheckResumeFrom(spec).message()),
+              HasSubstr("give a checkpoint's directory, not a job's number; `cairn job 987654321` names it"));
+}
+
 TEST_F(JobFileOnDisk, PathsOfFilesAreTakenFromThisFolder) {
   v1::JobSpec spec;
   MakeFilePathsAbsolute(&spec);

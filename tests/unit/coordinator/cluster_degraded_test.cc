@@ -65,6 +65,16 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   EXPECT_TRUE(c.Told("every partition has its backups in sync again"));
 }
 
+TEST(ClusterDegraded, WithoutAnyCopyNoneIsPromised) {
+  Copies c(3);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(5));
+  ASSERT_TRUE(c.Now().has_degraded());
+  const std::string text = c.Now().degraded().text();
+  EXPECT_THAT(text, HasSubstr("no copy is there: start ps \"ps-0\", \"ps-1\" again, on the same data directory"));
+}
+
 TEST(ClusterDegraded, AnEndedJobSaysItInItsOwnWords) {
   Copies c(2);
   CancelJob cancel{ReplyToken{999}, {}};

@@ -319,7 +319,7 @@ TEST(ClusterLosses, APsThatSurvivesItsFaultIsPromoted) {
   Cluster c(2, 1);
   const uint64_t id = RestartBesideAFailedPs(c);
   c.Pass(absl::Milliseconds(1500));
-  EXPECT_TRUE(c.Logged("served from now on: 1 partitions by ps \"ps-1\""));
+  EXPECT_TRUE(c.Logged("served from now on: 1 partition by ps \"ps-1\""));
   c.Pass(absl::Seconds(1));
   c.Train(2);
   EXPECT_EQ(c.TrueStep(id), 7) << c.Job(id).reason();

@@ -233,8 +233,9 @@ TEST(JobProgress, TimeIsSharedOutBySteps) {
 }
 
 // Its steps before the checkpoint count as examples but took no time here.
-TEST(JobProgress, AnEpochThatIsGoneOnWithInItsMidstHasNoTimeOfItsOwn) {
+TEST(JobProgress, AnEpochThatIsGoneOnWithInItsMidstTakesTheTimeSinceThen) {
   v1::JobStatus status = Status(false);
+  status.set_restored_step(kSteps - 5);
   status.mutable_data()->clear_validation_examples();
   absl::Time now = absl::FromUnixSeconds(100);
   JobProgress progress(status, std::vector<int64_t>(kReplicas, kSteps - 5), {}, now);
@@ -242,13 +243,14 @@ TEST(JobProgress, AnEpochThatIsGoneOnWithInItsMidstHasNoTimeOfItsOwn) {
   progress.Reached({0, 1, 2}, kSteps, now);
   ASSERT_TRUE(*progress.TakeFigures(Figures(kSteps), status, now));
   ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
-  EXPECT_EQ(status.epochs(0).seconds(), 0) << "not known";
-  EXPECT_EQ(status.epochs(0).images_per_second(), 0);
+  EXPECT_DOUBLE_EQ(status.epochs(0).seconds(), 1);
+  EXPECT_DOUBLE_EQ(status.epochs(0).images_per_second(), 5 * 4 * kReplicas);
   now += absl::Seconds(5);
   progress.Reached({0, 1, 2}, 2 * kSteps, now);
   ASSERT_TRUE(*progress.TakeFigures(Figures(2 * kSteps), status, now));
   ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
   EXPECT_DOUBLE_EQ(status.epochs(1).seconds(), 5);
+  EXPECT_DOUBLE_EQ(status.epochs(1).images_per_second(), kSteps * 4 * kReplicas / 5.0);
 }
 
 TEST(JobProgress, AJobThatFallsBackForgetsFigures) {

@@ -71,7 +71,7 @@ TEST(PsLinks, TheTextIsThereWhileACopyLacksForIt) {
   PsLinks links;
   links.NoteLoss("ps-0", "ps-1", {"cut"}, kStart);
   v1::JobStatus job = JobOn("ps-0");
-  EXPECT_THAT(links.Text(job, kEverybody), HasSubstr("1 partitions lack a backup; check the network between them"));
+  EXPECT_THAT(links.Text(job, kEverybody), HasSubstr("1 partition lacks a backup; check the network between them"));
   EXPECT_EQ(links.Text(job, [](const NodeName& name) { return name != "ps-1"; }), "") << "it is gone";
   EXPECT_EQ(links.Text(JobOn("ps-2"), kEverybody), "") << "nothing of it is there";
   v1::BackupPlacement& backup = *job.mutable_partitions(0)->add_backups();

@@ -183,7 +183,10 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
 TEST(JobCheck, WhatIsMissing) {
   v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
   spec.clear_model();
-  ExpectRefused(spec, "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
+  ExpectRefused(
+      spec,
+      "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }, or give --model FILE, "
+      "also to a job that resumes");
   spec = FromText<v1::JobSpec>(kGood);
   spec.clear_data();
   ExpectRefused(spec, "data.path: missing; give the file or directory as the workers see it");
@@ -208,8 +211,10 @@ TEST(JobCheck, WhatIsMissing) {
       "layer \"dense\": the model's output is [4,3], but an example has one label; say in data.targets what the "
       "model is to give, as targets { input_itself: true }, or put a flatten or global_average_pooling2d "
       "before the output");
-  ExpectRefused(v1::JobSpec(),
-                "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
+  ExpectRefused(
+      v1::JobSpec(),
+      "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }, or give --model FILE, "
+      "also to a job that resumes");
 }
 
 // Masked steps are left out of loss and metrics: means are taken over the steps that count.
