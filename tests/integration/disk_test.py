@@ -324,6 +324,32 @@ def damaged_coordinator(c):
     c.wait_for_step(job, int(c.job(job)["step"]) + 1)
 
 
+def one_name(c):
+    """A data directory is that of one ps. Started without its name it has it still; with another one it does not start.
+    What an earlier release left, without the name, is not joined under a new one."""
+    job = c.submit(small_job(c.dir, make_glyphs(c.dir), LONG), ON_ONE_PS)
+    c.wait_for_step(job, 2)
+    named = c.commands["ps-0"]
+    at = named.index("--name")
+    unnamed = named[:at] + named[at + 2 :]
+    c.kill("ps-0")
+    c.commands["ps-0"] = [*unnamed, "--name", "ps-7"]
+    c.restart("ps-0")
+    ends(c, "ps-0", ['it is that of ps "ps-0", not of "ps-7"', "start it with --name ps-0"], code=2)
+    c.commands["ps-0"] = unnamed
+    c.restart("ps-0")
+    advances(c, job)
+    check([n["name"] for n in c.nodes() if n["name"].startswith("ps")] == ["ps-0"], f"its name: {c.nodes()}")
+    c.kill("ps-0")
+    os.remove(f"{c.dir}/ps-0/name")
+    c.restart("ps-0")
+    ends(c, "ps-0", ["start it with the same --name once more"], code=2)
+    c.commands["ps-0"] = named
+    c.restart("ps-0")
+    advances(c, job)
+    check(os.path.exists(f"{c.dir}/ps-0/name"), "the name is kept now")
+
+
 def main():
     refused = namespace_refused()
     cases = [
@@ -333,6 +359,7 @@ def main():
         damaged_ps,
         damaged_coordinator,
         damaged_with_a_backup,
+        one_name,
     ]
     if refused is None:
         cases += [lambda c: ps_full(c, None, lambda path: on_tmpfs(path, "size=6m")), read_only]
