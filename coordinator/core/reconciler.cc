@@ -37,6 +37,18 @@ bool SetAddress(Job& job, const ClusterNode& node) {
   return moved;
 }
 
+// What is said of a ps that keeps partitions of these jobs aside, which wait for `away`.
+std::string AsideText(std::vector<std::string> jobs, const std::set<NodeName>& away) {
+  const size_t more = jobs.size() - std::min(jobs.size(), kJobsNamedMax);
+  jobs.resize(jobs.size() - more);
+  return absl::StrFormat(
+      "holds partitions of %s %s%s of which no other copy is there, and keeps them: if it is ps \"%s\" under another "
+      "name, stop it, remove the file \"name\" in its data directory, and restart it with --name %s",
+      jobs.size() == 1 ? "job" : "jobs", absl::StrJoin(jobs, ", "),
+      more > 0 ? absl::StrFormat(" and %d more", more) : "", absl::StrJoin(away, "\" or \""),
+      absl::StrJoin(away, " or "));
+}
+
 const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
   for (const v1::HeldPartitions& held : hello.held()) {
     if (held.job_id() == job_id) return &held;
@@ -161,40 +173,46 @@ bool Reconciler::KeepAside(ClusterNode& ps, const Job& job, const v1::HeldPartit
 
 void Reconciler::Tick() {
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    std::set<NodeName> away;
+    std::vector<std::string> told;  // jobs
     for (auto it = ps->work.aside.begin(); it != ps->work.aside.end();) {
       Job* job = jobs_.Find(it->first);
       if (job != nullptr && Needed(*job, it->second)) {
-        TellAside(*ps, *job, it->second);
+        // Copies that have only lost their connection are back within a lease.
+        if (!it->second.told && step_.now() - it->second.since >= options_.lease) {
+          away.merge(TellAside(*ps, *job, it->second));
+          told.push_back(absl::StrCat(it->first));
+        }
         ++it;
         continue;
       }
-      step_.Send(*ps, MakeDropJob(it->first));
-      if (job != nullptr && job->state() == v1::FAILED) {
-        step_.Warn(OfNode(*ps), "drops its old partitions of jobs that have failed: %d", it->first);
-      } else {
-        step_.Log(OfNode(*ps), "drops its old partitions of job %d, of which other copies are there", it->first);
-      }
-      if (job != nullptr) job->partitions.copies.RepairLater();  // it may be given copies again
+      DropAside(*ps, it->first, job);
       it = ps->work.aside.erase(it);
     }
+    if (!told.empty()) step_.Warn(OfNode(*ps), "%s", AsideText(std::move(told), away));
   }
 }
 
-// Once. Those that have only lost their connection are back within a lease.
-void Reconciler::TellAside(const ClusterNode& ps, Job& job, KeptAside& aside) {
-  if (aside.told || step_.now() - aside.since < options_.lease) return;
+void Reconciler::DropAside(const ClusterNode& ps, uint64_t id, Job* job) {
+  step_.Send(ps, MakeDropJob(id));
+  if (job != nullptr && job->state() == v1::FAILED) {
+    step_.Warn(OfNode(ps), "drops its old partitions of jobs that have failed: %d", id);
+  } else {
+    step_.Log(OfNode(ps), "drops its old partitions of job %d, of which other copies are there", id);
+  }
+  if (job != nullptr) job->partitions.copies.RepairLater();  // the ps may be given copies again
+}
+
+// An event of the job; one line of the log covers all jobs. Returns the ps that the job waits for.
+std::set<NodeName> Reconciler::TellAside(const ClusterNode& ps, Job& job, KeptAside& aside) {
   aside.told = true;
   std::set<NodeName> away;
   for (const uint32_t partition : aside.partitions) {
     const v1::PartitionPlacement& p = job.status.partitions(static_cast<int>(partition));
     if (!candidates_.CopyThere(job, p)) away.insert(p.primary());
   }
-  const std::string text = absl::StrFormat(
-      "holds partitions of job %d of which no other copy is there, and keeps them: if it is ps \"%s\" under another "
-      "name, stop it, remove the file \"name\" in its data directory, and restart it with --name %s",
-      job.id(), absl::StrJoin(away, "\" or \""), absl::StrJoin(away, " or "));
-  step_.Warn(OfNode(ps), "%s", text);
-  jobs_.NoteEvent(job, true, absl::StrFormat("ps \"%s\" %s", ps.name, text));
+  jobs_.NoteEvent(job, true, absl::StrFormat("ps \"%s\" %s", ps.name, AsideText({absl::StrCat(job.id())}, away)));
+  return away;
 }
 
 void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held) {

@@ -6,6 +6,8 @@
 // another name.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "coordinator/core/component.h"
@@ -33,7 +35,8 @@ class Reconciler : Component {
   void DropOld(const Membership::Admission& admission, const v1::Hello& hello);
   bool KeepAside(ClusterNode& ps, const Job& job, const v1::HeldPartitions& held);
   bool Needed(const Job& job, const KeptAside& aside) const;
-  void TellAside(const ClusterNode& ps, Job& job, KeptAside& aside);
+  void DropAside(const ClusterNode& ps, uint64_t id, Job* job);
+  std::set<NodeName> TellAside(const ClusterNode& ps, Job& job, KeptAside& aside);
   void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
   void NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   void TellRestart(const ClusterNode& worker);
