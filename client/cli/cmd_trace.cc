@@ -109,7 +109,7 @@ class TraceRun {
     CollectedTrace taken = collector.Take();
     if (moves_ == 0 || HasSpans(taken)) trace_ = std::move(taken);
     job_ended_ = collector.job_ended();
-    if (moved_ && read.ok() && moves_++ == 0) {
+    if (moved_ && read.ok() && moves_++ == 0 && absl::Now() + kShortest < deadline_) {
       absl::FPrintF(stderr, "cairn: replicas moved: the trace begins anew with the nodes that work now\n");
     }
     return read;
