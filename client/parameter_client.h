@@ -27,6 +27,9 @@ struct PsConnectionOptions {
   int streams = 2;
   bool error_frames =
       false;  // deliver an ERROR as its frame, not as its status; a status then means that the stream is gone
+  // Exchange frames through shared memory with a ps on this host that offers it, in place of its Unix socket. Worth it
+  // for connections that last.
+  bool shared_memory = false;
   TraceRecorder* trace = nullptr;  // gets the times of requests of jobs that are traced; null: none. Outlives it
 };
 
@@ -36,8 +39,8 @@ inline bool IsRetryable(const absl::Status& status) {
 }
 
 // One connection to one ps. Thread-safe.
-//   1. Every request's `done` runs exactly once, with VALUES, ACK or the error, on a gRPC thread and never inside Send.
-//      Callbacks of different partitions may run concurrently.
+//   1. Every request's `done` runs exactly once, with VALUES, ACK or the error, on a thread of gRPC or of the
+//      connection, and never inside Send. Callbacks of different partitions may run concurrently.
 //   2. When a stream breaks, all its requests in flight end with UNAVAILABLE; the next Send opens a new stream
 //      (back-off with jitter, at most 1 s; a Send within the back-off is delayed until it is over). Nothing is
 //      retried automatically.
@@ -54,7 +57,7 @@ class PsConnection {
   void Send(Frame request, Done done);
   // One request of several whole frames: the tensors of an IMAGE, in order.
   void Send(std::vector<Frame> request, Done done);
-  // Sends a SNAPSHOT. on_tensor gets each IMAGE frame of the answer, in order, on a gRPC thread; then `done` gets the
+  // Sends a SNAPSHOT. on_tensor gets each IMAGE frame of the answer, in order, on such a thread; then `done` gets the
   // fields of the last one without its payload. If the request ends early (error, Close), an on_tensor may still be
   // running when `done` runs.
   void Snapshot(Frame request, OnTensor on_tensor, Done done);

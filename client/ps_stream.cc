@@ -1,7 +1,6 @@
 #include "client/ps_stream.h"
 
 #include <grpcpp/alarm.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -11,15 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "common/base/check.h"
+#include "client/ps_stream_call.h"
 #include "common/base/limits.h"
-#include "common/rpc/assembler.h"
+#include "common/base/log.h"
+#include "common/base/unix_socket.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/shared_frames.h"
 
 namespace cairn {
 namespace {
-
-constexpr char kExchangeMethod[] = "/cairn.v1.ParameterServer/Exchange";
 
 // Strips gRPC's own text: "failed to connect to all addresses; last error: ...: Connection refused".
 std::string ReasonOf(const absl::Status& status) {
@@ -42,86 +42,6 @@ void RunLater(absl::Duration delay, std::function<void()> fn) {
 }
 
 }  // namespace
-
-class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  Call(std::shared_ptr<PsStream> impl, std::shared_ptr<grpc::Channel> channel)
-      : impl_(std::move(impl)), channel_(std::move(channel)), stub_(channel_), assembler_(kStreamQueueBytesMax * 4) {}
-
-  void Start() {
-    stub_.PrepareBidiStreamingCall(&context_, kExchangeMethod, grpc::StubOptions(), this);
-    AddHold();
-    StartRead(&incoming_);
-    StartCall();
-  }
-  // Called by the thread that set `writing`.
-  void Write(const Frame& chunk) {
-    outgoing_ = ToByteBuffer(chunk);
-    StartWrite(&outgoing_);
-  }
-  void Cancel() { context_.TryCancel(); }
-  bool connected() const { return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY; }
-
-  // Guarded by impl_->mutex_. The hold is released when the stream is broken and no write is in flight.
-  bool writing = false;
-  bool broken = false;  // reads have ended
-
- private:
-  void OnReadDone(bool ok) override {
-    if (ok) {
-      absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
-      incoming_.Clear();
-      if (frame.ok()) {
-        if (reply_began_ns_ == 0 && impl_->traces()) reply_began_ns_ = TraceNow();
-        if (frame->has_value()) impl_->OnReply(**std::move(frame), std::exchange(reply_began_ns_, 0));
-        StartRead(&incoming_);
-        return;
-      }
-      reason_ = frame.status();
-      context_.TryCancel();
-    }
-    bool release;
-    {
-      absl::MutexLock lock(&impl_->mutex_);
-      broken = true;
-      release = !writing;
-    }
-    if (release) RemoveHold();
-  }
-
-  void OnWriteDone(bool ok) override {
-    outgoing_.Clear();
-    if (ok) {
-      impl_->Pump(this);
-      return;
-    }
-    bool release;
-    {
-      absl::MutexLock lock(&impl_->mutex_);
-      writing = false;
-      release = broken;
-    }
-    if (release) RemoveHold();
-  }
-
-  void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<PsStream> impl = impl_;
-    const absl::Status why = reason_.ok() ? FromGrpcStatus(status) : reason_;
-    std::shared_ptr<grpc::Channel> channel = channel_;
-    impl->ForgetStream(this);
-    delete this;
-    impl->OnStreamDone(why, std::move(channel));
-  }
-
-  const std::shared_ptr<PsStream> impl_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-  grpc::ClientContext context_;
-  FrameAssembler assembler_;
-  grpc::ByteBuffer incoming_, outgoing_;
-  int64_t reply_began_ns_ = 0;  // of the answer of which a part is here; 0: none, or nothing is traced
-  absl::Status reason_;         // why this client ended it
-};
 
 void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
   absl::Status refused;
@@ -179,29 +99,28 @@ void PsStream::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
   }
 }
 
-// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes the next chunk, or releases
-// it.
+// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes what is queued as far as the
+// stream takes it, or releases it.
 void PsStream::Pump(Call* stream) {
-  std::optional<Frame> chunk;
-  bool release = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!stream->broken && !closed_ && !queue_.empty()) {
-      chunk = queue_.front().Next();
-      if (queue_.front().done()) {
-        queue_.pop_front();
-        if (traces()) NoteSent(chunk->request_id);
+  while (true) {
+    std::optional<Frame> chunk;
+    bool release = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!stream->broken && !closed_ && !queue_.empty()) {
+        chunk = queue_.front().Next(stream->chunk_bytes_max());
+        if (queue_.front().done()) {
+          queue_.pop_front();
+          if (traces()) NoteSent(chunk->request_id);
+        }
+        stream->writing = true;
+      } else {
+        release = stream->broken;
+        stream->writing = false;
       }
-      stream->writing = true;
-    } else {
-      release = stream->broken;
-      stream->writing = false;
     }
-  }
-  if (chunk.has_value()) {
-    stream->Write(*chunk);
-  } else if (release) {
-    stream->RemoveHold();
+    if (release) stream->RemoveHold();
+    if (!chunk.has_value() || !stream->Write(*std::move(chunk))) return;
   }
 }
 
@@ -240,7 +159,7 @@ void PsStream::Open() {
     FailAll(channel.status());
     return;
   }
-  Call* stream = new Call(shared_from_this(), *std::move(channel));
+  Call* stream = new Call(shared_from_this(), *std::move(channel), MayAskForMemory());
   std::shared_ptr<grpc::Channel> retired;
   {
     absl::MutexLock lock(&mutex_);
@@ -254,8 +173,35 @@ void PsStream::Open() {
     ++busy_;
     stream->writing = true;  // owned by this thread until Pump
   }
+  const bool waits = stream->asks_for_memory();
   stream->Start();
-  Pump(stream);
+  if (!waits) Pump(stream);
+}
+
+absl::StatusOr<FileDescriptor> PsStream::ConnectHandover() {
+  CAIRN_ASSIGN_OR_RETURN(const Address address, ParseAddress(address_));
+  return ConnectUnixSocket(HandoverPath(address.unix_socket), /*own_only=*/UsesTls());
+}
+
+bool PsStream::MayAskForMemory() {
+  const absl::StatusOr<Address> address = ParseAddress(address_);
+  if (!options_.shared_memory || !address.ok() || address->unix_socket.empty()) return false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!memory_.tried) return false;
+  }
+  const absl::Status listens = ConnectHandover().status();
+  if (!listens.ok()) LogDebug("ps %s: no shared memory: %s", address_, listens.message());
+  return listens.ok();
+}
+
+void PsStream::NoteNoMemory(const absl::Status& why, bool for_good) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (for_good) memory_.tried = false;
+    if (std::exchange(memory_.said, true)) return;
+  }
+  LogInfo("ps %s: frames go through its socket, not through shared memory: %s", address_, why.message());
 }
 
 // Returns whether this tensor completes the answer. An invalid answer becomes an ERROR here.

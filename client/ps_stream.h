@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "client/request_trace.h"
+#include "common/base/files.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/daemon.h"
@@ -45,8 +46,12 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
   bool connected();
 
  private:
-  // One gRPC call. Deletes itself in OnDone. A hold keeps it alive while Send may start a write outside a callback.
-  class Call;
+  class Call;  // ps_stream_call.h
+
+  struct MemoryUse {
+    bool tried = true;  // by the next call
+    bool said = false;  // that there is none
+  };
 
   struct Pending {
     Done done;
@@ -56,6 +61,12 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
     std::unique_ptr<RequestTrace> trace;  // null: it is not traced
   };
 
+  // To where the ps hands memory over.
+  absl::StatusOr<FileDescriptor> ConnectHandover();
+  // Whether the ps answers a call that asks for memory, and it is wanted.
+  bool MayAskForMemory();
+  // Says it once. for_good: the stream asks no more.
+  void NoteNoMemory(const absl::Status& why, bool for_good);
   void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Open();
   void Pump(Call* stream);
@@ -77,6 +88,7 @@ class PsStream : public std::enable_shared_from_this<PsStream> {
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  MemoryUse memory_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_request_id_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);
   std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);  // not yet handed to the stream

@@ -24,6 +24,8 @@ void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--host-label", o->host_label, "name of this machine, for placement [the host's name]");
   app->add_option("--unix-socket", o->unix_socket,
                   "socket for workers on this host, or \"none\" [in the data directory]");
+  app->add_flag("!--no-shared-memory", o->shared_memory,
+                "processes on this host exchange frames with this ps through its socket only");
   app->add_option("--http", *http,
                   "host:port of /metrics, /healthz and /readyz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--threads", o->threads, "threads that share the partitions [one per core, at most 4]");

@@ -87,6 +87,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
       ->transform(CLI::AsSizeValue(false));
   app->add_option("--http", flags->http,
                   "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
+  app->add_flag("!--no-shared-memory", flags->worker.shared_memory,
+                "exchange frames with ps on this host through their sockets only");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads per job that decode examples")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);

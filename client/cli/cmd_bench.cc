@@ -153,7 +153,7 @@ absl::Status Measure(const Globals& globals, const BenchExchangeOptions& options
   const int64_t bytes = ParameterBytes(job);
   const int partitions = job.partitions_size();
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<RawStream> raw, RawStream::Open(address));
-  ExchangeLoad load(prepared.ps_address(), std::move(job), options.streams);
+  ExchangeLoad load(prepared.ps_address(), std::move(job), options.streams, options.shared_memory);
   CAIRN_ASSIGN_OR_RETURN(const ExchangeFigures figures, MeasureExchange(load, *raw, bytes, options.rounds, [&] {
                            return signals.Wait(absl::ZeroDuration());
                          }));

@@ -162,7 +162,8 @@ struct BenchExchangeOptions {
   int64_t bytes = int64_t{64} << 20;
   int64_t partition_bytes = int64_t{4} << 20;
   int rounds = 30;
-  int streams = 2;  // per connection to the ps
+  int streams = 2;            // per connection to the ps
+  bool shared_memory = true;  // with a ps on this host
   bool asynchronous = false;
   bool logged = false;
   std::string address;  // of a `--serve`; empty: child processes on this machine

@@ -239,6 +239,7 @@ void AddBench(CLI::App& app, Invocation& call) {
   exchange->add_option("--partition-bytes", o.partition_bytes, "Size of a partition [4 MiB]")
       ->transform(CLI::AsSizeValue(false));
   exchange->add_option("--rounds", o.rounds, "Measured rounds")->check(CLI::Range(1, 100000))->capture_default_str();
+  exchange->add_flag("!--no-shared-memory", o.shared_memory, "Exchange through the socket also with a ps on this host");
   exchange->add_option("--streams", o.streams, "Streams of the connection to the ps")
       ->check(CLI::Range(1, 16))
       ->capture_default_str();

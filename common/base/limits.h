@@ -115,6 +115,8 @@ inline constexpr int kFloat16ShiftMax = 60;
 inline constexpr size_t kCoordinatorsMax = 16;
 // The size of sockaddr_un's path, less the terminating zero.
 inline constexpr size_t kUnixSocketPathBytesMax = 107;
+// Connections to a Unix socket of ours that it has not accepted yet; who comes then is refused.
+inline constexpr int kUnixConnectionsWaitingMax = 64;
 // Requests of several frames that are assembled at the same time on one stream.
 inline constexpr size_t kAssemblerJoinsMax = 256;
 // Room for dozens of certificates, or for all authorities of an operating system.

@@ -28,10 +28,10 @@ FrameSplitter::FrameSplitter(Frame whole, size_t chunk_bytes_max)
   CAIRN_CHECK(chunk_bytes_max > 0, "chunks of an empty payload");
 }
 
-Frame FrameSplitter::Next() {
-  CAIRN_CHECK(!done_, "FrameSplitter::Next after the last chunk");
+Frame FrameSplitter::Next(size_t bytes_max) {
+  CAIRN_CHECK(!done_ && bytes_max > 0, "FrameSplitter::Next after the last chunk");
   const size_t total = whole_.payload.size();
-  const size_t n = std::min(chunk_bytes_max_, total - offset_);
+  const size_t n = std::min({bytes_max, chunk_bytes_max_, total - offset_});
   Frame chunk = whole_;
   if (offset_ > 0) {  // count it only once
     chunk.image.clear();

@@ -25,7 +25,8 @@ class FrameSplitter {
  public:
   explicit FrameSplitter(Frame whole, size_t chunk_bytes_max = kFramePayloadBytesMax);
   bool done() const { return done_; }
-  Frame Next();  // not after done()
+  // The next chunk, of at most this many bytes of payload. Not after done().
+  Frame Next(size_t bytes_max = kFramePayloadBytesMax);
   size_t bytes_left() const { return whole_.payload.size() - offset_; }
 
  private:

@@ -1,13 +1,6 @@
 #include "common/rpc/channel.h"
 
-#include <fcntl.h>
 #include <grpcpp/create_channel.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,36 +8,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/base/limits.h"
+#include "common/base/unix_socket.h"
 #include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
 
-// With TLS, a socket is trusted only if the user who listens on it is: `fd` must be connected to a socket of this user
-// or root, which no other user can replace. Its folder may be writable by others if that is sticky, such as /tmp.
-bool IsOfThisUser(int fd, const std::string& path) {
-  ucred listener{};
-  socklen_t size = sizeof(listener);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0) return false;
-  struct stat found {};
-  if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
-  const auto trusted = [](uid_t user) { return user == geteuid() || user == 0; };
-  return trusted(listener.uid) && trusted(found.st_uid);
-}
-
-// Whether the socket exists and may be used by this process.
-bool AcceptsOn(const std::string& path) {
-  sockaddr_un address{};
-  if (path.size() >= sizeof(address.sun_path)) return false;
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-                  (!UsesTls() || IsOfThisUser(fd, path));
-  close(fd);
-  return ok;
-}
+// Whether the socket exists and may be used by this process. With TLS, it is trusted only if the user who listens on it
+// is.
+bool AcceptsOn(const std::string& path) { return ConnectUnixSocket(path, /*own_only=*/UsesTls()).ok(); }
 
 }  // namespace
 

@@ -25,6 +25,7 @@ void BackupConnections::Keep(const std::set<std::string>& addresses) {
     options.outstanding_bytes_max = kBackupQueueBytesMax;
     options.error_frames = true;
     options.trace = trace_;
+    options.shared_memory = shared_memory_;
     connection = std::make_shared<PsConnection>(address, options);
   }
 }

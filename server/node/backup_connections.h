@@ -24,7 +24,8 @@ namespace cairn {
 class BackupConnections : public BackupTransport {
  public:
   // trace: may be null.
-  BackupConnections(Clock& clock, TraceRecorder* trace) : clock_(clock), trace_(trace) {}
+  BackupConnections(Clock& clock, TraceRecorder* trace, bool shared_memory)
+      : clock_(clock), trace_(trace), shared_memory_(shared_memory) {}
 
   void Keep(const std::set<std::string>& addresses) override;
   void Send(const std::string& address, std::vector<Frame> request, Done done) override;
@@ -33,6 +34,7 @@ class BackupConnections : public BackupTransport {
  private:
   Clock& clock_;
   TraceRecorder* const trace_;
+  const bool shared_memory_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, absl::Time> heard_ ABSL_GUARDED_BY(mutex_);

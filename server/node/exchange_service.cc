@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/rpc/access.h"
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/peer.h"
 #include "common/rpc/refusal.h"
+#include "common/rpc/shared_frames.h"
 #include "server/node/exchange_stream.h"
 
 namespace cairn {
@@ -42,6 +44,13 @@ class ExchangeService::Service
     const ExchangeRights rights{.worker = caller.Is(CallerRole::kWorker), .ps = caller.Is(CallerRole::kPs)};
     ExchangeClient client{0, MachineOf(context->peer()), rights, std::make_shared<CallerCertificate>(*context)};
     const std::shared_ptr<ExchangeStream> stream = owner_->NewStream(std::move(client), &status);
+    const auto asked = context->client_metadata().find(kSharedMemoryMetadata);
+    if (asked != context->client_metadata().end()) {  // it waits for an answer
+      const bool offers =
+          status.ok() && absl::StartsWith(context->peer(), "unix:") && asked->second == kSharedMemoryAsked;
+      context->AddInitialMetadata(kSharedMemoryMetadata, offers ? stream->OfferSharedMemory() : "");
+      stream->StartSendInitialMetadata();
+    }
     stream->Start(stream);
     if (!status.ok()) stream->End(status);
     return stream.get();
@@ -55,8 +64,8 @@ ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes
                                  absl::Duration stall_max)
     : received_(received_bytes_max),
       pacer_(pace),
-      shared_(std::make_unique<ExchangeShared>(
-          ExchangeShared{handler, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }, stall_max, nullptr})),
+      shared_(new ExchangeShared{handler, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }, stall_max,
+                                 nullptr}),
       service_(std::make_unique<Service>(this)),
       timer_("snapshots") {
   timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
@@ -66,6 +75,10 @@ ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes
 ExchangeService::~ExchangeService() = default;
 
 void ExchangeService::SetTrace(TraceRecorder* trace) { shared_->trace = trace; }
+
+void ExchangeService::SetHandover(std::unique_ptr<HandoverSocket> handover) {
+  shared_->memories.handover = std::move(handover);
+}
 
 grpc::Service* ExchangeService::service() { return service_.get(); }
 
@@ -98,9 +111,9 @@ void ExchangeService::EndStalled() {
     }
   }
   for (const auto& stream : streams) {
-    stream->End(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
-                             absl::StrFormat("a part of a request came and then nothing for %s; send it again",
-                                             absl::FormatDuration(shared_->stall_max))));
+    stream->Abort(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
+                               absl::StrFormat("a part of a request came and then nothing for %s; send it again",
+                                               absl::FormatDuration(shared_->stall_max))));
   }
   timer_.PostAfter(kLookForStalled, [this] { EndStalled(); });
 }
@@ -112,7 +125,7 @@ void ExchangeService::EndRefused() {
     for (const auto& [client, stream] : streams_) streams.push_back(stream);
   }
   for (const auto& stream : streams) {
-    if (const absl::Status holds = stream->CheckCertificate(); !holds.ok()) stream->End(ToGrpcStatus(holds));
+    if (const absl::Status holds = stream->CheckCertificate(); !holds.ok()) stream->Abort(ToGrpcStatus(holds));
   }
   timer_.PostAfter(kLookAtCertificates, [this] { EndRefused(); });
 }
@@ -158,5 +171,7 @@ size_t ExchangeService::clients() const {
   absl::MutexLock lock(&mutex_);
   return streams_.size();
 }
+
+size_t ExchangeService::links() const { return shared_->memories.links; }
 
 }  // namespace cairn

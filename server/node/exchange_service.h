@@ -38,6 +38,7 @@ class Status;
 namespace cairn {
 
 class ExchangeStream;
+class HandoverSocket;
 struct ExchangeClient;
 struct ExchangeShared;
 
@@ -50,6 +51,8 @@ class ExchangeService {
 
   // Gets the times of what is sent, where its job is traced. It outlives the service. Called before the first stream.
   void SetTrace(TraceRecorder* trace);
+  // Where clients on this host get shared memory. Called before the first stream.
+  void SetHandover(std::unique_ptr<HandoverSocket> handover);
   grpc::Service* service();
   // Queues a frame for the client; drops it if the client is gone.
   void Send(uint64_t client, Frame frame);
@@ -57,6 +60,7 @@ class ExchangeService {
   // all are gone, or after `grace` (the server's own stop then cancels the rest).
   void Shutdown(absl::Duration grace);
   size_t clients() const;
+  size_t links() const;  // of the clients, those whose frames go through shared memory
 
  private:
   class Service;

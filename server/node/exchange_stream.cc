@@ -8,6 +8,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/rpc/byte_buffer.h"
+#include "common/rpc/shared_frames.h"
 
 namespace cairn {
 namespace {
@@ -19,12 +20,12 @@ absl::Time SteadyNow() {
 
 }  // namespace
 
-ExchangeStream::ExchangeStream(const ExchangeShared& shared, ExchangeClient client,
-                               std::shared_ptr<ByteBudget> received)
+ExchangeStream::ExchangeStream(ExchangeShared& shared, ExchangeClient client, std::shared_ptr<ByteBudget> received)
     : shared_(shared),
       client_(std::move(client)),
       received_(std::move(received)),
-      assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, received_.get()) {}
+      assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, received_.get()),
+      memory_(&shared.memories) {}
 
 bool ExchangeStream::Stalled() {
   absl::MutexLock lock(&mutex_);
@@ -62,37 +63,58 @@ void ExchangeStream::End(grpc::Status status) {
   Pump();
 }
 
+void ExchangeStream::Abort(grpc::Status status) {
+  End(std::move(status));
+  if (SharedLink* const memory = link(); memory != nullptr) memory->Cancel();
+}
+
 // ---- requests ----
 
 void ExchangeStream::OnReadDone(bool ok) {
   if (!ok) {  // the client has closed its side, and still gets its answers; or it is gone: OnCancel
+    SharedLink* memory;
     {
       absl::MutexLock lock(&mutex_);
+      memory = memory_.link();
       flow_.HalfClose();
-      if (!flow_.all_answered()) return;
+      if (memory == nullptr && !flow_.all_answered()) return;
     }
+    // A client with shared memory closes its side only to go away.
+    if (memory != nullptr) return memory->Cancel();
     End(grpc::Status::OK);
     return;
   }
-  absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
-  incoming_.Clear();
-  begun_ = assembler_.joins() > 0;
-  if (!frame.ok()) {
-    LogWarning("exchange: client %d: %s", client_.id, frame.status().ToString());
-    End(ToGrpcStatus(frame.status()));
-    return;
-  }
+  bool expected;
   {
     absl::MutexLock lock(&mutex_);
-    awaits_since_ = absl::InfiniteFuture();
+    expected = memory_.NoteCall();
   }
-  if (frame->has_value()) Deliver(**std::move(frame));
+  if (!expected)
+    return Abort({grpc::StatusCode::INVALID_ARGUMENT, "a frame in the call of a stream with shared memory"});
+  const bool goes_on = Receive(ReceiveFrame(incoming_, &assembler_));
+  incoming_.Clear();
+  if (!goes_on) return;
   {
     absl::MutexLock lock(&mutex_);
     if (life_.ending() || !flow_.MayRead()) return;
     life_.BeginRead();
   }
   StartReadUnlocked();
+}
+
+bool ExchangeStream::Receive(absl::StatusOr<std::optional<Frame>> frame) {
+  if (!frame.ok()) {
+    LogWarning("exchange: client %d: %s", client_.id, frame.status().ToString());
+    Abort(ToGrpcStatus(frame.status()));
+    return false;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    begun_ = assembler_.joins() > 0;
+    awaits_since_ = absl::InfiniteFuture();
+  }
+  if (frame->has_value()) Deliver(**std::move(frame));
+  return true;
 }
 
 void ExchangeStream::Deliver(Frame frame) {
@@ -138,22 +160,32 @@ void ExchangeStream::GiveBack(size_t bytes) {
   {
     absl::MutexLock lock(&mutex_);
     flow_.Handled(bytes);
-    if (!MayResumeRead()) return;
   }
+  ResumeReading();
+}
+
+void ExchangeStream::ResumeReading() {
+  SharedLink* memory;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (life_.ending() || !flow_.MayResume()) return;
+    memory = memory_.link();
+    if (memory == nullptr) {
+      life_.BeginRead();
+    } else {
+      AwaitRest();
+    }
+  }
+  if (memory != nullptr) return memory->Resume();
   StartReadUnlocked();
 }
 
-bool ExchangeStream::MayResumeRead() {
-  if (life_.ending() || !flow_.MayResume()) return false;
-  life_.BeginRead();
-  return true;
-}
+void ExchangeStream::AwaitRest() { awaits_since_ = begun_ ? SteadyNow() : absl::InfiniteFuture(); }
 
 void ExchangeStream::StartReadUnlocked() {
-  const bool begun = begun_;  // the next read may change it
   {
     absl::MutexLock lock(&mutex_);
-    awaits_since_ = begun ? SteadyNow() : absl::InfiniteFuture();
+    AwaitRest();
   }
   StartRead(&incoming_);
   {
@@ -185,37 +217,45 @@ void ExchangeStream::TraceSent(const OutgoingFrames::Chunk& chunk) const {
 }
 
 void ExchangeStream::Pump() {
-  std::optional<OutgoingFrames::Chunk> chunk;
-  std::optional<grpc::Status> finish;
-  {
-    absl::MutexLock lock(&mutex_);
-    const bool sends = !frames_.empty() && !life_.broken();
-    const absl::Duration wait = sends ? WaitToSend() : absl::ZeroDuration();
-    if (wait > absl::ZeroDuration()) {
-      life_.StopWriting();
-      ResumeAfter(wait);
-    } else if (sends) {
-      chunk = frames_.TakeNext();
-    } else if (finish = life_.TakeFinish(); finish.has_value()) {
-      frames_.Clear();
-    } else {
-      life_.StopWriting();
+  while (true) {
+    std::optional<OutgoingFrames::Chunk> chunk;
+    std::optional<grpc::Status> finish;
+    SharedLink* memory;
+    {
+      absl::MutexLock lock(&mutex_);
+      memory = memory_.link();
+      const bool sends = !frames_.empty() && !life_.broken();
+      const absl::Duration wait = sends ? WaitToSend() : absl::ZeroDuration();
+      if (wait > absl::ZeroDuration()) {
+        life_.StopWriting();
+        ResumeAfter(wait);
+      } else if (sends) {
+        chunk = frames_.TakeNext(ChunkBytesMax());
+      } else if (finish = life_.TakeFinish(); finish.has_value()) {
+        frames_.Clear();
+      } else {
+        life_.StopWriting();
+      }
     }
-  }
-  if (chunk.has_value()) {
+    if (finish.has_value()) return Finish(*finish);
+    if (!chunk.has_value()) return;
     if (chunk->queued_ns > 0) TraceSent(*chunk);
-    write_ = {ToByteBuffer(chunk->frame), chunk->bytes, chunk->snapshot};
-    StartWrite(&write_.buffer);
-  } else if (finish.has_value()) {
-    Finish(*finish);
+    if (memory == nullptr) {
+      write_.buffer = ToByteBuffer(chunk->frame);
+      write_.chunk = *std::move(chunk);
+      return StartWrite(&write_.buffer);
+    }
+    write_.chunk = *std::move(chunk);
+    if (!WriteToLink(memory)) return;
   }
 }
 
 // A stream that is ending is not delayed.
 absl::Duration ExchangeStream::WaitToSend() {
   if (life_.ending()) return absl::ZeroDuration();
-  if (frames_.next_is_snapshot()) return shared_.pacer->WaitFor(frames_.NextBytes(), SteadyNow());
-  shared_.pacer->NoteTraffic(frames_.NextBytes(), SteadyNow());
+  const size_t bytes = frames_.NextBytes(ChunkBytesMax());
+  if (frames_.next_is_snapshot()) return shared_.pacer->WaitFor(bytes, SteadyNow());
+  shared_.pacer->NoteTraffic(bytes, SteadyNow());
   return absl::ZeroDuration();
 }
 
@@ -235,32 +275,92 @@ void ExchangeStream::ResumeAfter(absl::Duration wait) {
 
 void ExchangeStream::OnWriteDone(bool ok) {
   write_.buffer.Clear();
-  bool resume;
-  {
+  if (!ok) {
     absl::MutexLock lock(&mutex_);
-    flow_.Sent(write_.snapshot, write_.bytes);
-    if (!ok) {
-      life_.Break();
-      life_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone"));
-    }
-    resume = MayResumeRead();
+    life_.Break();
+    life_.End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone"));
   }
-  if (resume) StartReadUnlocked();
+  NoteSent();
   Pump();
 }
 
+void ExchangeStream::NoteSent() {
+  write_.chunk.frame = Frame();  // its bytes may be needed elsewhere
+  {
+    absl::MutexLock lock(&mutex_);
+    flow_.Sent(write_.chunk.snapshot, write_.chunk.bytes);
+  }
+  ResumeReading();
+}
+
 void ExchangeStream::OnCancel() {
+  SharedLink* memory;
+  {
+    absl::MutexLock lock(&mutex_);
+    life_.Break();
+    memory = memory_.link();
+  }
+  if (memory != nullptr) memory->Cancel();
+  End(grpc::Status::CANCELLED);
+}
+
+// The link's thread brings frames, which come before OnClientGone.
+void ExchangeStream::OnDone() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  memory_.End();
+  shared_.handler->OnClientGone(client_.id);
+  const std::shared_ptr<ExchangeStream> self = std::move(self_);
+  shared_.forget(client_.id);
+}
+
+// ---- shared memory ----
+
+std::string ExchangeStream::OfferSharedMemory() {
+  absl::MutexLock lock(&mutex_);
+  return memory_.Offer([weak = weak_from_this()]() -> absl::StatusOr<FileDescriptor> {
+    const std::shared_ptr<ExchangeStream> self = weak.lock();
+    if (self == nullptr) return absl::CancelledError("the stream has ended");
+    return self->UseSharedMemory();
+  });
+}
+
+absl::StatusOr<FileDescriptor> ExchangeStream::UseSharedMemory() {
+  absl::MutexLock lock(&mutex_);
+  if (life_.ending()) return absl::CancelledError("the stream has ended");
+  return memory_.Begin(this);
+}
+
+void ExchangeStream::OnMessage(RingMessage message) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (life_.ending()) return;
+  }
+  if (!Receive(ReceiveFrame(message, &assembler_))) return;
+  absl::MutexLock lock(&mutex_);
+  if (life_.ending()) return;
+  if (flow_.MayRead()) {
+    AwaitRest();
+  } else {
+    memory_.link()->Pause();
+  }
+}
+
+bool ExchangeStream::WriteToLink(SharedLink* memory) {
+  if (!TryWriteFrame(memory, write_.chunk.frame)) return false;
+  NoteSent();
+  return true;
+}
+
+void ExchangeStream::OnRoom() {
+  if (WriteToLink(link())) Pump();
+}
+
+void ExchangeStream::OnEnd(absl::Status status) {
+  if (!status.ok()) LogWarning("exchange: client %d: shared memory: %s", client_.id, status.message());
   {
     absl::MutexLock lock(&mutex_);
     life_.Break();
   }
-  End(grpc::Status::CANCELLED);
-}
-
-void ExchangeStream::OnDone() {
-  shared_.handler->OnClientGone(client_.id);
-  const std::shared_ptr<ExchangeStream> self = std::move(self_);
-  shared_.forget(client_.id);
+  End(status.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone") : ToGrpcStatus(status));
 }
 
 }  // namespace cairn

@@ -2,7 +2,9 @@
 //
 // Thread rule: Send, End and the release of credits from any thread; gRPC's callbacks on gRPC's threads. The stream
 // lives until OnDone has run and the last reference is gone (the service's map, credits, senders). StreamLife decides
-// which operations may be started, OutgoingFrames, StreamFlow and SnapshotPacer what it sends and when it reads.
+// which operations may be started, OutgoingFrames, StreamFlow and SnapshotPacer what it sends and when it reads. With a
+// client on this host the frames may go through shared memory (common/rpc/shared_frames.h): the call stays open beside
+// it, and the link's thread does what gRPC's callbacks do otherwise.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -10,6 +12,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -17,12 +21,14 @@
 #include "common/base/trace.h"
 #include "common/rpc/assembler.h"
 #include "common/rpc/caller_certificate.h"
+#include "common/shared_memory/shared_link.h"
 #include "common/tensor/frame.h"
 #include "server/node/exchange_handler.h"
 #include "server/node/outgoing_frames.h"
 #include "server/node/snapshot_pacer.h"
 #include "server/node/stream_flow.h"
 #include "server/node/stream_life.h"
+#include "server/node/stream_memory.h"
 
 namespace cairn {
 
@@ -52,14 +58,18 @@ struct ExchangeShared {
   std::function<void(uint64_t client)> forget;
   absl::Duration stall_max;
   TraceRecorder* trace = nullptr;  // gets the times of values that are sent while their job is traced; null: none
+  StreamMemories memories;
 };
 
 class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                       public SharedLink::User,
                        public std::enable_shared_from_this<ExchangeStream> {
  public:
   // received: requests of the client's machine that are being assembled or handled.
-  ExchangeStream(const ExchangeShared& shared, ExchangeClient client, std::shared_ptr<ByteBudget> received);
+  ExchangeStream(ExchangeShared& shared, ExchangeClient client, std::shared_ptr<ByteBudget> received);
 
+  // Before Start. The ticket for memory that the client may use in place of the call; "": there is none.
+  std::string OfferSharedMemory();
   void Start(std::shared_ptr<ExchangeStream> self);
   // frame: the answer to a delivered request, or a part of it.
   void Send(Frame frame);
@@ -70,12 +80,14 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   absl::Status CheckCertificate();
   // Ends the stream with `status` once all queued frames have been sent.
   void End(grpc::Status status);
+  // The same, through the client's fault: one with shared memory that does not read it is not waited for.
+  void Abort(grpc::Status status);
 
  private:
+  // The one in progress; only the writer uses it.
   struct Write {
-    grpc::ByteBuffer buffer;
-    size_t bytes = 0;  // to return to StreamFlow
-    bool snapshot = false;
+    OutgoingFrames::Chunk chunk;
+    grpc::ByteBuffer buffer;  // of the call; a link takes the chunk
   };
 
   void OnReadDone(bool ok) override;
@@ -83,31 +95,52 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void OnCancel() override;
   void OnDone() override;
 
+  // ---- of the link ----
+  void OnMessage(RingMessage message) override;
+  void OnRoom() override;
+  void OnEnd(absl::Status status) override;
+  absl::StatusOr<FileDescriptor> UseSharedMemory();
+  // Of write_. False: there is no room; OnRoom goes on.
+  bool WriteToLink(SharedLink* link);
+  void NoteSent();
+  SharedLink* link() const {
+    absl::MutexLock lock(&mutex_);
+    return memory_.link();
+  }
+
+  // Takes what a read has brought. False: the stream ends.
+  bool Receive(absl::StatusOr<std::optional<Frame>> frame);
   void Deliver(Frame frame);
   void Refuse(const Frame& request, absl::Status why);
   // For a trace: now, if it is on and the frame has values of a step, else 0. Then of the last chunk of such a frame.
   int64_t TraceQueued(const Frame& frame) const;
   void TraceSent(const OutgoingFrames::Chunk& chunk) const;
   void GiveBack(size_t bytes);
-  bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a pause, if what caused it is over.
+  void ResumeReading();
+  void AwaitRest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After StreamLife::BeginRead.
   void StartReadUnlocked();
-  // By the writer (StreamLife::TakeWriting): writes the next chunk, finishes, or stops writing.
+  // By the writer (StreamLife::TakeWriting): writes the next chunks, finishes, or stops writing.
   void Pump();
+  size_t ChunkBytesMax() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return memory_.link() == nullptr ? kFramePayloadBytesMax : kRingPayloadBytesMax;
+  }
   // The time to wait before the next chunk.
   absl::Duration WaitToSend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ResumeAfter(absl::Duration wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const ExchangeShared& shared_;
+  ExchangeShared& shared_;
   const ExchangeClient client_;
   const std::shared_ptr<ByteBudget> received_;
   FrameAssembler assembler_;              // used by reads only
-  bool begun_ = false;                    // a part of a request is in it; between reads
   grpc::ByteBuffer incoming_;             // of the one read in progress
-  Write write_;                           // the one in progress; only the writer uses it
+  Write write_;                           // only the writer uses it
   std::shared_ptr<ExchangeStream> self_;  // until OnDone
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  StreamMemory memory_ ABSL_GUARDED_BY(mutex_);
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;  // a part of a request is in the assembler
   StreamFlow flow_ ABSL_GUARDED_BY(mutex_);
   OutgoingFrames frames_ ABSL_GUARDED_BY(mutex_);
   StreamLife life_ ABSL_GUARDED_BY(mutex_);

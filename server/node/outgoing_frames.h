@@ -34,13 +34,14 @@ class OutgoingFrames {
   }
   bool empty() const { return answers_.empty() && snapshots_.empty(); }
   bool next_is_snapshot() const { return answers_.empty(); }
-  // The size of the next chunk, with its overhead.
-  size_t NextBytes() const {
-    return StreamFlow::kFrameOverheadBytes + std::min(queue().front().frame.bytes_left(), kFramePayloadBytesMax);
+  // The size of the next chunk, with its overhead. bytes_max: as that of TakeNext.
+  size_t NextBytes(size_t bytes_max = kFramePayloadBytesMax) const {
+    return StreamFlow::kFrameOverheadBytes + std::min(queue().front().frame.bytes_left(), bytes_max);
   }
-  Chunk TakeNext() {
+  // bytes_max: of payload.
+  Chunk TakeNext(size_t bytes_max = kFramePayloadBytesMax) {
     std::deque<Queued>& from = next_is_snapshot() ? snapshots_ : answers_;
-    Chunk chunk{from.front().frame.Next(), next_is_snapshot()};
+    Chunk chunk{from.front().frame.Next(bytes_max), next_is_snapshot()};
     chunk.bytes = chunk.frame.payload.size();
     if (from.front().frame.done()) {
       chunk.bytes += StreamFlow::kFrameOverheadBytes;

@@ -26,6 +26,7 @@ struct PartitionEnvironment {
 };
 
 // threads: the number of lanes, at least one. trace: may be null.
-PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder* trace = nullptr);
+PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder* trace = nullptr,
+                                        bool shared_memory = true);
 
 }  // namespace cairn

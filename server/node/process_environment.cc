@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder* trace) {
+PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder* trace, bool shared_memory) {
   PartitionEnvironment environment;
   environment.clock = &clock;
   for (int i = 0; i < std::max(threads, 1); ++i) {
@@ -17,7 +17,7 @@ PartitionEnvironment ProcessEnvironment(Clock& clock, int threads, TraceRecorder
   }
   environment.disk = std::make_unique<SerialExecutor>("images");
   environment.disk->Post(LowerThreadPriority);  // so that a delayed image does not delay a step
-  environment.backups = std::make_unique<BackupConnections>(clock, trace);
+  environment.backups = std::make_unique<BackupConnections>(clock, trace, shared_memory);
   environment.trace = trace;
   environment.give_back_memory = [] { malloc_trim(0); };
   return environment;

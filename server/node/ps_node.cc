@@ -15,6 +15,8 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/shared_frames.h"
+#include "common/shared_memory/handover.h"
 #include "server/node/exchange_service.h"
 #include "server/node/node_name.h"
 #include "server/node/partition_host.h"
@@ -32,7 +34,8 @@ constexpr absl::Duration kTellFault = absl::Milliseconds(300);
 void RemoveOldSockets(const std::string& data_dir) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(data_dir, error)) {
-    if (entry.path().extension() == ".sock" && fs::is_socket(entry.symlink_status(error)))
+    const fs::path extension = entry.path().extension();
+    if ((extension == ".sock" || extension == ".mem") && fs::is_socket(entry.symlink_status(error)))
       fs::remove(entry.path(), error);
   }
 }
@@ -119,8 +122,9 @@ absl::Status PsNode::StartServer() {
     });
   };
   control_ = std::make_unique<SerialExecutor>("control");
-  host_ = std::make_unique<PartitionHost>(*store_, ProcessEnvironment(timing_.clock, options_.threads, &timing_.trace),
-                                          std::move(callbacks));
+  host_ = std::make_unique<PartitionHost>(
+      *store_, ProcessEnvironment(timing_.clock, options_.threads, &timing_.trace, options_.shared_memory),
+      std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());
   exchange_->SetTrace(&timing_.trace);
   absl::StatusOr<uint64_t> cluster_id = Persistence(*store_).ClusterId();
@@ -135,10 +139,24 @@ absl::Status PsNode::StartServer() {
   server.unix_socket = UnixSocketFor(options_, incarnation_);
   server.receive_bytes_max = static_cast<int>(kFrameBytesMax);
   server.rpc_bytes_max = kReceivedBytesMax + kRpcBytesMax;  // gRPC holds what was received until it is handled
+  OfferSharedMemory(server.unix_socket);
   CAIRN_ASSIGN_OR_RETURN(server_, RpcServer::Start(server, {exchange_->service()}));
   server_->SetServing(kReadyService, false);
   address_ = server_->Address(options_.advertise);
   return absl::OkStatus();
+}
+
+// Before the first stream.
+void PsNode::OfferSharedMemory(const std::string& unix_socket) {
+  if (!options_.shared_memory || unix_socket.empty()) return;
+  absl::StatusOr<std::unique_ptr<HandoverSocket>> handover =
+      HandoverSocket::Listen(HandoverPath(unix_socket), /*own_only=*/UsesTls());
+  if (!handover.ok()) {
+    LogWarning("no shared memory: %s; workers on this host use the socket; --unix-socket sets another path",
+               handover.status().message());
+    return;
+  }
+  exchange_->SetHandover(*std::move(handover));
 }
 
 void PsNode::StartSession() {

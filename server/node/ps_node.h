@@ -38,6 +38,8 @@ struct PsNodeOptions {
   // For workers on this host. Default (empty): a file in the data directory, or none if its path is too long. "none":
   // none.
   std::string unix_socket;
+  // Workers and ps on this host that come through the socket may exchange frames through shared memory.
+  bool shared_memory = true;
   int threads = 0;  // over which partitions are spread, 1..256; 0: one per core, at most 4
   // The store failed: the ps has told the coordinator and serves no more; the process should end. Once, from a thread
   // of its own.
@@ -61,6 +63,7 @@ class PsNode {
  private:
   PsNode() = default;
   absl::Status StartServer();
+  void OfferSharedMemory(const std::string& unix_socket);
   void StartSession();
   void Command(const v1::CoordinatorMessage& message);
   void JoinCluster(uint64_t id);

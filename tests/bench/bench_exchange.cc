@@ -31,6 +31,8 @@
 #include "common/base/log.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
+#include "common/rpc/shared_frames.h"
+#include "common/shared_memory/handover.h"
 #include "common/storage/kv_store.h"
 #include "server/node/exchange_service.h"
 #include "server/node/partition_host.h"
@@ -85,6 +87,9 @@ int ServePs(const std::string& socket, const std::string& directory, const v1::H
   exchange = &service;
   const auto ready = host.Host(job);
   CAIRN_CHECK(ready.ok(), ready.status().ToString());
+  auto handover = HandoverSocket::Listen(HandoverPath(socket), /*own_only=*/false);
+  CAIRN_CHECK(handover.ok(), handover.status().ToString());
+  service.SetHandover(*std::move(handover));
   RpcServerOptions options;
   options.unix_socket = socket;
   options.receive_bytes_max = static_cast<int>(kFrameBytesMax);
@@ -132,6 +137,8 @@ struct Flags {
   double ratio_min = 0;
   std::vector<std::string> modes;
   int streams = PsConnectionOptions().streams;
+  bool shared_memory = true;
+  int64_t round_trip_kib = 400;
   // Of the servers:
   std::string serve, socket, directory;
   bool asynchronous = false;
@@ -155,18 +162,20 @@ ExchangeFigures MeasureOne(const Flags& flags, const std::string& dir, RawStream
   const std::string socket = dir + "/" + name + ".sock";
   Child server(socket, args);
   const int64_t bytes = ParameterBytes(job);
-  ExchangeLoad load(AddressOf(socket), std::move(job), flags.streams);
+  ExchangeLoad load(AddressOf(socket), std::move(job), flags.streams, flags.shared_memory);
   const auto figures = MeasureExchange(load, raw, bytes, flags.rounds, [] { return false; });
   CAIRN_CHECK(figures.ok(), figures.status().ToString());
   return *figures;
 }
 
-// One partition of 400 KB, as in a step of a small model.
-double RoundTripMicroseconds(const std::string& dir) {
-  v1::HostPartitions one = JobOf(1, 400 << 10, false);
+// One partition, by default of 400 KB, as in a step of a small model.
+double RoundTripMicroseconds(const Flags& flags, const std::string& dir) {
+  const int64_t bytes = flags.round_trip_kib << 10;
+  v1::HostPartitions one = JobOf(1, bytes, false);
   one.mutable_partitions()->DeleteSubrange(1, one.partitions_size() - 1);
-  Child server(dir + "/small.sock", {"--serve", "ps", "--mebibytes", "1", "--partition-kib", "400"});
-  ExchangeLoad load(AddressOf(dir + "/small.sock"), one, 1);
+  Child server(dir + "/small.sock",
+               {"--serve", "ps", "--mebibytes", "1", "--partition-kib", std::to_string(flags.round_trip_kib)});
+  ExchangeLoad load(AddressOf(dir + "/small.sock"), one, 1, flags.shared_memory);
   std::vector<double> seconds;
   for (int i = 0; i < 2000; ++i) {
     const auto time = load.Round(kRoundTimeout);
@@ -201,11 +210,11 @@ int Measure(const Flags& flags) {
       }
     }
     if (Wanted(flags, "round-trip")) {
-      const double us = RoundTripMicroseconds(dir);
+      const double us = RoundTripMicroseconds(flags, dir);
       if (flags.json) {
-        absl::PrintF("{\"exchange\": \"round-trip-400k\", \"microseconds\": %.0f}\n", us);
+        absl::PrintF("{\"exchange\": \"round-trip\", \"kib\": %d, \"microseconds\": %.0f}\n", flags.round_trip_kib, us);
       } else {
-        absl::PrintF("push+pull of 400 KiB: %.0f us median\n", us);
+        absl::PrintF("push+pull of %d KiB: %.0f us median\n", flags.round_trip_kib, us);
       }
     }
   }
@@ -231,6 +240,10 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"sync", "async", "sync-logged", "async-logged", "round-trip"}));
   app.add_option("--streams", f.streams, "of the connection to the ps")
       ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  app.add_flag("!--no-shared-memory", f.shared_memory, "through the socket only");
+  app.add_option("--round-trip-kib", f.round_trip_kib, "size of the one partition of round-trip")
+      ->check(CLI::Range(4, 1024))
       ->capture_default_str();
   app.add_flag("--json", f.json, "one JSON object a line");
   app.add_option("--ratio-min", f.ratio_min, "exit 1 where an exchange without log falls below this ratio");

@@ -30,6 +30,7 @@ LIMITS = (
     ("common/model/limits.h", "Jobs and models"),
     ("common/data/limits.h", "Data"),
     ("common/s3/limits.h", "Data from S3"),
+    ("common/shared_memory/limits.h", "Memory that processes of a machine share"),
     ("coordinator/core/limits.h", "The coordinator"),
     ("coordinator/dashboard/limits.h", "Changes by pages"),
     ("server/core/limits.h", "A ps"),

@@ -19,7 +19,9 @@ namespace cairn {
 class PsConnections {
  public:
   // trace: PsConnectionOptions.trace of all of them.
-  explicit PsConnections(TraceRecorder* trace = nullptr) : trace_(trace) {}
+  // shared_memory: as PsConnectionOptions.shared_memory.
+  explicit PsConnections(TraceRecorder* trace = nullptr, bool shared_memory = true)
+      : trace_(trace), shared_memory_(shared_memory) {}
   // done: as PsConnection calls it.
   void Send(const std::string& address, Frame frame, PsConnection::Done done);
   void Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor, PsConnection::Done done);
@@ -32,6 +34,7 @@ class PsConnections {
   std::shared_ptr<PsConnection> Find(const std::string& address);
 
   TraceRecorder* const trace_;
+  const bool shared_memory_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);

@@ -20,6 +20,8 @@
 #include "common/model/graph.h"
 #include "common/model/step_plan.h"
 #include "common/rpc/server.h"
+#include "common/rpc/shared_frames.h"
+#include "common/shared_memory/handover.h"
 #include "common/storage/kv_store.h"
 #include "server/node/exchange_service.h"
 #include "server/node/partition_host.h"
@@ -120,6 +122,12 @@ class TestPs {
                .job_error = [](JobId, Generation, const absl::Status&) {},
                .backup_report = [this](v1::BackupReport) { ++reports_; }}),
         exchange_(&host_, received_bytes_max) {
+    if (!unix_socket.empty()) {
+      absl::StatusOr<std::unique_ptr<HandoverSocket>> handover =
+          HandoverSocket::Listen(HandoverPath(unix_socket), /*own_only=*/false);
+      EXPECT_TRUE(handover.ok()) << handover.status();
+      exchange_.SetHandover(*std::move(handover));
+    }
     RpcServerOptions options;
     options.listen = listen;
     options.unix_socket = unix_socket;

@@ -1,0 +1,69 @@
+#include "common/shared_memory/byte_ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+
+namespace cairn {
+
+size_t RingWriter::Room() const {
+  const uint64_t used = written_ - other_->read;
+  return used > bytes_ ? 0 : bytes_ - used;
+}
+
+void RingWriter::Write(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload) {
+  const size_t size = RingMessageBytes(header.size(), payload.size());
+  CAIRN_CHECK(size <= bytes_, "a message longer than its ring");
+  const uint32_t sizes[2] = {static_cast<uint32_t>(header.size()), static_cast<uint32_t>(payload.size())};
+  Put(written_, sizes, sizeof(sizes));
+  Put(written_ + sizeof(sizes), header.data(), header.size());
+  Put(written_ + RingAligned(sizeof(sizes) + header.size()), payload.data(), payload.size());
+  written_ += size;
+  own_->written = written_;
+}
+
+void RingWriter::Put(uint64_t at, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  const size_t offset = at & (bytes_ - 1), first = std::min(bytes, bytes_ - offset);
+  std::memcpy(ring_ + offset, from, first);
+  if (bytes > first) std::memcpy(ring_, static_cast<const uint8_t*>(from) + first, bytes - first);
+}
+
+absl::StatusOr<std::optional<RingMessage>> RingReader::Peek() const {
+  const uint64_t available = other_->written - read_;
+  if (available == 0) return std::optional<RingMessage>();
+  uint32_t sizes[2];
+  if (available > bytes_ || available < kRingAlignment) {
+    return absl::InvalidArgumentError(absl::StrFormat("%d bytes in a ring of %d", available, bytes_));
+  }
+  Get(read_, sizes, sizeof(sizes));
+  if (sizes[0] > header_max_ || sizes[1] > payload_max_ || RingMessageBytes(sizes[0], sizes[1]) > available) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a message of %d and %d bytes where %d are written", sizes[0], sizes[1], available));
+  }
+  RingMessage message;
+  message.header.resize(sizes[0]);
+  Get(read_ + sizeof(sizes), message.header.data(), sizes[0]);
+  const size_t offset = (read_ + RingAligned(sizeof(sizes) + sizes[0])) & (bytes_ - 1);
+  const size_t first = std::min<size_t>(sizes[1], bytes_ - offset);
+  message.payload[0] = {ring_ + offset, first};
+  message.payload[1] = {ring_, sizes[1] - first};
+  message.ring_bytes = RingMessageBytes(sizes[0], sizes[1]);
+  return std::optional<RingMessage>(std::move(message));
+}
+
+void RingReader::Release(size_t ring_bytes) {
+  read_ += ring_bytes;
+  own_->read = read_;
+}
+
+void RingReader::Get(uint64_t at, void* to, size_t bytes) const {
+  if (bytes == 0) return;
+  const size_t offset = at & (bytes_ - 1), first = std::min(bytes, bytes_ - offset);
+  std::memcpy(to, ring_ + offset, first);
+  if (bytes > first) std::memcpy(static_cast<uint8_t*>(to) + first, ring_, bytes - first);
+}
+
+}  // namespace cairn

@@ -1,0 +1,74 @@
+// HandoverSocket and TakeRegion: how memory gets from one process to another of its host.
+//
+// The giver listens on a Unix socket. It tells a ticket, 128 random bits, to the process that shall have the memory, by
+// a connection that it trusts. The taker connects, writes the ticket, and gets the memory's descriptor, or is
+// disconnected.
+//
+//   taker -> giver:  the ticket, kTicketBytes of hex digits
+//   giver -> taker:  one byte, and with it the descriptor (SCM_RIGHTS)
+//
+// Thread rule: Offer and Withdraw from any thread. Invariants: 1. A ticket is good once. 2. A stranger who connects
+// gets nothing, and delays nobody: connections are kHandoverConnectionsMax at a time, each for kHandoverPatience.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/shared_memory/shared_region.h"
+
+namespace cairn {
+
+inline constexpr size_t kTicketBytes = 32;
+
+class HandoverSocket {
+ public:
+  // Makes the memory and begins to use it; the socket hands a copy of its descriptor over. On the socket's thread.
+  using Give = std::function<absl::StatusOr<FileDescriptor>()>;
+
+  // own_only: no other user may connect. Errors: as ListenOnUnixSocket.
+  static absl::StatusOr<std::unique_ptr<HandoverSocket>> Listen(const std::string& path, bool own_only);
+  ~HandoverSocket();  // removes the file; `give` is not called afterwards
+
+  // Returns the ticket. Whoever comes with it gets what `give` returns.
+  std::string Offer(Give give);
+  // Nobody may come with it any more. `give` may be running.
+  void Withdraw(const std::string& ticket);
+
+ private:
+  struct Waiting {  // a connection whose ticket is awaited
+    FileDescriptor fd;
+    std::string ticket;
+    absl::Time until;
+  };
+
+  HandoverSocket(std::string path, FileDescriptor listening, FileDescriptor wake);
+  void Loop();
+  void Accept();
+  // Whether the connection is done with.
+  bool Read(Waiting& connection);
+  void GiveTo(const Waiting& connection);
+
+  const std::string path_;
+  const FileDescriptor listening_, wake_;
+  std::list<Waiting> waiting_;  // on the thread
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_map<std::string, Give> offers_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+// connection: to the giver's socket. Blocks for `timeout` at most. Errors: UNAVAILABLE: the giver gave nothing;
+// DEADLINE_EXCEEDED; as SharedRegion::Open.
+absl::StatusOr<SharedRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
+                                        absl::Duration timeout);
+
+}  // namespace cairn

@@ -1,0 +1,166 @@
+// Goal: memory goes to who has the ticket, once, and to nobody else; strangers at the socket delay nobody.
+#include "common/shared_memory/handover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/base/unix_socket.h"
+#include "common/shared_memory/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kBytes = 8192;
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+class HandoverTest : public testing::Test {
+ protected:
+  HandoverTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cairn-test-XXXXXX").string();
+    dir_ = mkdtemp(pattern.data());
+    path_ = dir_ + "/ps.sock.mem";
+    auto listening = HandoverSocket::Listen(path_, /*own_only=*/true);
+    EXPECT_TRUE(listening.ok()) << listening.status();
+    socket_ = *std::move(listening);
+  }
+  ~HandoverTest() override {
+    socket_.reset();
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    std::filesystem::remove_all(dir_);
+  }
+  // Tries again while the kernel's queue of connections is full.
+  FileDescriptor Connect() {
+    const absl::Time until = absl::Now() + kLong;
+    auto connection = ConnectUnixSocket(path_, /*own_only=*/true);
+    while (!connection.ok() && absl::Now() < until) {
+      std::this_thread::yield();
+      connection = ConnectUnixSocket(path_, /*own_only=*/true);
+    }
+    EXPECT_TRUE(connection.ok()) << connection.status();
+    return *std::move(connection);
+  }
+  // Memory that begins with this text.
+  HandoverSocket::Give Giving(const std::string& text) {
+    return [this, text]() -> absl::StatusOr<FileDescriptor> {
+      auto region = SharedRegion::Create(kBytes);
+      if (!region.ok()) return region.status();
+      std::copy(text.begin(), text.end(), region->data());
+      FileDescriptor fd = region->TakeDescriptor();
+      given_.push_back(*std::move(region));
+      return fd;
+    };
+  }
+  std::string Taken(const std::string& ticket) {
+    const auto region = TakeRegion(Connect(), ticket, kBytes, kLong);
+    if (!region.ok()) return std::string(region.status().message());
+    return std::string(reinterpret_cast<const char*>(region->data()));
+  }
+
+  std::string dir_, path_;
+  std::vector<SharedRegion> given_;  // on the socket's thread; the tests' own after it
+  std::unique_ptr<HandoverSocket> socket_;
+};
+
+TEST_F(HandoverTest, ATicketIsGoodOnce) {
+  const std::string one = socket_->Offer(Giving("one")), two = socket_->Offer(Giving("two"));
+  ASSERT_EQ(one.size(), kTicketBytes);
+  EXPECT_NE(one, two);
+  EXPECT_EQ(Taken(two), "two");
+  EXPECT_EQ(Taken(one), "one");
+  EXPECT_THAT(Taken(one), testing::HasSubstr("gave no memory"));
+  EXPECT_THAT(Taken(std::string(kTicketBytes, '0')), testing::HasSubstr("gave no memory"));
+}
+
+TEST_F(HandoverTest, BothSeeTheSameMemory) {
+  const auto region = TakeRegion(Connect(), socket_->Offer(Giving("x")), kBytes, kLong);
+  ASSERT_TRUE(region.ok()) << region.status();
+  region->data()[100] = 42;
+  EXPECT_EQ(given_.at(0).data()[100], 42);
+}
+
+TEST_F(HandoverTest, AWithdrawnTicketGetsNothing) {
+  const std::string ticket = socket_->Offer(Giving("x"));
+  socket_->Withdraw(ticket);
+  socket_->Withdraw(ticket);
+  EXPECT_THAT(Taken(ticket), testing::HasSubstr("gave no memory"));
+}
+
+TEST_F(HandoverTest, AGiverThatFailsIsSaid) {
+  const std::string ticket =
+      socket_->Offer([]() -> absl::StatusOr<FileDescriptor> { return absl::ResourceExhaustedError("none left"); });
+  EXPECT_THAT(Taken(ticket), testing::HasSubstr("gave no memory"));
+  const auto other = TakeRegion(Connect(), socket_->Offer(Giving("x")), 2 * kBytes, kLong);
+  EXPECT_THAT(std::string(other.status().message()), testing::HasSubstr("8192 bytes, 16384 are expected"));
+}
+
+TEST_F(HandoverTest, StrangersDelayNobody) {
+  std::vector<FileDescriptor> strangers;
+  for (size_t i = 0; i < 2 * kHandoverConnectionsMax; ++i) {
+    strangers.push_back(Connect());
+    if (i % 2 == 0) send(strangers.back().get(), "0123", 4, MSG_NOSIGNAL);
+  }
+  const std::string ticket = socket_->Offer(Giving("mine"));
+  EXPECT_EQ(Taken(ticket), "mine");
+}
+
+// A giver that sends more descriptors than one: none of them stays open here.
+TEST_F(HandoverTest, DescriptorsThatAreTooManyAreClosed) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  FileDescriptor taker(ends[0]), giver(ends[1]);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  const int two[2] = {pipes[1], pipes[1]};
+  std::memcpy(CMSG_DATA(rights), two, sizeof(two));
+  ASSERT_EQ(sendmsg(giver.get(), &message, 0), 1);
+  close(pipes[1]);
+  EXPECT_FALSE(TakeRegion(std::move(taker), std::string(kTicketBytes, '0'), kBytes, kLong).ok());
+  // All writers of the pipe are gone.
+  EXPECT_EQ(read(pipes[0], &byte, 1), 0);
+  close(pipes[0]);
+}
+
+TEST_F(HandoverTest, TheFileIsThisUsers) {
+  struct stat found {};
+  ASSERT_EQ(stat(path_.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0077, 0u);
+  EXPECT_TRUE(absl::IsUnavailable(HandoverSocket::Listen(path_, true).status())) << "somebody listens there";
+}
+
+TEST(UnixSocket, ALeftOverFileIsReplacedAndALongPathRefused) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "cairn-test-XXXXXX").string();
+  const std::string dir = mkdtemp(pattern.data()), path = dir + "/s";
+  { ASSERT_TRUE(ListenOnUnixSocket(path, false).ok()); }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_TRUE(absl::IsUnavailable(ConnectUnixSocket(path, false).status()));
+  EXPECT_TRUE(ListenOnUnixSocket(path, false).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(ConnectUnixSocket(std::string(200, 'x'), false).status()));
+  EXPECT_TRUE(absl::IsUnavailable(ListenOnUnixSocket(dir + "/none/s", false).status()));
+  std::filesystem::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace cairn
