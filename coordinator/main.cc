@@ -125,8 +125,8 @@ void AddTrustFlags(CLI::App* app, TrustFlags* flags) {
                   "audit.1.log, up to audit.7.log [none]");
   app->add_option("--quotas", flags->quotas,
                   "File of how much users and groups may have at a time: lines as `default jobs=20`, `user alice "
-                  "replicas=64`, `group vision parameters=4000000000`; read again when it has changed [half of the "
-                  "places for jobs for each user]");
+                  "replicas=64`, `group vision parameters=4000000000`; read again when it has changed [500 jobs a "
+                  "user]");
   app->add_flag(
       "--accept-tokens", flags->accept_tokens,
       "Users may show a token (`cairn token create`) instead of a certificate: with --tls-dir, clients without "

@@ -20,7 +20,9 @@ void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--advertise", o->advertise, "host or host:port under which workers reach this ps [as in --listen]");
   cairn::AddCoordinatorFlag(app, &o->coordinator);
   app->add_option("--data-dir", o->data_dir, "directory for the variables")->required();
-  app->add_option("--name", o->name, "unique in the cluster, and for ever that of the data directory [kept there]");
+  app->add_option(
+      "--name", o->name,
+      "unique in the cluster; the data directory keeps it and starts under no other [the kept one, or a new one]");
   app->add_option("--host-label", o->host_label, "name of this machine, for placement [the host's name]");
   app->add_option("--unix-socket", o->unix_socket,
                   "socket for workers on this host, or \"none\" [in the data directory]");

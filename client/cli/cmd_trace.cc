@@ -44,8 +44,8 @@ bool HasSpans(const CollectedTrace& trace) {
   return std::any_of(trace.nodes.begin(), trace.nodes.end(), [](const NodeTrace& node) { return !node.spans.empty(); });
 }
 
-// One trace of one job; it begins anew where the job's replicas move. Its end is told to the coordinator, whatever
-// happens.
+// One trace of one job; it begins anew where the job's replicas or partitions move. Its end is told to the
+// coordinator, whatever happens.
 class TraceRun {
  public:
   TraceRun(JobClient& client, StopSignals& signals, const TraceOptions& options)
@@ -110,7 +110,8 @@ class TraceRun {
     if (moves_ == 0 || HasSpans(taken)) trace_ = std::move(taken);
     job_ended_ = collector.job_ended();
     if (moved_ && read.ok() && moves_++ == 0 && absl::Now() + kShortest < deadline_) {
-      absl::FPrintF(stderr, "cairn: replicas moved: the trace begins anew with the nodes that work now\n");
+      absl::FPrintF(stderr,
+                    "cairn: replicas or partitions moved: the trace begins anew with the nodes that work now\n");
     }
     return read;
   }
@@ -165,7 +166,7 @@ class TraceRun {
     if (job_ended_) return "the job has ended";
     const int64_t waited = absl::ToInt64Seconds(absl::Now() - began_);
     if (moves_ > 0) {
-      return absl::StrFormat("replicas moved during the trace (%d s in all); trace again", waited);
+      return absl::StrFormat("replicas or partitions moved during the trace (%d s in all); trace again", waited);
     }
     if (waited < options_.seconds) return absl::StrFormat("the nodes recorded no more after %d s; trace again", waited);
     return absl::StrFormat("the job did no more within %d s (--seconds)", waited);

@@ -218,8 +218,7 @@ std::string PicturesHint(const std::string& path, const std::vector<FolderEntry>
     if (entry.kind == PathInfo::kFolder || entry.name[0] == '.' || !HasPictureName(entry.name)) continue;
     return absl::StrFormat(
         ". Pictures belong in one folder a class below that one; put new ones, whose class is not known, into any, "
-        "such "
-        "as %s/unknown/%s",
+        "such as %s/unknown/%s",
         path, entry.name);
   }
   return "";

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/s3/errors.h"
 #include "common/s3/limits.h"
 
 namespace cairn {
@@ -22,8 +23,6 @@ struct CurlTransport::Connection {
 };
 
 namespace {
-
-constexpr char kStopping[] = "the worker is stopping, or the job has ended";
 
 struct Transfer {
   S3Reply reply;
@@ -86,7 +85,7 @@ int OnProgress(void* to, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 
 absl::Status ErrorOf(CURLcode code, const char* text, const Transfer& transfer) {
   const std::string why = absl::StrCat(text[0] == '\0' ? curl_easy_strerror(code) : text);
-  if (*transfer.stopping) return absl::CancelledError(kStopping);
+  if (*transfer.stopping) return absl::CancelledError(kS3Stopping);
   if (transfer.too_much) {
     return absl::ResourceExhaustedError(absl::StrCat("a reply of more than ", transfer.body_bytes_max,
                                                      " bytes, or with too many headers; is this an S3 service?"));
@@ -152,7 +151,7 @@ std::unique_ptr<CurlTransport::Connection> CurlTransport::Take() {
 }
 
 absl::StatusOr<S3Reply> CurlTransport::Send(const S3Request& request) {
-  if (*stopping_) return absl::CancelledError(kStopping);
+  if (*stopping_) return absl::CancelledError(kS3Stopping);
   std::unique_ptr<Connection> connection = Take();
   CURL* const handle = connection->handle;
   if (handle == nullptr) return absl::UnavailableError("libcurl is out of memory");

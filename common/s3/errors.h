@@ -11,6 +11,9 @@
 
 namespace cairn {
 
+// Of a request that was not begun, or given up, since it is not wanted any more.
+inline constexpr char kS3Stopping[] = "the worker is stopping, or the job has ended";
+
 // address: of what was asked for, "s3://bucket/key". action: what was done: "read", "list", "write" or "remove".
 // UNAVAILABLE: the same request may succeed later; UNIMPLEMENTED: the server does not know it.
 absl::Status ErrorOfReply(const S3Reply& reply, const std::string& address, const std::string& action,

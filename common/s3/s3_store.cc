@@ -75,7 +75,7 @@ absl::StatusOr<S3Reply> S3Store::Repeat(const Question& question) {
       return absl::UnavailableError(absl::StrCat(reply.status().message(), " (", attempt, " attempts in ",
                                                  absl::FormatDuration(until - begin), ")"));
     }
-    if (!time_.pause(pause)) return absl::CancelledError("the worker is stopping, or the job has ended");
+    if (!time_.pause(pause)) return absl::CancelledError(kS3Stopping);
   }
 }
 

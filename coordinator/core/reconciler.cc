@@ -198,7 +198,7 @@ void Reconciler::DropAside(const ClusterNode& ps, uint64_t id, Job* job) {
   if (job != nullptr && job->state() == v1::FAILED) {
     step_.Warn(OfNode(ps), "drops its old partitions of jobs that have failed: %d", id);
   } else {
-    step_.Log(OfNode(ps), "drops its old partitions of job %d, of which other copies are there", id);
+    step_.Log(OfNode(ps), "drops its old partitions of job %d, which needs them no more", id);
   }
   if (job != nullptr) job->partitions.copies.RepairLater();  // the ps may be given copies again
 }

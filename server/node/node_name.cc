@@ -49,10 +49,10 @@ absl::StatusOr<std::string> ChooseNodeName(const NodeNameRequest& request, const
     return name;
   }
   if (!request.given.empty() && request.given != kept) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("data-dir %s: it is that of ps \"%s\", not of \"%s\", which would lose what it holds: start it "
-                        "with --name %s, or use an empty directory for \"%s\"",
-                        request.data_dir, kept, request.given, kept, request.given));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data-dir %s: it is that of ps \"%s\", not of \"%s\"; under another name its partitions would not be "
+        "used: start it with --name %s, or use an empty directory for \"%s\"",
+        request.data_dir, kept, request.given, kept, request.given));
   }
   if (const absl::Status fits = CheckNodeName(CallerRole::kPs, kept, caller); !fits.ok()) {
     return absl::InvalidArgumentError(

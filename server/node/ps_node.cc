@@ -11,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
@@ -260,7 +261,8 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
     const v1::HostPartitions& host = message.host_partitions();
     absl::StatusOr<v1::PartitionsReady> ready = host_->Host(host);
     if (ready.ok()) {
-      LogInfo("job %d: %d partitions ready, generation %d", host.job_id(), host.partitions_size(), host.generation());
+      LogInfo("job %d: %s ready, generation %d", host.job_id(), CountText(host.partitions_size(), "partition"),
+              host.generation());
       *answer.mutable_partitions_ready() = *std::move(ready);
       session_->Send(std::move(answer));
     } else if (absl::IsAborted(ready.status())) {

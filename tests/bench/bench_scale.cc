@@ -4,7 +4,7 @@
 //
 //   bench_scale                             all sizes
 //   bench_scale --ps 1000 --workers 10000 --jobs 200
-//   bench_scale --largest                   a job of the most parameters that there can be
+//   bench_scale --ps 1000 --workers 1024 --parameters 65000000000 --partition-mib 64    one large job
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

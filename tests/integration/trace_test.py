@@ -201,7 +201,7 @@ def try_moved(c, glyphs):
     written = read(f"{c.dir}/moved.json")
     check_format(written)
     nodes = sorted(name for _, name, _ in nodes_of(written).values())
-    if "replicas moved: the trace begins anew" in text:
+    if "moved: the trace begins anew" in text:
         check(nodes == ["ps-0", "ps-1", "worker-0"], f"{nodes}: {text}")
     else:
         other = written["otherData"]

@@ -172,7 +172,10 @@ struct RawCall : grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, Sh
     StartWrite(&outgoing);
     written.WaitForNotification();
   }
-  void OnReadInitialMetadataDone(bool) override { metadata.Notify(); }
+  void OnReadInitialMetadataDone(bool ok) override {
+    has_metadata = ok;
+    metadata.Notify();
+  }
   void OnReadDone(bool ok) override {
     if (ok && !answered.HasBeenNotified()) answered.Notify();
     if (ok) StartRead(&incoming);
@@ -191,6 +194,7 @@ struct RawCall : grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, Sh
   grpc::ClientContext context;
   grpc::ByteBuffer incoming, outgoing;
   absl::Notification metadata, answered, written, done;
+  bool has_metadata = false;
   std::string ticket;
   grpc::Status status;
   bool ended = false;
@@ -234,7 +238,7 @@ TEST_F(ExchangeMemoryTest, FramesInTheCallAndInTheMemoryDoNotMix) {
     RawCall raw(socket);  // asks, and then uses the call: its ticket is void
     ASSERT_EQ(raw.ticket.size(), kTicketBytes);
     raw.Write(pull);
-    raw.answered.WaitForNotification();
+    ASSERT_TRUE(raw.answered.WaitForNotificationWithTimeout(absl::Seconds(30)));
     EXPECT_FALSE(raw.Take(socket).ok());
   }
   RawCall raw(socket);
@@ -247,8 +251,10 @@ TEST_F(ExchangeMemoryTest, FramesInTheCallAndInTheMemoryDoNotMix) {
 TEST_F(ExchangeMemoryTest, MemoryIsForProcessesOnThisHostThatAskForIt) {
   Start(DenseJob(8, 4, 1, true), 1 << 20, /*unix_socket=*/true);
   const RawCall over_tcp("127.0.0.1:" + std::to_string(ps_->server().port()));
-  EXPECT_EQ(over_tcp.ticket, "") << "answered, for it waits, and with nothing";
+  EXPECT_TRUE(over_tcp.has_metadata) << "it waits for an answer";
+  EXPECT_EQ(over_tcp.ticket, "");
   const RawCall newer(dir_.path() + "/ps.sock", "2");
+  EXPECT_TRUE(newer.has_metadata);
   EXPECT_EQ(newer.ticket, "") << "a layout that this ps does not know";
   PsConnection unasked(ps_->address(), {.streams = 1});
   EXPECT_TRUE(Call(unasked, PullOf(kJob, 0)).ok());

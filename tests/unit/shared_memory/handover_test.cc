@@ -112,6 +112,8 @@ TEST_F(HandoverTest, StrangersDelayNobody) {
   }
   const std::string ticket = socket_->Offer(Giving("mine"));
   EXPECT_EQ(Taken(ticket), "mine");
+  char byte;  // nobody had to be waited for: the last of them still has its time
+  EXPECT_EQ(recv(strangers.back().get(), &byte, 1, MSG_DONTWAIT), -1) << "its time is over";
 }
 
 // A giver that sends more descriptors than one: none of them stays open here.
