@@ -97,6 +97,11 @@ int RunCreateToken(const Globals& globals, const CreateTokenOptions& options) {
   }
   if (!status.ok()) {
     if (!options.output.empty()) unlink(options.output.c_str());
+    if (absl::IsDeadlineExceeded(answer.status()) || absl::IsUnavailable(answer.status())) {
+      status = absl::Status(
+          status.code(),
+          absl::StrCat(status.message(), "; it may have been made: `cairn token revoke ", made->id, "` takes it back"));
+    }
     return Fail(status);
   }
   const v1::Token& token = answer->token();

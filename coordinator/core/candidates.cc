@@ -72,7 +72,6 @@ bool Candidates::Draining(const NodeName& name) const {
   return node != nullptr && node->leaving();
 }
 
-// How many ps can receive copies of the job.
 bool Candidates::CopyThere(const Job& job, const v1::PartitionPlacement& p) const {
   const auto serves = [&](const NodeName& name) {
     const ClusterNode* node = UsablePs(job, name);
@@ -87,6 +86,7 @@ bool Candidates::MayHold(const Job& job, const ClusterNode& ps) const {
   return !ps.leaving() && !LeftOut(job, ps) && !(job.keeps_updates() && ps.work.aside.contains(job.id()));
 }
 
+// How many ps can receive copies of the job.
 size_t Candidates::PsThere(const Job& job) const {
   const std::vector<ClusterNode*> all = nodes_.Connected(v1::PS);
   return std::count_if(all.begin(), all.end(), [&](auto* ps) { return MayHold(job, *ps); });

@@ -58,6 +58,9 @@ class Candidates {
   // The most workers of one kind of device that may work for the job; free: only workers with a free slot count.
   size_t MostOfOneDevice(const Job& job, bool free) const;
 
+  // Whether the ps, which is connected, may be given copies of the job.
+  bool MayHold(const Job& job, const ClusterNode& ps) const;
+
   // ---- for the user ----
   // Why work is taken from a node; empty: the node is there and healthy.
   std::string TroubleText(const Job& job, const NodeName& name) const;
@@ -69,8 +72,6 @@ class Candidates {
   std::string BitsText(const Job& job) const;
 
  private:
-  bool MayHold(const Job& job, const ClusterNode& ps) const;
-
   const CoordinatorOptions& options_;
   const StepContext& step_;
   const JobTable& jobs_;

@@ -287,7 +287,7 @@ void Copies::PlanMoves(Job& job) {
 size_t Copies::BalanceHash(const Job& job) const {
   size_t hash = 1;
   for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    if (ps->leaving() || candidates_.LeftOut(job, *ps) || step_.now() - ps->lease.joined() < kBalanceAfter) continue;
+    if (!candidates_.MayHold(job, *ps) || step_.now() - ps->lease.joined() < kBalanceAfter) continue;
     hash = absl::HashOf(hash, ps->name, ps->machine.host);
   }
   for (const v1::PartitionPlacement& p : job.status.partitions()) {

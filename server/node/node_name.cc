@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/rpc/daemon.h"
 
 namespace cairn {
@@ -13,31 +14,48 @@ namespace {
 
 std::filesystem::path FileOf(const std::string& data_dir) { return std::filesystem::path(data_dir) / "name"; }
 
-// Empty: there is none.
-std::string KeptName(const std::string& data_dir) {
+constexpr char kTaken[] = "taken";
+
+struct KeptName {
+  std::string name;  // empty: there is none
+  bool taken = false;
+};
+
+KeptName ReadKept(const std::string& data_dir) {
   std::ifstream in(FileOf(data_dir));
-  std::string name;
-  std::getline(in, name);
-  return name;
+  KeptName kept;
+  std::string mark;
+  std::getline(in, kept.name);
+  std::getline(in, mark);
+  kept.taken = mark == kTaken;
+  return kept;
 }
 
-}  // namespace
-
-absl::Status KeepNodeName(const std::string& data_dir, const std::string& name) {
-  if (KeptName(data_dir) == name) return absl::OkStatus();
+absl::Status WriteName(const std::string& data_dir, const std::string& text) {
   const std::string file = FileOf(data_dir).string();
   return WriteFileWhole(file, [&](const std::string& beside) {
     std::ofstream out(beside, std::ios::trunc);
-    out << name << "\n";
+    out << text;
     out.close();
     return out ? absl::OkStatus() : absl::PermissionDeniedError(absl::StrCat("cannot write ", file));
   });
 }
 
+}  // namespace
+
+absl::Status KeepNodeName(const std::string& data_dir, const std::string& name) {
+  const KeptName kept = ReadKept(data_dir);
+  if (kept.taken && kept.name == name) return absl::OkStatus();
+  if (!kept.name.empty() && kept.name != name) {
+    LogWarning("data-dir %s: it kept the name \"%s\", it is that of \"%s\" from now on", data_dir, kept.name, name);
+  }
+  return WriteName(data_dir, absl::StrCat(name, "\n", kTaken, "\n"));
+}
+
 absl::StatusOr<std::string> ChooseNodeName(const NodeNameRequest& request, const Caller& caller) {
-  const std::string kept = KeptName(request.data_dir);
+  const auto [kept, taken] = ReadKept(request.data_dir);
+  if (!request.given.empty() && !taken) return request.given;
   if (kept.empty()) {
-    if (!request.given.empty()) return request.given;
     if (request.joined) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "data-dir %s: it is that of a ps that was started with --name, and the name is not kept there yet: start it "
@@ -45,7 +63,7 @@ absl::StatusOr<std::string> ChooseNodeName(const NodeNameRequest& request, const
           request.data_dir));
     }
     const std::string name = NewNodeName("ps", CallerRole::kPs);
-    CAIRN_RETURN_IF_ERROR(Annotate(KeepNodeName(request.data_dir, name), "data-dir"));
+    CAIRN_RETURN_IF_ERROR(Annotate(WriteName(request.data_dir, name + "\n"), "data-dir"));
     return name;
   }
   if (!request.given.empty() && request.given != kept) {

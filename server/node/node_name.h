@@ -4,7 +4,9 @@
 // Any thread; one process uses the directory at a time. Invariants:
 //   1. A directory that has joined a cluster has one name for ever.
 //   2. A given name is kept once the coordinator has taken it (KeepNodeName at Welcome), so that a name that it refuses
-//      does not stay. A generated one is kept before it is used.
+//      does not stay. A generated one is kept before it is used, and may be given up for another until it is taken.
+//   3. The file's first line is the name; a second one, "taken", says that a coordinator has taken it. Earlier releases
+//      wrote generated names alone, and took a given one without writing it: what such a file says may be outdated.
 #pragma once
 
 #include <string>
@@ -26,7 +28,7 @@ struct NodeNameRequest {
 // the directory cannot be written to.
 absl::StatusOr<std::string> ChooseNodeName(const NodeNameRequest& request, const Caller& caller);
 
-// Survives power loss. OK if it is kept already. Errors: as the system's.
+// Of a name that the coordinator has taken. Survives power loss. OK if it is kept already. Errors: as the system's.
 absl::Status KeepNodeName(const std::string& data_dir, const std::string& name);
 
 }  // namespace cairn

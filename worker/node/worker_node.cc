@@ -270,13 +270,15 @@ void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
 void WorkerNode::BoundUploads(const v1::DropJob& message) {
   if (options_.remote_files == nullptr) return;
   const JobId job(message.job_id());
-  if (message.cancelled()) files_.GiveUpRemote(job);
-  timers_.PostAfter(kUploadsAfterDropMax, [this, job] {
+  if (message.cancelled()) return files_.GiveUpRemote(job);
+  // Of what is under way now: what the job begins later, if it is here again, has its own time.
+  timers_.PostAfter(kUploadsAfterDropMax, [this, job, weak = files_.DetachRemote(job)] {
+    if (const auto remote = weak.lock()) remote->Stop();
     {
       absl::MutexLock lock(&mutex_);
       if (trainers_.contains(job.value)) return;
     }
-    files_.GiveUpRemote(job);
+    files_.GiveUpRemote(job);  // what began after the drop: the last part of a cut came late
   });
 }
 

@@ -2,13 +2,17 @@
 
 #include <pthread.h>
 
+#include <system_error>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/thread_priority.h"
 
 namespace cairn {
 
-FileQueues::FileQueues(RemoteFiles* remote, size_t threads_max) : remote_(remote), threads_max_(threads_max) {}
+FileQueues::FileQueues(RemoteFiles* remote, size_t threads_max) : remote_(remote), threads_max_(threads_max) {
+  threads_.emplace_back([this] { Run(); });
+}
 
 FileQueues::~FileQueues() { Stop(); }
 
@@ -21,7 +25,12 @@ void FileQueues::Post(JobId job, Task task) {
   queue.waiting.push_back({std::move(task), queue.remote});
   if (!is_new) return;  // who runs its task goes on with this one
   ready_.push_back(job);
-  if (ready_.size() > idle_ && threads_.size() < threads_max_) threads_.emplace_back([this] { Run(); });
+  if (ready_.size() <= idle_ || threads_.size() >= threads_max_) return;
+  try {
+    threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error& error) {
+    LogWarning("checkpoints: no further thread, %d write: %s", threads_.size(), error.what());
+  }
 }
 
 void FileQueues::Run() {
@@ -55,14 +64,27 @@ void FileQueues::Run() {
   }
 }
 
+std::weak_ptr<RemoteFiles> FileQueues::DetachRemote(JobId job) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = queues_.find(job);
+  if (it == queues_.end() || it->second.remote == nullptr) return {};
+  std::erase_if(it->second.detached, [](const auto& remote) { return remote.expired(); });
+  const std::shared_ptr<RemoteFiles> remote = std::exchange(it->second.remote, nullptr);  // the tasks hold it
+  return it->second.detached.emplace_back(remote);
+}
+
 void FileQueues::GiveUpRemote(JobId job) {
-  std::shared_ptr<RemoteFiles> remote;
+  DetachRemote(job);
+  std::vector<std::shared_ptr<RemoteFiles>> stopped;
   {
     absl::MutexLock lock(&mutex_);
     const auto it = queues_.find(job);
-    if (it != queues_.end()) remote = std::move(it->second.remote);
+    if (it == queues_.end()) return;
+    for (const auto& weak : it->second.detached) stopped.push_back(weak.lock());
   }
-  if (remote != nullptr) remote->Stop();
+  for (const auto& remote : stopped) {
+    if (remote != nullptr) remote->Stop();
+  }
 }
 
 bool FileQueues::AwaitIdle(absl::Duration wait_max) {

@@ -4,7 +4,7 @@
 // Thread rule: any thread, a task's own too; Stop and the destructor not from a task. Invariants:
 //   1. Tasks of one job never overlap, and each sees what those before it did.
 //   2. At most threads_max tasks run at the same time; jobs take turns where more have some. Threads have a low
-//      priority and begin when they are needed.
+//      priority; the first one is there from the start, the others begin when they are needed and the system has them.
 //   3. A job costs nothing here while none of its tasks waits or runs.
 // A queue is unbounded: what a job posts is bounded by the checkpoints, digests and model files that it is asked for.
 #pragma once
@@ -38,8 +38,11 @@ class FileQueues {
 
   // After Stop: drops the task.
   void Post(JobId job, Task task);
-  // What the job's tasks so far ask of remote files ends with CANCELLED within about a second. Files of this machine
-  // are finished, and tasks that are posted later are not concerned.
+  // The remote files of the job's tasks so far: after Stop of them, what they ask ends with CANCELLED within about a
+  // second. Files of this machine are finished, and tasks that are posted later are not concerned. Expired: there is
+  // none, or all have ended.
+  std::weak_ptr<RemoteFiles> DetachRemote(JobId job);
+  // Stops them now, and those that were detached.
   void GiveUpRemote(JobId job);
   // Whether all tasks have ended within this time.
   bool AwaitIdle(absl::Duration wait_max);
@@ -54,6 +57,7 @@ class FileQueues {
   struct Queue {  // of a job that has a task that waits or runs
     std::deque<Waiting> waiting;
     std::shared_ptr<RemoteFiles> remote;  // of the tasks that come; null: made by the next one
+    std::vector<std::weak_ptr<RemoteFiles>> detached;
   };
 
   void Run();

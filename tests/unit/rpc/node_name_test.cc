@@ -56,7 +56,18 @@ TEST_F(NodeNameTest, AGeneratedNameIsKeptAtOnce) {
   EXPECT_THAT(name, StartsWith("ps-"));
   EXPECT_EQ(Choose("", /*joined=*/false).value(), name);
   EXPECT_EQ(Choose(name).value(), name);
+  ASSERT_TRUE(KeepNodeName(dir_.path(), name).ok());
   EXPECT_THAT(Refusal("ps-0"), HasSubstr(name));
+}
+
+// An earlier release wrote the name that it had generated, and later ran under given ones without a word.
+TEST_F(NodeNameTest, AnOldFileDoesNotRefuseTheNameThatIsUsed) {
+  std::ofstream(File()) << "ps-0a1b2c3d\n";
+  EXPECT_EQ(Choose("").value(), "ps-0a1b2c3d");
+  EXPECT_EQ(Choose("ps-0").value(), "ps-0");
+  ASSERT_TRUE(KeepNodeName(dir_.path(), "ps-0").ok());
+  EXPECT_EQ(Choose("").value(), "ps-0") << "from then on it is that name's";
+  EXPECT_THAT(Refusal("ps-0a1b2c3d"), HasSubstr("--name ps-0"));
 }
 
 // It was written by a release that did not keep given names.

@@ -99,6 +99,39 @@ TEST(FileQueues, WhatAJobAsksOfS3IsGivenUp) {
   for (const auto& made : remote.made) EXPECT_EQ(made->stopped.HasBeenNotified(), made.get() == first);
 }
 
+// A job is dropped while it uploads, and comes back.
+TEST(FileQueues, DetachedRemoteFilesAreStoppedApartFromLaterOnes) {
+  CountedRemote remote;
+  FileQueues queues(&remote);
+  absl::Notification begun, go;
+  queues.Post(kSlow, [&](RemoteFiles*) {
+    begun.Notify();
+    go.WaitForNotification();
+  });
+  begun.WaitForNotification();
+  const std::weak_ptr<RemoteFiles> before = queues.DetachRemote(kSlow);
+  ASSERT_EQ(before.lock(), remote.made.at(0));
+  EXPECT_TRUE(queues.DetachRemote(kSlow).expired()) << "there is none any more";
+  queues.Post(kSlow, [](RemoteFiles*) {});
+  before.lock()->Stop();
+  EXPECT_FALSE(remote.made.at(1)->stopped.HasBeenNotified());
+  go.Notify();
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));
+}
+
+TEST(FileQueues, ACancelStopsDetachedRemoteFilesToo) {
+  CountedRemote remote;
+  FileQueues queues(&remote);
+  queues.Post(kSlow, [&](RemoteFiles* own) {
+    static_cast<CountedRemote::OfJob*>(own)->stopped.WaitForNotification();  // as a request that does not end
+  });
+  const std::weak_ptr<RemoteFiles> before = queues.DetachRemote(kSlow);
+  queues.Post(kSlow, [](RemoteFiles*) {});
+  queues.GiveUpRemote(kSlow);
+  EXPECT_TRUE(queues.AwaitIdle(absl::InfiniteDuration()));  // never, if the first was not stopped
+  EXPECT_TRUE(remote.made.at(1)->stopped.HasBeenNotified());
+}
+
 TEST(FileQueues, AStopRunsWhatWasPosted) {
   FileQueues queues(nullptr, /*threads_max=*/2);
   absl::Notification go;
