@@ -130,8 +130,19 @@ def start(body, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it may be ignored here, as after `test &`
     )
+
+
+def wait_for(process, name):
+    """Of one that does not end, the threads' stacks are shown."""
+    try:
+        process.wait(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        _, errors = process.communicate(timeout=LIMIT_S)
+        check(False, f"{name}: the process does not end\n{errors}")
 
 
 def nothing_is_left(name, folder):
@@ -157,7 +168,7 @@ def check_end(name, data):
     elif sent is not None:
         process.send_signal(sent)
     try:
-        process.wait(timeout=LIMIT_S)
+        wait_for(process, name)
         nothing_is_left(name, folder)
     finally:
         if child is not None:
