@@ -47,7 +47,7 @@ absl::Status KeepNodeName(const std::string& data_dir, const std::string& name) 
   const KeptName kept = ReadKept(data_dir);
   if (kept.taken && kept.name == name) return absl::OkStatus();
   if (!kept.name.empty() && kept.name != name) {
-    LogWarning("data-dir %s: it kept the name \"%s\", it is that of \"%s\" from now on", data_dir, kept.name, name);
+    LogWarning("data-dir %s: the name kept there was \"%s\"; it is \"%s\" from now on", data_dir, kept.name, name);
   }
   return WriteName(data_dir, absl::StrCat(name, "\n", kTaken, "\n"));
 }

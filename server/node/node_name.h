@@ -2,7 +2,7 @@
 // partitions a directory holds. Under another name a ps would be told to drop them.
 //
 // Any thread; one process uses the directory at a time. Invariants:
-//   1. A directory that has joined a cluster has one name for ever.
+//   1. Once a coordinator has taken a directory's name, it is started under no other.
 //   2. A given name is kept once the coordinator has taken it (KeepNodeName at Welcome), so that a name that it refuses
 //      does not stay. A generated one is kept before it is used, and may be given up for another until it is taken.
 //   3. The file's first line is the name; a second one, "taken", says that a coordinator has taken it. Earlier releases

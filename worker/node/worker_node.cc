@@ -270,7 +270,7 @@ void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
 void WorkerNode::BoundUploads(const v1::DropJob& message) {
   if (options_.remote_files == nullptr) return;
   const JobId job(message.job_id());
-  if (message.cancelled()) return files_.GiveUpRemote(job);
+  if (message.cancelled()) files_.GiveUpRemote(job);
   // Of what is under way now: what the job begins later, if it is here again, has its own time.
   timers_.PostAfter(kUploadsAfterDropMax, [this, job, weak = files_.DetachRemote(job)] {
     if (const auto remote = weak.lock()) remote->Stop();
