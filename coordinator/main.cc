@@ -6,9 +6,11 @@
 #include <atomic>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/rpc/daemon.h"
 #include "common/storage/kv_store.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/node/coordinator_node.h"
 
 namespace cairn {
@@ -123,10 +125,12 @@ void AddTrustFlags(CLI::App* app, TrustFlags* flags) {
   app->add_option("--audit-log", flags->audit_log,
                   "File of who asked for what, and its outcome: a JSON object a line; at 64 MiB audit.log becomes "
                   "audit.1.log, up to audit.7.log [none]");
-  app->add_option("--quotas", flags->quotas,
-                  "File of how much users and groups may have at a time: lines as `default jobs=20`, `user alice "
-                  "replicas=64`, `group vision parameters=4000000000`; read again when it has changed [500 jobs a "
-                  "user]");
+  app->add_option(
+      "--quotas", flags->quotas,
+      absl::StrCat("File of how much users and groups may have at a time: lines as `default jobs=20`, `user "
+                   "alice replicas=64`, `group vision parameters=4000000000`; read again when it has "
+                   "changed [",
+                   kJobsOfUserDefault, " jobs a user]"));
   app->add_flag(
       "--accept-tokens", flags->accept_tokens,
       "Users may show a token (`cairn token create`) instead of a certificate: with --tls-dir, clients without "
