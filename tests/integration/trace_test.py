@@ -1,6 +1,7 @@
 """Goal: `cairn trace` writes what every node of a running job does in some steps, in the Chrome trace event format:
-every kind of span in every step, threads whose spans lie within one another, times of one clock. A node that dies is
-named, what cannot be traced is refused with what to do, and a trace ends whatever happens to the one who asked for it.
+every kind of span in every step, threads whose spans lie within one another, times of one clock; Chrome's own trace
+viewer reads each of them. A node that dies is named, what cannot be traced is refused with what to do, and a trace ends
+whatever happens to the one who asked for it.
 """
 
 import collections
@@ -9,14 +10,16 @@ import os
 import signal
 import subprocess
 
-from cluster import BIN, Cluster, check
+from cluster import BIN, SOURCE, Cluster, check
 from jobs import make_glyphs, small_job
+from npm_packages import install
 
 CAIRN = os.path.join(BIN, "cairn")
 WORKER_KINDS = {"decode", "data", "compute", "forward", "backward", "push", "wait", "pull"}
 PS_KINDS = {"sum", "apply", "log", "replicate", "send"}
 EPOCHS = 100000  # until it is cancelled
 LOGGED = "backups: 1 durability: LOGGED_AND_REPLICATED"
+VIEWER = "traceviewer@1.0.11"  # Chrome's, as an npm package
 
 
 def read(path):
@@ -132,6 +135,31 @@ def try_whole(c, job):
     check_steps(again, 1)
     check(again["otherData"]["first_step"] > first, "a later step")
     check(not [name for name in os.listdir(c.dir) if ".partial-" in name], os.listdir(c.dir))
+
+
+def try_viewer(c, names):
+    """Chrome's trace viewer finds every node, thread and span, and has nothing to say against them."""
+    folder = os.path.join(os.path.dirname(BIN), "npm", VIEWER)
+    why = install(VIEWER, folder)
+    if why:
+        print(f"not read by Chrome's trace viewer: {why}", flush=True)
+        return
+    for name in names:
+        path = f"{c.dir}/{name}"
+        argv = ["node", f"{SOURCE}/tests/integration/trace_viewer.cjs", folder, path]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+        seen, trace = json.loads(done.stdout), read(path)
+        check(seen["warnings"] == [], f"{name}: {seen['warnings']}")
+        expected = collections.defaultdict(dict)
+        names_of = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+        counts = collections.Counter((span["pid"], span["tid"]) for span in spans_of(trace))
+        for pid, (role, node, _) in nodes_of(trace).items():
+            expected[f"{role} {node}"] = {names_of[t]: counts[t] for t in names_of if t[0] == pid}
+        check(seen["processes"] == expected, f"{name}: the viewer sees {seen['processes']}, not {dict(expected)}")
+        ends = [span["ts"] + span["dur"] for span in spans_of(trace)]
+        seconds = (max(ends) - min(span["ts"] for span in spans_of(trace))) / 1e6
+        check(abs(seen["seconds"] - seconds) < 1e-6, f"{name}: {seen['seconds']} s, not {seconds}")
 
 
 class Trace:
@@ -287,6 +315,7 @@ def main():
         try_killed(c, job)
         try_ended(c, job)
         try_moved(c, glyphs)
+        try_viewer(c, ("trace.json", "free.json", "killed.json", "moved.json"))
     print("ok", flush=True)
 
 
