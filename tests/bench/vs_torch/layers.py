@@ -57,9 +57,9 @@ def recurrent(layer, cell):
 def separable():
     block = (
         "layers { depthwise_conv2d { kernel_size: 3 padding: SAME use_bias: false } } "
-        "layers { batch_normalization { } } layers { activation { function: RELU } } "
+        "layers { batch_normalization { } } layers { activation { activation: RELU } } "
         "layers { conv2d { filters: 64 kernel_size: 1 use_bias: false } } "
-        "layers { batch_normalization { } } layers { activation { function: RELU } } "
+        "layers { batch_normalization { } } layers { activation { activation: RELU } } "
     )
 
     def torch_block():
