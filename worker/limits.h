@@ -47,8 +47,8 @@ inline constexpr int kPassesMax = 8;
 
 // ---- checkpoints and reports ----
 
-// Jobs whose checkpoints and model files are written at the same time. Each that goes to S3 holds up to five parts of
-// 8 MiB (common/s3/limits.h); one whose S3 is away takes a thread for minutes.
+// Jobs whose checkpoints and model files are written on this machine at the same time, and as many in S3. Each that
+// goes to S3 holds up to five parts of 8 MiB (common/s3/limits.h); one whose S3 is away takes a thread for minutes.
 inline constexpr size_t kFileThreadsMax = 4;
 // A worker that is stopped finishes within this time what it writes to S3, or gives it up as one that is killed.
 inline constexpr absl::Duration kUploadsFinishMax = absl::Seconds(1);

@@ -31,9 +31,17 @@ constexpr absl::Duration kHealthyAfter = absl::Seconds(30);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
 constexpr int kLogLinesShown = 12;
 
-// A port of the loopback address that is free now: `wanted`, or any port for 0. flag: the flag that set it.
-absl::StatusOr<int> FindPort(const char* flag, int wanted) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+struct HeldPort {
+  int port = 0;
+  FileDescriptor held;
+};
+
+// Takes a port of the loopback address: `wanted`, or any free one for 0. As long as it is held the system gives the
+// port to no other process that asks for any, before the daemon listens and while it is started again; the daemon binds
+// it too, since both sockets have SO_REUSEADDR and this one does not listen. flag: the flag that set it.
+absl::StatusOr<HeldPort> HoldPort(const char* flag, int wanted) {
+  HeldPort out{wanted, FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+  const int fd = out.held.get();
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -42,14 +50,15 @@ absl::StatusOr<int> FindPort(const char* flag, int wanted) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(wanted));
   socklen_t size = sizeof(address);
-  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(fd, 1) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  const int error = errno;
-  close(fd);
-  if (bound) return ntohs(address.sin_port);
-  return absl::UnavailableError(
-      absl::StrFormat("cannot listen on 127.0.0.1:%d: %s; does another cluster run there? %s 0 takes a free port",
-                      wanted, std::strerror(error), flag));
+  if (bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    out.port = ntohs(address.sin_port);
+    return out;
+  }
+  const char* const why = std::strerror(errno);
+  if (wanted == 0) return absl::UnavailableError(absl::StrFormat("%s 0: 127.0.0.1 has no free port: %s", flag, why));
+  return absl::UnavailableError(absl::StrFormat(
+      "cannot listen on 127.0.0.1:%d: %s; does another cluster run there? %s 0 takes a free port", wanted, why, flag));
 }
 
 }  // namespace
@@ -82,11 +91,9 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(resolved, std::move(tell)));
   CAIRN_RETURN_IF_ERROR(cluster->Lock());
-  CAIRN_ASSIGN_OR_RETURN(const int port, FindPort("--port", resolved.port));
-  cluster->address_ = absl::StrCat("127.0.0.1:", port);
+  CAIRN_ASSIGN_OR_RETURN(cluster->address_, cluster->Hold("--port", resolved.port));
   if (resolved.http >= 0) {
-    CAIRN_ASSIGN_OR_RETURN(const int http, FindPort("--http", resolved.http));
-    cluster->http_ = absl::StrCat("127.0.0.1:", http);
+    CAIRN_ASSIGN_OR_RETURN(cluster->http_, cluster->Hold("--http", resolved.http));
   }
   cluster->Describe();
   for (Daemon& daemon : cluster->daemons_) CAIRN_RETURN_IF_ERROR(cluster->StartDaemon(daemon, cluster->clock_.Now()));
@@ -105,6 +112,12 @@ absl::Status LocalCluster::Lock() {
   if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrFormat("another `cairn up` uses %s; stop it, or give this one a --dir of its own", options_.dir));
+}
+
+absl::StatusOr<std::string> LocalCluster::Hold(const char* flag, int port) {
+  CAIRN_ASSIGN_OR_RETURN(HeldPort held, HoldPort(flag, port));
+  held_.push_back(std::move(held.held));
+  return absl::StrCat("127.0.0.1:", held.port);
 }
 
 void LocalCluster::Describe() {

@@ -1,8 +1,8 @@
 // LocalCluster: starts, supervises and stops the daemons of `cairn up` as child processes.
 //
 // One thread (the main one). Time is passed in, so that back-off can be tested without waiting. Invariants:
-//   1. Names, ports and directories stay the same for the life of the
-//      cluster: a restarted daemon finds its own data.
+//   1. Names, ports and directories stay the same for the life of the cluster: a restarted daemon finds its own data,
+//      and no program that takes any free port gets one of the coordinator's, also before it listens.
 //   2. Daemons stop in the order workers, ps, coordinator; one that does not stop in time is killed. None is left.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "client/cli/child_process.h"
 #include "common/base/clock.h"
+#include "common/base/files.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -40,7 +41,7 @@ class LocalCluster {
   // Receives messages to the user, one line each.
   using Tell = std::function<void(const std::string&)>;
 
-  // Locks the directory, finds the port, and starts all daemons. Errors name the obstacle.
+  // Locks the directory, takes the ports, and starts all daemons. Errors name the obstacle.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options, Tell tell);
   ~LocalCluster();  // kills what Stop did not stop
 
@@ -72,6 +73,8 @@ class LocalCluster {
 
   LocalCluster(const LocalClusterOptions& options, Tell tell) : options_(options), tell_(std::move(tell)) {}
   absl::Status Lock();
+  // Takes a port of the coordinator, 0: any, and gives its address.
+  absl::StatusOr<std::string> Hold(const char* flag, int port);
   void Describe();  // fills daemons_: the coordinator, ps, workers
   absl::Status StartDaemon(Daemon& daemon, absl::Time now);
   void StopGroup(const std::string& prefix, absl::Duration patience, const std::function<bool()>& hurry);
@@ -82,6 +85,7 @@ class LocalCluster {
   std::string address_;
   std::string http_;
   int lock_ = -1;
+  std::vector<FileDescriptor> held_;  // sockets that have the coordinator's ports
   std::vector<Daemon> daemons_;
 };
 

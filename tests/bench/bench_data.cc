@@ -1,9 +1,10 @@
 // How fast training batches come: from memory, with each augmentation, and how long it takes to open a large data set.
 //
-//   bench_data augment              images/s of one thread, 28x28x1 and 224x224x3, without and with each step
-//   bench_data open PATH [SHAPE]    opens a data set: seconds, memory; reads all of it once: examples/s; SHAPE as
-//   224,224,3 bench_data make-folder DIR N    N small pictures in ten classes bench_data make-records FILE N BYTES    N
-//   records of so many bytes each
+//   bench_data augment                    images/s of one thread, 28x28x1 and 224x224x3, without and with each step
+//   bench_data open PATH [SHAPE [ROOT]]   opens a data set: seconds, memory; reads all of it once: examples/s; SHAPE
+//                                         as 224,224,3; ROOT as a daemon's --root: without it paths are not checked
+//   bench_data make-folder DIR N          N small pictures in ten classes
+//   bench_data make-records FILE N BYTES  N records of so many bytes each
 #include <png.h>
 #include <sys/resource.h>
 
@@ -19,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
+#include "common/base/roots.h"
 #include "common/data/augment.h"
 #include "common/data/dataset.h"
 #include "common/data/tf_example.h"
@@ -92,7 +94,7 @@ int Open(const std::string& path, const Shape& shape) {
     std::fprintf(stderr, "%s\n", std::string(dataset.status().message()).c_str());
     return 1;
   }
-  std::printf("opened: %.2f s, %.0f MiB more, %lld examples\n", Since(start), PeakMib() - before,
+  std::printf("opened: %.4f s, %.0f MiB more, %lld examples\n", Since(start), PeakMib() - before,
               static_cast<long long>((*dataset)->size(v1::TRAIN)));
   std::vector<float> example(static_cast<size_t>((*dataset)->example_size()));
   float label;
@@ -102,9 +104,15 @@ int Open(const std::string& path, const Shape& shape) {
     const absl::Status status = (*dataset)->Read(v1::TRAIN, i, example.data(), &label);
     CAIRN_CHECK(status.ok(), status.ToString());
   }
-  std::printf("read: %.2f s, %.0f examples/s, %.0f MiB more in all\n", Since(start),
+  std::printf("read: %.4f s, %.0f examples/s, %.0f MiB more in all\n", Since(start),
               static_cast<double>(size) / Since(start), PeakMib() - before);
   return 0;
+}
+
+void Use(const std::string& text) {
+  const absl::StatusOr<Root> root = ParseRoot(text);
+  const absl::Status status = root.ok() ? UseRoots({*root}) : root.status();
+  CAIRN_CHECK(status.ok(), status.ToString());
 }
 
 int MakeFolder(const std::string& dir, int64_t count) {
@@ -152,11 +160,13 @@ int Main(int argc, char** argv) {
     if (argc > 3) {
       for (const auto part : absl::StrSplit(argv[3], ',')) shape.push_back(Number(std::string(part).c_str()));
     }
+    if (argc > 4) Use(argv[4]);
     return Open(argv[2], shape);
   }
   if (what == "make-folder" && argc > 3) return MakeFolder(argv[2], Number(argv[3]));
   if (what == "make-records" && argc > 4) return MakeRecords(argv[2], Number(argv[3]), Number(argv[4]));
-  std::fprintf(stderr, "bench_data augment | open PATH [SHAPE] | make-folder DIR N | make-records FILE N BYTES\n");
+  std::fprintf(stderr,
+               "bench_data augment | open PATH [SHAPE [ROOT]] | make-folder DIR N | make-records FILE N BYTES\n");
   return 2;
 }
 

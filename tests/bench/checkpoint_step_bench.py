@@ -91,6 +91,21 @@ def percentiles(ms):
     )
 
 
+def around(times, first, steps):
+    """Of the times of the steps after `first`: the steps whose cuts count, the times of those that no cut can delay, a
+    function that says by how much a step took longer than those of them nearby."""
+    # Step v + 1 is the first one that the cut of version v can delay.
+    at = [v for v in range(EVERY, steps - EVERY, EVERY) if v - EVERY > first]
+    near = {v + i for v in at for i in range(1, WINDOW + 1)}
+
+    def excess(v):
+        return times[v] - statistics.median(
+            t for u, t in times.items() if abs(u - v) <= EVERY and u not in near and u != v
+        )
+
+    return at, [t for v, t in times.items() if v not in near], excess
+
+
 def measure(name, checkpoints):
     workers, examples = 2, 4000
     steps = (checkpoints + 2) * EVERY
@@ -121,21 +136,13 @@ def measure(name, checkpoints):
         c.cairn("cancel", job)
     check(written >= EVERY * (steps // EVERY - 2), f"the last checkpoint is of step {written}, of {steps}")
     times = {v: 1000 * (seen[v] - seen[v - 1]) for v in range(first + 1, steps + 1)}
-    # Step v + 1 is the first one that the cut of version v can delay.
-    at = [v for v in range(EVERY, steps - EVERY, EVERY) if v - EVERY > first]
-    near = {v + i for v in at for i in range(1, WINDOW + 1)}
-    others = [t for v, t in times.items() if v not in near]
+    at, others, excess = around(times, first, steps)
     median = statistics.median(others)
     print(
         f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step: {percentiles(others)}; "
         f"excess over the steps nearby:",
         flush=True,
     )
-
-    def excess(v):
-        return times[v] - statistics.median(
-            t for u, t in times.items() if abs(u - v) <= EVERY and u not in near and u != v
-        )
 
     def show(text, ms):
         mean, error = statistics.mean(ms), statistics.stdev(ms) / len(ms) ** 0.5

@@ -33,7 +33,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       backend_(std::move(backend)),
       incarnation_(RandomBits()),
       timers_("timers"),
-      files_(options.remote_files.get()),
+      files_(&timers_, options.remote_files.get()),
       summaries_(options.host, &timing_.clock, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(timing_.clock, options.remote.get()),
       connections_(&timing_.trace, options.shared_memory),
@@ -85,13 +85,13 @@ WorkerNode::~WorkerNode() {
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
   if (options_.remote != nullptr) options_.remote->Stop();  // nobody is told of it any more: no job fails by it
   if (options_.remote_files != nullptr) {                   // before the others, which may wait for a file from there
-    files_.AwaitIdle(kUploadsFinishMax);
+    files_.queues().AwaitIdle(kUploadsFinishMax);
     options_.remote_files->Stop();
   }
   commands_->Stop();
   pool_.Stop();
   connections_.Clear();
-  files_.Stop();  // finishes what is being written here
+  files_.queues().Stop();  // finishes what is being written here
   summaries_.Stop();
   timers_.Stop();
 }
@@ -208,12 +208,13 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
     absl::MutexLock lock(&mutex_);
     std::shared_ptr<Trainer>& place = trainers_[message.job_id()];
     if (place == nullptr) {
+      files_.OnAssign(JobId(message.job_id()));
       TrainerServices services;
       services.pool = &pool_;
       services.connections = &connections_;
       services.datasets = &datasets_;
       services.timers = &timers_;
-      services.files = &files_;
+      services.files = &files_.queues();
       services.clock = &timing_.clock;
       services.trace = &timing_.trace;
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
@@ -243,7 +244,8 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
 // Runs after checkpoints that are being written, and before later ones: the checkpoint that it needs exists, and is not
 // removed meanwhile.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
-  files_.Post(JobId(message.job_id()), [this, message](RemoteFiles* remote) {
+  const std::vector<std::string> paths = {message.spec().checkpoints().dir(), message.path()};
+  files_.queues().Post(JobId(message.job_id()), paths, [this, message](RemoteFiles* remote) {
     const absl::Status status = SaveModelFile(message, remote);
     v1::NodeMessage out;
     v1::ModelSaved& saved = *out.mutable_model_saved();
@@ -257,7 +259,8 @@ void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
 
 void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   if (!message.remove_checkpoints_of_job() || !message.spec().has_checkpoints()) return;
-  files_.Post(JobId(message.job_id()), [message](RemoteFiles* remote) {
+  const std::string& dir = message.spec().checkpoints().dir();
+  files_.queues().Post(JobId(message.job_id()), {dir}, [message](RemoteFiles* remote) {
     const CheckpointOwner owner = CheckpointOwner::Of(message.job_id(), message.submitted_unix_ms(), message.spec());
     const auto own = CheckpointsIn(message.spec().checkpoints().dir(), owner, remote);
     absl::Status status = own->Open();
@@ -267,25 +270,10 @@ void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   });
 }
 
-void WorkerNode::BoundUploads(const v1::DropJob& message) {
-  if (options_.remote_files == nullptr) return;
-  const JobId job(message.job_id());
-  if (message.cancelled()) files_.GiveUpRemote(job);
-  // Of what is under way now: what the job begins later, if it is here again, has its own time.
-  timers_.PostAfter(kUploadsAfterDropMax, [this, job, weak = files_.DetachRemote(job)] {
-    if (const auto remote = weak.lock()) remote->Stop();
-    {
-      absl::MutexLock lock(&mutex_);
-      if (trainers_.contains(job.value)) return;
-    }
-    files_.GiveUpRemote(job);  // what began after the drop: the last part of a cut came late
-  });
-}
-
 void WorkerNode::OnDrop(const v1::DropJob& message) {
   summaries_.Forget(message.job_id());
   DropTrainer(message.job_id());
-  BoundUploads(message);
+  if (options_.remote_files != nullptr) files_.OnDrop(JobId(message.job_id()), message.cancelled());
   RemoveCheckpoints(message);
 }
 

@@ -20,10 +20,10 @@
 #include "worker/limits.h"
 #include "worker/node/commands.h"
 #include "worker/node/device_watch.h"
+#include "worker/node/worker_files.h"
 #include "worker/reports/summary_writer.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
-#include "worker/train/file_queues.h"
 #include "worker/train/ps_connections.h"
 #include "worker/train/trainer.h"
 
@@ -65,8 +65,6 @@ class WorkerNode {
   void OnAssign(const v1::AssignReplicas& message);
   void OnDrop(const v1::DropJob& message);
   void DropTrainer(uint64_t job_id);
-  // What a dropped job still writes to S3 ends at once or at some time, unless the job has come back.
-  void BoundUploads(const v1::DropJob& message);
   void OnMarkBest(const v1::MarkBest& message);
   void OnSaveModel(const v1::SaveModel& message);
   void RemoveCheckpoints(const v1::DropJob& message);
@@ -80,7 +78,7 @@ class WorkerNode {
   const uint64_t incarnation_;
   Timing timing_;
   SerialExecutor timers_;
-  FileQueues files_;
+  WorkerFiles files_;
   SummaryWriter summaries_;
   DatasetCache datasets_;
   PsConnections connections_;

@@ -43,12 +43,16 @@ std::unique_ptr<JobCheckpoints> Checkpointer::CheckpointsOf(const v1::AssignRepl
                        CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec()), remote);
 }
 
+void Checkpointer::Post(const v1::AssignReplicas& assignment, FileQueues::Task task) {
+  services_.files->Post(job_, {assignment.spec().checkpoints().dir()}, std::move(task));
+}
+
 void Checkpointer::Know(std::shared_ptr<const v1::AssignReplicas> assignment) {
   {
     absl::MutexLock lock(&mutex_);
     if (!book_.Know(assignment->checkpoints())) return;
   }
-  services_.files->Post(job_, [self = shared_from_this(), assignment = std::move(assignment)](RemoteFiles* remote) {
+  Post(*assignment, [self = shared_from_this(), assignment](RemoteFiles* remote) {
     if (const std::vector<int64_t> gone = self->Prune(*assignment, remote); !gone.empty()) {
       self->Report(nullptr, gone, absl::OkStatus());
     }
@@ -80,8 +84,8 @@ void Checkpointer::OnPartition(const std::shared_ptr<UnderWay>& under_way, size_
     failed = under_way->failed;
   }
   if (failed.ok()) {
-    services_.files->Post(
-        job_, [self = shared_from_this(), under_way](RemoteFiles* remote) { self->Write(*under_way, remote); });
+    Post(under_way->cut.assignment(),
+         [self = shared_from_this(), under_way](RemoteFiles* remote) { self->Write(*under_way, remote); });
     return;
   }
   if (under_way->last_try) {
@@ -193,10 +197,9 @@ std::vector<int64_t> Checkpointer::ForgetMissing(JobCheckpoints& own) {
 }
 
 void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment) {
-  BestWanted wanted{command, services_.clock->Now(), std::move(assignment)};
-  services_.files->Post(job_, [self = shared_from_this(), wanted = std::move(wanted)](RemoteFiles* remote) {
-    self->KeepBest(wanted, remote);
-  });
+  const BestWanted wanted{command, services_.clock->Now(), std::move(assignment)};
+  Post(*wanted.assignment,
+       [self = shared_from_this(), wanted](RemoteFiles* remote) { self->KeepBest(wanted, remote); });
 }
 
 void Checkpointer::KeepBest(const BestWanted& wanted, RemoteFiles* remote) {

@@ -65,6 +65,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
     std::shared_ptr<const v1::AssignReplicas> assignment;
   };
 
+  // A task that uses the job's checkpoints.
+  void Post(const v1::AssignReplicas& assignment, FileQueues::Task task);
   void OnPartition(const std::shared_ptr<UnderWay>& under_way, size_t index, const absl::Status& end);
   void Write(UnderWay& under_way, RemoteFiles* remote);
   absl::Status WriteFiles(const CheckpointCut& cut, RemoteFiles* remote, v1::CheckpointInfo& info);

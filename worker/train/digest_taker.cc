@@ -9,7 +9,7 @@ namespace cairn {
 
 void DigestTaker::Take(replica::TakeDigest take, const ReplicaEnvironment::Assignment& assignment) {
   if (assignment == nullptr || busy_.exchange(true)) return;
-  files_->Post(job_, [self = shared_from_this(), take = std::move(take), assignment](RemoteFiles*) mutable {
+  files_->Post(job_, {}, [self = shared_from_this(), take = std::move(take), assignment](RemoteFiles*) mutable {
     self->Run(take, *assignment);
     take = {};  // training may write to the buffer from now on
     self->busy_ = false;

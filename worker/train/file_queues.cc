@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -11,43 +13,60 @@
 namespace cairn {
 
 FileQueues::FileQueues(RemoteFiles* remote, size_t threads_max) : remote_(remote), threads_max_(threads_max) {
-  threads_.emplace_back([this] { Run(); });
+  absl::MutexLock lock(&mutex_);
+  Begin(kLocal);
+  if (remote_ != nullptr) Begin(kRemote);
 }
 
 FileQueues::~FileQueues() { Stop(); }
 
-void FileQueues::Post(JobId job, Task task) {
+void FileQueues::Post(JobId job, const std::vector<std::string>& paths, Task task) {
+  const auto is_remote = [this](const std::string& path) { return remote_->Has(path); };
+  const bool remote = remote_ != nullptr && std::any_of(paths.begin(), paths.end(), is_remote);
   absl::MutexLock lock(&mutex_);
   if (stopping_) return;
   const auto [it, is_new] = queues_.try_emplace(job);
   Queue& queue = it->second;
   if (queue.remote == nullptr && remote_ != nullptr) queue.remote = remote_->ForJob();
-  queue.waiting.push_back({std::move(task), queue.remote});
-  if (!is_new) return;  // who runs its task goes on with this one
-  ready_.push_back(job);
-  if (ready_.size() <= idle_ || threads_.size() >= threads_max_) return;
+  queue.waiting.push_back({remote ? kRemote : kLocal, std::move(task), queue.remote});
+  if (is_new) MakeReady(job);  // else the end of the job's task does
+}
+
+void FileQueues::Begin(Place place) {
+  pools_[place].threads.emplace_back([this, place] { Run(place); });
+  ++pools_[place].idle;
+}
+
+void FileQueues::MakeReady(JobId job) {
+  const Place place = queues_.at(job).waiting.front().place;
+  Pool& pool = pools_[place];
+  pool.ready.push_back(job);
+  if (stopping_ || pool.ready.size() <= pool.idle || pool.threads.size() >= threads_max_) return;
   try {
-    threads_.emplace_back([this] { Run(); });
+    Begin(place);
   } catch (const std::system_error& error) {
-    LogWarning("checkpoints: no further thread, %d write: %s", threads_.size(), error.what());
+    LogWarning("checkpoints: no further thread, %d write: %s", pool.threads.size(), error.what());
   }
 }
 
-void FileQueues::Run() {
-  pthread_setname_np(pthread_self(), "checkpoints");
+void FileQueues::Run(Place place) {
+  pthread_setname_np(pthread_self(), place == kRemote ? "checkpoints-s3" : "checkpoints");
   LowerThreadPriority();  // so that a checkpoint does not delay a step
   while (true) {
     JobId job;
     Waiting next;
     {
       absl::MutexLock lock(&mutex_);
-      ++idle_;
-      const auto wanted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !ready_.empty(); };
+      Pool& pool = pools_[place];
+      // A task that runs elsewhere may have one of its job for this place behind it.
+      const auto wanted = [this, &pool]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !pool.ready.empty() || (stopping_ && queues_.empty());
+      };
       mutex_.Await(absl::Condition(&wanted));
-      --idle_;
-      if (ready_.empty()) return;
-      job = ready_.front();
-      ready_.pop_front();
+      if (pool.ready.empty()) return;
+      --pool.idle;
+      job = pool.ready.front();
+      pool.ready.pop_front();
       std::deque<Waiting>& waiting = queues_.at(job).waiting;
       next = std::move(waiting.front());
       waiting.pop_front();
@@ -55,11 +74,12 @@ void FileQueues::Run() {
     next.task(next.remote.get());
     next = {};  // releases its captures before the next task runs
     absl::MutexLock lock(&mutex_);
+    ++pools_[place].idle;
     const auto it = queues_.find(job);
     if (it->second.waiting.empty()) {
       queues_.erase(it);
     } else {
-      ready_.push_back(job);
+      MakeReady(job);
     }
   }
 }
@@ -98,7 +118,10 @@ void FileQueues::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    threads.swap(threads_);
+    for (Pool& pool : pools_) {
+      std::move(pool.threads.begin(), pool.threads.end(), std::back_inserter(threads));
+      pool.threads.clear();
+    }
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -3,16 +3,21 @@
 //
 // Thread rule: any thread, a task's own too; Stop and the destructor not from a task. Invariants:
 //   1. Tasks of one job never overlap, and each sees what those before it did.
-//   2. At most threads_max tasks run at the same time; jobs take turns where more have some. Threads have a low
-//      priority; the first one is there from the start, the others begin when they are needed and the system has them.
-//   3. A job costs nothing here while none of its tasks waits or runs.
+//   2. Files of this machine and remote ones have threads of their own: however many jobs wait for an S3 that is away,
+//      no task that uses files of this machine alone waits for theirs, but for one of the same job.
+//   3. At most threads_max tasks run at the same time in each of these places; jobs take turns where more have some, so
+//      that a job's task waits for at most one of each other job at a time. Threads have a low priority; the first of
+//      each place is there from the start, the others begin when they are needed and the system has them.
+//   4. A job costs nothing here while none of its tasks waits or runs.
 // A queue is unbounded: what a job posts is bounded by the checkpoints, digests and model files that it is asked for.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -36,8 +41,8 @@ class FileQueues {
   FileQueues(const FileQueues&) = delete;
   FileQueues& operator=(const FileQueues&) = delete;
 
-  // After Stop: drops the task.
-  void Post(JobId job, Task task);
+  // paths: the job's, of the files and folders that the task uses; none: it uses none. After Stop: drops the task.
+  void Post(JobId job, const std::vector<std::string>& paths, Task task);
   // The remote files of the job's tasks so far: after Stop of them, what they ask ends with CANCELLED within about a
   // second. Files of this machine are finished, and tasks that are posted later are not concerned. Expired: there is
   // none, or all have ended.
@@ -50,7 +55,9 @@ class FileQueues {
   void Stop();
 
  private:
+  enum Place { kLocal, kRemote, kPlaces };
   struct Waiting {
+    Place place = kLocal;
     Task task;
     std::shared_ptr<RemoteFiles> remote;
   };
@@ -59,17 +66,23 @@ class FileQueues {
     std::shared_ptr<RemoteFiles> remote;  // of the tasks that come; null: made by the next one
     std::vector<std::weak_ptr<RemoteFiles>> detached;
   };
+  struct Pool {               // of one place
+    std::deque<JobId> ready;  // jobs of which none runs, and the first that waits is for this place
+    size_t idle = 0;          // threads that wait for one of them
+    std::vector<std::thread> threads;
+  };
 
-  void Run();
+  void Begin(Place place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A task of the job waits, and none runs.
+  void MakeReady(JobId job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run(Place place);
 
   RemoteFiles* const remote_;
   const size_t threads_max_;
   absl::Mutex mutex_;
   std::map<JobId, Queue> queues_ ABSL_GUARDED_BY(mutex_);
-  std::deque<JobId> ready_ ABSL_GUARDED_BY(mutex_);  // jobs of which a task waits and none runs
-  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;          // threads that wait for one of them
+  std::array<Pool, kPlaces> pools_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -24,7 +24,6 @@ from cairn.errors import LocalClusterError
 READY = re.compile(r"^cluster ready in .*: coordinator ([^ ,]+),")  # what `cairn up` prints when all daemons are up
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 15.0
-PORT_TRIES = 3
 LOG_LINES_SHOWN = 12
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -37,7 +36,7 @@ def acquire() -> LocalCluster:
     global _cluster
     with _lock:
         if _cluster is None or not _cluster.running():
-            _cluster = _start()
+            _cluster = LocalCluster()
         _cluster.users += 1
         return _cluster
 
@@ -52,17 +51,6 @@ def release(cluster: LocalCluster) -> None:
         cluster.stop()
         if _cluster is cluster:
             _cluster = None
-
-
-def _start() -> "LocalCluster":
-    """`cairn up --port 0` finds a free port before it binds it: another process may take it in between."""
-    for _ in range(PORT_TRIES - 1):
-        try:
-            return LocalCluster()
-        except LocalClusterError as error:
-            if "it is in use" not in str(error):
-                raise
-    return LocalCluster()
 
 
 class LocalCluster:

@@ -1,18 +1,23 @@
 // Goal: a child is started with its log, its end is reported as what it was, it dies with its handle and with its
-// parent, and the options of a local cluster are checked before anything is started.
+// parent; the options of a local cluster are checked before anything is started, and its ports are its own.
 #include "client/cli/child_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "client/cli/local_cluster.h"
+#include "common/base/files.h"
 
 namespace cairn {
 namespace {
@@ -180,6 +185,41 @@ TEST_F(ChildProcessTest, ClusterStartsAgainWhatEndsAndStopsAll) {
   EXPECT_EQ(told.size(), 3u);
   cluster->reset();
   EXPECT_TRUE(LocalCluster::Start(Options(dir_), [](const std::string&) {}).ok());  // the lock is free again
+}
+
+// A socket that listens at the address as a daemon does, with reuse, or only takes it.
+absl::Status Take(const std::string& address, bool reuse, bool listens, FileDescriptor* out) {
+  int port = 0;
+  if (!absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) return absl::InternalError(address);
+  *out = FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = reuse ? 1 : 0;
+  setsockopt(out->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<uint16_t>(port));
+  if (bind(out->get(), reinterpret_cast<const sockaddr*>(&at), sizeof(at)) != 0) return absl::ErrnoToStatus(errno, "");
+  return listens && listen(out->get(), 1) != 0 ? absl::ErrnoToStatus(errno, "") : absl::OkStatus();
+}
+
+// Between the choice of a port and the daemon's listening another process may ask for one.
+TEST_F(ChildProcessTest, ClusterHoldsItsPortsForItsDaemons) {
+  MakeDaemons(dir_, "exec sleep 1000");
+  LocalClusterOptions options = Options(dir_);
+  options.http = 0;
+  auto cluster = LocalCluster::Start(options, [](const std::string&) {});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string address = (*cluster)->address(), http = (*cluster)->http();
+  EXPECT_NE(address, http);
+  FileDescriptor taken;
+  for (const std::string& at : {http, address}) {
+    EXPECT_FALSE(Take(at, /*reuse=*/false, /*listens=*/false, &taken).ok()) << at << " is free for others";
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(Take(at, true, true, &taken).ok()) << "a daemon, and the one after it";
+  }
+  options.dir = dir_ + "/other";
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &options.port));
+  EXPECT_THAT(LocalCluster::Start(options, [](const std::string&) {}).status().message(),
+              HasSubstr("cannot listen on " + address + ": Address already in use; does another cluster run there?"));
 }
 
 TEST_F(ChildProcessTest, StopKillsWhatDoesNotListen) {

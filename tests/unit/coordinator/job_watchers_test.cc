@@ -4,37 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "coordinator/core/limits.h"
+#include "tests/unit/base/held_executor.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
 namespace cairn {
 namespace {
-
-// Runs closures when the test lets time pass.
-class HeldExecutor : public Executor {
- public:
-  explicit HeldExecutor(ManualClock& clock) : clock_(clock) {}
-  void Post(std::function<void()> fn) override { PostAfter(absl::ZeroDuration(), std::move(fn)); }
-  void PostAfter(absl::Duration delay, std::function<void()> fn) override {
-    due_.emplace(clock_.Now() + delay, std::move(fn));
-  }
-  void RunAndWait(std::function<void()> fn) override { fn(); }
-  void Stop() override { due_.clear(); }
-
-  void Pass(absl::Duration time) {
-    clock_.Advance(time);
-    while (!due_.empty() && due_.begin()->first <= clock_.Now()) due_.extract(due_.begin()).mapped()();
-  }
-  size_t timers() const { return due_.size(); }
-
- private:
-  ManualClock& clock_;
-  std::multimap<absl::Time, std::function<void()>> due_;
-};
 
 struct FakeSink : WatchSink {
   void Write(v1::JobStatus status) override { written.push_back(std::move(status)); }
