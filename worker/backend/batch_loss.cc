@@ -11,14 +11,6 @@
 namespace cairn {
 namespace {
 
-CircleSettings CircleOf(const v1::Loss& loss) {
-  CircleSettings settings;
-  if (loss.has_gamma()) settings.gamma = Decimal(loss.gamma());
-  if (loss.has_margin()) settings.margin = Decimal(loss.margin());
-  if (loss.has_remove_diagonal()) settings.remove_diagonal = loss.remove_diagonal();
-  return settings;
-}
-
 template <typename Real>
 double SumOfCtc(const LossPlan& plan, const LabeledOutputs<Real>& batch, absl::Span<const float> weights,
                 absl::Span<Real> gradients) {
@@ -40,6 +32,14 @@ double SumOfCtc(const LossPlan& plan, const LabeledOutputs<Real>& batch, absl::S
 }
 
 }  // namespace
+
+CircleSettings CircleSettingsOf(const v1::Loss& loss) {
+  CircleSettings settings;
+  if (loss.has_gamma()) settings.gamma = Decimal(loss.gamma());
+  if (loss.has_margin()) settings.margin = Decimal(loss.margin());
+  if (loss.has_remove_diagonal()) settings.remove_diagonal = loss.remove_diagonal();
+  return settings;
+}
 
 bool IsBatchLoss(v1::Loss::Kind kind) { return kind == v1::Loss::CTC || kind == v1::Loss::CIRCLE; }
 
@@ -68,7 +68,7 @@ template <typename Real>
 double BatchLoss(const v1::Loss& loss, const LossPlan& plan, const LabeledOutputs<Real>& batch,
                  absl::Span<const float> weights, absl::Span<Real> gradients) {
   if (loss.kind() == v1::Loss::CIRCLE) {
-    return CircleLoss<Real>(CircleOf(loss), batch.examples, batch.outputs, batch.labels, weights, gradients);
+    return CircleLoss<Real>(CircleSettingsOf(loss), batch.examples, batch.outputs, batch.labels, weights, gradients);
   }
   return SumOfCtc<Real>(plan, batch, weights, gradients);
 }

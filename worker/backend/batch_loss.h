@@ -10,11 +10,13 @@
 #include "absl/types/span.h"
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
+#include "worker/backend/batch_formulas.h"
 #include "worker/backend/loss.h"
 
 namespace cairn {
 
 bool IsBatchLoss(v1::Loss::Kind kind);
+CircleSettings CircleSettingsOf(const v1::Loss& loss);
 
 // outputs: numbers of an example. labels: [examples, label_size]. Errors: INVALID_ARGUMENT, as CheckLabels.
 absl::Status CheckBatchLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,

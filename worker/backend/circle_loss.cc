@@ -18,7 +18,9 @@ class Pairs {
   double Compute(int64_t i, absl::Span<const double> distances, absl::Span<const float> classes) {
     double most[2] = {kNone, kNone}, sum[2] = {0, 0};
     for (size_t j = 0; j < scores_.size(); ++j) {
-      Score(classes[j] == classes[static_cast<size_t>(i)], distances[j], j);
+      const Sloped score = CircleScore(s_, classes[j] == classes[static_cast<size_t>(i)], distances[j]);
+      scores_[j] = score.value;
+      slopes_[j] = score.slope;
       const int side = SideOf(i, j, classes);
       if (side >= 0) most[side] = std::max(most[side], scores_[j]);
     }
@@ -28,9 +30,9 @@ class Pairs {
     }
     if (most[0] == kNone || most[1] == kNone) return loss_slope_ = 0;
     for (int side = 0; side < 2; ++side) logs_[side] = most[side] + std::log(sum[side]);
-    const double z = logs_[0] + logs_[1];
-    loss_slope_ = z >= 0 ? 1 / (1 + std::exp(-z)) : std::exp(z) / (1 + std::exp(z));
-    return std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z)));
+    const Sloped loss = CircleOf(logs_[0] + logs_[1]);
+    loss_slope_ = loss.slope;
+    return loss.value;
   }
 
   // The derivative of the loss with respect to the distance of j.
@@ -44,17 +46,6 @@ class Pairs {
   int SideOf(int64_t i, size_t j, absl::Span<const float> classes) const {
     if (classes[j] != classes[static_cast<size_t>(i)]) return 1;
     return s_.remove_diagonal && j == static_cast<size_t>(i) ? -1 : 0;
-  }
-
-  void Score(bool same, double d, size_t j) {
-    if (same) {
-      scores_[j] = s_.gamma * (d + s_.margin) * (d - s_.margin);
-      slopes_[j] = s_.gamma * 2 * d;
-      return;
-    }
-    const double weight = std::max(1 + s_.margin - d, 0.0), distance = 1 - s_.margin - d;
-    scores_[j] = s_.gamma * weight * distance;
-    slopes_[j] = weight > 0 ? -s_.gamma * (weight + distance) : 0;
   }
 
   const CircleSettings& s_;

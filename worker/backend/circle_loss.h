@@ -8,13 +8,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "worker/backend/batch_formulas.h"
 
 namespace cairn {
-
-struct CircleSettings {
-  double gamma = 80, margin = 0.4;
-  bool remove_diagonal = true;  // an example is no pair with itself
-};
 
 // x: embeddings of length 1, [examples, size]. classes, weights: one of each example; no weights: all 1. gradient: that
 // of the returned sum, of the same size as x, or empty.

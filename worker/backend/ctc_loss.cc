@@ -5,17 +5,12 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "worker/backend/batch_formulas.h"
 
 namespace cairn {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logarithm of 0
-
-// log(e^a + e^b)
-double AddLogs(double a, double b) {
-  const double most = std::max(a, b), least = std::min(a, b);
-  return least == kNever ? most : most + std::log1p(std::exp(least - most));
-}
 
 }  // namespace
 

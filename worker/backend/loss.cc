@@ -372,6 +372,7 @@ absl::Status MetricsOf(const v1::Loss& loss, const LossPlan& plan, absl::Span<co
   const int64_t size = static_cast<int64_t>(batch.outputs.size()) / std::max<int64_t>(batch.examples, 1);
   const Rows rows(loss, plan, size, batch.label_size);
   RowMetrics<float> counted(loss, plan, metrics, rows.size * plan.positions / plan.metric_rows, &sums->metrics);
+  if (metrics.empty() || IsBatchLoss(loss.kind())) return absl::OkStatus();  // no metric compares sequences or pairs
   LossOfRow<float> row(loss, plan, rows.size, rows.class_numbers);
   for (int64_t r = 0; r < batch.examples * rows.of_example; ++r) {
     CAIRN_RETURN_IF_ERROR(row.SetTarget(r / rows.of_example, batch.labels.subspan(r * rows.label, rows.label)));

@@ -35,8 +35,9 @@ OutputsLoss::OutputsLoss(std::vector<JoinedOutput> outputs) : outputs_(std::move
     size_ += output.size;
     if (!output.trained) continue;
     labels_ += output.label_size;
-    Part part{output, PlanLoss(NodeOf(output), output.with.loss()), {}};
+    Part part{output, PlanLoss(NodeOf(output), output.with.loss()), {}, 1};
     part.metrics.assign(output.with.metrics().begin(), output.with.metrics().end());
+    if (output.with.has_weight()) part.weight = output.with.weight();
     parts_.push_back(std::move(part));
   }
 }
@@ -56,25 +57,80 @@ std::vector<float> OutputsLoss::LabelsOf(const Part& part, int64_t examples, abs
 }
 
 template <typename Real>
+std::vector<Real> OutputsLoss::OutputsOf(const Part& part, int64_t examples, absl::Span<const Real> joined) const {
+  const int64_t size = part.output.size;
+  std::vector<Real> own(static_cast<size_t>(examples * size));
+  for (int64_t e = 0; e < examples; ++e) {
+    std::copy_n(joined.begin() + e * size_ + part.output.begin, size, own.begin() + e * size);
+  }
+  return own;
+}
+
+absl::Status OutputsLoss::CheckLabelSize(int64_t examples, absl::Span<const float> labels, int64_t label_size) const {
+  if (label_size == labels_ && static_cast<int64_t>(labels.size()) >= examples * label_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the data has ", label_size, " target numbers an example, but the ",
+                                                 "losses of the outputs need ", labels_, "; see data.targets"));
+}
+
+absl::Status OutputsLoss::CheckLabels(int64_t examples, absl::Span<const float> labels, int64_t label_size) const {
+  CAIRN_RETURN_IF_ERROR(CheckLabelSize(examples, labels, label_size));
+  for (const Part& part : parts_) {
+    const absl::Status checked =
+        cairn::CheckLabels(part.output.with.loss(), part.plan, examples, part.output.size,
+                           LabelsOf(part, examples, labels, label_size), part.output.label_size);
+    if (!checked.ok()) return Annotate(checked, absl::StrCat("output \"", part.output.name, "\""));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<float> OutputsLoss::RowWeightsOf(int64_t examples, absl::Span<const float> labels,
+                                             int64_t label_size) const {
+  std::vector<float> all;
+  bool any = false;
+  for (const Part& part : parts_) {
+    std::vector<float> own = RowWeights(part.output.with.loss(), part.plan, examples,
+                                        LabelsOf(part, examples, labels, label_size), part.output.label_size);
+    any = any || !own.empty();
+    if (own.empty()) {  // each row has its share of the example
+      own.assign(static_cast<size_t>(examples * part.plan.positions), 1 / static_cast<float>(part.plan.positions));
+    }
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return any ? all : std::vector<float>();
+}
+
+absl::StatusOr<std::vector<double>> OutputsLoss::MetricsOfParts(int64_t examples, absl::Span<const float> joined,
+                                                                absl::Span<const float> labels,
+                                                                int64_t label_size) const {
+  std::vector<double> all;
+  for (const Part& part : parts_) {
+    BatchSums own;
+    CAIRN_RETURN_IF_ERROR(MetricsOf(part.output.with.loss(), part.plan, part.metrics,
+                                    {.examples = examples,
+                                     .outputs = OutputsOf<float>(part, examples, joined),
+                                     .labels = LabelsOf(part, examples, labels, label_size),
+                                     .label_size = part.output.label_size},
+                                    &own));
+    all.insert(all.end(), own.metrics.begin(), own.metrics.end());
+  }
+  return all;
+}
+
+template <typename Real>
 absl::Status OutputsLoss::Compute(int64_t examples, absl::Span<const Real> joined, absl::Span<const float> labels,
                                   int64_t label_size, absl::Span<Real> gradients, BatchSums* sums) const {
   sums->examples = static_cast<uint64_t>(examples);
   sums->loss = 0;
   sums->metrics.clear();
   CAIRN_CHECK(static_cast<int64_t>(joined.size()) == examples * size_, "the joined output");
-  if (label_size != labels_ || static_cast<int64_t>(labels.size()) < examples * label_size) {
-    return absl::InvalidArgumentError(absl::StrCat("the data has ", label_size, " target numbers an example, but the ",
-                                                   "losses of the outputs need ", labels_, "; see data.targets"));
-  }
+  CAIRN_RETURN_IF_ERROR(CheckLabelSize(examples, labels, label_size));
   std::fill(gradients.begin(), gradients.end(), Real(0));
   std::vector<double> metrics;
-  std::vector<Real> x, g;
+  std::vector<Real> g;
   for (const Part& part : parts_) {
     const int64_t size = part.output.size;
-    const auto place = [&](int64_t e) { return e * size_ + part.output.begin; };
-    x.resize(static_cast<size_t>(examples * size));
+    const std::vector<Real> x = OutputsOf<Real>(part, examples, joined);
     g.resize(gradients.empty() ? 0 : x.size());
-    for (int64_t e = 0; e < examples; ++e) std::copy_n(joined.begin() + place(e), size, x.begin() + e * size);
     BatchSums own;
     const absl::Status computed = LossAndMetrics<Real>(part.output.with.loss(), part.plan, part.metrics,
                                                        {.examples = examples,
@@ -83,12 +139,11 @@ absl::Status OutputsLoss::Compute(int64_t examples, absl::Span<const Real> joine
                                                         .label_size = part.output.label_size},
                                                        absl::MakeSpan(g), &own);
     if (!computed.ok()) return Annotate(computed, absl::StrCat("output \"", part.output.name, "\""));
-    const float weight = part.output.with.has_weight() ? part.output.with.weight() : 1.0f;
     for (int64_t e = 0; e < examples && !g.empty(); ++e) {
-      std::transform(g.begin() + e * size, g.begin() + (e + 1) * size, gradients.begin() + place(e),
-                     [&](Real v) { return v * Real(weight); });
+      std::transform(g.begin() + e * size, g.begin() + (e + 1) * size,
+                     gradients.begin() + e * size_ + part.output.begin, [&](Real v) { return v * Real(part.weight); });
     }
-    sums->loss += static_cast<double>(weight) * own.loss;
+    sums->loss += static_cast<double>(part.weight) * own.loss;
     sums->metrics.push_back(own.loss);
     metrics.insert(metrics.end(), own.metrics.begin(), own.metrics.end());
   }

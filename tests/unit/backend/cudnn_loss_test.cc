@@ -1,5 +1,6 @@
 // Goal: a program of the cuDNN backend weights examples, skips ignored positions and counts on the host the metrics
-// that its kernels do not know, as the reference does, whenever its copies are done.
+// that its kernels do not know, and takes losses of batches with labels of any length, as the reference does, whenever
+// its copies are done.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,6 +73,75 @@ TEST(CudnnLoss, WeightsIgnoredPositionsAndMetricsAreThoseOfTheReference) {
       }
     }
   }
+}
+
+// Sequences of labels in turns of a length that the program was prepared for and of one that has more numbers than the
+// output, filled up with 0; the pairs of batches of several sizes.
+TEST(CudnnLoss, LossesOfBatchesAreThoseOfTheReference) {
+  struct BatchCase {
+    const char *layers, *loss;
+    std::vector<int64_t> label_sizes;
+  };
+  for (const BatchCase& c :
+       {BatchCase{"layers { input { shape: [7, 2] } } layers { conv1d { filters: 4 kernel_size: 1 } }",
+                  "kind: CTC",
+                  {3, 40, 3, 40}},
+        BatchCase{"layers { input { shape: 5 } } layers { dense { units: 4 } } layers { unit_normalization {} }",
+                  "kind: CIRCLE gamma: 4",
+                  {1, 1}}}) {
+    for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
+      SCOPED_TRACE(c.loss);
+      const auto graph = std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(c.layers)).value());
+      ProgramOptions options;
+      options.batch_max = 6;
+      options.loss = FromText<v1::Loss>(c.loss);
+      auto reference = MakeReferenceBackend()->Compile(graph, options).value();
+      const cudnn::Precision precision = cudnn::PrecisionOf(options).value();
+      auto program = cudnn::MakeProgram(graph, options, precision, std::make_unique<HostMachine>(precision, copies));
+      ASSERT_TRUE(program.ok()) << program.status();
+      const std::vector<float> values = CaseValues(*graph, 5);
+      for (const int64_t label_size : c.label_sizes) {
+        for (const int64_t examples : {6, 2}) {
+          Batch plain = CaseBatch(*graph, options.loss, examples, 7);
+          std::vector<float> labels(static_cast<size_t>(examples * label_size), 0.0f);
+          for (int64_t i = 0; i < examples * plain.label_size; ++i)
+            labels[i / plain.label_size * label_size + i % plain.label_size] = plain.labels.floats()[i];
+          plain.labels = Buffer::CopyOf(labels.data(), labels.size() * sizeof(float));
+          plain.label_size = label_size;
+          for (const Batch& batch : {plain, plain, Weighted(plain)}) {
+            std::vector<float> want(values.size()), got(values.size(), NAN);
+            const auto expected = reference->TrainStep(batch, {}, values, absl::MakeSpan(want), nullptr);
+            const auto actual = (*program)->TrainStep(batch, {}, values, absl::MakeSpan(got), nullptr);
+            ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+            EXPECT_NEAR(actual->loss, expected->loss, 1e-5 * (1 + std::abs(expected->loss)));
+            for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << i;
+            const auto evaluated = reference->Evaluate(batch, values), own = (*program)->Evaluate(batch, values);
+            ASSERT_TRUE(evaluated.ok() && own.ok()) << evaluated.status() << own.status();
+            EXPECT_NEAR(own->loss, evaluated->loss, 1e-5 * (1 + std::abs(evaluated->loss)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CudnnLoss, SequencesThatTheStepsCannotGiveAreRefused) {
+  const auto graph = std::make_shared<const Graph>(
+      Graph::Build(FromText<v1::Model>("layers { input { shape: [4, 2] } } layers { conv1d { filters: 3 kernel_size: 1 "
+                                       "} }"))
+          .value());
+  ProgramOptions options;
+  options.batch_max = 1;
+  options.loss = FromText<v1::Loss>("kind: CTC");
+  const cudnn::Precision precision = cudnn::PrecisionOf(options).value();
+  auto program = cudnn::MakeProgram(graph, options, precision, std::make_unique<HostMachine>(precision)).value();
+  auto reference = MakeReferenceBackend()->Compile(graph, options).value();
+  Batch batch = CaseBatch(*graph, options.loss, 1, 7);
+  std::fill(batch.labels.mutable_floats().begin(), batch.labels.mutable_floats().end(), 1.0f);  // three equal ones
+  const std::vector<float> values = CaseValues(*graph, 5);
+  const absl::Status expected = reference->Evaluate(batch, values).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(expected)) << expected;
+  EXPECT_EQ(program->Evaluate(batch, values).status(), expected);
 }
 
 }  // namespace

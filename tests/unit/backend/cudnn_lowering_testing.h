@@ -22,8 +22,7 @@ inline LoweringOptions OptionsOf(const Graph& graph, const std::string& loss, in
   options.precision.type = type;
   options.loss = FromText<v1::Loss>(loss);
   options.loss_plan = PlanLoss(graph, options.loss);
-  const bool class_number = options.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
-  options.label_size = class_number ? options.loss_plan.positions : NumElements(graph.output().output);
+  options.label_size = CaseBatch(graph, options.loss, 1, 1).label_size;
   return options;
 }
 

@@ -1,8 +1,15 @@
 // Goal: losses, their gradients and metrics of the GPU's kernels are those of worker/backend/loss.h, for every kind of
 // loss, activation before it, kind of label, smoothing and class weight: in float64, but for probabilities, where
-// clipping to 1 - 1e-7 is rounded, in float32.
+// clipping to 1 - 1e-7 is rounded, in float32. So are the losses of batches, of any length and number of pairs.
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
 #include "common/model/data_check.h"
 #include "tests/unit/backend/kernels_testing.h"
+#include "tests/unit/model/model_text.h"
+#include "worker/backend/batch_loss.h"
+#include "worker/backend/cudnn/kernels/batch_loss.h"
 #include "worker/backend/loss.h"
 
 namespace cairn::cudnn::kernels {
@@ -215,6 +222,138 @@ TEST(Loss, OtherLossesAndPositionsAreThoseOfTheCpu) {
       double total = 0;
       for (double v : got) total += v;
       EXPECT_NEAR(total, sums.loss, 3e-6 * std::abs(sums.loss) + 1e-6);
+    }
+  }
+}
+
+// ---- losses of batches ----
+
+struct BatchCase {
+  v1::Loss loss;
+  LossPlan plan;
+  int64_t examples = 0, label_size = 1;
+  std::vector<float> outputs, labels;
+};
+
+// What a launch reads and writes besides its arguments.
+struct BatchMemory {
+  const float *outputs, *labels, *weights;
+  const StepKey* key;
+  float* gradients;
+  double* results;
+};
+
+// weighted: with weights of the examples and a loss scale.
+void ExpectBatchLoss(const BatchCase& c, bool weighted, const std::function<Error(const BatchMemory&)>& launch) {
+  std::vector<float> labels = c.labels, weights = Random(c.examples, 77, 0.25f, 2);
+  weights[0] = 0;
+  if (weighted) labels.insert(labels.end(), weights.begin(), weights.end());
+  const Tensor x(c.outputs), t(labels), w(weights);
+  std::vector<double> want(x.size());
+  BatchSums sums;
+  ASSERT_TRUE(LossAndMetrics<double>(c.loss, c.plan, {}, {c.examples, x.exact(), labels, c.label_size},
+                                     absl::MakeSpan(want), &sums)
+                  .ok());
+  StepKey key;
+  key.loss_scale = 4;
+  Memory scale(sizeof(key));
+  scale.Put(&key, sizeof(key));
+  if (weighted) {
+    for (double& g : want) g *= key.loss_scale;
+  }
+  std::vector<uint8_t> results;
+  const auto run = [&](float* gradients) {
+    Memory out(c.examples * 8);
+    const Error error = launch({x.floats(), t.floats(), weighted ? w.floats() : nullptr,
+                                weighted ? static_cast<const StepKey*>(scale.data()) : nullptr, gradients,
+                                static_cast<double*>(out.data())});
+    const std::vector<uint8_t> bytes = out.Get();
+    EXPECT_TRUE(results.empty() || results == bytes) << "the bits depend on the order of threads, or on the gradients";
+    results = bytes;
+    return error;
+  };
+  ExpectNear(Launched(x.size(), DType::kFloat32, [&](void* g) { return run(static_cast<float*>(g)); }), want, 5e-6,
+             "gradient");
+  EXPECT_EQ(run(nullptr), 0);
+  double total = 0;
+  for (int64_t e = 0; e < c.examples; ++e) {
+    double value;
+    std::memcpy(&value, results.data() + 8 * e, 8);
+    total += value;
+  }
+  EXPECT_NEAR(total, sums.loss, 1e-6 * std::abs(sums.loss) + 1e-6);
+}
+
+struct CtcShape {
+  int64_t steps, classes, label_size;
+};
+
+// Few and many classes, more places than a block has threads, more labels' numbers than steps. One example has none.
+TEST(Loss, OfSequencesIsThatOfTheCpu) {
+  uint32_t seed = 300;
+  for (const CtcShape& s : {CtcShape{9, 5, 6}, {1, 2, 1}, {30, 300, 12}, {320, 4, 150}, {4, 3, 7}}) {
+    SCOPED_TRACE(std::to_string(s.steps) + " steps");
+    BatchCase c;
+    c.loss.set_kind(v1::Loss::CTC);
+    c.plan.metric_rows = s.steps;
+    c.examples = 3;
+    c.label_size = s.label_size;
+    c.outputs = Random(c.examples * s.steps * s.classes, ++seed, -6, 6);
+    c.outputs[0] = 90;  // exp of it, or of the sums, must not overflow
+    c.labels.assign(c.examples * s.label_size, 0.0f);
+    const std::vector<float> draws = Random(c.examples * s.label_size, ++seed, 0, 1);
+    for (int64_t e = 1; e < c.examples; ++e) {  // half of the steps are enough for labels that are all equal
+      const int64_t count = std::min(s.label_size, (s.steps + 1) / 2) - (e == 1 ? 0 : 1);
+      for (int64_t i = e * s.label_size; i < e * s.label_size + count; ++i)
+        c.labels[i] = 1 + std::floor(draws[i] * static_cast<float>(s.classes - 1));
+    }
+    CtcArguments a;
+    a.examples = c.examples;
+    a.steps = s.steps;
+    a.classes = s.classes;
+    a.label_size = s.label_size;
+    for (const bool weighted : {false, true}) {
+      ExpectBatchLoss(c, weighted, [&](const BatchMemory& m) {
+        Memory scratch(CtcScratch(a) * 4);
+        a.weights = m.weights;
+        return CtcLoss(nullptr, a, m.outputs, m.labels, m.key, m.gradients, m.results,
+                       static_cast<float*>(scratch.data()));
+      });
+    }
+  }
+}
+
+// More pairs of an example than a block has threads; classes with one example, one class alone, one example.
+TEST(Loss, OfPairsIsThatOfTheCpu) {
+  uint32_t seed = 400;
+  for (const auto& [examples, size, classes] :
+       {std::tuple<int64_t, int64_t, int>(7, 3, 3), {300, 5, 4}, {40, 64, 30}, {6, 2, 1}, {1, 4, 2}}) {
+    for (const char* text : {"", "gamma: 5 margin: 0.25", "gamma: 5 remove_diagonal: false"}) {
+      SCOPED_TRACE(std::to_string(examples) + " examples " + text);
+      BatchCase c;
+      c.loss = FromText<v1::Loss>(text);
+      c.loss.set_kind(v1::Loss::CIRCLE);
+      c.examples = examples;
+      c.outputs = Random(examples * size, ++seed);
+      for (int64_t e = 0; e < examples; ++e) {
+        float squares = 0;
+        for (int64_t k = 0; k < size; ++k) squares += c.outputs[e * size + k] * c.outputs[e * size + k];
+        for (int64_t k = 0; k < size; ++k) c.outputs[e * size + k] /= std::sqrt(squares);
+      }
+      c.labels = Random(examples, ++seed, 0, static_cast<float>(classes));
+      for (float& label : c.labels) label = std::floor(label);
+      CircleArguments a;
+      a.settings = CircleSettingsOf(c.loss);
+      a.examples = examples;
+      a.size = size;
+      for (const bool weighted : {false, true}) {
+        ExpectBatchLoss(c, weighted, [&](const BatchMemory& m) {
+          Memory scratch(CircleScratch(a) * 4);
+          a.weights = m.weights;
+          return kernels::CircleLoss(nullptr, a, m.outputs, m.labels, m.key, m.gradients, m.results,
+                                     static_cast<float*>(scratch.data()));
+        });
+      }
     }
   }
 }

@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/model/job_check.h"
-#include "common/model/job_outputs.h"
-#include "tests/unit/backend/layer_cases.h"
+#include "tests/unit/backend/outputs_subject.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_net.h"
 
@@ -20,70 +18,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A trunk and its heads: numbers, classes, a map of sigmoids, and one without a loss. "c" is also read by "d".
-constexpr char kJob[] = R"(
-model {
-  layers { name: "x" input { shape: 4 } }
-  layers { name: "trunk" dense { units: 6 activation: TANH } }
-  layers { name: "a" inputs: "trunk" dense { units: 2 } }
-  layers { name: "b" inputs: "trunk" dense { units: 3 activation: SOFTMAX } }
-  layers { name: "wide" inputs: "trunk" dense { units: 4 } }
-  layers { name: "map" reshape { target_shape: [2, 2] } }
-  layers { name: "c" activation { activation: SIGMOID } }
-  layers { name: "flat" flatten {} }
-  layers { name: "d" inputs: ["flat", "trunk"] concatenate {} }
-  outputs: ["a", "b", "c", "d"]
-}
-data { path: "/d" targets { output: "a" columns: ["p", "q"] } targets { output: "b" columns: "k" }
-       targets { output: "c" columns: ["0", "1", "2", "3"] } }
-outputs { output: "c" loss { kind: BINARY_CROSSENTROPY } weight: 0.5 }
-outputs { output: "a" loss { kind: MEAN_SQUARED_ERROR } weight: 3 metrics { kind: MEAN_ABSOLUTE_ERROR } }
-outputs { output: "b" loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } metrics { kind: ACCURACY } }
-optimizer { sgd {} }
-)";
-
-struct Subject {
-  v1::JobSpec spec;
-  std::vector<JoinedOutput> outputs;
-  std::shared_ptr<const Graph> graph;
-  ProgramOptions options;
-};
-
-Subject SubjectOf(const std::string& text) {
-  Subject s;
-  absl::StatusOr<CheckedJob> job = CheckJob(FromText<v1::JobSpec>(text));
-  EXPECT_TRUE(job.ok()) << job.status();
-  s.spec = job->spec;
-  s.outputs = JoinedOutputsOf(job->graph, s.spec);
-  s.graph = std::make_shared<const Graph>(BuildJoined(s.spec.model(), s.outputs).value());
-  s.options.batch_max = 5;
-  s.options.outputs = s.outputs;
-  s.options.metrics = FiguresOfJob(s.spec);
-  return s;
-}
-
-// Labels in the order of the outputs: two numbers for a, a class for b, four of 0 and 1 for c; then the weights of the
-// examples, if any.
-Batch SomeBatch(bool weights) {
-  Batch batch;
-  batch.examples = 5;
-  batch.label_size = 7;
-  std::vector<float> x, y;
-  for (int i = 0; i < 20; ++i) x.push_back(static_cast<float>(std::sin(i * 1.7)));
-  for (int e = 0; e < 5; ++e) {
-    y.insert(y.end(), {0.3f * static_cast<float>(e), -1, static_cast<float>(e % 3)});
-    for (int i = 0; i < 4; ++i) y.push_back(static_cast<float>((e + i) % 2));
-  }
-  for (int e = 0; weights && e < 5; ++e) y.push_back(0.5f * static_cast<float>(e));
-  batch.inputs = Buffer::CopyOf(x.data(), x.size() * sizeof(float));
-  batch.labels = Buffer::CopyOf(y.data(), y.size() * sizeof(float));
-  return batch;
-}
-
 class OutputsLossTest : public testing::TestWithParam<bool> {};
 
 TEST_P(OutputsLossTest, TheGradientIsThatOfFiniteDifferences) {
-  const Subject s = SubjectOf(kJob);
+  const OutputsSubject s = SubjectOf(kOutputsJob);
   const Batch batch = SomeBatch(GetParam());
   ReferenceNet net(s.graph, {}, s.options.metrics, {}, s.outputs);
   const std::vector<float> start = CaseValues(*s.graph, 2);
@@ -118,7 +56,7 @@ TEST_P(OutputsLossTest, TheGradientIsThatOfFiniteDifferences) {
 
 // Each example's figures, computed here from the predictions.
 TEST_P(OutputsLossTest, LossesAndMetricsAreThoseOfTheirFormulas) {
-  const Subject s = SubjectOf(kJob);
+  const OutputsSubject s = SubjectOf(kOutputsJob);
   const Batch batch = SomeBatch(GetParam());
   const std::vector<float> values = CaseValues(*s.graph, 2);
   const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(s.graph, s.options).value();
@@ -157,7 +95,7 @@ TEST_P(OutputsLossTest, LossesAndMetricsAreThoseOfTheirFormulas) {
 INSTANTIATE_TEST_SUITE_P(Weights, OutputsLossTest, testing::Bool());
 
 TEST(OutputsLoss, WhatOnlyAnOutputWithoutALossReadsHasNoGradient) {
-  const Subject s = SubjectOf(R"(
+  const OutputsSubject s = SubjectOf(R"(
     model { layers { name: "x" input { shape: 4 } } layers { name: "a" inputs: "x" dense { units: 1 } }
             layers { name: "b" inputs: "x" dense { units: 2 activation: SOFTMAX } } outputs: ["b", "a"] }
     data { path: "/d" targets { output: "a" columns: "y" } }
@@ -179,7 +117,7 @@ TEST(OutputsLoss, WhatOnlyAnOutputWithoutALossReadsHasNoGradient) {
 // Penalties of probabilities and of numbers are in the loss of all backends, in training and in evaluation, and are
 // those of Keras' formula; the gradient is the loss's.
 TEST(OutputsLoss, PenaltiesOfOutputsAreInTheLoss) {
-  const Subject s = SubjectOf(R"(
+  const OutputsSubject s = SubjectOf(R"(
     model { layers { name: "x" input { shape: 4 } }
             layers { name: "a" inputs: "x" dense { units: 2 activity_regularizer { l1: 0.5 } } }
             layers { name: "b" inputs: "x" dense { units: 3 activation: SOFTMAX activity_regularizer { l2: 2 } } }
@@ -231,7 +169,7 @@ TEST(OutputsLoss, PenaltiesOfOutputsAreInTheLoss) {
 }
 
 TEST(OutputsLoss, BadLabelsAreRefusedByTheirOutput) {
-  const Subject s = SubjectOf(kJob);
+  const OutputsSubject s = SubjectOf(kOutputsJob);
   const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(s.graph, s.options).value();
   const std::vector<float> values = CaseValues(*s.graph, 2);
   std::vector<float> gradients(values.size());

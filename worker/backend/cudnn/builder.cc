@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/limits.h"
 #include "common/model/activity.h"
 #include "common/model/inner_node.h"
 #include "common/model/layer_type.h"
@@ -16,13 +15,13 @@
 #include "worker/backend/cudnn/kernels/tensors.h"
 #include "worker/backend/cudnn/launches.h"
 #include "worker/backend/cudnn/layer.h"
+#include "worker/backend/cudnn/output_loss.h"
 #include "worker/backend/layer_check.h"
 #include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
 
-static_assert(kernels::kMetricsMax == kMetricsMax, "LossArguments has room for all of them");
 static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 &&
                   static_cast<int>(kernels::Act::kSoftplus) == v1::SOFTPLUS &&
                   static_cast<int>(kernels::Act::kMish) == v1::MISH &&
@@ -36,14 +35,6 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 // Each segment adds at least this many numbers of the values: 4 MiB. Each is launched by itself.
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
-
-// Refuses losses that only the backends on CPUs compute.
-absl::Status CheckLoss(const Graph& graph, const v1::Loss& loss) {
-  if (loss.kind() != v1::Loss::CTC && loss.kind() != v1::Loss::CIRCLE) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("layer \"", graph.output().name, "\": its loss ",
-                                               v1::Loss::Kind_Name(loss.kind()),
-                                               ", which is not computed on a GPU; use --device=cpu"));
-}
 
 // A segment begins at each step that reads values beyond those of the segments so far.
 std::vector<Plan::Segment> SegmentsOf(const Graph& graph, const std::vector<Plan::Step>& steps) {
@@ -142,7 +133,6 @@ Builder::Builder(const Graph& step, Builder& outer, const Node& node)
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
-  CAIRN_RETURN_IF_ERROR(CheckLoss(graph_, options_.loss));
   for (const Node& node : graph_.nodes())
     CAIRN_CHECK(ActivityRegularizerOf(node).none(), "a program's graph has them as layers (WithActivityLayers)");
   MakeValues();
@@ -250,30 +240,6 @@ void Builder::MakeValues() {
 
 namespace {
 
-// numbers: of the outputs of all examples.
-kernels::LossArguments LossArgumentsOf(const LoweringOptions& options, int64_t examples, int64_t numbers,
-                                       bool training) {
-  kernels::LossArguments a;
-  a.kind = options.loss.kind();
-  a.softmax = options.loss_plan.softmax;
-  a.fused = options.loss_plan.fused;
-  a.from_logits = options.loss.from_logits();
-  a.label_smoothing = options.loss.label_smoothing();
-  const int64_t positions = options.loss_plan.positions;
-  a.examples = examples * positions;
-  a.outputs = numbers / a.examples;
-  a.label_size = options.label_size / positions;
-  a.share = 1 / static_cast<float>(positions);
-  a.other = SettingsOf(options.loss);
-  a.metrics = static_cast<int>(options.metrics.size());
-  for (int i = 0; i < a.metrics; ++i) {
-    a.metric_kind[i] = options.metrics[i].kind();
-    a.metric_k[i] = options.metrics[i].k() == 0 ? 5 : options.metrics[i].k();
-  }
-  a.weights = training ? static_cast<int64_t>(options.loss_plan.class_weights.size()) : 0;
-  return a;
-}
-
 // Adds the penalties of layers to the loss.
 void EmitPenalties(Builder& b, const Ref& results) {
   for (const Ref& penalties : b.handover().penalties()) {
@@ -295,51 +261,27 @@ absl::Status Builder::LowerLoss() {
     if (outputs.place == Ref::kArena) plan_->buffers_[outputs.buffer].Use(static_cast<int>(plan_->steps_.size()));
     return absl::OkStatus();
   }
-  const kernels::LossArguments a = LossArgumentsOf(options_, examples(), last->numbers, training());
-  const Ref weights = a.weights > 0 ? Ref{Ref::kClassWeights} : Ref{};
-  const Ref by_example = New(a.examples * (1 + a.metrics) * 8);
-  Ref gradients;
+  const bool several = !options_.parts.empty();
+  const LossPart whole{options_.loss,      options_.loss_plan, options_.metrics, 0, last->numbers / examples(), 0,
+                       options_.label_size};
+  LossPlaces at{.outputs = outputs, .labels = Ref{Ref::kLabels}, .results = Ref{Ref::kResults}};
+  if (!several) at.by_row = New(LossRows(*this, whole) * LossColumns(whole) * static_cast<int64_t>(sizeof(double)));
   if (training() && last->needs_gradient) {
     last->gradient = NewLike(*last);
     last->gradient_written = true;
-    gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
+    at.gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
   }
-  const Ref labels{Ref::kLabels}, results{Ref::kResults};
-  Ref row_weights = options_.row_weights ? Ref{Ref::kLabels, 0, examples() * options_.label_size * 4} : Ref{};
-  const Ref mask = handover_.StepMaskOf(graph_.output().id), given = row_weights;
-  kernels::MaskedRows masked{examples(), a.examples, 0, nullptr};
-  if (mask) {
-    plan_->mask_ = mask;
-    masked.steps = plan_->buffers_[mask.buffer].bytes / static_cast<int64_t>(sizeof(float));
-    row_weights = NewNumbers(a.examples, DType::kFloat32);
-    Emit("weights of rows", {mask, given}, {row_weights}, [=](const Run& r) {
-      kernels::MaskedRows m = masked;
-      m.mask = r.At<float>(mask);
-      return kernels::MaskedRowWeights(r.stream(), m, r.At<float>(given), r.At<float>(row_weights));
-    });
+  if (several) {
+    EmitLossParts(*this, outputs, at.gradients);
+  } else {
+    if (options_.row_weights) at.row_weights = {Ref::kLabels, 0, examples() * options_.label_size * 4};
+    plan_->mask_ = at.mask = handover_.StepMaskOf(graph_.output().id);
+    if (at.mask) at.mask_steps = plan_->buffers_[at.mask.buffer].bytes / static_cast<int64_t>(sizeof(float));
+    EmitLoss(*this, whole, at);
   }
-  const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
-  const Ref own_weights = mask ? row_weights : Ref{};
-  Emit("loss", {outputs, labels, weights, key, own_weights}, {by_example, gradients}, [=](const Run& r) {
-    kernels::LossArguments with = a;
-    with.row_weights = r.At<float>(row_weights);
-    return kernels::Loss(r.stream(), with, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
-                         r.At<kernels::StepKey>(key), r.At<float>(gradients), r.At<double>(by_example));
-  });
-  if (mask) {
-    Emit("clear masked rows", {mask, by_example, gradients}, {by_example, gradients}, [=](const Run& r) {
-      kernels::MaskedRows m = masked;
-      m.mask = r.At<float>(mask);
-      return kernels::ClearMaskedRows(r.stream(), m, a.outputs, r.At<float>(gradients), 1 + a.metrics,
-                                      r.At<double>(by_example));
-    });
-  }
-  Emit("sums", {by_example}, {results}, [=](const Run& r) {
-    return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
-  });
-  EmitPenalties(*this, results);
-  if (gradients && last->type != DType::kFloat32) {
-    EmitConvert(*this, {gradients, DType::kFloat32}, {last->gradient, last->type}, last->numbers);
+  EmitPenalties(*this, at.results);
+  if (at.gradients && last->type != DType::kFloat32) {
+    EmitConvert(*this, {at.gradients, DType::kFloat32}, {last->gradient, last->type}, last->numbers);
   }
   return absl::OkStatus();
 }

@@ -33,7 +33,7 @@ absl::Status Feed::Prepare(int64_t examples_max, int64_t labels, const std::vect
   examples_max_ = examples_max;
   CAIRN_RETURN_IF_ERROR(values_.Allocate(machine_, graph_.space_size() * 4));
   CAIRN_RETURN_IF_ERROR(inputs_[static_cast<int>(inputs)].Allocate(machine_, InputBytes(inputs)));
-  CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * labels * 4));
+  CAIRN_RETURN_IF_ERROR(AllocateLabels(examples_max * labels));
   CAIRN_RETURN_IF_ERROR(key_.Allocate(machine_, sizeof(kernels::StepKey)));
   CAIRN_RETURN_IF_ERROR(
       class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));

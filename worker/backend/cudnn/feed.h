@@ -27,9 +27,15 @@ class Feed {
   // Both outlive it.
   Feed(const Graph& graph, Machine& machine);
 
-  // labels: the most numbers of an example's labels, with the weights of its rows. inputs: the element type of the
+  // labels: the numbers to expect of an example's labels, with the weights of its rows. inputs: the element type of the
   // batches to expect; memory for the other type is allocated when the first such batch comes.
   absl::Status Prepare(int64_t examples_max, int64_t labels, const std::vector<float>& class_weights, Element inputs);
+  // How many numbers of labels and weights of rows there is room for, and more room: only while the device uses none.
+  int64_t label_numbers() const { return labels_.device.bytes() / static_cast<int64_t>(sizeof(float)); }
+  absl::Status AllocateLabels(int64_t numbers) {
+    labels_ = {};  // before the larger ones
+    return labels_.Allocate(machine_, numbers * static_cast<int64_t>(sizeof(float)));
+  }
   // From now on values come from `source`; null: they are all in memory.
   void UseWeightSource(WeightSource* source) { source_ = source; }
 

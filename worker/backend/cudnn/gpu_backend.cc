@@ -54,11 +54,6 @@ class GpuBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override {
-    if (!options.outputs.empty()) {
-      return absl::UnimplementedError(
-          absl::StrCat("outputs: the cudnn backend trains no model with several outputs, as \"",
-                       options.outputs[0].name, "\" and others; use workers on CPUs (device: CPU)"));
-    }
     thread_local const size_t seat = seats_.fetch_add(1);
     join_memory_->DropGone();
     CAIRN_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(options));

@@ -38,9 +38,7 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   CAIRN_RETURN_IF_ERROR(machine_.WaitForAll(kPatience));  // before a recording or the arena goes
   const int64_t arena = plan->arena_bytes();
   if (arena > arena_.bytes()) {
-    for (Kept& kept : plans_) {  // they point into the old arena
-      for (auto& recordings : kept.recordings) recordings.clear();
-    }
+    DropRecordings();  // they point into the old arena
     arena_ = Block();  // before the larger one, so that both never stand side by side
     absl::StatusOr<Block> larger = machine_.Allocate(arena);
     if (!larger.ok()) {
@@ -68,6 +66,12 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   plans_.push_front(std::move(kept));
   if (plans_.size() > kPlansKept) plans_.pop_back();
   return &plans_.front();
+}
+
+void Plans::DropRecordings() {
+  for (Kept& kept : plans_) {
+    for (auto& recordings : kept.recordings) recordings.clear();
+  }
 }
 
 }  // namespace cairn::cudnn

@@ -37,6 +37,8 @@ class Plans {
   // Returns the plan; lowers it if it is not among the last few. Valid until the next Find.
   absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size, bool row_weights, Element inputs);
   const Block& arena() const { return arena_; }
+  // Called when what recordings point to is replaced, while the device uses none of it.
+  void DropRecordings();
 
  private:
   const Graph& graph_;

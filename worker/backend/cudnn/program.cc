@@ -14,20 +14,15 @@
 #include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/ids.h"
 #include "worker/backend/cudnn/join.h"
-#include "worker/backend/cudnn/masked_loss.h"
 #include "worker/backend/cudnn/plans.h"
 #include "worker/backend/cudnn/step_check.h"
 #include "worker/backend/cudnn/step_gradient.h"
+#include "worker/backend/cudnn/step_loss.h"
 #include "worker/backend/cudnn/step_timer.h"
 #include "worker/backend/gradient_tracker.h"
 
 namespace cairn::cudnn {
 namespace {
-
-// Whether metrics are counted on the host, of outputs that are copied there.
-bool KeepsOutputs(const ProgramOptions& options, const LossPlan& plan) {
-  return plan.mask >= 0 || CountsOnHost(options.loss, options.metrics);
-}
 
 class CudnnProgram : public Program {
  public:
@@ -36,15 +31,14 @@ class CudnnProgram : public Program {
       : graph_(WithActivityLayers(std::move(graph))),
         options_(options),
         precision_(precision),
-        loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
-        host_metrics_(KeepsOutputs(options, loss_plan_)),
+        loss_(*graph_, options_),
         machine_(std::move(machine)),
         outputs_(NumElements(graph_->output().output)),
         ids_(IdReadersOf(*graph_)),
         feed_(*graph_, *machine_),
         gradient_(*graph_, *machine_),
         timer_(std::move(clock)),
-        plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {}
+        plans_(*graph_, LoweringOf(precision, loss_), *machine_) {}
 
   // Memory that the device may still use is released when it has finished, or, if the device is lost, never.
   ~CudnnProgram() override {
@@ -55,14 +49,12 @@ class CudnnProgram : public Program {
   absl::Status Prepare() {
     const int64_t examples = options_.batch_max;
     const Element inputs = ids_.empty() ? options_.inputs : Element::kFloat;
-    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1) + loss_plan_.positions,
-                                        loss_plan_.class_weights, inputs));
+    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, loss_.label_numbers(), loss_.class_weights(), inputs));
     CAIRN_RETURN_IF_ERROR(gradient_.Prepare());
-    CAIRN_RETURN_IF_ERROR(
-        results_.Allocate(*machine_, static_cast<int64_t>(1 + (host_metrics_ ? 0 : options_.metrics.size())) * 8));
-    if (host_metrics_) CAIRN_RETURN_IF_ERROR(MakePredictions());
+    CAIRN_RETURN_IF_ERROR(results_.Allocate(*machine_, loss_.results() * static_cast<int64_t>(sizeof(double))));
+    if (loss_.host_metrics()) CAIRN_RETURN_IF_ERROR(MakePredictions());
     CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept,
-                           plans_.Find(Mode::kTrain, examples, LabelSize(), options_.loss.has_ignore_class(), inputs));
+                           plans_.Find(Mode::kTrain, examples, loss_.label_size(), loss_.weighs_rows(), inputs));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
     LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB",
              kept->plan->steps().size(), plans_.arena().bytes() >> 20, memory_bytes() >> 20);
@@ -113,7 +105,9 @@ class CudnnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kPredict, batch, {}, values, /*joined=*/false));
     CAIRN_RETURN_IF_ERROR(CheckRefusals(*kept));
     CAIRN_RETURN_IF_ERROR(Wait(0));
-    return Buffer::CopyOf(predictions_.data(), bytes);
+    Buffer predicted = Buffer::CopyOf(predictions_.data(), bytes);
+    loss_.Activate(predicted.mutable_floats());
+    return predicted;
   }
 
   void Prefetch(const Batch& next) override { feed_.Prefetch(next); }
@@ -150,26 +144,24 @@ class CudnnProgram : public Program {
     return info.last_piece ? status : machine_->WaitAside(timer_.patience());  // before the next piece's gradient
   }
 
-  // The label size to prepare for, before there is a batch that says it.
-  int64_t LabelSize() const {
-    return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? loss_plan_.positions : outputs_;
-  }
-
   absl::Status Check(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) const {
     CAIRN_RETURN_IF_ERROR(CheckSizes(*graph_, options_.batch_max, batch, info, values));
     CAIRN_RETURN_IF_ERROR(CheckIds(ids_, ModelInputSize(*graph_), batch));
-    if (mode == Mode::kPredict) return absl::OkStatus();
-    if (Masked()) {  // labels of masked steps may be anything; here their number counts
-      if (batch.labels.floats().size() < static_cast<size_t>(batch.examples * batch.label_size))
-        return absl::InvalidArgumentError("batch.labels: fewer than its examples have; pass all of them");
-      return CheckLabels(options_.loss, loss_plan_, 0, outputs_, {}, batch.label_size);
-    }
-    return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
+    return mode == Mode::kPredict ? absl::OkStatus() : loss_.Check(batch);
+  }
+
+  // Sequences of labels may be longer than the outputs, filled up with 0. Recordings point to the labels.
+  absl::Status MakeRoomForLabels(const Batch& batch) {
+    const int64_t numbers = batch.examples * batch.label_size + static_cast<int64_t>(row_weights_.size());
+    if (numbers <= feed_.label_numbers()) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(machine_->health().Note(machine_->WaitForAll(kPatience)));
+    plans_.DropRecordings();
+    return feed_.AllocateLabels(numbers);
   }
 
   absl::Status MakePredictions() {
     CAIRN_ASSIGN_OR_RETURN(predictions_,
-                           machine_->AllocatePinned(options_.batch_max * (outputs_ + loss_plan_.positions) * 4));
+                           machine_->AllocatePinned(options_.batch_max * (outputs_ + loss_.positions()) * 4));
     return absl::OkStatus();
   }
 
@@ -194,10 +186,8 @@ class CudnnProgram : public Program {
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info,
                                      absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, info, values));
-    row_weights_ = mode == Mode::kPredict ? std::vector<float>()
-                   : Masked()
-                       ? WeightsBeforeMask(options_.loss, loss_plan_, batch)
-                       : RowWeights(options_.loss, loss_plan_, batch.examples, batch.labels.floats(), batch.label_size);
+    row_weights_ = mode == Mode::kPredict ? std::vector<float>() : loss_.RowWeightsOf(batch);
+    if (mode != Mode::kPredict) CAIRN_RETURN_IF_ERROR(MakeRoomForLabels(batch));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept,
                            plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size,
                                        !row_weights_.empty(), feed_.OnDevice(batch)));
@@ -273,11 +263,11 @@ class CudnnProgram : public Program {
     }
     if (last) {
       CAIRN_CHECK(next == releases.size(), "every range is released by a step of the plan");
-      if (host_metrics_ && kept.mode != Mode::kPredict) {
+      if (loss_.host_metrics() && kept.mode != Mode::kPredict) {
         CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
                                                 plan.examples() * outputs_ * 4, static_cast<int>(next) + 1));
       }
-      if (Masked() && kept.mode != Mode::kPredict) {
+      if (loss_.masked() && kept.mode != Mode::kPredict) {
         CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data() + plan.examples() * outputs_ * 4,
                                                 run.At<>(plan.mask()), plan.buffers()[plan.mask().buffer].bytes,
                                                 static_cast<int>(next) + 2));
@@ -294,38 +284,21 @@ class CudnnProgram : public Program {
   absl::StatusOr<BatchSums> Sums(const Plan& plan, const Batch& batch) {
     CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size())));
     timer_.Done();
-    const double* results = results_.pinned.as<double>();
-    BatchSums sums{.examples = static_cast<uint64_t>(plan.examples()), .loss = results[0]};
-    if (!host_metrics_) sums.metrics.assign(results + 1, results + 1 + options_.metrics.size());
-    if (!host_metrics_) return sums;
-    CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 1));
-    const absl::Span<const float> outputs(predictions_.as<float>(), static_cast<size_t>(plan.examples() * outputs_));
-    if (Masked()) {  // only now it is known which labels and outputs count
+    if (loss_.host_metrics()) CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 1));
+    const auto outputs = static_cast<size_t>(plan.examples() * outputs_);
+    size_t steps = 0;
+    if (loss_.masked()) {
       CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size()) + 2));
-      const auto steps = static_cast<size_t>(plan.buffers()[plan.mask().buffer].bytes) / sizeof(float);
-      BatchSums counted;
-      CAIRN_RETURN_IF_ERROR(LossAndMetrics<float>(options_.loss, loss_plan_, options_.metrics,
-                                                  {.examples = plan.examples(),
-                                                   .outputs = outputs,
-                                                   .labels = batch.labels.floats(),
-                                                   .label_size = batch.label_size,
-                                                   .step_mask = {outputs.data() + outputs.size(), steps}},
-                                                  {}, &counted));
-      sums.metrics = std::move(counted.metrics);
-      return sums;
+      steps = static_cast<size_t>(plan.buffers()[plan.mask().buffer].bytes) / sizeof(float);
     }
-    CAIRN_RETURN_IF_ERROR(MetricsOf(options_.loss, loss_plan_, options_.metrics,
-                                    {.examples = plan.examples(),
-                                     .outputs = outputs,
-                                     .labels = batch.labels.floats(),
-                                     .label_size = batch.label_size},
-                                    &sums));
-    return sums;
+    const float* const copied = predictions_.as<float>();  // null without metrics to count
+    return loss_.Sums(batch, results_.pinned.as<double>(), {copied, loss_.host_metrics() ? outputs : 0},
+                      {copied + (steps > 0 ? outputs : 0), steps});
   }
 
   // The signal behind those of the gradients and of the results; given where the plan has checks.
   int RefusalSignal(const Plan& plan) const {
-    return static_cast<int>(plan.releases().size()) + (Masked() ? 3 : host_metrics_ ? 2 : 1);
+    return static_cast<int>(plan.releases().size()) + (loss_.masked() ? 3 : loss_.host_metrics() ? 2 : 1);
   }
   // Before anything of the step is told to anyone.
   absl::Status CheckRefusals(const Plans::Kept& kept) {
@@ -335,25 +308,17 @@ class CudnnProgram : public Program {
     return refusal.ok() ? refusal : Ended(refusal);
   }
 
-  // Whether the loss leaves masked steps out.
-  bool Masked() const { return loss_plan_.mask >= 0; }
-
-  static LoweringOptions LoweringOf(const ProgramOptions& options, const Precision& precision,
-                                    const LossPlan& loss_plan) {
+  static LoweringOptions LoweringOf(const Precision& precision, const StepLoss& loss) {
     LoweringOptions lowering;
     lowering.precision = precision;
-    lowering.loss = options.loss;
-    lowering.keep_outputs = KeepsOutputs(options, loss_plan);
-    if (!lowering.keep_outputs) lowering.metrics = options.metrics;
-    lowering.loss_plan = loss_plan;
+    loss.SetIn(&lowering);
     return lowering;
   }
 
   const std::shared_ptr<const Graph> graph_;
   const ProgramOptions options_;
   const Precision precision_;
-  const LossPlan loss_plan_;
-  const bool host_metrics_;
+  const StepLoss loss_;
   const std::unique_ptr<Machine> machine_;  // outlives the members below
   const int64_t outputs_;                   // numbers of an example's output
   const std::vector<IdReader> ids_;         // of the batch's inputs
