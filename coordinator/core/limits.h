@@ -45,6 +45,8 @@ inline constexpr int64_t kAssignBytesMax = kControlMessageBytesMax - (64 << 10);
 inline constexpr int kCrashesAtOneStepMax = 3;
 inline constexpr int kEvaluatorFailuresMax = 3;
 inline constexpr absl::Duration kStragglerFastForMax = absl::Minutes(32);
+// Checkpoints of other jobs that a job's chiefs have renamed: events of the job, of which 100 are kept.
+inline constexpr size_t kSetAsideToldMax = 10;
 // A directory, and a checkpoint in it.
 inline constexpr size_t kCheckpointPathBytesMax = kPathBytesMax + 64;
 inline constexpr uint64_t kGenerationsAheadMax = 1 << 20;

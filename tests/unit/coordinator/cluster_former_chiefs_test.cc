@@ -1,6 +1,9 @@
-// Goal: what a former chief reports of checkpoints counts where it is still valid.
+// Goal: what a former chief reports of checkpoints counts where it is still valid; what any chief has set aside is told
+// once.
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/limits.h"
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -39,6 +42,35 @@ TEST(ClusterFormerChiefs, WhatAFormerChiefCannotWriteIsNotAwaitedWhenItIsTheChie
   c.Pass(absl::Seconds(1));
   ASSERT_EQ(c.Job(id).chief(), "worker-0");
   EXPECT_EQ(c.Job(id).checkpoint_error(), "no space left on device");
+}
+
+// A job that begins at step 0 where another one has written: it may have been meant to resume that one.
+TEST(ClusterFormerChiefs, OtherJobsThatWereRenamedAreEventsOfTheJobOnce) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(SpecWithCheckpoints());
+  const auto told = [&](const std::string& part) {
+    const v1::JobStatus job = c.Job(id);
+    return std::count_if(job.events().begin(), job.events().end(), [&](const v1::JobEvent& event) {
+      return event.warning() && event.text().find(part) != std::string::npos;
+    });
+  };
+  const std::string text = "/shared/run/step-5 was a checkpoint of another job, 1 (\"a\"); it is kept as former-step-5";
+  v1::NodeMessage report = Written(id, 5);
+  report.mutable_checkpoint()->add_set_aside(text);
+  c.Say(c.node("worker-1"), report);
+  EXPECT_EQ(told(text), 0) << "it is not the chief";
+  for (int i = 0; i < 2; ++i) c.Say(c.node("worker-0"), report);
+  EXPECT_EQ(told(text), 1);
+  EXPECT_EQ(c.Job(id).notes().rbegin()->text(), text);
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Settle();
+  c.Say(c.node("worker-0"), report);
+  EXPECT_EQ(told(text), 1) << "its event was stored";
+  for (int i = 0; i < 100; ++i) report.mutable_checkpoint()->add_set_aside(absl::StrCat("former-", i));
+  for (int i = 0; i < 2; ++i) c.Say(c.node("worker-0"), report);
+  EXPECT_EQ(told("former-"), kSetAsideToldMax);
+  EXPECT_EQ(told("further checkpoints of other jobs"), 1);
 }
 
 }  // namespace
