@@ -5,6 +5,7 @@
 // job_parts.h says.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -99,7 +100,7 @@ struct JobCopies {
   }
 };
 
-// CopyWatch: which copies were missing at the last look.
+// CopyWatch: which copies were missing at the last look, and since when.
 struct JobCopyWatch {
   struct Lack {
     int partitions = 0;              // with fewer backups in sync than the job asks for
@@ -108,6 +109,10 @@ struct JobCopyWatch {
   };
   Lack lack;
   absl::Time lacking_since = absl::InfiniteFuture();
+  // When copies were lost of which no end was told yet, however soon others replaced them.
+  absl::Time lost_at = absl::InfiniteFuture();
+
+  void NoteLoss(absl::Time now) { lost_at = std::min(lost_at, now); }
 };
 
 struct JobPartitions {
