@@ -135,6 +135,24 @@ TEST(ClusterEvents, ADrainBeginsAndEnds) {
   for (const v1::PartitionPlacement& p : job.partitions()) EXPECT_NE(p.primary(), "ps-0");
 }
 
+TEST(ClusterEvents, MovesAreOneEventHoweverManyPartitionsMove) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  const int moving = PrimariesOn(c.Job(id), "ps-1");
+  ASSERT_GE(moving, 2);
+  DrainNode drain{ReplyToken{999}, {}};
+  drain.request.set_name("ps-1");
+  c.Do(drain);
+  const std::string text = absl::StrFormat("moved: %d partitions from ps \"ps-1\" to \"ps-0\"", moving);
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "moved: ") > 0; }));
+  EXPECT_FALSE(EventOf(c.Job(id), text).warning());
+  // A ps that joins takes some.
+  c.AddPs("ps-2");
+  ASSERT_TRUE(Within10s(c, [&] { return PrimariesOn(c.Job(id), "ps-2") > 0; }));
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "from ps \"ps-0\" to \"ps-2\"") > 0; }));
+  EXPECT_EQ(Count(c.Job(id), "moved: "), 2) << ::testing::PrintToString(Events(c.Job(id)));
+}
+
 TEST(ClusterEvents, TheyAreStoredAndACoordinatorsRestartIsOne) {
   Cluster c(1, 2, 2);
   const uint64_t id = c.SubmitOk(LongSpec());
