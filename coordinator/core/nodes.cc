@@ -23,6 +23,24 @@ namespace {
 constexpr size_t kNodesSavedAtOnce = 256;
 constexpr absl::Duration kSaveInterval = absl::Milliseconds(500);
 
+// Of one ps: its copies of partitions.
+struct CopiesHeld {
+  int all = 0, primaries = 0, ended = 0, ended_primaries = 0;
+
+  void Add(bool of_ended_job, bool primary, int copies = 1) {
+    all += copies;
+    primaries += primary ? copies : 0;
+    ended += of_ended_job ? copies : 0;
+    ended_primaries += of_ended_job && primary ? copies : 0;
+  }
+  void Fill(v1::NodeStatus& status) const {
+    status.set_partitions(all);
+    status.set_primaries(primaries);
+    status.set_ended_partitions(ended);
+    status.set_ended_primaries(ended_primaries);
+  }
+};
+
 // What a node calls itself may be anything, and as long as its message.
 std::string CalledText(const std::string& name) {
   return absl::StrCat("a node called \"", absl::CHexEscape(name.substr(0, kNodeNameBytesMax)), "\"");
@@ -133,18 +151,16 @@ std::string Nodes::FaultsText() const {
 v1::ListNodesResponse Nodes::List() const {
   v1::ListNodesResponse response;
   // In one pass: there may be many jobs with many partitions, and many ps.
-  absl::flat_hash_map<NodeName, int> primaries, backups;
+  absl::flat_hash_map<NodeName, CopiesHeld> held;
   for (const auto& [id, job] : jobs_.all()) {
     for (const v1::PartitionPlacement& p : job.status.partitions()) {
-      ++primaries[p.primary()];
-      for (const v1::BackupPlacement& b : p.backups()) ++backups[b.node()];
+      held[p.primary()].Add(job.finished(), true);
+      for (const v1::BackupPlacement& b : p.backups()) held[b.node()].Add(job.finished(), false);
     }
   }
   for (const v1::NodeStatus& node : members_.List()) {
     v1::NodeStatus& status = *response.add_nodes() = StatusWithoutPartitions(node.name());
-    if (status.role() != v1::PS) continue;
-    status.set_primaries(primaries[node.name()]);
-    status.set_partitions(primaries[node.name()] + backups[node.name()]);
+    if (status.role() == v1::PS) held[node.name()].Fill(status);
   }
   return response;
 }
@@ -166,10 +182,13 @@ v1::NodeStatus Nodes::StatusWithoutPartitions(const NodeName& name) const {
 v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
   v1::NodeStatus status = StatusWithoutPartitions(name);
   if (status.role() != v1::PS) return status;
+  CopiesHeld held;
   for (const auto& [id, job] : jobs_.all()) {
-    status.set_partitions(status.partitions() + job.PartitionsOn(name));
-    status.set_primaries(status.primaries() + job.PrimariesOn(name));
+    const int primaries = job.PrimariesOn(name);
+    held.Add(job.finished(), true, primaries);
+    held.Add(job.finished(), false, job.PartitionsOn(name) - primaries);
   }
+  held.Fill(status);
   return status;
 }
 
