@@ -154,6 +154,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   partitions_.copies.TendEnded();
+  partitions_.idle_ps.Tick();
   reconciler_.Tick();
   DeliverRaised();  // what is watched is complete only now
   partitions_.copy_watch.Tick();

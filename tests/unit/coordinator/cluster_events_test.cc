@@ -153,6 +153,29 @@ TEST(ClusterEvents, MovesAreOneEventHoweverManyPartitionsMove) {
   EXPECT_EQ(Count(c.Job(id), "moved: "), 2) << ::testing::PrintToString(Events(c.Job(id)));
 }
 
+TEST(ClusterEvents, APsThatJoinsAndTakesNothingSaysWhy) {
+  Cluster c(1, 1, 8);
+  v1::JobSpec spec = LongSpec();
+  spec.set_partition_bytes(4 << 20);  // one partition
+  c.SubmitOk(spec);
+  c.AddPs("ps-1");
+  c.Pass(absl::Seconds(20));
+  const auto told = [&](const std::string& text) {
+    return std::count_if(c.log().begin(), c.log().end(),
+                         [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  EXPECT_EQ(told("ps \"ps-1\" holds no partitions: 1 running job keeps theirs, since a move would bring no balance"),
+            1);
+  EXPECT_EQ(told("ps \"ps-0\" holds no partitions"), 0);
+  v1::JobSpec of_four = LongSpec();
+  of_four.set_name("spread");
+  const uint64_t spread = c.SubmitOk(of_four);
+  ASSERT_GT(PrimariesOn(c.Job(spread), "ps-1"), 0) << "new jobs use it";
+  c.AddPs("ps-2");
+  c.Pass(absl::Seconds(20));
+  EXPECT_EQ(told("holds no partitions"), 1) << "ps-2 has taken some";
+}
+
 TEST(ClusterEvents, TheyAreStoredAndACoordinatorsRestartIsOne) {
   Cluster c(1, 2, 2);
   const uint64_t id = c.SubmitOk(LongSpec());
