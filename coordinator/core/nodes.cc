@@ -119,7 +119,10 @@ void Nodes::NoteRefusal(const std::string& who, std::string why) {
   const auto known = refusals_.known.find(who);
   if (known != refusals_.known.end() && known->second == why) return;
   TellRefusalsLeftOut();
-  if (step_.now() - refusals_.since >= kRefusalsTime) refusals_.since = step_.now(), refusals_.told = 0;
+  if (step_.now() - refusals_.since >= kRefusalsTime) {
+    refusals_.since = step_.now();
+    refusals_.told = 0;
+  }
   if (refusals_.told >= kRefusalsToldMax) {
     ++refusals_.left_out;
     return;
