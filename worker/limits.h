@@ -55,6 +55,8 @@ inline constexpr absl::Duration kUploadsFinishMax = absl::Seconds(1);
 // What a job still writes to S3 when it is dropped (the copy of its best checkpoint, the last checkpoint of a former
 // chief) is given up after this time: a dead endpoint does not keep a thread. Of a cancelled job it is at once.
 inline constexpr absl::Duration kUploadsAfterDropMax = absl::Minutes(5);
+// Checkpoints of other jobs that were renamed, which a chief reports; the coordinator tells of fewer.
+inline constexpr size_t kSetAsideReportedMax = 16;
 inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
 inline constexpr int kManifestDepthMax = 8;
 // A job's name and its backup_dir.

@@ -4,6 +4,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/dry_run.h"
 #include "client/cli/job_file.h"
+#include "client/cli/resume_from.h"
 #include "client/cli/set_field.h"
 #include "client/cli/watching.h"
 #include "common/report/figures.h"
@@ -29,6 +30,10 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   return spec;
 }
 
+absl::Status Explained(JobClient& client, const absl::Status& refused, const v1::JobSpec& spec) {
+  return ExplainResumeFrom(refused, spec, [&](const JobRef& job) { return client.Get(job); });
+}
+
 bool Failed(const v1::JobStatus& job) { return job.state() == v1::FAILED || job.state() == v1::CANCELLED; }
 
 // Returns the newest job of that name unless it failed; otherwise submits a new one.
@@ -49,7 +54,7 @@ void PrintWarnings(const v1::SubmitResponse& response) {
 
 int DryRun(JobClient& client, const v1::JobSpec& spec, bool json) {
   const auto checked = client.Check(spec);
-  if (!checked.ok()) return Fail(checked.status());
+  if (!checked.ok()) return Fail(Explained(client, checked.status(), spec));
   absl::PrintF("%s", json ? DryRunJson(*checked) + "\n" : DryRunText(checked->job()));
   PrintWarnings(*checked);
   return kExitOk;
@@ -61,15 +66,15 @@ int RunSubmit(const Globals& globals, const SubmitOptions& options) {
   if (options.dry_run && (options.watch || options.once)) {
     return Fail(absl::InvalidArgumentError("--dry-run: submits nothing; leave --watch and --once out"));
   }
+  JobClient client(globals.client);
   const auto spec = ReadSpec(options);
   if (!spec.ok()) {
-    Fail(spec.status());
+    Fail(Explained(client, spec.status(), {}));
     return kExitUsage;
   }
-  JobClient client(globals.client);
   if (options.dry_run) return DryRun(client, *spec, globals.json);
   const auto response = options.once ? SubmitOnce(client, *spec) : client.Submit(*spec);
-  if (!response.ok()) return Fail(response.status());
+  if (!response.ok()) return Fail(Explained(client, response.status(), *spec));
   const v1::JobStatus& job = response->job();
   if (globals.json) {
     absl::PrintF("%s\n", SubmitJson(*response));

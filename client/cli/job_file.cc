@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "client/limits.h"
@@ -87,8 +88,10 @@ absl::Status CheckResumeFrom(const v1::JobSpec& spec) {
       std::filesystem::exists(from, error)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrFormat(
+  absl::Status status = absl::InvalidArgumentError(absl::StrFormat(
       "resume_from: \"%s\": give a checkpoint's directory, not a job's number; `cairn job %s` names it", from, from));
+  status.SetPayload(kJobGivenPayload, absl::Cord(from));
+  return status;
 }
 
 void MakeFilePathsAbsolute(v1::JobSpec* spec) {

@@ -27,6 +27,8 @@ absl::Status MakeDataPathAbsolute(v1::JobSpec* spec);
 void MakeFilePathsAbsolute(v1::JobSpec* spec);
 // Errors: INVALID_ARGUMENT: resume_from is a number, and there is no such folder: a job was meant. Before the above.
 absl::Status CheckResumeFrom(const v1::JobSpec& spec);
+// The payload of that error: the number.
+inline constexpr char kJobGivenPayload[] = "cairn-resume-from-job";
 
 // The checks of a cluster that do not depend on its nodes or on the data. Errors: INVALID_ARGUMENT, as from a cluster.
 absl::Status CheckWithoutCluster(v1::JobSpec spec);

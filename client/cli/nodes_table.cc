@@ -14,12 +14,19 @@ namespace {
 
 std::string WorkText(const v1::NodeStatus& node) {
   if (node.role() == v1::WORKER) return absl::StrFormat("%d of %s", node.slots_used(), CountText(node.slots(), "slot"));
-  if (node.role() == v1::PS && node.partitions() > node.primaries()) {
-    return absl::StrFormat("%d %s, %s", node.primaries(), node.primaries() == 1 ? "primary" : "primaries",
-                           CountText(node.partitions() - node.primaries(), "backup"));
-  }
-  if (node.role() == v1::PS) return CountText(node.partitions(), "partition");
-  return "";
+  if (node.role() != v1::PS) return "";
+  // Those of ended jobs are kept, and cost no time. A ps with nothing else does not show "0 partitions": who drains it
+  // waits for that.
+  const int partitions = node.partitions() - node.ended_partitions();
+  const int primaries = node.primaries() - node.ended_primaries();
+  const std::string ended = CountText(node.ended_partitions(), "partition");
+  if (partitions == 0 && node.ended_partitions() > 0) return absl::StrCat(ended, " of ended jobs");
+  std::string text = partitions == primaries
+                         ? CountText(partitions, "partition")
+                         : absl::StrFormat("%d %s, %s", primaries, primaries == 1 ? "primary" : "primaries",
+                                           CountText(partitions - primaries, "backup"));
+  if (node.ended_partitions() > 0) absl::StrAppend(&text, ", and ", ended, " of ended jobs");
+  return text;
 }
 
 std::string SeenText(const v1::NodeStatus& node, absl::Time now) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -75,7 +76,10 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   if (report.has_checkpoint() && !FitsJob(*job, report.checkpoint())) {
     return step_.Warn(OfJob(job->id()), "worker \"%s\" reports a checkpoint that does not fit it; ignored", node.name);
   }
-  if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
+  const auto& former = job->outputs.checkpoints.former_chiefs;
+  const bool chief = node.name == job->status.chief();
+  if (chief || std::find(former.begin(), former.end(), node.name) != former.end()) NoteSetAside(*job, report);
+  if (!chief) return OnFormerChiefsCheckpoint(*job, node, report);
   auto& known = *job->status.mutable_checkpoints();
   if (report.has_checkpoint() && !report.checkpoint().best())
     job->outputs.checkpoints.ChiefReported(report.checkpoint().step(), job->synchronous());
@@ -111,6 +115,22 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     job->status.clear_checkpoint_error();
   }
   Changed(*job);
+}
+
+// A chief repeats them when it connects again. The events show those that were told before this coordinator began.
+void Checkpoints::NoteSetAside(Job& job, const v1::CheckpointReport& report) {
+  std::set<std::string>& told = job.outputs.checkpoints.set_aside;
+  for (const std::string& text : report.set_aside()) {
+    if (told.size() >= kSetAsideToldMax) return;
+    const std::string shown(CutUtf8(text, kEventTextMax));
+    const auto& events = job.status.events();
+    const bool known = std::any_of(events.begin(), events.end(), [&](const auto& e) { return e.text() == shown; });
+    if (!told.insert(shown).second || known) continue;
+    jobs_.TellText(job, /*warning=*/true, shown);
+    if (told.size() == kSetAsideToldMax)
+      jobs_.TellWarning(job, "further checkpoints of other jobs that are renamed are in the log of its chief alone");
+    AddNote(job, std::max(0, job.status.epochs_size() - 1), "checkpoints", shown);
+  }
 }
 
 // A former chief may have written one while another worker took over its role. Only that step is taken from its report.

@@ -24,6 +24,7 @@ class Checkpoints : Component {
   void ConsiderBest(Job& job);
 
  private:
+  void NoteSetAside(Job& job, const v1::CheckpointReport& report);
   void OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report);
   void NoteWritten(Job& job, v1::CheckpointInfo info);
   void Changed(Job& job);

@@ -86,6 +86,7 @@ void ClusterCore::Dispatch(const Event& event) {
                  [this](const NodeUp& e) { OnNodeUp(e); },
                  [this](const NodeSays& e) { OnNodeSays(e); },
                  [this](const SessionClosed& e) { OnSessionClosed(e); },
+                 [this](const NodeRefused& e) { ground_.nodes.OnRefused(e); },
                  [this](const Tick&) { OnTick(); },
                  [this](const SubmitJob& e) { submissions_.OnSubmit(e); },
                  [this](const CancelJob& e) { endings_.OnCancel(e); },
@@ -153,6 +154,7 @@ void ClusterCore::OnTick() {
     if (!job->queued()) reasons_.Update(*job);
   }
   partitions_.copies.TendEnded();
+  partitions_.idle_ps.Tick();
   reconciler_.Tick();
   DeliverRaised();  // what is watched is complete only now
   partitions_.copy_watch.Tick();

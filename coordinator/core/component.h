@@ -13,7 +13,8 @@
 //     Rollback      back to a common version               Evaluations   evaluate, predict, evaluators
 //     Copies        which copy serves; repair, moves     Reasons         why a job waits, as shown to users
 //     CopyWatch     missing copies; readiness            Submissions     jobs that come in
-//   Tokens          who may log in with what             JobRuns         from ready partitions to the digest
+//     IdlePs        ps that join and take nothing        JobRuns         from ready partitions to the digest
+//   Tokens          who may log in with what
 //                                                        Reconciler      what a node has, what it should have
 //                                                        LogReads        lines of nodes' logs, for users
 //                                                        Traces          spans of nodes' steps, for users

@@ -65,6 +65,7 @@ bool Copies::Settle(Job& job) {
     changed = changed || result == SettleResult::kChanged;
   }
   if (!changed) return false;
+  job.partitions.copy_watch.NoteLoss(step_.now());
   for (const NodeName& name : back)
     jobs_.Tell(job, "ps \"%s\" is back: its partitions are recovered from its disk", name);
   TellPromotions(job, before);
@@ -296,18 +297,35 @@ bool Copies::TakeLostAway(Job& job, bool* stored) {
     if (news) step_.Warn(OfNode(*nodes_.Find(primary)), "%s", *news);
   }
   if (lost.empty()) return false;
-  bool raised = false;
+  int in_sync = 0;
+  std::set<NodeName> away;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     *stored = RemoveBackups(p,
                             [&](const v1::BackupPlacement& b) {
                               if (!lost.contains({p.primary(), b.node()})) return false;
-                              raised = raised || b.in_sync();
+                              in_sync += b.in_sync();
+                              if (b.in_sync()) away.insert(b.node());
                               job.partitions.copies.caught_up.erase({p.partition(), b.node()});
                               return true;
                             }) ||
               *stored;
   }
-  return raised;
+  if (in_sync > 0) TellLostBackups(job, in_sync, away);
+  return in_sync > 0;
+}
+
+// One event, however many there are: which ps cannot reach which is an event of the ps.
+void Copies::TellLostBackups(Job& job, int backups, const std::set<NodeName>& away) {
+  job.partitions.copy_watch.NoteLoss(step_.now());
+  std::vector<NodeName> names(away.begin(), away.end());
+  const size_t more = names.size() - std::min(names.size(), kNamesInReasonMax);
+  names.resize(names.size() - more);
+  const std::string text =
+      absl::StrFormat("%s on ps \"%s\"%s %s behind: what serves the partitions cannot reach them",
+                      CountText(backups, "backup"), absl::StrJoin(names, "\", \""),
+                      more > 0 ? absl::StrFormat(" and %d more", more) : "", Verb(backups, "falls", "fall"));
+  if (job.finished()) return jobs_.NoteEvent(job, true, text);
+  jobs_.TellText(job, true, text);
 }
 
 std::string Copies::LinksText(const Job& job) const {

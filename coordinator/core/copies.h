@@ -83,9 +83,11 @@ class Copies : Component {
   bool MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const;
   bool Recruit(Job& job);
   bool TakeLostAway(Job& job, bool* stored);
+  void TellLostBackups(Job& job, int backups, const std::set<NodeName>& away);
   size_t BalanceHash(const Job& job) const;
   void PlanMoves(Job& job);
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
+  void TellMoves(Job& job);
 
   Endings& endings_;
   Restores& restores_;

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "coordinator/core/copies.h"
@@ -20,6 +23,17 @@ namespace {
 constexpr int kEndedPerTick = 4;
 // The delay between a ps' arrival and the first move to it, and between checks of a job's balance.
 constexpr absl::Duration kBalanceAfter = absl::Seconds(2);
+// Moves that go on are told this often: a job may have hundreds of partitions, and keeps a hundred events.
+constexpr absl::Duration kMovesToldEvery = absl::Seconds(30);
+
+using MovedCopies = std::map<std::pair<NodeName, NodeName>, int>;
+
+// "3 partitions from ps "ps-0" to "ps-2"", for each pair of ps.
+void AddMoved(const MovedCopies& moved, const char* what, std::vector<std::string>* parts) {
+  for (const auto& [ends, count] : moved) {
+    parts->push_back(absl::StrFormat("%s from ps \"%s\" to \"%s\"", CountText(count, what), ends.first, ends.second));
+  }
+}
 
 }  // namespace
 
@@ -129,6 +143,7 @@ void Copies::Repair(Job& job) {
   const size_t there = candidates_.PsThere(job);
   const std::set<NodeName> leaving = candidates_.LeavingHolders(job);
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) raised = Move(job, p, there) || raised;
+  TellMoves(job);
   for (const NodeName& name : leaving) {
     if (!job.UsesPs(name)) jobs_.Tell(job, "ps \"%s\" holds nothing of the job any more: it may be stopped", name);
   }
@@ -138,6 +153,24 @@ void Copies::Repair(Job& job) {
   job.partitions.copies.repair_due = true;
   jobs_.Save(job);
   hosting_.HostAll(job, false);
+}
+
+// All moves of a drain, or towards balance, are one event of the job, unless they take long. The log has each of them.
+void Copies::TellMoves(Job& job) {
+  JobCopies& copies = job.partitions.copies;
+  if (copies.moved.since == absl::InfiniteFuture()) return;
+  const bool over = copies.moves.empty() && copies.shifts.empty() && candidates_.LeavingHolders(job).empty() &&
+                    (copies.balanced != 0 || !job.running());
+  if (!over && step_.now() - copies.moved.since < kMovesToldEvery) return;
+  std::vector<std::string> parts;
+  AddMoved(copies.moved.primaries, "partition", &parts);
+  AddMoved(copies.moved.backups, "backup", &parts);
+  copies.moved = {};
+  const size_t more = parts.size() - std::min(parts.size(), kDegradedNamesMax);
+  parts.resize(parts.size() - more);
+  jobs_.NoteEvent(job, false,
+                  absl::StrCat("moved: ", absl::StrJoin(parts, ", "),
+                               more > 0 ? absl::StrFormat(", and between %d more pairs of ps", more) : ""));
 }
 
 // Whether its copies must be checked: a ps came back or was lost, or copies are not where they should be.
@@ -192,6 +225,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     }
     if (heir.empty()) return false;
     step_.Log(OfJob(job.id()), "partition %d moves from ps \"%s\" to \"%s\"", p.partition(), p.primary(), heir);
+    job.partitions.copies.NoteMoved(job.partitions.copies.moved.primaries, p.primary(), heir, step_.now());
     job.partitions.copies.moves.erase(p.partition());
     job.partitions.hosting.SetVersion(p.partition(), 0);  // as in a promotion
     MakePrimary(job, p, heir, true);
@@ -218,6 +252,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     const NodeName from = shift->second.first;
     step_.Log(OfJob(job.id()), "a backup of partition %d moves from ps \"%s\" to \"%s\"", p.partition(), from,
               to->node());
+    job.partitions.copies.NoteMoved(job.partitions.copies.moved.backups, from, to->node(), step_.now());
     job.partitions.copies.shifts.erase(shift);
     return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });
   }

@@ -107,9 +107,13 @@ std::string CopyWatch::DegradedText(const Job& job) {
 void CopyWatch::UpdateDegraded(Job& job) {
   if (job.partitions.copy_watch.lack.partitions == 0) {
     job.partitions.copy_watch.lacking_since = absl::InfiniteFuture();
-    if (!job.status.has_degraded()) return;
+    const absl::Time lost_at = std::exchange(job.partitions.copy_watch.lost_at, absl::InfiniteFuture());
+    const bool lost = lost_at != absl::InfiniteFuture() && job.status.spec().backups() > 0;
+    if (!job.status.has_degraded() && !lost) return;
     if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
-    const absl::Duration lasted = step_.now() - absl::FromUnixMillis(job.status.degraded().since_unix_ms());
+    const absl::Duration lasted =
+        step_.now() -
+        (job.status.has_degraded() ? absl::FromUnixMillis(job.status.degraded().since_unix_ms()) : lost_at);
     job.status.clear_degraded();
     return Say(job, false,
                absl::StrCat("every partition has its backups in sync again, after ",

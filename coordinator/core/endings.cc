@@ -218,6 +218,8 @@ absl::Status Endings::CheckRoomForEnded(const Requester& who) const {
 // Notes about a job that has run which stay relevant after its end.
 std::string Endings::LastingText(const Job& job) const {
   std::string text = StopText(job);
+  if (const std::string nothing = NothingToDoText(job); !nothing.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", nothing);
   if (const std::string loss = NotFiniteText(job); !loss.empty())
     absl::StrAppend(&text, text.empty() ? "" : "; ", loss);
   if (const std::string bits = candidates_.BitsText(job); !bits.empty())

@@ -38,6 +38,11 @@ struct NodeSays {  // any later one
 struct SessionClosed {  // the stream ended, for any reason
   SessionToken session;
 };
+struct NodeRefused {  // before it was a member: its certificate does not allow what it wants
+  std::string name;   // that it gives itself; empty: it had not come so far
+  std::string from;   // its machine, as gRPC names it
+  std::string why;
+};
 struct Tick {};  // time has passed; at least one every heartbeat interval / 2
 struct SubmitJob {
   ReplyToken reply;
@@ -121,7 +126,7 @@ struct RevokeToken {
 
 using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
                            DrainNode, ReadLog, StartTrace, ReadTrace, EndTrace, PredictJob, PredictionTaken,
-                           PredictionGone, CreateToken, RevokeToken>;
+                           PredictionGone, CreateToken, RevokeToken, NodeRefused>;
 
 // ---- effects, carried out in order ----
 

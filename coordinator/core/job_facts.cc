@@ -8,9 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/base/text.h"
 #include "common/model/callback_check.h"
 #include "common/model/epoch_rates.h"
 #include "coordinator/core/callbacks.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 
@@ -57,6 +59,18 @@ std::string StopText(const Job& job) {
                            absl::StripSuffix(note.text(), kStopNote));
   }
   return "";
+}
+
+std::string NothingToDoText(const Job& job) {
+  const v1::JobStatus& status = job.status;
+  if (status.restored_from().empty() || status.restored_step() < status.total_steps()) return "";
+  const bool trained = std::any_of(status.epochs().begin(), status.epochs().end(),
+                                   [](const v1::EpochResult& epoch) { return epoch.train().examples() > 0; });
+  if (trained || status.total_steps() == 0) return "";
+  return absl::StrFormat(
+      "nothing to do: %s is at step %d of %d; `epochs` (%d) counts from step 0: raise it to train on",
+      CutUtf8(status.restored_from(), kPathShownMax), status.restored_step(), status.total_steps(),
+      status.spec().epochs());
 }
 
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {

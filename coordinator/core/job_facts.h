@@ -21,6 +21,8 @@ int64_t EpochsCode(const Job& job);
 
 // Why the job ended before its last epoch; empty: it did not.
 std::string StopText(const Job& job);
+// Says that the job has made no step, since all of them were in the checkpoint that it began from; empty: not so.
+std::string NothingToDoText(const Job& job);
 // Says where the loss is not finite; empty: it is finite.
 std::string NotFiniteText(const Job& job);
 

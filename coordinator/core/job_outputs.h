@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,8 +45,9 @@ struct JobCheckpoints {
   // When a chief whose steps were all done got its role, or lost replicas; infinite: no such chief, or, in an
   // asynchronous job, it has reported.
   absl::Time late_chief_since = absl::InfiniteFuture();
-  int64_t chief_reported = -1;  // the newest step whose checkpoint the chief, in that role, has written or given up
-  bool chief_told_end = false;  // the chief, in that role, reported a replica done: no checkpoint of it is pending
+  int64_t chief_reported = -1;      // the newest step whose checkpoint the chief, in that role, has written or given up
+  std::set<std::string> set_aside;  // of other jobs, as chiefs reported; at most kSetAsideToldMax
+  bool chief_told_end = false;      // the chief, in that role, reported a replica done: no checkpoint of it is pending
 
   // An epoch was decided, or is repeated: earlier reports of the chief do not count for the next one.
   void ForgetWord() { heard = absl::InfinitePast(); }

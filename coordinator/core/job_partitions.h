@@ -5,6 +5,7 @@
 // job_parts.h says.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -77,6 +78,11 @@ struct JobCopies {
   // a new generation.
   bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
+  struct Moved {
+    std::map<std::pair<NodeName, NodeName>, int> primaries, backups;  // how many from one ps to another
+    absl::Time since = absl::InfiniteFuture();
+  };
+  Moved moved;          // that the job's events do not have yet
   size_t balanced = 0;  // a hash of the copies and the ps when nothing was to be moved; 0: something was
 
   // Reports of the previous generation are void.
@@ -86,6 +92,11 @@ struct JobCopies {
     repair_due = true;
   }
   void RepairLater() { repair_due = true; }
+  void NoteMoved(std::map<std::pair<NodeName, NodeName>, int>& of, const NodeName& from, const NodeName& to,
+                 absl::Time now) {
+    ++of[{from, to}];
+    moved.since = std::min(moved.since, now);
+  }
   void SettleLater(bool renew) {
     settle_due = true;
     renew_due = renew_due || renew;
@@ -99,7 +110,7 @@ struct JobCopies {
   }
 };
 
-// CopyWatch: which copies were missing at the last look.
+// CopyWatch: which copies were missing at the last look, and since when.
 struct JobCopyWatch {
   struct Lack {
     int partitions = 0;              // with fewer backups in sync than the job asks for
@@ -108,6 +119,10 @@ struct JobCopyWatch {
   };
   Lack lack;
   absl::Time lacking_since = absl::InfiniteFuture();
+  // When copies were lost of which no end was told yet, however soon others replaced them.
+  absl::Time lost_at = absl::InfiniteFuture();
+
+  void NoteLoss(absl::Time now) { lost_at = std::min(lost_at, now); }
 };
 
 struct JobPartitions {

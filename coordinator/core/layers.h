@@ -15,6 +15,7 @@
 #include "coordinator/core/endings.h"
 #include "coordinator/core/epochs.h"
 #include "coordinator/core/evaluations.h"
+#include "coordinator/core/idle_ps.h"
 #include "coordinator/core/model_files.h"
 #include "coordinator/core/restores.h"
 #include "coordinator/core/rollback.h"
@@ -28,12 +29,14 @@ struct PartitionLayer {
       : restores(ground, endings),
         rollback(ground, endings, restores),
         copies(ground, endings, restores),
-        copy_watch(ground) {}
+        copy_watch(ground),
+        idle_ps(ground) {}
 
   Restores restores;
   Rollback rollback;
   Copies copies;
   CopyWatch copy_watch;
+  IdlePs idle_ps;
 };
 
 // Who computes: which workers may, which do, and when a job that waits for them starts.

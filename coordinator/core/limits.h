@@ -45,6 +45,8 @@ inline constexpr int64_t kAssignBytesMax = kControlMessageBytesMax - (64 << 10);
 inline constexpr int kCrashesAtOneStepMax = 3;
 inline constexpr int kEvaluatorFailuresMax = 3;
 inline constexpr absl::Duration kStragglerFastForMax = absl::Minutes(32);
+// Checkpoints of other jobs that a job's chiefs have renamed: events of the job, of which 100 are kept.
+inline constexpr size_t kSetAsideToldMax = 10;
 // A directory, and a checkpoint in it.
 inline constexpr size_t kCheckpointPathBytesMax = kPathBytesMax + 64;
 inline constexpr uint64_t kGenerationsAheadMax = 1 << 20;
@@ -80,6 +82,13 @@ inline constexpr int kStepDigestsKept = 200;
 // In memory, of the whole cluster: days of a quiet one.
 inline constexpr size_t kClusterEventsKept = 4096;
 inline constexpr size_t kClusterEventsBytesKept = size_t{2} << 20;
+// Refusals of nodes that are told within kRefusalsTime: who tries names at random does not push out the other events.
+// Later ones are counted.
+inline constexpr int kRefusalsToldMax = 30;
+inline constexpr absl::Duration kRefusalsTime = absl::Minutes(1);
+// Nodes of which the last reason is known; and refusals by certificate that wait for the core, which others follow.
+inline constexpr size_t kRefusalsKept = 1000;
+inline constexpr size_t kRefusalsPostedMax = 64;
 // Of them on the pages.
 inline constexpr int kDashboardEventsMax = 1000;
 static_assert(2 * kClusterEventsBytesKept <= static_cast<size_t>(kControlMessageBytesMax), "one answer has them all");

@@ -8,19 +8,43 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/model/role_text.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kRefusalsKept = 1000;
 // A larger cluster is stored at most this often for nodes that may wait.
 constexpr size_t kNodesSavedAtOnce = 256;
 constexpr absl::Duration kSaveInterval = absl::Milliseconds(500);
+
+// Of one ps: its copies of partitions.
+struct CopiesHeld {
+  int all = 0, primaries = 0, ended = 0, ended_primaries = 0;
+
+  void Add(bool of_ended_job, bool primary, int copies = 1) {
+    all += copies;
+    primaries += primary ? copies : 0;
+    ended += of_ended_job ? copies : 0;
+    ended_primaries += of_ended_job && primary ? copies : 0;
+  }
+  void Fill(v1::NodeStatus& status) const {
+    status.set_partitions(all);
+    status.set_primaries(primaries);
+    status.set_ended_partitions(ended);
+    status.set_ended_primaries(ended_primaries);
+  }
+};
+
+// What a node calls itself may be anything, and as long as its message.
+std::string CalledText(const std::string& name) {
+  return absl::StrCat("a node called \"", absl::CHexEscape(name.substr(0, kNodeNameBytesMax)), "\"");
+}
 
 }  // namespace
 
@@ -40,12 +64,12 @@ absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v
   const absl::Status ours = CheckCluster(hello);
   absl::StatusOr<Membership::Admission> admission = ours.ok() ? members_.Admit(session, hello, step_.now()) : ours;
   if (!admission.ok()) {
-    NoteRefusal(hello.name().substr(0, 63), std::string(admission.status().message()));
+    NoteRefusal(CalledText(hello.name()), std::string(admission.status().message()));
     step_.Emit(CloseSession{session, admission.status()});
     return admission;
   }
   const ClusterNode& node = *admission->node;
-  refused_.erase(node.name);
+  refusals_.known.erase(CalledText(node.name));
   if (admission->superseded.value != 0)
     step_.Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
   if (!admission->was_alive) {
@@ -83,13 +107,37 @@ absl::Status Nodes::CheckCluster(const v1::Hello& hello) const {
                       hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
 }
 
+void Nodes::OnRefused(const NodeRefused& event) {
+  const std::string from = event.from.empty() ? "this machine" : absl::CHexEscape(event.from);
+  // A node that had not said its name is known by its machine.
+  NoteRefusal(event.name.empty() ? absl::StrCat("a node from ", from) : CalledText(event.name),
+              event.name.empty() ? event.why : absl::StrCat("(from ", from, ") ", event.why));
+}
+
 // The node retries every second.
-void Nodes::NoteRefusal(const NodeName& name, std::string why) {
-  if (refused_.size() >= kRefusalsKept && !refused_.contains(name)) refused_.clear();
-  std::string& known = refused_[name];
-  if (known == why) return;
-  step_.Warn({}, "a node called \"%s\" was refused: %s", name, why);
-  known = std::move(why);
+void Nodes::NoteRefusal(const std::string& who, std::string why) {
+  const auto known = refusals_.known.find(who);
+  if (known != refusals_.known.end() && known->second == why) return;
+  TellRefusalsLeftOut();
+  if (step_.now() - refusals_.since >= kRefusalsTime) {
+    refusals_.since = step_.now();
+    refusals_.told = 0;
+  }
+  if (refusals_.told >= kRefusalsToldMax) {
+    ++refusals_.left_out;
+    return;
+  }
+  ++refusals_.told;
+  if (refusals_.known.size() >= kRefusalsKept && known == refusals_.known.end()) refusals_.known.clear();
+  step_.Warn({}, "%s was refused: %s", who, why);
+  refusals_.known[who] = std::move(why);
+}
+
+// Once the time is over for which they were left out.
+void Nodes::TellRefusalsLeftOut() {
+  if (refusals_.left_out == 0 || step_.now() - refusals_.since < kRefusalsTime) return;
+  step_.Warn({}, "nodes were refused %d more times within a minute, with names or reasons that are not shown",
+             std::exchange(refusals_.left_out, 0));
 }
 
 // ---- queries ----
@@ -106,18 +154,16 @@ std::string Nodes::FaultsText() const {
 v1::ListNodesResponse Nodes::List() const {
   v1::ListNodesResponse response;
   // In one pass: there may be many jobs with many partitions, and many ps.
-  absl::flat_hash_map<NodeName, int> primaries, backups;
+  absl::flat_hash_map<NodeName, CopiesHeld> held;
   for (const auto& [id, job] : jobs_.all()) {
     for (const v1::PartitionPlacement& p : job.status.partitions()) {
-      ++primaries[p.primary()];
-      for (const v1::BackupPlacement& b : p.backups()) ++backups[b.node()];
+      held[p.primary()].Add(job.finished(), true);
+      for (const v1::BackupPlacement& b : p.backups()) held[b.node()].Add(job.finished(), false);
     }
   }
   for (const v1::NodeStatus& node : members_.List()) {
     v1::NodeStatus& status = *response.add_nodes() = StatusWithoutPartitions(node.name());
-    if (status.role() != v1::PS) continue;
-    status.set_primaries(primaries[node.name()]);
-    status.set_partitions(primaries[node.name()] + backups[node.name()]);
+    if (status.role() == v1::PS) held[node.name()].Fill(status);
   }
   return response;
 }
@@ -139,10 +185,13 @@ v1::NodeStatus Nodes::StatusWithoutPartitions(const NodeName& name) const {
 v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
   v1::NodeStatus status = StatusWithoutPartitions(name);
   if (status.role() != v1::PS) return status;
+  CopiesHeld held;
   for (const auto& [id, job] : jobs_.all()) {
-    status.set_partitions(status.partitions() + job.PartitionsOn(name));
-    status.set_primaries(status.primaries() + job.PrimariesOn(name));
+    const int primaries = job.PrimariesOn(name);
+    held.Add(job.finished(), true, primaries);
+    held.Add(job.finished(), false, job.PartitionsOn(name) - primaries);
   }
+  held.Fill(status);
   return status;
 }
 
@@ -186,6 +235,7 @@ void Nodes::SaveSoon() {
 }
 
 void Nodes::Tick() {
+  TellRefusalsLeftOut();
   if (save_due_ && step_.now() - saved_at_ >= kSaveInterval) Save();
 }
 

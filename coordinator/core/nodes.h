@@ -5,6 +5,8 @@
 //   2. The incarnation of a ps is not stored while the role of its copies after a restart is undecided (Unsettled).
 //   3. The nodes are stored together. In a large cluster the time that this takes is bounded: what may wait (SaveSoon)
 //      is stored a few times a second.
+//   4. A refusal is told when its reason is another one than before, at most kRefusalsToldMax within kRefusalsTime; how
+//      many were left out is told then.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
+#include "coordinator/core/events.h"
 #include "coordinator/core/job_table.h"
 #include "coordinator/core/membership.h"
 #include "coordinator/core/options.h"
@@ -31,6 +34,8 @@ class Nodes {
 
   // Closes the session of a node that is refused, and logs the reason once. Errors: as Membership::Admit.
   absl::StatusOr<Membership::Admission> Admit(SessionToken session, const v1::Hello& hello);
+  // Of a node that did not come as far as Admit.
+  void OnRefused(const NodeRefused& event);
   void Welcome(const ClusterNode& node);
   ClusterNode* Heard(SessionToken session) { return members_.Heard(session, step_.now()); }
   ClusterNode* Closed(SessionToken session) { return members_.Closed(session, step_.now()); }
@@ -58,7 +63,8 @@ class Nodes {
 
  private:
   absl::Status CheckCluster(const v1::Hello& hello) const;
-  void NoteRefusal(const NodeName& name, std::string why);
+  void NoteRefusal(const std::string& who, std::string why);
+  void TellRefusalsLeftOut();
   std::set<NodeName> Unsettled() const;
   v1::NodeStatus StatusWithoutPartitions(const NodeName& name) const;
 
@@ -71,8 +77,13 @@ class Nodes {
   Membership members_;
   bool save_due_ = false;  // SaveSoon was put off
   absl::Time saved_at_ = absl::InfinitePast();
-  std::set<NodeName> unsettled_stored_;      // as the stored state of the cluster has it
-  std::map<NodeName, std::string> refused_;  // by node: the reason that was logged
+  std::set<NodeName> unsettled_stored_;  // as the stored state of the cluster has it
+  struct Refusals {
+    std::map<std::string, std::string> known;  // by node, as shown: the reason that was told
+    absl::Time since = absl::InfinitePast();   // the time for which these are counted:
+    int told = 0, left_out = 0;
+  };
+  Refusals refusals_;
 };
 
 }  // namespace cairn

@@ -170,6 +170,8 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
   jobs_.Tell(*job, "restored from %s: continues from step %d", path, step);
   job->partitions.hosting.SetVersions(0);                            // the partitions may have had later versions
   if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // otherwise all completed steps stay completed
+  if (const std::string nothing = NothingToDoText(*job); !job->best.restoring && !nothing.empty())
+    jobs_.TellText(*job, /*warning=*/true, nothing);
   job->restoring.AskAnew();
   hosting_.BeginCopiesAnew(*job);
   hosting_.NewGeneration(*job);

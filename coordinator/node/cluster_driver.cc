@@ -133,6 +133,17 @@ void ClusterDriver::SessionEnded(SessionToken session) {
   });
 }
 
+void ClusterDriver::SessionRefused(NodeRefused refused) {
+  if (++refusals_posted_ > kRefusalsPostedMax) {
+    --refusals_posted_;
+    return;
+  }
+  executor_->Post([this, refused = std::move(refused)] {
+    --refusals_posted_;
+    Step(refused);
+  });
+}
+
 // ---- clients ----
 
 bool ClusterDriver::PostCall(std::function<void()> call) {

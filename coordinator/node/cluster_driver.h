@@ -63,6 +63,8 @@ class ClusterDriver {
   void SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello, std::function<void(SessionToken)> then);
   void SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then);
   void SessionEnded(SessionToken session);
+  // A node was refused before its session was opened. Those above kRefusalsPostedMax that wait are dropped.
+  void SessionRefused(NodeRefused refused);
 
   // ---- users ----
   void Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply);
@@ -130,6 +132,7 @@ class ClusterDriver {
   std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
   JobWatchers watchers_;
   std::atomic<size_t> calls_posted_{0};       // by users' calls, and not begun
+  std::atomic<size_t> refusals_posted_{0};    // likewise
   const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };
 

@@ -70,7 +70,7 @@ class CoordinatorNode::Impl {
                                .executor = std::make_unique<SerialExecutor>("cluster"),
                                .on_leading = [this](bool leading) { ShowLeading(leading); },
                                .on_tokens = TokensTo(options.tokens)}),
-        sessions_(&driver_),
+        sessions_({&driver_, options.audit.get()}),
         jobs_(&driver_, &clock_, {options.tokens.get(), options.audit.get()}, options.quotas.get()),
         tokens_(&driver_, {options.tokens.get(), options.audit.get()}) {}
 

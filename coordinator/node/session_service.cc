@@ -17,14 +17,16 @@
 namespace cairn {
 namespace {
 
+constexpr char kMethod[] = "/cairn.v1.Coordinator/Session";
+
 //   1. Finish is called once, with no write in flight; nothing is started after it.
 //   2. It owns itself until OnDone. The driver may keep it longer; its Send and Close then do nothing.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
                              public SessionSink,
                              public std::enable_shared_from_this<SessionReactor> {
  public:
-  SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context, std::shared_ptr<SessionCounts> counts)
-      : driver_(driver),
+  SessionReactor(const SessionDoor& door, grpc::CallbackServerContext* context, std::shared_ptr<SessionCounts> counts)
+      : door_(door),
         context_(context),
         place_(std::move(counts), MachineOf(context->peer())),
         reads_{.certificate = CallerCertificate(*context)} {}
@@ -59,17 +61,18 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
   void OnReadDone(bool ok) override {
     if (!ok) return Close(absl::CancelledError("the node closed the stream"));
-    if (absl::Status holds = reads_.certificate.Check(absl::Now()); !holds.ok()) return Close(holds);
+    if (absl::Status holds = reads_.certificate.Check(absl::Now()); !holds.ok()) {
+      return reads_.opened ? Close(holds) : Refuse(holds);
+    }
     if (reads_.opened) return Forward();
     reads_.opened = true;
     if (!reads_.message.has_hello())
       return Close(absl::InvalidArgumentError("the first message of a session must be hello"));
     const v1::Hello& hello = reads_.message.hello();
     const CallerRole role = hello.role() == v1::PS ? CallerRole::kPs : CallerRole::kWorker;
-    if (absl::Status status = CheckNodeName(role, hello.name(), CallerOf(*context_)); !status.ok())
-      return Close(status);
-    driver_->SessionOpened(shared_from_this(), std::move(*reads_.message.mutable_hello()),
-                           [self = shared_from_this()](SessionToken token) { self->Opened(token); });
+    if (absl::Status may = CheckNodeName(role, hello.name(), CallerOf(*context_)); !may.ok()) return Refuse(may);
+    door_.driver->SessionOpened(shared_from_this(), std::move(*reads_.message.mutable_hello()),
+                                [self = shared_from_this()](SessionToken token) { self->Opened(token); });
   }
 
   void OnWriteDone(bool ok) override {
@@ -96,7 +99,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
       done_ = true;
       token = token_;
     }
-    if (token.value != 0) driver_->SessionEnded(token);
+    if (token.value != 0) door_.driver->SessionEnded(token);
     self_.reset();  // may delete this
   }
 
@@ -108,13 +111,18 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
       token_ = token;
       done = done_;
     }
-    if (done) return driver_->SessionEnded(token);  // the session ended meanwhile
+    if (done) return door_.driver->SessionEnded(token);  // the session ended meanwhile
     ReadNext();
+  }
+
+  void Refuse(const absl::Status& why) {
+    door_.Refuse(*context_, reads_.message.hello().name(), why);
+    Close(why);
   }
 
   void Forward() {
     const auto read_on = [self = shared_from_this()] { self->ReadNext(); };
-    driver_->SessionSays(token_for_reads(), std::move(reads_.message), read_on);
+    door_.driver->SessionSays(token_for_reads(), std::move(reads_.message), read_on);
   }
 
   SessionToken token_for_reads() {
@@ -154,7 +162,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
     bool opened = false;
   };
 
-  ClusterDriver* const driver_;
+  const SessionDoor door_;
   grpc::CallbackServerContext* const context_;  // until Finish
   const SessionPlace place_;
   std::shared_ptr<SessionReactor> self_;
@@ -172,12 +180,20 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
 }  // namespace
 
+void SessionDoor::Refuse(const grpc::CallbackServerContext& context, const std::string& name,
+                         const absl::Status& why) const {
+  if (audit != nullptr) audit->WriteRefusal(kMethod, CallerOf(context), why);
+  driver->SessionRefused({name.substr(0, kNodeNameBytesMax), MachineOf(context.peer()), std::string(why.message())});
+}
+
 grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(
     grpc::CallbackServerContext* context) {
-  if (const absl::Status may = AdmitCall("/cairn.v1.Coordinator/Session", *context); !may.ok()) {
+  if (const absl::Status may = AdmitCall(kMethod, *context); !may.ok()) {
+    // The audit log has it by ObserveRefusals.
+    if (!absl::IsUnavailable(may)) SessionDoor{door_.driver, nullptr}.Refuse(*context, "", may);
     return new RefusedCall<grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>>(may);
   }
-  auto reactor = std::make_shared<SessionReactor>(driver_, context, counts_);
+  auto reactor = std::make_shared<SessionReactor>(door_, context, counts_);
   reactor->Start();
   return reactor.get();
 }

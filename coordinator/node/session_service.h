@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/node/audit_log.h"
 #include "coordinator/node/cluster_driver.h"
 
 namespace cairn {
@@ -52,16 +53,25 @@ class SessionPlace {
   const bool fits_;
 };
 
+// What a stream is opened through. Both outlive it.
+struct SessionDoor {
+  ClusterDriver* driver;
+  AuditLog* audit;  // null: none
+
+  // The events of the cluster and the audit log say that a node was refused for its certificate. name: as it calls
+  // itself. Thread-safe.
+  void Refuse(const grpc::CallbackServerContext& context, const std::string& name, const absl::Status& why) const;
+};
+
 class SessionService final : public v1::Coordinator::CallbackService {
  public:
-  // The driver outlives the service's calls.
-  explicit SessionService(ClusterDriver* driver) : driver_(driver) {}
+  explicit SessionService(const SessionDoor& door) : door_(door) {}
 
   grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
 
  private:
-  ClusterDriver* const driver_;
+  const SessionDoor door_;
   const std::shared_ptr<SessionCounts> counts_ = std::make_shared<SessionCounts>();
 };
 

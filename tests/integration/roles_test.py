@@ -114,6 +114,14 @@ def try_names(c, certs):
         with channel(c.address, f"{certs}/{folder}") as to:
             got = hello(to, name, role)
         check(got.startswith(expected), f"{name} with the certificate of {folder}: {got}")
+    # Who looks for a node that does not join finds it there, not in the node's log alone.
+    events = As(c, f"{certs}/root")("events", "--warnings")
+    for told in (
+        'a node called "ps-0" was refused: (from ipv4:127.0.0.1) your certificate is that of the ps "a-ps"',
+        'a node called "ps-0" was refused: (from ipv4:127.0.0.1) a ps needs a certificate with the role ps',
+        "a node from ipv4:127.0.0.1 was refused: /cairn.v1.Coordinator/Session is for ps, worker",
+    ):
+        check(told in events, f"no {told!r} in {events}")
     for program, role in (("cairn-ps", "ps"), ("cairn-worker", "worker"), ("cairn-coordinator", "coordinator")):
         where = {"cairn-worker": [], "cairn-ps": ["--data-dir", f"{c.dir}/x"]}.get(program)
         flags = ["--data-dir", f"{c.dir}/x"] if where is None else ["--coordinator", c.address, *where]
@@ -211,6 +219,8 @@ def check_audit(path):
         ("user bob", "DeleteJob", "hers", "NOT_FOUND"),
         ("admin root", "Evaluate", "1", "OK"),
         ("user alice", "/cairn.v1.JobService/DrainNode", None, "PERMISSION_DENIED"),
+        ("ps a-ps", "/cairn.v1.Coordinator/Session", None, "PERMISSION_DENIED"),
+        ("user a-user", "/cairn.v1.Coordinator/Session", None, "PERMISSION_DENIED"),
         ("user bob", "GetJob", "1", "PERMISSION_DENIED"),
         ("user alice", "DeleteJob", "1", "OK"),
         ("user bob", "DeleteJob", "his", "OK"),  # after the restart: the file goes on

@@ -38,6 +38,7 @@ std::string ClusterScript::EventText(const Event& event) {
           },
           [&](const NodeSays& e) { return absl::StrCat(NameOf(e.session), " says ", KindText(e.message)); },
           [&](const SessionClosed& e) { return absl::StrCat("the session of ", NameOf(e.session), " breaks"); },
+          [&](const NodeRefused& e) { return absl::StrCat(e.name, " is refused: ", e.why); },
           [&](const Tick&) { return absl::StrCat("at ", absl::FormatDuration(cluster_.clock().Now() - start_)); },
           [&](const SubmitJob& e) { return absl::StrCat("a user submits \"", e.job->spec.name(), "\""); },
           [&](const CancelJob& e) { return absl::StrCat("a user cancels ", JobText(e.job)); },

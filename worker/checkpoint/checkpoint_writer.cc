@@ -133,7 +133,8 @@ absl::Status LinkFiles(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms) {
+absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms,
+                                            std::vector<std::string>* set_aside) {
   StampManifest(now_unix_ms, contents.manifest);
   const CheckpointManifest& manifest = contents.manifest;
   const std::string writer = WriterOf(manifest), name = CheckpointName(manifest.step);
@@ -144,18 +145,19 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointCo
       OwnCheckpoints::Open(dir, CheckpointOwner::Of(manifest.job_id, manifest.submitted_unix_ms, manifest.spec)));
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, writer, name));
   CAIRN_RETURN_IF_ERROR(WriteFiles(partial->path(), contents));
-  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), name));
+  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), name, set_aside));
   CAIRN_RETURN_IF_ERROR(SyncFolder(dir));
   return absl::StrCat(dir, "/", name);
 }
 
-absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner) {
+absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner,
+                                       std::vector<std::string>* set_aside) {
   CAIRN_ASSIGN_OR_RETURN(const OwnCheckpoints own, OwnCheckpoints::Open(dir, owner));
   const std::string name = CheckpointName(step);
   CAIRN_RETURN_IF_ERROR(own.Check(name));
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, kRemoved, kBestCheckpoint));
   CAIRN_RETURN_IF_ERROR(LinkFiles(absl::StrCat(dir, "/", name), partial->path()));
-  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), kBestCheckpoint));
+  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), kBestCheckpoint, set_aside));
   CAIRN_RETURN_IF_ERROR(SyncFolder(dir));
   return absl::StrCat(dir, "/", kBestCheckpoint);
 }

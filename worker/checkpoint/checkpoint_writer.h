@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -23,12 +24,14 @@ namespace cairn {
 
 // Writes dir/step-<n>, replacing an existing one as OwnCheckpoints::Put does; creates `dir` if it is missing. Returns
 // its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION
-// names what is in its place; nothing is left behind.
-absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
+// names what is in its place; nothing is left behind. set_aside: as of OwnCheckpoints::Put.
+absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms,
+                                            std::vector<std::string>* set_aside = nullptr);
 
 // Makes dir/best a copy of the owner's checkpoint of this step, by hard links where the file system has them. Returns
 // its path.
-absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner);
+absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner,
+                                       std::vector<std::string>* set_aside = nullptr);
 
 // When dir/best was created, by the file system's clock; InfinitePast: it does not exist.
 absl::Time BestKeptAt(const std::string& dir);

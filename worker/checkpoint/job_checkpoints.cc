@@ -14,9 +14,11 @@ class FolderCheckpoints : public JobCheckpoints {
   FolderCheckpoints(std::string dir, CheckpointOwner owner) : dir_(std::move(dir)), owner_(std::move(owner)) {}
 
   absl::StatusOr<std::string> Write(CheckpointContents contents, int64_t now_unix_ms) override {
-    return WriteCheckpoint(dir_, std::move(contents), now_unix_ms);
+    return WriteCheckpoint(dir_, std::move(contents), now_unix_ms, &set_aside_);
   }
-  absl::StatusOr<std::string> KeepAsBest(int64_t step) override { return cairn::KeepAsBest(dir_, step, owner_); }
+  absl::StatusOr<std::string> KeepAsBest(int64_t step) override {
+    return cairn::KeepAsBest(dir_, step, owner_, &set_aside_);
+  }
   absl::Time BestKeptAt() override { return cairn::BestKeptAt(dir_); }
   absl::Status Open() override {
     if (own_) return absl::OkStatus();

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/remote_files.h"
@@ -27,6 +29,8 @@ class JobCheckpoints {
   virtual absl::StatusOr<std::string> Write(CheckpointContents contents, int64_t now_unix_ms) = 0;
   // Makes `best` a copy of the job's checkpoint of this step. Returns its path.
   virtual absl::StatusOr<std::string> KeepAsBest(int64_t step) = 0;
+  // What Write and KeepAsBest have set aside since the last call, as TellSetAside says it; also if they then failed.
+  std::vector<std::string> TakeSetAside() { return std::exchange(set_aside_, {}); }
   // When `best` was written, by the clock of where it lies; InfinitePast: it does not exist.
   virtual absl::Time BestKeptAt() = 0;
 
@@ -36,6 +40,9 @@ class JobCheckpoints {
   virtual absl::Status Check(const std::string& name) = 0;
   virtual absl::Status Remove(const std::string& name) = 0;
   virtual absl::Status RemoveAll() = 0;
+
+ protected:
+  std::vector<std::string> set_aside_;
 };
 
 // remote: null: every path is of this machine. It outlives the result.

@@ -125,9 +125,11 @@ std::string NameAside(absl::string_view name, const CheckpointManifest& manifest
   return absl::StrFormat("former-%s-of-job-%d-%d", name, manifest.job_id, manifest.submitted_unix_ms);
 }
 
-void TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside) {
-  LogWarning("%s: was of another job, %d (\"%s\"); it is kept as %s", path, manifest.job_id, manifest.spec.name(),
-             aside);
+std::string TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside) {
+  std::string text = absl::StrFormat("%s was a checkpoint of another job, %d (\"%s\"); it is kept as %s", path,
+                                     manifest.job_id, manifest.spec.name(), aside);
+  LogWarning("%s", text);
+  return text;
 }
 
 std::string PartialName(absl::string_view owner, absl::string_view name) {
@@ -201,14 +203,16 @@ absl::Status OwnCheckpoints::Replace(const Found& found, const std::string& part
   return absl::OkStatus();
 }
 
-absl::Status OwnCheckpoints::Put(const std::string& partial, const std::string& name) const {
+absl::Status OwnCheckpoints::Put(const std::string& partial, const std::string& name,
+                                 std::vector<std::string>* set_aside) const {
   if (RenameAt(directory_.get(), partial, name, 0) == 0) return absl::OkStatus();
   if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) return FileError(PathOf(name), "cannot rename to it");
   CAIRN_ASSIGN_OR_RETURN(const Found found, Look(name));
   if (owner_.Owns(found.manifest)) return Replace(found, partial, name);
   const std::string aside = NameAside(name, found.manifest);
   CAIRN_RETURN_IF_ERROR(Rename(found, name, aside, RENAME_NOREPLACE));
-  TellSetAside(PathOf(name), found.manifest, aside);
+  std::string text = TellSetAside(PathOf(name), found.manifest, aside);
+  if (set_aside != nullptr) set_aside->push_back(std::move(text));
   if (RenameAt(directory_.get(), partial, name, 0) == 0) return absl::OkStatus();
   return FileError(PathOf(name), "cannot rename to it");
 }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "cairn/v1/job.pb.h"
@@ -42,8 +43,8 @@ absl::StatusOr<CheckpointManifest> RecognizeCheckpoint(const std::string& path, 
 absl::Status CheckOwner(const std::string& path, const CheckpointManifest& manifest, const CheckpointOwner& owner);
 // The name under which a checkpoint of another job is kept.
 std::string NameAside(absl::string_view name, const CheckpointManifest& manifest);
-// Says so in the log.
-void TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside);
+// Says so in the log. Returns the text, for the user.
+std::string TellSetAside(const std::string& path, const CheckpointManifest& manifest, const std::string& aside);
 
 class OwnCheckpoints {
  public:
@@ -53,8 +54,10 @@ class OwnCheckpoints {
   // OK: `name` is a checkpoint of this job. Only the manifest is checked; the data may be torn. Errors:
   // NOT_FOUND; FAILED_PRECONDITION says what is there instead.
   absl::Status Check(const std::string& name) const;
-  // Renames the sibling directory `partial` to `name`, atomically where the file system can.
-  absl::Status Put(const std::string& partial, const std::string& name) const;
+  // Renames the sibling directory `partial` to `name`, atomically where the file system can. set_aside: not null: gets
+  // the text of TellSetAside if a checkpoint of another job was renamed.
+  absl::Status Put(const std::string& partial, const std::string& name,
+                   std::vector<std::string>* set_aside = nullptr) const;
   // Renames it first, so that a half-removed checkpoint is never taken for a complete one. OK if there is none.
   absl::Status Remove(const std::string& name) const;
   // Removes all checkpoints of the job, and the directory if it is then empty.

@@ -181,7 +181,7 @@ absl::Status RemoteCheckpoints::SetAside(const std::string& name, const Checkpoi
     CAIRN_RETURN_IF_ERROR(files_.Copy(FileOf(name, stored), FileOf(aside, stored)));
   }
   CAIRN_RETURN_IF_ERROR(files_.Copy(FileOf(name, kManifestFile), FileOf(aside, kManifestFile)));
-  TellSetAside(PathOf(name), manifest, aside);
+  set_aside_.push_back(TellSetAside(PathOf(name), manifest, aside));
   return RemoveCheckpoint(name, manifest);
 }
 

@@ -137,7 +137,18 @@ absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, RemoteFiles* rem
   const std::string& dir = cut.assignment().spec().checkpoints().dir();
   const int64_t now = std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir, remote) + 1);
   info.set_written_unix_ms(now);
-  return CheckpointsOf(cut.assignment(), remote)->Write(std::move(contents), now).status();
+  const std::unique_ptr<JobCheckpoints> own = CheckpointsOf(cut.assignment(), remote);
+  const absl::Status status = own->Write(std::move(contents), now).status();
+  NoteSetAside(*own);
+  return status;
+}
+
+void Checkpointer::NoteSetAside(JobCheckpoints& own) {
+  absl::MutexLock lock(&mutex_);
+  for (std::string& text : own.TakeSetAside()) {
+    if (set_aside_.first.size() < kSetAsideReportedMax) set_aside_.first.push_back(text);
+    if (set_aside_.news.size() < kSetAsideReportedMax) set_aside_.news.push_back(std::move(text));
+  }
 }
 
 std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment, RemoteFiles* remote) {
@@ -222,6 +233,7 @@ void Checkpointer::KeepBest(const BestWanted& wanted, RemoteFiles* remote) {
     return;
   }
   const absl::Status status = own->KeepAsBest(step).status();
+  NoteSetAside(*own);
   if (absl::IsCancelled(status)) {
     return LogInfo("job %d: the copy of the best checkpoint is given up: %s", job_.value, status.message());
   }
@@ -259,6 +271,10 @@ void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<int6
   report.set_job_id(job_.value);
   if (info != nullptr) *report.mutable_checkpoint() = *info;
   report.mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
+  {
+    absl::MutexLock lock(&mutex_);
+    for (std::string& text : std::exchange(set_aside_.news, {})) report.add_set_aside(std::move(text));
+  }
   if (!status.ok()) {
     LogWarning("job %d: no checkpoint: %s", job_.value, status.message());
     report.set_error(std::string(status.message()));
@@ -281,6 +297,7 @@ void Checkpointer::ReportAgain() {
   {
     absl::MutexLock lock(&mutex_);
     not_written = not_written_;
+    set_aside_.news = set_aside_.first;
     known = book_.known();
     deleted.assign(book_.deleted().begin(), book_.deleted().end());
   }

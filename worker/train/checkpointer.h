@@ -74,6 +74,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   std::vector<int64_t> ForgetMissing(JobCheckpoints& own);
   void KeepBest(const BestWanted& wanted, RemoteFiles* remote);
   void LetGoOfBest();
+  // Other jobs' checkpoints that were in the way are reported with the next report.
+  void NoteSetAside(JobCheckpoints& own);
   void Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status);
   // Reports that the checkpoint was not written and will not be tried again.
   void ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why);
@@ -82,6 +84,11 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   const CheckpointerServices services_;
   absl::Mutex mutex_;
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
+  // What was set aside: not reported yet, and the first of all, which are repeated.
+  struct SetAside {
+    std::vector<std::string> news, first;
+  };
+  SetAside set_aside_ ABSL_GUARDED_BY(mutex_);
   // BestKeptAt after this worker last marked a best checkpoint. Used in tasks alone.
   absl::Time best_kept_ = absl::InfinitePast();
   // What could not be kept as the best is tried again after the next checkpoint; until then its step is held in the

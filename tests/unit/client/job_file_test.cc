@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+#include "client/cli/resume_from.h"
 #include "common/formats/job_text.h"
 #include "common/formats/onnx_file.h"
 
@@ -169,6 +171,55 @@ TEST(JobFile, AJobsNumberIsNoCheckpoint) {
   spec.set_resume_from("987654321");
   EXPECT_THAT(std::string(CheckResumeFrom(spec).message()),
               HasSubstr("give a checkpoint's directory, not a job's number; `cairn job 987654321` names it"));
+}
+
+TEST(ResumeFrom, AJobThatIsNamedSaysWhatItHas) {
+  v1::JobSpec spec;
+  spec.set_resume_from("987654321");
+  const absl::Status refused = CheckResumeFrom(spec);
+  v1::JobStatus job;
+  job.set_job_id(987654321);
+  job.mutable_spec()->set_name("lenet");
+  const auto explained = [&](const absl::Status& status, absl::StatusOr<v1::JobStatus> answer) {
+    return std::string(ExplainResumeFrom(status, spec, [&](const JobRef&) { return answer; }).message());
+  };
+  EXPECT_THAT(explained(refused, absl::NotFoundError("none")),
+              HasSubstr("; there is no job 987654321: it was deleted, or never was; `cairn jobs` lists those"));
+  EXPECT_EQ(explained(refused, absl::UnavailableError("away")), refused.message());
+  EXPECT_THAT(explained(refused, job), HasSubstr("job 987654321 (\"lenet\") writes no checkpoints, since it has no "
+                                                 "checkpoints.dir; it cannot be resumed"));
+  job.mutable_spec()->mutable_checkpoints()->set_dir("/runs/a");
+  EXPECT_THAT(explained(refused, job), HasSubstr("has no checkpoint in its checkpoints.dir, /runs/a; it cannot be"));
+  job.set_checkpoint_error("no space left");
+  EXPECT_THAT(explained(refused, job), HasSubstr("its checkpoints.dir, /runs/a (no space left); it cannot be"));
+  for (const int64_t step : {20, 10}) {
+    job.add_checkpoints()->set_step(step);
+    job.mutable_checkpoints()->rbegin()->set_path(absl::StrCat("/runs/a/step-", step));
+  }
+  job.mutable_checkpoints()->rbegin()->set_best(true);
+  EXPECT_THAT(explained(refused, job),
+              HasSubstr("the newest of job 987654321 (\"lenet\"), of step 20, is /runs/a/step-20"));
+}
+
+TEST(ResumeFrom, ANameIsAJobsIfTheWorkersHaveNoSuchFolder) {
+  v1::JobSpec spec;
+  spec.set_resume_from("lenet");
+  MakeFilePathsAbsolute(&spec);
+  std::vector<std::string> asked;
+  const auto explained = [&](const absl::Status& status) {
+    return std::string(ExplainResumeFrom(status, spec, [&](const JobRef& job) -> absl::StatusOr<v1::JobStatus> {
+                         asked.push_back(job.name);
+                         v1::JobStatus found;
+                         found.set_job_id(4);
+                         return found;
+                       }).message());
+  };
+  const absl::Status refused = absl::InvalidArgumentError("resume_from: /here/lenet: holds no checkpoint");
+  EXPECT_THAT(explained(refused), StartsWith("resume_from: /here/lenet: holds no checkpoint; job 4 (\"\") writes no"));
+  EXPECT_EQ(explained(absl::InvalidArgumentError("epochs: too many")), "epochs: too many");
+  spec.set_resume_from("/somewhere/else/lenet");
+  EXPECT_EQ(explained(refused), refused.message()) << "a path";
+  EXPECT_THAT(asked, ::testing::ElementsAre("lenet"));
 }
 
 TEST_F(JobFileOnDisk, PathsOfFilesAreTakenFromThisFolder) {

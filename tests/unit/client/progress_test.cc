@@ -348,6 +348,16 @@ TEST(Nodes, TableHasALineForEach) {
   node.set_partitions(3);
   node.set_primaries(1);
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("1 primary, 2 backups"));
+  node.set_ended_partitions(2);
+  node.set_ended_primaries(1);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)),
+              HasSubstr("0 primaries, 1 backup, and 2 partitions of ended jobs"));
+  node.set_ended_partitions(3);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("3 partitions of ended jobs"));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("0 partitions")))
+      << "who drains it would stop it";
+  node.clear_ended_partitions();
+  node.clear_ended_primaries();
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("0 B"))) << "not known";
   node.set_expected(true);
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("not heard of yet"));

@@ -24,11 +24,12 @@ struct Copies : Cluster {
     const v1::ListNodesResponse all = core().ListNodes();
     return *std::find_if(all.nodes().begin(), all.nodes().end(), [&](auto& n) { return n.name() == ps; });
   }
-  bool Told(const std::string& part) const {
+  int Times(const std::string& part) const {
     const v1::JobStatus job = Now();
-    return std::any_of(job.events().begin(), job.events().end(),
-                       [&](auto& e) { return e.text().find(part) != std::string::npos; });
+    return static_cast<int>(std::count_if(job.events().begin(), job.events().end(),
+                                          [&](auto& e) { return e.text().find(part) != std::string::npos; }));
   }
+  bool Told(const std::string& part) const { return Times(part) > 0; }
   uint64_t id = 0;
 };
 
@@ -63,6 +64,30 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   c.Pass(absl::Milliseconds(200));
   EXPECT_FALSE(c.Now().has_degraded());
   EXPECT_TRUE(c.Told("every partition has its backups in sync again"));
+}
+
+// The loss was an event, so its end is one, too.
+TEST(ClusterDegraded, TheEndOfAShortLossIsToldOnce) {
+  Copies c(2);
+  for (int times = 1; times <= 2; ++times) {
+    c.Kill(c.node("ps-1"));
+    c.Restart(c.node("ps-1"));
+    ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Now()) == 4; }));
+    c.Pass(absl::Seconds(3));
+    EXPECT_EQ(c.Times("every partition has its backups in sync again, after "), times);
+  }
+  EXPECT_FALSE(c.Told("degraded: ")) << "it was too short for that";
+}
+
+TEST(ClusterDegraded, BackupsThatCannotBeReachedAreAnEventOfTheJob) {
+  Copies c(3);
+  const v1::PartitionPlacement p = c.Now().partitions(0);
+  const std::string primary = p.primary(), backup = p.backups(0).node();
+  c.CutLink(primary, backup);
+  ASSERT_TRUE(Within10s(c, [&] { return c.Told(absl::StrCat("on ps \"", backup, "\"")); }));
+  EXPECT_TRUE(c.Told("behind: what serves the partitions cannot reach them"));
+  ASSERT_TRUE(Within10s(c, [&] { return c.Told("every partition has its backups in sync again"); }));
+  EXPECT_EQ(InSync(c.Now()), 4);
 }
 
 TEST(ClusterDegraded, WithoutAnyCopyNoneIsPromised) {

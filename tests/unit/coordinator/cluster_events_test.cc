@@ -135,6 +135,47 @@ TEST(ClusterEvents, ADrainBeginsAndEnds) {
   for (const v1::PartitionPlacement& p : job.partitions()) EXPECT_NE(p.primary(), "ps-0");
 }
 
+TEST(ClusterEvents, MovesAreOneEventHoweverManyPartitionsMove) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  const int moving = PrimariesOn(c.Job(id), "ps-1");
+  ASSERT_GE(moving, 2);
+  DrainNode drain{ReplyToken{999}, {}};
+  drain.request.set_name("ps-1");
+  c.Do(drain);
+  const std::string text = absl::StrFormat("moved: %d partitions from ps \"ps-1\" to \"ps-0\"", moving);
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "moved: ") > 0; }));
+  EXPECT_FALSE(EventOf(c.Job(id), text).warning());
+  // A ps that joins takes some.
+  c.AddPs("ps-2");
+  ASSERT_TRUE(Within10s(c, [&] { return PrimariesOn(c.Job(id), "ps-2") > 0; }));
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "from ps \"ps-0\" to \"ps-2\"") > 0; }));
+  EXPECT_EQ(Count(c.Job(id), "moved: "), 2) << ::testing::PrintToString(Events(c.Job(id)));
+}
+
+TEST(ClusterEvents, APsThatJoinsAndTakesNothingSaysWhy) {
+  Cluster c(1, 1, 8);
+  v1::JobSpec spec = LongSpec();
+  spec.set_partition_bytes(4 << 20);  // one partition
+  c.SubmitOk(spec);
+  c.AddPs("ps-1");
+  c.Pass(absl::Seconds(20));
+  const auto told = [&](const std::string& text) {
+    return std::count_if(c.log().begin(), c.log().end(),
+                         [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  EXPECT_EQ(told("ps \"ps-1\" holds no partitions: 1 running job keeps theirs, since a move would bring no balance"),
+            1);
+  EXPECT_EQ(told("ps \"ps-0\" holds no partitions"), 0);
+  v1::JobSpec of_four = LongSpec();
+  of_four.set_name("spread");
+  const uint64_t spread = c.SubmitOk(of_four);
+  ASSERT_GT(PrimariesOn(c.Job(spread), "ps-1"), 0) << "new jobs use it";
+  c.AddPs("ps-2");
+  c.Pass(absl::Seconds(20));
+  EXPECT_EQ(told("holds no partitions"), 1) << "ps-2 has taken some";
+}
+
 TEST(ClusterEvents, TheyAreStoredAndACoordinatorsRestartIsOne) {
   Cluster c(1, 2, 2);
   const uint64_t id = c.SubmitOk(LongSpec());

@@ -281,6 +281,22 @@ TEST(ClusterCore, TheClusterIsStoredBeforeANodeHearsOfIt) {
   }
 }
 
+TEST(ClusterCore, PartitionsOfEndedJobsAreCountedApart) {
+  Cluster c(1, 1);
+  const uint64_t first = c.SubmitOk(c.Spec());
+  const int partitions = c.Job(first).partitions_size();
+  EXPECT_EQ(c.core().ListNodes().nodes(0).partitions(), partitions);
+  EXPECT_EQ(c.core().ListNodes().nodes(0).ended_partitions(), 0);
+  ASSERT_TRUE(c.RunToEnd(first));
+  c.SubmitOk(c.Spec());
+  const v1::NodeStatus ps = c.core().ListNodes().nodes(0);
+  ASSERT_EQ(ps.name(), "ps-0");
+  EXPECT_EQ(ps.partitions(), 2 * partitions);
+  EXPECT_EQ(ps.primaries(), 2 * partitions);
+  EXPECT_EQ(ps.ended_partitions(), partitions);
+  EXPECT_EQ(ps.ended_primaries(), partitions);
+}
+
 TEST(ClusterCore, DeadNodesAreListedForAWhile) {
   Cluster c(0, 1);
   c.Kill(c.node("worker-0"));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/version.h"
+#include "coordinator/core/limits.h"
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -122,6 +123,46 @@ TEST(ClusterCore, ARefusalIsLoggedWhenItChanges) {
   ps.hello.set_cluster_id(ours + 2);
   c.Connect(ps);
   EXPECT_EQ(logged(), 3) << "it was a member in between";
+}
+
+TEST(ClusterCore, ARefusalByCertificateIsAnEvent) {
+  Cluster c(0, 0);
+  const auto events = [&] {
+    std::vector<std::string> texts;
+    for (const v1::ClusterEvent& event : c.core().ListEvents({})->events()) {
+      if (event.warning()) texts.push_back(event.text());
+    }
+    return texts;
+  };
+  const NodeRefused refused{"ps-0", "ipv4:10.0.0.7", "your certificate is that of the ps \"ps-1\""};
+  for (int i = 0; i < 3; ++i) c.Do(refused);
+  c.Do(NodeRefused{"", "ipv4:10.0.0.7", "the method is for ps, worker"});
+  c.Do(NodeRefused{"", "", "the method is for ps, worker"});
+  c.Do(NodeRefused{"a\n\xff", "ipv4:10.0.0.7", "no"});
+  EXPECT_THAT(events(), ::testing::ElementsAre(
+                            "a node called \"ps-0\" was refused: (from ipv4:10.0.0.7) your certificate is that "
+                            "of the ps \"ps-1\"",
+                            "a node from ipv4:10.0.0.7 was refused: the method is for ps, worker",
+                            "a node from this machine was refused: the method is for ps, worker",
+                            "a node called \"a\\n\\xff\" was refused: (from ipv4:10.0.0.7) no"));
+}
+
+TEST(ClusterCore, NamesAtRandomDoNotPushOutOtherEvents) {
+  Cluster c(0, 0);
+  const auto count = [&](const std::string& part) {
+    return std::count_if(c.log().begin(), c.log().end(),
+                         [&](const std::string& line) { return line.find(part) != std::string::npos; });
+  };
+  const int tried = 10 * kRefusalsToldMax;
+  for (int i = 0; i < tried; ++i) c.Do(NodeRefused{absl::StrCat("n", i), "ipv4:10.0.0.7", "no"});
+  EXPECT_EQ(count("was refused"), kRefusalsToldMax);
+  EXPECT_EQ(count("more times"), 0);
+  c.Pass(kRefusalsTime + absl::Seconds(1));
+  EXPECT_EQ(count(absl::StrFormat("nodes were refused %d more times", tried - kRefusalsToldMax)), 1);
+  c.Do(NodeRefused{absl::StrCat("n", tried - 1), "ipv4:10.0.0.7", "no"});
+  EXPECT_EQ(count("was refused"), kRefusalsToldMax + 1) << "it had been left out";
+  c.Pass(kRefusalsTime + absl::Seconds(1));
+  EXPECT_EQ(count("more times"), 1) << "once";
 }
 
 TEST(ClusterCore, BadHellosAreRefusedWithTheField) {

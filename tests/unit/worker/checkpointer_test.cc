@@ -45,6 +45,8 @@ class CheckpointerTest : public testing::Test {
     checkpointer_ = std::make_shared<Checkpointer>(
         JobId(7), CheckpointerServices{nullptr, &queues_, &clock_, [this](v1::NodeMessage message) {
                                          reported_.push_back(message.checkpoint().checkpoint().step());
+                                         for (const std::string& text : message.checkpoint().set_aside())
+                                           set_aside_.push_back(text);
                                        }});
     checkpointer_->Know(assignment_);
   }
@@ -75,7 +77,8 @@ class CheckpointerTest : public testing::Test {
   ManualClock clock_;
   FakeRemoteFiles files_;
   FileQueues queues_{&files_};
-  std::vector<int64_t> reported_;  // in tasks
+  std::vector<int64_t> reported_;       // in tasks
+  std::vector<std::string> set_aside_;  // likewise
   std::shared_ptr<const v1::AssignReplicas> assignment_;
   std::shared_ptr<Checkpointer> checkpointer_;
 };
@@ -96,6 +99,25 @@ TEST_F(CheckpointerTest, ItsOwnMarksFollowEachOther) {
   MarkBest(20);
   EXPECT_EQ(Best(), 20);
   EXPECT_EQ(reported_, (std::vector<int64_t>{10, 20}));
+}
+
+TEST_F(CheckpointerTest, AnotherJobsBestThatWasRenamedIsReportedAndAgainAfterALostSession) {
+  fs::copy(dir_ + "/step-10", dir_ + "/best", fs::copy_options::recursive);
+  std::ifstream in(absl::StrCat(dir_, "/best/", kManifestFile));
+  CheckpointManifest manifest = *ParseManifest(std::string{std::istreambuf_iterator<char>(in), {}});
+  manifest.job_id = 3;
+  manifest.spec.set_name("before");
+  std::ofstream(absl::StrCat(dir_, "/best/", kManifestFile)) << EncodeManifest(manifest);
+  clock_.Advance(absl::Now() + absl::Hours(1) - clock_.Now());
+  MarkBest(20);
+  EXPECT_EQ(Best(), 20);
+  const std::string text =
+      absl::StrCat(dir_, "/best was a checkpoint of another job, 3 (\"before\"); it is kept as former-best-of-job-3-0");
+  EXPECT_THAT(set_aside_, testing::ElementsAre(text));
+  MarkBest(10);
+  EXPECT_EQ(set_aside_.size(), 1u) << "once";
+  checkpointer_->ReportAgain();
+  EXPECT_THAT(set_aside_, testing::ElementsAre(text, text));
 }
 
 TEST_F(CheckpointerTest, WhatIsKnownByHearsayPushesNoneOut) {

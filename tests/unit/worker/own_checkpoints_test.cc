@@ -155,7 +155,11 @@ TEST_F(OwnCheckpointsTest, AnotherJobsIsSetAsideAndAUsersDirectoryIsNotReplaced)
     Make(absl::StrCat(dir_, "/", name), 5, Another());
     const std::string partial = PartialName("small-7", name);
     Make(dir_ + "/" + partial, 5, owner_, "newer");
-    ASSERT_TRUE(Own().Put(partial, name).ok());
+    std::vector<std::string> set_aside;
+    ASSERT_TRUE(Own().Put(partial, name, &set_aside).ok());
+    EXPECT_THAT(set_aside,
+                ElementsAre(absl::StrCat(dir_, "/", name, " was a checkpoint of another job, 8 (\"", Another().name,
+                                         "\"); it is kept as former-", name, "-of-job-8-2000")));
     EXPECT_TRUE(Own().Check(name).ok());
     EXPECT_EQ(Load(absl::StrCat(dir_, "/former-", name, "-of-job-8-2000/", kModelFile)), "data");
   }

@@ -29,7 +29,10 @@ class RemoteCheckpointsTest : public CheckpointTest {
   absl::StatusOr<std::string> WriteRemotely(int64_t step, uint64_t job = 7, int64_t time = 1000, uint64_t seed = 1) {
     CheckpointContents contents = Contents(Spec(), step, seed);
     contents.manifest.job_id = job;
-    return Of(job)->Write(std::move(contents), time);
+    const std::unique_ptr<JobCheckpoints> checkpoints = Of(job);
+    absl::StatusOr<std::string> path = checkpoints->Write(std::move(contents), time);
+    set_aside_ = checkpoints->TakeSetAside();
+    return path;
   }
   std::vector<std::string> Steps() { return *StepsIn("out:/run", &files_); }
   static std::string PathOf(const std::string& name) { return "out:/run/" + name; }
@@ -54,6 +57,7 @@ class RemoteCheckpointsTest : public CheckpointTest {
   bool IsWhole(const std::string& name) { return ReadCheckpoint("out:/run/" + name, &files_).ok(); }
 
   FakeRemoteFiles files_;
+  std::vector<std::string> set_aside_;  // by the last WriteRemotely
 };
 
 TEST_F(RemoteCheckpointsTest, WhatIsReadIsWhatWasWritten) {
@@ -137,6 +141,8 @@ TEST_F(RemoteCheckpointsTest, KeepsOtherJobsCheckpoints) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Of()->Check("step-10")));
   EXPECT_THAT(std::string(Of()->Remove("step-10").message()), HasSubstr("is a checkpoint of another job, 8"));
   ASSERT_TRUE(WriteRemotely(10, 7).ok());
+  EXPECT_THAT(set_aside_, ElementsAre(HasSubstr("out:/run/step-10 was a checkpoint of another job, 8 (")));
+  EXPECT_THAT(set_aside_, ElementsAre(HasSubstr("it is kept as former-step-10-of-job-8-0")));
   EXPECT_TRUE(Of()->Check("step-10").ok());
   EXPECT_TRUE(IsWhole("former-step-10-of-job-8-0"));
   ASSERT_TRUE(WriteRemotely(20, 8).ok());
