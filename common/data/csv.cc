@@ -272,7 +272,8 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
       loaded.targets[s] = std::make_shared<FloatTargets>(std::move(files[s]->targets), loaded.target_size);
     if (train.columns.has_weight)
       loaded.weights[s] = std::make_shared<const std::vector<float>>(std::move(files[s]->weights));
-    loaded.splits[s] = std::make_shared<FloatTable>(std::move(files[s]->features), std::move(labels));
+    loaded.splits[s] = std::make_shared<NamedFloatTable<int64_t>>(std::move(files[s]->features), std::move(labels),
+                                                                  std::move(files[s]->lines));
   }
   return loaded;
 }

@@ -100,6 +100,10 @@ class TableDataset : public Dataset {
     const SplitView& view = splits_[IndexOf(split)];
     return view.weights == nullptr ? 1 : (*view.weights)[static_cast<size_t>(view.TableIndex(index))];
   }
+  std::string NameOf(v1::Split split, int64_t index) const override {
+    const SplitView& view = splits_[IndexOf(split)];
+    return view.table->NameOf(view.TableIndex(index));
+  }
   Element element() const override { return bytes_ ? Element::kByte : Element::kFloat; }
   bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
 

@@ -41,6 +41,9 @@ class Dataset {
   // Whether examples have weights (data.weight_column).
   virtual bool weighted() const { return false; }
   virtual float Weight(v1::Split /*split*/, int64_t /*index*/) const { return 1; }
+  // What the example is in the data: its file relative to the folder, the line of a CSV file, from 1; else its number
+  // among the examples of the file or folder, from 0. The same whatever splits are set aside. index: in [0, size).
+  virtual std::string NameOf(v1::Split /*split*/, int64_t index) const { return std::to_string(index); }
   // Whether Read only copies from memory, which is cheaper than waiting for another thread to read.
   virtual bool in_memory() const { return false; }
   // Errors: DATA_LOSS names the file and what is wrong with it.

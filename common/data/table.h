@@ -33,6 +33,8 @@ class ExampleTable {
   // The same as bytes; only if element() is kByte.
   virtual absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const;
   virtual float Label(int64_t index) const = 0;
+  // As Dataset::NameOf.
+  virtual std::string NameOf(int64_t index) const { return std::to_string(index); }
 };
 
 // The pixels of all examples in memory, one byte each, channels last.
@@ -58,6 +60,7 @@ class ExampleSource {
   virtual ~ExampleSource() = default;
   virtual int64_t size() const = 0;
   virtual float Label(int64_t index) const = 0;
+  virtual std::string NameOf(int64_t index) const { return std::to_string(index); }
   // Writes example_size numbers to `out`, bytes or floats. Errors: as ExampleTable::Read.
   virtual absl::Status Decode(int64_t index, void* out) const = 0;
 };

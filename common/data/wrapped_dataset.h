@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/data/dataset.h"
@@ -21,6 +22,7 @@ class WrappedDataset : public Dataset {
   int64_t label_size() const override { return examples_->label_size(); }
   bool weighted() const override { return examples_->weighted(); }
   float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
+  std::string NameOf(v1::Split split, int64_t index) const override { return examples_->NameOf(split, index); }
 
  protected:
   const Dataset& examples() const { return *examples_; }

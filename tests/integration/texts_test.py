@@ -293,6 +293,19 @@ def check_example(c, directory):
     classes = c.cairn("predict", job, "--classes", as_json=True).stdout.splitlines()
     right = sum(json.loads(line)["class"] == row["topic"] for line, row in zip(classes, rows))
     check(abs(right / len(rows) - accuracy) < 1e-9, f"{right} of {len(rows)}")
+    # Each prediction names its file, or its line in the file of the split.
+    check([json.loads(line)["input"] for line in classes] == [str(i + 2) for i in range(len(rows))], classes[0])
+    done = c.cairn("predict", other, "--data", folder, *weights, "--classes", as_json=True)
+    found = {row["input"]: row["class"] for row in map(json.loads, done.stdout.splitlines())}
+    check(sorted(found) == sorted(f"test/{row['topic']}/{i:05}.txt" for i, row in enumerate(rows)), list(found)[:3])
+    right = sum(name.split("/")[1] == topic for name, topic in found.items())
+    check(abs(right / len(rows) - accuracy) < 1e-9, f"{right} of {len(rows)}, by their files")
+    # A folder without splits is one of training: it is taken, and said.
+    done = c.cairn("predict", other, "--data", f"{folder}/test", *weights, "--classes", as_json=True)
+    again = {"test/" + row["input"]: row["class"] for row in map(json.loads, done.stdout.splitlines())}
+    check(again == found, "the same files, named from another folder")
+    said = f"cairn: {folder}/test has a train split alone: its examples were taken, as with --split train\n"
+    check(done.stderr == said, done.stderr)
 
     # Exports.
     c.cairn("export", job, "-o", f"{directory}/out.keras")

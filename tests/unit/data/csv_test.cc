@@ -106,6 +106,16 @@ TEST(Csv, AQuoteWithinAFieldIsPartOfIt) {
   EXPECT_THAT((*dataset)->info().class_names(), ElementsAre("5\" disk", "a \"b\""));
 }
 
+TEST(Csv, ExamplesAreNamedByTheirLines) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "a,label\n\n1,dog\n2,\"a\nb\"\n3,cat\n");
+  const auto dataset = Open(dir / "d.csv");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 0), "3") << "a blank line counts";
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 1), "4");
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 2), "6") << "a field of two lines";
+}
+
 TEST(Csv, SplitFilesOfAFolder) {
   TempFolder dir;
   WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
