@@ -85,6 +85,15 @@ struct LoadedData {
   // The texts, and which numbers of an example stand for one, rising; null and empty: there are none.
   std::shared_ptr<const TextStore> texts;
   std::vector<int64_t> text_places;
+  // As Dataset::no_training and Dataset::no_labels.
+  std::string no_training, no_labels;
+
+  // The first split that exists.
+  int first() const {
+    int s = kTrainSplit;
+    while (s < kTestSplit && splits[static_cast<size_t>(s)] == nullptr) ++s;
+    return s;
+  }
 };
 
 // Loads data.path in the format data.format, or in the detected one. Errors: as OpenDataset.
@@ -95,8 +104,8 @@ int64_t TargetSize(const v1::Data& data);
 
 absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
-absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
 // input_shape: as in OpenDataset.
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTextFolder(const v1::Data& data);

@@ -20,6 +20,8 @@ class WrappedDataset : public Dataset {
   int64_t size(v1::Split split) const override { return examples_->size(split); }
   int64_t example_size() const override { return examples_->example_size(); }
   int64_t label_size() const override { return examples_->label_size(); }
+  std::string no_training() const override { return examples_->no_training(); }
+  std::string no_labels() const override { return examples_->no_labels(); }
   bool weighted() const override { return examples_->weighted(); }
   float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
   std::string NameOf(v1::Split split, int64_t index) const override { return examples_->NameOf(split, index); }

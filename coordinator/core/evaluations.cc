@@ -194,6 +194,7 @@ void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
     v1::InspectData& inspect = *message.mutable_inspect_data();
     inspect.set_request_id(request_id);
     *inspect.mutable_data() = *evaluation.asked.data;
+    evaluation.asked.predict ? inspect.set_to_predict(true) : inspect.set_to_evaluate(true);
     for (int64_t side : ExampleShape(*evaluation.asked.data, ModelInputShape(*graph))) {
       inspect.add_input_shape(static_cast<int32_t>(side));
     }

@@ -14,6 +14,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import string
 import subprocess
 import tempfile
@@ -306,6 +307,26 @@ def check_example(c, directory):
     check(again == found, "the same files, named from another folder")
     said = f"cairn: {folder}/test has a train split alone: its examples were taken, as with --split train\n"
     check(done.stderr == said, done.stderr)
+
+    # Texts alone can be predicted, and nothing else.
+    with open(f"{directory}/unlabelled.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["text"], *([row["text"]] for row in rows)])
+    done = c.cairn("predict", job, "--data", f"{directory}/unlabelled.csv", "--classes", as_json=True)
+    without = [json.loads(line)["class"] for line in done.stdout.splitlines()]
+    check(without == [json.loads(line)["class"] for line in classes], "the same texts without their topics")
+    for refused in (
+        ["evaluate", job, "--data", f"{directory}/unlabelled.csv"],
+        ["submit", EXAMPLE, "--model", model, "--set", f"data.path={directory}/unlabelled.csv"],
+    ):
+        done = c.cairn(*refused, ok=False)
+        check(done.returncode == 2 and 'no column "topic"' in done.stderr, f"{refused}: {done.stderr}")
+    # A file that is named as the test split is it, also alone.
+    os.makedirs(f"{directory}/alone")
+    shutil.copy(f"{data}/test.csv", f"{directory}/alone")
+    check(c.evaluate_with(job, "--data", f"{directory}/alone")["accuracy"] == accuracy, "of the test split alone")
+    done = c.cairn("submit", EXAMPLE, "--model", model, "--set", f"data.path={directory}/alone", ok=False)
+    said = f"there is {directory}/alone/test.csv, but no train.csv[.gz] beside it"
+    check(done.returncode == 2 and said in done.stderr, done.stderr)
 
     # Exports.
     c.cairn("export", job, "-o", f"{directory}/out.keras")

@@ -231,6 +231,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
     return absl::InvalidArgumentError(absl::StrCat("there is no shard ", command.shard(), " of ", command.shards()));
   }
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Subject> subject, SubjectOf(command));
+  if (!command.predict()) CAIRN_RETURN_IF_ERROR(CheckLabelled(*subject->dataset));
   const v1::Split split = SplitOf(command);
   const int64_t shard = command.shard(), shards = command.shards();
   const int64_t examples = subject->dataset->size(split), block = subject->model->options.batch_max;

@@ -198,7 +198,12 @@ TEST(ClusterPredict, TheOnlySplitOfOtherDataIsTaken) {
   c.data.set_train_examples(24);
   c.data.set_validation_examples(0);
   c.data.set_test_examples(0);
+  c.answer_inspections = false;
   Predict(c, request);
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").inspections.size(), 1u);
+  EXPECT_TRUE(c.node("worker-0").inspections[0].to_predict());
+  c.answer_inspections = true;
   c.Settle();
   ASSERT_FALSE(c.predictions[kCall].empty());
   EXPECT_EQ(c.predictions[kCall][0].split(), v1::TRAIN);

@@ -286,7 +286,8 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
   if (answer_evaluations && !node.stuck) {
     for (const v1::EvaluateShard& shard : std::exchange(node.shards, {})) {
       if (shard.predict()) {
-        for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(data.test_examples()), 4)) {
+        const uint64_t examples = shard.split() == v1::TRAIN ? data.train_examples() : data.test_examples();
+        for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(examples), 4)) {
           Say(node, message);
         }
         continue;

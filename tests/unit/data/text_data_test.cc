@@ -89,6 +89,15 @@ TEST(TextData, HeadersOverTexts) {
   }
 }
 
+TEST(TextData, WithoutALabelItCanBePredicted) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "said\na\nb a\n");
+  const auto dataset = OpenFor(kWords, dir / "d.csv", "inputs { columns: 'said' } label_column: 'kind'");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(v1::TRAIN), 2);
+  EXPECT_THAT((*dataset)->no_labels(), HasSubstr("no column \"kind\""));
+}
+
 TEST(TextData, CsvFilesThatDoNotFit) {
   TempFolder dir;
   WriteFile(dir / "bytes.csv", "said,kind\na,0\nb\xC3(,1\n");
