@@ -227,8 +227,9 @@ class Connection:
         code, details = error.code().name, error.details() or ""
         if code == "UNAVAILABLE" and _leader_of(error) is None and _is_transport(details):
             tls = self._tls_hint(details)  # of somebody who answered: the likelier cause
+            asked = f"{tls} And" if tls else ";"
             return Unreachable(
-                f"cannot reach the coordinator at {self.text()} ({_short_reason(details)}){tls + ' And' if tls else ';'} "
+                f"cannot reach the coordinator at {self.text()} ({_short_reason(details)}){asked} "
                 "is it running? Start a cluster with `cairn up`, or make cairn.Client() without an address"
             )
         if code == "DEADLINE_EXCEEDED":
