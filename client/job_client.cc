@@ -137,9 +137,10 @@ struct JobClient::Connection {
         }
         if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself returned it
         *hint = MoveOn(used, "");
+        const std::string tls = TlsHint(status.error_message());  // of somebody who answered: the likelier cause
         return absl::UnavailableError(absl::StrFormat(
-            "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator%s",
-            addresses, ShortReason(status.error_message()), TlsHint(status.error_message())));
+            "cannot reach the coordinator at %s (%s)%s is it running? start one with `cairn up` or give --coordinator",
+            addresses, ShortReason(status.error_message()), tls.empty() ? ";" : absl::StrCat(tls, " And")));
       }
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return absl::DeadlineExceededError(absl::StrFormat(

@@ -44,6 +44,7 @@ inline constexpr size_t kTraceSpansCollectedMax = 1'000'000;
 inline constexpr int kTraceAnswersOfRoundMax = 32;
 // Nodes of one role in the table of a trace.
 inline constexpr size_t kTraceTableNodesMax = 16;
+inline constexpr size_t kTraceTableLayersMax = 5;
 inline constexpr int64_t kBenchBytesMax = int64_t{1} << 30;
 
 }  // namespace cairn

@@ -19,11 +19,12 @@ int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
   if (!request.ok()) return Fail(request.status());
   const auto response = client.Evaluate(*request);
   if (!response.ok()) return Fail(response.status());
+  const v1::Split taken = TellSplit(options, response->split());
   if (globals.json) {
-    absl::PrintF("%s\n", EvaluateJson(*job, *split, *response));
+    absl::PrintF("%s\n", EvaluateJson(*job, taken, *response));
     return kExitOk;
   }
-  absl::PrintF("job %d, %s: %s examples", job->job_id(), absl::AsciiStrToLower(v1::Split_Name(*split)),
+  absl::PrintF("job %d, %s: %s examples", job->job_id(), absl::AsciiStrToLower(v1::Split_Name(taken)),
                Thousands(response->sums().examples()));
   for (const auto& [name, value] : MeanFigures(job->spec(), response->sums()))
     absl::PrintF(" - %s: %s", name, FigureText(value));

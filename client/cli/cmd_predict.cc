@@ -34,11 +34,16 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   if (what.has_data()) *request.mutable_data() = what.data();
   CAIRN_ASSIGN_OR_RETURN(std::vector<NamedOutput> outputs, OutputsOf(job.spec()));
   const auto write = [&](auto& writer, const std::string& paths) -> absl::Status {
-    CAIRN_RETURN_IF_ERROR(client.Predict(request, [&](const v1::PredictResponse& part) { return writer.Write(part); }));
+    v1::Split answered = v1::SPLIT_UNSPECIFIED;
+    CAIRN_RETURN_IF_ERROR(client.Predict(request, [&](const v1::PredictResponse& part) {
+      answered = part.split();
+      return writer.Write(part);
+    }));
     CAIRN_RETURN_IF_ERROR(writer.Close());
+    const v1::Split taken = TellSplit(options.what, answered);
     if (options.output == "-") return absl::OkStatus();
     if (globals.json) {
-      absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split),
+      absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(taken),
                    writer.examples());
     } else {
       absl::PrintF("%s: outputs of %s examples, by job %d\n", paths, Thousands(writer.examples()), job.job_id());

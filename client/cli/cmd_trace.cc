@@ -1,6 +1,7 @@
 // cairn trace JOB -o FILE: the time line of some steps of a job over all of its nodes.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -66,7 +67,7 @@ class TraceRun {
 
   absl::Status Write(const v1::JobStatus& job, const std::string& beside) {
     std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    WriteTrace(trace_, {job.job_id(), job.spec().name(), options_.steps}, out);
+    WriteTrace(trace_, About(job), out);
     out.close();
     return out ? absl::OkStatus() : FileError(options_.output, "cannot be written");
   }
@@ -89,9 +90,16 @@ class TraceRun {
                            Thousands(spans));
   }
   std::string Table() const { return TraceTable(trace_); }
+  std::string JsonSummary(const v1::JobStatus& job) const {
+    std::error_code ignored;
+    const std::string file = std::filesystem::absolute(options_.output, ignored).string();
+    return TraceSummaryJson(trace_, About(job), file);
+  }
   bool interrupted() const { return interrupted_; }
 
  private:
+  TraceAbout About(const v1::JobStatus& job) const { return {job.job_id(), job.spec().name(), options_.steps}; }
+
   // Traces the nodes that work for the job now. moved_: others work for it before the steps are there.
   absl::Status CollectOnce(uint64_t job_id) {
     v1::StartTraceRequest request;
@@ -207,7 +215,11 @@ absl::Status RunTraceOf(const Globals& globals, const TraceOptions& options, Sto
     return run.Write(job, beside);
   }));
   run.TellMissing();
-  if (!globals.json) absl::PrintF("%s\n%s", run.Summary(job.job_id()), run.Table());
+  if (globals.json) {
+    absl::PrintF("%s\n", run.JsonSummary(job));
+  } else {
+    absl::PrintF("%s\n%s", run.Summary(job.job_id()), run.Table());
+  }
   *code = run.interrupted() ? kExitInterrupted : kExitOk;
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "client/cli/evaluation_flags.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
@@ -23,7 +24,8 @@ absl::StatusOr<std::string> AbsolutePath(const std::string& text, const char* fl
 }  // namespace
 
 absl::StatusOr<v1::Split> ParseSplit(const std::string& text) {
-  v1::Split split;
+  v1::Split split = v1::SPLIT_UNSPECIFIED;
+  if (text.empty()) return split;
   if (v1::Split_Parse(absl::AsciiStrToUpper(text), &split) && split != v1::SPLIT_UNSPECIFIED) return split;
   return absl::InvalidArgumentError(absl::StrFormat("--split %s: is not one of train, validation, test", text));
 }
@@ -50,6 +52,16 @@ absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, 
       std::remove_if(steps.begin(), steps.end(), [](const v1::Augmentation& a) { return !a.has_random_crop(); }),
       steps.end());
   return request;
+}
+
+v1::Split TellSplit(const EvaluateOptions& options, v1::Split answered) {
+  const v1::Split asked = ParseSplit(options.split).value_or(v1::SPLIT_UNSPECIFIED);
+  if (asked != v1::SPLIT_UNSPECIFIED) return asked;
+  if (answered == v1::SPLIT_UNSPECIFIED || answered == v1::TEST) return v1::TEST;  // unspecified: an earlier release
+  const std::string name = absl::AsciiStrToLower(v1::Split_Name(answered));
+  absl::FPrintF(stderr, "cairn: %s has a %s split alone: its examples were taken, as with --split %s\n", options.data,
+                name, name);
+  return answered;
 }
 
 }  // namespace cairn

@@ -23,6 +23,7 @@
 #include "common/base/version.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/token.h"
 
 namespace cairn {
@@ -293,6 +294,7 @@ bool HasTokenArgument(int argc, char** argv) {
 }
 
 int Main(int argc, char** argv) {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) SilenceGrpc();
   Invocation call;
   for (std::string* bin_dir : {&call.up.bin_dir, &call.tf_run.bin_dir, &call.bench.bin_dir, &call.replay.bin_dir})
     *bin_dir = FolderOfThisProgram();

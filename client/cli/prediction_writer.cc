@@ -36,6 +36,16 @@ std::string NumberText(double value) {
 // JSON has neither NaN nor infinity.
 std::string JsonNumber(double value) { return std::isfinite(value) ? NumberText(value) : "null"; }
 
+// Bytes that are not UTF-8 are replaced.
+std::string JsonText(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string JsonNumbers(absl::Span<const float> numbers) {
+  const auto append = [](std::string* out, float number) { out->append(JsonNumber(number)); };
+  return absl::StrCat("[", absl::StrJoin(numbers, ",", append), "]");
+}
+
 std::string CsvText(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -43,17 +53,14 @@ std::string CsvText(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string JsonByOutput(const std::vector<NamedOutput>& outputs, uint64_t example, const float* numbers) {
-  std::string text = absl::StrCat("{\"example\":", example, ",\"outputs\":{");
+std::string JsonByOutput(const std::vector<NamedOutput>& outputs, const float* numbers) {
+  std::string text = "{";
   for (const NamedOutput& output : outputs) {
     const auto size = static_cast<size_t>(NumElements(output.shape));
-    absl::StrAppend(&text, text.back() == '{' ? "" : ",", nlohmann::json(output.name).dump(), ":[",
-                    absl::StrJoin(numbers, numbers + size, ",",
-                                  [](std::string* out, float number) { out->append(JsonNumber(number)); }),
-                    "]");
+    absl::StrAppend(&text, text.back() == '{' ? "" : ",", JsonText(output.name), ":", JsonNumbers({numbers, size}));
     numbers += size;
   }
-  return text + "}}\n";
+  return text + "}";
 }
 
 absl::Status SystemError(const std::string& path, const char* what) {
@@ -160,7 +167,7 @@ std::string PredictionWriter::NpyHeader() const {
 std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
   if (format_ == PredictionFormat::kNpy) return NpyHeader();
   if (format_ == PredictionFormat::kJsonLines) return "";
-  if (decision_ != nullptr) return "example,class,probability\n";
+  if (decision_ != nullptr) return "example,class,probability,input\n";
   std::string header = "example";
   for (const NamedOutput& output : outputs_) {
     const int64_t size = NumElements(output.shape);
@@ -169,30 +176,32 @@ std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
       absl::StrAppend(&header, ",", CsvText(name));
     }
   }
-  if (!outputs_.empty()) return header + "\n";
+  if (!outputs_.empty()) return header + ",input\n";
   for (uint64_t i = 0; i < part.outputs().size() / sizeof(float) / std::max<uint64_t>(part.examples(), 1); ++i) {
     absl::StrAppend(&header, ",output_", i);
   }
-  return header + "\n";
+  return header + ",input\n";
 }
 
-std::string PredictionWriter::Line(uint64_t example, const float* outputs, size_t count) const {
+std::string PredictionWriter::Line(uint64_t example, const std::string* input, absl::Span<const float> outputs) const {
   const bool csv = format_ == PredictionFormat::kCsv;
+  const std::string name = csv ? absl::StrCat(",", input == nullptr ? "" : CsvText(*input), "\n")
+                               : absl::StrCat(",\"input\":", input == nullptr ? "null" : JsonText(*input), "}\n");
   if (decision_ != nullptr) {
-    const ClassDecision::Choice choice = decision_->Decide(outputs, count);
-    const std::string name = decision_->Name(choice.number);
-    if (csv) return absl::StrCat(example, ",", CsvText(name), ",", NumberText(choice.probability), "\n");
-    return absl::StrCat("{\"example\":", example, ",\"class\":", nlohmann::json(name).dump(),
-                        ",\"probability\":", JsonNumber(choice.probability), "}\n");
+    const ClassDecision::Choice choice = decision_->Decide(outputs.data(), outputs.size());
+    const std::string chosen = decision_->Name(choice.number);
+    if (csv) return absl::StrCat(example, ",", CsvText(chosen), ",", NumberText(choice.probability), name);
+    return absl::StrCat("{\"example\":", example, ",\"class\":", JsonText(chosen),
+                        ",\"probability\":", JsonNumber(choice.probability), name);
   }
-  if (!outputs_.empty() && !csv) return JsonByOutput(outputs_, example, outputs);
-  std::string numbers;
-  for (size_t i = 0; i < count; ++i) {
-    if (csv || i > 0) numbers.push_back(',');
-    numbers += csv ? NumberText(outputs[i]) : JsonNumber(outputs[i]);
+  if (csv) {
+    std::string line = absl::StrCat(example);
+    for (const float output : outputs) absl::StrAppend(&line, ",", NumberText(output));
+    return line + name;
   }
-  if (csv) return absl::StrCat(example, numbers, "\n");
-  return absl::StrCat("{\"example\":", example, ",\"outputs\":[", numbers, "]}\n");
+  return absl::StrCat("{\"example\":", example,
+                      ",\"outputs\":", outputs_.empty() ? JsonNumbers(outputs) : JsonByOutput(outputs_, outputs.data()),
+                      name);
 }
 
 absl::Status PredictionWriter::Write(const v1::PredictResponse& part) {
@@ -212,7 +221,9 @@ absl::Status PredictionWriter::Write(const v1::PredictResponse& part) {
     std::vector<float> outputs(bytes / sizeof(float));
     for (uint64_t e = 0; e < part.examples(); ++e) {
       std::memcpy(outputs.data(), part.outputs().data() + e * bytes, bytes);
-      CAIRN_RETURN_IF_ERROR(Put(Line(part.first_example() + e, outputs.data(), outputs.size())));
+      const int at = static_cast<int>(e);
+      const std::string* const input = at < part.inputs_size() ? &part.inputs(at) : nullptr;
+      CAIRN_RETURN_IF_ERROR(Put(Line(part.first_example() + e, input, outputs)));
     }
   }
   examples_ += part.examples();

@@ -1,4 +1,5 @@
-// PredictionWriter: writes a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines.
+// PredictionWriter: writes a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines. The last column of CSV,
+// and the last key of JSON lines, is `input`: what the example is in the data (PredictResponse.inputs).
 //
 // One thread. Invariants:
 //   1. Memory does not grow with the number of examples.
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
@@ -48,7 +50,7 @@ absl::StatusOr<std::vector<NamedOutput>> OutputsOf(const v1::JobSpec& spec);
 
 class PredictionWriter {
  public:
-  // decision: null: write the outputs; else write "example, class, probability" (not as .npy).
+  // decision: null: write the outputs; else write "example, class, probability, input" (not as .npy).
   static absl::StatusOr<std::unique_ptr<PredictionWriter>> Open(const std::string& path, PredictionFormat format,
                                                                 std::unique_ptr<ClassDecision> decision);
   // CSV and JSON lines: columns and keys by output. Before the first Write.
@@ -64,7 +66,8 @@ class PredictionWriter {
   absl::Status Put(const std::string& text);
   std::string Header(const v1::PredictResponse& part) const;
   std::string NpyHeader() const;
-  std::string Line(uint64_t example, const float* outputs, size_t count) const;
+  // input: null: it is not known.
+  std::string Line(uint64_t example, const std::string* input, absl::Span<const float> outputs) const;
 
   std::string path_, beside_;
   PredictionFormat format_ = PredictionFormat::kCsv;

@@ -10,7 +10,7 @@ void AddJobArgument(CLI::App* command, std::string* job) {
 
 void AddEvaluateFlags(CLI::App* command, EvaluateOptions* options) {
   AddJobArgument(command, &options->job);
-  command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
+  command->add_option("--split", options->split, "train, validation or test [test, or the only split of --data]");
   command->add_option("--weights", options->weights,
                       "Use these weights, not the job's: a checkpoint, a folder of several (the newest is used), a "
                       ".safetensors or .keras file");

@@ -140,6 +140,7 @@ absl::StatusOr<std::vector<AdaptedLayer>> AdaptModel(const std::set<std::string>
     CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> data,
                            OpenDataset(job.data(), ExampleShape(job.data(), ModelInputShape(head))));
     CAIRN_RETURN_IF_ERROR(CheckInputSizes(head, job.data(), data->input_sizes()));
+    if (const std::string why = data->no_training(); !why.empty()) return absl::InvalidArgumentError(why);
     CAIRN_RETURN_IF_ERROR(WithTexts(data, head).status());
     if (data->example_size() != ModelInputSize(head)) {
       return Bad("data.path: an example of ", path, " has ", data->example_size(), " numbers, the model's inputs have ",

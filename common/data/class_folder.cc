@@ -48,8 +48,14 @@ std::string SplitDir(const std::string& path, int split) {
   return "";
 }
 
-absl::Status ListSplit(const std::string& dir, const std::vector<std::string>& class_names, const ClassFileKind& kind,
-                       std::vector<ClassFile>* files) {
+// What follows the folder in the path of a file below it.
+std::string Below(const std::string& folder, const std::string& path) {
+  return path.substr(std::min(path.find_first_not_of('/', folder.size()), path.size()));
+}
+
+// root: the data set's folder.
+absl::Status ListSplit(const std::string& root, const std::string& dir, const std::vector<std::string>& class_names,
+                       const ClassFileKind& kind, std::vector<ClassFile>* files) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> found, SubDirs(dir));
   for (const std::string& name : found) {
     const auto it = std::lower_bound(class_names.begin(), class_names.end(), name);
@@ -62,7 +68,8 @@ absl::Status ListSplit(const std::string& dir, const std::vector<std::string>& c
     const size_t before = files->size();
     for (const Entry& entry : entries) {
       if (entry.is_dir || !kind.has_name(entry.name)) continue;
-      files->push_back({absl::StrCat(class_dir, "/", entry.name), static_cast<int32_t>(it - class_names.begin())});
+      const std::string path = absl::StrCat(class_dir, "/", entry.name);
+      files->push_back({path, static_cast<int32_t>(it - class_names.begin()), Below(root, path)});
     }
     if (files->size() == before) {
       return absl::NotFoundError(
@@ -108,7 +115,7 @@ absl::StatusOr<ClassFolderFiles> ListClassFolder(const std::string& path, const 
   }
   for (int s : {kTrainSplit, kValidationSplit, kTestSplit}) {
     const std::string dir = s == kTrainSplit && train.empty() ? path : SplitDir(path, s);
-    if (!dir.empty()) CAIRN_RETURN_IF_ERROR(ListSplit(dir, files.class_names, kind, &files.splits[s]));
+    if (!dir.empty()) CAIRN_RETURN_IF_ERROR(ListSplit(path, dir, files.class_names, kind, &files.splits[s]));
   }
   return files;
 }

@@ -22,6 +22,7 @@ namespace cairn {
 struct ClassFile {
   std::string path;
   int32_t label = 0;
+  std::string name;  // relative to the data set's folder: "train/cat/1.png"
 };
 
 struct ClassFolderFiles {

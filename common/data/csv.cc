@@ -30,6 +30,7 @@ struct CsvFile {
   std::vector<float> features, targets, weights;
   std::vector<std::string> labels;
   std::vector<int64_t> lines;  // the line of each row
+  std::string no_label;        // as LoadedData::no_labels
 };
 
 absl::StatusOr<float> ReadNumber(const std::string& text, size_t column, const std::string& where,
@@ -103,7 +104,33 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, TextSt
   return absl::OkStatus();
 }
 
-absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, TextStore* texts) {
+// inputs: the numbers and texts that the model takes; -1: not known. Where only without a label there are as many
+// features, there is none: the file can be predicted.
+absl::Status TakeColumns(const v1::Data& data, const std::vector<std::string>& names, size_t count, int64_t inputs,
+                         CsvFile* file) {
+  absl::StatusOr<CsvColumns> columns = ResolveColumns(data, file->path, names, count);
+  const auto fits = [&](const absl::StatusOr<CsvColumns>& some) {
+    return some.ok() && static_cast<int64_t>(some->features) == inputs;
+  };
+  if (inputs > 0 && !fits(columns) && data.targets().empty()) {
+    absl::StatusOr<CsvColumns> all = ResolveColumns(data, file->path, names, count, /*labelled=*/false);
+    if (fits(all)) {
+      file->no_label = columns.ok() || data.label_column().empty()
+                           ? absl::StrFormat(
+                                 "data.path: %s has %d columns, as many as the model has inputs, so that "
+                                 "none is left for the label: add the label's column, or give the model "
+                                 "an input less; `cairn predict` takes the file as it is",
+                                 file->path, count)
+                           : std::string(columns.status().message());
+      columns = std::move(all);
+    }
+  }
+  if (!columns.ok()) return columns.status();
+  file->columns = *std::move(columns);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, int64_t inputs, TextStore* texts) {
   CsvFile file;
   file.path = path;
   CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
@@ -120,15 +147,14 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, T
   const int64_t first_line = parser.line();
   CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
   if (!more) fields.clear();
-  const size_t fewest = data.targets().empty() ? 2 : 1;
+  const size_t fewest = data.targets().empty() && inputs != 1 ? 2 : 1;
   if (first.size() < fewest || first.size() > kCsvColumnsMax) {
     return absl::DataLossError(absl::StrFormat(
         "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
         first_line, first.size()));
   }
   CAIRN_ASSIGN_OR_RETURN(const bool header, HasCsvHeader(data, path, first, fields));
-  CAIRN_ASSIGN_OR_RETURN(file.columns,
-                         ResolveColumns(data, path, header ? first : std::vector<std::string>(), first.size()));
+  CAIRN_RETURN_IF_ERROR(TakeColumns(data, header ? first : std::vector<std::string>(), first.size(), inputs, &file));
   if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, texts, &file));
   while (more) {
     CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), texts, &file));
@@ -216,22 +242,44 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
   return absl::OkStatus();
 }
 
+// The training split, or the first one that there is.
+int FirstOf(const std::array<std::string, 3>& paths) {
+  return static_cast<int>(std::find_if(paths.begin(), paths.end(), [](const auto& path) { return !path.empty(); }) -
+                          paths.begin());
+}
+
+std::string NoTraining(const std::string& path) {
+  return absl::StrFormat(
+      "data.path: there is %s, but no train.csv[.gz] beside it, and by its name it is not to be trained with: add "
+      "train.csv, or set data.path to the file itself to train with it",
+      path);
+}
+
+// Where nothing says which column is the label.
+std::string TakenForLabel(const v1::Data& data, const CsvColumns& columns) {
+  if (!data.label_column().empty()) return "";
+  return absl::StrFormat(": %s, the last one, is taken for the label", ColumnName(columns, columns.label));
+}
+
 }  // namespace
 
-absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data, const Shape& input_shape) {
   CAIRN_ASSIGN_OR_RETURN(const auto paths, FindCsvFiles(data.path()));
+  const int64_t inputs = input_shape.empty() ? -1 : NumElements(input_shape);
+  const int base = FirstOf(paths);
   Files files;
   const auto texts = std::make_shared<TextStore>();
   for (int s = 0; s < 3; ++s) {
     if (paths[s].empty()) continue;
-    CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data, texts.get()));
-    if (s != kTrainSplit)
-      CAIRN_RETURN_IF_ERROR(
-          CheckSameColumns(paths[kTrainSplit], files[kTrainSplit]->columns, paths[s], files[s]->columns));
+    CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data, inputs, texts.get()));
+    if (s != base)
+      CAIRN_RETURN_IF_ERROR(CheckSameColumns(paths[base], files[base]->columns, paths[s], files[s]->columns));
   }
-  const CsvFile& train = *files[kTrainSplit];
+  const CsvFile& train = *files[base];
   const LabelKinds kinds = InspectLabels(files);
   LoadedData loaded;
+  if (base != kTrainSplit) loaded.no_training = NoTraining(paths[base]);
+  loaded.no_labels = train.no_label;
   loaded.shape = {static_cast<int64_t>(train.columns.features)};
   loaded.element = Element::kFloat;
   for (size_t i = 0; i < train.columns.count(); ++i) {
@@ -254,7 +302,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
     loaded.classes = static_cast<int32_t>(kinds.max) + 1;
     loaded.deciding_label = kinds.largest;
   } else {
-    loaded.deciding_label = kinds.first_other;
+    loaded.deciding_label = absl::StrCat(kinds.first_other, TakenForLabel(data, train.columns));
   }
   for (int s = 0; s < 3; ++s) {
     if (!files[s]) continue;
@@ -272,7 +320,8 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
       loaded.targets[s] = std::make_shared<FloatTargets>(std::move(files[s]->targets), loaded.target_size);
     if (train.columns.has_weight)
       loaded.weights[s] = std::make_shared<const std::vector<float>>(std::move(files[s]->weights));
-    loaded.splits[s] = std::make_shared<FloatTable>(std::move(files[s]->features), std::move(labels));
+    loaded.splits[s] = std::make_shared<NamedFloatTable<int64_t>>(std::move(files[s]->features), std::move(labels),
+                                                                  std::move(files[s]->lines));
   }
   return loaded;
 }

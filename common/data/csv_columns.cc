@@ -86,12 +86,12 @@ absl::StatusOr<size_t> FindCsvColumn(const std::string& field, const std::string
 }
 
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
-                                          size_t count) {
+                                          size_t count, bool labelled) {
   CsvColumns columns;
   columns.names = std::move(names);
   columns.uses.assign(count, CsvUse::kFeature);
   columns.places.assign(count, 0);
-  columns.has_label = TakesLabel(data);
+  columns.has_label = labelled && TakesLabel(data);
   if (columns.has_label) {
     CAIRN_ASSIGN_OR_RETURN(columns.label, FindCsvColumn("data.label_column", data.label_column(), path, columns));
     columns.uses[columns.label] = CsvUse::kLabel;
@@ -104,7 +104,7 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
       columns.places[column] = columns.targets++;
     }
   }
-  if (!data.weight_column().empty()) {
+  if (labelled && !data.weight_column().empty()) {
     CAIRN_ASSIGN_OR_RETURN(const size_t column,
                            FindCsvColumn("data.weight_column", data.weight_column(), path, columns));
     CAIRN_RETURN_IF_ERROR(Take("data.weight_column", CsvUse::kWeight, column, path, &columns));

@@ -31,9 +31,10 @@ struct CsvColumns {
 std::string ShortText(const std::string& text);
 std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 ("age")`
 
-// names: those of the header line, empty without one. count: the number of columns of the file at `path`.
+// names: those of the header line, empty without one. count: the number of columns of the file at `path`. labelled:
+// false: no column is the label or the weight.
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
-                                          size_t count);
+                                          size_t count, bool labelled = true);
 
 // The number of the column that the field names, by its name or its number; empty: the last one. Errors: without the
 // names of other fields.

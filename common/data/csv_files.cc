@@ -23,12 +23,14 @@ bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<st
   return false;
 }
 
-// Names of columns in the job's fields, which only a header line can give.
+// Names of columns in the job's fields, which only a header line can give: of inputs; without one, of the label and the
+// weight, which data to predict may lack.
 std::vector<std::string> NamedColumns(const v1::Data& data) {
-  std::vector<std::string> names = {data.label_column(), data.weight_column()};
+  std::vector<std::string> names;
   for (const v1::InputSource& input : data.inputs()) {
     names.insert(names.end(), input.columns().begin(), input.columns().end());
   }
+  if (names.empty()) names = {data.label_column(), data.weight_column()};
   std::erase_if(names, [](const std::string& name) { return name.empty() || IsCsvNumber(name); });
   return names;
 }
@@ -48,6 +50,12 @@ std::vector<std::string> CsvFilesIn(const std::string& dir) {
     if (HasCsvName(entry.name)) found.push_back(absl::StrCat(dir, "/", entry.name));
   }
   return found;
+}
+
+// Whether all files there are have the name of a split.
+bool AllNamed(const std::array<std::string, 3>& files, const std::vector<std::string>& found) {
+  const auto named = std::count_if(files.begin(), files.end(), [](const std::string& file) { return !file.empty(); });
+  return named > 0 && static_cast<size_t>(named) == found.size();
 }
 
 }  // namespace
@@ -92,6 +100,7 @@ absl::StatusOr<std::array<std::string, 3>> FindCsvFiles(const std::string& path)
                                       FirstExisting(path, "test")};
   if (!files[kTrainSplit].empty()) return files;
   const std::vector<std::string> found = CsvFilesIn(path);
+  if (AllNamed(files, found)) return files;
   if (found.size() == 1) return std::array<std::string, 3>{found[0], "", ""};
   return absl::NotFoundError(
       absl::StrFormat("%s: holds neither train.csv[.gz] nor exactly one CSV file (found %d); give the file itself",
@@ -100,7 +109,7 @@ absl::StatusOr<std::array<std::string, 3>> FindCsvFiles(const std::string& path)
 
 bool LooksLikeCsv(const std::string& path) {
   if (!IsFolder(path)) return HasCsvName(path);
-  return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
+  return FindCsvFiles(path).ok();
 }
 
 }  // namespace cairn

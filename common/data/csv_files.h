@@ -23,7 +23,8 @@ bool IsCsvNumberOrMissing(const std::string& text);
 absl::StatusOr<bool> HasCsvHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
                                   const std::vector<std::string>& second);
 
-// By SplitIndex; empty: the data set does not have the split. Errors: NOT_FOUND.
+// By SplitIndex; empty: the data set does not have the split. A folder's only file is the training split, unless its
+// name is that of another. Errors: NOT_FOUND.
 absl::StatusOr<std::array<std::string, 3>> FindCsvFiles(const std::string& path);
 
 }  // namespace cairn

@@ -102,7 +102,7 @@ absl::Status CheckSlips(const std::string& path, const std::vector<CsvFeature>& 
 absl::StatusOr<FileFeatures> FindTexts(const v1::Data& data, const std::vector<std::string>& texts) {
   const auto paths = FindCsvFiles(data.path());
   if (!paths.ok()) return FileFeatures();
-  const std::string& path = (*paths)[kTrainSplit];
+  const std::string& path = *std::find_if(paths->begin(), paths->end(), [](const auto& p) { return !p.empty(); });
   absl::StatusOr<ByteReader> reader = ByteReader::Open(path);
   if (!reader.ok()) return FileFeatures();
   const absl::StatusOr<std::string> text = reader->ReadToEnd(kCsvBytesMax);

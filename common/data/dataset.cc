@@ -74,7 +74,10 @@ class TableDataset : public Dataset {
         pieces_(std::move(pieces)),
         input_sizes_(loaded.input_sizes),
         texts_(loaded.texts),
-        text_places_(loaded.text_places) {
+        text_places_(loaded.text_places),
+        no_training_(loaded.no_training),
+        no_labels_(loaded.no_labels),
+        first_(static_cast<size_t>(loaded.first())) {
     info_.set_texts(static_cast<int32_t>(text_places_.size()));
     info_.set_train_examples(splits_[kTrainSplit].size());
     info_.set_validation_examples(splits_[kValidationSplit].size());
@@ -95,13 +98,19 @@ class TableDataset : public Dataset {
   std::vector<int64_t> input_sizes() const override { return input_sizes_; }
   const TextStore* texts() const override { return texts_.get(); }
   std::vector<int64_t> text_places() const override { return text_places_; }
-  bool weighted() const override { return splits_[kTrainSplit].weights != nullptr; }
+  std::string no_training() const override { return no_training_; }
+  std::string no_labels() const override { return no_labels_; }
+  bool weighted() const override { return splits_[first_].weights != nullptr; }
   float Weight(v1::Split split, int64_t index) const override {
     const SplitView& view = splits_[IndexOf(split)];
     return view.weights == nullptr ? 1 : (*view.weights)[static_cast<size_t>(view.TableIndex(index))];
   }
+  std::string NameOf(v1::Split split, int64_t index) const override {
+    const SplitView& view = splits_[IndexOf(split)];
+    return view.table->NameOf(view.TableIndex(index));
+  }
   Element element() const override { return bytes_ ? Element::kByte : Element::kFloat; }
-  bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
+  bool in_memory() const override { return splits_[first_].table->in_memory(); }
 
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
@@ -162,6 +171,8 @@ class TableDataset : public Dataset {
   const std::vector<int64_t> input_sizes_;
   const std::shared_ptr<const TextStore> texts_;
   const std::vector<int64_t> text_places_;
+  const std::string no_training_, no_labels_;
+  const size_t first_;  // split that exists
   int64_t example_size_ = 1;
   bool bytes_ = false;
 };
@@ -182,6 +193,7 @@ absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const 
   CAIRN_RETURN_IF_ERROR(CheckShare("data.test_split", data.test_split()));
   std::array<SplitView, 3> splits;
   for (int s = 0; s < 3; ++s) splits[s] = {loaded.splits[s], loaded.targets[s], loaded.weights[s], {}, true};
+  if (splits[kTrainSplit].table == nullptr) return splits;
   const int64_t n = splits[kTrainSplit].size();
   const int64_t validation = splits[kValidationSplit].table ? 0 : ShareOf(n, data.validation_split());
   const int64_t test = splits[kTestSplit].table ? 0 : ShareOf(n, data.test_split());
@@ -262,7 +274,7 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
     case v1::Data::IDX: return LoadIdx(data.path());
     case v1::Data::CIFAR10: return LoadCifar10(data.path());
     case v1::Data::IMAGE_FOLDER: return LoadImageFolder(data, input_shape);
-    case v1::Data::CSV: return LoadCsv(data);
+    case v1::Data::CSV: return LoadCsv(data, input_shape);
     case v1::Data::TFRECORD: return LoadTfRecord(data, input_shape);
     case v1::Data::TEXT_FOLDER: return LoadTextFolder(data);
     default: break;
@@ -317,6 +329,16 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
     info.add_example_shape(static_cast<int32_t>(d));
   }
   return std::make_shared<TableDataset>(std::move(info), std::move(splits), loaded, PiecesOf(data));
+}
+
+absl::Status CheckTrains(const Dataset& dataset) {
+  if (const std::string why = dataset.no_training(); !why.empty()) return absl::InvalidArgumentError(why);
+  return CheckLabelled(dataset);
+}
+
+absl::Status CheckLabelled(const Dataset& dataset) {
+  const std::string why = dataset.no_labels();
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
 }
 
 absl::Status Dataset::ReadBytes(v1::Split, int64_t, uint8_t*, float*) const {

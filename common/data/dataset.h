@@ -38,9 +38,15 @@ class Dataset {
   virtual std::vector<int64_t> text_places() const { return {}; }
   // The type of the numbers before they are converted to float32.
   virtual Element element() const { return Element::kFloat; }
+  // Why it cannot be trained with, or be evaluated, and what to do; empty: it can. Both can be predicted.
+  virtual std::string no_training() const { return ""; }
+  virtual std::string no_labels() const { return ""; }
   // Whether examples have weights (data.weight_column).
   virtual bool weighted() const { return false; }
   virtual float Weight(v1::Split /*split*/, int64_t /*index*/) const { return 1; }
+  // What the example is in the data: its file relative to the folder, the line of a CSV file, from 1; else its number
+  // among the examples of the file or folder, from 0. The same whatever splits are set aside. index: in [0, size).
+  virtual std::string NameOf(v1::Split /*split*/, int64_t index) const { return std::to_string(index); }
   // Whether Read only copies from memory, which is cheaper than waiting for another thread to read.
   virtual bool in_memory() const { return false; }
   // Errors: DATA_LOSS names the file and what is wrong with it.
@@ -58,6 +64,10 @@ class Dataset {
 // the size must be in `data`. Errors name the path: NOT_FOUND, INVALID_ARGUMENT (unknown format; lists what was looked
 // for), DATA_LOSS.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape);
+
+// Errors: INVALID_ARGUMENT: there are no examples to train with, or they have no labels.
+absl::Status CheckTrains(const Dataset& dataset);
+absl::Status CheckLabelled(const Dataset& dataset);
 
 class Augmenter;
 class BatchMixer;

@@ -74,6 +74,7 @@ class DecodedTable : public ExampleTable {
   bool in_memory() const override { return false; }
   Element element() const override { return element_; }
   float Label(int64_t index) const override { return source_->Label(index); }
+  std::string NameOf(int64_t index) const override { return source_->NameOf(index); }
   absl::Status Read(int64_t index, float* example, float* label) const override;
   absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const override;
 

@@ -56,7 +56,7 @@ SplitSummary SummarizeLabels(const ExampleTable& table, int32_t classes) {
 
 // Of the numbers of the examples, not of texts.
 absl::Status SampleValues(const LoadedData& loaded, int64_t sample, DatasetSummary* summary) {
-  const ExampleTable& table = *loaded.splits[kTrainSplit];
+  const ExampleTable& table = *loaded.splits[static_cast<size_t>(loaded.first())];
   summary->sampled = std::min(sample, table.size());
   summary->value_min = std::numeric_limits<double>::infinity();
   summary->value_max = -summary->value_min;
@@ -98,6 +98,13 @@ void AppendTexts(const DatasetSummary& summary, std::string* text) {
 
 std::string Range(int64_t low, int64_t high) {
   return low == high ? absl::StrCat(low) : absl::StrCat(low, " to ", high);
+}
+
+// The training split, or the first one that there is.
+const SplitSummary& FirstSplit(const DatasetSummary& summary) {
+  const auto found = std::find_if(summary.splits.begin(), summary.splits.end(),
+                                  [](const SplitSummary& split) { return split.examples > 0; });
+  return found == summary.splits.end() ? summary.splits[kTrainSplit] : *found;
 }
 
 }  // namespace
@@ -144,16 +151,17 @@ std::string ToText(const DatasetSummary& summary) {
     absl::StrAppendFormat(&text, "  shape       [%s]\n", absl::StrJoin(info.example_shape(), ", "));
   }
   if (summary.sampled > 0) {
-    absl::StrAppendFormat(&text, "  values      %g to %g (in %d training examples)\n", summary.value_min,
-                          summary.value_max, summary.sampled);
+    const SplitSummary& first = FirstSplit(summary);
+    absl::StrAppendFormat(&text, "  values      %g to %g (in %d %s examples)\n", summary.value_min, summary.value_max,
+                          summary.sampled, &first == summary.splits.data() ? "training" : first.name);
   }
   for (const SplitSummary& split : summary.splits) {
     absl::StrAppendFormat(&text, "  %-11s %s\n", split.name,
                           split.examples > 0 ? absl::StrCat(split.examples, " examples") : "none");
   }
   if (info.classes() == 0) {
-    const SplitSummary& train = summary.splits[kTrainSplit];
-    absl::StrAppendFormat(&text, "  labels      numbers, %g to %g\n", train.label_min, train.label_max);
+    const SplitSummary& first = FirstSplit(summary);
+    absl::StrAppendFormat(&text, "  labels      numbers, %g to %g\n", first.label_min, first.label_max);
     return text;
   }
   absl::StrAppendFormat(&text, "  classes     %d\n", info.classes());

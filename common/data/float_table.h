@@ -1,12 +1,15 @@
-// FloatTable: the numbers and labels of all examples of a split in memory.
+// FloatTable: the numbers and labels of all examples of a split in memory. NamedFloatTable: of examples that are lines
+// or files.
 //
 // Immutable; any thread.
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/data/table.h"
 
 namespace cairn {
@@ -28,6 +31,18 @@ class FloatTable : public ExampleTable {
  private:
   const std::vector<float> features_, labels_;
   const size_t example_size_;
+};
+
+template <typename Name>
+class NamedFloatTable : public FloatTable {
+ public:
+  // names: one for each example.
+  NamedFloatTable(std::vector<float> features, std::vector<float> labels, std::vector<Name> names)
+      : FloatTable(std::move(features), std::move(labels)), names_(std::move(names)) {}
+  std::string NameOf(int64_t index) const override { return absl::StrCat(names_[static_cast<size_t>(index)]); }
+
+ private:
+  const std::vector<Name> names_;
 };
 
 }  // namespace cairn

@@ -19,6 +19,7 @@ class PictureSource : public ExampleSource {
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   float Label(int64_t index) const override { return static_cast<float>(files_[index].label); }
+  std::string NameOf(int64_t index) const override { return files_[index].name; }
   absl::Status Decode(int64_t index, void* out) const override {
     CAIRN_ASSIGN_OR_RETURN(const Picture picture, ReadPicture(files_[index].path, static_cast<int>(shape_[2])));
     ResizePicture(picture, shape_[0], shape_[1],

@@ -17,12 +17,14 @@ namespace {
 
 constexpr size_t kVersionBytes = 17;  // '#' and 16 digits
 
-// The same error about the paths of the job.
+// The same text, or error, about the paths of the job.
+std::string TextOfJob(std::string text, const std::vector<FetchedData::Copy>& copies) {
+  for (const FetchedData::Copy& copy : copies) text = absl::StrReplaceAll(text, {{copy.local->path(), copy.path}});
+  return text;
+}
 absl::Status AsOfJob(const absl::Status& status, const std::vector<FetchedData::Copy>& copies) {
   if (status.ok()) return status;
-  std::string text(status.message());
-  for (const FetchedData::Copy& copy : copies) text = absl::StrReplaceAll(text, {{copy.local->path(), copy.path}});
-  return {status.code(), text};
+  return {status.code(), TextOfJob(std::string(status.message()), copies)};
 }
 
 // Holds the local files while the data set is open.
@@ -35,6 +37,8 @@ class FetchedDataset : public WrappedDataset {
 
   const v1::DataInfo& info() const override { return info_; }
   std::vector<int64_t> input_sizes() const override { return examples().input_sizes(); }
+  std::string no_training() const override { return OfJob(examples().no_training()); }
+  std::string no_labels() const override { return OfJob(examples().no_labels()); }
   const TextStore* texts() const override { return examples().texts(); }
   std::vector<int64_t> text_places() const override { return examples().text_places(); }
   Element element() const override { return examples().element(); }
@@ -47,6 +51,8 @@ class FetchedDataset : public WrappedDataset {
   }
 
  private:
+  std::string OfJob(const std::string& text) const { return TextOfJob(text, copies_); }
+
   const std::vector<FetchedData::Copy> copies_;
   v1::DataInfo info_;
 };

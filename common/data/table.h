@@ -33,6 +33,8 @@ class ExampleTable {
   // The same as bytes; only if element() is kByte.
   virtual absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const;
   virtual float Label(int64_t index) const = 0;
+  // As Dataset::NameOf.
+  virtual std::string NameOf(int64_t index) const { return std::to_string(index); }
 };
 
 // The pixels of all examples in memory, one byte each, channels last.
@@ -58,6 +60,7 @@ class ExampleSource {
   virtual ~ExampleSource() = default;
   virtual int64_t size() const = 0;
   virtual float Label(int64_t index) const = 0;
+  virtual std::string NameOf(int64_t index) const { return std::to_string(index); }
   // Writes example_size numbers to `out`, bytes or floats. Errors: as ExampleTable::Read.
   virtual absl::Status Decode(int64_t index, void* out) const = 0;
 };
@@ -82,6 +85,15 @@ struct LoadedData {
   // The texts, and which numbers of an example stand for one, rising; null and empty: there are none.
   std::shared_ptr<const TextStore> texts;
   std::vector<int64_t> text_places;
+  // As Dataset::no_training and Dataset::no_labels.
+  std::string no_training, no_labels;
+
+  // The first split that exists.
+  int first() const {
+    int s = kTrainSplit;
+    while (s < kTestSplit && splits[static_cast<size_t>(s)] == nullptr) ++s;
+    return s;
+  }
 };
 
 // Loads data.path in the format data.format, or in the detected one. Errors: as OpenDataset.
@@ -92,8 +104,8 @@ int64_t TargetSize(const v1::Data& data);
 
 absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
-absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
 // input_shape: as in OpenDataset.
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
 absl::StatusOr<LoadedData> LoadTextFolder(const v1::Data& data);

@@ -48,12 +48,15 @@ absl::StatusOr<LoadedData> LoadTextFolder(const v1::Data& data) {
   for (int s = 0; s < 3; ++s) {
     if (files.splits[s].empty()) continue;
     std::vector<float> numbers, labels;
+    std::vector<std::string> names;
     for (const ClassFile& file : files.splits[s]) {
       CAIRN_ASSIGN_OR_RETURN(const float number, ReadText(file.path, data.max_length(), texts.get()));
       numbers.push_back(number);
       labels.push_back(static_cast<float>(file.label));
+      names.push_back(file.name);
     }
-    loaded.splits[s] = std::make_shared<FloatTable>(std::move(numbers), std::move(labels));
+    loaded.splits[s] =
+        std::make_shared<NamedFloatTable<std::string>>(std::move(numbers), std::move(labels), std::move(names));
   }
   loaded.texts = texts;
   loaded.text_places = {0};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/data/dataset.h"
@@ -19,8 +20,11 @@ class WrappedDataset : public Dataset {
   int64_t size(v1::Split split) const override { return examples_->size(split); }
   int64_t example_size() const override { return examples_->example_size(); }
   int64_t label_size() const override { return examples_->label_size(); }
+  std::string no_training() const override { return examples_->no_training(); }
+  std::string no_labels() const override { return examples_->no_labels(); }
   bool weighted() const override { return examples_->weighted(); }
   float Weight(v1::Split split, int64_t index) const override { return examples_->Weight(split, index); }
+  std::string NameOf(v1::Split split, int64_t index) const override { return examples_->NameOf(split, index); }
 
  protected:
   const Dataset& examples() const { return *examples_; }

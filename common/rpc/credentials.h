@@ -60,7 +60,7 @@ void AllowInsecure();
 // (127.0.0.0/8, ::1, localhost), and there is neither TLS nor AllowInsecure.
 absl::Status CheckListen(const std::string& address);
 
-// A hint to append to gRPC's `error` for a failed connection: what may be wrong with TLS on either side. Empty
+// A hint to put behind gRPC's `error` for a failed connection: what may be wrong with TLS on either side. Empty
 // if nobody listened.
 std::string TlsHint(const std::string& error);
 

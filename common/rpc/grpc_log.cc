@@ -27,6 +27,10 @@ void Write(gpr_log_func_args* args) {
 
 void LogOfGrpc() { gpr_set_log_function(Write); }
 
+void SilenceGrpc() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
 std::optional<std::string> GrpcLogGate::Pass(std::string_view place, std::string_view message, absl::Time now) {
   const auto found = places_.find(absl::string_view(place.data(), place.size()));
   const absl::Duration since = found == places_.end() ? absl::InfiniteDuration() : now - found->second.written;

@@ -1,7 +1,7 @@
 // Routes gRPC's own messages to this program's log. A peer whose handshake keeps failing causes ten messages a second,
 // so each place in gRPC's code may write one line per kGrpcLogEvery, with the number of suppressed messages.
 //
-// Thread rule: LogOfGrpc once, by a main, before gRPC is used; a GrpcLogGate from one thread at a time.
+// Thread rule: LogOfGrpc or SilenceGrpc once, by a main, before gRPC is used; a GrpcLogGate from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ namespace cairn {
 inline constexpr absl::Duration kGrpcLogEvery = absl::Seconds(30);
 
 void LogOfGrpc();
+// Instead, by the main of a user's program: nothing is written. What fails is told by the status of the call.
+void SilenceGrpc();
 
 // Limits the rate of messages. Holds an entry for each place in gRPC that logs: a few hundred at most.
 class GrpcLogGate {

@@ -2,7 +2,8 @@
 //
 // Invariants, in addition to those of ShardTable and PredictionBlocks:
 //   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max.
-//   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax, and only shards below
+//   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax with the names of their inputs (of
+//      one example, without), and only shards below
 //      delivered() + kEvaluationWindowMax are handed out, which bounds the number of blocks that are held for a slow
 //      reader.
 #pragma once
@@ -27,6 +28,7 @@ struct EvaluationRequest {
   ReplyToken reply;  // 0: no call waits (an evaluator's)
   uint64_t job = 0;
   v1::Split split = v1::TEST;
+  bool any_split = false;        // none was named: of other data without a test split, the only one
   std::string weights;           // empty: the job's present weights
   std::optional<v1::Data> data;  // nullopt: the job's own
   bool predict = false;
@@ -48,7 +50,8 @@ struct Evaluation {
     absl::Time until;
   } inspection;
 
-  uint64_t examples = 0;  // of the split
+  uint64_t examples = 0;     // of the split
+  bool named_files = false;  // an example is a file, else a line or a number
   ShardTable shards;
   v1::EvaluateResponse result;  // of the shards so far
   PredictionBlocks blocks;

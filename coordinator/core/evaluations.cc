@@ -62,6 +62,21 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
       absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
+// The split of data that have no other; unspecified: they have several, or none.
+v1::Split OnlySplit(const v1::DataInfo& data) {
+  v1::Split only = v1::SPLIT_UNSPECIFIED;
+  for (const v1::Split split : {v1::TRAIN, v1::VALIDATION, v1::TEST}) {
+    if (ExamplesOf(data, split) == 0) continue;
+    if (only != v1::SPLIT_UNSPECIFIED) return v1::SPLIT_UNSPECIFIED;
+    only = split;
+  }
+  return only;
+}
+
+bool HasNamedFiles(const v1::DataInfo& data) {
+  return data.format() == v1::Data::IMAGE_FOLDER || data.format() == v1::Data::TEXT_FOLDER;
+}
+
 // For other data of a job whose data has targets or inputs: uses the job's if the other data names none; they must have
 // the same shape.
 void TakeTargets(const v1::Data& of_job, v1::Data& data) {
@@ -135,6 +150,7 @@ void Evaluations::Begin(const EvaluateJob& event, bool predict) {
   asked.reply = reply;
   asked.job = job->id();
   asked.split = request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : request.split();
+  asked.any_split = request.split() == v1::SPLIT_UNSPECIFIED && request.has_data();
   asked.weights = request.weights();
   if (request.has_data()) {
     asked.data = request.data();
@@ -147,13 +163,15 @@ void Evaluations::Begin(const EvaluateJob& event, bool predict) {
     return step_.ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
   if (std::string text = candidates_.NobodyComputesText(*job, v1::WORKER); !text.empty())
     return step_.ReplyError(reply, absl::UnavailableError(text));
-  step_.Log(OfJob(job->id()), "%s its %s split%s%s", predict ? "predicts" : "evaluates", SplitText(asked.split),
+  step_.Log(OfJob(job->id()), "%s its %s split%s%s", predict ? "predicts" : "evaluates",
+            asked.any_split ? "test or only" : SplitText(asked.split),
             asked.data ? absl::StrCat(" of ", std::string(CutUtf8(asked.data->path(), kPathShownMax))) : "",
             asked.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(asked.weights, kPathShownMax))));
   const uint64_t request_id = step_.NextRequestId();
   const uint64_t examples = ExamplesOf(job->status.data(), asked.split);
   Evaluation& kept = evaluations_[request_id];
   kept.asked = std::move(asked);
+  kept.named_files = HasNamedFiles(job->status.data());
   if (kept.asked.data) {
     Inspect(request_id, kept);
   } else {
@@ -176,6 +194,7 @@ void Evaluations::Inspect(uint64_t request_id, Evaluation& evaluation) {
     v1::InspectData& inspect = *message.mutable_inspect_data();
     inspect.set_request_id(request_id);
     *inspect.mutable_data() = *evaluation.asked.data;
+    evaluation.asked.predict ? inspect.set_to_predict(true) : inspect.set_to_evaluate(true);
     for (int64_t side : ExampleShape(*evaluation.asked.data, ModelInputShape(*graph))) {
       inspect.add_input_shape(static_cast<int32_t>(side));
     }
@@ -191,6 +210,9 @@ bool Evaluations::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   Evaluation& evaluation = it->second;
   if (evaluation.inspection.worker != node.name) return true;  // too late
   evaluation.inspection.worker.clear();
+  evaluation.named_files = HasNamedFiles(reply.info());
+  if (const v1::Split only = OnlySplit(reply.info()); evaluation.asked.any_split && only != v1::SPLIT_UNSPECIFIED)
+    evaluation.asked.split = only;
   const uint64_t examples = ExamplesOf(reply.info(), evaluation.asked.split);
   if (!reply.error().empty()) {
     End(it->first, absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
@@ -316,6 +338,7 @@ void Evaluations::End(uint64_t request_id, absl::Status status) {
   if (evaluation.asked.by_evaluator) return OnCheckpointEvaluated(evaluation, status);
   if (!status.ok()) return step_.ReplyError(evaluation.asked.reply, std::move(status));
   if (evaluation.asked.predict) return step_.Emit(Reply{evaluation.asked.reply, absl::OkStatus(), {}});
+  evaluation.result.set_split(evaluation.asked.split);
   step_.Emit(Reply{evaluation.asked.reply, absl::OkStatus(), std::move(evaluation.result)});
 }
 

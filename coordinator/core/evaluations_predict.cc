@@ -28,7 +28,8 @@ absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) 
       static_cast<int64_t>(std::max<size_t>(1, candidates_.Askable(v1::WORKER, &job, /*computes=*/true).size()));
   // Whole batches, and at least two shards per worker if the block is large enough.
   int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
-  const int64_t most = kEvaluationBlockBytesMax / bytes;
+  const int64_t with_name = bytes + (evaluation.named_files ? kInputFileBytesMax : kInputNumberBytesMax);
+  const int64_t most = std::max<int64_t>(1, kEvaluationBlockBytesMax / with_name);
   if (shard > most) shard = most >= batch ? most / batch * batch : most;
   const int64_t shards = (examples + shard - 1) / shard;
   if (shards > INT32_MAX) {
@@ -49,7 +50,8 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
   if (static_cast<int64_t>(block.first_example()) != places.begin ||
       static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
-      block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax)) {
+      block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax) ||
+      (!block.inputs().empty() && block.inputs_size() != places.size())) {
     return step_.Warn(OfJob(evaluation.asked.job), "worker \"%s\" sent outputs that do not fit shard %d; ignored",
                       node.name, block.shard());
   }
@@ -58,6 +60,8 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   part.set_examples(block.examples());
   *part.mutable_output_shape() = block.output_shape();
   part.set_outputs(block.outputs());
+  *part.mutable_inputs() = block.inputs();
+  part.set_split(evaluation.asked.split);
 }
 
 // Sends the next block if it is complete and the client has taken the previous one.

@@ -63,7 +63,11 @@ inline constexpr int kLinkDoublingsMax = 8;
 // ---- evaluation, epochs, files ----
 
 inline constexpr int64_t kEvaluationBlockBytesMax = int64_t{1} << 20;
-// Blocks: 64 MiB of outputs.
+// Of a name of an input in a block (PredictBlock.inputs): a file below a split's and a class's folder, each part of at
+// most 255 bytes; a number of at most 20 digits; with its length before it.
+inline constexpr int64_t kInputFileBytesMax = 528;
+inline constexpr int64_t kInputNumberBytesMax = 22;
+// Blocks: 64 MiB of outputs and names.
 inline constexpr uint32_t kEvaluationWindowMax = 64;
 inline constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
 inline constexpr size_t kOpenValidationsMax = 64;

@@ -80,7 +80,8 @@ std::string Reasons::Reason(const Job& job) const {
   if (std::string reason = copies_.WaitText(job); !reason.empty()) return reason;
   if (job.partitions.hosting.awaiting_ready) {
     if (std::string text = UnheardText(nodes_, job.status); !text.empty()) return text;
-    return absl::StrFormat("partitions are being loaded: %d of %d are ready",
+    return absl::StrFormat("%sthe ps make its partitions ready, %d of %d so far",
+                           job.finalizing() ? "training is over: " : "",
                            std::count(job.partitions.hosting.ready.begin(), job.partitions.hosting.ready.end(), true),
                            job.partitions.hosting.ready.size());
   }

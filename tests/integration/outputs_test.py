@@ -101,9 +101,9 @@ def predictions(c, job, data, x, weights):
     c.cairn("predict", job, "--split", "train", "-o", out)
     with open(out) as f:
         rows = [line.split(",") for line in f.read().splitlines()]
-    check(rows[0] == ["example", "c", "b_0", "b_1", "b_2", "a_0", "a_1"], rows[0])
+    check(rows[0] == ["example", "c", "b_0", "b_1", "b_2", "a_0", "a_1", "input"], rows[0])
     numbers = np.array(rows[1:], dtype=float)
-    check(np.allclose(numbers[:, 2:5], p, atol=1e-4) and np.allclose(numbers[:, 5:], a, atol=1e-4), numbers)
+    check(np.allclose(numbers[:, 2:5], p, atol=1e-4) and np.allclose(numbers[:, 5:7], a, atol=1e-4), numbers)
     c.cairn("predict", job, "--split", "train", "-o", os.path.join(c.dir, "p.npy"))
     own = np.load(os.path.join(c.dir, "p.a.npy"))
     check(own.shape == (N, 2) and np.allclose(own, a, atol=1e-4), own)

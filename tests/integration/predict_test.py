@@ -66,10 +66,12 @@ def main():
             c.cairn("predict", first, "--split", "test", "-o", f"{directory}/out.csv")
             with open(f"{directory}/out.csv") as f:
                 lines = f.read().splitlines()
-            check(lines[0] == "example," + ",".join(f"output_{i}" for i in range(10)) and len(lines) == 401, lines[0])
+            header = "example," + ",".join(f"output_{i}" for i in range(10)) + ",input"
+            check(lines[0] == header and len(lines) == 401, lines[0])
             row = [float(x) for x in lines[400].split(",")]
             check(
-                row[0] == 399 and [struct.unpack("f", struct.pack("f", x))[0] for x in row[1:]] == list(outputs[-10:]),
+                row[0] == row[-1] == 399
+                and [struct.unpack("f", struct.pack("f", x))[0] for x in row[1:-1]] == list(outputs[-10:]),
                 row,
             )
             rows = [
@@ -174,7 +176,9 @@ def main():
                 c.kill("worker-0")
                 lines += predict.stdout.read().splitlines()
                 check(predict.wait() == 0, "predict fails")
-            check([int(line.split(",")[0]) for line in lines[1:]] == list(range(20000)), "each example once, in order")
+            cells = [line.rstrip("\n").split(",") for line in lines[1:]]
+            check([int(row[0]) for row in cells] == list(range(20000)), "each example once, in order")
+            check(all(row[0] == row[-1] for row in cells), "each with its own input")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import string
 import subprocess
 import tempfile
@@ -293,6 +294,39 @@ def check_example(c, directory):
     classes = c.cairn("predict", job, "--classes", as_json=True).stdout.splitlines()
     right = sum(json.loads(line)["class"] == row["topic"] for line, row in zip(classes, rows))
     check(abs(right / len(rows) - accuracy) < 1e-9, f"{right} of {len(rows)}")
+    # Each prediction names its file, or its line in the file of the split.
+    check([json.loads(line)["input"] for line in classes] == [str(i + 2) for i in range(len(rows))], classes[0])
+    done = c.cairn("predict", other, "--data", folder, *weights, "--classes", as_json=True)
+    found = {row["input"]: row["class"] for row in map(json.loads, done.stdout.splitlines())}
+    check(sorted(found) == sorted(f"test/{row['topic']}/{i:05}.txt" for i, row in enumerate(rows)), list(found)[:3])
+    right = sum(name.split("/")[1] == topic for name, topic in found.items())
+    check(abs(right / len(rows) - accuracy) < 1e-9, f"{right} of {len(rows)}, by their files")
+    # A folder without splits is one of training: it is taken, and said.
+    done = c.cairn("predict", other, "--data", f"{folder}/test", *weights, "--classes", as_json=True)
+    again = {"test/" + row["input"]: row["class"] for row in map(json.loads, done.stdout.splitlines())}
+    check(again == found, "the same files, named from another folder")
+    said = f"cairn: {folder}/test has a train split alone: its examples were taken, as with --split train\n"
+    check(done.stderr == said, done.stderr)
+
+    # Texts alone can be predicted, and nothing else.
+    with open(f"{directory}/unlabelled.csv", "w", newline="") as f:
+        csv.writer(f).writerows([["text"], *([row["text"]] for row in rows)])
+    done = c.cairn("predict", job, "--data", f"{directory}/unlabelled.csv", "--classes", as_json=True)
+    without = [json.loads(line)["class"] for line in done.stdout.splitlines()]
+    check(without == [json.loads(line)["class"] for line in classes], "the same texts without their topics")
+    for refused in (
+        ["evaluate", job, "--data", f"{directory}/unlabelled.csv"],
+        ["submit", EXAMPLE, "--model", model, "--set", f"data.path={directory}/unlabelled.csv"],
+    ):
+        done = c.cairn(*refused, ok=False)
+        check(done.returncode == 2 and 'no column "topic"' in done.stderr, f"{refused}: {done.stderr}")
+    # A file that is named as the test split is it, also alone.
+    os.makedirs(f"{directory}/alone")
+    shutil.copy(f"{data}/test.csv", f"{directory}/alone")
+    check(c.evaluate_with(job, "--data", f"{directory}/alone")["accuracy"] == accuracy, "of the test split alone")
+    done = c.cairn("submit", EXAMPLE, "--model", model, "--set", f"data.path={directory}/alone", ok=False)
+    said = f"there is {directory}/alone/test.csv, but no train.csv[.gz] beside it"
+    check(done.returncode == 2 and said in done.stderr, done.stderr)
 
     # Exports.
     c.cairn("export", job, "-o", f"{directory}/out.keras")

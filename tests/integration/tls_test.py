@@ -35,9 +35,10 @@ def refused(address, tls_dir, says):
     out = subprocess.run(
         [CAIRN, "--coordinator", address, "nodes"], env=environment(tls_dir), capture_output=True, text=True, timeout=60
     )
-    check(
-        out.returncode == 1 and says in out.stderr, f"`cairn nodes` with {tls_dir}: exit {out.returncode}, {out.stderr}"
-    )
+    seen = f"`cairn nodes` with {tls_dir}: exit {out.returncode}, {out.stderr}"
+    check(out.returncode == 1 and says in out.stderr, seen)
+    check(out.stderr.startswith("cairn: ") and out.stderr.count("\n") == 1, f"gRPC's own lines: {seen}")
+    check(out.stderr.index(says) < out.stderr.index("is it running?"), f"TLS is the likelier cause: {seen}")
 
 
 def check_expiry(c):

@@ -121,17 +121,27 @@ def try_whole(c, job):
     says = f"trace.json: steps {first} to {first + 5} of job {job}, 4 nodes, "
     check(done.stdout.startswith(says), done.stdout)
     table = [line.split() for line in done.stdout.splitlines()[1:]]
-    check(" ".join(table[0]) == "mean time of a span, in ms:", done.stdout)
+    check(" ".join(table[0]) == "mean time of a span, and of a step, in ms:", done.stdout)
     check(table[1][0] == "worker" and "compute" in table[1] and table[4][0] == "ps" and "apply" in table[4], table)
-    check({table[2][0], table[3][0]} == {"worker-0", "worker-1"} and len(table) == 7, table)
-    check(all(len(row) == len(table[1]) for row in table[2:4]), table)
+    check({table[2][0], table[3][0]} == {"worker-0", "worker-1"}, table)
+    check(all(len(row) == len(table[1]) and float(row[-1]) > 0 for row in table[2:4]), table)
+    check(table[1][-1] == "step" and " ".join(table[7]).startswith("slowest layers, mean time"), table)
+    check(table[8] == ["layer", "forward", "backward", "both"] and 11 <= len(table) <= 14, table)
+    layers = {span["name"] for span in spans_of(trace) if "layer" in span["args"]}
+    check({row[0] for row in table[9:]} <= layers, f"{table[9:]}, {layers}")
     check_format(trace)
     check_steps(trace, 6)
     check_order(trace)
     check(trace["otherData"]["job_name"] == "small" and trace["otherData"]["synchronous"], trace["otherData"])
     # It is replaced whole, and the job can be traced again at once.
-    c.cairn("trace", "small", "--steps", "1", "-o", "trace.json")
+    done = c.cairn("trace", "small", "--steps", "1", "-o", "trace.json", as_json=True)
     again = read(f"{c.dir}/trace.json")
+    said, other = json.loads(done.stdout), again["otherData"]
+    check(os.path.samefile(said["file"], f"{c.dir}/trace.json") and os.path.isabs(said["file"]), said)
+    check(all(said[key] == other[key] for key in ("job_id", "first_step", "last_step", "steps_wanted")), said)
+    check(sorted(n["name"] for n in said["nodes"]) == ["ps-0", "ps-1", "worker-0", "worker-1"], said)
+    check(sum(n["spans"] for n in said["nodes"]) == len(spans_of(again)), said)
+    check(2 <= len(said["slowest_layers"]) <= 5, said)
     check_steps(again, 1)
     check(again["otherData"]["first_step"] > first, "a later step")
     check(not [name for name in os.listdir(c.dir) if ".partial-" in name], os.listdir(c.dir))

@@ -217,6 +217,10 @@ class Parts {
   std::vector<absl::Status> results_ ABSL_GUARDED_BY(mutex_);  // by part
 };
 
+v1::Split SplitOf(const v1::EvaluateShard& command) {
+  return command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
+}
+
 // Blocks of the shard per task: after these a slot returns to training.
 constexpr int64_t kBlocksOfTask = 4;
 
@@ -227,7 +231,8 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
     return absl::InvalidArgumentError(absl::StrCat("there is no shard ", command.shard(), " of ", command.shards()));
   }
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Subject> subject, SubjectOf(command));
-  const v1::Split split = command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
+  if (!command.predict()) CAIRN_RETURN_IF_ERROR(CheckLabelled(*subject->dataset));
+  const v1::Split split = SplitOf(command);
   const int64_t shard = command.shard(), shards = command.shards();
   const int64_t examples = subject->dataset->size(split), block = subject->model->options.batch_max;
   const PlaceRange places =
@@ -259,7 +264,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
         });
   }
   CAIRN_RETURN_IF_ERROR(parts->Wait(stopping_));
-  if (command.predict()) SendOutputs(command, *subject->model->graph, places, *outputs);
+  if (command.predict()) SendOutputs(command, *subject, places, *outputs);
   v1::EvaluateShardReply reply;
   reply.set_version(subject->version);
   v1::MetricSums& total = *reply.mutable_sums();
@@ -268,7 +273,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   return reply;
 }
 
-void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph, PlaceRange places,
+void Commands::SendOutputs(const v1::EvaluateShard& command, const Subject& subject, PlaceRange places,
                            const std::vector<std::string>& outputs) {
   v1::NodeMessage message;
   v1::PredictBlock& block = *message.mutable_predicted();
@@ -276,8 +281,10 @@ void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph,
   block.set_shard(command.shard());
   block.set_first_example(static_cast<uint64_t>(places.begin));
   block.set_examples(static_cast<uint64_t>(places.size()));
-  for (int64_t side : graph.output().output) block.add_output_shape(static_cast<int32_t>(side));
+  for (int64_t side : subject.model->graph->output().output) block.add_output_shape(static_cast<int32_t>(side));
   for (const std::string& part : outputs) block.mutable_outputs()->append(part);
+  const v1::Split split = SplitOf(command);
+  for (int64_t i = places.begin; i < places.end; ++i) block.add_inputs(subject.dataset->NameOf(split, i));
   services_.send(std::move(message));
 }
 

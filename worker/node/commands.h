@@ -56,7 +56,7 @@ class Commands {
   absl::StatusOr<std::shared_ptr<const Subject>> SubjectOf(const v1::EvaluateShard& command);
   void ForgetSubject(uint64_t serial);
   absl::StatusOr<v1::EvaluateShardReply> EvaluateNow(const v1::EvaluateShard& command);
-  void SendOutputs(const v1::EvaluateShard& command, const Graph& graph, PlaceRange places,
+  void SendOutputs(const v1::EvaluateShard& command, const Subject& subject, PlaceRange places,
                    const std::vector<std::string>& outputs);
   absl::StatusOr<v1::FinalizeReply> DigestNow(const v1::Finalize& command);
 

@@ -27,6 +27,11 @@ absl::Status TryToWriteAll(const v1::JobSpec& spec, RemoteFiles* remote, absl::T
   return absl::OkStatus();
 }
 
+absl::Status CheckUse(const v1::InspectData& command, const Dataset& dataset) {
+  if (command.to_predict()) return absl::OkStatus();
+  return command.to_evaluate() ? CheckLabelled(dataset) : CheckTrains(dataset);
+}
+
 absl::Status Inspect(const v1::InspectData& command, DatasetCache& datasets, RemoteFiles* remote,
                      v1::DataInfoReply* out) {
   const absl::Time until = absl::Now() + kInspectProbeMax;
@@ -35,6 +40,7 @@ absl::Status Inspect(const v1::InspectData& command, DatasetCache& datasets, Rem
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Dataset> dataset,
                          datasets.Open(command.data(), shape, DatasetCache::How::kAnew, kInspectFetchMax));
   *out->mutable_info() = dataset->info();
+  CAIRN_RETURN_IF_ERROR(CheckUse(command, *dataset));
   if (command.has_spec()) CAIRN_RETURN_IF_ERROR(TryToWriteAll(spec, remote, until));
   CAIRN_RETURN_IF_ERROR(CheckStartInRoots(spec));
   if (!StartsFromFile(spec)) return absl::OkStatus();

@@ -66,6 +66,7 @@ absl::StatusOr<TrainingData> OpenTrainingData(std::shared_ptr<const JobModel> mo
   const Graph &graph = *out.model->graph, &given = *out.model->given;
   const Shape shape = ExampleShape(spec.data(), ModelInputShape(given));
   CAIRN_ASSIGN_OR_RETURN(out.examples, OpenExamples(datasets, spec.data(), shape, checked, dropped));
+  CAIRN_RETURN_IF_ERROR(CheckTrains(*out.examples));
   CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, spec.data(), out.examples->input_sizes()));
   CAIRN_ASSIGN_OR_RETURN(out.examples, WithTexts(std::move(out.examples), given));
   out.dataset =

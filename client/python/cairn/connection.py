@@ -226,9 +226,11 @@ class Connection:
     def _error(self, error: grpc.RpcError, address: str, timeout: float) -> Error:
         code, details = error.code().name, error.details() or ""
         if code == "UNAVAILABLE" and _leader_of(error) is None and _is_transport(details):
+            tls = self._tls_hint(details)  # of somebody who answered: the likelier cause
+            asked = f"{tls} And" if tls else ";"
             return Unreachable(
-                f"cannot reach the coordinator at {self.text()} ({_short_reason(details)}); is it running? Start a "
-                f"cluster with `cairn up`, or make cairn.Client() without an address{self._tls_hint(details)}"
+                f"cannot reach the coordinator at {self.text()} ({_short_reason(details)}){asked} "
+                "is it running? Start a cluster with `cairn up`, or make cairn.Client() without an address"
             )
         if code == "DEADLINE_EXCEEDED":
             return error_of(

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
+
 namespace cairn {
 namespace {
 
@@ -19,6 +21,8 @@ v1::PredictResponse Part(uint64_t first, const std::vector<float>& outputs, int 
   part.set_examples(outputs.size() / static_cast<size_t>(side));
   part.add_output_shape(side);
   part.set_outputs(std::string(reinterpret_cast<const char*>(outputs.data()), outputs.size() * sizeof(float)));
+  for (uint64_t e = first; e < first + part.examples(); ++e)
+    part.add_inputs(e == 0 ? "cat/a \"b\", c.png" : absl::StrCat("cat/", e, ".png"));
   return part;
 }
 
@@ -47,13 +51,41 @@ class PredictionWriterTest : public ::testing::Test {
 };
 
 TEST_F(PredictionWriterTest, Csv) {
-  EXPECT_EQ(Written("o.csv"), "example,output_0,output_1\n0,0.25,0.75\n1,1e-07,0.1\n2,0.5,-3\n");
+  EXPECT_EQ(Written("o.csv"),
+            "example,output_0,output_1,input\n0,0.25,0.75,\"cat/a \"\"b\"\", c.png\"\n1,1e-07,0.1,cat/1.png\n"
+            "2,0.5,-3,cat/2.png\n");
 }
 
 TEST_F(PredictionWriterTest, JsonLines) {
   EXPECT_EQ(Written("o.jsonl"),
-            "{\"example\":0,\"outputs\":[0.25,0.75]}\n{\"example\":1,\"outputs\":[1e-07,0.1]}\n"
-            "{\"example\":2,\"outputs\":[0.5,-3]}\n");
+            "{\"example\":0,\"outputs\":[0.25,0.75],\"input\":\"cat/a \\\"b\\\", c.png\"}\n"
+            "{\"example\":1,\"outputs\":[1e-07,0.1],\"input\":\"cat/1.png\"}\n"
+            "{\"example\":2,\"outputs\":[0.5,-3],\"input\":\"cat/2.png\"}\n");
+}
+
+// Of workers of an earlier release, which name no inputs.
+TEST_F(PredictionWriterTest, InputsThatAreNotKnown) {
+  v1::PredictResponse part = Part(0, {0.5f, -3}, 2);
+  part.clear_inputs();
+  for (const auto& [name, text] : {std::pair{"o.csv", "example,output_0,output_1,input\n0,0.5,-3,\n"},
+                                   {"o.jsonl", "{\"example\":0,\"outputs\":[0.5,-3],\"input\":null}\n"}}) {
+    auto writer = PredictionWriter::Open(Path(name), *PredictionFormatOf(name), nullptr);
+    ASSERT_TRUE((*writer)->Write(part).ok());
+    ASSERT_TRUE((*writer)->Close().ok());
+    EXPECT_EQ(Read(name), text);
+  }
+}
+
+TEST_F(PredictionWriterTest, NamedOutputs) {
+  for (const auto& [name, text] :
+       {std::pair{"o.csv", "example,kind,far_0,far_1,input\n1,1,2,3,cat/1.png\n"},
+        {"o.jsonl", "{\"example\":1,\"outputs\":{\"kind\":[1],\"far\":[2,3]},\"input\":\"cat/1.png\"}\n"}}) {
+    auto writer = PredictionWriter::Open(Path(name), *PredictionFormatOf(name), nullptr);
+    (*writer)->NameOutputs({{"kind", {1}}, {"far", {2}}});
+    ASSERT_TRUE((*writer)->Write(Part(1, {1, 2, 3}, 3)).ok());
+    ASSERT_TRUE((*writer)->Close().ok());
+    EXPECT_EQ(Read(name), text);
+  }
 }
 
 TEST_F(PredictionWriterTest, Npy) {
@@ -73,11 +105,12 @@ TEST_F(PredictionWriterTest, Classes) {
   job.mutable_spec()->mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
   job.mutable_data()->add_class_names("a \"b\", c");
   EXPECT_EQ(Written("c.csv", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
-            "example,class,probability\n0,1,0.75\n1,1,0.1\n2,\"a \"\"b\"\", c\",0.5\n");
-  EXPECT_EQ(
-      Written("c.jsonl", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
-      "{\"example\":0,\"class\":\"1\",\"probability\":0.75}\n{\"example\":1,\"class\":\"1\",\"probability\":0.1}\n"
-      "{\"example\":2,\"class\":\"a \\\"b\\\", c\",\"probability\":0.5}\n");
+            "example,class,probability,input\n0,1,0.75,\"cat/a \"\"b\"\", c.png\"\n1,1,0.1,cat/1.png\n"
+            "2,\"a \"\"b\"\", c\",0.5,cat/2.png\n");
+  EXPECT_EQ(Written("c.jsonl", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
+            "{\"example\":0,\"class\":\"1\",\"probability\":0.75,\"input\":\"cat/a \\\"b\\\", c.png\"}\n"
+            "{\"example\":1,\"class\":\"1\",\"probability\":0.1,\"input\":\"cat/1.png\"}\n"
+            "{\"example\":2,\"class\":\"a \\\"b\\\", c\",\"probability\":0.5,\"input\":\"cat/2.png\"}\n");
   job.mutable_spec()->mutable_loss()->set_from_logits(true);
   const float logits[] = {0, std::log(3.0f)};
   EXPECT_NEAR(ClassDecision::Of(job)->Decide(logits, 2).probability, 0.75, 1e-6);

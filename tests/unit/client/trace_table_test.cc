@@ -1,5 +1,5 @@
-// Goal: the table of a trace has the mean of each kind of span by node, the slowest nodes first and few of many; layers
-// and nodes without spans are left out.
+// Goal: the table of a trace has the mean of each kind of span by node and of a whole step, the slowest nodes first and
+// few of many, nodes without spans left out; below it the slowest layers. The same as JSON.
 #include "client/cli/trace_table.h"
 
 #include <gmock/gmock.h>
@@ -41,12 +41,73 @@ TEST(TraceTable, HasTheMeanOfEachKindByNode) {
   Add(ps, v1::TRACE_LOG, 4250);
   trace.nodes = {fast, slow, Node("worker-2", v1::WORKER), ps};
   EXPECT_EQ(TraceTable(trace),
-            "mean time of a span, in ms:\n"
-            "worker     compute   forward      wait\n"
-            "worker-1     31.00         -         -\n"
-            "worker-0      1.50      0.40     30.50\n"
+            "mean time of a span, and of a step, in ms:\n"
+            "worker     compute   forward      wait      step\n"
+            "worker-1     31.00         -         -     31.00\n"
+            "worker-0      1.50      0.40     30.50     30.50\n"
             "ps       apply       log\n"
-            "ps-0      0.25      4.25\n");
+            "ps-0      0.25      4.25\n"
+            "slowest layers, mean time in a replica's step, in ms:\n"
+            "layer   forward  backward      both\n"
+            "dense      0.05      0.00      0.05\n");
+}
+
+// From the beginning of a replica's step to that of its next one, whatever is decoded ahead.
+TEST(TraceTable, HasTheTimeOfAStep) {
+  CollectedTrace trace;
+  NodeTrace& node = trace.nodes.emplace_back(Node("w", v1::WORKER));
+  for (int replica = 0; replica < 2; ++replica) {
+    for (int step = 4; step < 8; ++step) {
+      Add(node, v1::TRACE_COMPUTE, 1000);
+      node.spans.back().set_replica(replica);
+      node.spans.back().set_step(step);
+      node.spans.back().set_begin_ns((step * (10 + 2 * replica) + 100) * 1'000'000);
+      Add(node, v1::TRACE_DECODE, 500);
+      node.spans.back().set_step(step + 2);
+      node.spans.back().set_replica(replica);
+    }
+  }
+  EXPECT_EQ(TraceTable(trace),
+            "mean time of a span, and of a step, in ms:\n"
+            "worker    decode   compute      step\n"
+            "w           0.50      1.00     11.00\n");
+}
+
+TEST(TraceTable, HasTheSlowestLayersOfAllWorkers) {
+  CollectedTrace trace;
+  for (const char* name : {"worker-0", "worker-1"}) {
+    NodeTrace& node = trace.nodes.emplace_back(Node(name, v1::WORKER));
+    Add(node, v1::TRACE_COMPUTE, 20000);
+    for (int layer = 0; layer < 7; ++layer) {
+      Add(node, v1::TRACE_FORWARD, 100 * (layer + 1), absl::StrCat("layer-", layer));
+      Add(node, v1::TRACE_BACKWARD, 300, absl::StrCat("layer-", layer));
+    }
+  }
+  EXPECT_THAT(TraceTable(trace), HasSubstr("layer     forward  backward      both\n"
+                                           "layer-6      0.70      0.30      1.00\n"
+                                           "layer-5      0.60      0.30      0.90\n"
+                                           "layer-4      0.50      0.30      0.80\n"
+                                           "layer-3      0.40      0.30      0.70\n"
+                                           "layer-2      0.30      0.30      0.60\n"));
+  EXPECT_THAT(TraceTable(trace), Not(HasSubstr("layer-1")));
+}
+
+TEST(TraceTable, AsJson) {
+  CollectedTrace trace;
+  trace.first_step = 3;
+  trace.last_step = 3;
+  NodeTrace worker = Node("worker-0", v1::WORKER), ps = Node("ps-0", v1::PS);
+  Add(worker, v1::TRACE_COMPUTE, 1500);
+  Add(worker, v1::TRACE_FORWARD, 500, "dense");
+  ps.missing = "it is not connected";
+  trace.nodes = {worker, ps};
+  EXPECT_EQ(
+      TraceSummaryJson(trace, {7, "glyphs", 20}, "/run/trace.json"),
+      R"({"job_id":7,"job_name":"glyphs","file":"/run/trace.json","steps_wanted":20,"first_step":3,"last_step":3,)"
+      R"("synchronous":true,"nodes":[{"name":"worker-0","role":"worker","spans":2,"missing":"",)"
+      R"("mean_ms":{"compute":1.5},"step_ms":1.5},{"name":"ps-0","role":"ps","spans":0,)"
+      R"("missing":"it is not connected","mean_ms":{},"step_ms":null}],)"
+      R"("slowest_layers":[{"layer":"dense","forward_ms":0.5,"backward_ms":0.0}]})");
 }
 
 TEST(TraceTable, OfManyNodesItHasTheSlowest) {

@@ -63,6 +63,14 @@ TEST_F(ClusterEndTest, AJobIsOverWhenItsLastValuesAreOnDisk) {
   EXPECT_EQ(c_.State(id_), v1::SUCCEEDED);
 }
 
+// It is no trouble: partitions get ready whenever a job begins or they move.
+TEST_F(ClusterEndTest, AJobWhosePartitionsGetReadySaysSo) {
+  c_.node("ps-1").silent = true;
+  id_ = c_.SubmitOk(Spec());
+  EXPECT_EQ(c_.State(id_), v1::STARTING);
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("the ps make its partitions ready, 2 of 4 so far"));
+}
+
 TEST_F(ClusterEndTest, APsThatCannotWriteIsNamed) {
   Begin(Spec());
   for (const char* name : {"ps-0", "ps-1"})

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -30,11 +31,14 @@ void ExpectWhole(Cluster& c, uint64_t examples) {
   for (const v1::PredictResponse& part : c.predictions[kCall]) {
     ASSERT_EQ(part.first_example(), next);
     ASSERT_EQ(part.outputs().size(), part.examples() * 4 * sizeof(float));
-    EXPECT_LE(part.outputs().size(), size_t{1} << 20);
+    EXPECT_LE(part.ByteSizeLong(), size_t{1} << 20) << "with the names of the inputs";
+    ASSERT_EQ(static_cast<uint64_t>(part.inputs_size()), part.examples());
+    EXPECT_EQ(part.split(), v1::TEST);
     for (uint64_t e = 0; e < part.examples(); ++e) {
       float first;
       std::memcpy(&first, part.outputs().data() + e * 4 * sizeof(float), sizeof(first));
       ASSERT_EQ(first, static_cast<float>(next + e));
+      ASSERT_EQ(part.inputs(static_cast<int>(e)), absl::StrCat("line ", next + e));
     }
     next += part.examples();
   }
@@ -136,7 +140,8 @@ TEST(ClusterPredict, OutputsThatDoNotFitAreRefused) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     for (const v1::EvaluateShard& shard : std::exchange(c.node("worker-0").shards, {})) {
       std::vector<v1::NodeMessage> messages = c.Outputs(shard, 16, 4);
-      messages[0].mutable_predicted()->set_outputs("short");
+      if (attempt == 0) messages[0].mutable_predicted()->set_outputs("short");
+      if (attempt > 0) messages[0].mutable_predicted()->mutable_inputs()->RemoveLast();
       for (const v1::NodeMessage& message : messages) c.Say(c.node("worker-0"), message);
     }
     c.Settle();
@@ -168,6 +173,53 @@ TEST(ClusterPredict, AllOutputsCount) {
   ASSERT_NE(c.ReplyTo(kCall), nullptr);
   EXPECT_THAT(std::string(c.ReplyTo(kCall)->status.message()),
               HasSubstr("the outputs of one example are 1600004 bytes (of 2 outputs), more than the 1048576"));
+}
+
+// The names of files count too, and are longer than those of lines.
+TEST(ClusterPredict, BlocksOfFilesHaveFewerExamples) {
+  Cluster c(1, 1);
+  v1::EvaluateRequest request = Request(c.SubmitOk(c.Spec()));
+  c.data.set_test_examples(1 << 14);
+  c.data.set_format(v1::Data::IMAGE_FOLDER);
+  request.mutable_data()->set_path("/data/pictures");
+  Predict(c, request);
+  c.Settle();
+  ExpectWhole(c, 1 << 14);
+  for (const v1::PredictResponse& part : c.predictions[kCall])
+    EXPECT_LE(part.examples() * (4 * sizeof(float) + 528), size_t{1} << 20);
+}
+
+// Without a split that is named: the test split, or the only one that there is.
+TEST(ClusterPredict, TheOnlySplitOfOtherDataIsTaken) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  v1::EvaluateRequest request = Request(id);
+  request.mutable_data()->set_path("/data/other.csv");
+  c.data.set_train_examples(24);
+  c.data.set_validation_examples(0);
+  c.data.set_test_examples(0);
+  c.answer_inspections = false;
+  Predict(c, request);
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").inspections.size(), 1u);
+  EXPECT_TRUE(c.node("worker-0").inspections[0].to_predict());
+  c.answer_inspections = true;
+  c.Settle();
+  ASSERT_FALSE(c.predictions[kCall].empty());
+  EXPECT_EQ(c.predictions[kCall][0].split(), v1::TRAIN);
+
+  c.Do(EvaluateJob{ReplyToken{90002}, request, c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
+  ASSERT_TRUE(c.ReplyTo(ReplyToken{90002})->status.ok()) << c.ReplyTo(ReplyToken{90002})->status;
+  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).split(), v1::TRAIN);
+
+  request.set_split(v1::TEST);  // one that is named is not replaced
+  Predict(c, request, ReplyToken{90003});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90003}), nullptr);
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90003})->status.message(),
+            "the data at /data/other.csv have no test split; use --split train");
 }
 
 TEST(ClusterPredict, OtherDataAreLookedAtFirst) {

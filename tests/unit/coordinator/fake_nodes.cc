@@ -1,6 +1,7 @@
 // How the ps and workers of a FakeCluster carry out the coordinator's commands.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/metric_sums.h"
 #include "common/model/step_plan.h"
 #include "tests/unit/coordinator/fake_cluster.h"
@@ -285,7 +286,8 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
   if (answer_evaluations && !node.stuck) {
     for (const v1::EvaluateShard& shard : std::exchange(node.shards, {})) {
       if (shard.predict()) {
-        for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(data.test_examples()), 4)) {
+        const uint64_t examples = shard.split() == v1::TRAIN ? data.train_examples() : data.test_examples();
+        for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(examples), 4)) {
           Say(node, message);
         }
         continue;
@@ -322,6 +324,7 @@ std::vector<v1::NodeMessage> FakeCluster::Outputs(const v1::EvaluateShard& shard
   block.set_examples(static_cast<uint64_t>(places.size()));
   block.add_output_shape(outputs);
   for (int64_t e = places.begin; e < places.end; ++e) {
+    block.add_inputs(absl::StrCat("line ", e));
     for (int i = 0; i < outputs; ++i) {
       const float value = static_cast<float>(e) + static_cast<float>(i) / 10;
       block.mutable_outputs()->append(reinterpret_cast<const char*>(&value), sizeof(value));

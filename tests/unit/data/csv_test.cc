@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/data/describe.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/open_dataset.h"
 
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(Csv, NumbersAndClasses) {
   TempFolder dir;
@@ -73,8 +76,8 @@ TEST(Csv, TheLabelThatDecidesTheClassesIsNamed) {
     const char* where;
   } cases[] = {{"7,2\n8,1\n", "train.csv: line 3 has label 4"},
                {"7,2\n8,12\n9,12\n", "test.csv: line 2 has label 12"},
-               {"7,2\n8,-1\n", "test.csv: line 2 has label -1"},
-               {"7,0.5\n", "test.csv: line 1 has label 0.5"},
+               {"7,2\n8,-1\n", "test.csv: line 2 has label -1: column 1, the last one, is taken for the label"},
+               {"7,0.5\n", "test.csv: line 1 has label 0.5: column 1, the last one, is taken for the label"},
                {"7,cat\n", ""}};  // no class of the training data
   for (const auto& c : cases) {
     TempFolder dir;
@@ -106,6 +109,16 @@ TEST(Csv, AQuoteWithinAFieldIsPartOfIt) {
   EXPECT_THAT((*dataset)->info().class_names(), ElementsAre("5\" disk", "a \"b\""));
 }
 
+TEST(Csv, ExamplesAreNamedByTheirLines) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "a,label\n\n1,dog\n2,\"a\nb\"\n3,cat\n");
+  const auto dataset = Open(dir / "d.csv");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 0), "3") << "a blank line counts";
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 1), "4");
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 2), "6") << "a field of two lines";
+}
+
 TEST(Csv, SplitFilesOfAFolder) {
   TempFolder dir;
   WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
@@ -118,6 +131,63 @@ TEST(Csv, SplitFilesOfAFolder) {
   EXPECT_EQ((*dataset)->size(v1::TEST), 3);
   EXPECT_EQ(Example(**dataset, v1::TEST, 1).second, 1);
   EXPECT_EQ(Example(**dataset, v1::VALIDATION, 0).second, 0);
+}
+
+// By its name it is another split; nothing is trained with it before somebody says so.
+TEST(Csv, AFileOfAnotherSplitAloneIsNotTrainedWith) {
+  TempFolder dir;
+  WriteFile(dir / "test.csv", "a,label\n4,dog\n5,cat\n");
+  const auto dataset = Open(dir.path(), {}, [](v1::Data* d) { d->set_validation_split(0.5f); });
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(v1::TRAIN), 0);
+  EXPECT_EQ((*dataset)->size(v1::VALIDATION), 0);
+  EXPECT_EQ((*dataset)->size(v1::TEST), 2);
+  EXPECT_EQ(Example(**dataset, v1::TEST, 0).second, 1);
+  EXPECT_TRUE((*dataset)->in_memory());
+  ExpectError(CheckTrains(**dataset), absl::StatusCode::kInvalidArgument,
+              {"there is " + (dir / "test.csv") + ", but no train.csv[.gz] beside it", "set data.path to the file"});
+  EXPECT_TRUE(CheckLabelled(**dataset).ok());
+  v1::Data data;
+  data.set_path(dir.path());
+  EXPECT_THAT(DescribeDataset(data).value(), AllOf(HasSubstr("(in 2 test examples)"), HasSubstr("train       none")));
+
+  const auto file = Open(dir / "test.csv");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->size(v1::TRAIN), 2) << "what is named itself is trained with";
+  EXPECT_TRUE(CheckTrains(**file).ok());
+
+  WriteFile(dir / "validation.csv", "a,label\n6,dog\n7,cat\n");
+  EXPECT_EQ((*Open(dir.path()))->size(v1::VALIDATION), 2);
+  EXPECT_FALSE(CheckTrains(**Open(dir.path())).ok());
+  WriteFile(dir / "more.csv", "a,label\n6,dog\n");
+  ExpectError(Open(dir.path(), {}, [](v1::Data* d) { d->set_format(v1::Data::CSV); }).status(),
+              absl::StatusCode::kNotFound, {"neither train.csv"});
+}
+
+TEST(Csv, WithoutALabelItCanBePredicted) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "a,b\n1,0.5\n2,0.25\n");
+  const auto dataset = Open(dir / "d.csv", {2});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(2, 0.25));
+  for (const absl::Status& status : {CheckTrains(**dataset), CheckLabelled(**dataset)}) {
+    ExpectError(status, absl::StatusCode::kInvalidArgument,
+                {dir / "d.csv has 2 columns, as many as the model has inputs", "add the label's column"});
+  }
+  // Of a model with one input the last column is the label.
+  const auto labelled = Open(dir / "d.csv", {1});
+  ASSERT_TRUE(labelled.ok()) << labelled.status();
+  EXPECT_TRUE(CheckTrains(**labelled).ok());
+  EXPECT_EQ((*labelled)->info().deciding_label(),
+            dir / "d.csv: line 2 has label 0.5: column 1 (\"b\"), the last one, is taken for the label");
+  // A label that is named and not there.
+  const auto named = [&](const Shape& shape) {
+    return Open(dir / "d.csv", shape, [](v1::Data* d) { d->set_label_column("kind"); });
+  };
+  ExpectError(named({}).status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+  ExpectError(named({3}).status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+  ASSERT_TRUE(named({2}).ok()) << named({2}).status();
+  ExpectError(CheckLabelled(**named({2})), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
 }
 
 TEST(Csv, BadLinesAreNamed) {

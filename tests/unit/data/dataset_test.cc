@@ -269,6 +269,7 @@ TEST(Splits, AreDisjointWholeAndSeeded) {
     std::vector<int> values;
     for (int64_t i = 0; i < (*dataset)->size(split); ++i) {
       values.push_back(static_cast<int>(Example(**dataset, split, i).first[0]));
+      EXPECT_EQ((*dataset)->NameOf(split, i), absl::StrCat(values.back() + 1)) << "the line in the file";
     }
     return values;
   };

@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/data/dataset.h"
 #include "common/data/describe.h"
+#include "common/data/middle_crop.h"
 #include "common/data/picture.h"
 #include "tests/unit/data/data_files.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenFolder(const std::string& path, const Shape& shape,
                                                           int cache_mib = 0) {
@@ -63,6 +65,27 @@ TEST(ImageFolder, ClassesAndFilesAreSorted) {
   ASSERT_TRUE((*dataset)->Read(v1::TEST, 0, example.data(), &label).ok());
   EXPECT_EQ(label, 1);
   for (float v : example) EXPECT_NEAR(v, 120, 2);  // grey becomes three equal channels
+}
+
+// Whatever split they are in; also through what changes the examples on their way to the model.
+TEST(ImageFolder, ExamplesAreNamedByTheirFiles) {
+  TempFolder dir;
+  WriteFolder(dir);
+  v1::Data data;
+  data.set_path(dir.path() + "/");
+  data.set_validation_split(0.4f);
+  data.set_image_height(6);
+  data.set_image_width(6);
+  auto dataset = OpenDataset(data, {3, 2, 3});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto cropped = AsModelInput(*dataset, data, {3, 2, 3});
+  ASSERT_NE(cropped, *dataset);
+  std::vector<std::string> names;
+  for (const v1::Split split : {v1::TRAIN, v1::VALIDATION}) {
+    for (int64_t i = 0; i < cropped->size(split); ++i) names.push_back(cropped->NameOf(split, i));
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("train/blue/a.jpg", "train/red/0.PNG", "train/red/1.png"));
+  EXPECT_EQ(cropped->NameOf(v1::TEST, 0), "test/red/b.jpeg");
 }
 
 TEST(ImageFolder, GreyModelsGetLuma) {

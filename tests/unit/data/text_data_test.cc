@@ -89,6 +89,15 @@ TEST(TextData, HeadersOverTexts) {
   }
 }
 
+TEST(TextData, WithoutALabelItCanBePredicted) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "said\na\nb a\n");
+  const auto dataset = OpenFor(kWords, dir / "d.csv", "inputs { columns: 'said' } label_column: 'kind'");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(v1::TRAIN), 2);
+  EXPECT_THAT((*dataset)->no_labels(), HasSubstr("no column \"kind\""));
+}
+
 TEST(TextData, CsvFilesThatDoNotFit) {
   TempFolder dir;
   WriteFile(dir / "bytes.csv", "said,kind\na,0\nb\xC3(,1\n");
@@ -194,6 +203,8 @@ TEST(TextData, FoldersOfTextFiles) {
   EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(2, 3, 0, 0));
   EXPECT_EQ(Example(**dataset, v1::TRAIN, 2).second, 1);
   EXPECT_EQ((*dataset)->size(v1::TEST), 1);
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 2), "train/good/2.txt");
+  EXPECT_EQ((*dataset)->NameOf(v1::TEST, 0), "test/bad/1.txt");
   // Bytes, but whole characters.
   const auto cut = OpenFor(kWords, dir.path(), "max_length: 1");
   ASSERT_TRUE(cut.ok()) << cut.status();

@@ -68,6 +68,7 @@ TEST(TfRecord, ShardsAndSplits) {
   for (int i = 0; i < 15; ++i) ExpectPlain(**dataset, v1::TRAIN, i, i);
   for (int i = 0; i < 4; ++i) ExpectPlain(**dataset, v1::VALIDATION, i, 100 + i);
   for (int i = 0; i < 3; ++i) ExpectPlain(**dataset, v1::TEST, i, 200 + i);
+  EXPECT_EQ((*dataset)->NameOf(v1::TRAIN, 9), "9") << "over all files";
 
   // The name of one shard stands for its whole family.
   const auto family = Open(dir / "d/flowers-train.tfrecord-00001-of-00003", {6});
