@@ -1,6 +1,6 @@
 """What watching a job costs: the step time of the small CNN with 2 workers and 2 ps while `cairn trace` records all
-steps, and while the digest of the variables is recorded after every 100th step (the default), as ratios to the step time
-while nothing is recorded.
+steps, and while the digest of the variables is recorded after every 100th step (the default), as ratios to the step
+time while nothing is recorded.
 
     trace_bench.py [--rounds N]         default: 5 rounds
 
