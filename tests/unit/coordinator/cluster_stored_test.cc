@@ -1,5 +1,5 @@
-// Goal: what a coordinator stores of a job's epochs is written once each, and read again by the next coordinator, also in
-// the layout of earlier releases and where a part of it is missing.
+// Goal: what a coordinator stores of a job's epochs is written once each, and read again by the next coordinator, also
+// in the layout of earlier releases and where a part of it is missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
