@@ -39,6 +39,11 @@ std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
   return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
 }
 
+// Of one processor: 150 % is one and a half.
+std::string CpuText(const v1::NodeStatus& node) {
+  return node.has_processors() ? absl::StrFormat("%.0f%%", 100 * node.processors()) : "";
+}
+
 // Omits the local socket, which --json shows.
 std::string TcpAddress(const v1::NodeStatus& node) { return node.address().substr(0, node.address().find(',')); }
 
@@ -59,9 +64,9 @@ std::string VersionsText(const std::vector<v1::NodeStatus>& nodes) {
 
 std::string NodesLines(const std::vector<v1::NodeStatus>& nodes, absl::Time now) {
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "ROLE", "STATE", "WORK", "MEMORY", "HOST", "ADDRESS", "DEVICE"}};
+      {"NAME", "ROLE", "STATE", "WORK", "CPU", "MEMORY", "HOST", "ADDRESS", "DEVICE"}};
   for (const v1::NodeStatus& node : nodes) {
-    rows.push_back({node.name(), RoleText(node.role()), SeenText(node, now), WorkText(node),
+    rows.push_back({node.name(), RoleText(node.role()), SeenText(node, now), WorkText(node), CpuText(node),
                     node.has_memory_bytes() ? ShortBytes(node.memory_bytes()) : "", node.host(), TcpAddress(node),
                     node.device()});
   }

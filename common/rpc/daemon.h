@@ -81,6 +81,8 @@ uint64_t RaiseOpenFilesLimit();
 std::string HostName();
 // Resident memory of this process, bytes; 0 where it cannot be read.
 uint64_t ResidentBytes();
+// Processor time of all threads of this process so far, seconds.
+double ProcessCpuSeconds();
 // 64 bits from the system: incarnations, names, seeds of jitter.
 uint64_t RandomBits();
 

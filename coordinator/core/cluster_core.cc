@@ -198,7 +198,7 @@ void ClusterCore::OnMessage(ClusterNode& node, const v1::NodeMessage& m) {
   const bool worker = node.role == v1::WORKER, ps = node.role == v1::PS;
   switch (m.kind_case()) {
     case v1::NodeMessage::kHeartbeat:
-      node.memory_bytes = m.heartbeat().memory_bytes();
+      node.load.Note(m.heartbeat(), ground_.step.now());
       workers_.drains.NoteFault(node, std::string(CutUtf8(m.heartbeat().fault(), kFaultTextMax)));
       return runs_.OnProgress(node, m.heartbeat().progress());
     case v1::NodeMessage::kDataInfo:

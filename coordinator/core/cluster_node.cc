@@ -1,9 +1,14 @@
 #include "coordinator/core/cluster_node.h"
 
+#include <cmath>
+#include <utility>
+
 #include "common/base/version.h"
 
 namespace cairn {
 namespace {
+
+constexpr absl::Duration kLoadIntervalMin = absl::Milliseconds(100);
 
 // Hello and NodeStatus have the same fields.
 template <typename Message>
@@ -32,6 +37,22 @@ NodeMachine NodeMachine::Of(const v1::Hello& hello) {
 
 NodeMachine NodeMachine::Of(const v1::NodeStatus& stored) { return MachineOf(stored); }
 
+void NodeLoad::Note(const v1::Heartbeat& heartbeat, absl::Time now) {
+  memory_bytes_ = heartbeat.memory_bytes();
+  if (now - noted_ < kLoadIntervalMin) return;  // the network held the one before up
+  const double reported = heartbeat.cpu_seconds();
+  const double before = std::exchange(cpu_seconds_, std::isfinite(reported) && reported > 0 ? reported : 0);
+  const absl::Time noted = std::exchange(noted_, now);
+  processors_.reset();
+  if (before > 0 && cpu_seconds_ >= before && now > noted)
+    processors_ = (cpu_seconds_ - before) / absl::ToDoubleSeconds(now - noted);
+}
+
+void NodeLoad::Fill(v1::NodeStatus& status) const {
+  if (memory_bytes_) status.set_memory_bytes(*memory_bytes_);
+  if (processors_) status.set_processors(*processors_);
+}
+
 v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   v1::NodeStatus status;
   FillStatus(node, &status);
@@ -49,7 +70,7 @@ void FillStatus(const ClusterNode& node, v1::NodeStatus* empty) {
   status.set_host(node.machine.host);
   status.set_version(node.machine.version);
   status.set_interface(node.machine.interface);
-  if (node.memory_bytes && node.alive()) status.set_memory_bytes(*node.memory_bytes);
+  if (node.alive()) node.load.Fill(status);
   status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.lease.last_heard()));
   status.set_joined_unix_ms(absl::ToUnixMillis(node.lease.joined()));
   status.set_draining(node.draining);

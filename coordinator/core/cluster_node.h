@@ -62,16 +62,29 @@ struct NodeWork {
   std::optional<std::string> not_ready;         // ps: the last Readiness.why that was sent; nullopt: none was sent
 };
 
+// What the process of a node uses, by its heartbeats.
+class NodeLoad {
+ public:
+  void Note(const v1::Heartbeat& heartbeat, absl::Time now);
+  void Fill(v1::NodeStatus& status) const;
+
+ private:
+  std::optional<uint64_t> memory_bytes_;  // nullopt: not reported yet
+  double cpu_seconds_ = 0;                // of the last heartbeat; 0: not known
+  absl::Time noted_ = absl::InfinitePast();
+  std::optional<double> processors_;  // used between the last two
+};
+
 struct ClusterNode {
   NodeName name;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   std::string address;
   NodeMachine machine;
   int32_t slots = 0;
-  uint64_t incarnation = 0;              // 0: not known
-  std::optional<uint64_t> memory_bytes;  // nullopt: not reported yet
-  bool draining = false;                 // a user drains it
-  std::string fault;                     // the fault that it reported (ps: store, worker: device); empty: it is healthy
+  uint64_t incarnation = 0;  // 0: not known
+  NodeLoad load;
+  bool draining = false;  // a user drains it
+  std::string fault;      // the fault that it reported (ps: store, worker: device); empty: it is healthy
   absl::Time failed_at = absl::InfinitePast();  // when it first reported one
   NodeLease lease;
   NodeWork work;

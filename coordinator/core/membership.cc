@@ -133,7 +133,7 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.address = hello.address();
   node.machine = NodeMachine::Of(hello);
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
-  if (!admission.same_process) node.memory_bytes.reset();
+  if (!admission.same_process) node.load = {};
   node.incarnation = hello.incarnation();
   if (!admission.same_process) node.fault.clear();
   node.SetFault(std::string(CutUtf8(hello.fault(), kFaultTextMax)), now);

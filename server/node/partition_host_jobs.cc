@@ -174,15 +174,18 @@ absl::StatusOr<PartitionConfig> PartitionHost::ConfigOf(const v1::HostPartitions
 // Creates slots for all of host's partitions; existing ones are kept.
 absl::StatusOr<PartitionHost::Slots> PartitionHost::MakeSlots(const v1::HostPartitions& host, const Slots& present) {
   const std::string where = absl::StrFormat("job %d", host.job_id());
-  absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
-  if (!built.ok()) return Annotate(built.status(), where);
-  const auto graph = std::make_shared<const Graph>(*std::move(built));
+  std::shared_ptr<const Graph> graph;  // made for the first new slot: a large model's takes longer than the rest
   Slots slots;
   for (const v1::PartitionRange& range : host.partitions()) {
     const auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);
       continue;
+    }
+    if (graph == nullptr) {
+      absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
+      if (!built.ok()) return Annotate(built.status(), where);
+      graph = std::make_shared<const Graph>(*std::move(built));
     }
     absl::StatusOr<PartitionConfig> config = ConfigOf(host, graph, range);
     if (!config.ok()) return Annotate(config.status(), where);

@@ -179,6 +179,7 @@ void PsNode::StartSession() {
   callbacks.heartbeat = [this] {
     v1::Heartbeat heartbeat;
     heartbeat.set_memory_bytes(ResidentBytes());
+    heartbeat.set_cpu_seconds(ProcessCpuSeconds());
     heartbeat.set_fault(Fault());
     return heartbeat;
   };
@@ -227,6 +228,7 @@ void PsNode::StoreFailed(const absl::Status& status) {
     if (session_ != nullptr) {
       v1::NodeMessage message;
       message.mutable_heartbeat()->set_memory_bytes(ResidentBytes());
+      message.mutable_heartbeat()->set_cpu_seconds(ProcessCpuSeconds());
       message.mutable_heartbeat()->set_fault(FaultText(status));
       session_->Send(std::move(message));
     }

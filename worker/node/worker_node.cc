@@ -140,6 +140,7 @@ v1::Heartbeat WorkerNode::MakeHeartbeat() {
   datasets_.DropIdle();
   v1::Heartbeat heartbeat;
   heartbeat.set_memory_bytes(ResidentBytes());
+  heartbeat.set_cpu_seconds(ProcessCpuSeconds());
   heartbeat.set_fault(Fault());
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
     if (std::optional<v1::JobProgress> progress = trainer->progress()) *heartbeat.add_progress() = *progress;

@@ -359,6 +359,9 @@ TEST(Nodes, TableHasALineForEach) {
   node.clear_ended_partitions();
   node.clear_ended_primaries();
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("0 B"))) << "not known";
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("%"))) << "not known";
+  node.set_processors(1.5);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr(" 150% "));
   node.set_expected(true);
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("not heard of yet"));
   node.set_expected(false);

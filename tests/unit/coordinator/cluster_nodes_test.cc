@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -295,6 +298,31 @@ TEST(ClusterCore, PartitionsOfEndedJobsAreCountedApart) {
   EXPECT_EQ(ps.primaries(), 2 * partitions);
   EXPECT_EQ(ps.ended_partitions(), partitions);
   EXPECT_EQ(ps.ended_primaries(), partitions);
+}
+
+TEST(NodeLoad, ProcessorsAreThoseBetweenTwoHeartbeats) {
+  NodeLoad load;
+  absl::Time now = absl::UnixEpoch() + absl::Seconds(1);
+  const auto after = [&](absl::Duration time, double cpu_seconds) {
+    v1::Heartbeat heartbeat;
+    heartbeat.set_memory_bytes(7);
+    heartbeat.set_cpu_seconds(cpu_seconds);
+    load.Note(heartbeat, now += time);
+    v1::NodeStatus status;
+    load.Fill(status);
+    EXPECT_EQ(status.memory_bytes(), 7u);
+    return status.has_processors() ? status.processors() : -1;
+  };
+  EXPECT_EQ(after(absl::ZeroDuration(), 3), -1) << "nothing to compare it with";
+  EXPECT_DOUBLE_EQ(after(absl::Milliseconds(500), 3.25), 0.5);
+  EXPECT_DOUBLE_EQ(after(absl::Milliseconds(1), 3.75), 0.5) << "two that came together say nothing of a rate";
+  EXPECT_DOUBLE_EQ(after(absl::Milliseconds(499), 4.25), 2);
+  EXPECT_EQ(after(absl::Milliseconds(500), 1), -1) << "it has gone back";
+  EXPECT_EQ(after(absl::Milliseconds(500), std::numeric_limits<double>::infinity()), -1);
+  EXPECT_EQ(after(absl::Milliseconds(500), std::nan("")), -1);
+  EXPECT_EQ(after(absl::Milliseconds(500), 0), -1) << "an earlier release does not say it";
+  EXPECT_EQ(after(absl::Milliseconds(500), 2), -1);
+  EXPECT_DOUBLE_EQ(after(absl::Milliseconds(500), 2), 0);
 }
 
 TEST(ClusterCore, DeadNodesAreListedForAWhile) {
