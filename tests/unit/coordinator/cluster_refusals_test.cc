@@ -129,7 +129,8 @@ TEST(ClusterCore, ARefusalByCertificateIsAnEvent) {
   Cluster c(0, 0);
   const auto events = [&] {
     std::vector<std::string> texts;
-    for (const v1::ClusterEvent& event : c.core().ListEvents({})->events()) {
+    const v1::ListEventsResponse all = *c.core().ListEvents({});
+    for (const v1::ClusterEvent& event : all.events()) {
       if (event.warning()) texts.push_back(event.text());
     }
     return texts;
