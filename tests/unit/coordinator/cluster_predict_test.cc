@@ -204,7 +204,7 @@ TEST(ClusterPredict, TheOnlySplitOfOtherDataIsTaken) {
   ASSERT_EQ(c.node("worker-0").inspections.size(), 1u);
   EXPECT_TRUE(c.node("worker-0").inspections[0].to_predict());
   c.answer_inspections = true;
-  c.Settle();
+  c.Pass(absl::Milliseconds(100));
   ASSERT_FALSE(c.predictions[kCall].empty());
   EXPECT_EQ(c.predictions[kCall][0].split(), v1::TRAIN);
 
