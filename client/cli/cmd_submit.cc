@@ -37,6 +37,7 @@ absl::Status Explained(const Globals& globals, const absl::Status& refused, cons
   return ExplainResumeFrom(refused, spec, [&](const JobRef& job) {
     JobClientOptions options = globals.client;
     options.timeout = std::min(options.timeout, kExplanationMax);
+    options.election_max = kExplanationMax;
     return JobClient(options).Get(job);
   });
 }
