@@ -29,8 +29,6 @@ namespace cairn {
 namespace {
 
 constexpr BackoffOptions kBackoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(2)};
-// With several coordinators, one is elected within the lease of the one that died, 3 s by default.
-constexpr absl::Duration kElectionPatience = absl::Seconds(15);
 constexpr int kRedirectsInARow = 2;
 
 v1::GetJobRequest ToRequest(const JobRef& job) {
@@ -78,7 +76,7 @@ struct JobClient::Connection {
       // While one stands by, a leader is being elected. If none can be reached there is nothing to wait for.
       const auto missed = [this](const std::string& address) { return unreached_.contains(address); };
       const bool none_reached = std::all_of(connection_.parsed->begin(), connection_.parsed->end(), missed);
-      if (none_reached || clock_.Now() - begin_ > kElectionPatience) return false;
+      if (none_reached || clock_.Now() - begin_ > connection_.election_max) return false;
       if (!hint.at_once && unreached_.empty()) absl::SleepFor(backoff_.Next());
       return true;
     }
@@ -91,9 +89,10 @@ struct JobClient::Connection {
     std::set<std::string> unreached_;  // addresses that could not be reached since a standby answered
   };
 
-  Connection(const std::string& addresses, std::string token)
-      : addresses(addresses),
-        token(std::move(token)),
+  explicit Connection(const JobClientOptions& options)
+      : addresses(options.address),
+        token(options.token),
+        election_max(options.election_max),
         parsed(ParseCoordinators(addresses)),
         finder(parsed.value_or(std::vector<std::string>())),
         several(finder.several()) {}
@@ -192,6 +191,7 @@ struct JobClient::Connection {
   }
 
   const std::string addresses, token;
+  const absl::Duration election_max;
   const absl::StatusOr<std::vector<std::string>> parsed;
   absl::Mutex mutex;
   LeaderFinder finder ABSL_GUARDED_BY(mutex);
@@ -211,7 +211,7 @@ absl::StatusOr<JobRef> JobRef::Parse(const std::string& text) {
 }
 
 JobClient::JobClient(const JobClientOptions& options)
-    : options_(options), connection_(std::make_unique<Connection>(options.address, options.token)) {}
+    : options_(options), connection_(std::make_unique<Connection>(options)) {}
 
 JobClient::~JobClient() = default;
 

@@ -32,6 +32,9 @@ struct JobClientOptions {
   absl::Duration evaluate_timeout = absl::Minutes(30);
   // How long the coordinator may be away before Watch gives up; the job continues without it.
   absl::Duration reconnect_max = absl::Seconds(60);
+  // Several coordinators: how long a call is sent again while one is being elected. That is within the lease of the one
+  // that died, 3 s by default.
+  absl::Duration election_max = absl::Seconds(15);
   // A bearer token, sent with every call: over TLS, or to loopback. Empty: none.
   std::string token;
 };

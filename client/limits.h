@@ -30,6 +30,8 @@ inline constexpr size_t kJobFileBytesMax = size_t{4} << 20;
 // Deeper than any field of a job.
 inline constexpr size_t kFieldPathStepsMax = 32;
 inline constexpr size_t kTfConfigBytesMax = size_t{1} << 20;
+// Of a question that only makes an error clearer, such as what the job has that resume_from names.
+inline constexpr absl::Duration kExplanationMax = absl::Seconds(2);
 inline constexpr int kTfConfigIndexMax = 4095;
 inline constexpr int kLocalDaemonsMax = 64;
 inline constexpr absl::Duration kRestartBackoffMax = absl::Seconds(10);

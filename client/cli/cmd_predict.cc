@@ -6,10 +6,25 @@
 #include "client/cli/commands.h"
 #include "client/cli/evaluation_flags.h"
 #include "client/cli/prediction_writer.h"
+#include "common/data/csv_unlabelled.h"
+#include "common/model/data_check.h"
+#include "common/model/graph.h"
+#include "common/model/model_inputs.h"
 #include "common/report/figures.h"
 
 namespace cairn {
 namespace {
+
+// Where nothing but the number of columns says that there is no label. Where the file is not on this machine, nothing.
+void TellUnlabelled(const v1::JobStatus& job, const v1::PredictRequest& request) {
+  if (!request.has_data()) return;
+  const absl::StatusOr<Graph> graph = Graph::Build(job.spec().model());
+  if (!graph.ok()) return;
+  if (!IsGuessedUnlabelled(request.data(), ExampleShape(request.data(), ModelInputShape(*graph)))) return;
+  absl::FPrintF(stderr,
+                "cairn: %s has as many columns as the model has inputs: it was taken as having no label column\n",
+                request.data().path());
+}
 
 absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.what.job));
@@ -41,6 +56,7 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
     }));
     CAIRN_RETURN_IF_ERROR(writer.Close());
     const v1::Split taken = TellSplit(options.what, answered);
+    TellUnlabelled(job, request);
     if (options.output == "-") return absl::OkStatus();
     if (globals.json) {
       absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(taken),

@@ -1,4 +1,6 @@
 // cairn submit FILE: submits a job from a text-protobuf file, --model and --set.
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "client/cli/close_shape.h"
 #include "client/cli/commands.h"
@@ -7,6 +9,7 @@
 #include "client/cli/resume_from.h"
 #include "client/cli/set_field.h"
 #include "client/cli/watching.h"
+#include "client/limits.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
 
@@ -30,8 +33,13 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   return spec;
 }
 
-absl::Status Explained(JobClient& client, const absl::Status& refused, const v1::JobSpec& spec) {
-  return ExplainResumeFrom(refused, spec, [&](const JobRef& job) { return client.Get(job); });
+absl::Status Explained(const Globals& globals, const absl::Status& refused, const v1::JobSpec& spec) {
+  return ExplainResumeFrom(refused, spec, [&](const JobRef& job) {
+    JobClientOptions options = globals.client;
+    options.timeout = std::min(options.timeout, kExplanationMax);
+    options.election_max = kExplanationMax;
+    return JobClient(options).Get(job);
+  });
 }
 
 bool Failed(const v1::JobStatus& job) { return job.state() == v1::FAILED || job.state() == v1::CANCELLED; }
@@ -52,10 +60,10 @@ void PrintWarnings(const v1::SubmitResponse& response) {
   for (const std::string& warning : response.warnings()) absl::FPrintF(stderr, "cairn: warning: %s\n", warning);
 }
 
-int DryRun(JobClient& client, const v1::JobSpec& spec, bool json) {
+int DryRun(const Globals& globals, JobClient& client, const v1::JobSpec& spec) {
   const auto checked = client.Check(spec);
-  if (!checked.ok()) return Fail(Explained(client, checked.status(), spec));
-  absl::PrintF("%s", json ? DryRunJson(*checked) + "\n" : DryRunText(checked->job()));
+  if (!checked.ok()) return Fail(Explained(globals, checked.status(), spec));
+  absl::PrintF("%s", globals.json ? DryRunJson(*checked) + "\n" : DryRunText(checked->job()));
   PrintWarnings(*checked);
   return kExitOk;
 }
@@ -69,12 +77,12 @@ int RunSubmit(const Globals& globals, const SubmitOptions& options) {
   JobClient client(globals.client);
   const auto spec = ReadSpec(options);
   if (!spec.ok()) {
-    Fail(Explained(client, spec.status(), {}));
+    Fail(Explained(globals, spec.status(), {}));
     return kExitUsage;
   }
-  if (options.dry_run) return DryRun(client, *spec, globals.json);
+  if (options.dry_run) return DryRun(globals, client, *spec);
   const auto response = options.once ? SubmitOnce(client, *spec) : client.Submit(*spec);
-  if (!response.ok()) return Fail(Explained(client, response.status(), *spec));
+  if (!response.ok()) return Fail(Explained(globals, response.status(), *spec));
   const v1::JobStatus& job = response->job();
   if (globals.json) {
     absl::PrintF("%s\n", SubmitJson(*response));

@@ -59,7 +59,7 @@ v1::Split TellSplit(const EvaluateOptions& options, v1::Split answered) {
   if (asked != v1::SPLIT_UNSPECIFIED) return asked;
   if (answered == v1::SPLIT_UNSPECIFIED || answered == v1::TEST) return v1::TEST;  // unspecified: an earlier release
   const std::string name = absl::AsciiStrToLower(v1::Split_Name(answered));
-  absl::FPrintF(stderr, "cairn: %s has a %s split alone: its examples were taken, as with --split %s\n", options.data,
+  absl::FPrintF(stderr, "cairn: %s has only a %s split: its examples were taken, as with --split %s\n", options.data,
                 name, name);
   return answered;
 }

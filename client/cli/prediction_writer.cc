@@ -63,6 +63,17 @@ std::string JsonByOutput(const std::vector<NamedOutput>& outputs, const float* n
   return text + "}";
 }
 
+std::vector<std::string> ColumnsOf(const std::vector<NamedOutput>& outputs) {
+  std::vector<std::string> columns;
+  for (const NamedOutput& output : outputs) {
+    const int64_t size = NumElements(output.shape);
+    for (int64_t i = 0; i < size; ++i) {
+      columns.push_back(size == 1 ? output.name : absl::StrCat(output.name, "_", i));
+    }
+  }
+  return columns;
+}
+
 absl::Status SystemError(const std::string& path, const char* what) {
   return absl::InvalidArgumentError(absl::StrFormat("-o %s: cannot %s: %s", path, what, std::strerror(errno)));
 }
@@ -141,6 +152,12 @@ absl::StatusOr<std::unique_ptr<PredictionWriter>> PredictionWriter::Open(const s
   return writer;
 }
 
+void PredictionWriter::NameOutputs(std::vector<NamedOutput> outputs) {
+  outputs_ = std::move(outputs);
+  const std::vector<std::string> columns = ColumnsOf(outputs_);
+  while (std::find(columns.begin(), columns.end(), input_key_) != columns.end()) input_key_ += "_name";
+}
+
 PredictionWriter::~PredictionWriter() {
   if (file_ == nullptr || file_ == stdout) return;
   std::fclose(file_);
@@ -169,14 +186,8 @@ std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
   if (format_ == PredictionFormat::kJsonLines) return "";
   if (decision_ != nullptr) return "example,class,probability,input\n";
   std::string header = "example";
-  for (const NamedOutput& output : outputs_) {
-    const int64_t size = NumElements(output.shape);
-    for (int64_t i = 0; i < size; ++i) {
-      const std::string name = size == 1 ? output.name : absl::StrCat(output.name, "_", i);
-      absl::StrAppend(&header, ",", CsvText(name));
-    }
-  }
-  if (!outputs_.empty()) return header + ",input\n";
+  for (const std::string& name : ColumnsOf(outputs_)) absl::StrAppend(&header, ",", CsvText(name));
+  if (!outputs_.empty()) return absl::StrCat(header, ",", input_key_, "\n");
   for (uint64_t i = 0; i < part.outputs().size() / sizeof(float) / std::max<uint64_t>(part.examples(), 1); ++i) {
     absl::StrAppend(&header, ",output_", i);
   }
@@ -185,8 +196,9 @@ std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
 
 std::string PredictionWriter::Line(uint64_t example, const std::string* input, absl::Span<const float> outputs) const {
   const bool csv = format_ == PredictionFormat::kCsv;
-  const std::string name = csv ? absl::StrCat(",", input == nullptr ? "" : CsvText(*input), "\n")
-                               : absl::StrCat(",\"input\":", input == nullptr ? "null" : JsonText(*input), "}\n");
+  const std::string name =
+      csv ? absl::StrCat(",", input == nullptr ? "" : CsvText(*input), "\n")
+          : absl::StrCat(",\"", input_key_, "\":", input == nullptr ? "null" : JsonText(*input), "}\n");
   if (decision_ != nullptr) {
     const ClassDecision::Choice choice = decision_->Decide(outputs.data(), outputs.size());
     const std::string chosen = decision_->Name(choice.number);

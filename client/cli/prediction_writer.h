@@ -1,5 +1,6 @@
 // PredictionWriter: writes a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines. The last column of CSV,
-// and the last key of JSON lines, is `input`: what the example is in the data (PredictResponse.inputs).
+// and the last key of JSON lines, is `input`: what the example is in the data (PredictResponse.inputs). If a column of
+// the outputs is called so, it is `input_name` (and again, `input_name_name`).
 //
 // One thread. Invariants:
 //   1. Memory does not grow with the number of examples.
@@ -54,7 +55,7 @@ class PredictionWriter {
   static absl::StatusOr<std::unique_ptr<PredictionWriter>> Open(const std::string& path, PredictionFormat format,
                                                                 std::unique_ptr<ClassDecision> decision);
   // CSV and JSON lines: columns and keys by output. Before the first Write.
-  void NameOutputs(std::vector<NamedOutput> outputs) { outputs_ = std::move(outputs); }
+  void NameOutputs(std::vector<NamedOutput> outputs);
   ~PredictionWriter();  // without Close, removes the file
 
   absl::Status Write(const v1::PredictResponse& part);
@@ -75,6 +76,7 @@ class PredictionWriter {
   std::FILE* file_ = nullptr;
   std::vector<int32_t> shape_;  // of one example
   std::vector<NamedOutput> outputs_;
+  std::string input_key_ = "input";
   uint64_t examples_ = 0;
   bool begun_ = false;
 };

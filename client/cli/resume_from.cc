@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/job_file.h"
+#include "common/model/state_text.h"
 
 namespace cairn {
 namespace {
@@ -33,18 +34,27 @@ absl::Status Add(const absl::Status& refused, const std::string& text) {
 
 std::string CheckpointsText(const v1::JobStatus& job) {
   const std::string named = absl::StrFormat("job %d (\"%s\")", job.job_id(), job.spec().name());
-  const v1::CheckpointInfo* newest = nullptr;
+  const v1::CheckpointInfo *newest = nullptr, *best = nullptr;
   for (const v1::CheckpointInfo& info : job.checkpoints()) {
-    if (!info.best() && (newest == nullptr || info.step() >= newest->step())) newest = &info;
+    const v1::CheckpointInfo*& found = info.best() ? best : newest;
+    if (found == nullptr || info.step() >= found->step()) found = &info;
   }
   if (newest != nullptr)
-    return absl::StrFormat("the newest of %s, of step %d, is %s", named, newest->step(), newest->path());
-  const std::string instead = absl::StrFormat(
-      "; it cannot be resumed, but another job can begin with its weights: `cairn export %d`, then initial_weights",
-      job.job_id());
+    return absl::StrFormat("%s: its newest checkpoint, of step %d, is %s", named, newest->step(), newest->path());
+  if (best != nullptr)
+    return absl::StrFormat("%s: its only checkpoint, the best one, of step %d, is %s", named, best->step(),
+                           best->path());
+  const bool ended = IsFinal(job.state());
+  const std::string instead =
+      ended ? absl::StrFormat(
+                  "; it cannot be resumed, but another job can begin with its weights: `cairn export %d`, "
+                  "then initial_weights",
+                  job.job_id())
+            : "";
   const std::string& dir = job.spec().checkpoints().dir();
   if (dir.empty()) return absl::StrCat(named, " writes no checkpoints, since it has no checkpoints.dir", instead);
   const std::string why = job.checkpoint_error().empty() ? "" : absl::StrCat(" (", job.checkpoint_error(), ")");
+  if (!ended) return absl::StrCat(named, " has none yet in its checkpoints.dir, ", dir, why);
   return absl::StrCat(named, " has no checkpoint in its checkpoints.dir, ", dir, why, instead);
 }
 

@@ -82,7 +82,7 @@ Row RowOf(const NodeTrace& node) {
 
 struct LayerRow {
   std::string name;
-  double forward_ms = 0, backward_ms = 0;  // means of a replica's step
+  double forward_ms = 0, backward_ms = 0;  // means of a replica's step, of those that have layers
 
   double ms() const { return forward_ms + backward_ms; }
 };
@@ -93,8 +93,8 @@ std::vector<LayerRow> LayersOf(const CollectedTrace& trace) {
   std::set<std::tuple<std::string, int32_t, int64_t>> steps;  // by node, replica and step
   for (const NodeTrace& node : trace.nodes) {
     for (const v1::TraceSpan& span : node.spans) {
-      if (span.kind() == v1::TRACE_COMPUTE) steps.emplace(node.name, span.replica(), span.step());
       if (!IsOfLayer(span)) continue;
+      steps.emplace(node.name, span.replica(), span.step());
       LayerRow& layer = layers[span.text()];
       (span.kind() == v1::TRACE_FORWARD ? layer.forward_ms : layer.backward_ms) +=
           static_cast<double>(span.duration_ns()) / 1e6;

@@ -104,32 +104,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, TextSt
   return absl::OkStatus();
 }
 
-// inputs: the numbers and texts that the model takes; -1: not known. Where only without a label there are as many
-// features, there is none: the file can be predicted.
-absl::Status TakeColumns(const v1::Data& data, const std::vector<std::string>& names, size_t count, int64_t inputs,
-                         CsvFile* file) {
-  absl::StatusOr<CsvColumns> columns = ResolveColumns(data, file->path, names, count);
-  const auto fits = [&](const absl::StatusOr<CsvColumns>& some) {
-    return some.ok() && static_cast<int64_t>(some->features) == inputs;
-  };
-  if (inputs > 0 && !fits(columns) && data.targets().empty()) {
-    absl::StatusOr<CsvColumns> all = ResolveColumns(data, file->path, names, count, /*labelled=*/false);
-    if (fits(all)) {
-      file->no_label = columns.ok() || data.label_column().empty()
-                           ? absl::StrFormat(
-                                 "data.path: %s has %d columns, as many as the model has inputs, so that "
-                                 "none is left for the label: add the label's column, or give the model "
-                                 "an input less; `cairn predict` takes the file as it is",
-                                 file->path, count)
-                           : std::string(columns.status().message());
-      columns = std::move(all);
-    }
-  }
-  if (!columns.ok()) return columns.status();
-  file->columns = *std::move(columns);
-  return absl::OkStatus();
-}
-
+// inputs: as of ResolveColumnsFor.
 absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, int64_t inputs, TextStore* texts) {
   CsvFile file;
   file.path = path;
@@ -149,12 +124,17 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, i
   if (!more) fields.clear();
   const size_t fewest = data.targets().empty() && inputs != 1 ? 2 : 1;
   if (first.size() < fewest || first.size() > kCsvColumnsMax) {
-    return absl::DataLossError(absl::StrFormat(
-        "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
-        first_line, first.size()));
+    const std::string needed = inputs > 0 ? absl::StrFormat(
+                                                "the model takes %d of each line, and a label besides them "
+                                                "except to predict",
+                                                inputs)
+                                          : "at least one feature and a label are needed";
+    return absl::DataLossError(absl::StrFormat("%s: line %d has %d columns; %s, with commas between them", path,
+                                               first_line, first.size(), needed));
   }
-  CAIRN_ASSIGN_OR_RETURN(const bool header, HasCsvHeader(data, path, first, fields));
-  CAIRN_RETURN_IF_ERROR(TakeColumns(data, header ? first : std::vector<std::string>(), first.size(), inputs, &file));
+  CAIRN_ASSIGN_OR_RETURN(const bool header, HasCsvHeader(data, path, first, fields, inputs));
+  CAIRN_ASSIGN_OR_RETURN(file.columns, ResolveColumnsFor(data, path, header ? first : std::vector<std::string>(),
+                                                         first.size(), inputs, &file.no_label));
   if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, texts, &file));
   while (more) {
     CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), texts, &file));

@@ -50,6 +50,35 @@ absl::Status PlaceFeatures(const v1::Data& data, const std::string& path, CsvCol
   return absl::OkStatus();
 }
 
+// The columns that have the names of the label and the weight are no features, whether or not the file has both.
+absl::Status LeaveOutByName(const v1::Data& data, const std::string& path, CsvColumns* columns) {
+  int64_t number;
+  for (const auto& [field, name] :
+       {std::pair<const char*, const std::string&>{"data.label_column", data.label_column()},
+        {"data.weight_column", data.weight_column()}}) {
+    if (name.empty() || absl::SimpleAtoi(name, &number)) continue;
+    const auto it = std::find(columns->names.begin(), columns->names.end(), name);
+    if (it == columns->names.end()) continue;
+    const auto column = static_cast<size_t>(it - columns->names.begin());
+    CAIRN_RETURN_IF_ERROR(Take(field, CsvUse::kUnused, column, path, columns));
+  }
+  return absl::OkStatus();
+}
+
+// labelled: the columns with a label, or why there are none. all: those without one.
+std::string WhyNoLabel(const v1::Data& data, const std::string& path, const absl::StatusOr<CsvColumns>& labelled,
+                       const CsvColumns& all) {
+  const bool weight = !data.weight_column().empty() &&
+                      std::find(all.names.begin(), all.names.end(), data.weight_column()) != all.names.end();
+  const bool all_taken = all.features + static_cast<size_t>(weight) == all.count();
+  const bool found = FindCsvColumn("data.label_column", data.label_column(), path, all).ok();
+  if (!labelled.ok() && !(found && all_taken)) return std::string(labelled.status().message());
+  return absl::StrFormat(
+      "data.path: %s has %d columns%s, as many as the model has inputs, so that none is left for the label: add the "
+      "label's column, or give the model one input fewer; `cairn predict` takes the file as it is",
+      path, all.features, weight ? " besides the weight" : "");
+}
+
 }  // namespace
 
 std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
@@ -110,10 +139,25 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
     CAIRN_RETURN_IF_ERROR(Take("data.weight_column", CsvUse::kWeight, column, path, &columns));
     columns.has_weight = true;
   }
+  if (!labelled) CAIRN_RETURN_IF_ERROR(LeaveOutByName(data, path, &columns));
   CAIRN_RETURN_IF_ERROR(PlaceFeatures(data, path, &columns));
   if (columns.features > 0) return columns;
   return absl::InvalidArgumentError(
       absl::StrFormat("data: %s has %d columns, and none is left as a feature", path, count));
+}
+
+absl::StatusOr<CsvColumns> ResolveColumnsFor(const v1::Data& data, const std::string& path,
+                                             const std::vector<std::string>& names, size_t count, int64_t inputs,
+                                             std::string* no_label) {
+  absl::StatusOr<CsvColumns> columns = ResolveColumns(data, path, names, count);
+  const auto fits = [&](const absl::StatusOr<CsvColumns>& some) {
+    return some.ok() && static_cast<int64_t>(some->features) == inputs;
+  };
+  if (inputs <= 0 || fits(columns) || !data.targets().empty()) return columns;
+  absl::StatusOr<CsvColumns> all = ResolveColumns(data, path, names, count, /*labelled=*/false);
+  if (!fits(all)) return columns;
+  *no_label = WhyNoLabel(data, path, columns, *all);
+  return all;
 }
 
 absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& train, const std::string& other_path,

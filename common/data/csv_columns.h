@@ -32,9 +32,15 @@ std::string ShortText(const std::string& text);
 std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 ("age")`
 
 // names: those of the header line, empty without one. count: the number of columns of the file at `path`. labelled:
-// false: no column is the label or the weight.
+// false: no column is the label or the weight; one that has the name of either is unused.
 absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::string& path, std::vector<std::string> names,
                                           size_t count, bool labelled = true);
+
+// The same for a model that takes `inputs` numbers and texts; -1: not known. Where there are as many features only
+// without a label, the file has none, and no_label says so, as LoadedData::no_labels (table.h).
+absl::StatusOr<CsvColumns> ResolveColumnsFor(const v1::Data& data, const std::string& path,
+                                             const std::vector<std::string>& names, size_t count, int64_t inputs,
+                                             std::string* no_label);
 
 // The number of the column that the field names, by its name or its number; empty: the last one. Errors: without the
 // names of other fields.

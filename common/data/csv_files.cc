@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/files.h"
+#include "common/data/csv_columns.h"
 #include "common/data/csv_parser.h"
 #include "common/data/table.h"
 
@@ -21,6 +22,11 @@ bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<st
     if (!IsCsvNumberOrMissing(first[i]) && IsCsvNumber(second[i])) return true;
   }
   return false;
+}
+
+bool NamesInputs(const v1::Data& data) {
+  return std::any_of(data.inputs().begin(), data.inputs().end(),
+                     [](const v1::InputSource& input) { return input.columns_size() > 0; });
 }
 
 // Names of columns in the job's fields, which only a header line can give: of inputs; without one, of the label and the
@@ -74,8 +80,17 @@ bool IsCsvNumberOrMissing(const std::string& text) {
   return IsCsvMissing(text) || absl::SimpleAtod(text, &ignored);
 }
 
+absl::Status ReadTwoCsvLines(const std::string& text, std::vector<std::string>* first,
+                             std::vector<std::string>* second) {
+  CsvParser parser(text);
+  CAIRN_RETURN_IF_ERROR(parser.Next(first).status());
+  CAIRN_ASSIGN_OR_RETURN(const bool more, parser.Next(second));
+  if (!more) second->clear();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> HasCsvHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
-                                  const std::vector<std::string>& second) {
+                                  const std::vector<std::string>& second, int64_t inputs) {
   if (data.has_header()) return data.header();
   // Beside texts a line of names looks like any other, unless another column has numbers.
   const bool texts = std::any_of(data.inputs().begin(), data.inputs().end(),
@@ -84,14 +99,26 @@ absl::StatusOr<bool> HasCsvHeader(const v1::Data& data, const std::string& path,
       std::any_of(first.begin(), first.end(), IsCsvNumber) || std::any_of(second.begin(), second.end(), IsCsvNumber);
   if (!texts || numbers) return LooksLikeHeader(first, second);
   const std::vector<std::string> names = NamedColumns(data);
-  const bool named = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return std::find(first.begin(), first.end(), name) != first.end();
+  const auto missing = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return std::find(first.begin(), first.end(), name) == first.end();
   });
-  if (named && !names.empty()) return true;
+  if (missing == names.end() && !names.empty()) return true;
+  const bool fits = missing != names.end() && static_cast<int64_t>(first.size()) == inputs && !NamesInputs(data);
   return absl::InvalidArgumentError(absl::StrFormat(
       "data.header: missing, and all columns of %s are texts, so that its first line may hold their names or an "
-      "example; set it to true or false",
-      path));
+      "example; set it to true or false%s",
+      path,
+      fits ? absl::StrFormat(" in the job. The file seems to lack the column \"%s\", which is no input: with it, and "
+                             "any text in it, the file can be predicted too",
+                             ShortText(*missing))
+           : ""));
+}
+
+bool IsCsv(const v1::Data& data) {
+  const std::string& path = data.path();
+  if (data.format() != v1::Data::AUTO) return data.format() == v1::Data::CSV;
+  if (!LooksLikeCsv(path)) return false;
+  return !IsFolder(path) || !(LooksLikeTfRecord(path) || LooksLikeIdx(path) || LooksLikeCifar10(path));
 }
 
 absl::StatusOr<std::array<std::string, 3>> FindCsvFiles(const std::string& path) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,17 @@ bool IsCsvMissing(const std::string& text);
 // A number, or a text used in place of one: a missing value, or one that is out of range of float32.
 bool IsCsvNumberOrMissing(const std::string& text);
 
-// first, second: the fields of the first two lines; second is empty if there is one alone. Errors: INVALID_ARGUMENT
-// names data.header: all columns are texts, so that the first line may be either.
+// first, second: the fields of the first two lines; second is empty if there is one alone.
+absl::Status ReadTwoCsvLines(const std::string& text, std::vector<std::string>* first,
+                             std::vector<std::string>* second);
+
+// inputs: the numbers and texts that the model takes; -1: not known. Errors: INVALID_ARGUMENT names data.header: all
+// columns are texts, so that the first line may be either.
 absl::StatusOr<bool> HasCsvHeader(const v1::Data& data, const std::string& path, const std::vector<std::string>& first,
-                                  const std::vector<std::string>& second);
+                                  const std::vector<std::string>& second, int64_t inputs);
+
+// Whether data.path is of that format, as LoadData finds it out.
+bool IsCsv(const v1::Data& data);
 
 // By SplitIndex; empty: the data set does not have the split. A folder's only file is the training split, unless its
 // name is that of another. Errors: NOT_FOUND.

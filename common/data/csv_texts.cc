@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/base/files.h"
 #include "common/data/byte_reader.h"
 #include "common/data/csv_columns.h"
 #include "common/data/csv_files.h"
@@ -14,23 +13,6 @@
 
 namespace cairn {
 namespace {
-
-// As LoadData finds it out.
-bool IsCsv(const v1::Data& data) {
-  const std::string& path = data.path();
-  if (data.format() != v1::Data::AUTO) return data.format() == v1::Data::CSV;
-  if (!LooksLikeCsv(path)) return false;
-  return !IsFolder(path) || !(LooksLikeTfRecord(path) || LooksLikeIdx(path) || LooksLikeCifar10(path));
-}
-
-// The first two lines; the second is empty if there is one alone.
-absl::Status ReadTwoLines(const std::string& text, std::vector<std::string>* first, std::vector<std::string>* second) {
-  CsvParser parser(text);
-  CAIRN_RETURN_IF_ERROR(parser.Next(first).status());
-  CAIRN_ASSIGN_OR_RETURN(const bool more, parser.Next(second));
-  if (!more) second->clear();
-  return absl::OkStatus();
-}
 
 struct FileFeatures {
   bool header = false;
@@ -107,13 +89,13 @@ absl::StatusOr<FileFeatures> FindTexts(const v1::Data& data, const std::vector<s
   if (!reader.ok()) return FileFeatures();
   const absl::StatusOr<std::string> text = reader->ReadToEnd(kCsvBytesMax);
   std::vector<std::string> first, second;
-  if (!text.ok() || !ReadTwoLines(*text, &first, &second).ok()) return FileFeatures();
+  if (!text.ok() || !ReadTwoCsvLines(*text, &first, &second).ok()) return FileFeatures();
   if (second.empty() && texts.empty()) return FileFeatures();
   v1::Data of_texts = data;
   v1::InputSource* const input = of_texts.add_inputs();
   input->set_text(true);
   for (const std::string& column : texts) input->add_columns(column);
-  const absl::StatusOr<bool> header = HasCsvHeader(of_texts, path, first, second);
+  const absl::StatusOr<bool> header = HasCsvHeader(of_texts, path, first, second, /*inputs=*/-1);
   absl::StatusOr<FileFeatures> file = FindFeatures(data, path, *text, header.ok() ? *header : true);
   if (!file.ok()) return FileFeatures();
   if (header.ok()) CAIRN_RETURN_IF_ERROR(NameTexts(texts, path, &*file));

@@ -16,6 +16,8 @@ inline constexpr size_t kGzipReadBytesMax = size_t{1} << 30;
 inline constexpr uint64_t kCifar10FileBytesMax = uint64_t{1} << 31;
 inline constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;
 inline constexpr size_t kCsvColumnsMax = 1 << 20;
+// Of a file of which only the first two lines are looked at.
+inline constexpr size_t kCsvHeadBytesMax = size_t{1} << 20;
 inline constexpr size_t kCsvClassesMax = 1000;
 inline constexpr int64_t kIdxExampleBytesMax = int64_t{1} << 28;
 

@@ -119,7 +119,8 @@ batch_size: 4 epochs: 1 replicas: 1
 """
     with Cluster(ps=1, workers=1) as c:
         data, job_file, file = (os.path.join(c.dir, name) for name in ("x.csv", "job.textproto", "open.json"))
-        np.savetxt(data, np.random.default_rng(2).normal(size=(8, 13)), delimiter=",")
+        numbers = np.random.default_rng(2).normal(size=(8, 13))
+        np.savetxt(data, numbers, delimiter=",")
         with open(job_file, "w") as f:
             f.write(job % data)
         with open(file, "w") as f:
@@ -135,6 +136,13 @@ batch_size: 4 epochs: 1 replicas: 1
         check(int(status["parameters"]) == (3 * 2 + 1) * 4 + 4 * 4 + 1, f"{status['parameters']} parameters")
         gone = c.cairn("submit", job_file, "--model", file, "--set", "data.path=/none/such.csv", ok=False)
         check("or submit the job where its data is" in gone.stderr, gone.stderr)
+        # Without the label, the last column: it is taken so by the number of columns, and said.
+        inputs = os.path.join(c.dir, "inputs.csv")
+        np.savetxt(inputs, numbers[:, :12], delimiter=",")
+        whole, without = (c.cairn("predict", "open", "--data", path, as_json=True) for path in (data, inputs))
+        check(whole.stdout == without.stdout, "other predictions without the label")
+        said = f"{inputs} has as many columns as the model has inputs: it was taken as having no label column"
+        check(said in without.stderr and "no label column" not in whole.stderr, without.stderr + whole.stderr)
 
 
 def run_example(c, example, script, arguments, data, **settings):

@@ -305,7 +305,7 @@ def check_example(c, directory):
     done = c.cairn("predict", other, "--data", f"{folder}/test", *weights, "--classes", as_json=True)
     again = {"test/" + row["input"]: row["class"] for row in map(json.loads, done.stdout.splitlines())}
     check(again == found, "the same files, named from another folder")
-    said = f"cairn: {folder}/test has a train split alone: its examples were taken, as with --split train\n"
+    said = f"cairn: {folder}/test has only a train split: its examples were taken, as with --split train\n"
     check(done.stderr == said, done.stderr)
 
     # Texts alone can be predicted, and nothing else.

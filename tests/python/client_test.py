@@ -72,6 +72,15 @@ def outputs(c, job, data):
     check(numpy.array_equal(job.predict(), wanted), "predict is not what `cairn predict` writes")
     check(numpy.array_equal(job.predict(data), wanted), "predict of the same data by their path")
     check(close(job.evaluate(data), job.evaluate()), "evaluate of the same data by their path")
+    # Data with one split need not be told which, and what is told counts.
+    alone = os.path.join(c.dir, "alone")
+    os.makedirs(alone)
+    for kind in ("images-idx3", "labels-idx1"):
+        shutil.copy(os.path.join(data, f"t10k-{kind}-ubyte.gz"), os.path.join(alone, f"train-{kind}-ubyte.gz"))
+    check(numpy.array_equal(job.predict(alone), wanted), "predict of a train split alone")
+    check(close(job.evaluate(alone), job.evaluate(alone, split="train")), "evaluate of a train split alone")
+    error = raises(cairn.FailedPrecondition, lambda: job.predict(alone, split="test"))
+    check("--split train" in str(error), str(error))
     weights = job.export(os.path.join(c.dir, "m.safetensors"))
     check(numpy.array_equal(job.predict(weights=weights), wanted), "predict with exported weights")
     for name, more in (("m.keras", {}), ("m.onnx", {"fold_batch_norm": True}), ("t", {"format": "safetensors"})):

@@ -31,11 +31,12 @@ BESIDE_FIGURES = ("job_id", "split", "examples", "version")  # in the JSON of an
 
 @dataclass(frozen=True)
 class Options:
-    split: str
+    split: str | None  # None: test, or the only one that the data have
     weights: str | os.PathLike[str] | None
 
     def __post_init__(self) -> None:
-        arguments.choice("split", self.split, SPLITS)
+        if self.split is not None:
+            arguments.choice("split", self.split, SPLITS)
         if self.weights is not None and not isinstance(self.weights, (str, os.PathLike)):
             raise TypeError(f"weights: is {arguments.type_name(self.weights)}; give a path")
 
@@ -58,12 +59,12 @@ def evaluate(job: Job, data: Any, y: Any, options: Options) -> dict[str, float]:
         return _evaluate_path(job, str(folder), "train", options)
 
 
-def _evaluate_path(job: Job, path: str, split: str, options: Options) -> dict[str, float]:
+def _evaluate_path(job: Job, path: str, split: str | None, options: Options) -> dict[str, float]:
     weights = _seen_path("weights", options.weights)
-    more = [*(["--data", path] if path else []), *(["--weights", weights] if weights else [])]
+    more = _flags(split, path, weights)
     status = job.status()
     try:
-        answer = job._client._program.ask("evaluate", str(job.id), "--split", split, *more, timeout=TIMEOUT_S)
+        answer = job._client._program.ask("evaluate", str(job.id), *more, timeout=TIMEOUT_S)
     except ProgramError:
         # The coordinator is asked again: its error has a code.
         request = cluster_pb2.EvaluateRequest(split=_split(split), weights=weights)
@@ -95,7 +96,7 @@ def predict(job: Job, data: Any, options: Options) -> numpy.ndarray | dict[str, 
         return _predict(job, spec, layout.data, "train", options)
 
 
-def _predict(job: Job, spec: Any, data: Any, split: str, options: Options) -> Any:
+def _predict(job: Job, spec: Any, data: Any, split: str | None, options: Options) -> Any:
     weights = _seen_path("weights", options.weights)
     if len(spec.outputs) > 0:
         return _predict_named(job, data, split, weights)
@@ -110,12 +111,12 @@ def _predict(job: Job, spec: Any, data: Any, split: str, options: Options) -> An
     return numpy.concatenate(parts) if parts else numpy.zeros((0, *shape), numpy.float32)
 
 
-def _predict_named(job: Job, data: Any, split: str, weights: str) -> dict[str, numpy.ndarray]:
+def _predict_named(job: Job, data: Any, split: str | None, weights: str) -> dict[str, numpy.ndarray]:
     """`cairn predict -o p.npy` writes a file for each output: p.NAME.npy, with "_" for "/" in the name."""
     with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
-        more = [*(["--data", data.path] if data is not None else []), *(["--weights", weights] if weights else [])]
+        more = _flags(split, "" if data is None else data.path, weights)
         target = str(Path(folder) / "p.npy")
-        job._client._program.run("predict", str(job.id), "--split", split, "-o", target, *more, timeout=TIMEOUT_S)
+        job._client._program.run("predict", str(job.id), "-o", target, *more, timeout=TIMEOUT_S)
         names = {output.output.replace("/", "_"): output.output for output in job.status().spec.outputs}
         found = {path.name[len("p.") : -len(".npy")]: path for path in sorted(Path(folder).glob("p.*.npy"))}
         return {names.get(name, name): numpy.load(path) for name, path in found.items()}
@@ -124,8 +125,13 @@ def _predict_named(job: Job, data: Any, split: str, weights: str) -> dict[str, n
 # ---- what is asked for ----
 
 
-def _split(name: str) -> int:
-    return types_pb2.Split.Value(name.upper())
+def _split(name: str | None) -> int:
+    return types_pb2.SPLIT_UNSPECIFIED if name is None else types_pb2.Split.Value(name.upper())
+
+
+def _flags(split: str | None, data: str, weights: str) -> list[str]:
+    given = {"--split": split, "--data": data, "--weights": weights}
+    return [part for flag, value in given.items() if value for part in (flag, value)]
 
 
 def _seen_path(name: str, value: Any) -> str:

@@ -137,12 +137,17 @@ class Job:
     # ---- its weights ----
 
     def evaluate(
-        self, data: Any = None, y: Any = None, *, split: str = "test", weights: str | os.PathLike[str] | None = None
+        self,
+        data: Any = None,
+        y: Any = None,
+        *,
+        split: str | None = None,
+        weights: str | os.PathLike[str] | None = None,
     ) -> dict[str, float]:
         """Loss and metrics of the weights, computed by the workers.
 
         data: the job's own where it is None; a path as the workers see it; or arrays x and y, on a local cluster.
-        split: "train", "validation" or "test" of the data; not of arrays.
+        split: "train", "validation" or "test" of the data; not of arrays. None: test, or the only one that `data` has.
         weights: a checkpoint or a file of weights in the place of the job's.
         """
         from cairn import evaluation  # loads numpy
@@ -150,7 +155,7 @@ class Job:
         return evaluation.evaluate(self, data, y, evaluation.Options(split, weights))
 
     def predict(
-        self, data: Any = None, *, split: str = "test", weights: str | os.PathLike[str] | None = None
+        self, data: Any = None, *, split: str | None = None, weights: str | os.PathLike[str] | None = None
     ) -> numpy.ndarray | dict[str, numpy.ndarray]:
         """The model's outputs, an array [examples, ...] of float32; of a model with several outputs a dict of arrays.
         Arguments as those of evaluate; an array is x."""

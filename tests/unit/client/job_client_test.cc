@@ -142,6 +142,14 @@ TEST_F(JobClientTest, AStandbyThatNamesADeadLeaderIsWaitedFor) {
   EXPECT_EQ(coordinator_.stands_by, 0);
 }
 
+TEST_F(JobClientTest, AnElectionIsNotWaitedForLongerThanAsked) {
+  coordinator_.stands_by = 3;
+  options_.address += ",127.0.0.1:1";
+  options_.election_max = absl::ZeroDuration();
+  EXPECT_FALSE(JobClient(options_).Get(*JobRef::Parse("12")).ok());
+  EXPECT_EQ(coordinator_.stands_by, 2) << "it is asked once";
+}
+
 TEST_F(JobClientTest, AnotherServiceIsNoCoordinator) {
   grpc::ServerBuilder builder;
   int port = 0;

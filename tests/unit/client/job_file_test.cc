@@ -16,6 +16,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -186,19 +187,33 @@ TEST(ResumeFrom, AJobThatIsNamedSaysWhatItHas) {
   EXPECT_THAT(explained(refused, absl::NotFoundError("none")),
               HasSubstr("; there is no job 987654321: it was deleted, or never was; `cairn jobs` lists those"));
   EXPECT_EQ(explained(refused, absl::UnavailableError("away")), refused.message());
-  EXPECT_THAT(explained(refused, job), HasSubstr("job 987654321 (\"lenet\") writes no checkpoints, since it has no "
-                                                 "checkpoints.dir; it cannot be resumed"));
+  const std::string none = absl::StrCat(
+      refused.message(), "; job 987654321 (\"lenet\") writes no checkpoints, since it ", "has no checkpoints.dir");
+  for (const v1::JobState state : {v1::QUEUED, v1::RUNNING}) {
+    job.set_state(state);
+    EXPECT_EQ(explained(refused, job), none) << "it has nothing to export yet";
+  }
+  job.mutable_spec()->mutable_checkpoints()->set_dir("/runs/a");
+  EXPECT_THAT(explained(refused, job), EndsWith("(\"lenet\") has none yet in its checkpoints.dir, /runs/a"));
+  job.mutable_spec()->clear_checkpoints();
+  job.set_state(v1::SUCCEEDED);
+  EXPECT_THAT(explained(refused, job), StartsWith(none + "; it cannot be resumed, but another job can begin with"));
   job.mutable_spec()->mutable_checkpoints()->set_dir("/runs/a");
   EXPECT_THAT(explained(refused, job), HasSubstr("has no checkpoint in its checkpoints.dir, /runs/a; it cannot be"));
   job.set_checkpoint_error("no space left");
   EXPECT_THAT(explained(refused, job), HasSubstr("its checkpoints.dir, /runs/a (no space left); it cannot be"));
+  job.add_checkpoints()->set_step(30);
+  job.mutable_checkpoints(0)->set_best(true);
+  job.mutable_checkpoints(0)->set_path("/runs/a/best");
+  EXPECT_THAT(explained(refused, job),
+              EndsWith("; job 987654321 (\"lenet\"): its only checkpoint, the best one, of step "
+                       "30, is /runs/a/best"));
   for (const int64_t step : {20, 10}) {
     job.add_checkpoints()->set_step(step);
     job.mutable_checkpoints()->rbegin()->set_path(absl::StrCat("/runs/a/step-", step));
   }
-  job.mutable_checkpoints()->rbegin()->set_best(true);
-  EXPECT_THAT(explained(refused, job),
-              HasSubstr("the newest of job 987654321 (\"lenet\"), of step 20, is /runs/a/step-20"));
+  EXPECT_THAT(explained(refused, job), EndsWith("; job 987654321 (\"lenet\"): its newest checkpoint, of step 20, is "
+                                                "/runs/a/step-20"));
 }
 
 TEST(ResumeFrom, ANameIsAJobsIfTheWorkersHaveNoSuchFolder) {

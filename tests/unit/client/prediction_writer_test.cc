@@ -88,6 +88,18 @@ TEST_F(PredictionWriterTest, NamedOutputs) {
   }
 }
 
+TEST_F(PredictionWriterTest, AnOutputThatIsCalledInput) {
+  for (const auto& [name, text] :
+       {std::pair{"o.csv", "example,input,far_0,far_1,input_name\n1,1,2,3,cat/1.png\n"},
+        {"o.jsonl", "{\"example\":1,\"outputs\":{\"input\":[1],\"far\":[2,3]},\"input_name\":\"cat/1.png\"}\n"}}) {
+    auto writer = PredictionWriter::Open(Path(name), *PredictionFormatOf(name), nullptr);
+    (*writer)->NameOutputs({{"input", {1}}, {"far", {2}}});
+    ASSERT_TRUE((*writer)->Write(Part(1, {1, 2, 3}, 3)).ok());
+    ASSERT_TRUE((*writer)->Close().ok());
+    EXPECT_EQ(Read(name), text);
+  }
+}
+
 TEST_F(PredictionWriterTest, Npy) {
   const std::string bytes = Written("o.npy");
   ASSERT_EQ(bytes.size(), 192 + 6 * sizeof(float));

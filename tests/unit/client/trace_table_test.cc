@@ -49,7 +49,7 @@ TEST(TraceTable, HasTheMeanOfEachKindByNode) {
             "ps-0      0.25      4.25\n"
             "slowest layers, mean time in a replica's step, in ms:\n"
             "layer   forward  backward      both\n"
-            "dense      0.05      0.00      0.05\n");
+            "dense      0.10      0.00      0.10\n");
 }
 
 // From the beginning of a replica's step to that of its next one, whatever is decoded ahead.
@@ -90,6 +90,23 @@ TEST(TraceTable, HasTheSlowestLayersOfAllWorkers) {
                                            "layer-3      0.40      0.30      0.70\n"
                                            "layer-2      0.30      0.30      0.60\n"));
   EXPECT_THAT(TraceTable(trace), Not(HasSubstr("layer-1")));
+}
+
+// A device that does not measure layers, or a step whose end is all that was recorded.
+TEST(TraceTable, StepsWithoutLayersDoNotCount) {
+  CollectedTrace trace;
+  NodeTrace& layers = trace.nodes.emplace_back(Node("worker-0", v1::WORKER));
+  for (int step = 0; step < 3; ++step) {
+    Add(layers, v1::TRACE_COMPUTE, 1000);
+    layers.spans.back().set_step(step);
+    if (step == 2) break;
+    for (const v1::TraceKind kind : {v1::TRACE_FORWARD, v1::TRACE_BACKWARD}) {
+      Add(layers, kind, 300 * (step + 1), "dense");
+      layers.spans.back().set_step(step);
+    }
+  }
+  Add(trace.nodes.emplace_back(Node("worker-1", v1::WORKER)), v1::TRACE_COMPUTE, 1000);
+  EXPECT_THAT(TraceTable(trace), HasSubstr("dense      0.45      0.45      0.90\n"));
 }
 
 TEST(TraceTable, AsJson) {

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/data/csv_unlabelled.h"
 #include "common/data/describe.h"
+#include "common/data/limits.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/open_dataset.h"
 
@@ -172,7 +174,8 @@ TEST(Csv, WithoutALabelItCanBePredicted) {
   EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(2, 0.25));
   for (const absl::Status& status : {CheckTrains(**dataset), CheckLabelled(**dataset)}) {
     ExpectError(status, absl::StatusCode::kInvalidArgument,
-                {dir / "d.csv has 2 columns, as many as the model has inputs", "add the label's column"});
+                {dir / "d.csv has 2 columns, as many as the model has inputs", "add the label's column",
+                 "give the model one input fewer"});
   }
   // Of a model with one input the last column is the label.
   const auto labelled = Open(dir / "d.csv", {1});
@@ -188,6 +191,67 @@ TEST(Csv, WithoutALabelItCanBePredicted) {
   ExpectError(named({3}).status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
   ASSERT_TRUE(named({2}).ok()) << named({2}).status();
   ExpectError(CheckLabelled(**named({2})), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+}
+
+// Columns that have the names of the label and the weight are never inputs.
+TEST(Csv, ALabelThatIsThereByItsNameIsNoInput) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "a,b,price\n1,2,0.5\n3,4,0.25\n");
+  const auto open = [&](const Shape& shape, const std::string& label, const std::string& weight) {
+    return Open(dir / "d.csv", shape, [&](v1::Data* d) {
+      d->set_label_column(label);
+      d->set_weight_column(weight);
+    });
+  };
+  const auto labelled = open({3}, "price", "");
+  ASSERT_TRUE(labelled.ok()) << labelled.status();
+  EXPECT_THAT(Example(**labelled, v1::TRAIN, 1).first, ElementsAre(3, 4));
+  EXPECT_EQ(Example(**labelled, v1::TRAIN, 1).second, 0.25);
+  EXPECT_TRUE(CheckLabelled(**labelled).ok());
+  // The weight is there and the label is not: two inputs are left, whatever the weight is.
+  ExpectError(open({3}, "kind", "price").status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+  const auto weighted = open({2}, "kind", "price");
+  ASSERT_TRUE(weighted.ok()) << weighted.status();
+  EXPECT_THAT(Example(**weighted, v1::TRAIN, 1).first, ElementsAre(3, 4));
+  ExpectError(CheckLabelled(**weighted), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+  ExpectError(CheckLabelled(**open({2}, "-1", "price")), absl::StatusCode::kInvalidArgument,
+              {"d.csv has 2 columns besides the weight, as many as the model has inputs"});
+  // The label is there and the weight is not.
+  ExpectError(open({3}, "price", "w").status(), absl::StatusCode::kInvalidArgument, {"no column \"w\""});
+  const auto unweighted = open({2}, "price", "w");
+  ASSERT_TRUE(unweighted.ok()) << unweighted.status();
+  EXPECT_THAT(Example(**unweighted, v1::TRAIN, 1).first, ElementsAre(3, 4));
+  ExpectError(CheckTrains(**unweighted), absl::StatusCode::kInvalidArgument, {"no column \"w\""});
+}
+
+TEST(Csv, WhetherALabelIsMissingIsGuessedOnlyWhereItHasNoName) {
+  TempFolder dir;
+  WriteGzip(dir / "d.csv.gz", "a,b\n1,0.5\n2,0.25\n");
+  const auto guessed = [&](const std::string& label, const Shape& shape, const std::string& path) {
+    v1::Data data;
+    data.set_path(path);
+    data.set_label_column(label);
+    return IsGuessedUnlabelled(data, shape);
+  };
+  for (const char* label : {"", "-1", "0"}) {
+    EXPECT_TRUE(guessed(label, {2}, dir / "d.csv.gz")) << label;
+    EXPECT_TRUE(guessed(label, {2}, dir.path())) << label;
+  }
+  EXPECT_FALSE(guessed("-1", {1}, dir / "d.csv.gz")) << "the last column is the label";
+  EXPECT_FALSE(guessed("-1", {3}, dir / "d.csv.gz"));
+  EXPECT_FALSE(guessed("kind", {2}, dir / "d.csv.gz")) << "it is known to be missing";
+  EXPECT_FALSE(guessed("b", {2}, dir / "d.csv.gz"));
+  EXPECT_FALSE(guessed("-1", {2}, dir / "none.csv"));
+  // A line longer than what is looked at.
+  WriteFile(dir / "d.csv", std::string(kCsvHeadBytesMax, ' ') + ",2\n");
+  EXPECT_FALSE(guessed("-1", {2}, dir / "d.csv"));
+}
+
+TEST(Csv, TooFewColumnsForAModel) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "1\n2\n");
+  ExpectError(Open(dir / "d.csv", {3}).status(), absl::StatusCode::kDataLoss,
+              {"d.csv: line 1 has 1 columns; the model takes 3 of each line, and a label besides them"});
 }
 
 TEST(Csv, BadLinesAreNamed) {

@@ -96,6 +96,12 @@ TEST(TextData, WithoutALabelItCanBePredicted) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(v1::TRAIN), 2);
   EXPECT_THAT((*dataset)->no_labels(), HasSubstr("no column \"kind\""));
+  // Without names of inputs nothing says that the first line is a header.
+  ExpectRefused(kWords, dir / "d.csv", "label_column: 'kind'",
+                {"data.header: missing", "set it to true or false in the job", "seems to lack the column \"kind\""});
+  EXPECT_EQ((*OpenFor(kWords, dir / "d.csv", "label_column: 'kind' header: true"))->size(v1::TRAIN), 2);
+  WriteFile(dir / "any.csv", "said,kind\na,x\nb a,x\n");
+  EXPECT_EQ((*OpenFor(kWords, dir / "any.csv", "label_column: 'kind'"))->size(v1::TRAIN), 2);
 }
 
 TEST(TextData, CsvFilesThatDoNotFit) {
