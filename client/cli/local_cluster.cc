@@ -38,7 +38,9 @@ struct HeldPort {
 
 // Takes a port of the loopback address: `wanted`, or any free one for 0. As long as it is held the system gives the
 // port to no other process that asks for any, before the daemon listens and while it is started again; the daemon binds
-// it too, since both sockets have SO_REUSEADDR and this one does not listen. flag: the flag that set it.
+// it too, since both sockets have SO_REUSEADDR and this one does not listen. For the same reason a `wanted` port is not
+// safe from a second `cairn up` that wants it too before the daemon listens: both hold it, and the daemon that comes
+// second cannot listen, ends and is told of. flag: the flag that set it.
 absl::StatusOr<HeldPort> HoldPort(const char* flag, int wanted) {
   HeldPort out{wanted, FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
   const int fd = out.held.get();
@@ -74,6 +76,11 @@ absl::Status LocalClusterOptions::Validate() const {
   CAIRN_RETURN_IF_ERROR(in_range(port, 0, 65535, "--port"));
   CAIRN_RETURN_IF_ERROR(in_range(http, -1, 65535, "--http"));
   CAIRN_RETURN_IF_ERROR(in_range(slots, 0, 1024, "--slots"));
+  if (port > 0 && port == http) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--port %d and --http %d: the coordinator and its pages need a port each; --http 0 takes a free one", port,
+        http));
+  }
   if (dir.empty()) return absl::InvalidArgumentError("--dir: is empty");
   return absl::OkStatus();
 }
@@ -91,8 +98,11 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(resolved, std::move(tell)));
   CAIRN_RETURN_IF_ERROR(cluster->Lock());
+  if (resolved.http > 0) {  // before the system chooses the other port
+    CAIRN_ASSIGN_OR_RETURN(cluster->http_, cluster->Hold("--http", resolved.http));
+  }
   CAIRN_ASSIGN_OR_RETURN(cluster->address_, cluster->Hold("--port", resolved.port));
-  if (resolved.http >= 0) {
+  if (resolved.http == 0) {
     CAIRN_ASSIGN_OR_RETURN(cluster->http_, cluster->Hold("--http", resolved.http));
   }
   cluster->Describe();

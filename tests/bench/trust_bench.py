@@ -285,6 +285,8 @@ def main():
     unknown = [part for part in options.parts if part not in parts]
     if unknown:
         parser.error(f"{unknown[0]}: there are {', '.join(parts)}")
+    if os.path.abspath(options.bin) != os.path.abspath(BIN):  # read before the imports, which look for programs there
+        parser.error(f"{options.bin}: BIN must come first; the programs would be those of {os.path.abspath(BIN)}")
     for name, part in parts.items():
         if not options.parts or name in options.parts:
             part(options.rounds)

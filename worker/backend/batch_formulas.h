@@ -17,6 +17,9 @@ CAIRN_ROW_LOSS double AddLogs(double a, double b) {
   return least == -INFINITY ? most : most + log1p(exp(least - most));
 }
 
+// The larger one; NaN if either is.
+CAIRN_ROW_LOSS double LargerOrNan(double a, double b) { return a < b || b != b ? b : a; }
+
 struct CircleSettings {
   double gamma = 80, margin = 0.4;
   bool remove_diagonal = true;  // an example is no pair with itself

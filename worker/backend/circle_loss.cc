@@ -22,7 +22,7 @@ class Pairs {
       scores_[j] = score.value;
       slopes_[j] = score.slope;
       const int side = SideOf(i, j, classes);
-      if (side >= 0) most[side] = std::max(most[side], scores_[j]);
+      if (side >= 0) most[side] = LargerOrNan(most[side], scores_[j]);
     }
     for (size_t j = 0; j < scores_.size(); ++j) {
       const int side = SideOf(i, j, classes);

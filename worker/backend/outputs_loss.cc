@@ -46,6 +46,7 @@ std::vector<float> OutputsLoss::LabelsOf(const Part& part, int64_t examples, abs
                                          int64_t label_size) const {
   const int64_t numbers = examples * label_size, size = part.output.label_size;
   std::vector<float> own;
+  own.reserve(static_cast<size_t>(examples * (size + 1)));
   for (int64_t e = 0; e < examples; ++e) {
     const float* const begin = labels.data() + e * label_size + part.output.label_begin;
     own.insert(own.end(), begin, begin + size);
@@ -75,9 +76,11 @@ absl::Status OutputsLoss::CheckLabelSize(int64_t examples, absl::Span<const floa
 absl::Status OutputsLoss::CheckLabels(int64_t examples, absl::Span<const float> labels, int64_t label_size) const {
   CAIRN_RETURN_IF_ERROR(CheckLabelSize(examples, labels, label_size));
   for (const Part& part : parts_) {
+    std::vector<float> copied;
+    absl::Span<const float> own = labels;
+    if (part.output.label_size != label_size) own = copied = LabelsOf(part, examples, labels, label_size);
     const absl::Status checked =
-        cairn::CheckLabels(part.output.with.loss(), part.plan, examples, part.output.size,
-                           LabelsOf(part, examples, labels, label_size), part.output.label_size);
+        cairn::CheckLabels(part.output.with.loss(), part.plan, examples, part.output.size, own, part.output.label_size);
     if (!checked.ok()) return Annotate(checked, absl::StrCat("output \"", part.output.name, "\""));
   }
   return absl::OkStatus();
@@ -85,18 +88,21 @@ absl::Status OutputsLoss::CheckLabels(int64_t examples, absl::Span<const float> 
 
 std::vector<float> OutputsLoss::RowWeightsOf(int64_t examples, absl::Span<const float> labels,
                                              int64_t label_size) const {
+  const bool weights = static_cast<int64_t>(labels.size()) == examples * (label_size + 1);
+  if (!weights && std::none_of(parts_.begin(), parts_.end(),
+                               [](const Part& part) { return part.output.with.loss().has_ignore_class(); })) {
+    return {};  // before any labels are copied
+  }
   std::vector<float> all;
-  bool any = false;
   for (const Part& part : parts_) {
     std::vector<float> own = RowWeights(part.output.with.loss(), part.plan, examples,
                                         LabelsOf(part, examples, labels, label_size), part.output.label_size);
-    any = any || !own.empty();
     if (own.empty()) {  // each row has its share of the example
       own.assign(static_cast<size_t>(examples * part.plan.positions), 1 / static_cast<float>(part.plan.positions));
     }
     all.insert(all.end(), own.begin(), own.end());
   }
-  return any ? all : std::vector<float>();
+  return all;
 }
 
 absl::StatusOr<std::vector<double>> OutputsLoss::MetricsOfParts(int64_t examples, absl::Span<const float> joined,

@@ -18,7 +18,7 @@ void WorkerFiles::OnDrop(JobId job, bool cancelled) {
   timers_->PostAfter(kUploadsAfterDropMax, [this, job, drop] { OnTime(job, drop); });
 }
 
-void WorkerFiles::OnAssign(JobId job) {
+void WorkerFiles::OnRequest(JobId job) {
   absl::MutexLock lock(&mutex_);
   Close(job);
 }

@@ -5,8 +5,9 @@
 // Thread-safe. Invariants:
 //   1. What is under way at a drop, or begins after it, ends kUploadsAfterDropMax after the drop; of a cancelled job
 //      what is under way ends at once.
-//   2. What a job begins after it has come back is not concerned, also where it is dropped again meanwhile: that drop
-//      has its own time.
+//   2. What a job begins after it has come back, or after something was asked of it anew, is not concerned, also where
+//      it is dropped again meanwhile: that drop has its own time. Until then it is bounded as what any job does that is
+//      here: each request to S3 is repeated for a bounded time (common/base/remote_files.h).
 //   3. A dropped job costs nothing here after that time.
 #pragma once
 
@@ -32,8 +33,9 @@ class WorkerFiles {
   FileQueues& queues() { return queues_; }
   // Before tasks are posted that follow the drop.
   void OnDrop(JobId job, bool cancelled);
-  // The job is here, perhaps again; before its first task is posted.
-  void OnAssign(JobId job);
+  // The job is here, perhaps again, or the coordinator asks this worker for a file of it, whether it is here or not;
+  // before the first task of that is posted.
+  void OnRequest(JobId job);
 
  private:
   struct Drop {
@@ -46,7 +48,7 @@ class WorkerFiles {
   Executor* const timers_;
   FileQueues queues_;
   absl::Mutex mutex_;
-  // Of each job that has not come back, the last drop, until its time is over.
+  // Of each job of which nothing was asked since, the last drop, until its time is over.
   std::map<JobId, std::shared_ptr<Drop>> open_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -209,7 +209,7 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
     absl::MutexLock lock(&mutex_);
     std::shared_ptr<Trainer>& place = trainers_[message.job_id()];
     if (place == nullptr) {
-      files_.OnAssign(JobId(message.job_id()));
+      files_.OnRequest(JobId(message.job_id()));
       TrainerServices services;
       services.pool = &pool_;
       services.connections = &connections_;
@@ -243,8 +243,9 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
 }
 
 // Runs after checkpoints that are being written, and before later ones: the checkpoint that it needs exists, and is not
-// removed meanwhile.
+// removed meanwhile. The job need not be here: where it was dropped, the file is not of what that drop ends.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
+  files_.OnRequest(JobId(message.job_id()));
   const std::vector<std::string> paths = {message.spec().checkpoints().dir(), message.path()};
   files_.queues().Post(JobId(message.job_id()), paths, [this, message](RemoteFiles* remote) {
     const absl::Status status = SaveModelFile(message, remote);

@@ -215,6 +215,22 @@ TEST(CircleTest, WithoutPairsItIsNothing) {
   }
 }
 
+// A training that has diverged is seen by its loss: also where no distance is a number, and so no largest score is.
+TEST(CircleTest, EmbeddingsThatAreNoNumbersHaveNoLoss) {
+  const std::vector<float> labels = {0, 1, 0, 1};
+  const Numbers x = UnitRows(4, 3, 7);
+  for (const std::string& text : std::vector<std::string>{"kind: CIRCLE", "kind: CIRCLE remove_diagonal: false"}) {
+    for (size_t row = 0; row < 4; ++row) {
+      Numbers one = x;
+      one[row * 3 + 1] = NAN;
+      EXPECT_TRUE(std::isnan(Compute(text, "3", one, labels, 4, 1).sums.loss)) << text << ", row " << row;
+    }
+    const Numbers all(x.size(), NAN);
+    EXPECT_TRUE(std::isnan(Compute(text, "3", all, labels, 4, 1).sums.loss)) << text;
+    EXPECT_TRUE(std::isnan(Compute<float>(text, "3", all, labels, 4, 1).sums.loss)) << text;
+  }
+}
+
 // ---- what is refused ----
 
 TEST(BatchLoss, LabelsThatAreRefused) {

@@ -35,6 +35,11 @@ absl::StatusOr<Block> HostMachine::Allocate(int64_t bytes) {
   });
 }
 
+absl::StatusOr<Block> HostMachine::AllocatePinned(int64_t bytes) {
+  if (refuses_pinned_) return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of pinned memory"));
+  return Allocate(bytes);
+}
+
 void HostMachine::Do(std::vector<LateCopy>* copies, std::vector<bool>* arrived) {
   for (const LateCopy& c : *copies) {
     if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
@@ -106,6 +111,7 @@ absl::Status HostMachine::WaitForAll(absl::Duration) {
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> HostMachine::Record(const std::function<absl::Status()>& enqueue) {
+  ++recorded_;
   return std::make_unique<HostRecording>(enqueue);
 }
 

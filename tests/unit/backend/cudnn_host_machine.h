@@ -34,7 +34,7 @@ class HostMachine : public Machine {
   int device() const override { return device_; }
 
   absl::StatusOr<Block> Allocate(int64_t bytes) override;
-  absl::StatusOr<Block> AllocatePinned(int64_t bytes) override { return Allocate(bytes); }
+  absl::StatusOr<Block> AllocatePinned(int64_t bytes) override;
   kernels::Stream stream() override { return nullptr; }
   absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) override;
   absl::Status JoinCopiesIn() override;
@@ -64,6 +64,8 @@ class HostMachine : public Machine {
                         void* workspace) override;
 
   int launches() const { return launches_; }  // of recordings
+  int recorded() const { return recorded_; }
+  void RefusePinned(bool refuse) { refuses_pinned_ = refuse; }  // from now on there is no pinned memory
   int peer_copies() const { return peer_copies_; }
   bool aside_under_way() const { return aside_under_way_; }  // something was enqueued aside that nobody has waited for
 
@@ -86,8 +88,8 @@ class HostMachine : public Machine {
   std::vector<bool> arrived_;
   std::map<Product, size_t> products_;  // that Prepare was told of: the way to compute each
   std::set<Convolution> convolutions_;
-  int launches_ = 0, peer_copies_ = 0;
-  bool aside_under_way_ = false;
+  int launches_ = 0, recorded_ = 0, peer_copies_ = 0;
+  bool aside_under_way_ = false, refuses_pinned_ = false;
 };
 
 }  // namespace cairn::cudnn

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/unit/backend/beside_reference.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
 #include "tests/unit/backend/layer_cases.h"
 #include "worker/backend/cudnn/program.h"
@@ -75,8 +76,8 @@ TEST(CudnnLoss, WeightsIgnoredPositionsAndMetricsAreThoseOfTheReference) {
   }
 }
 
-// Sequences of labels in turns of a length that the program was prepared for and of one that has more numbers than the
-// output, filled up with 0; the pairs of batches of several sizes.
+// Sequences of labels in turns of few numbers and of more than the output has, filled up with 0; the pairs of batches
+// of several sizes.
 TEST(CudnnLoss, LossesOfBatchesAreThoseOfTheReference) {
   struct BatchCase {
     const char *layers, *loss;
@@ -142,6 +143,109 @@ TEST(CudnnLoss, SequencesThatTheStepsCannotGiveAreRefused) {
   const absl::Status expected = reference->Evaluate(batch, values).status();
   EXPECT_TRUE(absl::IsInvalidArgument(expected)) << expected;
   EXPECT_EQ(program->Evaluate(batch, values).status(), expected);
+}
+
+// A program of CTC on a machine that tells what it was asked for.
+class CudnnSequences : public testing::Test {
+ protected:
+  void Make(const std::string& layers, int64_t batch_max) {
+    graph_ = std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(layers)).value());
+    options_.batch_max = batch_max;
+    options_.loss = FromText<v1::Loss>("kind: CTC");
+    const cudnn::Precision precision = cudnn::PrecisionOf(options_).value();
+    auto machine = std::make_unique<HostMachine>(precision);
+    machine_ = machine.get();
+    program_ = cudnn::MakeProgram(graph_, options_, precision, std::move(machine)).value();
+    reference_ = MakeReferenceBackend()->Compile(graph_, options_).value();
+    values_ = CaseValues(*graph_, 5);
+  }
+  // label_size: numbers of an example's labels, of which so many are labels.
+  Batch Sequences(int64_t label_size, int64_t count) const {
+    Batch batch = CaseBatch(*graph_, options_.loss, options_.batch_max, 7);
+    std::vector<float> labels(static_cast<size_t>(batch.examples * label_size), 0.0f);
+    for (int64_t e = 0; e < batch.examples; ++e) {
+      for (int64_t i = 0; i < count; ++i) labels[e * label_size + i] = static_cast<float>(1 + (e + i) % 2);
+    }
+    batch.labels = Buffer::CopyOf(labels.data(), labels.size() * sizeof(float));
+    batch.label_size = label_size;
+    return batch;
+  }
+  void ExpectTrainsAsReference(const Batch& batch) {
+    std::vector<float> want(values_.size()), got(values_.size(), NAN);
+    const auto expected = reference_->TrainStep(batch, {}, values_, absl::MakeSpan(want), nullptr);
+    const auto actual = program_->TrainStep(batch, {}, values_, absl::MakeSpan(got), nullptr);
+    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+    EXPECT_NEAR(actual->loss, expected->loss, 1e-5 * (1 + std::abs(expected->loss)));
+    EXPECT_LE(Distance(got, want), 1e-4 * Norm(want));
+  }
+  void ExpectEvaluatesAsReference(const Batch& batch) {
+    const auto expected = reference_->Evaluate(batch, values_), actual = program_->Evaluate(batch, values_);
+    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+    EXPECT_NEAR(actual->loss, expected->loss, 1e-5 * (1 + std::abs(expected->loss)));
+  }
+
+  std::shared_ptr<const Graph> graph_;
+  ProgramOptions options_;
+  std::unique_ptr<Program> program_, reference_;
+  HostMachine* machine_ = nullptr;
+  std::vector<float> values_;
+};
+
+// Labels as long as the steps would need some megabytes here, and of thousands of steps more than a GPU has.
+TEST_F(CudnnSequences, NeedTheMemoryThatTheirLabelsNeed) {
+  Make("layers { input { shape: [200, 2] } } layers { conv1d { filters: 3 kernel_size: 1 } }", 4);
+  EXPECT_LT(program_->memory_bytes(), 256u << 10);
+  const Batch few = Sequences(3, 2), many = Sequences(60, 60);
+  for (int again = 0; again < 2; ++again) {  // then what was recorded
+    ExpectTrainsAsReference(few);
+    ExpectEvaluatesAsReference(few);
+  }
+  EXPECT_LT(program_->memory_bytes(), 256u << 10);
+  const int recorded = machine_->recorded();
+  EXPECT_GT(recorded, 0);
+  ExpectTrainsAsReference(many);
+  EXPECT_GT(program_->memory_bytes(), 512u << 10);
+  ExpectEvaluatesAsReference(few);
+  ExpectTrainsAsReference(few);
+  EXPECT_EQ(machine_->recorded(), 2 * recorded) << "what was recorded points to memory that is gone";
+  for (int again = 0; again < 2; ++again) {
+    ExpectEvaluatesAsReference(many);
+    ExpectTrainsAsReference(many);
+  }
+}
+
+// The first layer makes the arena of a training step so large that more labels need no larger one.
+TEST_F(CudnnSequences, WithMoreLabelsAllThatPointsToThemIsRecordedAnew) {
+  Make(
+      "layers { input { shape: [7, 2] } } layers { conv1d { filters: 512 kernel_size: 1 activation: TANH } } "
+      "layers { conv1d { filters: 3 kernel_size: 1 } }",
+      6);
+  const Batch few = Sequences(3, 2), many = Sequences(40, 4);
+  ExpectTrainsAsReference(few);
+  for (int again = 0; again < 2; ++again) ExpectEvaluatesAsReference(few);
+  const int recorded = machine_->recorded();
+  EXPECT_GT(recorded, 0);
+  const uint64_t bytes = program_->memory_bytes();
+  ExpectEvaluatesAsReference(many);
+  EXPECT_GT(program_->memory_bytes(), bytes) << "there was room for the labels";
+  EXPECT_LT(program_->memory_bytes(), bytes + (1 << 10)) << "the arena grew too, and drops what was recorded";
+  EXPECT_EQ(machine_->recorded(), recorded) << "the first time nothing is recorded";
+  ExpectEvaluatesAsReference(few);
+  EXPECT_EQ(machine_->recorded(), 2 * recorded) << "what was recorded points to labels that are gone";
+}
+
+TEST_F(CudnnSequences, LabelsWithoutPinnedMemoryAreAnErrorUntilThereIsSome) {
+  Make("layers { input { shape: [7, 2] } } layers { conv1d { filters: 3 kernel_size: 1 } }", 6);
+  const Batch few = Sequences(3, 2), many = Sequences(40, 4);
+  ExpectTrainsAsReference(few);
+  machine_->RefusePinned(true);
+  for (const Batch& batch : {many, many, few}) {
+    const absl::Status status = program_->Evaluate(batch, values_).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  machine_->RefusePinned(false);
+  ExpectEvaluatesAsReference(few);
+  ExpectTrainsAsReference(many);
 }
 
 }  // namespace

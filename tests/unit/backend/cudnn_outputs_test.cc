@@ -35,31 +35,52 @@ void ExpectOutputSums(const BatchSums& actual, const BatchSums& expected) {
     EXPECT_NEAR(actual.metrics[m], expected.metrics[m], 1e-5 * (1 + std::abs(expected.metrics[m]))) << m;
 }
 
+// The first examples of the batch, with their weights if it has any.
+Batch FirstOf(const Batch& batch, int64_t examples) {
+  const absl::Span<const float> x = batch.inputs.floats(), y = batch.labels.floats();
+  const int64_t numbers = batch.examples * batch.label_size;
+  const bool weights = static_cast<int64_t>(y.size()) > numbers;
+  std::vector<float> labels(y.begin(), y.begin() + examples * batch.label_size);
+  if (weights) labels.insert(labels.end(), y.begin() + numbers, y.begin() + numbers + examples);
+  Batch first = batch;
+  first.examples = examples;
+  first.inputs = Buffer::CopyOf(x.data(), x.size() / batch.examples * examples * sizeof(float));
+  first.labels = Buffer::CopyOf(labels.data(), labels.size() * sizeof(float));
+  return first;
+}
+
+void ExpectOutputsAsReference(const OutputsSubject& s, Program& reference, Program& program, const Batch& batch) {
+  const std::vector<float> values = CaseValues(*s.graph, 2);
+  std::vector<float> want(values.size()), got(values.size(), NAN);
+  const auto expected = reference.TrainStep(batch, {}, values, absl::MakeSpan(want), nullptr);
+  const auto actual = program.TrainStep(batch, {}, values, absl::MakeSpan(got), nullptr);
+  ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+  ExpectOutputSums(*actual, *expected);
+  EXPECT_GT(Norm(want), 1e-2);
+  for (const Variable& v : s.graph->variables()) {
+    for (int64_t i = v.offset; i < v.offset + v.size; ++i)
+      EXPECT_NEAR(got[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << v.name << "[" << i - v.offset << "]";
+  }
+  const auto evaluated = reference.Evaluate(batch, values), own = program.Evaluate(batch, values);
+  ASSERT_TRUE(evaluated.ok() && own.ok()) << evaluated.status() << own.status();
+  ExpectOutputSums(*own, *evaluated);
+  const auto right = reference.Predict(batch, values), predicted = program.Predict(batch, values);
+  ASSERT_TRUE(right.ok() && predicted.ok()) << right.status() << predicted.status();
+  ASSERT_EQ(predicted->size(), right->size());
+  EXPECT_LE(Distance(predicted->floats(), right->floats()), 1e-5 * Norm(right->floats()));
+}
+
 // Trains, evaluates and predicts, the second time with what was recorded.
-void ExpectOutputsAsReference(const OutputsSubject& s, const Batch& batch, HostMachine::Copies copies) {
+void ExpectOutputsAsReference(const OutputsSubject& s, const std::vector<Batch>& batches, HostMachine::Copies copies) {
   const std::unique_ptr<Backend> gpu = HostGpu(copies);
   const std::unique_ptr<Program> reference = MakeReferenceBackend()->Compile(s.graph, s.options).value();
   const absl::StatusOr<std::unique_ptr<Program>> program = gpu->Compile(s.graph, s.options);
   ASSERT_TRUE(program.ok()) << program.status();
-  const std::vector<float> values = CaseValues(*s.graph, 2);
   for (int again = 0; again < 2; ++again) {
-    std::vector<float> want(values.size()), got(values.size(), NAN);
-    const auto expected = reference->TrainStep(batch, {}, values, absl::MakeSpan(want), nullptr);
-    const auto actual = (*program)->TrainStep(batch, {}, values, absl::MakeSpan(got), nullptr);
-    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
-    ExpectOutputSums(*actual, *expected);
-    EXPECT_GT(Norm(want), 1e-2);
-    for (const Variable& v : s.graph->variables()) {
-      for (int64_t i = v.offset; i < v.offset + v.size; ++i)
-        EXPECT_NEAR(got[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << v.name << "[" << i - v.offset << "]";
+    for (const Batch& batch : batches) {
+      SCOPED_TRACE(batch.examples);
+      ExpectOutputsAsReference(s, *reference, **program, batch);
     }
-    const auto evaluated = reference->Evaluate(batch, values), own = (*program)->Evaluate(batch, values);
-    ASSERT_TRUE(evaluated.ok() && own.ok()) << evaluated.status() << own.status();
-    ExpectOutputSums(*own, *evaluated);
-    const auto right = reference->Predict(batch, values), predicted = (*program)->Predict(batch, values);
-    ASSERT_TRUE(right.ok() && predicted.ok()) << right.status() << predicted.status();
-    ASSERT_EQ(predicted->size(), right->size());
-    EXPECT_LE(Distance(predicted->floats(), right->floats()), 1e-5 * Norm(right->floats()));
   }
 }
 
@@ -99,12 +120,21 @@ class CudnnOutputs : public testing::TestWithParam<bool> {};
 
 TEST_P(CudnnOutputs, AreThoseOfTheReference) {
   for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate})
-    ExpectOutputsAsReference(SubjectOf(kOutputsJob), SomeBatch(GetParam()), copies);
+    ExpectOutputsAsReference(SubjectOf(kOutputsJob), {SomeBatch(GetParam())}, copies);
 }
 
 TEST_P(CudnnOutputs, OfOtherLossesAndOfMetricsOfTheHostAreThoseOfTheReference) {
   for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate})
-    ExpectOutputsAsReference(SubjectOf(kOddJob), OddBatch(GetParam()), copies);
+    ExpectOutputsAsReference(SubjectOf(kOddJob), {OddBatch(GetParam())}, copies);
+}
+
+// The weights of its rows lie behind its own labels, and those of each output behind the ones before.
+TEST_P(CudnnOutputs, OfAShortLastBatchAreThoseOfTheReference) {
+  for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
+    const Batch some = SomeBatch(GetParam()), odd = OddBatch(GetParam());
+    ExpectOutputsAsReference(SubjectOf(kOutputsJob), {some, FirstOf(some, 3)}, copies);
+    ExpectOutputsAsReference(SubjectOf(kOddJob), {odd, FirstOf(odd, 3)}, copies);
+  }
 }
 
 // A gradient is of the sum of the losses with the loss scale, which comes out again.
@@ -143,7 +173,7 @@ TEST(CudnnOutputsOf, LayersWithPenaltiesHaveThemInTheLossOnce) {
   const Batch batch = OutputsBatch(false, [](int e) {
     return std::vector<float>{static_cast<float>(e % 2), 0.4f, -1, static_cast<float>(e % 3)};
   });
-  ExpectOutputsAsReference(s, batch, HostMachine::Copies::kLate);
+  ExpectOutputsAsReference(s, {batch}, HostMachine::Copies::kLate);
 }
 
 TEST(CudnnOutputsOf, WhatOnlyAnOutputWithoutALossReadsHasNoGradient) {

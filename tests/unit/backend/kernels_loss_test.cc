@@ -358,5 +358,40 @@ TEST(Loss, OfPairsIsThatOfTheCpu) {
   }
 }
 
+// A training that has diverged is seen by its loss: a largest score that is not a number is not "no pair". More pairs
+// than a block has threads, so that threads and their largest scores are both joined.
+TEST(Loss, OfPairsThatAreNoNumbersIsNone) {
+  constexpr int64_t kExamples = 300, kSize = 4;
+  std::vector<float> labels(kExamples);
+  for (int64_t e = 0; e < kExamples; ++e) labels[e] = static_cast<float>(e % 2);
+  const Tensor classes(labels);
+  CircleArguments a;
+  a.examples = kExamples;
+  a.size = kSize;
+  const auto loss_of = [&](const std::vector<float>& outputs) {
+    const Tensor x(outputs);
+    Memory scratch(CircleScratch(a) * 4), results(kExamples * 8);
+    EXPECT_EQ(kernels::CircleLoss(nullptr, a, x.floats(), classes.floats(), nullptr, nullptr,
+                                  static_cast<double*>(results.data()), static_cast<float*>(scratch.data())),
+              0);
+    const std::vector<uint8_t> bytes = results.Get();
+    double total = 0;
+    for (int64_t e = 0; e < kExamples; ++e) {
+      double value;
+      std::memcpy(&value, bytes.data() + 8 * e, 8);
+      total += value;
+    }
+    return total;
+  };
+  const std::vector<float> finite = Random(kExamples * kSize, 500, -0.5f, 0.5f);
+  EXPECT_TRUE(std::isfinite(loss_of(finite)));
+  EXPECT_TRUE(std::isnan(loss_of(std::vector<float>(kExamples * kSize, NAN))));
+  for (const int64_t row : {int64_t{0}, int64_t{7}, kExamples - 1}) {
+    std::vector<float> one = finite;
+    one[row * kSize] = NAN;
+    EXPECT_TRUE(std::isnan(loss_of(one))) << "row " << row;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::cudnn::kernels

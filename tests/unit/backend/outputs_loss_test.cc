@@ -168,6 +168,46 @@ TEST(OutputsLoss, PenaltiesOfOutputsAreInTheLoss) {
   }
 }
 
+// Two numbers and a class with a row an example, and a map of two rows.
+TEST(OutputsLoss, RowsHaveWeightsWhereExamplesHaveSomeOrAClassIsIgnored) {
+  OutputsSubject s = SubjectOf(kOutputsJob);
+  const auto weights_of = [&](const Batch& batch) {
+    return OutputsLoss(s.outputs).RowWeightsOf(batch.examples, batch.labels.floats(), batch.label_size);
+  };
+  EXPECT_TRUE(weights_of(SomeBatch(false)).empty());
+  std::vector<float> want;
+  for (const int rows : {1, 1, 2}) {
+    for (int i = 0; i < 5 * rows; ++i) want.push_back(0.5f * static_cast<float>(i / rows) / static_cast<float>(rows));
+  }
+  EXPECT_EQ(weights_of(SomeBatch(true)), want);
+  for (JoinedOutput& output : s.outputs) {
+    if (output.name == "b") output.with.mutable_loss()->set_ignore_class(1);
+  }
+  want.assign(20, 0.5f);
+  for (size_t e = 0; e < 5; ++e) {
+    want[e] = 1;
+    want[5 + e] = e % 3 == 1 ? 0 : 1;
+  }
+  EXPECT_EQ(weights_of(SomeBatch(false)), want);
+}
+
+// An output whose targets are all of the data's is checked where they are.
+TEST(OutputsLoss, BadLabelsOfTheOnlyTrainedOutputAreRefused) {
+  const OutputsSubject s = SubjectOf(R"(
+    model { layers { name: "x" input { shape: 4 } } layers { name: "a" inputs: "x" dense { units: 1 } }
+            layers { name: "b" inputs: "x" dense { units: 3 activation: SOFTMAX } } outputs: ["b", "a"] }
+    data { path: "/d" targets { output: "b" columns: "k" } }
+    outputs { output: "b" loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } } optimizer { sgd {} })");
+  for (const bool weights : {false, true}) {
+    Batch batch = OutputsBatch(weights, [](int e) { return std::vector<float>{static_cast<float>(e % 3)}; });
+    const OutputsLoss loss(s.outputs);
+    const auto checked = [&] { return loss.CheckLabels(batch.examples, batch.labels.floats(), batch.label_size); };
+    EXPECT_TRUE(checked().ok()) << checked();
+    batch.labels.mutable_floats()[4] = 3;
+    EXPECT_THAT(std::string(checked().message()), HasSubstr("output \"b\": label 3 of example 4"));
+  }
+}
+
 TEST(OutputsLoss, BadLabelsAreRefusedByTheirOutput) {
   const OutputsSubject s = SubjectOf(kOutputsJob);
   const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(s.graph, s.options).value();

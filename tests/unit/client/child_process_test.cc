@@ -150,6 +150,7 @@ TEST_F(ChildProcessTest, ClusterRefusesWrongOptions) {
   EXPECT_THAT(error([](auto& o) { o.workers = 65; }), HasSubstr("--workers 65"));
   EXPECT_THAT(error([](auto& o) { o.port = 70000; }), HasSubstr("--port 70000"));
   EXPECT_THAT(error([](auto& o) { o.slots = -1; }), HasSubstr("--slots -1"));
+  EXPECT_THAT(error([](auto& o) { o.port = o.http = 8000; }), HasSubstr("--port 8000 and --http 8000: "));
   EXPECT_THAT(error([](auto& o) { o.dir = "/proc/cairn"; }), HasSubstr("--dir /proc/cairn"));
   EXPECT_THAT(error([](auto&) {}), HasSubstr("cairn-coordinator"));  // no programs there
 }

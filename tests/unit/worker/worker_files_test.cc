@@ -1,5 +1,6 @@
 // Goal: what a dropped job uploads ends five minutes after the drop, whether it was under way or began later; of a
-// cancelled one at once. What the job begins when it is here again goes on, until five minutes after its next drop.
+// cancelled one at once. What the job begins when it is here again, or is asked for anew, goes on, until five minutes
+// after its next drop.
 #include "worker/node/worker_files.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +76,7 @@ constexpr absl::Duration kShort = absl::Seconds(1);
 TEST_F(WorkerFilesTest, UploadsEndFiveMinutesAfterTheDrop) {
   EXPECT_EQ(kUploadsAfterDropMax, absl::Minutes(5));
   const auto other = Begin(kAnother), under_way = Begin(kJob);
-  files_.OnAssign(kJob);  // as every job
+  files_.OnRequest(kJob);  // as every job
   files_.OnDrop(kJob, /*cancelled=*/false);
   EXPECT_FALSE(under_way->stopped()) << "what was begun has its time";
   Upload late(files_, kJob);  // waits for the one before
@@ -106,7 +107,7 @@ TEST_F(WorkerFilesTest, WhatAJobBeginsWhenItIsBackGoesOn) {
   const auto before = Begin(kJob);
   files_.OnDrop(kJob, false);
   Upload between(files_, kJob);
-  files_.OnAssign(kJob);
+  files_.OnRequest(kJob);
   Upload later(files_, kJob);
   timers_.Pass(kUploadsAfterDropMax);
   EXPECT_TRUE(before->stopped());
@@ -118,11 +119,33 @@ TEST_F(WorkerFilesTest, WhatAJobBeginsWhenItIsBackGoesOn) {
   EXPECT_FALSE(later.stopped());
 }
 
+// A model file may be asked of any worker, also of one that the job has just left.
+TEST_F(WorkerFilesTest, WhatIsAskedOfADroppedJobGoesOn) {
+  files_.OnRequest(kJob);
+  const auto before = Begin(kJob);
+  files_.OnDrop(kJob, false);
+  timers_.Pass(kUploadsAfterDropMax - kShort);
+  files_.OnRequest(kJob);  // without an assignment
+  Upload asked(files_, kJob);
+  timers_.Pass(kShort);
+  EXPECT_TRUE(before->stopped());
+  before->End();
+  asked.AwaitBegin();
+  EXPECT_FALSE(asked.stopped()) << "it was asked for after the drop";
+  timers_.Pass(kUploadsAfterDropMax);
+  EXPECT_FALSE(asked.stopped());
+  files_.OnDrop(kJob, false);
+  timers_.Pass(kUploadsAfterDropMax - kShort);
+  EXPECT_FALSE(asked.stopped());
+  timers_.Pass(kShort);
+  EXPECT_TRUE(asked.stopped()) << "a drop that came later";
+}
+
 TEST_F(WorkerFilesTest, EachDropHasItsOwnTime) {
   const auto first = Begin(kJob);
   files_.OnDrop(kJob, false);
   timers_.Pass(kUploadsAfterDropMax - kShort);
-  files_.OnAssign(kJob);
+  files_.OnRequest(kJob);
   Upload second(files_, kJob);
   files_.OnDrop(kJob, false);  // while the first drop's time is not over
   timers_.Pass(kShort);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
@@ -20,8 +21,9 @@ DType TypeOf(v1::DataType type) { return type == v1::BFLOAT16 ? DType::kBFloat16
 }  // namespace
 
 absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
-  CAIRN_ASSIGN_OR_RETURN(device, machine.Allocate(bytes));
+  CAIRN_ASSIGN_OR_RETURN(Block on_device, machine.Allocate(bytes));
   CAIRN_ASSIGN_OR_RETURN(pinned, machine.AllocatePinned(bytes));
+  device = std::move(on_device);
   return absl::OkStatus();
 }
 
@@ -66,7 +68,6 @@ void Feed::Prefetch(const Batch& next) {
     if (prefetch_refused_) return;
     if (const absl::Status status = to.Allocate(machine_, InputBytes(element)); !status.ok()) {
       prefetch_refused_ = true;
-      to = {};
       return LogInfo("no memory to prefetch the next batch to the GPU: %s", status.message());
     }
   }

@@ -19,6 +19,7 @@ namespace cairn::cudnn {
 // Host and device memory of one size.
 struct Pair {
   Block device, pinned;
+  // Both, or on an error none: what was there stays.
   absl::Status Allocate(Machine& machine, int64_t bytes);
 };
 

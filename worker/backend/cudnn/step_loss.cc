@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/backend/batch_loss.h"
 #include "worker/backend/cudnn/masked_loss.h"
 
 namespace cairn::cudnn {
@@ -56,8 +57,8 @@ int64_t StepLoss::results() const {
 int64_t StepLoss::label_size() const {
   if (!parts_.empty()) return parts_.label_size();
   if (options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY) return plan_.positions;
-  if (options_.loss.kind() == v1::Loss::CIRCLE) return 1;
-  return options_.loss.kind() == v1::Loss::CTC ? plan_.metric_rows : outputs_;  // the longest sequence of its steps
+  // Of CTC: what a step needs grows with steps * labels, and who knows the steps does not know the labels.
+  return IsBatchLoss(options_.loss.kind()) ? 1 : outputs_;
 }
 
 int64_t StepLoss::label_numbers() const {

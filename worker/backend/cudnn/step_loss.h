@@ -30,8 +30,8 @@ class StepLoss {
   int64_t results() const;                             // numbers of a step
   int64_t positions() const { return plan_.positions; }
   const std::vector<float>& class_weights() const { return plan_.class_weights; }
-  // What to prepare for, before there is a batch that says it: the numbers of an example's labels; those with the
-  // weights of its rows; whether rows have weights although the examples have none.
+  // What to prepare for, before there is a batch that says it: the numbers of an example's labels, the fewest where
+  // only the data tells; those with the weights of its rows; whether rows have weights although the examples have none.
   int64_t label_size() const;
   int64_t label_numbers() const;
   bool weighs_rows() const;

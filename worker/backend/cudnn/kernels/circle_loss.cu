@@ -43,7 +43,7 @@ struct PairsOfExample {
     return CircleScore(a.settings, classes[j] == classes[i], raw < 0 ? 0 : raw);
   }
 
-  // The logarithm of the sum over the pairs of a side; -infinity: it has none.
+  // The logarithm of the sum over the pairs of a side; -infinity: it has none; NaN: the score of one is.
   template <class B>
   CAIRN_DEVICE double LogOf(B& block, int side) const {
     const int64_t i = block.index();
@@ -51,12 +51,11 @@ struct PairsOfExample {
     block.ForEachThread([&](int thread) {
       double most = -INFINITY;
       for (int64_t j = thread; j < a.examples; j += kThreads) {
-        const double score = SideOf(i, j) == side ? ScoreOf(i, j).value : -INFINITY;
-        most = most < score ? score : most;
+        if (SideOf(i, j) == side) most = LargerOrNan(most, ScoreOf(i, j).value);
       }
       values[thread] = most;
     });
-    const double most = block.Reduce(values, [](double p, double q) { return p < q ? q : p; });
+    const double most = block.Reduce(values, [](double p, double q) { return LargerOrNan(p, q); });
     if (most == -INFINITY) return most;
     block.ForEachThread([&](int thread) {
       double sum = 0;
