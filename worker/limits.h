@@ -38,6 +38,13 @@ inline constexpr absl::Duration kWeightsFetchMax = absl::Minutes(10);
 inline constexpr absl::Duration kFetchLookPause = absl::Seconds(1);
 inline constexpr absl::Duration kFetchTellPause = absl::Seconds(30);
 
+// Outputs of a shard with the names of their inputs: a coordinator of an earlier release cuts shards by the outputs
+// alone (at most 1 MiB), and a message may have 4 MiB (kControlMessageBytesMax). Of a name, as the coordinator counts
+// (kInputFileBytesMax); and what stands before it in the message.
+inline constexpr size_t kPredictBlockBytesMax = size_t{2} << 20;
+inline constexpr size_t kInputNameBytesMax = 525;
+inline constexpr size_t kInputNameHeadBytes = 3;
+
 // ---- training ----
 
 // The token of a request names its owner (a number that the mode chooses) and its partition.

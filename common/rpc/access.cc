@@ -276,7 +276,8 @@ absl::Status CheckNodeName(CallerRole role, absl::string_view node, const Caller
   const std::string& name = found->second;
   if (name == "*" || node == name || absl::StartsWith(node, absl::StrCat(name, "-"))) return absl::OkStatus();
   return Denied(absl::StrCat("your certificate is that of the ", RoleName(role), " \"", name, "\": a node with it is ",
-                             "named so, or with a \"-\" and more behind it, not \"", absl::CHexEscape(node), "\""));
+                             "named so, or with a \"-\" and more behind it, not \"",
+                             absl::CHexEscape(node.substr(0, 100)), "\""));
 }
 
 std::string NodeNamePrefix(CallerRole role, const Caller& caller) {

@@ -117,19 +117,25 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   Changed(*job);
 }
 
-// A chief repeats them when it connects again. The events show those that were told before this coordinator began.
+// A chief repeats them when it connects again. The events and the notes, which a long job keeps longer, show those that
+// were told before this coordinator began.
 void Checkpoints::NoteSetAside(Job& job, const v1::CheckpointReport& report) {
+  const auto tell_once = [&](const std::string& text) {
+    const auto same = [&](const auto& known) { return known.text() == text; };
+    const auto& events = job.status.events();
+    const auto& notes = job.status.notes();
+    if (std::any_of(events.begin(), events.end(), same) || std::any_of(notes.begin(), notes.end(), same)) return;
+    jobs_.TellText(job, /*warning=*/true, text);
+    AddNote(job, std::max(0, job.status.epochs_size() - 1), "checkpoints", text);
+  };
   std::set<std::string>& told = job.outputs.checkpoints.set_aside;
   for (const std::string& text : report.set_aside()) {
     if (told.size() >= kSetAsideToldMax) return;
     const std::string shown(CutUtf8(text, kEventTextMax));
-    const auto& events = job.status.events();
-    const bool known = std::any_of(events.begin(), events.end(), [&](const auto& e) { return e.text() == shown; });
-    if (!told.insert(shown).second || known) continue;
-    jobs_.TellText(job, /*warning=*/true, shown);
+    if (!told.insert(shown).second) continue;
+    tell_once(shown);
     if (told.size() == kSetAsideToldMax)
-      jobs_.TellWarning(job, "further checkpoints of other jobs that are renamed are in the log of its chief alone");
-    AddNote(job, std::max(0, job.status.epochs_size() - 1), "checkpoints", shown);
+      tell_once("further checkpoints of other jobs that are renamed are in the log of its chief alone");
   }
 }
 

@@ -53,19 +53,22 @@ void Copies::NoteReturned(Job& job, const ClusterNode& node, const v1::HeldParti
 
 // Promotes, removes and demotes copies after losses. Returns true if a new generation was begun, or the job ended.
 bool Copies::Settle(Job& job) {
-  bool changed = false;
+  bool changed = false, lost = false;
   const std::vector<NodeName> before = PrimariesOf(job);
   std::set<NodeName> back;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     const NodeName primary = p.primary();
+    const int in_sync = BackupsInSync(p);
     const bool came_back = job.partitions.copies.returned.contains({p.partition(), primary});
     const SettleResult result = SettlePartition(job, p);
     if (result == SettleResult::kLost) return true;
     if (came_back && result == SettleResult::kChanged && p.primary() == primary) back.insert(primary);
     changed = changed || result == SettleResult::kChanged;
+    lost = lost || p.primary() != primary || BackupsInSync(p) < in_sync;
   }
   if (!changed) return false;
-  job.partitions.copy_watch.NoteLoss(step_.now());
+  // Not of a copy that was still being filled.
+  if (lost || !back.empty()) job.partitions.copy_watch.NoteLoss(step_.now());
   for (const NodeName& name : back)
     jobs_.Tell(job, "ps \"%s\" is back: its partitions are recovered from its disk", name);
   TellPromotions(job, before);

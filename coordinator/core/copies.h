@@ -87,6 +87,7 @@ class Copies : Component {
   size_t BalanceHash(const Job& job) const;
   void PlanMoves(Job& job);
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
+  void NoteDrainedBackups(Job& job, const v1::PartitionPlacement& p);
   void TellMoves(Job& job);
 
   Endings& endings_;

@@ -227,6 +227,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     step_.Log(OfJob(job.id()), "partition %d moves from ps \"%s\" to \"%s\"", p.partition(), p.primary(), heir);
     job.partitions.copies.NoteMoved(job.partitions.copies.moved.primaries, p.primary(), heir, step_.now());
     job.partitions.copies.moves.erase(p.partition());
+    if (drained) job.partitions.copies.handed_over[p.partition()] = p.primary();
     job.partitions.hosting.SetVersion(p.partition(), 0);  // as in a promotion
     MakePrimary(job, p, heir, true);
     return true;
@@ -256,6 +257,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     job.partitions.copies.shifts.erase(shift);
     return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });
   }
+  NoteDrainedBackups(job, p);
   return RemoveBackups(p, [&](const v1::BackupPlacement& b) {
     if (candidates_.Draining(b.node())) return true;
     if (staying <= wanted || (b.in_sync() && in_sync <= wanted)) return false;
@@ -263,6 +265,25 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     in_sync -= b.in_sync();
     return true;
   });
+}
+
+// Backups on draining ps are about to be removed: the newest of the others replace them.
+void Copies::NoteDrainedBackups(Job& job, const v1::PartitionPlacement& p) {
+  std::vector<NodeName> others;  // the newest last
+  for (const v1::BackupPlacement& b : p.backups()) {
+    if (b.in_sync() && !candidates_.Draining(b.node())) others.push_back(b.node());
+  }
+  // Too few ps are left for as many copies: none was replaced.
+  if (static_cast<int>(others.size()) < job.status.spec().backups()) return;
+  for (const v1::BackupPlacement& b : p.backups()) {
+    if (!candidates_.Draining(b.node()) || !b.in_sync() || others.empty()) continue;
+    const NodeName to = others.back();
+    others.pop_back();
+    const auto former = job.partitions.copies.handed_over.find(p.partition());
+    if (former != job.partitions.copies.handed_over.end() && former->second == b.node()) continue;
+    step_.Log(OfJob(job.id()), "a backup of partition %d moves from ps \"%s\" to \"%s\"", p.partition(), b.node(), to);
+    job.partitions.copies.NoteMoved(job.partitions.copies.moved.backups, b.node(), to, step_.now());
+  }
 }
 
 // If nothing else is going on, moves a primary to a ps with less data; if primaries are balanced, a backup.
@@ -276,6 +297,10 @@ void Copies::PlanMoves(Job& job) {
     const auto& [from, to] = shift.second;
     return FindBackup(p, from) == nullptr || p.primary() == to || candidates_.UsablePs(job, to) == nullptr ||
            candidates_.Draining(to) || candidates_.Draining(from) || links_.Cut(p.primary(), to, step_.now());
+  });
+  std::erase_if(job.partitions.copies.handed_over, [&](const auto& former) {
+    v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(former.first));
+    return !candidates_.Draining(former.second) || FindBackup(p, former.second) == nullptr;
   });
   if (step_.now() < job.partitions.copies.balance_at) return;
   job.partitions.copies.balance_at = step_.now() + kBalanceAfter;

@@ -108,7 +108,8 @@ void CopyWatch::UpdateDegraded(Job& job) {
   if (job.partitions.copy_watch.lack.partitions == 0) {
     job.partitions.copy_watch.lacking_since = absl::InfiniteFuture();
     const absl::Time lost_at = std::exchange(job.partitions.copy_watch.lost_at, absl::InfiniteFuture());
-    const bool lost = lost_at != absl::InfiniteFuture() && job.status.spec().backups() > 0;
+    // Of hundreds of ended jobs, only those that were told to be degraded.
+    const bool lost = lost_at != absl::InfiniteFuture() && job.status.spec().backups() > 0 && !job.finished();
     if (!job.status.has_degraded() && !lost) return;
     if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
     const absl::Duration lasted =

@@ -3,7 +3,7 @@
 //
 // Jobs whose copies or nodes have changed are examined at each Tick, once each; readiness follows from the results. A
 // shortage that is repaired within a second is not reported as one: copies of a new job, moves for balance. The end of
-// a loss is told, however short it was. Readiness has no such delay.
+// a loss is told, however short it was, unless the job has ended. Readiness has no such delay.
 //
 // Not thread-safe; one core owns it.
 #pragma once

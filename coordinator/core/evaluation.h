@@ -1,7 +1,8 @@
 // Evaluation: the coordinator's state of one Evaluate or Predict in progress. Data only.
 //
 // Invariants, in addition to those of ShardTable and PredictionBlocks:
-//   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max.
+//   1. Evaluate: all shards are handed out at once, at most evaluate_shards_max; there is a result only if their sums
+//      have as many examples as the split.
 //   2. Predict: a shard's outputs are one block of at most kEvaluationBlockBytesMax with the names of their inputs (of
 //      one example, without), and only shards below
 //      delivered() + kEvaluationWindowMax are handed out, which bounds the number of blocks that are held for a slow

@@ -96,6 +96,17 @@ void TakeTargets(const v1::Data& of_job, v1::Data& data) {
   }
 }
 
+// Workers of two releases may read the same files as other splits: what one of them does not have is in no sum.
+absl::Status CheckAllCounted(const Evaluation& evaluation) {
+  const uint64_t counted = evaluation.result.sums().examples();
+  if (counted == evaluation.examples) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the workers evaluated %d examples of the %s split, which had %d when a worker looked at the data: either the "
+      "data have changed since, or workers of several releases split them differently; bring all workers to one "
+      "release; data that have changed are evaluated with --data",
+      counted, SplitText(evaluation.asked.split), evaluation.examples));
+}
+
 v1::EvaluateShard ShardMessage(const Job& job, const EvaluationRequest& asked, uint32_t shard, uint32_t shards) {
   v1::EvaluateShard message;
   message.set_job_id(job.id());
@@ -330,7 +341,8 @@ void Evaluations::ShardDone(uint64_t request_id, uint32_t shard, const v1::Evalu
   v1::EvaluateResponse& result = evaluation.result;
   AddSums(reply.sums(), MetricSumCount(job->status.spec()), *result.mutable_sums());
   result.set_version(evaluation.shards.done() == 1 ? reply.version() : std::min(result.version(), reply.version()));
-  if (evaluation.shards.AllDone()) End(request_id, absl::OkStatus());
+  if (!evaluation.shards.AllDone()) return;
+  End(request_id, CheckAllCounted(evaluation));
 }
 
 void Evaluations::End(uint64_t request_id, absl::Status status) {

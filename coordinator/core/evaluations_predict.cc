@@ -10,6 +10,23 @@
 #include "coordinator/core/limits.h"
 
 namespace cairn {
+namespace {
+
+// Whether it has all outputs of these examples, of the number of bytes for which shards are cut; and their names, or
+// none.
+bool FitsShard(const v1::PredictBlock& block, PlaceRange places) {
+  uint64_t numbers = block.examples();
+  for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
+  size_t names = 0;
+  for (const std::string& name : block.inputs()) names += name.size();
+  return static_cast<int64_t>(block.first_example()) == places.begin &&
+         static_cast<int64_t>(block.examples()) == places.size() && block.outputs().size() == numbers * sizeof(float) &&
+         block.outputs().size() <= static_cast<size_t>(kEvaluationBlockBytesMax) &&
+         block.outputs().size() + names <= static_cast<size_t>(kEvaluationBlockBytesMax + kInputFileBytesMax) &&
+         (block.inputs().empty() || block.inputs_size() == places.size());
+}
+
+}  // namespace
 
 absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) {
   const v1::JobSpec& spec = job.status.spec();
@@ -46,12 +63,7 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   ShardTable::Shard* const shard = evaluation.shards.AskedOf(block.shard(), node.name);
   if (shard == nullptr) return;
   const PlaceRange places = Share(static_cast<int64_t>(evaluation.examples), block.shard(), evaluation.shards.count());
-  uint64_t numbers = block.examples();
-  for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
-  if (static_cast<int64_t>(block.first_example()) != places.begin ||
-      static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
-      block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax) ||
-      (!block.inputs().empty() && block.inputs_size() != places.size())) {
+  if (!FitsShard(block, places)) {
     return step_.Warn(OfJob(evaluation.asked.job), "worker \"%s\" sent outputs that do not fit shard %d; ignored",
                       node.name, block.shard());
   }

@@ -48,9 +48,9 @@ void IdlePs::Look(const ClusterNode& ps) {
                      CountText(unsettled, "running job"));
   }
   step_.Log(OfNode(ps),
-            "holds no partitions: %s %s theirs, since a move would bring no balance (one of a single partition, or of "
+            "holds no partitions: %s %s, since a move would bring no balance (one of a single partition, or of "
             "as many as there were ps, moves none); new jobs use it",
-            CountText(running, "running job"), Verb(running, "keeps", "keep"));
+            CountText(running, "running job"), Verb(running, "keeps its partitions", "keep theirs"));
 }
 
 }  // namespace cairn

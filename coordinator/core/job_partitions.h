@@ -82,7 +82,9 @@ struct JobCopies {
     std::map<std::pair<NodeName, NodeName>, int> primaries, backups;  // how many from one ps to another
     absl::Time since = absl::InfiniteFuture();
   };
-  Moved moved;          // that the job's events do not have yet
+  Moved moved;  // that the job's events do not have yet
+  // By partition: a draining ps that was its primary. Its move was noted; its copy is removed later.
+  std::map<uint32_t, NodeName> handed_over;
   size_t balanced = 0;  // a hash of the copies and the ps when nothing was to be moved; 0: something was
 
   // Reports of the previous generation are void.
@@ -107,6 +109,7 @@ struct JobCopies {
     returned.clear();
     moves.clear();
     shifts.clear();
+    handed_over.clear();
   }
 };
 

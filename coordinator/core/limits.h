@@ -86,10 +86,10 @@ inline constexpr int kStepDigestsKept = 200;
 // In memory, of the whole cluster: days of a quiet one.
 inline constexpr size_t kClusterEventsKept = 4096;
 inline constexpr size_t kClusterEventsBytesKept = size_t{2} << 20;
-// Refusals of nodes that are told within kRefusalsTime: who tries names at random does not push out the other events.
-// Later ones are counted.
+// Refusals of nodes that are told at once. Then one is told in each kRefusalsTime, with how many were left out: who
+// tries names at random writes a few hundred events a day, and does not push out the others.
 inline constexpr int kRefusalsToldMax = 30;
-inline constexpr absl::Duration kRefusalsTime = absl::Minutes(1);
+inline constexpr absl::Duration kRefusalsTime = absl::Minutes(10);
 // Nodes of which the last reason is known; and refusals by certificate that wait for the core, which others follow.
 inline constexpr size_t kRefusalsKept = 1000;
 inline constexpr size_t kRefusalsPostedMax = 64;

@@ -64,12 +64,12 @@ absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v
   const absl::Status ours = CheckCluster(hello);
   absl::StatusOr<Membership::Admission> admission = ours.ok() ? members_.Admit(session, hello, step_.now()) : ours;
   if (!admission.ok()) {
-    NoteRefusal(CalledText(hello.name()), std::string(admission.status().message()));
+    NoteRefusal({CalledText(hello.name()), ""}, std::string(admission.status().message()));
     step_.Emit(CloseSession{session, admission.status()});
     return admission;
   }
   const ClusterNode& node = *admission->node;
-  refusals_.known.erase(CalledText(node.name));
+  std::erase_if(refusals_.known, [&, who = CalledText(node.name)](const auto& k) { return k.first.who == who; });
   if (admission->superseded.value != 0)
     step_.Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
   if (!admission->was_alive) {
@@ -104,40 +104,43 @@ absl::Status Nodes::CheckCluster(const v1::Hello& hello) const {
                       "coordinator's cluster is %016x; check the ps' "
                       "--coordinator and this coordinator's --data-dir or --state; if what the ps holds is not needed, "
                       "start it with an empty --data-dir",
-                      hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
+                      absl::CHexEscape(hello.name().substr(0, kNodeNameBytesMax)), hello.cluster_id(), cluster_id_));
 }
 
 void Nodes::OnRefused(const NodeRefused& event) {
   const std::string from = event.from.empty() ? "this machine" : absl::CHexEscape(event.from);
   // A node that had not said its name is known by its machine.
-  NoteRefusal(event.name.empty() ? absl::StrCat("a node from ", from) : CalledText(event.name),
-              event.name.empty() ? event.why : absl::StrCat("(from ", from, ") ", event.why));
+  const Refused node = event.name.empty() ? Refused{absl::StrCat("a node from ", from), ""}
+                                          : Refused{CalledText(event.name), absl::StrCat("(from ", from, ") ")};
+  NoteRefusal(node, event.why);
 }
 
 // The node retries every second.
-void Nodes::NoteRefusal(const std::string& who, std::string why) {
-  const auto known = refusals_.known.find(who);
+void Nodes::NoteRefusal(const Refused& node, std::string why) {
+  why.resize(CutUtf8(why, kEventTextMax).size());
+  const auto known = refusals_.known.find(node);
   if (known != refusals_.known.end() && known->second == why) return;
-  TellRefusalsLeftOut();
-  if (step_.now() - refusals_.since >= kRefusalsTime) {
-    refusals_.since = step_.now();
-    refusals_.told = 0;
-  }
-  if (refusals_.told >= kRefusalsToldMax) {
+  AllowRefusals();
+  if (refusals_.left == 0) {
     ++refusals_.left_out;
     return;
   }
-  ++refusals_.told;
+  --refusals_.left;
   if (refusals_.known.size() >= kRefusalsKept && known == refusals_.known.end()) refusals_.known.clear();
-  step_.Warn({}, "%s was refused: %s", who, why);
-  refusals_.known[who] = std::move(why);
+  step_.Warn({}, "%s was refused: %s%s", node.who, node.from, why);
+  refusals_.known[node] = std::move(why);
 }
 
-// Once the time is over for which they were left out.
-void Nodes::TellRefusalsLeftOut() {
-  if (refusals_.left_out == 0 || step_.now() - refusals_.since < kRefusalsTime) return;
-  step_.Warn({}, "nodes were refused %d more times within a minute, with names or reasons that are not shown",
-             std::exchange(refusals_.left_out, 0));
+// One more for each kRefusalsTime, and what was left out until then.
+void Nodes::AllowRefusals() {
+  if (refusals_.left == kRefusalsToldMax) refusals_.since = step_.now();
+  const int64_t more = (step_.now() - refusals_.since) / kRefusalsTime;
+  if (more <= 0) return;
+  refusals_.since += more * kRefusalsTime;
+  refusals_.left = static_cast<int>(std::min<int64_t>(refusals_.left + more, kRefusalsToldMax));
+  if (refusals_.left_out == 0) return;
+  step_.Warn({}, "nodes were refused %d more times within %s, with names or reasons that are not shown",
+             std::exchange(refusals_.left_out, 0), absl::FormatDuration(kRefusalsTime));
 }
 
 // ---- queries ----
@@ -235,7 +238,7 @@ void Nodes::SaveSoon() {
 }
 
 void Nodes::Tick() {
-  TellRefusalsLeftOut();
+  AllowRefusals();
   if (save_due_ && step_.now() - saved_at_ >= kSaveInterval) Save();
 }
 

@@ -5,10 +5,11 @@
 //   2. The incarnation of a ps is not stored while the role of its copies after a restart is undecided (Unsettled).
 //   3. The nodes are stored together. In a large cluster the time that this takes is bounded: what may wait (SaveSoon)
 //      is stored a few times a second.
-//   4. A refusal is told when its reason is another one than before, at most kRefusalsToldMax within kRefusalsTime; how
-//      many were left out is told then.
+//   4. A refusal is told when its reason is another one than before; kRefusalsToldMax at once, then one in each
+//      kRefusalsTime, with how many were left out.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -20,6 +21,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "coordinator/core/events.h"
 #include "coordinator/core/job_table.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/membership.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/step_context.h"
@@ -62,9 +64,14 @@ class Nodes {
   v1::ListNodesResponse List() const;
 
  private:
+  // A node that was refused, as shown; from: its machine, if that is known.
+  struct Refused {
+    std::string who, from;
+    auto operator<=>(const Refused&) const = default;
+  };
   absl::Status CheckCluster(const v1::Hello& hello) const;
-  void NoteRefusal(const std::string& who, std::string why);
-  void TellRefusalsLeftOut();
+  void NoteRefusal(const Refused& node, std::string why);
+  void AllowRefusals();
   std::set<NodeName> Unsettled() const;
   v1::NodeStatus StatusWithoutPartitions(const NodeName& name) const;
 
@@ -79,9 +86,10 @@ class Nodes {
   absl::Time saved_at_ = absl::InfinitePast();
   std::set<NodeName> unsettled_stored_;  // as the stored state of the cluster has it
   struct Refusals {
-    std::map<std::string, std::string> known;  // by node, as shown: the reason that was told
-    absl::Time since = absl::InfinitePast();   // the time for which these are counted:
-    int told = 0, left_out = 0;
+    std::map<Refused, std::string> known;     // the reason that was told
+    int left = kRefusalsToldMax;              // so many may be told now
+    absl::Time since = absl::InfinitePast();  // one more may be kRefusalsTime after this
+    int left_out = 0;                         // since then
   };
   Refusals refusals_;
 };

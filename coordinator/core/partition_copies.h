@@ -32,6 +32,11 @@ bool RemoveBackups(v1::PartitionPlacement& p, Predicate gone) {
 // Whether the copy has every acknowledged update.
 inline bool Complete(const v1::BackupPlacement& b) { return b.in_sync() || b.former(); }
 
+inline int BackupsInSync(const v1::PartitionPlacement& p) {
+  return static_cast<int>(
+      std::count_if(p.backups().begin(), p.backups().end(), [](const auto& b) { return b.in_sync(); }));
+}
+
 inline uint64_t BytesOf(const v1::PartitionPlacement& p) { return (p.end() - p.begin()) * sizeof(float); }
 
 // The primary first.

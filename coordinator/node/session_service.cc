@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/text.h"
 #include "common/rpc/access.h"
 #include "common/rpc/caller_certificate.h"
 #include "common/rpc/peer.h"
@@ -183,7 +184,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 void SessionDoor::Refuse(const grpc::CallbackServerContext& context, const std::string& name,
                          const absl::Status& why) const {
   if (audit != nullptr) audit->WriteRefusal(kMethod, CallerOf(context), why);
-  driver->SessionRefused({name.substr(0, kNodeNameBytesMax), MachineOf(context.peer()), std::string(why.message())});
+  driver->SessionRefused({name.substr(0, kNodeNameBytesMax), MachineOf(context.peer()),
+                          std::string(CutUtf8({why.message().data(), why.message().size()}, kEventTextMax))});
 }
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(

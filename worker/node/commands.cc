@@ -1,6 +1,7 @@
 #include "worker/node/commands.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
+#include "common/base/log.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/data/text_dataset.h"
@@ -283,8 +285,13 @@ void Commands::SendOutputs(const v1::EvaluateShard& command, const Subject& subj
   block.set_examples(static_cast<uint64_t>(places.size()));
   for (int64_t side : subject.model->graph->output().output) block.add_output_shape(static_cast<int32_t>(side));
   for (const std::string& part : outputs) block.mutable_outputs()->append(part);
-  const v1::Split split = SplitOf(command);
-  for (int64_t i = places.begin; i < places.end; ++i) block.add_inputs(subject.dataset->NameOf(split, i));
+  const size_t left = kPredictBlockBytesMax - std::min(kPredictBlockBytesMax, block.outputs().size());
+  std::vector<std::string> names = InputNames({*subject.dataset, SplitOf(command), places}, left);
+  if (names.empty() && places.size() > 0) {
+    LogWarning("job %d: the outputs of shard %d are sent without the names of their inputs, which take too much room",
+               command.job_id(), command.shard());
+  }
+  block.mutable_inputs()->Assign(std::make_move_iterator(names.begin()), std::make_move_iterator(names.end()));
   services_.send(std::move(message));
 }
 

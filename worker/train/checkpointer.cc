@@ -297,7 +297,11 @@ void Checkpointer::ReportAgain() {
   {
     absl::MutexLock lock(&mutex_);
     not_written = not_written_;
-    set_aside_.news = set_aside_.first;
+    std::vector<std::string> again = set_aside_.first;
+    for (std::string& text : set_aside_.news) {  // not reported yet
+      if (std::find(again.begin(), again.end(), text) == again.end()) again.push_back(std::move(text));
+    }
+    set_aside_.news = std::move(again);
     known = book_.known();
     deleted.assign(book_.deleted().begin(), book_.deleted().end());
   }

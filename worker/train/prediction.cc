@@ -4,6 +4,8 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
+#include "worker/limits.h"
 
 namespace cairn {
 
@@ -27,6 +29,17 @@ absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& mode
     outputs.append(reinterpret_cast<const char*>(computed.data()), computed.size());
   }
   return outputs;
+}
+
+std::vector<std::string> InputNames(const ExampleRange& examples, size_t bytes_max) {
+  std::vector<std::string> names;
+  size_t bytes = 0;
+  for (int64_t i = examples.places.begin; i < examples.places.end; ++i) {
+    const std::string name = ToUtf8(examples.dataset.NameOf(examples.split, i));
+    bytes += names.emplace_back(CutUtf8(name, kInputNameBytesMax)).size() + kInputNameHeadBytes;
+    if (bytes > bytes_max) return {};
+  }
+  return names;
 }
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "worker/train/compute_pool.h"
 #include "worker/train/evaluate_blocks.h"
@@ -15,5 +16,9 @@ namespace cairn {
 // the program's batch_max. Returns CANCELLED soon after *stop is set.
 absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const ExampleRange& examples,
                                           absl::Span<const float> values, const std::atomic<bool>& stop);
+
+// What the examples are in the data (Dataset::NameOf), as UTF-8 of at most kInputNameBytesMax bytes each; empty: all of
+// them would be longer than bytes_max.
+std::vector<std::string> InputNames(const ExampleRange& examples, size_t bytes_max);
 
 }  // namespace cairn

@@ -79,6 +79,42 @@ TEST(ClusterDegraded, TheEndOfAShortLossIsToldOnce) {
   EXPECT_FALSE(c.Told("degraded: ")) << "it was too short for that";
 }
 
+// There may be hundreds of ended jobs.
+TEST(ClusterDegraded, TheEndOfAShortLossIsNoEventOfAnEndedJob) {
+  Copies c(2);
+  CancelJob cancel{ReplyToken{999}, {}};
+  cancel.job.set_job_id(c.id);
+  c.Do(cancel);
+  c.Pass(absl::Seconds(2));
+  ASSERT_EQ(c.Now().state(), v1::CANCELLED);
+  c.Kill(c.node("ps-1"));
+  c.Restart(c.node("ps-1"));
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Now()) == 4; }));
+  c.Pass(absl::Seconds(3));
+  EXPECT_EQ(c.Told("every partition has its backups in sync again"), c.Told("degraded: "));
+}
+
+TEST(ClusterDegraded, ACopyThatWasStillFilledIsNoLoss) {
+  Copies c(2);
+  c.replicate = false;
+  c.AddPs("ps-2");
+  const auto on_new = [&] {
+    int copies = 0;
+    const v1::JobStatus job = c.Now();
+    for (const v1::PartitionPlacement& p : job.partitions()) {
+      for (const v1::BackupPlacement& b : p.backups()) copies += b.node() == "ps-2";
+    }
+    return copies;
+  };
+  ASSERT_TRUE(Within10s(c, [&] { return on_new() > 0; })) << "some are to move there";
+  ASSERT_EQ(InSync(c.Now()), 4);
+  c.Kill(c.node("ps-2"));
+  ASSERT_TRUE(Within10s(c, [&] { return on_new() == 0; }));
+  c.Pass(absl::Seconds(3));
+  EXPECT_EQ(InSync(c.Now()), 4);
+  EXPECT_FALSE(c.Told("every partition has its backups in sync again"));
+}
+
 TEST(ClusterDegraded, BackupsThatCannotBeReachedAreAnEventOfTheJob) {
   Copies c(3);
   const v1::PartitionPlacement p = c.Now().partitions(0);

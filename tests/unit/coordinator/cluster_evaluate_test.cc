@@ -80,7 +80,7 @@ TEST(ClusterCore, EvaluateSumsShardsAndRetries) {
   c.answer_evaluations = true;
   c.Settle();
   ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
-  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 16u);
+  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 8u);
 
   c.answer_evaluations = false;
   c.Do(EvaluateJob{ReplyToken{90003}, EvaluateOf(id), c.clock().Now() + absl::Seconds(5)});
@@ -94,6 +94,7 @@ void Answer(Cluster& c, const std::string& worker, const v1::EvaluateShard& shar
   answer.mutable_evaluated()->set_request_id(shard.request_id());
   answer.mutable_evaluated()->set_shard(shard.shard());
   answer.mutable_evaluated()->set_error(error);
+  if (error.empty()) answer.mutable_evaluated()->mutable_sums()->set_examples(c.ExamplesOf(shard));
   c.Say(c.node(worker), answer);
 }
 
@@ -215,6 +216,27 @@ TEST(ClusterCore, AShardWaitsForTheSlowWorkerWhereTheOtherFails) {
   Answer(c, "worker-0", slow, "");
   ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
   EXPECT_TRUE(c.ReplyTo(ReplyToken{90001})->status.ok());
+}
+
+// A worker of another release may split the data differently: its shard is empty.
+TEST(ClusterCore, EvaluateGivesNoFiguresOfAPart) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").shards.size(), 1u);
+  ASSERT_EQ(c.node("worker-1").shards.size(), 1u);
+  Answer(c, "worker-0", c.node("worker-0").shards[0], "");
+  const v1::EvaluateShard other = c.node("worker-1").shards[0];
+  v1::NodeMessage none;
+  none.mutable_evaluated()->set_request_id(other.request_id());
+  none.mutable_evaluated()->set_shard(other.shard());
+  c.Say(c.node("worker-1"), none);
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90001})->status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(c.ReplyTo(ReplyToken{90001})->status.message()),
+              HasSubstr("the workers evaluated 8 examples of the test split, which had 16"));
 }
 
 TEST(ClusterCore, EvaluateSaysWhyItCannot) {

@@ -153,6 +153,42 @@ TEST(ClusterEvents, MovesAreOneEventHoweverManyPartitionsMove) {
   EXPECT_EQ(Count(c.Job(id), "moved: "), 2) << ::testing::PrintToString(Events(c.Job(id)));
 }
 
+TEST(ClusterEvents, ADrainOfBackupsAloneIsAMoveToo) {
+  Cluster c(3, 1);
+  v1::JobSpec spec = SpecWithCopies(200, 1);
+  spec.set_partition_bytes(4 << 20);  // one partition
+  const uint64_t id = c.SubmitOk(spec);
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Job(id)) == 1; }));
+  const std::string primary = c.Job(id).partitions(0).primary(), from = c.Job(id).partitions(0).backups(0).node();
+  DrainNode drain{ReplyToken{999}, {}};
+  drain.request.set_name(from);
+  c.Do(drain);
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "moved: ") > 0; }));
+  const std::string to = c.Job(id).partitions(0).backups(0).node();
+  EXPECT_EQ(EventOf(c.Job(id), "moved: ").text(),
+            absl::StrFormat("moved: 1 backup from ps \"%s\" to \"%s\"", from, to));
+  EXPECT_NE(to, primary);
+  EXPECT_NE(to, from);
+}
+
+// What was a primary is told as one, though its copy is a backup at last.
+TEST(ClusterEvents, ADrainedPrimaryIsToldOnce) {
+  Cluster c(3, 1);
+  v1::JobSpec spec = SpecWithCopies(200, 1);
+  spec.set_partition_bytes(4 << 20);
+  const uint64_t id = c.SubmitOk(spec);
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Job(id)) == 1; }));
+  const std::string from = c.Job(id).partitions(0).primary(), to = c.Job(id).partitions(0).backups(0).node();
+  DrainNode drain{ReplyToken{999}, {}};
+  drain.request.set_name(from);
+  c.Do(drain);
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "holds nothing of the job any more") == 1; }));
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "moved: ") > 0; }));
+  EXPECT_EQ(EventOf(c.Job(id), "moved: ").text(),
+            absl::StrFormat("moved: 1 partition from ps \"%s\" to \"%s\"", from, to));
+  EXPECT_EQ(Count(c.Job(id), "moved: "), 1);
+}
+
 TEST(ClusterEvents, APsThatJoinsAndTakesNothingSaysWhy) {
   Cluster c(1, 1, 8);
   v1::JobSpec spec = LongSpec();
@@ -164,7 +200,8 @@ TEST(ClusterEvents, APsThatJoinsAndTakesNothingSaysWhy) {
     return std::count_if(c.log().begin(), c.log().end(),
                          [&](const std::string& line) { return line.find(text) != std::string::npos; });
   };
-  EXPECT_EQ(told("ps \"ps-1\" holds no partitions: 1 running job keeps theirs, since a move would bring no balance"),
+  EXPECT_EQ(told("ps \"ps-1\" holds no partitions: 1 running job keeps its partitions, since a move would bring no "
+                 "balance"),
             1);
   EXPECT_EQ(told("ps \"ps-0\" holds no partitions"), 0);
   v1::JobSpec of_four = LongSpec();

@@ -75,6 +75,38 @@ TEST(ClusterFormerChiefs, OtherJobsThatWereRenamedAreEventsOfTheJobOnce) {
   EXPECT_EQ(told("further checkpoints of other jobs"), 1);
 }
 
+// Its events are newer ones by then; its notes still have it.
+TEST(ClusterFormerChiefs, OtherJobsThatWereRenamedAreToldOnceInALongJob) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(SpecWithCheckpoints());
+  v1::NodeMessage report = Written(id, 5);
+  for (size_t i = 0; i < kSetAsideToldMax + 2; ++i)
+    report.mutable_checkpoint()->add_set_aside(absl::StrCat("former-", i, "."));
+  const auto told = [&](const std::string& part) {
+    const v1::JobStatus job = c.Job(id);
+    return std::count_if(job.events().begin(), job.events().end(),
+                         [&](const v1::JobEvent& event) { return event.text().find(part) != std::string::npos; });
+  };
+  c.Say(c.node("worker-0"), report);
+  ASSERT_EQ(told("former-"), kSetAsideToldMax);
+  ASSERT_EQ(told("further checkpoints of other jobs"), 1);
+  for (uint64_t i = 0; i < 200 && told("former-") + told("further checkpoints") > 0; ++i) {
+    DrainNode drain{ReplyToken{900 + i}, {}};  // its replicas go away and come back
+    drain.request.set_name("worker-1");
+    drain.request.set_undo(i % 2 == 1);
+    c.Do(drain);
+    c.Settle();
+  }
+  ASSERT_EQ(told("former-") + told("further checkpoints"), 0);
+  const int notes = c.Job(id).notes_size();
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Settle();
+  c.Say(c.node("worker-0"), report);
+  EXPECT_EQ(told("former-") + told("further checkpoints"), 0);
+  EXPECT_EQ(c.Job(id).notes_size(), notes);
+}
+
 // `epochs` was not raised, as it has to be for a job that goes on from the end of another.
 TEST(ClusterNothingToDo, AJobWhoseStepsAreAllInItsCheckpointSaysSo) {
   Cluster c(1, 1);

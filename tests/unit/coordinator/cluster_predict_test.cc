@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/coordinator/cluster.h"
@@ -135,20 +136,25 @@ TEST(ClusterPredict, OutputsThatDoNotFitAreRefused) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(c.Spec());
   c.answer_evaluations = false;
-  Predict(c, Request(id));
-  c.Settle();
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  const std::vector<std::function<void(v1::PredictBlock&)>> faults = {
+      [](v1::PredictBlock& block) { block.set_outputs("short"); },
+      [](v1::PredictBlock& block) { block.mutable_inputs()->RemoveLast(); },
+      [](v1::PredictBlock& block) { block.set_inputs(0, std::string((1 << 20) + 529, 'n')); },
+  };
+  for (size_t fault = 0; fault < faults.size(); ++fault) {
+    const ReplyToken call{90001 + fault};
+    Predict(c, Request(id), call);
+    c.Settle();
     for (const v1::EvaluateShard& shard : std::exchange(c.node("worker-0").shards, {})) {
       std::vector<v1::NodeMessage> messages = c.Outputs(shard, 16, 4);
-      if (attempt == 0) messages[0].mutable_predicted()->set_outputs("short");
-      if (attempt > 0) messages[0].mutable_predicted()->mutable_inputs()->RemoveLast();
+      faults[fault](*messages[0].mutable_predicted());
       for (const v1::NodeMessage& message : messages) c.Say(c.node("worker-0"), message);
     }
     c.Settle();
+    ASSERT_NE(c.ReplyTo(call), nullptr) << fault;
+    EXPECT_EQ(c.ReplyTo(call)->status.message(), "worker \"worker-0\": it sent no outputs") << fault;
+    EXPECT_TRUE(c.predictions[call].empty()) << fault;
   }
-  ASSERT_NE(c.ReplyTo(kCall), nullptr);
-  EXPECT_EQ(c.ReplyTo(kCall)->status.message(), "worker \"worker-0\": it sent no outputs");
-  EXPECT_TRUE(c.predictions[kCall].empty());
 }
 
 // An answer holds all outputs of its examples, whichever of them is the last.

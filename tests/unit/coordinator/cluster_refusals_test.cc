@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/version.h"
 #include "coordinator/core/limits.h"
@@ -164,6 +165,47 @@ TEST(ClusterCore, NamesAtRandomDoNotPushOutOtherEvents) {
   EXPECT_EQ(count("was refused"), kRefusalsToldMax + 1) << "it had been left out";
   c.Pass(kRefusalsTime + absl::Seconds(1));
   EXPECT_EQ(count("more times"), 1) << "once";
+}
+
+TEST(ClusterCore, TwoMachinesWithOneNameAreRefusedOnceEach) {
+  Cluster c(0, 0);
+  const auto logged = [&] {
+    return std::count_if(c.log().begin(), c.log().end(),
+                         [](const std::string& line) { return line.find("was refused") != std::string::npos; });
+  };
+  for (int i = 0; i < 5; ++i) {
+    for (const char* from : {"ipv4:10.0.0.7", "ipv4:10.0.0.8"}) c.Do(NodeRefused{"ps-0", from, "no"});
+  }
+  EXPECT_EQ(logged(), 2);
+  c.AddPs("ps-0");
+  for (const char* from : {"ipv4:10.0.0.7", "ipv4:10.0.0.8"}) c.Do(NodeRefused{"ps-0", from, "no"});
+  EXPECT_EQ(logged(), 4) << "it was a member in between";
+}
+
+TEST(ClusterCore, ADayOfRefusalsTakesASmallPartOfTheEvents) {
+  Cluster c(0, 0);
+  for (int minute = 0; minute < 24 * 60; ++minute) {
+    for (int i = 0; i < kRefusalsToldMax - 1; ++i)
+      c.Do(NodeRefused{absl::StrCat("n", minute, "-", i), "ipv4:10.0.0.7", "no"});
+    c.clock().Advance(absl::Minutes(1));
+    c.Do(Tick{});
+  }
+  const auto refused = std::count_if(c.log().begin(), c.log().end(),
+                                     [](const std::string& line) { return line.find("refused") != std::string::npos; });
+  EXPECT_LE(refused, static_cast<int64_t>(kClusterEventsKept / 10));
+  EXPECT_GT(refused, kRefusalsToldMax);
+  c.clock().Advance(absl::Hours(12));  // a quiet time
+  for (int i = 0; i < 2 * kRefusalsToldMax; ++i) c.Do(NodeRefused{absl::StrCat("m", i), "ipv4:10.0.0.7", "no"});
+  EXPECT_EQ(std::count_if(c.log().begin(), c.log().end(),
+                          [](const std::string& line) { return line.find("called \"m") != std::string::npos; }),
+            kRefusalsToldMax);
+}
+
+TEST(ClusterCore, AReasonOfARefusalIsCut) {
+  Cluster c(0, 0);
+  c.Do(NodeRefused{"ps-0", "ipv4:10.0.0.7", std::string(1 << 20, 'x')});
+  EXPECT_THAT(c.log().back(), HasSubstr("a node called \"ps-0\" was refused"));
+  EXPECT_LT(c.log().back().size(), 2 * kEventTextMax);
 }
 
 TEST(ClusterCore, BadHellosAreRefusedWithTheField) {

@@ -46,7 +46,7 @@ TEST(Evaluators, EvaluateEveryCheckpointOnce) {
   ASSERT_EQ(c.Job(id).validations_size(), 2);
   EXPECT_EQ(c.Job(id).validations(0).step(), 2);
   EXPECT_EQ(c.Job(id).validations(0).checkpoint(), "/run/step-2");
-  EXPECT_EQ(c.Job(id).validations(0).sums().examples(), 16u);
+  EXPECT_EQ(c.Job(id).validations(0).sums().examples(), 8u);
   EXPECT_EQ(c.Job(id).validations(1).step(), 4);
 
   ASSERT_TRUE(c.RunToEnd(id)) << "training does not wait";

@@ -137,6 +137,7 @@ class FakeCluster {
   void ClearCommands();
   // The number of steps that the replicas of the job have really done.
   int64_t TrueStep(uint64_t job_id) const;
+  uint64_t ExamplesOf(const v1::EvaluateShard& shard) const;
   // A worker's whole answer to a shard of a prediction: output i of example e is e + i / 10.
   static std::vector<v1::NodeMessage> Outputs(const v1::EvaluateShard& shard, int64_t examples, int outputs);
 

@@ -272,6 +272,13 @@ void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host)
   Say(node, answer);
 }
 
+uint64_t FakeCluster::ExamplesOf(const v1::EvaluateShard& shard) const {
+  const uint64_t all = shard.split() == v1::TRAIN        ? data.train_examples()
+                       : shard.split() == v1::VALIDATION ? data.validation_examples()
+                                                         : data.test_examples();
+  return static_cast<uint64_t>(Share(static_cast<int64_t>(all), shard.shard(), shard.shards()).size());
+}
+
 void FakeCluster::AnswerQueries(FakeNode& node) {
   if (answer_inspections) {
     for (const v1::InspectData& inspect : std::exchange(node.inspections, {})) {
@@ -296,7 +303,7 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
       answer.mutable_evaluated()->set_request_id(shard.request_id());
       answer.mutable_evaluated()->set_shard(shard.shard());
       answer.mutable_evaluated()->set_version(7 + shard.shard());
-      answer.mutable_evaluated()->mutable_sums()->set_examples(16 / shard.shards());
+      answer.mutable_evaluated()->mutable_sums()->set_examples(ExamplesOf(shard));
       answer.mutable_evaluated()->mutable_sums()->set_loss(1);
       answer.mutable_evaluated()->mutable_sums()->mutable_metrics()->Resize(MetricSumCount(shard.spec()), 2);
       Say(node, answer);

@@ -147,6 +147,8 @@ TEST(Access, ANodeHasTheNameOfItsCertificate) {
   EXPECT_THAT(std::string(CheckNodeName(CallerRole::kPs, "ps", Of({"cairn://user/ps"})).message()),
               HasSubstr("a ps needs a certificate with the role ps; yours is that of user ps"));
   EXPECT_TRUE(CheckNodeName(CallerRole::kPs, "ps", Caller{.unrestricted = true}).ok());
+  // It may be as long as a message.
+  EXPECT_LT(CheckNodeName(CallerRole::kPs, std::string(1 << 20, '\n'), host).message().size(), 1000u);
 }
 
 }  // namespace

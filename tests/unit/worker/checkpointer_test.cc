@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "tests/unit/worker/fake_remote_files.h"
 #include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
@@ -170,6 +171,7 @@ class RemoteCheckpointerTest : public CheckpointerTest {
                                          const v1::CheckpointReport& report = message.checkpoint();
                                          best_ += report.checkpoint().best();
                                          errors_ += !report.error().empty();
+                                         for (const std::string& text : report.set_aside()) set_aside_.push_back(text);
                                        }});
   }
   void Know() {
@@ -213,6 +215,32 @@ TEST_F(RemoteCheckpointerTest, WhatWasNotKeptAsTheBestStaysUntilItIs) {
   EXPECT_EQ(best_, 1);
   EXPECT_TRUE(files_.files.contains("out:/run/best/manifest.json"));
   EXPECT_THAT(remote_->Prune(told_, &files_), testing::ElementsAre(10));
+}
+
+// The first are reported again; one that could not be reported yet is not forgotten for them.
+TEST_F(RemoteCheckpointerTest, WhatWasSetAsideLastIsReportedWithTheFirstOnes) {
+  Know();
+  const auto mark_over = [&](uint64_t job) {
+    CheckpointManifest other = *ParseManifest(files_.files["out:/run/step-10/manifest.json"]);
+    other.job_id = job;
+    for (const char* file : {kModelFile, kOptimizerFile})
+      files_.files[absl::StrCat("out:/run/best/", file)] = files_.files[absl::StrCat("out:/run/step-10/", file)];
+    files_.files["out:/run/best/manifest.json"] = EncodeManifest(other);
+    v1::MarkBest command;
+    command.set_step(10);
+    remote_->MarkBest(command, std::make_shared<const v1::AssignReplicas>(told_));
+    Await();
+  };
+  const size_t first = kSetAsideReportedMax;
+  for (size_t i = 0; i < first; ++i) mark_over(100 + i);
+  ASSERT_EQ(set_aside_.size(), first);
+  files_.fails_with = absl::StatusCode::kCancelled;
+  files_.fails = [](const std::string& what) { return what == "put out:/run/best/manifest.json"; };
+  mark_over(200);
+  ASSERT_EQ(set_aside_.size(), first) << "it was given up, and not reported";
+  remote_->ReportAgain();
+  ASSERT_EQ(set_aside_.size(), first + first + 1);
+  EXPECT_THAT(set_aside_.back(), testing::HasSubstr("another job, 200"));
 }
 
 TEST_F(RemoteCheckpointerTest, WhatIsGivenUpIsNotReported) {

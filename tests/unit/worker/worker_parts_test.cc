@@ -9,10 +9,12 @@
 #include "common/model/epoch_figures.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "worker/core/report_book.h"
+#include "worker/limits.h"
 #include "worker/node/backend_select.h"
 #include "worker/node/device_watch.h"
 #include "worker/node/worker_node.h"
 #include "worker/train/evaluate_blocks.h"
+#include "worker/train/prediction.h"
 #include "worker/train/ps_connections.h"
 #include "worker/train/trainer.h"
 
@@ -126,6 +128,23 @@ TEST(EvaluateBlocksTest, BytesAreReadAsBytes) {
   const auto sums = EvaluateBlocks(program, model, {CountingBytes(), v1::TEST, {1, 11}}, {}, go);
   ASSERT_TRUE(sums.ok()) << sums.status();
   EXPECT_EQ(sums->loss, 55);
+}
+
+// Names that are no UTF-8; one is too long.
+class BadlyNamed : public CountingDataset {
+ public:
+  std::string NameOf(v1::Split, int64_t index) const override {
+    return index == 0 ? "a\xff.png" : std::string(1000, 'n') + "\xff";
+  }
+};
+
+TEST(InputNamesTest, AreShortUtf8OrNone) {
+  const BadlyNamed dataset;
+  const std::vector<std::string> names = InputNames({dataset, v1::TEST, {0, 2}}, kPredictBlockBytesMax);
+  EXPECT_THAT(names, ::testing::ElementsAre("a\xef\xbf\xbd.png", std::string(kInputNameBytesMax, 'n')));
+  const size_t bytes = names[0].size() + names[1].size() + 2 * kInputNameHeadBytes;
+  EXPECT_EQ(InputNames({dataset, v1::TEST, {0, 2}}, bytes), names);
+  EXPECT_TRUE(InputNames({dataset, v1::TEST, {0, 2}}, bytes - 1).empty()) << "all or none";
 }
 
 TEST(DeviceWatchTest, EndsWhenNoReplicaIsLeftAndAtLast) {
