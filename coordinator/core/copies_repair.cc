@@ -85,14 +85,15 @@ bool Copies::Recruit(Job& job) {
       return candidates_.Draining(h) ||
              (h != p.primary() && (candidates_.UsablePs(job, h) == nullptr || links_.Cut(p.primary(), h, step_.now())));
     });
+    // The ps to which it was to move may have been lost since.
+    const auto may_get_one = [&](const NodeName& name) {
+      return candidates_.UsablePs(job, name) != nullptr && !links_.Cut(p.primary(), name, step_.now()) &&
+             std::find(holders.begin(), holders.end(), name) == holders.end();
+    };
     const auto move = job.partitions.copies.moves.find(p.partition());
-    const bool moves = move != job.partitions.copies.moves.end() &&
-                       !links_.Cut(p.primary(), move->second, step_.now()) &&
-                       std::find(holders.begin(), holders.end(), move->second) == holders.end();
+    const bool moves = move != job.partitions.copies.moves.end() && may_get_one(move->second);
     const auto shift = job.partitions.copies.shifts.find(p.partition());
-    const bool shifts = shift != job.partitions.copies.shifts.end() &&
-                        !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
-                        std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
+    const bool shifts = shift != job.partitions.copies.shifts.end() && may_get_one(shift->second.second);
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
     if ((leaving > 0 || moves || shifts) && syncing >= kPartitionsMovingMax) continue;
     if (!std::exchange(loaded, true)) loads = candidates_.PsLoads(job);
