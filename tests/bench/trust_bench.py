@@ -7,7 +7,7 @@
          aim: roles and a token <= 1.03 of mutual TLS
   roots  a folder of 2,000 pictures is opened, and all are read: by paths that nobody checks, and below a root
          aim: <= 1.02
-  s3     steps of the small CNN without checkpoints, with checkpoints in a folder, and with checkpoints on S3
+  s3     steps of the small CNN, one worker, without checkpoints, with checkpoints in a folder, and with ones on S3
          aim: no step is delayed by more than 10 %
   data   the small CNN on pictures of a folder, and on the same ones on S3 that are in the cache
          aim: >= 0.95 of the folder's images/s
@@ -183,7 +183,7 @@ def times_beside(c, path, checkpoints, steps, arrivals):
     job = c.submit(path, checkpoints)
     c.wait_for_step(job, 1)
     status = c.job(job)
-    first = int(status["step"]) + 8
+    first = int(status["step"]) + 50  # those before are made while the connection opens
     seen = arrivals(status, first, steps)
     written = c.job(job).get("checkpoints", [])
     c.cairn("cancel", job)
@@ -208,10 +208,10 @@ def beside_checkpoints(rounds, server):
         for folder in ("local", "runs"):
             os.makedirs(f"{c.dir}/{folder}")
         os.rename(make_glyphs(c.dir, examples, 100), f"{c.dir}/local/glyphs")
-        for i in range(WORKERS):
-            c.add_worker(f"worker-{i}", *s3_checkpoints_test.roots_of(c))
-        c.wait_for_nodes(2 + WORKERS)
-        path = write_job(c, "local:/glyphs", examples, steps + 10 * EVERY, WORKERS)
+        # One worker: the S3 server and the proxy, which are elsewhere in a real cluster, have the other processor.
+        c.add_worker("worker-0", *s3_checkpoints_test.roots_of(c))
+        c.wait_for_nodes(3)
+        path = write_job(c, "local:/glyphs", examples, steps + 10 * EVERY, 1)
         for number, name in in_turn(rounds, list(dirs)):
             settings = {"checkpoints.every_steps": EVERY, "checkpoints.keep_max": 2}
             settings = {**settings, "checkpoints.dir": f"{dirs[name]}bench-{number}"} if dirs[name] else {}
