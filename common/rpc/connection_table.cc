@@ -1,9 +1,15 @@
 #include "common/rpc/connection_table.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/rpc/limits.h"
 
 namespace cairn {
@@ -18,6 +24,22 @@ std::optional<ino_t> SocketOf(int fd) {
 
 bool WasJustSwept(const std::optional<ConnectionTable::Time>& swept, ConnectionTable::Time now) {
   return swept && now - *swept < absl::ToChronoMilliseconds(kConnectionSweepEvery);
+}
+
+// As gRPC writes it, with brackets that are not escaped; empty: it is not connected.
+std::string PeerOf(int fd) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof(from);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) return "";
+  const auto& four = reinterpret_cast<const sockaddr_in&>(from);
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(from);
+  const bool is_six = from.ss_family == AF_INET6;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (is_six && !IN6_IS_ADDR_V4MAPPED(&six.sin6_addr))
+    return absl::StrCat("ipv6:[", inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text)), "]:", ntohs(six.sin6_port));
+  const void* const address = is_six ? static_cast<const void*>(&six.sin6_addr.s6_addr[12]) : &four.sin_addr;
+  return absl::StrCat("ipv4:", inet_ntop(AF_INET, address, text, sizeof(text)), ":",
+                      ntohs(is_six ? six.sin6_port : four.sin_port));
 }
 
 }  // namespace
@@ -59,6 +81,8 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
   if (!socket) return Outcome::kTooMany;
   // The descriptor is new, so what had it before is closed.
   if (const auto before = entries_.find(fd); before != entries_.end()) Forget(before);
+  const auto mine = machines_.find(machine);
+  if (mine != machines_.end() && mine->second.barred_until && now < *mine->second.barred_until) return Outcome::kBarred;
   const auto is_full = [&] {
     const auto found = machines_.find(machine);
     return found != machines_.end() && found->second.open >= limits_.of_machine_max;
@@ -70,6 +94,20 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
   entries_.emplace(fd, Entry{machine, *socket});
   ++machines_[machine].open;
   return Outcome::kAdmitted;
+}
+
+bool ConnectionTable::End(const std::string& peer, Time now) {
+  const std::string wanted = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
+  for (const auto& [fd, entry] : entries_) {
+    if (!IsOpen(fd, entry) || PeerOf(fd) != wanted) continue;
+    machines_.at(entry.machine).barred_until = now + absl::ToChronoMilliseconds(kBarredAfterCalls);
+    // The system drops the connection and what it holds of it; the owner of the descriptor finds it closed.
+    sockaddr nobody{};
+    nobody.sa_family = AF_UNSPEC;
+    connect(fd, &nobody, sizeof(nobody));
+    return true;
+  }
+  return false;
 }
 
 }  // namespace cairn

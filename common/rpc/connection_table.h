@@ -1,11 +1,12 @@
 // ConnectionTable: who has a connection to this daemon, so that no machine takes all of them.
 //
-// Not thread-safe; lives on the listener's thread. It does not learn that a connection ended: it looks, when a limit
+// Not thread-safe. It does not learn that a connection ended: it looks, when a limit
 // is reached, which descriptors are still the sockets that they were. Invariants:
 //   1. At most `all_max` sockets that it admitted are open, at most `of_machine_max` of them from one machine.
 //   2. It has an entry for each descriptor at most once; entries of closed sockets go when room is needed.
 //   3. It looks at most once every kConnectionSweepEvery for a machine, and for all, so that a flood of connections at
 //      a limit does not cost a look at all descriptors each. Room is found that much later.
+//   4. None of a machine is admitted within kBarredAfterCalls of an End of one of it.
 #pragma once
 
 #include <sys/types.h>
@@ -31,7 +32,7 @@ ConnectionLimits ConnectionLimitsOf(uint64_t open_files);
 
 class ConnectionTable {
  public:
-  enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine };
+  enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine, kBarred };
 
   using Time = std::chrono::steady_clock::time_point;
 
@@ -39,6 +40,9 @@ class ConnectionTable {
 
   // fd: an open socket from that machine, which stays the caller's; another owner may close it at any time after.
   Outcome Admit(int fd, const std::string& machine, Time now);
+  // Ends the connection, what it had sent and was not read included, and admits none of its machine for a while. peer:
+  // as gRPC writes it, "ipv4:10.0.0.7:4711". False: there is no such connection.
+  bool End(const std::string& peer, Time now);
   const ConnectionLimits& limits() const { return limits_; }
 
  private:
@@ -50,6 +54,7 @@ class ConnectionTable {
   struct Machine {
     size_t open = 0;
     std::optional<Time> swept;
+    std::optional<Time> barred_until;
   };
 
   bool IsOpen(int fd, const Entry& entry) const;

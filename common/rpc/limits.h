@@ -39,6 +39,13 @@ static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfM
 inline constexpr int kListenTimesMax = 10;
 // Calls at once on one connection; a client's further ones wait. Who watches the jobs of a sweep has hundreds.
 inline constexpr int kCallsOfConnectionMax = 1024;
+// How often a daemon looks whether a connection has more (CallWatch), and how often while it computes, for 10,000 calls
+// are opened within 50 ms; how many a second a connection may begin while the daemon falls behind; and for how long no
+// new connection of a machine is taken after one of it was closed for that.
+inline constexpr absl::Duration kCallWatchEvery = absl::Milliseconds(200);
+inline constexpr absl::Duration kBusyWatchEvery = absl::Milliseconds(20);
+inline constexpr int kCallsPerSecondMax = 10'000;
+inline constexpr absl::Duration kBarredAfterCalls = absl::Milliseconds(500);
 // From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.
 inline constexpr int kConnectionBeginMsMax = 10'000;
 // A peer that does not answer a ping, or does not confirm what was sent, for this long is gone.

@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/daemon.h"
 #include "common/rpc/limits.h"
 
 namespace cairn {
@@ -132,11 +133,14 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
 void Listener::Run(Take take) {
   take_ = std::move(take);
   thread_ = std::thread([this] { Loop(); });
+  watch_ = std::thread([this] { WatchLoop(); });
 }
 
 void Listener::Stop() {
   if (wake_ >= 0) eventfd_write(wake_, 1);
-  if (thread_.joinable()) thread_.join();
+  for (std::thread* thread : {&thread_, &watch_}) {
+    if (thread->joinable()) thread->join();
+  }
   for (const int fd : std::exchange(listening_, {})) close(fd);
   if (wake_ >= 0) close(std::exchange(wake_, -1));
 }
@@ -153,6 +157,29 @@ void Listener::Loop() {
   }
 }
 
+void Listener::WatchLoop() {
+  pollfd stop = {wake_, POLLIN, 0};
+  while (true) {
+    if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(kBusyWatchEvery))) > 0) return;
+    WatchCalls();
+  }
+}
+
+void Listener::WatchCalls() {
+  const auto now = std::chrono::steady_clock::now();
+  const double cpu_seconds = ProcessCpuSeconds();
+  const bool is_busy = cpu_seconds - cpu_seconds_ > absl::ToDoubleSeconds(kBusyWatchEvery) / 2;
+  if (!is_busy && now - watched_ < absl::ToChronoMilliseconds(kCallWatchEvery)) return;
+  cpu_seconds_ = cpu_seconds;
+  watched_ = now;
+  for (const CallWatch::Connection& one : calls_.Look(now)) {
+    absl::MutexLock lock(&mutex_);
+    if (!table_.End(one.peer, now)) continue;  // a Unix socket, or of another server of this process
+    LogWarning("%s is disconnected: %d calls are open on one connection, %d were begun; it was told to have %d at most",
+               one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax);
+  }
+}
+
 void Listener::Accept(int listening) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
@@ -165,7 +192,11 @@ void Listener::Accept(int listening) {
     return;
   }
   const std::string machine = MachineOfSocket(from);
-  const ConnectionTable::Outcome outcome = table_.Admit(fd, machine, std::chrono::steady_clock::now());
+  ConnectionTable::Outcome outcome;
+  {
+    absl::MutexLock lock(&mutex_);
+    outcome = table_.Admit(fd, machine, std::chrono::steady_clock::now());
+  }
   if (outcome == ConnectionTable::Outcome::kAdmitted) return take_(fd);
   close(fd);
   Refused(outcome, machine);
@@ -175,12 +206,15 @@ void Listener::Refused(ConnectionTable::Outcome why, const std::string& machine)
   ++refused_;
   const absl::Time now = absl::Now();
   if (now - warned_ < kWarnEvery) return;
-  if (why == ConnectionTable::Outcome::kTooMany) {
+  if (why == ConnectionTable::Outcome::kBarred) {
+    LogWarning("%s made too many calls on a connection: for %s none of its connections is taken; %d were closed",
+               machine, absl::FormatDuration(kBarredAfterCalls), refused_);
+  } else if (why == ConnectionTable::Outcome::kTooMany) {
     LogWarning("%d connections are open, as many as there may be (half of ulimit -n); %d more were closed",
-               table_.limits().all_max, refused_);
+               limits_.all_max, refused_);
   } else {
     LogWarning("%s has %d connections open, as many as one machine may have; %d more were closed", machine,
-               table_.limits().of_machine_max, refused_);
+               limits_.of_machine_max, refused_);
   }
   refused_ = 0;
   warned_ = now;

@@ -1,5 +1,6 @@
-// Listener: listens on a TCP port and hands each connection on, as many as ConnectionTable admits. gRPC's own listener
-// has no limit, and stops for ever once it finds no descriptor for a connection (CVE-2023-4785).
+// Listener: listens on a TCP port and hands each connection on, as many as ConnectionTable admits; it ends those that
+// make too many calls (CallWatch). gRPC's own listener has no limit, and stops for ever once it finds no descriptor
+// for a connection (CVE-2023-4785).
 //
 // Thread-safe. Invariants: 1. From Bind on, the port is this process' alone. 2. After Stop, or the destructor, nothing
 // listens and `take` is not called. 3. Out of descriptors, it waits and goes on.
@@ -11,15 +12,19 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/rpc/call_watch.h"
 #include "common/rpc/connection_table.h"
 
 namespace cairn {
 
 class Listener {
  public:
-  // Gets a connected socket, not blocking, and owns it. On the listener's thread; must not block.
+  // Gets a connected socket, not blocking, and owns it. On the thread that accepts: gRPC may read and answer calls in
+  // it, as long as the connection has some.
   using Take = std::function<void(int fd)>;
 
   // address: "host:port"; port 0: chosen by the system. All addresses of the host are listened on.
@@ -34,19 +39,28 @@ class Listener {
   void Stop();
 
  private:
-  explicit Listener(const ConnectionLimits& limits) : table_(limits) {}
+  explicit Listener(const ConnectionLimits& limits) : limits_(limits), table_(limits) {}
 
   void Loop();
   void Accept(int listening);
+  void WatchLoop();
+  void WatchCalls();
   void Refused(ConnectionTable::Outcome why, const std::string& machine);
 
   int port_ = 0;
   std::vector<int> listening_;
   int wake_ = -1;
   Take take_;
-  std::thread thread_;
+  std::thread thread_, watch_;
+  const ConnectionLimits limits_;
+  absl::Mutex mutex_;
+  ConnectionTable table_ ABSL_GUARDED_BY(mutex_);
+  // On watch_ alone:
+  GrpcCounters counters_;
+  CallWatch calls_{counters_};
+  CallWatch::Time watched_;
+  double cpu_seconds_ = 0;  // of the process, when it last looked at the calls
   // On thread_ alone:
-  ConnectionTable table_;
   size_t refused_ = 0;  // since the last warning
   absl::Time warned_ = absl::InfinitePast();
 };

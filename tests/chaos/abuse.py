@@ -246,7 +246,7 @@ KINDS = {
     "half-tls": (half_tls, 700, BOTH),
     "settings-only": (settings_only, 700, BOTH),
     "connect-flood": (connect_flood, 700, BOTH),
-    "open-streams": (open_streams, 15, BOTH),
+    "open-streams": (open_streams, 400, BOTH),  # so many that their memory would show
     "rapid-reset": (rapid_reset, 20, BOTH),
     "ping-flood": (ping_flood, 50, BOTH),
     "settings-flood": (settings_flood, 50, BOTH),

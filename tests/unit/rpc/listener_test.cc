@@ -1,5 +1,6 @@
 // Goal: one machine's connections are bounded, and so are all; closed ones make room, also when their descriptors are
-// used again; a listener that ran out of descriptors goes on once there are some; after Stop nothing is taken.
+// used again; a connection that is ended is gone with what it sent; a listener that ran out of descriptors goes on once
+// there are some; after Stop nothing is taken.
 #include "common/rpc/listener.h"
 
 #include <arpa/inet.h>
@@ -73,6 +74,10 @@ class Taken {
     };
     return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20));
   }
+  std::vector<int> fds() {
+    absl::MutexLock lock(&mutex_);
+    return fds_;
+  }
   size_t CloseAll() {
     absl::MutexLock lock(&mutex_);
     for (const int fd : fds_) close(fd);
@@ -139,6 +144,36 @@ TEST(ConnectionTable, AFloodAtALimitDoesNotLookAtAllDescriptorsEachTime) {
   EXPECT_EQ(table.Admit(fourth, "c", clock.Now()), Outcome::kTooMany);
   EXPECT_EQ(table.Admit(fourth, "c", clock.Next()), Outcome::kAdmitted);
   for (const int fd : {second, fourth}) close(fd);
+}
+
+TEST(ConnectionTable, AnEndedConnectionIsGoneAndItsMachineWaits) {
+  SweepClock clock;
+  ConnectionTable table({.all_max = 4, .of_machine_max = 2});
+  const auto listener = Listener::Bind("127.0.0.1:0", {.all_max = 4, .of_machine_max = 2});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  Taken taken;
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  const int client = Connect((*listener)->port(), "127.0.0.2");
+  ASSERT_TRUE(taken.Wait(1));
+  const int fd = taken.fds()[0];
+  ASSERT_EQ(table.Admit(fd, "127.0.0.2", clock.Next()), Outcome::kAdmitted);
+  sockaddr_in from{};
+  socklen_t size = sizeof(from);
+  ASSERT_EQ(getsockname(client, reinterpret_cast<sockaddr*>(&from), &size), 0);
+  const std::string peer = absl::StrCat("ipv4:127.0.0.2:", ntohs(from.sin_port));
+  ASSERT_EQ(send(client, "unread", 6, 0), 6);
+
+  EXPECT_FALSE(table.End(absl::StrCat(peer, "0"), clock.Next())) << "there is no such one";
+  EXPECT_TRUE(table.End(peer, clock.Next()));
+  EXPECT_TRUE(Closed(client));
+  char bytes[8];
+  EXPECT_LE(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), 0) << "what it sent is not read any more";
+  const int another = NewSocket(), of_another = NewSocket();
+  EXPECT_EQ(table.Admit(another, "127.0.0.2", clock.Next()), Outcome::kBarred);
+  EXPECT_EQ(table.Admit(of_another, "127.0.0.3", clock.Next()), Outcome::kAdmitted);
+  const auto later = clock.Next() + absl::ToChronoMilliseconds(kBarredAfterCalls);
+  EXPECT_EQ(table.Admit(another, "127.0.0.2", later), Outcome::kAdmitted);
+  for (const int open : {client, another, of_another}) close(open);
 }
 
 TEST(ConnectionTable, LeavesHalfOfTheDescriptorsAndHalfOfTheConnections) {

@@ -1,0 +1,102 @@
+#include "common/rpc/call_watch.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/alloc.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/rpc/limits.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kSocketsOfPage = 500;
+
+// Of channelz, whose answers gRPC allocates; null: there is none.
+Json Parsed(char* text) {
+  const std::unique_ptr<char, void (*)(void*)> owned(text, gpr_free);
+  return text == nullptr ? Json() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+// Numbers are texts, and are left out where they are 0.
+int64_t Number(const Json& object, const char* name) {
+  int64_t out = 0;
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_string() || !absl::SimpleAtoi(found->get_ref<const std::string&>(), &out))
+    return 0;
+  return out;
+}
+
+const Json& Member(const Json& object, const char* name) {
+  static const Json* const kNothing = new Json(Json::object());
+  const auto found = object.find(name);
+  return found == object.end() ? *kNothing : *found;
+}
+
+Json Servers() { return Member(Parsed(grpc_channelz_get_servers(0)), "server"); }
+
+}  // namespace
+
+CallWatch::Calls GrpcCounters::All() {
+  CallWatch::Calls out;
+  for (const Json& server : Servers()) {
+    const Json& data = Member(server, "data");
+    out.begun += Number(data, "callsStarted");
+    out.ended += Number(data, "callsSucceeded") + Number(data, "callsFailed");
+  }
+  return out;
+}
+
+std::vector<CallWatch::Connection> GrpcCounters::Each() {
+  std::vector<CallWatch::Connection> out;
+  for (const Json& server : Servers()) {
+    const int64_t id = Number(Member(server, "ref"), "serverId");
+    for (int64_t next = 0;;) {
+      const Json page = Parsed(grpc_channelz_get_server_sockets(id, next, kSocketsOfPage));
+      for (const Json& ref : Member(page, "socketRef")) {
+        const int64_t socket = Number(ref, "socketId");
+        next = std::max(next, socket + 1);
+        const Json found = Parsed(grpc_channelz_get_socket(socket));
+        const Json& data = Member(Member(found, "socket"), "data");
+        const std::string name = ref.value("name", "");
+        out.push_back(
+            {socket,
+             std::string(absl::StripPrefix(name, "chttp2 ")),
+             {Number(data, "streamsStarted"), Number(data, "streamsSucceeded") + Number(data, "streamsFailed")}});
+      }
+      if (page.value("end", true) || Member(page, "socketRef").empty()) break;
+    }
+  }
+  return out;
+}
+
+bool CallWatch::MakesTooMany(const Connection& connection, Time now) const {
+  if (connection.calls.open() > kCallsOfConnectionMax) return true;
+  const auto before = seen_.find(connection.id);
+  if (before == seen_.end() || now <= before->second.at) return false;
+  const double seconds = std::chrono::duration<double>(now - before->second.at).count();
+  return static_cast<double>(connection.calls.begun - before->second.begun) > kCallsPerSecondMax * seconds;
+}
+
+std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
+  const int64_t open = counters_.All().open();
+  usual_ = std::min(usual_, open);
+  if (open - usual_ <= kCallsOfConnectionMax) return {};
+  std::vector<Connection> out;
+  std::unordered_map<int64_t, Seen> seen;
+  for (Connection& connection : counters_.Each()) {
+    seen[connection.id] = {connection.calls.begun, now};
+    if (MakesTooMany(connection, now)) out.push_back(std::move(connection));
+  }
+  seen_ = std::move(seen);
+  if (out.empty()) usual_ = open;
+  return out;
+}
+
+}  // namespace cairn

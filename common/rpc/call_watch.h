@@ -1,0 +1,63 @@
+// CallWatch: finds connections that make more calls than a connection may. gRPC 1.51 holds a client to the number of
+// calls that it was told only once the client has confirmed that it heard it; one that never does could open calls
+// until no memory is left. gRPC's own counters (channelz) say how many calls there are.
+//
+// Not thread-safe. Invariants:
+//   1. A connection with more than kCallsOfConnectionMax open calls is found at the second look after it has twice as
+//      many, at the latest; so is one that begins more than kCallsPerSecondMax while this process falls behind.
+//   2. While the calls of all connections together do not grow by kCallsOfConnectionMax, a look costs one question.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace cairn {
+
+class CallWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  struct Calls {
+    int64_t begun = 0, ended = 0;
+    int64_t open() const { return begun - ended; }
+  };
+  struct Connection {
+    int64_t id = 0;
+    std::string peer;  // as gRPC writes it: "ipv4:10.0.0.7:4711"
+    Calls calls;
+  };
+  // Where the counts come from; GrpcCounters outside of tests.
+  class Counters {
+   public:
+    virtual ~Counters() = default;
+    virtual Calls All() = 0;  // of all connections of this process' servers
+    virtual std::vector<Connection> Each() = 0;
+  };
+
+  explicit CallWatch(Counters& counters) : counters_(counters) {}
+
+  // The connections to end. Call it every kCallWatchEvery, or kBusyWatchEvery.
+  std::vector<Connection> Look(Time now);
+
+ private:
+  struct Seen {
+    int64_t begun = 0;
+    Time at;
+  };
+  bool MakesTooMany(const Connection& connection, Time now) const;
+
+  Counters& counters_;
+  int64_t usual_ = 0;                       // calls that were open when all connections kept to their number
+  std::unordered_map<int64_t, Seen> seen_;  // at the last look at each of them
+};
+
+// Of all gRPC servers of this process.
+class GrpcCounters : public CallWatch::Counters {
+ public:
+  CallWatch::Calls All() override;
+  std::vector<CallWatch::Connection> Each() override;
+};
+
+}  // namespace cairn

@@ -1,0 +1,117 @@
+// Goal: a connection that opens more calls than it may is found, also one whose calls end while the process falls
+// behind; many connections with few calls each are left alone, and are not looked at each time.
+#include "common/rpc/call_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/limits.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class FakeCounters : public CallWatch::Counters {
+ public:
+  CallWatch::Calls All() override {
+    CallWatch::Calls all{begun_elsewhere, 0};
+    for (const CallWatch::Connection& one : connections) {
+      all.begun += one.calls.begun;
+      all.ended += one.calls.ended;
+    }
+    return all;
+  }
+  std::vector<CallWatch::Connection> Each() override {
+    ++looks;
+    return connections;
+  }
+  CallWatch::Calls& Add(int64_t begun) {
+    const auto id = static_cast<int64_t>(connections.size()) + 1;
+    connections.push_back({id, absl::StrCat("ipv4:10.0.0.1:", id), {begun, 0}});
+    return connections.back().calls;
+  }
+
+  std::vector<CallWatch::Connection> connections;
+  int64_t begun_elsewhere = 0;  // calls whose streams have ended: the process has not come to them
+  int looks = 0;
+};
+
+class CallWatchTest : public testing::Test {
+ protected:
+  std::vector<std::string> Look() {
+    now_ += absl::ToChronoMilliseconds(kCallWatchEvery);
+    std::vector<std::string> peers;
+    for (const CallWatch::Connection& one : watch_.Look(now_)) peers.push_back(one.peer);
+    return peers;
+  }
+
+  FakeCounters counters_;
+  CallWatch watch_{counters_};
+  CallWatch::Time now_;
+};
+
+TEST_F(CallWatchTest, AsManyAsItWasToldAreNoTrouble) {
+  counters_.Add(kCallsOfConnectionMax);
+  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_EQ(counters_.looks, 0) << "all of them together are no more";
+}
+
+TEST_F(CallWatchTest, TheOneWithMoreIsFound) {
+  counters_.connections.reserve(8);
+  counters_.Add(3);
+  CallWatch::Calls& second = counters_.Add(10);
+  EXPECT_THAT(Look(), IsEmpty());
+  second.begun = 10 + 2 * kCallsOfConnectionMax;
+  EXPECT_THAT(Look(), ElementsAre("ipv4:10.0.0.1:2"));
+  EXPECT_THAT(Look(), ElementsAre("ipv4:10.0.0.1:2")) << "it is still there";
+  second.ended = second.begun;
+  EXPECT_THAT(Look(), IsEmpty());
+}
+
+TEST_F(CallWatchTest, ManyConnectionsWithFewCallsAreLookedAtWhenTheyGrow) {
+  for (int i = 0; i < 3 * kCallsOfConnectionMax; ++i) counters_.Add(1);
+  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_EQ(counters_.looks, 1);
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_EQ(counters_.looks, 1);
+  counters_.connections[7].calls.begun += kCallsOfConnectionMax + 1;
+  EXPECT_THAT(Look(), ElementsAre("ipv4:10.0.0.1:8"));
+  // Half of the connections go, and so does the number that is usual.
+  counters_.connections.resize(static_cast<size_t>(kCallsOfConnectionMax));
+  counters_.connections[7].calls.begun = 1;
+  EXPECT_THAT(Look(), IsEmpty());
+  counters_.Add(kCallsOfConnectionMax + 1);
+  EXPECT_THAT(Look(), ElementsAre(absl::StrCat("ipv4:10.0.0.1:", kCallsOfConnectionMax + 1)));
+}
+
+// CVE-2023-44487: its streams end at once, and what they cost does not.
+TEST_F(CallWatchTest, CallsThatAreResetAreFoundByTheirRate) {
+  counters_.connections.reserve(8);
+  CallWatch::Calls& calm = counters_.Add(100);
+  CallWatch::Calls& hasty = counters_.Add(100);
+  const auto pass = [&](double seconds, int64_t unanswered) {
+    calm.begun += 50;
+    calm.ended += 50;
+    const auto begun = static_cast<int64_t>(2 * kCallsPerSecondMax * seconds);
+    hasty.begun += begun;
+    hasty.ended += begun;
+    counters_.begun_elsewhere += unanswered;
+    return Look();
+  };
+  const double seconds = absl::ToDoubleSeconds(kCallWatchEvery);
+  EXPECT_THAT(pass(seconds, 0), IsEmpty()) << "the process keeps up with it";
+  EXPECT_THAT(pass(seconds, 2 * kCallsOfConnectionMax), IsEmpty()) << "nothing to compare it with yet";
+  EXPECT_THAT(pass(seconds, 2 * kCallsOfConnectionMax), ElementsAre("ipv4:10.0.0.1:2"));
+}
+
+TEST(GrpcCounters, AreEmptyWithoutAServer) {
+  GrpcCounters counters;
+  EXPECT_EQ(counters.All().open(), 0);
+  EXPECT_THAT(counters.Each(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn
