@@ -27,6 +27,7 @@ import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 import abuse_calls  # noqa: E402
+import http2  # noqa: E402
 import wire  # noqa: E402
 from abuse import KINDS  # noqa: E402
 from beside_hostile import Honest, Meter, Training, call  # noqa: E402
@@ -37,6 +38,7 @@ from wire import cluster_pb2, job_status_pb2  # noqa: E402
 # The bound of a daemon's resident memory, MiB, in all of it: what requests may hold (docs/security.md) and the daemon
 # itself.
 RESIDENT_MIB_MAX = {"coordinator": 384, "ps": 1024, "worker": 512}
+HOSTILE = "127.0.0.2"  # the hostile machine
 OPEN_FILES = 600  # of a daemon: so few that a flood of connections reaches it
 DESCRIPTORS_MORE_MAX = 16  # afterwards: files of stores, connections of honest users
 THREADS_MORE_MAX = 8
@@ -49,6 +51,19 @@ WINDOWS = 3  # of a kind, when its time is measured
 OF_STRANGER = ["silent", "half-preface", "half-tls", "connect-flood", "odd-frames", "unfinished-submits"]
 # By a user: what a certificate makes possible.
 OF_USER = ["settings-only", "open-streams", "rapid-reset", "header-tables", "bad-headers", *abuse_calls.KINDS]
+
+
+def is_taken(address):
+    """Whether a connection of the hostile machine is left open. For half a second after one made too many calls none
+    is."""
+    try:
+        with http2.dial(address, HOSTILE) as one:
+            one.settimeout(0.2)
+            return one.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
 
 
 class Clusters:
@@ -115,13 +130,14 @@ class Field:
         """A process for each daemon that is attacked."""
         started = []
         for name in KINDS[kind][2]:
+            self.cluster.until(lambda name=name: is_taken(self.addresses[name]), f"{name} takes connections again")
             what = {
                 "kind": kind,
                 "address": self.addresses[name],
                 "pages": self.pages,
                 "job": self.training.job,
                 "job_text": self.job_text,
-                "source": "127.0.0.2",
+                "source": HOSTILE,
                 "tls_dir": self.tls_dir,
             }
             argv = ["nice", sys.executable, f"{HERE}/abuse.py", json.dumps(what), str(steps), str(seconds)]
