@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/peer.h"
 
 namespace cairn {
 namespace {
@@ -40,6 +42,20 @@ const Json& Member(const Json& object, const char* name) {
 }
 
 Json Servers() { return Member(Parsed(grpc_channelz_get_servers(0)), "server"); }
+
+// Moves connections of machines with too many calls from `rest` to `out`.
+void TakeFromMachines(std::vector<CallWatch::Connection>& rest, std::vector<CallWatch::Connection>& out) {
+  std::unordered_map<std::string, int64_t> open;
+  for (const CallWatch::Connection& one : rest) open[MachineOf(one.peer)] += one.calls.open();
+  std::sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.calls.open() > b.calls.open(); });
+  std::erase_if(rest, [&](CallWatch::Connection& one) {
+    int64_t& of_machine = open[MachineOf(one.peer)];
+    if (of_machine <= kCallsOfMachineMax) return false;
+    of_machine -= one.calls.open();
+    out.push_back(std::move(one));
+    return true;
+  });
+}
 
 }  // namespace
 
@@ -88,13 +104,15 @@ std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
   const int64_t open = counters_.All().open();
   usual_ = std::min(usual_, open);
   if (open - usual_ <= kCallsOfConnectionMax) return {};
-  std::vector<Connection> out;
+  std::vector<Connection> out, rest;
   std::unordered_map<int64_t, Seen> seen;
   for (Connection& connection : counters_.Each()) {
+    if (!absl::StartsWith(connection.peer, "ip")) continue;  // a Unix socket, of this user
     seen[connection.id] = {connection.calls.begun, now};
-    if (MakesTooMany(connection, now)) out.push_back(std::move(connection));
+    (MakesTooMany(connection, now) ? out : rest).push_back(std::move(connection));
   }
   seen_ = std::move(seen);
+  TakeFromMachines(rest, out);
   if (out.empty()) usual_ = open;
   return out;
 }

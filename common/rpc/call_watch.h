@@ -1,11 +1,13 @@
-// CallWatch: finds connections that make more calls than a connection may. gRPC 1.51 holds a client to the number of
-// calls that it was told only once the client has confirmed that it heard it; one that never does could open calls
-// until no memory is left. gRPC's own counters (channelz) say how many calls there are.
+// CallWatch: finds connections that make more calls than a connection, or a machine, may. gRPC 1.51 holds a client to
+// the number of calls that it was told only once the client has confirmed that it heard it; one that never does could
+// open calls until no memory is left. gRPC's own counters (channelz) say how many calls there are.
 //
 // Not thread-safe. Invariants:
 //   1. A connection with more than kCallsOfConnectionMax open calls is found at the second look after it has twice as
 //      many, at the latest; so is one that begins more than kCallsPerSecondMax while this process falls behind.
-//   2. While the calls of all connections together do not grow by kCallsOfConnectionMax, a look costs one question.
+//   2. So are connections of a machine that has more than kCallsOfMachineMax, those with the most calls first, until it
+//      has no more without them.
+//   3. While the calls of all connections together do not grow by kCallsOfConnectionMax, a look costs one question.
 #pragma once
 
 #include <chrono>

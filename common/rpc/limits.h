@@ -39,6 +39,8 @@ static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfM
 inline constexpr int kListenTimesMax = 10;
 // Calls at once on one connection; a client's further ones wait. Who watches the jobs of a sweep has hundreds.
 inline constexpr int kCallsOfConnectionMax = 1024;
+// On all connections of one machine, which may have hundreds of nodes. Each takes some 20 KiB.
+inline constexpr int kCallsOfMachineMax = 8 * kCallsOfConnectionMax;
 // How often a daemon looks whether a connection has more (CallWatch), and how often while it computes, for 10,000 calls
 // are opened within 50 ms; how many a second a connection may begin while the daemon falls behind; and for how long no
 // new connection of a machine is taken after one of it was closed for that.

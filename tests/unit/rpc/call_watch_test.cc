@@ -1,5 +1,6 @@
-// Goal: a connection that opens more calls than it may is found, also one whose calls end while the process falls
-// behind; many connections with few calls each are left alone, and are not looked at each time.
+// Goal: a connection that opens more calls than it may is found, and so are those of such a machine; also a connection
+// whose calls end while the process falls behind. Many connections with few calls each are left alone, and are not
+// looked at each time.
 #include "common/rpc/call_watch.h"
 
 #include <gmock/gmock.h>
@@ -85,6 +86,16 @@ TEST_F(CallWatchTest, ManyConnectionsWithFewCallsAreLookedAtWhenTheyGrow) {
   EXPECT_THAT(Look(), IsEmpty());
   counters_.Add(kCallsOfConnectionMax + 1);
   EXPECT_THAT(Look(), ElementsAre(absl::StrCat("ipv4:10.0.0.1:", kCallsOfConnectionMax + 1)));
+}
+
+TEST_F(CallWatchTest, AMachineHasABoundToo) {
+  for (int i = 0; i < 8; ++i) counters_.Add(kCallsOfConnectionMax);
+  EXPECT_THAT(Look(), IsEmpty());
+  counters_.connections.push_back({100, "ipv4:10.0.0.2:7", {kCallsOfConnectionMax, 0}});
+  EXPECT_THAT(Look(), IsEmpty()) << "another machine";
+  counters_.Add(kCallsOfConnectionMax / 2);
+  counters_.Add(kCallsOfConnectionMax - 1);
+  EXPECT_EQ(Look().size(), 2u) << "without two of those with the most calls it has no more than it may";
 }
 
 // CVE-2023-44487: its streams end at once, and what they cost does not.
