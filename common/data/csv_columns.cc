@@ -155,7 +155,11 @@ absl::StatusOr<CsvColumns> ResolveColumnsFor(const v1::Data& data, const std::st
   };
   if (inputs <= 0 || fits(columns) || !data.targets().empty()) return columns;
   absl::StatusOr<CsvColumns> all = ResolveColumns(data, path, names, count, /*labelled=*/false);
-  if (!fits(all)) return columns;
+  if (!fits(all)) {
+    if (columns.ok() || !all.ok()) return columns;  // else it has no label of that name
+    return absl::Status(columns.status().code(), absl::StrFormat("%s; besides the label the model takes %d columns",
+                                                                 columns.status().message(), inputs));
+  }
   *no_label = WhyNoLabel(data, path, columns, *all);
   return all;
 }

@@ -240,6 +240,13 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   const bool folder = IsFolder(path);
   if (LooksLikeCsv(path) && !folder) return v1::Data::CSV;
   if (LooksLikeTfRecord(path)) return v1::Data::TFRECORD;
+  if (!folder && HasPictureName(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("data.path: %s: is a single picture; give the folder above its folder. Pictures belong in one "
+                        "folder a class below the folder that is given; put new ones, whose class is not known, into "
+                        "any, such as new/unknown, and give new",
+                        path));
+  }
   if (!folder) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "data.path: %s: cannot tell the format of a file of this name; looked for *.csv[.gz], *.tfrecord[s][.gz] and "

@@ -115,9 +115,10 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name, CallerRol
   LogOfGrpc();
   if (status.ok()) status = UseTls(options.tls_dir);
   if (status.ok() && !OwnCaller().Is(role)) {
-    status = absl::InvalidArgumentError(absl::StrCat(
-        "--tls-dir: ", options.tls_dir, "/tls.crt has ", OwnCaller().Shown(), ", not the role ", RoleName(role),
-        " that this daemon needs: make it with deploy/make_certs.sh DIR ", RoleName(role), ":NAME"));
+    status = absl::InvalidArgumentError(
+        absl::StrCat("--tls-dir: ", options.tls_dir, "/tls.crt has ", OwnCaller().Shown(), ", not the role ",
+                     RoleName(role), " that this daemon needs: make it with deploy/make_certs.sh DIR ", RoleName(role),
+                     ":NAME (in an installed package: cairn-make-certs)"));
   }
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());

@@ -34,6 +34,11 @@ constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
 // The delay after a failure; it doubles. Late messages of a lost chief arrive within it.
 constexpr absl::Duration kRestoreAgainAfter = absl::Milliseconds(250);
 
+// With initial_weights: weights alone, as long as it has written no checkpoint of its own.
+bool BeginsWithWeights(const Job& job) {
+  return !job.status.spec().initial_weights().empty() && job.status.checkpoints_size() == 0;
+}
+
 }  // namespace
 
 // early_stopping with restore_best_weights: fills the partitions from the best epoch's checkpoint. Returns false if the
@@ -119,7 +124,7 @@ void Restores::TryRestore(Job& job) {
   restore.set_path(job.restoring.from.front());
   restore.mutable_fallbacks()->Assign(job.restoring.from.begin() + 1, job.restoring.from.end());
   if (MayHaveUnknownCheckpoints(job)) restore.add_fallbacks(job.status.spec().checkpoints().dir());
-  restore.set_weights_only(!job.status.spec().initial_weights().empty() && job.status.checkpoints_size() == 0);
+  restore.set_weights_only(BeginsWithWeights(job));
   restore.set_steps_per_epoch(job.status.steps_per_epoch());
   step_.Send(*worker, std::move(message));
   step_.Raise(ReasonDue{job.id()});
@@ -167,7 +172,11 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
         absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name, path, step, *wanted),
         false);
   }
-  jobs_.Tell(*job, "restored from %s: continues from step %d", path, step);
+  if (BeginsWithWeights(*job) && step == 0) {
+    jobs_.Tell(*job, "begins with the weights of %s", path);
+  } else {
+    jobs_.Tell(*job, "restored from %s: continues from step %d", path, step);
+  }
   job->partitions.hosting.SetVersions(0);                            // the partitions may have had later versions
   if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // otherwise all completed steps stay completed
   if (const std::string nothing = NothingToDoText(*job); !job->best.restoring && !nothing.empty())

@@ -143,6 +143,37 @@ batch_size: 4 epochs: 1 replicas: 1
         check(whole.stdout == without.stdout, "other predictions without the label")
         said = f"{inputs} has as many columns as the model has inputs: it was taken as having no label column"
         check(said in without.stderr and "no label column" not in whole.stderr, without.stderr + whole.stderr)
+        # A column too few: the last one still counts as the label.
+        short = os.path.join(c.dir, "short.csv")
+        np.savetxt(short, numbers[:, :11], delimiter=",")
+        done = c.cairn("predict", "open", "--data", short, ok=False)
+        said = f"{short} has 11 columns, of which column 10, the last one, counts as the label; the model takes 12"
+        check(done.returncode != 0 and said in done.stderr, done.stderr)
+        other_orders(c, job_file, file, numbers)
+
+
+def other_orders(c, job_file, model, numbers):
+    """Columns that have other places than in the job's file are not taken one for another."""
+    names = [f"c{i}" for i in range(12)] + ["y"]
+
+    def write(file, order):
+        path = os.path.join(c.dir, file)
+        header = ",".join(names[i] for i in order)
+        np.savetxt(path, numbers[:, order], delimiter=",", header=header, comments="")
+        return path
+
+    trained = write("named.csv", range(13))
+    flags = {"data.path": trained, "data.header": "true", "data.label_column": "y", "name": "named"}
+    c.cairn("submit", job_file, "--model", model, *(x for k, v in flags.items() for x in ("--set", f"{k}={v}")))
+    c.wait("named")
+    swapped = [1, 0, *range(2, 12)]
+    for command, order in (("predict", swapped), ("evaluate", [12, *swapped])):
+        done = c.cairn(command, "named", "--data", write("swapped.csv", order), "--split", "train", ok=False)
+        said = f'("c1") would be taken for "c0" of {trained}, which the job was trained with'
+        check(done.returncode != 0 and said in done.stderr, f"{command}: {done.stderr}")
+    moved = write("moved.csv", [12, *range(12)])
+    both = (c.cairn("predict", "named", "--data", path, as_json=True) for path in (trained, moved))
+    check(len({done.stdout for done in both}) == 1, "other predictions with the label first")
 
 
 def run_example(c, example, script, arguments, data, **settings):

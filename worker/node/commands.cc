@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/log.h"
+#include "common/data/csv_heads.h"
 #include "common/data/middle_crop.h"
 #include "common/data/output_targets.h"
 #include "common/data/text_dataset.h"
@@ -156,19 +157,21 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   }
   const Graph &graph = *subject->model->graph, &given = *subject->model->given;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
+  const Shape shape = ExampleShape(data, ModelInputShape(given));
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
-                         services_.datasets->Open(data, ExampleShape(data, ModelInputShape(given)),
-                                                  DatasetCache::How::kShared, kInspectFetchMax));
+                         services_.datasets->Open(data, shape, DatasetCache::How::kShared, kInspectFetchMax));
   CAIRN_RETURN_IF_ERROR(CheckInputSizes(given, data, examples->input_sizes()));
   CAIRN_ASSIGN_OR_RETURN(examples, WithTexts(std::move(examples), given));
   subject->dataset =
       WithJobTargets(AsModelInput(std::move(examples), data, ModelInputShape(graph)), data, command.spec(), graph);
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(ModelInputShape(graph))) {
+    const std::string columns = TellColumns(data, shape);
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
-                                                   " numbers, the model's input is ",
-                                                   ToString(ModelInputShape(graph))));
+                                                   " numbers, the model's input is ", ToString(ModelInputShape(graph)),
+                                                   columns.empty() ? "" : ": ", columns));
   }
+  if (command.has_data()) CAIRN_RETURN_IF_ERROR(CheckSameInputs(command.spec().data(), data, shape));
   if (command.weights().empty()) {
     CAIRN_ASSIGN_OR_RETURN(PulledVariables pulled,
                            PullAll(command.job_id(), command.spec(), command.routes(), graph.space_size()));

@@ -293,6 +293,20 @@ TEST(ClusterCheckpoints, AJobBeginsWithWhatAWorkerRestored) {
   EXPECT_EQ(job.epochs_size(), 4) << "epochs before have no figures";
 }
 
+TEST(ClusterCheckpoints, AJobThatBeginsWithWeightsSaysSo) {
+  Cluster c(2, 2);
+  v1::JobSpec spec = SpecWithCheckpoints();
+  spec.set_initial_weights("/w.keras");
+  const uint64_t id = c.SubmitOk(spec);
+  const v1::Restore restore = c.node("worker-0").restores.at(0);
+  EXPECT_TRUE(restore.weights_only());
+  Fill(c, id, 0);
+  c.Say(c.node("worker-0"), RestoredReply(restore, 0));
+  std::string told;
+  for (const auto& event : c.Job(id).events()) told += event.text() + "\n";
+  EXPECT_THAT(told, HasSubstr("\nbegins with the weights of /w.keras\n"));
+}
+
 TEST(ClusterCheckpoints, AnotherWorkerTakesOverAndStepsMustFit) {
   Cluster c(2, 2);
   v1::JobSpec spec = SpecWithCheckpoints();

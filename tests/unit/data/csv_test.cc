@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/data/csv_heads.h"
 #include "common/data/csv_unlabelled.h"
 #include "common/data/describe.h"
 #include "common/data/limits.h"
@@ -188,7 +189,8 @@ TEST(Csv, WithoutALabelItCanBePredicted) {
     return Open(dir / "d.csv", shape, [](v1::Data* d) { d->set_label_column("kind"); });
   };
   ExpectError(named({}).status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
-  ExpectError(named({3}).status(), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
+  ExpectError(named({3}).status(), absl::StatusCode::kInvalidArgument,
+              {"no column \"kind\"; its columns are a, b; besides the label the model takes 3 columns"});
   ASSERT_TRUE(named({2}).ok()) << named({2}).status();
   ExpectError(CheckLabelled(**named({2})), absl::StatusCode::kInvalidArgument, {"no column \"kind\""});
 }
@@ -245,6 +247,63 @@ TEST(Csv, WhetherALabelIsMissingIsGuessedOnlyWhereItHasNoName) {
   // A line longer than what is looked at.
   WriteFile(dir / "d.csv", std::string(kCsvHeadBytesMax, ' ') + ",2\n");
   EXPECT_FALSE(guessed("-1", {2}, dir / "d.csv"));
+}
+
+// Other data than the job's.
+TEST(Csv, InputsInAnotherOrderThanTheJobsAreRefused) {
+  TempFolder dir;
+  const auto check = [&](const std::string& trained, const std::string& now, v1::Data data = {},
+                         const Shape& shape = {2}) {
+    WriteFile(dir / "job/train.csv", trained);
+    WriteFile(dir / "now.csv", now);
+    if (data.label_column().empty()) data.set_label_column("kind");
+    data.set_path(dir / "job");
+    v1::Data other = data;
+    other.set_path(dir / "now.csv");
+    return CheckSameInputs(data, other, shape);
+  };
+  const std::string trained = "kind,height,weight\n0,1,2\n1,3,4\n";
+  ExpectError(check(trained, "weight,height\n2,1\n"), absl::StatusCode::kInvalidArgument,
+              {"data.path: " + dir / "now.csv: column 0 (\"weight\") would be taken for \"height\" of ",
+               dir / "job/train.csv", "Its inputs are weight, height, the job's are height, weight"});
+  ExpectError(check(trained, "kind,weight,height\n0,2,1\n"), absl::StatusCode::kInvalidArgument, {"column 1"});
+  ExpectError(check(trained, "height,mass\n1,2\n"), absl::StatusCode::kInvalidArgument,
+              {"column 1 (\"mass\") would be taken for \"weight\""});
+  // The label may be anywhere, or nowhere.
+  EXPECT_TRUE(check(trained, "height,weight\n1,2\n").ok());
+  EXPECT_TRUE(check(trained, "height,weight,kind\n1,2,0\n").ok());
+  EXPECT_TRUE(check(trained, "height,kind,weight\n1,0,2\n").ok());
+  // Without a header line in both there is nothing to compare; nor where the job's file is not here.
+  EXPECT_TRUE(check(trained, "2,1\n4,3\n").ok());
+  v1::Data last;
+  last.set_label_column("-1");
+  EXPECT_TRUE(check("1,2,0\n3,4,1\n", "weight,height,kind\n2,1,0\n", last).ok());
+  v1::Data gone;
+  gone.set_path(dir / "gone.csv");
+  v1::Data now;
+  now.set_path(dir / "now.csv");
+  EXPECT_TRUE(CheckSameInputs(gone, now, {2}).ok());
+  // What does not fit the model is refused by who reads it.
+  EXPECT_TRUE(check(trained, "kind,a,b,c\n0,1,2,3\n").ok());
+  // By their names the columns are found wherever they are.
+  v1::Data named;
+  for (const char* column : {"height", "weight"}) named.add_inputs()->add_columns(column);
+  EXPECT_TRUE(check(trained, "weight,height\n2,1\n", named).ok());
+}
+
+TEST(Csv, WhatIsTakenForTheLabelIsTold) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "1,2,3\n4,5,6\n");
+  v1::Data data;
+  data.set_path(dir / "d.csv");
+  EXPECT_EQ(TellColumns(data, {4}), dir /
+                                        "d.csv has 3 columns, of which column 2, the last one, counts as the label; "
+                                        "the model takes 4 besides the label, or 4 alone to predict");
+  data.set_label_column("0");
+  EXPECT_THAT(TellColumns(data, {2, 2}), HasSubstr("of which column 0 counts as the label; the model takes 4 besides"));
+  EXPECT_EQ(TellColumns(data, {3}), dir / "d.csv has 3 columns");
+  data.set_path(dir / "none.csv");
+  EXPECT_EQ(TellColumns(data, {4}), "");
 }
 
 TEST(Csv, TooFewColumnsForAModel) {

@@ -315,6 +315,8 @@ TEST(Detection, SaysWhatWasLookedForAndFound) {
   ExpectError(
       Open(dir.path()).status(), absl::StatusCode::kInvalidArgument,
       {"found 000.png, notes.txt. Pictures belong in one folder a class below that one", dir / "unknown/000.png"});
+  ExpectError(Open(dir / "000.png").status(), absl::StatusCode::kInvalidArgument,
+              {dir / "000.png: is a single picture; give the folder above its folder"});
   ExpectError(Open(dir / "absent").status(), absl::StatusCode::kNotFound, {"absent", "no such file"});
   ExpectError(Open("").status(), absl::StatusCode::kInvalidArgument, {"data.path: missing"});
   const auto as = [&](v1::Data::Format format, const std::string& path) {
