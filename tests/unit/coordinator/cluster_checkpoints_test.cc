@@ -302,9 +302,7 @@ TEST(ClusterCheckpoints, AJobThatBeginsWithWeightsSaysSo) {
   EXPECT_TRUE(restore.weights_only());
   Fill(c, id, 0);
   c.Say(c.node("worker-0"), RestoredReply(restore, 0));
-  std::string told;
-  for (const auto& event : c.Job(id).events()) told += event.text() + "\n";
-  EXPECT_THAT(told, HasSubstr("\nbegins with the weights of /w.keras\n"));
+  EXPECT_THAT(c.Job(id).ShortDebugString(), HasSubstr("text: \"begins with the weights of /w.keras\""));
 }
 
 TEST(ClusterCheckpoints, AnotherWorkerTakesOverAndStepsMustFit) {
