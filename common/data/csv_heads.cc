@@ -88,7 +88,8 @@ std::string TellColumns(const v1::Data& data, const Shape& input_shape) {
       "%s has %d columns, of which %s%s counts as the label; the model takes %d besides the label, or %d alone to "
       "predict",
       head->path, columns.count(), ColumnName(columns, columns.label),
-      data.label_column().empty() ? ", the last one," : "", NumElements(input_shape), NumElements(input_shape));
+      columns.label + 1 == columns.count() ? ", the last one," : "", NumElements(input_shape),
+      NumElements(input_shape));
 }
 
 }  // namespace cairn

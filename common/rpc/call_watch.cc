@@ -92,28 +92,34 @@ std::vector<CallWatch::Connection> GrpcCounters::Each() {
   return out;
 }
 
-bool CallWatch::MakesTooMany(const Connection& connection, Time now) const {
-  if (connection.calls.open() > kCallsOfConnectionMax) return true;
-  const auto before = seen_.find(connection.id);
-  if (before == seen_.end() || now <= before->second.at) return false;
-  const double seconds = std::chrono::duration<double>(now - before->second.at).count();
-  return static_cast<double>(connection.calls.begun - before->second.begun) > kCallsPerSecondMax * seconds;
+bool CallWatch::Allowance::Take(int64_t all_begun, Time now) {
+  const double seconds = std::chrono::duration<double>(now - at).count();
+  left = std::min<double>(kCallsOfConnectionMax, left + seconds * kCallsPerSecondMax);
+  left -= static_cast<double>(all_begun - begun);
+  begun = all_begun;
+  at = now;
+  return left >= 0;
 }
 
 std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
-  const int64_t open = counters_.All().open();
-  usual_ = std::min(usual_, open);
-  if (open - usual_ <= kCallsOfConnectionMax) return {};
+  const Calls calls = counters_.All();
+  if (!all_) all_ = Allowance{calls.begun, now, kCallsOfConnectionMax};
+  const bool hasty = !all_->Take(calls.begun, now);
+  usual_ = std::min(usual_, calls.open());
+  if (!hasty && calls.open() - usual_ <= kCallsOfConnectionMax) return {};
   std::vector<Connection> out, rest;
-  std::unordered_map<int64_t, Seen> seen;
+  std::unordered_map<int64_t, Allowance> each;
   for (Connection& connection : counters_.Each()) {
     if (!absl::StartsWith(connection.peer, "ip")) continue;  // a Unix socket, of this user
-    seen[connection.id] = {connection.calls.begun, now};
-    (MakesTooMany(connection, now) ? out : rest).push_back(std::move(connection));
+    const auto known = each_.find(connection.id);
+    Allowance& allowance = each[connection.id] =
+        known != each_.end() ? known->second : Allowance{connection.calls.begun, now, kCallsOfConnectionMax};
+    const bool keeps_to_it = allowance.Take(connection.calls.begun, now);
+    (keeps_to_it && connection.calls.open() <= kCallsOfConnectionMax ? rest : out).push_back(std::move(connection));
   }
-  seen_ = std::move(seen);
+  each_ = std::move(each);
   TakeFromMachines(rest, out);
-  if (out.empty()) usual_ = open;
+  if (out.empty()) usual_ = calls.open();
   return out;
 }
 

@@ -3,15 +3,18 @@
 // open calls until no memory is left. gRPC's own counters (channelz) say how many calls there are.
 //
 // Not thread-safe. Invariants:
-//   1. A connection with more than kCallsOfConnectionMax open calls is found at the second look after it has twice as
-//      many, at the latest; so is one that begins more than kCallsPerSecondMax while this process falls behind.
+//   1. A connection with more than kCallsOfConnectionMax open calls is found at the first look after it has twice as
+//      many, at the latest; so is one that has begun twice as many more than kCallsPerSecondMax, also if they have
+//      ended: what a call costs that is reset at once (CVE-2023-44487) ends later.
 //   2. So are connections of a machine that has more than kCallsOfMachineMax, those with the most calls first, until it
 //      has no more without them.
-//   3. While the calls of all connections together do not grow by kCallsOfConnectionMax, a look costs one question.
+//   3. While all connections together keep to the rate, and their open calls do not grow by kCallsOfConnectionMax, a
+//      look costs one question.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -44,15 +47,18 @@ class CallWatch {
   std::vector<Connection> Look(Time now);
 
  private:
-  struct Seen {
+  // What may be begun yet: kCallsPerSecondMax a second, kCallsOfConnectionMax at once.
+  struct Allowance {
     int64_t begun = 0;
     Time at;
+    double left;
+    bool Take(int64_t all_begun, Time now);  // false: too many were begun
   };
-  bool MakesTooMany(const Connection& connection, Time now) const;
 
   Counters& counters_;
-  int64_t usual_ = 0;                       // calls that were open when all connections kept to their number
-  std::unordered_map<int64_t, Seen> seen_;  // at the last look at each of them
+  int64_t usual_ = 0;  // calls that were open when all connections kept to their number
+  std::optional<Allowance> all_;
+  std::unordered_map<int64_t, Allowance> each_;  // of those that were there at the last look at each
 };
 
 // Of all gRPC servers of this process.

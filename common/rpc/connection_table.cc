@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -53,7 +54,7 @@ bool ConnectionTable::IsOpen(int fd, const Entry& entry) const { return SocketOf
 
 void ConnectionTable::Forget(std::unordered_map<int, Entry>::iterator entry) {
   const auto machine = machines_.find(entry->second.machine);
-  if (--machine->second.open == 0) machines_.erase(machine);
+  if (--machine->second.open == 0 && !machine->second.barred_until) machines_.erase(machine);
   entries_.erase(entry);
 }
 
@@ -97,6 +98,11 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
 }
 
 bool ConnectionTable::End(const std::string& peer, Time now) {
+  for (auto it = machines_.begin(); it != machines_.end();) {
+    std::optional<Time>& until = it->second.barred_until;
+    if (until && now >= *until) until.reset();
+    it = it->second.open == 0 && !until ? machines_.erase(it) : std::next(it);
+  }
   const std::string wanted = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
   for (const auto& [fd, entry] : entries_) {
     if (!IsOpen(fd, entry) || PeerOf(fd) != wanted) continue;

@@ -65,7 +65,7 @@ class ConnectionTable {
 
   const ConnectionLimits limits_;
   std::unordered_map<int, Entry> entries_;   // by descriptor
-  std::map<std::string, Machine> machines_;  // those with an entry
+  std::map<std::string, Machine> machines_;  // those with an entry, and those barred
   std::optional<Time> swept_;                // all
 };
 

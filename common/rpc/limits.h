@@ -42,11 +42,13 @@ inline constexpr int kCallsOfConnectionMax = 1024;
 // On all connections of one machine, which may have hundreds of nodes. Each takes some 20 KiB.
 inline constexpr int kCallsOfMachineMax = 8 * kCallsOfConnectionMax;
 // How often a daemon looks whether a connection has more (CallWatch), and how often while it computes, for 10,000 calls
-// are opened within 50 ms; how many a second a connection may begin while the daemon falls behind; and for how long no
-// new connection of a machine is taken after one of it was closed for that.
+// are opened within 50 ms.
 inline constexpr absl::Duration kCallWatchEvery = absl::Milliseconds(200);
 inline constexpr absl::Duration kBusyWatchEvery = absl::Milliseconds(20);
-inline constexpr int kCallsPerSecondMax = 10'000;
+// What a connection may begin a second, after kCallsOfConnectionMax at once.
+// Nodes have a few streams, and users some calls.
+inline constexpr int kCallsPerSecondMax = 2'000;
+// For so long no new connection of a machine is taken after one of it was closed for its calls.
 inline constexpr absl::Duration kBarredAfterCalls = absl::Milliseconds(500);
 // From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.
 inline constexpr int kConnectionBeginMsMax = 10'000;

@@ -175,8 +175,10 @@ void Listener::WatchCalls() {
   for (const CallWatch::Connection& one : calls_.Look(now)) {
     absl::MutexLock lock(&mutex_);
     if (!table_.End(one.peer, now)) continue;  // a Unix socket, or of another server of this process
-    LogWarning("%s is disconnected: %d calls are open on one connection, %d were begun; it was told to have %d at most",
-               one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax);
+    LogWarning(
+        "%s is disconnected: %d of its calls are open, and %d were begun; a connection may have %d open and begin "
+        "%d a second, a machine have %d open",
+        one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax, kCallsPerSecondMax, kCallsOfMachineMax);
   }
 }
 

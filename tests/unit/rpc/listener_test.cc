@@ -171,6 +171,11 @@ TEST(ConnectionTable, AnEndedConnectionIsGoneAndItsMachineWaits) {
   const int another = NewSocket(), of_another = NewSocket();
   EXPECT_EQ(table.Admit(another, "127.0.0.2", clock.Next()), Outcome::kBarred);
   EXPECT_EQ(table.Admit(of_another, "127.0.0.3", clock.Next()), Outcome::kAdmitted);
+  close(fd);
+  const int same = NewSocket();  // perhaps of the number of the one that ended
+  EXPECT_EQ(table.Admit(same, "127.0.0.3", clock.Next()), Outcome::kAdmitted);
+  EXPECT_EQ(table.Admit(another, "127.0.0.2", clock.Next()), Outcome::kBarred) << "it has no connection left";
+  close(same);
   const auto later = clock.Next() + absl::ToChronoMilliseconds(kBarredAfterCalls);
   EXPECT_EQ(table.Admit(another, "127.0.0.2", later), Outcome::kAdmitted);
   for (const int open : {client, another, of_another}) close(open);
