@@ -110,8 +110,7 @@ bool ConnectionTable::End(const std::string& peer, Time now) {
     // The system drops the connection and what it holds of it; the owner of the descriptor finds it closed.
     sockaddr nobody{};
     nobody.sa_family = AF_UNSPEC;
-    connect(fd, &nobody, sizeof(nobody));
-    return true;
+    return connect(fd, &nobody, sizeof(nobody)) == 0;
   }
   return false;
 }
