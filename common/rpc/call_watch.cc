@@ -84,7 +84,8 @@ std::vector<CallWatch::Connection> GrpcCounters::Each() {
         out.push_back(
             {socket,
              std::string(absl::StripPrefix(name, "chttp2 ")),
-             {Number(data, "streamsStarted"), Number(data, "streamsSucceeded") + Number(data, "streamsFailed")}});
+             {Number(data, "streamsStarted"), Number(data, "streamsSucceeded") + Number(data, "streamsFailed")},
+             Number(data, "messagesReceived")});
       }
       if (page.value("end", true) || Member(page, "socketRef").empty()) break;
     }
@@ -120,6 +121,24 @@ std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
   each_ = std::move(each);
   TakeFromMachines(rest, out);
   if (out.empty()) usual_ = calls.open();
+  return out;
+}
+
+std::vector<CallWatch::Connection> ByteWatch::Look(const std::vector<CallWatch::Connection>& connections,
+                                                   const std::unordered_map<std::string, uint64_t>& bytes) {
+  std::vector<CallWatch::Connection> out;
+  std::unordered_map<int64_t, Seen> seen;
+  for (const CallWatch::Connection& connection : connections) {
+    const auto sent = bytes.find(connection.peer);
+    if (sent == bytes.end()) continue;
+    const Seen now{connection.calls.begun + connection.messages, sent->second};
+    const auto before = seen_.find(connection.id);
+    const bool moved = before == seen_.end() || before->second.progress != now.progress;
+    seen[connection.id] = moved ? now : before->second;
+    const bool all_too_much = now.bytes / bytes_max_ > static_cast<uint64_t>(now.progress) + 1;
+    if (all_too_much || (!moved && now.bytes - before->second.bytes > bytes_max_)) out.push_back(connection);
+  }
+  seen_ = std::move(seen);
   return out;
 }
 

@@ -32,6 +32,7 @@ class CallWatch {
     int64_t id = 0;
     std::string peer;  // as gRPC writes it: "ipv4:10.0.0.7:4711"
     Calls calls;
+    int64_t messages = 0;  // that came whole
   };
   // Where the counts come from; GrpcCounters outside of tests.
   class Counters {
@@ -59,6 +60,27 @@ class CallWatch {
   int64_t usual_ = 0;  // calls that were open when all connections kept to their number
   std::optional<Allowance> all_;
   std::unordered_map<int64_t, Allowance> each_;  // of those that were there at the last look at each
+};
+
+// ByteWatch: finds connections that send more than a message without a call or a message that is whole: gRPC 1.51 keeps
+// a call's headers until they end, however long they get (CVE-2023-33953). Not thread-safe.
+class ByteWatch {
+ public:
+  // bytes_max: of a message, and of what the system holds of it that was not read.
+  explicit ByteWatch(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  // The connections to end. bytes: what each peer has sent so far.
+  std::vector<CallWatch::Connection> Look(const std::vector<CallWatch::Connection>& connections,
+                                          const std::unordered_map<std::string, uint64_t>& bytes);
+
+ private:
+  struct Seen {
+    int64_t progress = 0;
+    uint64_t bytes = 0;  // when it was there first
+  };
+
+  const uint64_t bytes_max_;
+  std::unordered_map<int64_t, Seen> seen_;  // by id, at the last look
 };
 
 // Of all gRPC servers of this process.

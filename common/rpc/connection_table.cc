@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -26,6 +27,13 @@ std::optional<ino_t> SocketOf(int fd) {
 bool WasJustSwept(const std::optional<ConnectionTable::Time>& swept, ConnectionTable::Time now) {
   return swept && now - *swept < absl::ToChronoMilliseconds(kConnectionSweepEvery);
 }
+
+// The beginning of Linux' tcp_info, of which <netinet/tcp.h> has less.
+struct TcpInfo {
+  char before[128];
+  uint64_t bytes_received;
+};
+static_assert(sizeof(TcpInfo) == 136);
 
 // As gRPC writes it, with brackets that are not escaped; empty: it is not connected.
 std::string PeerOf(int fd) {
@@ -95,6 +103,17 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
   entries_.emplace(fd, Entry{machine, *socket});
   ++machines_[machine].open;
   return Outcome::kAdmitted;
+}
+
+std::unordered_map<std::string, uint64_t> ConnectionTable::BytesSent() const {
+  std::unordered_map<std::string, uint64_t> out;
+  for (const auto& [fd, entry] : entries_) {
+    TcpInfo info{};
+    socklen_t size = sizeof(info);
+    if (!IsOpen(fd, entry) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    if (std::string peer = PeerOf(fd); !peer.empty()) out.emplace(std::move(peer), info.bytes_received);
+  }
+  return out;
 }
 
 bool ConnectionTable::End(const std::string& peer, Time now) {

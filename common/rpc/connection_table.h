@@ -24,6 +24,7 @@ namespace cairn {
 struct ConnectionLimits {
   size_t all_max = 0;
   size_t of_machine_max = 0;
+  uint64_t message_bytes_max = 0;  // of a call's message; 0: what connections send is not looked at
 };
 
 // open_files: how many a process may have. Half of them are left to its stores, pages and connections to others, and
@@ -43,6 +44,8 @@ class ConnectionTable {
   // Ends the connection, what it had sent and was not read included, and admits none of its machine for a while. peer:
   // as gRPC writes it, "ipv4:10.0.0.7:4711". False: there is no such connection.
   bool End(const std::string& peer, Time now);
+  // By peer, with brackets that are not escaped: what it has sent so far.
+  std::unordered_map<std::string, uint64_t> BytesSent() const;
   const ConnectionLimits& limits() const { return limits_; }
 
  private:

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -168,17 +169,32 @@ void Listener::WatchLoop() {
 void Listener::WatchCalls() {
   const auto now = std::chrono::steady_clock::now();
   const double cpu_seconds = ProcessCpuSeconds();
-  const bool is_busy = cpu_seconds - cpu_seconds_ > absl::ToDoubleSeconds(kBusyWatchEvery) / 2;
-  if (!is_busy && now - watched_ < absl::ToChronoMilliseconds(kCallWatchEvery)) return;
-  cpu_seconds_ = cpu_seconds;
-  watched_ = now;
-  for (const CallWatch::Connection& one : calls_.Look(now)) {
+  const bool is_busy = cpu_seconds - watched_.cpu_seconds > absl::ToDoubleSeconds(kBusyWatchEvery) / 2;
+  if (!is_busy && now - watched_.at < absl::ToChronoMilliseconds(kCallWatchEvery)) return;
+  watched_.cpu_seconds = cpu_seconds;
+  watched_.at = now;
+  WatchBytes();
+  for (const CallWatch::Connection& one : watched_.calls.Look(now)) {
     absl::MutexLock lock(&mutex_);
     if (!table_.End(one.peer, now)) continue;  // a Unix socket, or of another server of this process
     LogWarning(
         "%s is disconnected: %d of its calls are open, and %d were begun; a connection may have %d open and begin "
         "%d a second, a machine have %d open",
         one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax, kCallsPerSecondMax, kCallsOfMachineMax);
+  }
+}
+
+void Listener::WatchBytes() {
+  const uint64_t resident = ResidentBytes();
+  watched_.resident = watched_.resident == 0 ? resident : std::min(watched_.resident, resident);
+  if (limits_.message_bytes_max == 0 || resident - watched_.resident < kMemoryLookBytes) return;
+  watched_.resident = resident;
+  const std::vector<CallWatch::Connection> all = watched_.counters.Each();
+  absl::MutexLock lock(&mutex_);
+  for (const CallWatch::Connection& one : watched_.bytes.Look(all, table_.BytesSent())) {
+    if (!table_.End(one.peer, std::chrono::steady_clock::now())) continue;
+    LogWarning("%s is disconnected: it sends without end, and no message of it is whole; one has %d bytes at most",
+               one.peer, limits_.message_bytes_max);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "common/base/status.h"
 #include "common/rpc/call_watch.h"
 #include "common/rpc/connection_table.h"
+#include "common/rpc/limits.h"
 
 namespace cairn {
 
@@ -39,12 +40,14 @@ class Listener {
   void Stop();
 
  private:
-  explicit Listener(const ConnectionLimits& limits) : limits_(limits), table_(limits) {}
+  explicit Listener(const ConnectionLimits& limits)
+      : limits_(limits), table_(limits), watched_(limits.message_bytes_max + kUnreadBytesMax) {}
 
   void Loop();
   void Accept(int listening);
   void WatchLoop();
   void WatchCalls();
+  void WatchBytes();
   void Refused(ConnectionTable::Outcome why, const std::string& machine);
 
   int port_ = 0;
@@ -55,11 +58,16 @@ class Listener {
   const ConnectionLimits limits_;
   absl::Mutex mutex_;
   ConnectionTable table_ ABSL_GUARDED_BY(mutex_);
-  // On watch_ alone:
-  GrpcCounters counters_;
-  CallWatch calls_{counters_};
-  CallWatch::Time watched_;
-  double cpu_seconds_ = 0;  // of the process, when it last looked at the calls
+  struct Watched {
+    explicit Watched(uint64_t bytes_max) : bytes(bytes_max) {}
+    GrpcCounters counters;
+    CallWatch calls{counters};
+    CallWatch::Time at;
+    double cpu_seconds = 0;  // of the process, when it last looked at the calls
+    ByteWatch bytes;
+    uint64_t resident = 0;  // the process' memory, when it last looked at what was sent, or less since
+  };
+  Watched watched_;  // on watch_ alone
   // On thread_ alone:
   size_t refused_ = 0;  // since the last warning
   absl::Time warned_ = absl::InfinitePast();

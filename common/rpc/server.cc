@@ -165,8 +165,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   out->host_ = options.listen.substr(0, options.listen.rfind(':'));
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return absl::ErrnoToStatus(errno, "getrlimit");
-  absl::StatusOr<std::unique_ptr<Listener>> listener =
-      Listener::Bind(options.listen, ConnectionLimitsOf(files.rlim_cur));
+  ConnectionLimits limits = ConnectionLimitsOf(files.rlim_cur);
+  limits.message_bytes_max = static_cast<uint64_t>(options.receive_bytes_max);
+  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Bind(options.listen, limits);
   if (absl::IsUnavailable(listener.status())) return CannotListen(options.listen);
   CAIRN_RETURN_IF_ERROR(Annotate(listener.status(), "listen"));
   out->listener_ = *std::move(listener);

@@ -126,6 +126,29 @@ TEST_F(CallWatchTest, ManyAtOnceAreNoTroubleOnceInAWhile) {
   }
 }
 
+TEST(ByteWatch, WhoSendsMoreThanAMessageWithoutOneIsFound) {
+  ByteWatch watch(100);
+  CallWatch::Connection busy{1, "ipv4:10.0.0.1:1", {1, 0}, 9}, endless{2, "ipv4:10.0.0.1:2", {1, 0}, 9};
+  uint64_t sent = 400;
+  const auto look = [&](int64_t messages, uint64_t bytes) {
+    busy.messages += messages;
+    sent += bytes;
+    std::vector<std::string> peers;
+    for (const auto& one : watch.Look({busy, endless}, {{busy.peer, sent}, {endless.peer, sent}}))
+      peers.push_back(one.peer);
+    return peers;
+  };
+  EXPECT_THAT(look(0, 0), IsEmpty()) << "the first look";
+  EXPECT_THAT(look(1, 100), IsEmpty()) << "it may be a message";
+  EXPECT_THAT(look(1, 1), ElementsAre("ipv4:10.0.0.1:2"));
+  EXPECT_THAT(look(0, 100), ElementsAre("ipv4:10.0.0.1:2"));
+  endless.calls.begun = 2;
+  EXPECT_THAT(look(1, 0), IsEmpty());
+  EXPECT_THAT(watch.Look({{3, "ipv4:10.0.0.1:3", {1, 0}, 0}}, {{"ipv4:10.0.0.1:3", 300}}), ElementsAre(testing::_))
+      << "more than it can have sent in what is whole, at the first look";
+  EXPECT_THAT(watch.Look({busy, endless}, {}), IsEmpty()) << "connections that nobody admitted";
+}
+
 TEST(GrpcCounters, AreEmptyWithoutAServer) {
   GrpcCounters counters;
   EXPECT_EQ(counters.All().open(), 0);
