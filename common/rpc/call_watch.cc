@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/rpc/limits.h"
 #include "common/rpc/peer.h"
@@ -24,6 +25,11 @@ constexpr int64_t kSocketsOfPage = 500;
 Json Parsed(char* text) {
   const std::unique_ptr<char, void (*)(void*)> owned(text, gpr_free);
   return text == nullptr ? Json() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+// "chttp2 ipv6:%5B::1%5D:4711" becomes "ipv6:[::1]:4711".
+std::string PeerIn(const std::string& name) {
+  return absl::StrReplaceAll(absl::StripPrefix(name, "chttp2 "), {{"%5B", "["}, {"%5D", "]"}});
 }
 
 // Numbers are texts, and are left out where they are 0.
@@ -80,14 +86,16 @@ std::vector<CallWatch::Connection> GrpcCounters::Each() {
         next = std::max(next, socket + 1);
         const Json found = Parsed(grpc_channelz_get_socket(socket));
         const Json& data = Member(Member(found, "socket"), "data");
-        const std::string name = ref.value("name", "");
+        const Json& name = Member(ref, "name");
+        if (!name.is_string()) continue;
         out.push_back(
             {socket,
-             std::string(absl::StripPrefix(name, "chttp2 ")),
+             PeerIn(name.get_ref<const std::string&>()),
              {Number(data, "streamsStarted"), Number(data, "streamsSucceeded") + Number(data, "streamsFailed")},
              Number(data, "messagesReceived")});
       }
-      if (page.value("end", true) || Member(page, "socketRef").empty()) break;
+      // Null where the server has ended meanwhile.
+      if (!page.is_object() || page.value("end", true) || Member(page, "socketRef").empty()) break;
     }
   }
   return out;

@@ -30,7 +30,7 @@ class CallWatch {
   };
   struct Connection {
     int64_t id = 0;
-    std::string peer;  // as gRPC writes it: "ipv4:10.0.0.7:4711"
+    std::string peer;  // "ipv4:10.0.0.7:4711", "ipv6:[::1]:4711"
     Calls calls;
     int64_t messages = 0;  // that came whole
   };
@@ -66,10 +66,10 @@ class CallWatch {
 // a call's headers until they end, however long they get (CVE-2023-33953). Not thread-safe.
 class ByteWatch {
  public:
-  // bytes_max: of a message, and of what the system holds of it that was not read.
+  // bytes_max: of a message, and of what gRPC has read beyond it.
   explicit ByteWatch(uint64_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // The connections to end. bytes: what each peer has sent so far.
+  // The connections to end. bytes: what was read of each peer so far.
   std::vector<CallWatch::Connection> Look(const std::vector<CallWatch::Connection>& connections,
                                           const std::unordered_map<std::string, uint64_t>& bytes);
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -11,7 +12,6 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/rpc/limits.h"
 
 namespace cairn {
@@ -35,7 +35,7 @@ struct TcpInfo {
 };
 static_assert(sizeof(TcpInfo) == 136);
 
-// As gRPC writes it, with brackets that are not escaped; empty: it is not connected.
+// "ipv4:10.0.0.7:4711", "ipv6:[::1]:4711"; empty: it is not connected.
 std::string PeerOf(int fd) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
@@ -105,13 +105,16 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
   return Outcome::kAdmitted;
 }
 
-std::unordered_map<std::string, uint64_t> ConnectionTable::BytesSent() const {
+std::unordered_map<std::string, uint64_t> ConnectionTable::BytesRead() const {
   std::unordered_map<std::string, uint64_t> out;
   for (const auto& [fd, entry] : entries_) {
     TcpInfo info{};
     socklen_t size = sizeof(info);
     if (!IsOpen(fd, entry) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
-    if (std::string peer = PeerOf(fd); !peer.empty()) out.emplace(std::move(peer), info.bytes_received);
+    int unread = 0;
+    if (ioctl(fd, FIONREAD, &unread) != 0) continue;
+    const uint64_t read = info.bytes_received - std::min<uint64_t>(info.bytes_received, unread);
+    if (std::string peer = PeerOf(fd); !peer.empty()) out.emplace(std::move(peer), read);
   }
   return out;
 }
@@ -122,9 +125,8 @@ bool ConnectionTable::End(const std::string& peer, Time now) {
     if (until && now >= *until) until.reset();
     it = it->second.open == 0 && !until ? machines_.erase(it) : std::next(it);
   }
-  const std::string wanted = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
   for (const auto& [fd, entry] : entries_) {
-    if (!IsOpen(fd, entry) || PeerOf(fd) != wanted) continue;
+    if (!IsOpen(fd, entry) || PeerOf(fd) != peer) continue;
     machines_.at(entry.machine).barred_until = now + absl::ToChronoMilliseconds(kBarredAfterCalls);
     // The system drops the connection and what it holds of it; the owner of the descriptor finds it closed.
     sockaddr nobody{};

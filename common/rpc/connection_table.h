@@ -42,10 +42,10 @@ class ConnectionTable {
   // fd: an open socket from that machine, which stays the caller's; another owner may close it at any time after.
   Outcome Admit(int fd, const std::string& machine, Time now);
   // Ends the connection, what it had sent and was not read included, and admits none of its machine for a while. peer:
-  // as gRPC writes it, "ipv4:10.0.0.7:4711". False: there is no such connection.
+  // "ipv4:10.0.0.7:4711", "ipv6:[::1]:4711". False: there is no such connection.
   bool End(const std::string& peer, Time now);
-  // By peer, with brackets that are not escaped: what it has sent so far.
-  std::unordered_map<std::string, uint64_t> BytesSent() const;
+  // By peer: what was read of it so far.
+  std::unordered_map<std::string, uint64_t> BytesRead() const;
   const ConnectionLimits& limits() const { return limits_; }
 
  private:

@@ -48,10 +48,10 @@ inline constexpr absl::Duration kBusyWatchEvery = absl::Milliseconds(20);
 // What a connection may begin a second, after kCallsOfConnectionMax at once.
 // Nodes have a few streams, and users some calls.
 inline constexpr int kCallsPerSecondMax = 2'000;
-// A daemon whose memory has grown by so much looks which connections send without an end; and what a connection may
-// have sent beyond a message: the system's buffer of it.
+// A daemon whose memory has grown by so much looks which connections send without an end; and what may have been read
+// of a connection beyond a message.
 inline constexpr uint64_t kMemoryLookBytes = uint64_t{16} << 20;
-inline constexpr uint64_t kUnreadBytesMax = uint64_t{8} << 20;
+inline constexpr uint64_t kReadAheadBytesMax = uint64_t{8} << 20;
 // For so long no new connection of a machine is taken after one of it was closed for its calls.
 inline constexpr absl::Duration kBarredAfterCalls = absl::Milliseconds(500);
 // From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.

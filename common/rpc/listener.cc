@@ -191,7 +191,7 @@ void Listener::WatchBytes() {
   watched_.resident = resident;
   const std::vector<CallWatch::Connection> all = watched_.counters.Each();
   absl::MutexLock lock(&mutex_);
-  for (const CallWatch::Connection& one : watched_.bytes.Look(all, table_.BytesSent())) {
+  for (const CallWatch::Connection& one : watched_.bytes.Look(all, table_.BytesRead())) {
     if (!table_.End(one.peer, std::chrono::steady_clock::now())) continue;
     LogWarning("%s is disconnected: it sends without end, and no message of it is whole; one has %d bytes at most",
                one.peer, limits_.message_bytes_max);
@@ -225,7 +225,7 @@ void Listener::Refused(ConnectionTable::Outcome why, const std::string& machine)
   const absl::Time now = absl::Now();
   if (now - warned_ < kWarnEvery) return;
   if (why == ConnectionTable::Outcome::kBarred) {
-    LogWarning("%s made too many calls on a connection: for %s none of its connections is taken; %d were closed",
+    LogWarning("%s made too many calls, or sent without end: for %s none of its connections is taken; %d were closed",
                machine, absl::FormatDuration(kBarredAfterCalls), refused_);
   } else if (why == ConnectionTable::Outcome::kTooMany) {
     LogWarning("%d connections are open, as many as there may be (half of ulimit -n); %d more were closed",

@@ -41,7 +41,7 @@ class Listener {
 
  private:
   explicit Listener(const ConnectionLimits& limits)
-      : limits_(limits), table_(limits), watched_(limits.message_bytes_max + kUnreadBytesMax) {}
+      : limits_(limits), table_(limits), watched_(limits.message_bytes_max + kReadAheadBytesMax) {}
 
   void Loop();
   void Accept(int listening);
