@@ -161,6 +161,10 @@ inline constexpr absl::Duration kQuotaFileRefresh = absl::Seconds(2);
 
 inline constexpr size_t kDriverCallsMax = 4096;
 inline constexpr size_t kDriverWatchersMax = 1024;
+// Of one machine: it does not keep others out, nor let them wait for long until its calls are done.
+inline constexpr size_t kDriverCallsOfMachineMax = 1024;
+inline constexpr size_t kDriverWatchersOfMachineMax = 512;
+static_assert(kDriverCallsOfMachineMax * 4 <= kDriverCallsMax && kDriverWatchersOfMachineMax * 2 <= kDriverWatchersMax);
 inline constexpr size_t kQuestionsWaitingMax = 64;
 inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;
 inline constexpr size_t kEtcdEndpointsMax = 16;

@@ -68,6 +68,7 @@ absl::StatusOr<v1::ReadLogResponse> LogPage::Own(const v1::ReadLogRequest& reque
 absl::StatusOr<v1::ReadLogResponse> LogPage::OfNode(const v1::ReadLogRequest& request, const Requester& who) {
   const auto reply = std::make_shared<AwaitedAnswer<v1::ReadLogResponse>>();
   driver_->Call(
+      ClusterDriver::kPages,
       [request, who](ReplyToken token) {
         return ReadLog{token, request, who};
       },

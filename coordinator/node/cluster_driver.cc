@@ -17,8 +17,6 @@ absl::Status NotLeading(const std::string& text) {
   return status;
 }
 
-absl::Status TooManyCalls() { return absl::ResourceExhaustedError("too many calls wait; try again later"); }
-
 absl::Status Stopping() { return NotLeading("the coordinator is stopping; try again"); }
 
 }  // namespace
@@ -31,6 +29,7 @@ ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironme
       pace_(options_, clock_->Now()),
       watchers_(clock_, environment.executor.get(),
                 [this]() -> const ClusterCore* { return MayAct() ? &reign_->core : nullptr; }),
+      call_places_({"calls wait", kDriverCallsMax, kDriverCallsOfMachineMax}),
       executor_(std::move(environment.executor)) {
   executor_->Post([this] { TickAgain(); });
 }
@@ -101,8 +100,8 @@ void ClusterDriver::EndAll(const absl::Status& why) {
   ShowTokens();
   if (ended != nullptr) ShowLeading();
   for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
-  for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
-  for (auto& [token, sink] : std::exchange(predictions_, {})) sink->Finish(why);
+  for (auto& [token, call] : std::exchange(calls_, {})) call.reply(why, {});
+  for (auto& [token, prediction] : std::exchange(predictions_, {})) prediction.sink->Finish(why);
   watchers_.End(why);
 }
 
@@ -146,40 +145,29 @@ void ClusterDriver::SessionRefused(NodeRefused refused) {
 
 // ---- clients ----
 
-bool ClusterDriver::PostCall(std::function<void()> call) {
-  if (++calls_posted_ > kDriverCallsMax) {
-    --calls_posted_;
-    return false;
-  }
-  executor_->Post([this, call = std::move(call)] {
-    --calls_posted_;
-    call();
-  });
-  return true;
-}
-
-void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
-  const bool posted = PostCall([this, make_event = std::move(make_event), reply] {
+void ClusterDriver::Call(const std::string& machine, std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
+  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  if (!place.ok()) return reply(place.status(), {});
+  executor_->Post([this, place = *std::move(place), make_event = std::move(make_event), reply = std::move(reply)] {
     if (!MayAct()) return reply(standing_by_, {});
-    if (calls_.size() >= kDriverCallsMax) return reply(TooManyCalls(), {});
     const ReplyToken token{++last_token_};
-    calls_[token] = reply;
+    calls_[token] = {reply, place};
     Step(make_event(token));
   });
-  if (!posted) reply(TooManyCalls(), {});
 }
 
-void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
-                            std::function<void(ReplyToken)> then) {
-  const bool posted = PostCall([this, make_event = std::move(make_event), sink, then = std::move(then)] {
+void ClusterDriver::Predict(const std::string& machine, std::function<Event(ReplyToken)> make_event,
+                            std::shared_ptr<PredictionSink> sink, std::function<void(ReplyToken)> then) {
+  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  if (!place.ok()) return sink->Finish(place.status());
+  executor_->Post([this, place = *std::move(place), make_event = std::move(make_event), sink = std::move(sink),
+                   then = std::move(then)] {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (calls_.size() + predictions_.size() >= kDriverCallsMax) return sink->Finish(TooManyCalls());
     const ReplyToken token{++last_token_};
-    predictions_[token] = sink;
+    predictions_[token] = {sink, place};
     then(token);
     Step(make_event(token));
   });
-  if (!posted) sink->Finish(TooManyCalls());
 }
 
 void ClusterDriver::PredictionTaken(ReplyToken token) {
@@ -192,28 +180,32 @@ void ClusterDriver::PredictionGone(ReplyToken token) {
   });
 }
 
-void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query,
+void ClusterDriver::Query(const std::string& machine, std::function<void(const ClusterCore&, absl::Time)> query,
                           std::function<void(const absl::Status&)> otherwise) {
-  const bool posted = PostCall([this, query = std::move(query), otherwise] {
+  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  if (!place.ok()) return otherwise(place.status());
+  executor_->Post([this, place = *std::move(place), query = std::move(query), otherwise = std::move(otherwise)] {
     if (!MayAct()) return otherwise(standing_by_);
     query(reign_->core, clock_->Now());
   });
-  if (!posted) otherwise(TooManyCalls());
 }
 
-void ClusterDriver::Watch(const v1::GetJobRequest& job, const Requester& who, std::shared_ptr<WatchSink> sink,
-                          std::function<void(uint64_t)> then) {
-  const bool posted = PostCall([this, job, who, sink, then = std::move(then)] {
+void ClusterDriver::Watch(const std::string& machine, const v1::GetJobRequest& job, const Requester& who,
+                          std::shared_ptr<WatchSink> sink, std::function<void(uint64_t)> then) {
+  absl::StatusOr<MachinePlaces::Place> call = call_places_.Take(machine);
+  if (!call.ok()) return sink->Finish(call.status());
+  absl::StatusOr<MachinePlaces::Place> place = watchers_.TakePlace(machine);
+  if (!place.ok()) return sink->Finish(place.status());
+  executor_->Post([this, call = *std::move(call), place = *std::move(place), job, who, sink = std::move(sink),
+                   then = std::move(then)] {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (watchers_.full()) return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
     absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now(), who);
     if (!status.ok()) return sink->Finish(status.status());
     const uint64_t id = ++last_token_;
-    watchers_.Add(id, JobId(status->job_id()), sink);
+    watchers_.Add(id, JobId(status->job_id()), sink, place);
     then(id);
     watchers_.Notify(id);
   });
-  if (!posted) sink->Finish(TooManyCalls());
 }
 
 void ClusterDriver::WatcherWritten(uint64_t watcher) {
@@ -261,12 +253,12 @@ void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vecto
                    if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
                  },
                  [&](Reply& e) {
-                   if (auto call = calls_.extract(e.token); !call.empty()) call.mapped()(e.status, e.body);
-                   if (auto sink = predictions_.extract(e.token); !sink.empty()) sink.mapped()->Finish(e.status);
+                   if (auto call = calls_.extract(e.token); !call.empty()) call.mapped().reply(e.status, e.body);
+                   if (auto one = predictions_.extract(e.token); !one.empty()) one.mapped().sink->Finish(e.status);
                  },
                  [&](SendPrediction& e) {
                    if (auto it = predictions_.find(e.token); it != predictions_.end())
-                     it->second->Write(std::move(e.part));
+                     it->second.sink->Write(std::move(e.part));
                  },
                  [&](const JobChanged& e) { changed.push_back(e.job); },
              },

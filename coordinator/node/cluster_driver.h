@@ -8,7 +8,8 @@
 // Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
 // Invariants:
 //   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
-//   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time; more get RESOURCE_EXHAUSTED.
+//   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time, and at most
+//      kDriverCallsOfMachineMax and kDriverWatchersOfMachineMax of one machine; more get RESOURCE_EXHAUSTED.
 //   3. When the store fails, or Leadership.valid returns false, no more effects are carried out: the core is dropped,
 //      sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
 #pragma once
@@ -24,6 +25,7 @@
 #include "coordinator/node/cluster_environment.h"
 #include "coordinator/node/cluster_sinks.h"
 #include "coordinator/node/job_watchers.h"
+#include "coordinator/node/machine_places.h"
 #include "coordinator/node/tick_pace.h"
 #include "coordinator/store/state_store.h"
 
@@ -67,17 +69,19 @@ class ClusterDriver {
   void SessionRefused(NodeRefused refused);
 
   // ---- users ----
-  void Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply);
+  // machine: whence the call came, as MachineOf has it (common/rpc/peer.h); kPages for the pages'.
+  static constexpr char kPages[] = "pages";
+  void Call(const std::string& machine, std::function<Event(ReplyToken)> make_event, ReplyFn reply);
   // One of the two is called.
-  void Query(std::function<void(const ClusterCore&, absl::Time now)> query,
+  void Query(const std::string& machine, std::function<void(const ClusterCore&, absl::Time now)> query,
              std::function<void(const absl::Status&)> otherwise);
-  void Watch(const v1::GetJobRequest& job, const Requester& who, std::shared_ptr<WatchSink> sink,
-             std::function<void(uint64_t watcher)> then);
+  void Watch(const std::string& machine, const v1::GetJobRequest& job, const Requester& who,
+             std::shared_ptr<WatchSink> sink, std::function<void(uint64_t watcher)> then);
   void WatcherWritten(uint64_t watcher);
   void WatcherGone(uint64_t watcher);
   // Counts as a call.
-  void Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
-               std::function<void(ReplyToken)> then);
+  void Predict(const std::string& machine, std::function<Event(ReplyToken)> make_event,
+               std::shared_ptr<PredictionSink> sink, std::function<void(ReplyToken)> then);
   void PredictionTaken(ReplyToken token);
   void PredictionGone(ReplyToken token);
 
@@ -99,8 +103,16 @@ class ClusterDriver {
     uint64_t tokens_shown = 0;  // core.tokens().changes() then
   };
 
-  // Posts a user's call, unless too many wait: then it returns false. A call holds its request, up to 4 MiB.
-  bool PostCall(std::function<void()> call);
+  // A call holds its request, up to 4 MiB, and its place until it is answered.
+  struct WaitingCall {
+    ReplyFn reply;
+    MachinePlaces::Place place;
+  };
+  struct WaitingPrediction {
+    std::shared_ptr<PredictionSink> sink;
+    MachinePlaces::Place place;
+  };
+
   void Step(const Event& event);
   bool CarryOut(Effects effects);
   bool Flush(std::vector<Store>& stores);
@@ -128,11 +140,12 @@ class ClusterDriver {
   TickPace pace_;
   uint64_t last_token_ = 0;
   std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;
-  std::map<ReplyToken, ReplyFn> calls_;
-  std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
+  std::map<ReplyToken, WaitingCall> calls_;
+  std::map<ReplyToken, WaitingPrediction> predictions_;
   JobWatchers watchers_;
-  std::atomic<size_t> calls_posted_{0};       // by users' calls, and not begun
-  std::atomic<size_t> refusals_posted_{0};    // likewise
+  // On any thread:
+  MachinePlaces call_places_;                 // of users' calls, until they are answered
+  std::atomic<size_t> refusals_posted_{0};    // that the core has not seen
   const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };
 

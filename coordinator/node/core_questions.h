@@ -82,6 +82,7 @@ class CoreQuestions {
       waiting->since.erase(waiting->since.find(now));
     };
     driver_->Query(
+        ClusterDriver::kPages,
         [query = std::move(query), done](const ClusterCore& core, absl::Time at) {
           query(core, at);
           done();

@@ -6,6 +6,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/log_answer.h"
+#include "common/rpc/peer.h"
 #include "coordinator/node/stream_reactor.h"
 
 namespace cairn {
@@ -26,7 +27,7 @@ class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64
     const auto self = Own();
     if (!admitted_.ok()) return Finish(admitted_);
     if (const absl::Status named = CheckNameOfCall(request.name()); !named.ok()) return Finish(named);
-    driver_->Watch(request, who(), self, [this, self](uint64_t watcher) { Opened(watcher); });
+    driver_->Watch(machine(), request, who(), self, [this, self](uint64_t watcher) { Opened(watcher); });
   }
 
  private:
@@ -56,6 +57,7 @@ class PredictReactor final : public StreamReactor<v1::PredictResponse, Predictio
     what.set_weights(request.weights());
     if (request.has_data()) *what.mutable_data() = request.data();
     driver_->Predict(
+        machine(),
         [what, deadline, who = who()](ReplyToken token) {
           return PredictJob{token, what, deadline, who};
         },
@@ -103,6 +105,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Query(
+      MachineOf(context->peer()),
       [reactor, response, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time now) {
         *response = core.ListJobs(now, who);
         reactor->Finish(grpc::Status::OK);
@@ -122,6 +125,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
   }
   const Audit audit(guard_.audit, *caller, *context, "GetJob", Named(*request));
   driver_->Query(
+      MachineOf(context->peer()),
       [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core,
                                                                                absl::Time now) {
         absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now, who);
@@ -172,6 +176,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* 
   }
   const absl::Time deadline = DeadlineOf(context, clock_);
   driver_->Call(
+      MachineOf(context->peer()),
       [request = *request, deadline, who = RequesterOf(*caller)](ReplyToken token) {
         return EvaluateJob{token, request, deadline, who};
       },
@@ -196,6 +201,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext*
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Query(
+      MachineOf(context->peer()),
       [reactor, response](const ClusterCore& core, absl::Time) {
         *response = core.ListNodes();
         reactor->Finish(grpc::Status::OK);
@@ -224,6 +230,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListEvents(grpc::CallbackServerContext
     return reactor;
   }
   driver_->Query(
+      MachineOf(context->peer()),
       [context, reactor, request, response, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time) {
         absl::StatusOr<v1::ListEventsResponse> events = core.ListEvents(*request, who);
         const absl::Status status = events.status();
@@ -248,6 +255,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
   const Audit audit(guard_.audit, *caller, *context, "ReadLog", request->node());
   if (request->node().empty()) {  // this process'
     driver_->Query(
+        MachineOf(context->peer()),
         [context, reactor, request, response, audit, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time) {
           const absl::Status may = core.CheckLogAccess(request->job_id(), who);
           if (may.ok()) *response = AnswerReadLog(*request);
@@ -258,6 +266,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadLog(grpc::CallbackServerContext* c
     return reactor;
   }
   driver_->Call(
+      MachineOf(context->peer()),
       [request = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::ReadLog{token, request, who};
       },

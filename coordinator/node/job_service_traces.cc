@@ -1,6 +1,7 @@
 // JobService: traces of running jobs.
 #include "absl/strings/str_cat.h"
 #include "common/model/limits.h"
+#include "common/rpc/peer.h"
 #include "coordinator/node/job_service.h"
 
 namespace cairn {
@@ -18,6 +19,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::StartTrace(grpc::CallbackServerContext
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Audit audit(guard_.audit, *caller, *context, "StartTrace", absl::StrCat(request->job_id()));
   driver_->Call(
+      MachineOf(context->peer()),
       [request = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::StartTrace{token, request, who};
       },
@@ -38,6 +40,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::ReadTrace(grpc::CallbackServerContext*
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Audit audit(guard_.audit, *caller, *context, "ReadTrace", request->node());
   driver_->Call(
+      MachineOf(context->peer()),
       [request = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::ReadTrace{token, request, who};
       },
@@ -56,6 +59,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::EndTrace(grpc::CallbackServerContext* 
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const Audit audit(guard_.audit, *caller, *context, "EndTrace", absl::StrCat(request->trace_id()));
   driver_->Call(
+      MachineOf(context->peer()),
       [request = *request, who = RequesterOf(*caller)](ReplyToken token) {
         return cairn::EndTrace{token, request, who};
       },

@@ -10,13 +10,15 @@
 namespace cairn {
 
 JobWatchers::JobWatchers(Clock* clock, Executor* executor, std::function<const ClusterCore*()> core)
-    : clock_(clock), executor_(executor), core_(std::move(core)) {}
+    : clock_(clock),
+      executor_(executor),
+      core_(std::move(core)),
+      places_({"watchers wait", kDriverWatchersMax, kDriverWatchersOfMachineMax}) {}
 
-bool JobWatchers::full() const { return watchers_.size() >= kDriverWatchersMax; }
-
-void JobWatchers::Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink) {
+void JobWatchers::Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink, MachinePlaces::Place place) {
   Watcher& added = watchers_[watcher];
   added.sink = std::move(sink);
+  added.place = std::move(place);
   added.job = job;
 }
 

@@ -1,11 +1,11 @@
 // JobWatchers: who watches which job, and when each is written the job's status.
 //
-// Not thread-safe; lives on the executor of its ClusterDriver. Invariants:
+// Lives on the executor of its ClusterDriver; TakePlace is for any thread. Invariants:
 //   1. A watcher has at most one write in progress, and no two begin within kWatchInterval. Changes meanwhile are
 //      written together, by the next one.
 //   2. Each sink is finished once: after a write of the job's final state, when the job is deleted, or by End. Only a
 //      watcher that is Gone is not finished.
-//   3. There are at most kDriverWatchersMax watchers.
+//   3. There are at most kDriverWatchersMax watchers, at most kDriverWatchersOfMachineMax of one machine.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/ids.h"
 #include "coordinator/core/cluster_core.h"
 #include "coordinator/node/cluster_sinks.h"
+#include "coordinator/node/machine_places.h"
 
 namespace cairn {
 
@@ -34,9 +37,10 @@ class JobWatchers {
   // and executor outlive the watchers.
   JobWatchers(Clock* clock, Executor* executor, std::function<const ClusterCore*()> core);
 
-  bool full() const;
+  // Errors: RESOURCE_EXHAUSTED: there are too many watchers, or of this machine.
+  absl::StatusOr<MachinePlaces::Place> TakePlace(const std::string& machine) { return places_.Take(machine); }
   // The first status is written by Notify.
-  void Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink);
+  void Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink, MachinePlaces::Place place);
   // Writes the job's status if it changed, the last write is done and the minimum interval has passed; otherwise it is
   // written later.
   void Notify(uint64_t watcher);
@@ -51,6 +55,7 @@ class JobWatchers {
  private:
   struct Watcher {
     std::shared_ptr<WatchSink> sink;
+    MachinePlaces::Place place;
     JobId job;
     bool dirty = true;
     bool writing = false;
@@ -64,6 +69,7 @@ class JobWatchers {
   Clock* const clock_;
   Executor* const executor_;
   const std::function<const ClusterCore*()> core_;
+  MachinePlaces places_;
   std::map<uint64_t, Watcher> watchers_;
 };
 

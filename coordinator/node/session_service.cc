@@ -26,17 +26,14 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
                              public SessionSink,
                              public std::enable_shared_from_this<SessionReactor> {
  public:
-  SessionReactor(const SessionDoor& door, grpc::CallbackServerContext* context, std::shared_ptr<SessionCounts> counts)
-      : door_(door),
-        context_(context),
-        place_(std::move(counts), MachineOf(context->peer())),
-        reads_{.certificate = CallerCertificate(*context)} {}
+  SessionReactor(const SessionDoor& door, grpc::CallbackServerContext* context,
+                 absl::StatusOr<MachinePlaces::Place> place)
+      : door_(door), context_(context), place_(std::move(place)), reads_{.certificate = CallerCertificate(*context)} {}
 
   void Start() {
     self_ = shared_from_this();
-    if (place_.fits()) return StartRead(&reads_.message);
-    Close(absl::ResourceExhaustedError(absl::StrFormat(
-        "%d sessions of nodes are open from your machine, the most there can be; end some", kSessionsOfMachineMax)));
+    if (place_.ok()) return StartRead(&reads_.message);
+    Close(place_.status());
   }
 
   // ---- SessionSink, on the driver's executor ----
@@ -165,7 +162,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 
   const SessionDoor door_;
   grpc::CallbackServerContext* const context_;  // until Finish
-  const SessionPlace place_;
+  const absl::StatusOr<MachinePlaces::Place> place_;
   std::shared_ptr<SessionReactor> self_;
   Reads reads_;  // used by the single read and its handling
   absl::Mutex mutex_;
@@ -195,7 +192,7 @@ grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService
     if (!absl::IsUnavailable(may)) SessionDoor{door_.driver, nullptr}.Refuse(*context, "", may);
     return new RefusedCall<grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>>(may);
   }
-  auto reactor = std::make_shared<SessionReactor>(door_, context, counts_);
+  auto reactor = std::make_shared<SessionReactor>(door_, context, places_.Take(MachineOf(context->peer())));
   reactor->Start();
   return reactor.get();
 }

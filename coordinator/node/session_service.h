@@ -6,52 +6,17 @@
 // beyond that its session ends. 3. At most kSessionsOfMachineMax streams are open from one machine.
 #pragma once
 
-#include <map>
+#include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/node/audit_log.h"
 #include "coordinator/node/cluster_driver.h"
+#include "coordinator/node/machine_places.h"
 
 namespace cairn {
-
-// The streams that are open, by the machine that they come from. Thread-safe.
-class SessionCounts {
- public:
-  bool Add(const std::string& machine) {  // false: they are too many; it is counted all the same
-    absl::MutexLock lock(&mutex_);
-    return ++open_[machine] <= kSessionsOfMachineMax;
-  }
-  void Remove(const std::string& machine) {
-    absl::MutexLock lock(&mutex_);
-    if (--open_[machine] == 0) open_.erase(machine);
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::map<std::string, int> open_ ABSL_GUARDED_BY(mutex_);
-};
-
-// The place of one of them, until it is destroyed.
-class SessionPlace {
- public:
-  SessionPlace(std::shared_ptr<SessionCounts> counts, std::string machine)
-      : counts_(std::move(counts)), machine_(std::move(machine)), fits_(counts_->Add(machine_)) {}
-  ~SessionPlace() { counts_->Remove(machine_); }
-  SessionPlace(const SessionPlace&) = delete;
-  SessionPlace& operator=(const SessionPlace&) = delete;
-  bool fits() const { return fits_; }
-
- private:
-  const std::shared_ptr<SessionCounts> counts_;
-  const std::string machine_;
-  const bool fits_;
-};
 
 // What a stream is opened through. Both outlive it.
 struct SessionDoor {
@@ -72,7 +37,8 @@ class SessionService final : public v1::Coordinator::CallbackService {
 
  private:
   const SessionDoor door_;
-  const std::shared_ptr<SessionCounts> counts_ = std::make_shared<SessionCounts>();
+  // All of them are bounded by the nodes that there may be.
+  MachinePlaces places_{{"sessions of nodes are open", std::numeric_limits<size_t>::max(), kSessionsOfMachineMax}};
 };
 
 }  // namespace cairn

@@ -7,12 +7,14 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/rpc/caller_certificate.h"
+#include "common/rpc/peer.h"
 #include "coordinator/node/call_guard.h"
 #include "coordinator/node/cluster_driver.h"
 #include "coordinator/node/grpc_status.h"
@@ -94,6 +96,8 @@ class StreamReactor : public grpc::ServerWriteReactor<Part>,
   }
 
   Requester who() const { return RequesterOf(caller_); }
+  // Before the call ends.
+  std::string machine() const { return MachineOf(context_->peer()); }
 
   ClusterDriver* const driver_;
   const absl::Status admitted_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/peer.h"
 #include "common/rpc/token.h"
 #include "coordinator/core/limits.h"
 
@@ -101,6 +102,7 @@ grpc::ServerUnaryReactor* TokenServiceImpl::CreateToken(grpc::CallbackServerCont
   const absl::Duration lifetime =
       request->lifetime_s() == 0 ? kTokenLifetimeDefault : absl::Seconds(request->lifetime_s());
   driver_->Call(
+      MachineOf(context->peer()),
       [stored = ToStore(*request, made, *caller), lifetime](ReplyToken reply) {
         return cairn::CreateToken{reply, stored, lifetime};
       },
@@ -123,6 +125,7 @@ grpc::ServerUnaryReactor* TokenServiceImpl::ListTokens(grpc::CallbackServerConte
   if (!caller.ok()) return Refused(context, caller.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Query(
+      MachineOf(context->peer()),
       [reactor, response, who = RequesterOf(*caller)](const ClusterCore& core, absl::Time) {
         for (const auto& [id, stored] : core.tokens().all()) {
           if (who.everything || stored.token().user() == who.user) *response->add_tokens() = stored.token();
@@ -145,6 +148,7 @@ grpc::ServerUnaryReactor* TokenServiceImpl::RevokeToken(grpc::CallbackServerCont
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   driver_->Call(
+      MachineOf(context->peer()),
       [id = request->id(), who = RequesterOf(*caller)](ReplyToken reply) {
         return cairn::RevokeToken{reply, id, who};
       },

@@ -7,6 +7,7 @@
 #include "common/formats/expand_model.h"
 #include "common/model/job_check.h"
 #include "common/model/limits.h"
+#include "common/rpc/peer.h"
 
 namespace cairn {
 namespace {
@@ -50,10 +51,13 @@ void UserCalls::SubmitOrCheck(const CallFrom& from, const v1::SubmitRequest& req
     return done(checked.status(), {});
   }
   const auto job = std::make_shared<const CheckedJob>(*std::move(checked));
-  driver_->Call([job, key = check_only ? "" : request.request_key(), check_only, who = RequesterOf(from.caller),
-                 quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](
-                    ReplyToken token) { return SubmitJob{token, job, key, who, check_only, quotas}; },
-                Audited(audit, std::move(done)));
+  driver_->Call(
+      MachineOf(from.peer),
+      [job, key = check_only ? "" : request.request_key(), check_only, who = RequesterOf(from.caller),
+       quotas = quotas_ == nullptr ? nullptr : quotas_->Current()](ReplyToken token) {
+        return SubmitJob{token, job, key, who, check_only, quotas};
+      },
+      Audited(audit, std::move(done)));
 }
 
 void UserCalls::Submit(const CallFrom& from, const v1::SubmitRequest& request, ReplyFn done) const {
@@ -67,6 +71,7 @@ void UserCalls::CheckJob(const CallFrom& from, const v1::SubmitRequest& request,
 void UserCalls::CancelJob(const CallFrom& from, const v1::GetJobRequest& job, ReplyFn done) const {
   if (const absl::Status named = CheckNameOfCall(job.name()); !named.ok()) return done(named, {});
   driver_->Call(
+      MachineOf(from.peer),
       [job, who = RequesterOf(from.caller)](ReplyToken token) {
         return cairn::CancelJob{token, job, who};
       },
@@ -76,6 +81,7 @@ void UserCalls::CancelJob(const CallFrom& from, const v1::GetJobRequest& job, Re
 void UserCalls::DeleteJob(const CallFrom& from, const v1::GetJobRequest& job, ReplyFn done) const {
   if (const absl::Status named = CheckNameOfCall(job.name()); !named.ok()) return done(named, {});
   driver_->Call(
+      MachineOf(from.peer),
       [job, who = RequesterOf(from.caller)](ReplyToken token) {
         return cairn::DeleteJob{token, job, who};
       },
@@ -92,6 +98,7 @@ void UserCalls::DrainNode(const CallFrom& from, const v1::DrainNodeRequest& requ
     return done(rights.status(), {});
   }
   driver_->Call(
+      MachineOf(from.peer),
       [request, rights = *rights](ReplyToken token) {
         return cairn::DrainNode{token, request, rights};
       },

@@ -334,6 +334,7 @@ void ScaleCluster::Submit(const v1::JobSpec& spec) {
   meter_.In(Work::kOther, [&] {
     ++submitted_;
     driver_->Call(
+        "",
         [&](ReplyToken reply) -> Event {
           return SubmitJob{reply, job, job->spec.name()};
         },

@@ -241,7 +241,7 @@ void SimCoordinator::Renew(uint64_t term) {
 // ---- what it does ----
 
 void SimCoordinator::Call(std::function<Event(ReplyToken)> make_event, ClusterDriver::ReplyFn reply) {
-  if (host_.up && host_.still_until <= world_.now()) driver_->Call(std::move(make_event), std::move(reply));
+  if (host_.up && host_.still_until <= world_.now()) driver_->Call("", std::move(make_event), std::move(reply));
 }
 
 void SimCoordinator::OnEffect(const Effect& effect) {

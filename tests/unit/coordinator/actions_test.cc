@@ -82,6 +82,7 @@ class ActionsTest : public testing::Test {
   void Hang(absl::Notification* until) {
     absl::Notification inside;
     driver_.Query(
+        "",
         [&inside, until](const ClusterCore&, absl::Time) {
           inside.Notify();
           until->WaitForNotification();

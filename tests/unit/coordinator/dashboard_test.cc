@@ -78,6 +78,7 @@ class DashboardTest : public testing::Test {
     absl::Notification done;
     uint64_t id = 0;
     driver_.Call(
+        "",
         [&](ReplyToken token) {
           return SubmitJob{token, job, ""};
         },
@@ -150,6 +151,7 @@ TEST_F(DashboardTest, TheOverviewIsPagedAndActiveJobsComeFirst) {
   v1::GetJobRequest newest;
   newest.set_job_id(ids.back());
   driver_.Call(
+      "",
       [&](ReplyToken token) {
         return CancelJob{token, newest};
       },
@@ -280,6 +282,7 @@ TEST_F(DashboardTest, ACoreThatHangsHoldsNobodyUp) {
   Lead();
   absl::Notification inside, go_on;
   driver_.Query(
+      "",
       [&](const ClusterCore&, absl::Time) {
         inside.Notify();
         go_on.WaitForNotification();
@@ -325,6 +328,7 @@ TEST_F(DashboardTest, ReadersOfAJobShareItForAMoment) {
   which.set_job_id(id);
   absl::Notification cancelled;
   driver_.Call(
+      "",
       [&](ReplyToken token) {
         return CancelJob{token, which};
       },

@@ -34,7 +34,7 @@ class JobWatchersTest : public testing::Test {
     const ReplyToken token = cluster_.Submit(FakeCluster::Spec());
     cluster_.Settle();
     job_ = JobId(cluster_.SubmittedId(token));
-    watchers_.Add(kWatcher, job_, sink_);
+    watchers_.Add(kWatcher, job_, sink_, nullptr);
   }
   void Cancel() {
     v1::GetJobRequest request;
@@ -139,10 +139,21 @@ TEST_F(JobWatchersTest, OneThatIsGoneIsNeitherWrittenNorFinished) {
   EXPECT_FALSE(sink_->finished.has_value());
 }
 
-TEST_F(JobWatchersTest, ThereIsALimit) {
+TEST_F(JobWatchersTest, ThereIsALimitForAllAndForAMachine) {
   uint64_t id = kWatcher;
-  while (!watchers_.full()) watchers_.Add(++id, job_, sink_);
-  EXPECT_EQ(id - kWatcher + 1, kDriverWatchersMax);
+  for (const char* machine : {"ipv4:10.0.0.7", "ipv4:10.0.0.8"}) {
+    for (size_t i = 0; i < kDriverWatchersOfMachineMax; ++i) {
+      absl::StatusOr<MachinePlaces::Place> place = watchers_.TakePlace(machine);
+      ASSERT_TRUE(place.ok()) << place.status();
+      watchers_.Add(++id, job_, sink_, *std::move(place));
+    }
+    EXPECT_TRUE(absl::IsResourceExhausted(watchers_.TakePlace(machine).status()));
+  }
+  EXPECT_EQ(id - kWatcher, kDriverWatchersMax);
+  EXPECT_EQ(watchers_.TakePlace("ipv4:10.0.0.9").status(),
+            absl::ResourceExhaustedError("too many watchers wait; try again later"));
+  watchers_.Gone(id);
+  EXPECT_TRUE(watchers_.TakePlace("ipv4:10.0.0.9").ok());
 }
 
 }  // namespace
