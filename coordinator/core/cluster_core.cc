@@ -31,6 +31,11 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       traces_(ground_),
       step_digests_(ground_) {}
 
+std::optional<v1::JobState> ClusterCore::StateOf(JobId id) const {
+  const auto found = ground_.jobs.all().find(id.value);
+  return found == ground_.jobs.all().end() ? std::nullopt : std::optional(found->second.status.state());
+}
+
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
   v1::GetJobRequest request;
   request.set_job_id(id.value);

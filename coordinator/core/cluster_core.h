@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -53,6 +54,7 @@ class ClusterCore {
     return ground_.jobs.GetJob(request, now, who);
   }
   absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
+  std::optional<v1::JobState> StateOf(JobId id) const;  // nullopt: there is no such job
   // Those of `who`, newest first; without the model's layers and the placements.
   v1::ListJobsResponse ListJobs(absl::Time now, const Requester& who = {}) const {
     return ground_.jobs.ListJobs(now, who);

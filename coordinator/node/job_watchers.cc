@@ -28,10 +28,11 @@ void JobWatchers::Notify(uint64_t watcher) {
   const ClusterCore* const core = core_();
   if (core == nullptr) return;
   Watcher& w = it->second;
-  if (!w.dirty || w.writing || w.timer) return;
+  if (!w.dirty || w.writing) return;
   const absl::Time now = clock_->Now();
-  if (const absl::Duration wait = w.written_at + kWatchInterval - now; wait > absl::ZeroDuration()) {
-    w.timer = true;
+  const absl::Duration wait = w.written_at + kWatchInterval - now;
+  if (wait > absl::ZeroDuration() && core->StateOf(w.job) == w.state) {
+    if (std::exchange(w.timer, true)) return;
     executor_->PostAfter(wait, [this, watcher] {
       auto late = watchers_.find(watcher);
       if (late == watchers_.end()) return;
@@ -44,7 +45,7 @@ void JobWatchers::Notify(uint64_t watcher) {
   if (!status.ok()) return Finish(watcher, status.status());  // deleted
   w.dirty = false;
   w.writing = true;
-  w.last = IsFinal(status->state());
+  w.state = status->state();
   w.written_at = now;
   status->clear_step_digests();  // who wants them asks once
   w.sink->Write(*std::move(status));
@@ -66,7 +67,7 @@ void JobWatchers::Written(uint64_t watcher) {
   auto it = watchers_.find(watcher);
   if (it == watchers_.end()) return;
   it->second.writing = false;
-  if (it->second.last) return Finish(watcher, absl::OkStatus());
+  if (IsFinal(it->second.state)) return Finish(watcher, absl::OkStatus());
   Notify(watcher);
 }
 

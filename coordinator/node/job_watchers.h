@@ -1,8 +1,8 @@
 // JobWatchers: who watches which job, and when each is written the job's status.
 //
 // Lives on the executor of its ClusterDriver; TakePlace is for any thread. Invariants:
-//   1. A watcher has at most one write in progress, and no two begin within kWatchInterval. Changes meanwhile are
-//      written together, by the next one.
+//   1. A watcher has at most one write in progress, and no two begin within kWatchInterval, unless the job's state has
+//      changed. Other changes meanwhile are written together, by the next one.
 //   2. Each sink is finished once: after a write of the job's final state, when the job is deleted, or by End. Only a
 //      watcher that is Gone is not finished.
 //   3. There are at most kDriverWatchersMax watchers, at most kDriverWatchersOfMachineMax of one machine.
@@ -30,7 +30,7 @@ namespace cairn {
 
 class JobWatchers {
  public:
-  // The minimum time between two updates of a watched job.
+  // The minimum time between two updates of a watched job in the same state.
   static constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 
   // core: the core to ask for a status; null if the driver may no longer act, which has then ended all watchers. clock
@@ -41,8 +41,8 @@ class JobWatchers {
   absl::StatusOr<MachinePlaces::Place> TakePlace(const std::string& machine) { return places_.Take(machine); }
   // The first status is written by Notify.
   void Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink, MachinePlaces::Place place);
-  // Writes the job's status if it changed, the last write is done and the minimum interval has passed; otherwise it is
-  // written later.
+  // Writes the job's status if it changed, the last write is done and the minimum interval has passed or its state is
+  // another; otherwise it is written later.
   void Notify(uint64_t watcher);
   // As Notify, for all who watch these jobs.
   void Changed(const std::vector<JobId>& jobs);
@@ -59,7 +59,7 @@ class JobWatchers {
     JobId job;
     bool dirty = true;
     bool writing = false;
-    bool last = false;  // the final state was written
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // that was written last
     bool timer = false;
     absl::Time written_at = absl::InfinitePast();
   };

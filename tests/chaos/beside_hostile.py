@@ -181,6 +181,12 @@ def figures(pid):
     return Figures(int(fields["VmRSS"].split()[0]) / 1024, open_files, int(fields["Threads"]))
 
 
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        after_name = f.read().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")  # user's and the system's
+
+
 class Meter(ToItsEnd):
     """The largest figures of each daemon since `reset`."""
 
@@ -191,6 +197,9 @@ class Meter(ToItsEnd):
 
     def now(self):
         return {name: figures(process.pid) for name, process in self.cluster.processes.items()}
+
+    def processor_seconds(self):
+        return {name: processor_seconds(process.pid) for name, process in self.cluster.processes.items()}
 
     def reset(self):
         self.most = {}

@@ -3,9 +3,11 @@ are answered; the jobs end with the digest of an undisturbed run; and once the c
 descriptors, threads and sessions.
 
     hostile.py                     each kind for a short, fixed amount of work: the ctest
-    hostile.py --seconds 60        each kind for that long, in turn with undisturbed times of the same length: prints a
-                                   table, and checks the step time (at most 10 % longer) and the longest wait (1 s) too
-    hostile.py --kinds silent,half-tls --clusters plain,stranger
+    hostile.py --seconds 60        each kind for that long, in turn with undisturbed times of the same length, and with
+                                   processes that use as much of the processors and send nothing (control.py): prints
+                                   a table, and checks the step time (at most 10 % longer than beside those) and the
+                                   longest wait (1 s) too
+    hostile.py --kinds silent,half-tls --clusters plain,stranger --workers 1
 
 abuse.py and abuse_calls.py have the kinds. They are done to three clusters: "plain", without TLS; with mutual TLS to a
 "stranger", who has no certificate; and with mutual TLS to a "user". The hostile clients come from another address of
@@ -69,8 +71,9 @@ def is_taken(address):
 class Clusters:
     """Makes one after another, with certificates."""
 
-    def __init__(self, directory, epochs):
+    def __init__(self, directory, epochs, workers):
         self.directory = directory
+        self.workers = workers
         self.job_text = SMALL_CNN % {"data": make_glyphs(directory), "epochs": epochs, "more": ""}
         self.job_text = self.job_text.replace(" validation_split: 0.1", "")
         self.digest = self.undisturbed()
@@ -93,7 +96,7 @@ class Clusters:
         os.environ.pop("CAIRN_TLS_DIR", None)
         if tls is not None:
             os.environ["CAIRN_TLS_DIR"] = f"{self.directory}/certs/node"
-        cluster = Cluster(ps=2, workers=2, coordinator_flags=["--http", "127.0.0.1:0"])
+        cluster = Cluster(ps=2, workers=self.workers, coordinator_flags=["--http", "127.0.0.1:0"])
         few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))  # noqa: E731
         cluster.prepare = {name: few for name in ("coordinator", "ps-0", "ps-1")}
         with cluster:
@@ -228,39 +231,82 @@ def short(field, kind):
     print(f"longest wait {longest:.2f} s ({what})", flush=True)
 
 
+@contextlib.contextmanager
+def controls(shares):
+    started = [subprocess.Popen(["nice", sys.executable, f"{HERE}/control.py", f"{share:.3f}"]) for share in shares]
+    try:
+        yield
+    finally:
+        for one in started:
+            one.terminate()
+            one.wait()
+
+
+class Window:
+    """One time with the hostile client, between one without and one with its controls."""
+
+    def __init__(self, field, kind, seconds):
+        quiet = time.monotonic()
+        pause(field, seconds)
+        begin, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        daemons = field.meter.processor_seconds()
+        self.answers = field.abuse(kind, seconds=seconds)
+        end = time.monotonic()
+        self.wait = field.honest.longest(begin, end)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.client = (spent.ru_utime - used.ru_utime + spent.ru_stime - used.ru_stime) / (end - begin)
+        after = field.meter.processor_seconds()
+        self.attacked = max(after[name] - daemons[name] for name in KINDS[kind][2]) / (end - begin)
+        field.clean()
+        beside = len(KINDS[kind][2])
+        control = time.monotonic()
+        with controls([min(1.0, self.client / beside)] * beside):
+            pause(field, seconds)
+        self.quiet = field.training.steps(quiet, begin)[0]
+        self.hostile = field.training.steps(begin, end)[0]
+        self.control = field.training.steps(control, time.monotonic())[0]
+
+
+def pause(field, seconds):
+    begin = time.monotonic()
+    field.cluster.until(lambda: field.check() or time.monotonic() >= begin + seconds, "the time is over")
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
 def long(field, kind, seconds):
-    """Windows with the hostile client between undisturbed ones of the same length. Returns the table's row, and what of
-    the contract does not hold."""
+    """Returns the table's row, and what of the contract does not hold."""
     before = field.meter.now()
     field.meter.reset()
-    answers, pairs, waits = {}, [], []
-    for _ in range(WINDOWS):
-        quiet = time.monotonic()
-        field.cluster.until(lambda: field.check() or time.monotonic() >= quiet + seconds / WINDOWS, "it is quiet")
-        begin = time.monotonic()
-        for answer, count in field.abuse(kind, seconds=seconds / WINDOWS).items():
-            answers[answer] = answers.get(answer, 0) + count
-        end = time.monotonic()
-        pairs.append((field.training.steps(quiet, begin)[0], field.training.steps(begin, end)[0]))
-        waits.append(field.honest.longest(begin, end))
-        field.clean()
+    windows = [Window(field, kind, seconds / WINDOWS) for _ in range(WINDOWS)]
     field.bounded(kind)
     field.back(kind, before)
-    ratio = sorted(hostile / quiet for quiet, hostile in pairs if quiet > 0)[len(pairs) // 2]
+    answers = {}
+    for answer, count in (one for window in windows for one in window.answers.items()):
+        answers[answer] = answers.get(answer, 0) + count
+    whole = [window for window in windows if min(window.quiet, window.hostile, window.control) > 0]
+    check(whole, f"{kind}: no window saw a step of each; give it more --seconds")
+    to_quiet = median(window.hostile / window.quiet for window in whole)
+    to_control = median(window.hostile / window.control for window in whole)
     most = {name.split("-")[0]: 0 for name in field.meter.most}
     for name, one in field.meter.most.items():
         most[name.split("-")[0]] = max(most[name.split("-")[0]], one.resident_mib)
-    wait, what = max(waits)
-    steps = " ".join(f"{hostile * 1000:.1f}/{quiet * 1000:.1f}" for quiet, hostile in pairs)
-    row = f"| {kind} | {shown(answers)} | {steps} | {ratio:.2f} | "
+    wait, what = max(window.wait for window in windows)
+    steps = " ".join(f"{w.quiet * 1000:.1f}/{w.control * 1000:.1f}/{w.hostile * 1000:.1f}" for w in windows)
+    row = f"| {kind} | {shown(answers)} | {steps} | {to_quiet:.2f}, {to_control:.2f} | "
+    row += f"{median(w.client for w in windows):.2f}, {median(w.attacked for w in windows):.2f} | "
     row += f"{most['coordinator']:.0f}, {most['ps']:.0f}, {most['worker']:.0f} | {wait:.2f} ({what}) |"
-    broken = [f"{kind}: a step takes {ratio:.2f} times as long"] if ratio > STEP_LONGER_MAX else []
+    longer = min(to_quiet, to_control)
+    broken = [f"{kind}: a step takes {longer:.2f} times as long"] if longer > STEP_LONGER_MAX else []
     broken += [f"{kind}: {what} waited {wait:.2f} s"] if wait > WAIT_SECONDS_MAX else []
     return row, broken
 
 
-HEAD = """| kind | answers | ms a step, hostile/undisturbed | median | MiB: coordinator, ps, worker | longest wait, s |
-|---|---|---|---|---|---|"""
+HEAD = """| kind | answers | ms a step: undisturbed/beside controls/hostile | hostile to each, medians | processors: hostile \
+clients, the daemon they attack | MiB: coordinator, ps, worker | longest wait, s |
+|---|---|---|---|---|---|---|"""
 
 
 def main():
@@ -269,11 +315,12 @@ def main():
     parser.add_argument("--kinds", default="")
     parser.add_argument("--clusters", default="plain,stranger,user")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="cairn-hostile-")
     broken = []
     try:
-        clusters = Clusters(directory, args.epochs)
+        clusters = Clusters(directory, args.epochs, args.workers)
         for who in args.clusters.split(","):
             kinds = {"plain": list(KINDS), "stranger": OF_STRANGER, "user": OF_USER}[who]
             wanted = args.kinds.split(",") if args.kinds else kinds

@@ -83,6 +83,21 @@ TEST_F(JobWatchersTest, WritesAreAnIntervalApart) {
   EXPECT_EQ(sink_->written.size(), 2u);
 }
 
+TEST_F(JobWatchersTest, AnotherStateIsWrittenAtOnce) {
+  watchers_.Notify(kWatcher);
+  watchers_.Written(kWatcher);
+  watchers_.Changed({job_});
+  EXPECT_EQ(executor_.timers(), 1u);
+  Cancel();
+  watchers_.Changed({job_});
+  ASSERT_EQ(sink_->written.size(), 2u);
+  EXPECT_EQ(sink_->written[1].state(), v1::CANCELLED);
+  watchers_.Written(kWatcher);
+  EXPECT_EQ(sink_->finished, absl::OkStatus());
+  executor_.Pass(JobWatchers::kWatchInterval);
+  EXPECT_EQ(sink_->written.size(), 2u);
+}
+
 TEST_F(JobWatchersTest, OtherJobsDoNotConcernIt) {
   watchers_.Notify(kWatcher);
   watchers_.Written(kWatcher);

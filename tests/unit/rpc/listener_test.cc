@@ -11,12 +11,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/call_watch.h"
 #include "common/rpc/connection_table.h"
 #include "common/rpc/limits.h"
+#include "common/rpc/server.h"
 
 namespace cairn {
 namespace {
@@ -34,6 +38,27 @@ class SweepClock {
 };
 
 int NewSocket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+// Over IPv6; -1: error.
+int ConnectOver6(int port) {
+  const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  sockaddr_in6 to{};
+  to.sin6_family = AF_INET6;
+  to.sin6_addr = in6addr_loopback;
+  to.sin6_port = htons(static_cast<uint16_t>(port));
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// "ipv6:[::1]:4711" of the socket's own side.
+std::string NameOf6(int fd) {
+  sockaddr_in6 own{};
+  socklen_t size = sizeof(own);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size), 0);
+  return absl::StrCat("ipv6:[::1]:", ntohs(own.sin6_port));
+}
 
 // From `source`; -1: error.
 int Connect(int port, const char* source = "127.0.0.1") {
@@ -179,6 +204,48 @@ TEST(ConnectionTable, AnEndedConnectionIsGoneAndItsMachineWaits) {
   const auto later = clock.Next() + absl::ToChronoMilliseconds(kBarredAfterCalls);
   EXPECT_EQ(table.Admit(another, "127.0.0.2", later), Outcome::kAdmitted);
   for (const int open : {client, another, of_another}) close(open);
+}
+
+TEST(ConnectionTable, KnowsPeersOfIpv6ByTheNamesThatGrpcGivesThem) {
+  SweepClock clock;
+  const auto listener = Listener::Bind("[::1]:0", {.all_max = 4, .of_machine_max = 4});
+  if (!listener.ok()) GTEST_SKIP() << "no IPv6 here: " << listener.status();
+  Taken taken;
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  const int client = ConnectOver6((*listener)->port());
+  ASSERT_TRUE(taken.Wait(1));
+  const int fd = taken.fds()[0];
+  ConnectionTable table({.all_max = 4, .of_machine_max = 4});
+  ASSERT_EQ(table.Admit(fd, "::1", clock.Next()), Outcome::kAdmitted);
+  const std::string peer = NameOf6(client);
+  ASSERT_EQ(send(client, "six by", 6, 0), 6);
+  char bytes[8];
+  ASSERT_EQ(recv(fd, bytes, 6, MSG_WAITALL), 6);
+  EXPECT_EQ(table.BytesRead(), (std::unordered_map<std::string, uint64_t>{{peer, 6}}));
+  EXPECT_TRUE(table.End(peer, clock.Next()));
+  EXPECT_TRUE(Closed(client));
+  EXPECT_EQ(table.Admit(fd, "::1", clock.Next()), Outcome::kBarred);
+  close(client);
+}
+
+// The other half: a server's own counters.
+TEST(GrpcCounters, NameAPeerOfIpv6AsTheTableDoes) {
+  auto server = RpcServer::Start({.listen = "[::1]:0"}, {});
+  if (!server.ok()) GTEST_SKIP() << "no IPv6 here: " << server.status();
+  const int client = ConnectOver6((*server)->port());
+  ASSERT_GE(client, 0);
+  // The preface of HTTP/2 and SETTINGS: the server's own come when it knows the connection.
+  const std::string hello =
+      absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", std::string(3, '\0'), "\x04", std::string(5, '\0'));
+  ASSERT_EQ(send(client, hello.data(), hello.size(), 0), static_cast<ssize_t>(hello.size()));
+  pollfd ready = {client, POLLIN, 0};
+  ASSERT_EQ(poll(&ready, 1, 10'000), 1);
+  GrpcCounters counters;
+  std::vector<std::string> peers;
+  for (const CallWatch::Connection& one : counters.Each()) peers.push_back(one.peer);
+  EXPECT_EQ(peers, std::vector<std::string>{NameOf6(client)});
+  close(client);
+  (*server)->Stop(absl::ZeroDuration());
 }
 
 TEST(ConnectionTable, LeavesHalfOfTheDescriptorsAndHalfOfTheConnections) {
