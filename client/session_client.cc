@@ -29,6 +29,8 @@ namespace {
 
 // How long it may take from opening the stream to Welcome.
 constexpr absl::Duration kWelcomeTimeout = absl::Seconds(5);
+// A cluster's daemons are often started together, and a coordinator listens about 50 ms after that.
+constexpr absl::Duration kBackoffInitial = absl::Milliseconds(20);
 // With several coordinators, one is elected within seconds; nodes should connect soon after.
 constexpr absl::Duration kBackoffMaxOfSeveral = absl::Milliseconds(500);
 // Bounds of a Welcome's fields. Values beyond them would make this client busy-loop, or be declared dead.
@@ -44,7 +46,7 @@ class SessionClient::Impl {
         callbacks_(std::move(callbacks)),
         finder_(addresses_.value_or(std::vector<std::string>())),
         backoff_(
-            {.initial = absl::Milliseconds(100), .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
+            {.initial = kBackoffInitial, .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
             RandomBits()),
         executor_("session") {
     executor_.Post([this] { Connect(); });

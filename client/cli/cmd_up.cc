@@ -14,7 +14,7 @@ namespace {
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 // Existing jobs may need longer to have all their copies; the table of nodes shows that.
 constexpr absl::Duration kReadyPatience = absl::Seconds(3);
-constexpr absl::Duration kPollEvery = absl::Milliseconds(25);
+constexpr absl::Duration kPollEvery = absl::Milliseconds(10);
 constexpr absl::Duration kLookAfterEvery = absl::Milliseconds(100);
 
 void Say(const std::string& line) {

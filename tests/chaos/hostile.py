@@ -273,7 +273,8 @@ def pause(field, seconds):
 
 
 def median(values):
-    return sorted(values)[len(values) // 2]
+    values = sorted(values)
+    return values[len(values) // 2]
 
 
 def long(field, kind, seconds):
@@ -304,8 +305,9 @@ def long(field, kind, seconds):
     return row, broken
 
 
-HEAD = """| kind | answers | ms a step: undisturbed/beside controls/hostile | hostile to each, medians | processors: hostile \
-clients, the daemon they attack | MiB: coordinator, ps, worker | longest wait, s |
+HEAD = """ms a step: undisturbed/beside controls/hostile; the last to each of the others, medians; processors that the
+hostile clients use, and the daemon that they attack
+| kind | answers | ms a step | to those | processors | MiB: coordinator, ps, worker | longest wait, s |
 |---|---|---|---|---|---|---|"""
 
 
