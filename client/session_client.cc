@@ -45,9 +45,8 @@ class SessionClient::Impl {
       : addresses_(ParseCoordinators(addresses)),
         callbacks_(std::move(callbacks)),
         finder_(addresses_.value_or(std::vector<std::string>())),
-        backoff_(
-            {.initial = kBackoffInitial, .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
-            RandomBits()),
+        backoff_({.initial = kBackoffInitial, .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
+                 RandomBits()),
         executor_("session") {
     executor_.Post([this] { Connect(); });
   }

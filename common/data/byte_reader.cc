@@ -2,17 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/files.h"
 #include "common/base/roots.h"
+#include "common/data/gzip_reader.h"
 #include "common/data/limits.h"
 
 namespace cairn {
@@ -29,13 +27,8 @@ absl::Status OpenError(const std::string& path, int error) {
 }  // namespace
 
 struct ByteReader::File {
-  std::string path;
-  gzFile gz = nullptr;
+  GzipReader reader;
   uint64_t bytes_max = 0;
-  bool packed = false;
-  ~File() {
-    if (gz != nullptr) gzclose(gz);
-  }
 };
 
 ByteReader::ByteReader(std::unique_ptr<File> file) : file_(std::move(file)) {}
@@ -43,7 +36,7 @@ ByteReader::ByteReader(ByteReader&&) noexcept = default;
 ByteReader& ByteReader::operator=(ByteReader&&) noexcept = default;
 ByteReader::~ByteReader() = default;
 
-const std::string& ByteReader::path() const { return file_->path; }
+const std::string& ByteReader::path() const { return file_->reader.path(); }
 uint64_t ByteReader::bytes_max() const { return file_->bytes_max; }
 
 absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
@@ -52,38 +45,13 @@ absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
   struct stat st;
   if (::fstat(opened.get(), &st) != 0 || !S_ISREG(st.st_mode))
     return absl::DataLossError(path + ": not a regular file");
-  auto file = std::make_unique<File>();
-  file->path = path;
-  file->gz = gzdopen(opened.get(), "rb");
-  if (file->gz == nullptr) return absl::DataLossError(path + ": cannot be read: out of memory");
-  opened.Release();  // gzclose closes it
-  gzbuffer(file->gz, 256 << 10);
+  CAIRN_ASSIGN_OR_RETURN(GzipReader reader, GzipReader::Open(std::move(opened), path));
   const uint64_t size = static_cast<uint64_t>(st.st_size);
-  file->packed = gzdirect(file->gz) == 0;
-  file->bytes_max = file->packed ? size * kDeflateRatioMax + kDeflateSlack : size;
-  return ByteReader(std::move(file));
+  const uint64_t bytes_max = reader.packed() ? size * kDeflateRatioMax + kDeflateSlack : size;
+  return ByteReader(std::make_unique<File>(File{std::move(reader), bytes_max}));
 }
 
-absl::StatusOr<size_t> ByteReader::ReadSome(void* out, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    const unsigned part = static_cast<unsigned>(std::min(bytes - done, kGzipReadBytesMax));
-    const int n = gzread(file_->gz, static_cast<uint8_t*>(out) + done, part);
-    int code = Z_OK;
-    const char* text = gzerror(file_->gz, &code);
-    if (code == Z_BUF_ERROR) {
-      return absl::DataLossError(file_->path + ": the gzip data is cut off; fetch the file again");
-    }
-    if (n < 0 || code < 0) {
-      return absl::DataLossError(absl::StrFormat("%s: %s: %s", file_->path,
-                                                 file_->packed ? "broken gzip data" : "cannot be read",
-                                                 code == Z_ERRNO ? std::strerror(errno) : text));
-    }
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  return done;
-}
+absl::StatusOr<size_t> ByteReader::ReadSome(void* out, size_t bytes) { return file_->reader.Read(out, bytes); }
 
 absl::Status ByteReader::ReadExactly(void* out, size_t bytes) {
   CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(out, bytes));
@@ -95,7 +63,8 @@ absl::StatusOr<std::string> ByteReader::ReadToEnd(uint64_t bytes_limit) {
   std::string all;
   size_t used = 0;
   // Plain files are read in one piece. The decompressed size of a gzip file is not known, so the buffer doubles.
-  size_t want = file_->packed ? size_t{1} << 20 : static_cast<size_t>(std::min(file_->bytes_max, bytes_limit)) + 1;
+  size_t want =
+      file_->reader.packed() ? size_t{1} << 20 : static_cast<size_t>(std::min(file_->bytes_max, bytes_limit)) + 1;
   while (true) {
     all.resize(want);
     CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(all.data() + used, want - used));
