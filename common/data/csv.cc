@@ -64,7 +64,7 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, TextSt
   const CsvColumns& columns = file->columns;
   if (fields.size() != columns.count()) {
     return absl::DataLossError(
-        absl::StrFormat("%s has %d columns, the lines before it have %d", where, fields.size(), columns.count()));
+        absl::StrFormat("%s has %s, the lines before it have %d", where, ColumnsText(fields.size()), columns.count()));
   }
   const size_t target = file->targets.size();
   file->targets.resize(target + columns.targets);
@@ -129,8 +129,8 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data, i
                                                 "except to predict",
                                                 inputs)
                                           : "at least one feature and a label are needed";
-    return absl::DataLossError(absl::StrFormat("%s: line %d has %d columns; %s, with commas between them", path,
-                                               first_line, first.size(), needed));
+    return absl::DataLossError(absl::StrFormat("%s: line %d has %s; %s, with commas between them", path, first_line,
+                                               ColumnsText(first.size()), needed));
   }
   CAIRN_ASSIGN_OR_RETURN(const bool header, HasCsvHeader(data, path, first, fields, inputs));
   CAIRN_ASSIGN_OR_RETURN(file.columns, ResolveColumnsFor(data, path, header ? first : std::vector<std::string>(),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/text.h"
 #include "common/model/target_check.h"
 
 namespace cairn {
@@ -74,14 +75,16 @@ std::string WhyNoLabel(const v1::Data& data, const std::string& path, const absl
   const bool found = FindCsvColumn("data.label_column", data.label_column(), path, all).ok();
   if (!labelled.ok() && !(found && all_taken)) return std::string(labelled.status().message());
   return absl::StrFormat(
-      "data.path: %s has %d columns%s, as many as the model has inputs, so that none is left for the label: add the "
+      "data.path: %s has %s%s, as many as the model has inputs, so that none is left for the label: add the "
       "label's column, or give the model one input fewer; `cairn predict` takes the file as it is",
-      path, all.features, weight ? " besides the weight" : "");
+      path, ColumnsText(all.features), weight ? " besides the weight" : "");
 }
 
 }  // namespace
 
 std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
+
+std::string ColumnsText(size_t count) { return CountText(static_cast<int64_t>(count), "column"); }
 
 std::string ColumnName(const CsvColumns& columns, size_t column) {
   return columns.names.empty() ? absl::StrFormat("column %d", column)
@@ -94,8 +97,8 @@ absl::StatusOr<size_t> FindCsvColumn(const std::string& field, const std::string
   if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
     const int64_t columns = static_cast<int64_t>(file.count());
     if (number < -columns || number >= columns) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s: %d, but %s has %d columns, 0 to %d", field, number, path, columns, columns - 1));
+      return absl::InvalidArgumentError(absl::StrFormat("%s: %d, but %s has %s, 0 to %d", field, number, path,
+                                                        CountText(columns, "column"), columns - 1));
     }
     return static_cast<size_t>(number < 0 ? number + columns : number);
   }
@@ -143,7 +146,7 @@ absl::StatusOr<CsvColumns> ResolveColumns(const v1::Data& data, const std::strin
   CAIRN_RETURN_IF_ERROR(PlaceFeatures(data, path, &columns));
   if (columns.features > 0) return columns;
   return absl::InvalidArgumentError(
-      absl::StrFormat("data: %s has %d columns, and none is left as a feature", path, count));
+      absl::StrFormat("data: %s has %s, and none is left as a feature", path, ColumnsText(count)));
 }
 
 absl::StatusOr<CsvColumns> ResolveColumnsFor(const v1::Data& data, const std::string& path,
@@ -157,8 +160,9 @@ absl::StatusOr<CsvColumns> ResolveColumnsFor(const v1::Data& data, const std::st
   absl::StatusOr<CsvColumns> all = ResolveColumns(data, path, names, count, /*labelled=*/false);
   if (!fits(all)) {
     if (columns.ok() || !all.ok()) return columns;  // else it has no label of that name
-    return absl::Status(columns.status().code(), absl::StrFormat("%s; besides the label the model takes %d columns",
-                                                                 columns.status().message(), inputs));
+    return absl::Status(columns.status().code(),
+                        absl::StrFormat("%s; besides the label the model takes %s", columns.status().message(),
+                                        CountText(inputs, "column")));
   }
   *no_label = WhyNoLabel(data, path, columns, *all);
   return all;
@@ -168,7 +172,7 @@ absl::Status CheckSameColumns(const std::string& train_path, const CsvColumns& t
                               const CsvColumns& other) {
   if (train.count() != other.count()) {
     return absl::DataLossError(
-        absl::StrFormat("%s has %d columns, %s has %d", other_path, other.count(), train_path, train.count()));
+        absl::StrFormat("%s has %s, %s has %d", other_path, ColumnsText(other.count()), train_path, train.count()));
   }
   for (size_t i = 0; i < std::min(train.names.size(), other.names.size()); ++i) {
     if (train.names[i] != other.names[i]) {

@@ -30,6 +30,7 @@ struct CsvColumns {
 
 std::string ShortText(const std::string& text);
 std::string ColumnName(const CsvColumns& columns, size_t column);  // `column 3 ("age")`
+std::string ColumnsText(size_t count);                             // "1 column", "2 columns"
 
 // names: those of the header line, empty without one. count: the number of columns of the file at `path`. labelled:
 // false: no column is the label or the weight; one that has the name of either is unused.

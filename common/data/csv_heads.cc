@@ -83,11 +83,11 @@ std::string TellColumns(const v1::Data& data, const Shape& input_shape) {
   const std::optional<CsvHead> head = ReadCsvHead(data, input_shape);
   if (!head) return "";
   const CsvColumns& columns = head->columns;
-  if (!columns.has_label) return absl::StrFormat("%s has %d columns", head->path, columns.count());
+  if (!columns.has_label) return absl::StrFormat("%s has %s", head->path, ColumnsText(columns.count()));
   return absl::StrFormat(
-      "%s has %d columns, of which %s%s counts as the label; the model takes %d besides the label, or %d alone to "
+      "%s has %s, of which %s%s counts as the label; the model takes %d besides the label, or %d alone to "
       "predict",
-      head->path, columns.count(), ColumnName(columns, columns.label),
+      head->path, ColumnsText(columns.count()), ColumnName(columns, columns.label),
       columns.label + 1 == columns.count() ? ", the last one," : "", NumElements(input_shape),
       NumElements(input_shape));
 }

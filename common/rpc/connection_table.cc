@@ -17,11 +17,22 @@
 namespace cairn {
 namespace {
 
+// So many machines are kept without a look at which of them are idle.
+constexpr size_t kMachinesKept = 512;
+
 // Which socket a descriptor is; nullopt: it is closed.
 std::optional<ino_t> SocketOf(int fd) {
   struct stat found {};
   if (fstat(fd, &found) != 0 || !S_ISSOCK(found.st_mode)) return std::nullopt;
   return found.st_ino;
+}
+
+ConnectionTable::Time::duration Steady(absl::Duration duration) {
+  return std::chrono::duration_cast<ConnectionTable::Time::duration>(absl::ToChronoNanoseconds(duration));
+}
+
+bool RemembersBar(const std::optional<ConnectionTable::Time>& barred_until, ConnectionTable::Time now) {
+  return barred_until && now < *barred_until + Steady(kBarsForgottenAfter);
 }
 
 bool WasJustSwept(const std::optional<ConnectionTable::Time>& swept, ConnectionTable::Time now) {
@@ -61,9 +72,35 @@ ConnectionLimits ConnectionLimitsOf(uint64_t open_files) {
 bool ConnectionTable::IsOpen(int fd, const Entry& entry) const { return SocketOf(fd) == entry.socket; }
 
 void ConnectionTable::Forget(std::unordered_map<int, Entry>::iterator entry) {
-  const auto machine = machines_.find(entry->second.machine);
-  if (--machine->second.open == 0 && !machine->second.barred_until) machines_.erase(machine);
+  --machines_.at(entry->second.machine).open;
   entries_.erase(entry);
+}
+
+void ConnectionTable::Bar(Machine& machine, Time now) {
+  machine.barred_for = RemembersBar(machine.barred_until, now)
+                           ? std::min(2 * machine.barred_for, Steady(kBarredAfterCallsMax))
+                           : Steady(kBarredAfterCalls);
+  machine.barred_until = now + machine.barred_for;
+}
+
+bool ConnectionTable::Begin(Machine& machine, Time now) {
+  const double passed = std::chrono::duration<double>(now - machine.begun_at).count();
+  machine.begun = std::max(0.0, machine.begun - std::max(0.0, passed) * kConnectionsPerSecondMax);
+  machine.begun_at = now;
+  if (machine.begun + 1 > kConnectionsAtOnceMax) return false;
+  machine.begun += 1;
+  return true;
+}
+
+void ConnectionTable::DropIdle(Time now) {
+  for (auto it = machines_.begin(); it != machines_.end();) {
+    Machine& machine = it->second;
+    const double passed = std::chrono::duration<double>(now - machine.begun_at).count();
+    const bool idle = machine.open == 0 && !RemembersBar(machine.barred_until, now) &&
+                      machine.begun <= passed * kConnectionsPerSecondMax;
+    it = idle ? machines_.erase(it) : std::next(it);
+  }
+  machines_looked_at_ = machines_.size();
 }
 
 void ConnectionTable::SweepMachine(const std::string& machine, Time now) {
@@ -100,8 +137,11 @@ ConnectionTable::Outcome ConnectionTable::Admit(int fd, const std::string& machi
   if (is_full()) return Outcome::kTooManyOfMachine;
   if (entries_.size() >= limits_.all_max) SweepAll(now);
   if (entries_.size() >= limits_.all_max) return Outcome::kTooMany;
+  if (machines_.size() >= 2 * std::max(machines_looked_at_, kMachinesKept)) DropIdle(now);
+  Machine& from = machines_[machine];
+  if (!Begin(from, now)) return Outcome::kTooFast;
   entries_.emplace(fd, Entry{machine, *socket});
-  ++machines_[machine].open;
+  ++from.open;
   return Outcome::kAdmitted;
 }
 
@@ -120,14 +160,9 @@ std::unordered_map<std::string, uint64_t> ConnectionTable::BytesRead() const {
 }
 
 bool ConnectionTable::End(const std::string& peer, Time now) {
-  for (auto it = machines_.begin(); it != machines_.end();) {
-    std::optional<Time>& until = it->second.barred_until;
-    if (until && now >= *until) until.reset();
-    it = it->second.open == 0 && !until ? machines_.erase(it) : std::next(it);
-  }
   for (const auto& [fd, entry] : entries_) {
     if (!IsOpen(fd, entry) || PeerOf(fd) != peer) continue;
-    machines_.at(entry.machine).barred_until = now + absl::ToChronoMilliseconds(kBarredAfterCalls);
+    Bar(machines_.at(entry.machine), now);
     // The system drops the connection and what it holds of it; the owner of the descriptor finds it closed.
     sockaddr nobody{};
     nobody.sa_family = AF_UNSPEC;

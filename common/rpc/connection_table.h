@@ -1,4 +1,5 @@
-// ConnectionTable: who has a connection to this daemon, so that no machine takes all of them.
+// ConnectionTable: who has a connection to this daemon, so that no machine takes all of them, or all of the time of the
+// thread that accepts them.
 //
 // Not thread-safe. It does not learn that a connection ended: it looks, when a limit
 // is reached, which descriptors are still the sockets that they were. Invariants:
@@ -6,7 +7,8 @@
 //   2. It has an entry for each descriptor at most once; entries of closed sockets go when room is needed.
 //   3. It looks at most once every kConnectionSweepEvery for a machine, and for all, so that a flood of connections at
 //      a limit does not cost a look at all descriptors each. Room is found that much later.
-//   4. None of a machine is admitted within kBarredAfterCalls of an End of one of it.
+//   4. None of a machine is admitted within kBarredAfterCalls of an End of one of it; longer if that was not the first.
+//   5. Of a machine at most kConnectionsPerSecondMax a second are admitted, after kConnectionsAtOnceMax at once.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +35,7 @@ ConnectionLimits ConnectionLimitsOf(uint64_t open_files);
 
 class ConnectionTable {
  public:
-  enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine, kBarred };
+  enum class Outcome { kAdmitted, kTooMany, kTooManyOfMachine, kTooFast, kBarred };
 
   using Time = std::chrono::steady_clock::time_point;
 
@@ -57,7 +59,10 @@ class ConnectionTable {
   struct Machine {
     size_t open = 0;
     std::optional<Time> swept;
-    std::optional<Time> barred_until;
+    std::optional<Time> barred_until;  // known for kBarsForgottenAfter
+    Time::duration barred_for{};       // the last time
+    double begun = 0;                  // admitted of late: kConnectionsPerSecondMax fewer a second
+    Time begun_at;                     // when it was so many
   };
 
   bool IsOpen(int fd, const Entry& entry) const;
@@ -65,10 +70,16 @@ class ConnectionTable {
   // Forget closed ones, if that was not done just now.
   void SweepMachine(const std::string& machine, Time now);
   void SweepAll(Time now);
+  static void Bar(Machine& machine, Time now);
+  // Counts one more that is begun. False: they are too many.
+  static bool Begin(Machine& machine, Time now);
+  // Forgets machines of which nothing is known any more.
+  void DropIdle(Time now);
 
   const ConnectionLimits limits_;
   std::unordered_map<int, Entry> entries_;   // by descriptor
-  std::map<std::string, Machine> machines_;  // those with an entry, and those barred
+  std::map<std::string, Machine> machines_;  // those with an entry, and those of late
+  size_t machines_looked_at_ = 0;            // how many there were after the last DropIdle
   std::optional<Time> swept_;                // all
 };
 

@@ -32,6 +32,9 @@ inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 // worker has one to the coordinator and two to each ps.
 inline constexpr size_t kConnectionsOfMachineMax = 2048;
 inline constexpr size_t kConnectionsMax = 32768;
+// What a machine may begin a second, after so many at once: each takes some 0.4 ms of the thread that accepts.
+inline constexpr int kConnectionsPerSecondMax = 100;
+inline constexpr int kConnectionsAtOnceMax = 1024;
 // How often a full table looks which of its connections are closed.
 inline constexpr absl::Duration kConnectionSweepEvery = absl::Milliseconds(20);
 static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfMachineMax >= kExchangeStreamsOfPeerMax);
@@ -42,9 +45,11 @@ inline constexpr int kCallsOfConnectionMax = 1024;
 // On all connections of one machine, which may have hundreds of nodes. Each takes some 20 KiB.
 inline constexpr int kCallsOfMachineMax = 8 * kCallsOfConnectionMax;
 // How often a daemon looks whether a connection has more (CallWatch), and how often while it computes, for 10,000 calls
-// are opened within 50 ms.
+// are opened within 50 ms; and while its memory has just grown by the last.
 inline constexpr absl::Duration kCallWatchEvery = absl::Milliseconds(200);
 inline constexpr absl::Duration kBusyWatchEvery = absl::Milliseconds(20);
+inline constexpr absl::Duration kGrowthWatchEvery = absl::Milliseconds(5);
+inline constexpr uint64_t kGrowthBytes = uint64_t{4} << 20;
 // What a connection may begin a second, after kCallsOfConnectionMax at once.
 // Nodes have a few streams, and users some calls.
 inline constexpr int kCallsPerSecondMax = 2'000;
@@ -52,8 +57,11 @@ inline constexpr int kCallsPerSecondMax = 2'000;
 // of a connection beyond a message.
 inline constexpr uint64_t kMemoryLookBytes = uint64_t{16} << 20;
 inline constexpr uint64_t kReadAheadBytesMax = uint64_t{8} << 20;
-// For so long no new connection of a machine is taken after one of it was closed for its calls.
+// For so long no new connection of a machine is taken after one of it was closed for its calls; then twice as long each
+// time, up to the second, until none was closed for the third.
 inline constexpr absl::Duration kBarredAfterCalls = absl::Milliseconds(500);
+inline constexpr absl::Duration kBarredAfterCallsMax = absl::Seconds(8);
+inline constexpr absl::Duration kBarsForgottenAfter = absl::Minutes(1);
 // From the beginning of a connection to the first frames of HTTP/2, with TLS' handshake between.
 inline constexpr int kConnectionBeginMsMax = 10'000;
 // A peer that does not answer a ping, or does not confirm what was sent, for this long is gone.

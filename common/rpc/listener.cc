@@ -160,20 +160,33 @@ void Listener::Loop() {
 
 void Listener::WatchLoop() {
   pollfd stop = {wake_, POLLIN, 0};
+  absl::Duration wait = kBusyWatchEvery;
   while (true) {
-    if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(kBusyWatchEvery))) > 0) return;
-    WatchCalls();
+    if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) > 0) return;
+    wait = Watch() ? kGrowthWatchEvery : kBusyWatchEvery;
   }
 }
 
-void Listener::WatchCalls() {
+bool Listener::Watch() {
   const auto now = std::chrono::steady_clock::now();
   const double cpu_seconds = ProcessCpuSeconds();
+  const uint64_t resident = ResidentBytes();
+  const bool grows = resident > std::exchange(watched_.seen, resident) + kGrowthBytes;
   const bool is_busy = cpu_seconds - watched_.cpu_seconds > absl::ToDoubleSeconds(kBusyWatchEvery) / 2;
-  if (!is_busy && now - watched_.at < absl::ToChronoMilliseconds(kCallWatchEvery)) return;
-  watched_.cpu_seconds = cpu_seconds;
-  watched_.at = now;
-  WatchBytes();
+  watched_.resident = watched_.resident == 0 ? resident : std::min(watched_.resident, resident);
+  if (limits_.message_bytes_max > 0 && resident - watched_.resident >= kMemoryLookBytes) {
+    watched_.resident = resident;
+    WatchBytes();
+  }
+  if (is_busy || now - watched_.at >= absl::ToChronoMilliseconds(kCallWatchEvery)) {
+    watched_.cpu_seconds = cpu_seconds;
+    watched_.at = now;
+    WatchCalls(now);
+  }
+  return grows;
+}
+
+void Listener::WatchCalls(CallWatch::Time now) {
   for (const CallWatch::Connection& one : watched_.calls.Look(now)) {
     absl::MutexLock lock(&mutex_);
     if (!table_.End(one.peer, now)) continue;  // a Unix socket, or of another server of this process
@@ -185,10 +198,6 @@ void Listener::WatchCalls() {
 }
 
 void Listener::WatchBytes() {
-  const uint64_t resident = ResidentBytes();
-  watched_.resident = watched_.resident == 0 ? resident : std::min(watched_.resident, resident);
-  if (limits_.message_bytes_max == 0 || resident - watched_.resident < kMemoryLookBytes) return;
-  watched_.resident = resident;
   const std::vector<CallWatch::Connection> all = watched_.counters.Each();
   absl::MutexLock lock(&mutex_);
   for (const CallWatch::Connection& one : watched_.bytes.Look(all, table_.BytesRead())) {
@@ -225,8 +234,13 @@ void Listener::Refused(ConnectionTable::Outcome why, const std::string& machine)
   const absl::Time now = absl::Now();
   if (now - warned_ < kWarnEvery) return;
   if (why == ConnectionTable::Outcome::kBarred) {
-    LogWarning("%s made too many calls, or sent without end: for %s none of its connections is taken; %d were closed",
-               machine, absl::FormatDuration(kBarredAfterCalls), refused_);
+    LogWarning(
+        "%s made too many calls, or sent without end: for %s to %s none of its connections is taken; %d were "
+        "closed",
+        machine, absl::FormatDuration(kBarredAfterCalls), absl::FormatDuration(kBarredAfterCallsMax), refused_);
+  } else if (why == ConnectionTable::Outcome::kTooFast) {
+    LogWarning("%s begins more than %d connections a second; %d were closed", machine, kConnectionsPerSecondMax,
+               refused_);
   } else if (why == ConnectionTable::Outcome::kTooMany) {
     LogWarning("%d connections are open, as many as there may be (half of ulimit -n); %d more were closed",
                limits_.all_max, refused_);

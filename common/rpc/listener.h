@@ -46,7 +46,9 @@ class Listener {
   void Loop();
   void Accept(int listening);
   void WatchLoop();
-  void WatchCalls();
+  // Whether the process' memory grows.
+  bool Watch();
+  void WatchCalls(CallWatch::Time now);
   void WatchBytes();
   void Refused(ConnectionTable::Outcome why, const std::string& machine);
 
@@ -65,7 +67,8 @@ class Listener {
     CallWatch::Time at;
     double cpu_seconds = 0;  // of the process, when it last looked at the calls
     ByteWatch bytes;
-    uint64_t resident = 0;  // the process' memory, when it last looked at what was sent, or less since
+    uint64_t seen = 0;      // the process' memory, the last time
+    uint64_t resident = 0;  // when it last looked at what was sent, or less since
   };
   Watched watched_;  // on watch_ alone
   // On thread_ alone:

@@ -3,7 +3,7 @@ are answered; the jobs end with the digest of an undisturbed run; and once the c
 descriptors, threads and sessions.
 
     hostile.py                     each kind for a short, fixed amount of work: the ctest
-    hostile.py --seconds 60        each kind for that long, in turn with undisturbed times of the same length, and with
+    hostile.py --seconds 60        each kind for that long, in turn with undisturbed times, and with times beside
                                    processes that use as much of the processors and send nothing (control.py): prints
                                    a table, and checks the step time (at most 10 % longer than beside those) and the
                                    longest wait (1 s) too
@@ -48,6 +48,7 @@ BACK_SECONDS_MAX = 90
 STEP_LONGER_MAX = 1.10
 WAIT_SECONDS_MAX = 1.0
 WINDOWS = 3  # of a kind, when its time is measured
+REFERENCE_SECONDS_MAX = 8  # of a time without hostile clients
 
 # Kinds against TLS by who has no certificate: what comes before a call, and one call to see that it is refused.
 OF_STRANGER = ["silent", "half-preface", "half-tls", "connect-flood", "odd-frames", "unfinished-submits"]
@@ -247,7 +248,7 @@ class Window:
 
     def __init__(self, field, kind, seconds):
         quiet = time.monotonic()
-        pause(field, seconds)
+        pause(field, min(seconds, REFERENCE_SECONDS_MAX))
         begin, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         daemons = field.meter.processor_seconds()
         self.answers = field.abuse(kind, seconds=seconds)
@@ -261,7 +262,7 @@ class Window:
         beside = len(KINDS[kind][2])
         control = time.monotonic()
         with controls([min(1.0, self.client / beside)] * beside):
-            pause(field, seconds)
+            pause(field, min(seconds, REFERENCE_SECONDS_MAX))
         self.quiet = field.training.steps(quiet, begin)[0]
         self.hostile = field.training.steps(begin, end)[0]
         self.control = field.training.steps(control, time.monotonic())[0]

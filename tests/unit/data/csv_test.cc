@@ -310,7 +310,7 @@ TEST(Csv, TooFewColumnsForAModel) {
   TempFolder dir;
   WriteFile(dir / "d.csv", "1\n2\n");
   ExpectError(Open(dir / "d.csv", {3}).status(), absl::StatusCode::kDataLoss,
-              {"d.csv: line 1 has 1 columns; the model takes 3 of each line, and a label besides them"});
+              {"d.csv: line 1 has 1 column; the model takes 3 of each line, and a label besides them"});
 }
 
 TEST(Csv, BadLinesAreNamed) {
@@ -324,7 +324,7 @@ TEST(Csv, BadLinesAreNamed) {
   for (const Case& c :
        std::vector<Case>{{"", "", kLoss, {"empty"}},
                          {"a,b\n", "", kLoss, {"no data"}},
-                         {"1\n2\n", "", kLoss, {"1 columns", "commas"}},
+                         {"1\n2\n", "", kLoss, {"1 column;", "commas"}},
                          {"1,2,3\n1,2\n", "", kLoss, {"line 2", "2 columns", "have 3"}},
                          {"1,2,3\n\n1,,3\n", "", kInvalid, {"line 3", "column 1", "missing"}},
                          {"1,2,3\n1,?,3\n", "", kInvalid, {"line 2", "missing"}},

@@ -248,6 +248,79 @@ TEST(GrpcCounters, NameAPeerOfIpv6AsTheTableDoes) {
   (*server)->Stop(absl::ZeroDuration());
 }
 
+TEST(ConnectionTable, WhoIsEndedAgainAndAgainWaitsLonger) {
+  SweepClock clock;
+  ConnectionTable table({.all_max = 64, .of_machine_max = 64});
+  const auto listener = Listener::Bind("127.0.0.1:0", {.all_max = 64, .of_machine_max = 64});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  Taken taken;
+  (*listener)->Run([&](int fd) { taken.Take(fd); });
+  auto now = clock.Next();
+  size_t times = 0;
+  const auto bar_again = [&] {
+    const int client = Connect((*listener)->port(), "127.0.0.2");
+    EXPECT_TRUE(taken.Wait(++times));
+    const int fd = taken.fds().back();
+    EXPECT_EQ(table.Admit(fd, "127.0.0.2", now), Outcome::kAdmitted);
+    sockaddr_in from{};
+    socklen_t size = sizeof(from);
+    EXPECT_EQ(getsockname(client, reinterpret_cast<sockaddr*>(&from), &size), 0);
+    EXPECT_TRUE(table.End(absl::StrCat("ipv4:127.0.0.2:", ntohs(from.sin_port)), now));
+    close(client);
+    const auto ended = now;
+    const int next = NewSocket();
+    while (table.Admit(next, "127.0.0.2", now) == Outcome::kBarred) now += std::chrono::milliseconds(50);
+    close(next);
+    return absl::FromChrono(now - ended);
+  };
+  for (absl::Duration wanted = kBarredAfterCalls; wanted <= kBarredAfterCallsMax; wanted *= 2)
+    EXPECT_EQ(bar_again(), wanted);
+  EXPECT_EQ(bar_again(), kBarredAfterCallsMax);
+  now += absl::ToChronoMilliseconds(kBarsForgottenAfter);
+  EXPECT_EQ(bar_again(), kBarredAfterCalls);
+}
+
+TEST(ConnectionTable, AMachineThatBeginsThemWithoutEndIsSlowedDown) {
+  SweepClock clock;
+  ConnectionTable table({.all_max = size_t{1} << 20, .of_machine_max = size_t{1} << 19});
+  int admitted = 0;
+  const auto begin = [&](const char* machine) {
+    const int fd = NewSocket();
+    const Outcome outcome = table.Admit(fd, machine, clock.Now());
+    close(fd);
+    admitted += outcome == Outcome::kAdmitted;
+    return outcome;
+  };
+  while (begin("a") == Outcome::kAdmitted) {
+  }
+  EXPECT_EQ(admitted, kConnectionsAtOnceMax);
+  EXPECT_EQ(begin("a"), Outcome::kTooFast);
+  EXPECT_EQ(begin("b"), Outcome::kAdmitted) << "another machine";
+  admitted = 0;
+  const auto until = clock.Now() + std::chrono::seconds(2);
+  while (clock.Next() <= until) {
+    for (int i = 0; i < 50; ++i) begin("a");
+  }
+  EXPECT_NEAR(admitted, 2 * kConnectionsPerSecondMax, 5);
+}
+
+// Many machines that come once are forgotten, one that was too fast is not.
+TEST(ConnectionTable, WhoIsTooFastStaysSoAmongManyOthers) {
+  SweepClock clock;
+  ConnectionTable table({.all_max = size_t{1} << 20, .of_machine_max = size_t{1} << 19});
+  const int fd = NewSocket();
+  while (table.Admit(fd, "a", clock.Now()) == Outcome::kAdmitted) {
+  }
+  for (int i = 0; i < 5000; ++i) {
+    if (i % 100 == 0) clock.Next();
+    EXPECT_EQ(table.Admit(fd, absl::StrCat("b", i), clock.Now()), Outcome::kAdmitted);
+  }
+  int admitted = 0;
+  while (table.Admit(fd, "a", clock.Now()) == Outcome::kAdmitted) ++admitted;
+  EXPECT_LE(admitted, kConnectionsPerSecondMax + 1) << "one second has passed";
+  close(fd);
+}
+
 TEST(ConnectionTable, LeavesHalfOfTheDescriptorsAndHalfOfTheConnections) {
   EXPECT_EQ(ConnectionLimitsOf(1024).all_max, 512u);
   EXPECT_EQ(ConnectionLimitsOf(1024).of_machine_max, 256u);
