@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 
@@ -29,17 +29,22 @@ class GzipReader {
   absl::StatusOr<size_t> Read(void* out, size_t bytes);
 
  private:
+  static constexpr size_t kBufferBytes = 2 * kGzipHeaderBytesMax;
+
   GzipReader(FileDescriptor file, std::string path);
 
-  absl::Status Fill();  // reads more of the file, behind what is not decompressed yet
+  bool IsFull() const { return state_->avail_in == kBufferBytes; }
+  absl::Status Fill();  // reads more of the file, behind what is not decompressed yet; not if it is full
   // Whether another member begins where one ended.
   absl::StatusOr<bool> BeginMember();
   bool BeginsAsGzip() const;
+  absl::Status CutOff() const;
   absl::StatusOr<size_t> Unpack(void* out, size_t bytes);
+  absl::StatusOr<size_t> ReadPlain(void* out, size_t bytes);
 
   FileDescriptor file_;
   std::string path_;
-  std::vector<uint8_t> buffer_;  // state_->next_in and avail_in are its part that is left, also of a plain file
+  std::unique_ptr<uint8_t[]> buffer_;  // state_->next_in and avail_in are its part that is left, also of a plain file
   bool file_ended_ = false;
   bool packed_ = false;
   bool ended_ = false;  // of what is packed

@@ -11,7 +11,9 @@ namespace cairn {
 
 // A deflate stream expands to at most this many times its own size (zlib's technical notes).
 inline constexpr uint64_t kDeflateRatioMax = 1032;
-// gzread takes a 32-bit length.
+// Of a gzip member, its names included: it is read as a whole, for ISA-L forgets a header's flags where it is cut.
+inline constexpr size_t kGzipHeaderBytesMax = size_t{128} << 10;
+// ISA-L takes a 32-bit length.
 inline constexpr size_t kGzipReadBytesMax = size_t{1} << 30;
 inline constexpr uint64_t kCifar10FileBytesMax = uint64_t{1} << 31;
 inline constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;

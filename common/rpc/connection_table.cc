@@ -77,6 +77,7 @@ void ConnectionTable::Forget(std::unordered_map<int, Entry>::iterator entry) {
 }
 
 void ConnectionTable::Bar(Machine& machine, Time now) {
+  if (machine.barred_until && now < *machine.barred_until) return;  // for another of its connections
   machine.barred_for = RemembersBar(machine.barred_until, now)
                            ? std::min(2 * machine.barred_for, Steady(kBarredAfterCallsMax))
                            : Steady(kBarredAfterCalls);

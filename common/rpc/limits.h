@@ -32,9 +32,10 @@ inline constexpr absl::Duration kConnectionAge = absl::Minutes(30);
 // worker has one to the coordinator and two to each ps.
 inline constexpr size_t kConnectionsOfMachineMax = 2048;
 inline constexpr size_t kConnectionsMax = 32768;
-// What a machine may begin a second, after so many at once: each takes some 0.4 ms of the thread that accepts.
-inline constexpr int kConnectionsPerSecondMax = 100;
-inline constexpr int kConnectionsAtOnceMax = 1024;
+// What a machine may begin a second, after so many at once: each takes some 0.4 ms of the thread that accepts, while
+// others wait. It may have as many nodes, which come back together (kSessionsOfMachineMax).
+inline constexpr int kConnectionsPerSecondMax = 256;
+inline constexpr int kConnectionsAtOnceMax = 512;
 // How often a full table looks which of its connections are closed.
 inline constexpr absl::Duration kConnectionSweepEvery = absl::Milliseconds(20);
 static_assert(2 * kConnectionsOfMachineMax <= kConnectionsMax && kConnectionsOfMachineMax >= kExchangeStreamsOfPeerMax);
@@ -50,6 +51,7 @@ inline constexpr absl::Duration kCallWatchEvery = absl::Milliseconds(200);
 inline constexpr absl::Duration kBusyWatchEvery = absl::Milliseconds(20);
 inline constexpr absl::Duration kGrowthWatchEvery = absl::Milliseconds(5);
 inline constexpr uint64_t kGrowthBytes = uint64_t{4} << 20;
+inline constexpr int kGrowthLooks = 20;  // so soon, after it has grown
 // What a connection may begin a second, after kCallsOfConnectionMax at once.
 // Nodes have a few streams, and users some calls.
 inline constexpr int kCallsPerSecondMax = 2'000;

@@ -161,9 +161,11 @@ void Listener::Loop() {
 void Listener::WatchLoop() {
   pollfd stop = {wake_, POLLIN, 0};
   absl::Duration wait = kBusyWatchEvery;
+  int looks_left = 0;  // soon after another
   while (true) {
     if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) > 0) return;
-    wait = Watch() ? kGrowthWatchEvery : kBusyWatchEvery;
+    looks_left = Watch() ? kGrowthLooks : std::max(0, looks_left - 1);
+    wait = looks_left > 0 ? kGrowthWatchEvery : kBusyWatchEvery;
   }
 }
 

@@ -160,10 +160,10 @@ inline constexpr absl::Duration kQuotaFileRefresh = absl::Seconds(2);
 // ---- the driver, its store and pages ----
 
 inline constexpr size_t kDriverCallsMax = 4096;
-inline constexpr size_t kDriverWatchersMax = 1024;
+inline constexpr size_t kDriverWatchersMax = 2048;
 // Of one machine: it does not keep others out, nor let them wait for long until its calls are done.
 inline constexpr size_t kDriverCallsOfMachineMax = 1024;
-inline constexpr size_t kDriverWatchersOfMachineMax = 512;
+inline constexpr size_t kDriverWatchersOfMachineMax = 1024;
 static_assert(kDriverCallsOfMachineMax * 4 <= kDriverCallsMax && kDriverWatchersOfMachineMax * 2 <= kDriverWatchersMax);
 inline constexpr size_t kQuestionsWaitingMax = 64;
 inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;

@@ -29,7 +29,6 @@ ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironme
       pace_(options_, clock_->Now()),
       watchers_(clock_, environment.executor.get(),
                 [this]() -> const ClusterCore* { return MayAct() ? &reign_->core : nullptr; }),
-      call_places_({"calls wait", kDriverCallsMax, kDriverCallsOfMachineMax}),
       executor_(std::move(environment.executor)) {
   executor_->Post([this] { TickAgain(); });
 }
@@ -145,26 +144,44 @@ void ClusterDriver::SessionRefused(NodeRefused refused) {
 
 // ---- clients ----
 
+void ClusterDriver::Begin(const std::string& machine, CallTurns::Begin begin) {
+  if (user_calls_.turns.Add(machine, std::move(begin))) executor_->Post([this] { BeginNext(); });
+}
+
+void ClusterDriver::BeginNext() {
+  const CallTurns::Begin begin = user_calls_.turns.Next();
+  if (begin == nullptr) return;  // Stop has begun it
+  begin();
+  if (user_calls_.turns.Began()) executor_->Post([this] { BeginNext(); });
+}
+
 void ClusterDriver::Call(const std::string& machine, std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
-  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  absl::StatusOr<MachinePlaces::Place> place = user_calls_.places.Take(machine);
   if (!place.ok()) return reply(place.status(), {});
-  executor_->Post([this, place = *std::move(place), make_event = std::move(make_event), reply = std::move(reply)] {
-    if (!MayAct()) return reply(standing_by_, {});
-    const ReplyToken token{++last_token_};
-    calls_[token] = {reply, place};
-    Step(make_event(token));
-  });
+  Begin(machine,
+        [this, place = *std::move(place), make_event = std::move(make_event), reply = std::move(reply)]() mutable {
+          if (!MayAct()) {
+            place.reset();
+            return reply(standing_by_, {});
+          }
+          const ReplyToken token{++last_token_};
+          calls_[token] = {std::move(reply), std::move(place)};
+          Step(make_event(token));
+        });
 }
 
 void ClusterDriver::Predict(const std::string& machine, std::function<Event(ReplyToken)> make_event,
                             std::shared_ptr<PredictionSink> sink, std::function<void(ReplyToken)> then) {
-  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  absl::StatusOr<MachinePlaces::Place> place = user_calls_.places.Take(machine);
   if (!place.ok()) return sink->Finish(place.status());
-  executor_->Post([this, place = *std::move(place), make_event = std::move(make_event), sink = std::move(sink),
-                   then = std::move(then)] {
-    if (!MayAct()) return sink->Finish(standing_by_);
+  Begin(machine, [this, place = *std::move(place), make_event = std::move(make_event), sink = std::move(sink),
+                  then = std::move(then)]() mutable {
+    if (!MayAct()) {
+      place.reset();
+      return sink->Finish(standing_by_);
+    }
     const ReplyToken token{++last_token_};
-    predictions_[token] = {sink, place};
+    predictions_[token] = {std::move(sink), std::move(place)};
     then(token);
     Step(make_event(token));
   });
@@ -182,27 +199,36 @@ void ClusterDriver::PredictionGone(ReplyToken token) {
 
 void ClusterDriver::Query(const std::string& machine, std::function<void(const ClusterCore&, absl::Time)> query,
                           std::function<void(const absl::Status&)> otherwise) {
-  absl::StatusOr<MachinePlaces::Place> place = call_places_.Take(machine);
+  absl::StatusOr<MachinePlaces::Place> place = user_calls_.places.Take(machine);
   if (!place.ok()) return otherwise(place.status());
-  executor_->Post([this, place = *std::move(place), query = std::move(query), otherwise = std::move(otherwise)] {
-    if (!MayAct()) return otherwise(standing_by_);
-    query(reign_->core, clock_->Now());
-  });
+  Begin(machine,
+        [this, place = *std::move(place), query = std::move(query), otherwise = std::move(otherwise)]() mutable {
+          place.reset();
+          if (!MayAct()) return otherwise(standing_by_);
+          query(reign_->core, clock_->Now());
+        });
 }
 
 void ClusterDriver::Watch(const std::string& machine, const v1::GetJobRequest& job, const Requester& who,
                           std::shared_ptr<WatchSink> sink, std::function<void(uint64_t)> then) {
-  absl::StatusOr<MachinePlaces::Place> call = call_places_.Take(machine);
+  absl::StatusOr<MachinePlaces::Place> call = user_calls_.places.Take(machine);
   if (!call.ok()) return sink->Finish(call.status());
   absl::StatusOr<MachinePlaces::Place> place = watchers_.TakePlace(machine);
   if (!place.ok()) return sink->Finish(place.status());
-  executor_->Post([this, call = *std::move(call), place = *std::move(place), job, who, sink = std::move(sink),
-                   then = std::move(then)] {
-    if (!MayAct()) return sink->Finish(standing_by_);
+  Begin(machine, [this, call = *std::move(call), place = *std::move(place), job, who, sink = std::move(sink),
+                  then = std::move(then)]() mutable {
+    call.reset();
+    if (!MayAct()) {
+      place.reset();
+      return sink->Finish(standing_by_);
+    }
     absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now(), who);
-    if (!status.ok()) return sink->Finish(status.status());
+    if (!status.ok()) {
+      place.reset();
+      return sink->Finish(status.status());
+    }
     const uint64_t id = ++last_token_;
-    watchers_.Add(id, JobId(status->job_id()), sink, place);
+    watchers_.Add(id, JobId(status->job_id()), std::move(sink), std::move(place));
     then(id);
     watchers_.Notify(id);
   });
@@ -253,8 +279,14 @@ void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vecto
                    if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
                  },
                  [&](Reply& e) {
-                   if (auto call = calls_.extract(e.token); !call.empty()) call.mapped().reply(e.status, e.body);
-                   if (auto one = predictions_.extract(e.token); !one.empty()) one.mapped().sink->Finish(e.status);
+                   if (auto call = calls_.extract(e.token); !call.empty()) {
+                     call.mapped().place.reset();
+                     call.mapped().reply(e.status, e.body);
+                   }
+                   if (auto one = predictions_.extract(e.token); !one.empty()) {
+                     one.mapped().place.reset();
+                     one.mapped().sink->Finish(e.status);
+                   }
                  },
                  [&](SendPrediction& e) {
                    if (auto it = predictions_.find(e.token); it != predictions_.end())
@@ -278,6 +310,10 @@ void ClusterDriver::Stop() {
   executor_->RunAndWait([this] {
     stopped_ = true;
     EndAll(Stopping());
+    while (const CallTurns::Begin begin = user_calls_.turns.Next()) {
+      begin();
+      user_calls_.turns.Began();
+    }
   });
 }
 

@@ -5,12 +5,14 @@
 // It leads or stands by. When leading it has a core and a store. When standing by, as at its start, it has neither, and
 // answers everything with the status that it was given, which names the leader if known.
 //
-// Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
+// Thread rule: all methods from any thread. Sinks and reply functions are called on the executor, or, where too many
+// wait, by the caller; they must not block.
 // Invariants:
 //   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
 //   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time, and at most
 //      kDriverCallsOfMachineMax and kDriverWatchersOfMachineMax of one machine; more get RESOURCE_EXHAUSTED.
-//   3. When the store fails, or Leadership.valid returns false, no more effects are carried out: the core is dropped,
+//   3. Calls of different machines begin in turn, and messages of nodes between them.
+//   4. When the store fails, or Leadership.valid returns false, no more effects are carried out: the core is dropped,
 //      sessions, calls and watchers end, and on_failed is called once. It leads again only after another Lead.
 #pragma once
 
@@ -22,6 +24,8 @@
 #include <vector>
 
 #include "coordinator/core/cluster_core.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/node/call_turns.h"
 #include "coordinator/node/cluster_environment.h"
 #include "coordinator/node/cluster_sinks.h"
 #include "coordinator/node/job_watchers.h"
@@ -69,7 +73,8 @@ class ClusterDriver {
   void SessionRefused(NodeRefused refused);
 
   // ---- users ----
-  // machine: whence the call came, as MachineOf has it (common/rpc/peer.h); kPages for the pages'.
+  // machine: whence the call came, as MachineOf has it (common/rpc/peer.h); kPages for a
+  // page that asks (one that changes something: the browser's machine).
   static constexpr char kPages[] = "pages";
   void Call(const std::string& machine, std::function<Event(ReplyToken)> make_event, ReplyFn reply);
   // One of the two is called.
@@ -103,7 +108,8 @@ class ClusterDriver {
     uint64_t tokens_shown = 0;  // core.tokens().changes() then
   };
 
-  // A call holds its request, up to 4 MiB, and its place until it is answered.
+  // A call holds its request, up to 4 MiB. Its place is free before it is answered, so that its caller may make the
+  // next one then.
   struct WaitingCall {
     ReplyFn reply;
     MachinePlaces::Place place;
@@ -113,6 +119,9 @@ class ClusterDriver {
     MachinePlaces::Place place;
   };
 
+  // Runs `begin` on the executor when it is the machine's turn.
+  void Begin(const std::string& machine, CallTurns::Begin begin);
+  void BeginNext();
   void Step(const Event& event);
   bool CarryOut(Effects effects);
   bool Flush(std::vector<Store>& stores);
@@ -144,7 +153,11 @@ class ClusterDriver {
   std::map<ReplyToken, WaitingPrediction> predictions_;
   JobWatchers watchers_;
   // On any thread:
-  MachinePlaces call_places_;                 // of users' calls, until they are answered
+  struct Beginning {
+    MachinePlaces places;
+    CallTurns turns;
+  };
+  Beginning user_calls_{MachinePlaces({"calls wait", kDriverCallsMax, kDriverCallsOfMachineMax}), {}};
   std::atomic<size_t> refusals_posted_{0};    // that the core has not seen
   const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };

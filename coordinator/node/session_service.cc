@@ -20,6 +20,8 @@ namespace {
 
 constexpr char kMethod[] = "/cairn.v1.Coordinator/Session";
 
+static_assert(kConnectionsAtOnceMax >= kSessionsOfMachineMax, "all nodes of a machine may come back at once");
+
 //   1. Finish is called once, with no write in flight; nothing is started after it.
 //   2. It owns itself until OnDone. The driver may keep it longer; its Send and Close then do nothing.
 class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,

@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "tests/unit/data/data_files.h"
 
@@ -63,6 +66,23 @@ TEST_F(GzipReaderTest, GivesWhatWasWrittenInPartsOfAnySize) {
   EXPECT_EQ(Read(Packed(Content(5'000)), 1).value(), Content(5'000));
 }
 
+TEST_F(GzipReaderTest, SmallPartsOfAPlainFileDoNotCostAReadEach) {
+  const std::string path = dir_ / "plain", content = Content(600'000);
+  WriteFile(path, content);
+  const int fd = open(path.c_str(), O_RDONLY);
+  auto reader = GzipReader::Open(FileDescriptor(fd), path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::string read(content.size(), '\0');
+  off_t at = lseek(fd, 0, SEEK_CUR);
+  int moves = 0;
+  for (char& byte : read) {
+    ASSERT_EQ(reader->Read(&byte, 1).value(), 1u);
+    moves += std::exchange(at, lseek(fd, 0, SEEK_CUR)) != at;
+  }
+  EXPECT_TRUE(read == content);
+  EXPECT_LT(moves, 10);
+}
+
 TEST_F(GzipReaderTest, SmallFiles) {
   for (const char* plain : {"", "a", "\x1f", "ab"}) EXPECT_EQ(Read(plain).value(), plain);
   EXPECT_EQ(Read(Packed("")).value(), "");
@@ -80,26 +100,44 @@ TEST_F(GzipReaderTest, MembersFollowEachOtherAndOtherBytesAfterThemAreIgnored) {
   EXPECT_EQ(Read(Packed("content") + "\x1f\x8b").status().code(), absl::StatusCode::kDataLoss);
 }
 
+// A header with all that it can have (RFC 1952): an extra field, a name, a comment, and a check sum of itself.
+std::string WithFullHeader(std::string packed) {
+  std::string header = packed.substr(0, 10);
+  header[3] = 2 + 4 + 8 + 16;
+  header += std::string("\x05\0extra", 7) + std::string("a name\0", 7) + std::string("a comment\0", 10);
+  const uLong crc = crc32(0, reinterpret_cast<const Bytef*>(header.data()), static_cast<uInt>(header.size()));
+  header.push_back(static_cast<char>(crc & 0xff));
+  header.push_back(static_cast<char>(crc >> 8 & 0xff));
+  return header + packed.substr(10);
+}
+
 // A member begins at any distance from the end of the buffer.
 TEST_F(GzipReaderTest, MembersAtTheEndOfABuffer) {
   std::mt19937 random(3);
   std::string noise(260'000, '\0');
   std::generate(noise.begin(), noise.end(), [&] { return static_cast<char>(random()); });
-  for (size_t before = (size_t{256} << 10) - 40; before < (size_t{256} << 10) + 4; ++before) {
+  const std::string second = WithFullHeader(Packed("second"));
+  for (size_t before = (size_t{256} << 10) - 60; before < (size_t{256} << 10) + 4; ++before) {
     std::string first = Packed(noise);
     ASSERT_LT(first.size(), before);
     // The name in a header may have any length.
     ASSERT_EQ(first[3], 0) << "no flags";
     first[3] = 8;
     first.insert(10, std::string(before - first.size() - 1, 'n') + std::string(1, '\0'));
-    const auto read = Read(first + Packed("second"));
+    const auto read = Read(first + second);
     ASSERT_TRUE(read.ok()) << before << ": " << read.status();
     EXPECT_TRUE(*read == noise + "second") << before;
   }
 }
 
+TEST_F(GzipReaderTest, AHeaderThatDoesNotEndIsAnError) {
+  std::string packed = Packed("content");
+  packed[3] = 8;
+  EXPECT_EQ(Read(packed + std::string(1'000'000, 'n')).status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(GzipReaderTest, WhatIsCutOffIsAnError) {
-  const std::string packed = Packed(Content(3'000));
+  const std::string packed = WithFullHeader(Packed(Content(3'000)));
   for (size_t size = 2; size < packed.size(); ++size) {
     const absl::Status status = Read(packed.substr(0, size)).status();
     ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << size;
