@@ -10,6 +10,7 @@
 #include "common/base/text.h"
 #include "common/rpc/access.h"
 #include "common/rpc/caller_certificate.h"
+#include "common/rpc/limits.h"
 #include "common/rpc/peer.h"
 #include "common/rpc/refusal.h"
 #include "coordinator/core/limits.h"
