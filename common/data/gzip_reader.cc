@@ -15,10 +15,10 @@ namespace {
 
 const char* TextOf(int error) {
   switch (error) {
-    case ISAL_INVALID_WRAPPER: return "its header is wrong";
-    case ISAL_UNSUPPORTED_METHOD: return "it is packed by another method than deflate";
-    case ISAL_INCORRECT_CHECKSUM: return "its checksum is wrong";
-    default: return "it is not deflate's";
+    case ISAL_INVALID_WRAPPER: return "a header in it is wrong; fetch the file again";
+    case ISAL_UNSUPPORTED_METHOD: return "it is compressed by another method than deflate; pack it again with gzip";
+    case ISAL_INCORRECT_CHECKSUM: return "its checksum does not fit; fetch the file again";
+    default: return "the compressed bytes are damaged; fetch the file again";
   }
 }
 
@@ -68,8 +68,9 @@ absl::StatusOr<bool> GzipReader::BeginMember() {
   const int read = isal_read_gzip_header(&s, &header);
   if (read == ISAL_END_INPUT && file_ended_) return CutOff();
   if (read != ISAL_DECOMP_OK) {
-    return absl::DataLossError(absl::StrFormat("%s: broken gzip data: %s", path_,
-                                               read == ISAL_END_INPUT ? "its header does not end" : TextOf(read)));
+    return absl::DataLossError(
+        absl::StrFormat("%s: broken gzip data: %s", path_,
+                        read == ISAL_END_INPUT ? "a header in it is longer than 128 KiB" : TextOf(read)));
   }
   s.crc_flag = ISAL_GZIP_NO_HDR_VER;
   return true;

@@ -78,7 +78,7 @@ class ConnectionTable {
 
   const ConnectionLimits limits_;
   std::unordered_map<int, Entry> entries_;   // by descriptor
-  std::map<std::string, Machine> machines_;  // those with an entry, and those of late
+  std::map<std::string, Machine> machines_;  // those with an entry, and those that were there of late
   size_t machines_looked_at_ = 0;            // how many there were after the last DropIdle
   std::optional<Time> swept_;                // all
 };

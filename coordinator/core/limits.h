@@ -161,7 +161,7 @@ inline constexpr absl::Duration kQuotaFileRefresh = absl::Seconds(2);
 
 inline constexpr size_t kDriverCallsMax = 4096;
 inline constexpr size_t kDriverWatchersMax = 2048;
-// Of one machine: it does not keep others out, nor let them wait for long until its calls are done.
+// Of one machine, so that it leaves some to others.
 inline constexpr size_t kDriverCallsOfMachineMax = 1024;
 inline constexpr size_t kDriverWatchersOfMachineMax = 1024;
 static_assert(kDriverCallsOfMachineMax * 4 <= kDriverCallsMax && kDriverWatchersOfMachineMax * 2 <= kDriverWatchersMax);

@@ -13,7 +13,7 @@ JobWatchers::JobWatchers(Clock* clock, Executor* executor, std::function<const C
     : clock_(clock),
       executor_(executor),
       core_(std::move(core)),
-      places_({"watchers wait", kDriverWatchersMax, kDriverWatchersOfMachineMax}) {}
+      places_({"watches of jobs are open", kDriverWatchersMax, kDriverWatchersOfMachineMax}) {}
 
 void JobWatchers::Add(uint64_t watcher, JobId job, std::shared_ptr<WatchSink> sink, MachinePlaces::Place place) {
   Watcher& added = watchers_[watcher];

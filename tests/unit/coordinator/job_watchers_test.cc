@@ -166,7 +166,7 @@ TEST_F(JobWatchersTest, ThereIsALimitForAllAndForAMachine) {
   }
   EXPECT_EQ(id - kWatcher, kDriverWatchersMax);
   EXPECT_EQ(watchers_.TakePlace("ipv4:10.0.0.9").status(),
-            absl::ResourceExhaustedError("too many watchers wait; try again later"));
+            absl::ResourceExhaustedError("too many watches of jobs are open; try again later"));
   watchers_.Gone(id);
   EXPECT_TRUE(watchers_.TakePlace("ipv4:10.0.0.9").ok());
 }
