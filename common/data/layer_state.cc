@@ -49,10 +49,10 @@ absl::StatusOr<std::vector<int64_t>> TokensIn(const v1::IntegerLookup&, absl::Sp
 }
 
 template <typename Token, typename Layer>
-class Tokens : public LayerState {
+class VocabularyState : public LayerState {
  public:
   // field: Layer's in v1::Layer.
-  Tokens(const Layer& layer, Layer* (v1::Layer::*field)()) : layer_(layer), field_(field) {
+  VocabularyState(const Layer& layer, Layer* (v1::Layer::*field)()) : layer_(layer), field_(field) {
     layer_.clear_vocabulary();
     layer_.clear_idf_weights();
   }
@@ -267,14 +267,14 @@ std::unique_ptr<LayerState> MakeLayerState(const Node& node, const Shape& shape)
   const v1::Layer& layer = node.layer;
   switch (layer.kind_case()) {
     case v1::Layer::kStringLookup:
-      return std::make_unique<Tokens<std::string, v1::StringLookup>>(layer.string_lookup(),
-                                                                     &v1::Layer::mutable_string_lookup);
+      return std::make_unique<VocabularyState<std::string, v1::StringLookup>>(layer.string_lookup(),
+                                                                              &v1::Layer::mutable_string_lookup);
     case v1::Layer::kTextVectorization:
-      return std::make_unique<Tokens<std::string, v1::TextVectorization>>(layer.text_vectorization(),
-                                                                          &v1::Layer::mutable_text_vectorization);
+      return std::make_unique<VocabularyState<std::string, v1::TextVectorization>>(
+          layer.text_vectorization(), &v1::Layer::mutable_text_vectorization);
     case v1::Layer::kIntegerLookup:
-      return std::make_unique<Tokens<int64_t, v1::IntegerLookup>>(layer.integer_lookup(),
-                                                                  &v1::Layer::mutable_integer_lookup);
+      return std::make_unique<VocabularyState<int64_t, v1::IntegerLookup>>(layer.integer_lookup(),
+                                                                           &v1::Layer::mutable_integer_lookup);
     case v1::Layer::kDiscretization: return std::make_unique<Bins>(layer.discretization());
     default: return std::make_unique<Moments>(layer.normalization(), shape);
   }

@@ -40,9 +40,9 @@ class LookedUpTexts : public TextIndices {
   const Vocabulary<std::string> vocabulary_;
 };
 
-class Tokens : public TextIndices {
+class TokenIndices : public TextIndices {
  public:
-  Tokens(const v1::TextVectorization& layer, Vocabulary<std::string> vocabulary)
+  TokenIndices(const v1::TextVectorization& layer, Vocabulary<std::string> vocabulary)
       : layer_(layer), vocabulary_(std::move(vocabulary)) {
     layer_.clear_vocabulary();
   }
@@ -135,7 +135,7 @@ TextFunction::TextFunction(const Node& node) : name_(node.name) {
     indices_ = std::make_unique<LookedUpTexts>(std::move(vocabulary));
     return;
   }
-  indices_ = std::make_unique<Tokens>(layer.text_vectorization(), std::move(vocabulary));
+  indices_ = std::make_unique<TokenIndices>(layer.text_vectorization(), std::move(vocabulary));
   if (code_.mode == v1::INT) length_ = NumElements(node.output);
 }
 
