@@ -14,10 +14,10 @@
 #include "common/model/callback_check.h"
 #include "common/model/checkpoint_name.h"
 #include "common/model/fault_check.h"
+#include "common/model/gradient_layout.h"
 #include "common/model/initializer.h"
 #include "common/model/step_plan.h"
 #include "common/model/weights_digest.h"
-#include "common/tensor/dtype.h"
 #include "common/tensor/finite.h"
 #include "worker/checkpoint/checkpoint_manifest.h"
 
@@ -258,8 +258,9 @@ std::optional<RecordedDigest> FindRecordedDigest(const v1::JobStatus& job, const
   absl::StatusOr<RestoredState> state = Restore(job, assignment, {at->second});
   if (!state.ok() || state->step != updates) return std::nullopt;
   // As the workers have them.
-  const v1::DataType type = ValuesTypeOf(assignment.spec().wire_dtype());
-  if (SizeOf(type) > 0) RoundTo(type, state->values.mutable_floats());
+  const v1::JobSpec& spec = assignment.spec();
+  const GradientLayout layout = GradientLayoutOf(graph, spec);
+  RoundNearest(ValuesRounding(ValuesTypeOf(spec), 0, layout), state->values.mutable_floats());
   WeightsDigest digest(graph);
   digest.Add(state->values.floats());
   return RecordedDigest{digest.Hex(), absl::StrCat("of ", state->path)};

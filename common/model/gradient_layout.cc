@@ -36,4 +36,19 @@ GradientLayout GradientLayoutOf(const Graph& graph, const v1::JobSpec& spec) {
   return layout;
 }
 
+v1::DataType GradientTypeOf(const v1::JobSpec& spec) {
+  return spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+}
+
+v1::DataType ValuesTypeOf(const v1::JobSpec& spec) {
+  if (spec.values_wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) return spec.values_wire_dtype();
+  const v1::DataType gradients = GradientTypeOf(spec);
+  return IsBlockInt(gradients) ? v1::BFLOAT16 : gradients;
+}
+
+bool NeedsLayout(const v1::JobSpec& spec) {
+  const v1::DataType gradients = GradientTypeOf(spec);
+  return gradients == v1::FLOAT16 || IsBlockInt(gradients) || IsBlockInt(ValuesTypeOf(spec));
+}
+
 }  // namespace cairn

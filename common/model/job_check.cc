@@ -29,6 +29,7 @@
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
 #include "common/model/weights_digest.h"
+#include "common/tensor/gradient_rounding.h"
 
 namespace cairn {
 namespace {
@@ -183,12 +184,25 @@ absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
              kPartitionsMax, "; use a larger one or leave it out");
 }
 
-absl::Status CheckCluster(v1::JobSpec* spec) {
+std::string TypeText(v1::DataType type) {
+  return v1::DataType_IsValid(type) ? v1::DataType_Name(type) : std::to_string(static_cast<int>(type));
+}
+
+absl::Status CheckWireTypes(v1::JobSpec* spec) {
   if (!v1::DataType_IsValid(spec->wire_dtype())) {
     return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()),
-               " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
+               " is not known; use FLOAT32, BFLOAT16, FLOAT16, INT8, INT4 or INT2");
+  }
+  if (spec->values_wire_dtype() != v1::DATA_TYPE_UNSPECIFIED && !IsValuesType(spec->values_wire_dtype())) {
+    return Bad("values_wire_dtype: ", TypeText(spec->values_wire_dtype()),
+               " is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8, or leave it out");
   }
   if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
+  return absl::OkStatus();
+}
+
+absl::Status CheckCluster(v1::JobSpec* spec) {
+  CAIRN_RETURN_IF_ERROR(CheckWireTypes(spec));
   CAIRN_RETURN_IF_ERROR(
       AtLeastOne("threads_per_replica", spec->has_threads_per_replica(), spec->threads_per_replica(), "1"));
   if (spec->threads_per_replica() > kThreadsPerReplicaMax) {

@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
-#include "common/tensor/block_int8.h"
+#include "common/tensor/block_int.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -138,17 +138,18 @@ size_t SizeOf(v1::DataType type) {
 }
 
 size_t BytesOf(v1::DataType type, size_t numbers) {
-  return type == v1::INT8 ? Int8BytesOf(numbers) : numbers * SizeOf(type);
+  return IsBlockInt(type) ? BlockIntBytes(type, numbers) : numbers * SizeOf(type);
 }
 
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out, int shift) {
   CAIRN_CHECK(out.size() == BytesOf(type, in.size()), "FromFloat: sizes differ");
   if (in.empty()) return;
+  CAIRN_CHECK(!out.empty(), "FromFloat: no such type");
   if (type == v1::FLOAT32) {
     std::memcpy(out.data(), in.data(), out.size());
     return;
   }
-  if (type == v1::INT8) return PackInt8(in, out);
+  if (IsBlockInt(type)) return PackBlockInt(type, in, out);
   if (type == v1::BFLOAT16) return ToBfloat16s(in.data(), in.size(), out.data());
   ToFloat16s(in.data(), in.size(), out.data(), PowerOfTwo(-shift));
 }
@@ -156,11 +157,12 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out, int shift) {
   CAIRN_CHECK(in.size() == BytesOf(type, out.size()), "ToFloat: sizes differ");
   if (out.empty()) return;
+  CAIRN_CHECK(!in.empty(), "ToFloat: no such type");
   if (type == v1::FLOAT32) {
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
-  if (type == v1::INT8) return UnpackInt8(in, out);
+  if (IsBlockInt(type)) return UnpackBlockInt(type, in, out);
   if (type == v1::BFLOAT16) return FromBfloat16s(in.data(), out.size(), out.data());
   if (shift == 0)
     // a multiplication would change the bits of a signalling NaN

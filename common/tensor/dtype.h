@@ -1,7 +1,7 @@
 // Element types on the wire and conversions between them and float32. Conversions to 16 bits round to nearest, ties to
-// even; NaN stays NaN, overflow becomes infinity. INT8 is a block format (block_int8.h): its spans hold whole blocks,
-// and conversions are exact for rounded numbers. The largest FLOAT16 is 65504, so it may hold numbers times 2^-shift
-// (sums over many examples; gradient_rounding.h). Other types ignore the shift.
+// even; NaN stays NaN, overflow becomes infinity. INT8, INT4 and INT2 are block formats (block_int.h): their spans
+// hold whole blocks, and conversions are to nearest, ties up, exact for rounded numbers. The largest FLOAT16 is 65504,
+// so it may hold numbers times 2^-shift (sums over many examples; gradient_rounding.h). Other types ignore the shift.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,11 @@
 
 namespace cairn {
 
-// Bytes of one element; 0 for an unknown type and for INT8, whose elements have no size of their own.
+// Bytes of one element; 0 for an unknown type and for blocks, whose elements have no size of their own.
 size_t SizeOf(v1::DataType type);
 
 // Bytes of this many numbers; 0 for an unknown type.
 size_t BytesOf(v1::DataType type, size_t numbers);
-
-// The type in which a job with this wire_dtype sends values: the same, but BFLOAT16 where gradients are INT8.
-inline v1::DataType ValuesTypeOf(v1::DataType wire) { return wire == v1::INT8 ? v1::BFLOAT16 : wire; }
 
 // out.size() == BytesOf(type, in.size()).
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out, int shift = 0);

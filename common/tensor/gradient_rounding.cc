@@ -1,15 +1,15 @@
 #include "common/tensor/gradient_rounding.h"
 
 #include "common/base/check.h"
-#include "common/tensor/block_int8.h"
+#include "common/tensor/block_int.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/summation_tree.h"
 
 namespace cairn {
 namespace {
 
-Int8Key KeyOf(const GradientRounding& r, const TreeNode& node) {
-  return Int8Key::Of(r.seed, r.sequence, node.first, node.count);
+RoundingKey KeyOf(const GradientRounding& r, const TreeNode& node) {
+  return RoundingKey::Of(r.seed, r.sequence, node.first, node.count);
 }
 
 template <typename T>
@@ -42,7 +42,7 @@ size_t PackedBytes(const GradientRounding& rounding, size_t numbers) {
 void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers) {
   EachRun(rounding, static_cast<int64_t>(numbers.size()), [&](v1::DataType type, int64_t first, int64_t last) {
     const absl::Span<float> run = Run(numbers, first, last);
-    if (type == v1::INT8) return RoundInt8(KeyOf(rounding, node), rounding.begin + first, run);
+    if (IsBlockInt(type)) return RoundBlockInt(type, KeyOf(rounding, node), rounding.begin + first, run);
     RoundTo(type, run, rounding.shift());
   });
 }
@@ -52,7 +52,8 @@ void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::S
   EachPackedRun(rounding, numbers.size(), out,
                 [&](v1::DataType type, int64_t first, int64_t last, absl::Span<uint8_t> bytes) {
                   const absl::Span<const float> run = Run(numbers, first, last);
-                  if (type == v1::INT8) return PackInt8(KeyOf(rounding, node), rounding.begin + first, run, bytes);
+                  if (IsBlockInt(type))
+                    return PackBlockInt(type, KeyOf(rounding, node), rounding.begin + first, run, bytes);
                   FromFloat(run, type, bytes, rounding.shift());
                 });
 }
@@ -64,10 +65,27 @@ void UnpackRounded(const GradientRounding& rounding, absl::Span<const uint8_t> b
                 });
 }
 
+void PackNearest(const GradientRounding& rounding, absl::Span<const float> numbers, absl::Span<uint8_t> out) {
+  EachPackedRun(rounding, numbers.size(), out,
+                [&](v1::DataType type, int64_t first, int64_t last, absl::Span<uint8_t> bytes) {
+                  FromFloat(Run(numbers, first, last), type, bytes, rounding.shift());
+                });
+}
+
+void RoundNearest(const GradientRounding& rounding, absl::Span<float> numbers) {
+  EachRun(rounding, static_cast<int64_t>(numbers.size()), [&](v1::DataType type, int64_t first, int64_t last) {
+    const absl::Span<float> run = Run(numbers, first, last);
+    if (!IsBlockInt(type)) return RoundTo(type, run, rounding.shift());
+    std::vector<uint8_t> bytes(BytesOf(type, run.size()));
+    FromFloat(run, type, absl::MakeSpan(bytes));
+    ToFloat(bytes, type, run);
+  });
+}
+
 bool IsRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes, size_t numbers) {
   bool rounded = true;
   EachPackedRun(rounding, numbers, bytes, [&](v1::DataType type, int64_t, int64_t, absl::Span<const uint8_t> in) {
-    rounded = rounded && (type != v1::INT8 || IsPackedInt8(in));
+    rounded = rounded && (!IsBlockInt(type) || IsPackedBlockInt(type, in));
   });
   return rounded;
 }
@@ -79,8 +97,8 @@ void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<
   CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
   EachRun(rounding, static_cast<int64_t>(into.size()), [&](v1::DataType type, int64_t first, int64_t last) {
     const absl::Span<float> run = Run(into, first, last);
-    if (type == v1::INT8)
-      return SumRoundedInt8(KeyOf(rounding, node), rounding.begin + first, run, Run(from, first, last));
+    if (IsBlockInt(type))
+      return SumBlockInt(type, KeyOf(rounding, node), rounding.begin + first, run, Run(from, first, last));
     SumRounded(type, run, Run(from, first, last), rounding.shift());
   });
 }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/tensor/dtype.h"
 #include "server/core/partition_image.h"
 
 namespace cairn {
@@ -14,13 +13,6 @@ namespace {
 bool IsAligned(const Buffer& floats) { return reinterpret_cast<uintptr_t>(floats.data()) % alignof(float) == 0; }
 
 size_t NumbersBytes(const PartitionSettings& settings) { return static_cast<size_t>(settings.size()) * sizeof(float); }
-
-Buffer ConvertValues(const Buffer& values, v1::DataType dtype) {
-  if (dtype == v1::FLOAT32) return values;
-  Buffer out = Buffer::Allocate(values.size() / sizeof(float) * SizeOf(dtype));
-  FromFloat(values.floats(), dtype, {out.mutable_data(), out.size()});
-  return out;
-}
 
 }  // namespace
 
@@ -49,8 +41,8 @@ size_t DenseKind::GradientBytes(const PartitionSettings& settings, v1::DataType 
 absl::Status DenseKind::CheckPayload(const PartitionSettings& settings, const Frame& push) const {
   const size_t bytes = GradientBytes(settings, push.dtype);
   if (bytes == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dtype: ", static_cast<int>(push.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dtype: ", static_cast<int>(push.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16, INT8, INT4 or INT2"));
   }
   if (push.payload.size() != bytes) {
     return absl::InvalidArgumentError(absl::StrCat("payload: ", push.payload.size(), " bytes, but ", settings.Name(),
@@ -210,12 +202,20 @@ bool DenseContents::trainable(const PartitionSettings& settings) const {
   return values_.size() == NumbersBytes(settings) && slots_.size() == static_cast<size_t>(dense_->optimizer.slots());
 }
 
-Buffer DenseContents::Read(const ValuesQuery& query) {
-  if (query.previous) return ConvertValues(previous_, query.dtype);
+Buffer DenseContents::Read(const PartitionSettings& settings, const ValuesQuery& query) {
+  if (query.previous) return Convert(settings, previous_, query.dtype);
   if (query.dtype == v1::FLOAT32) return values_;
-  Buffer& cached = converted_[query.dtype == v1::BFLOAT16 ? 0 : 1];
-  if (cached.empty()) cached = ConvertValues(values_, query.dtype);
+  Buffer& cached = converted_[query.dtype == v1::BFLOAT16 ? 0 : query.dtype == v1::FLOAT16 ? 1 : 2];
+  if (cached.empty()) cached = Convert(settings, values_, query.dtype);
   return cached;
+}
+
+Buffer DenseContents::Convert(const PartitionSettings& settings, const Buffer& values, v1::DataType dtype) const {
+  if (dtype == v1::FLOAT32) return values;
+  const GradientRounding rounding = ValuesRounding(dtype, settings.begin, dense_->layout);
+  Buffer out = Buffer::Allocate(cairn::PackedBytes(rounding, values.floats().size()));
+  PackNearest(rounding, values.floats(), {out.mutable_data(), out.size()});
+  return out;
 }
 
 void DenseContents::ForgetPrevious() {

@@ -51,7 +51,7 @@ class DenseKind : public PartitionKind {
 
   absl::Status CheckPayload(const PartitionSettings& settings, const Frame& push) const override;
   // The payload itself if it is float32 and rounded; else it is converted, or copied if it is misaligned. A client may
-  // send another type than the job's, and INT8 that is not packed.
+  // send another type than the job's, and blocks that are not packed.
   Buffer TakeGradient(const PartitionSettings& settings, Frame& push) const override;
   Buffer Merge(const PartitionSettings& settings, uint64_t sequence, const TreeNode& node, Buffer left,
                Buffer right) const override;
@@ -101,7 +101,7 @@ class DenseContents : public PartitionContents {
   Buffer AddPenalties(const PartitionSettings& settings, uint64_t examples, Buffer gradient) const override;
   void Apply(const PartitionSettings& settings, const v1::LogEntry& entry, uint64_t step, Buffer gradient) override;
   bool trainable(const PartitionSettings& settings) const override;
-  Buffer Read(const ValuesQuery& query) override;
+  Buffer Read(const PartitionSettings& settings, const ValuesQuery& query) override;
   bool has_previous() const override { return !previous_.empty(); }
   // Drops the converted values too: a push for the next update was accepted.
   void ForgetPrevious() override;
@@ -112,6 +112,8 @@ class DenseContents : public PartitionContents {
   void Clear() override;
 
  private:
+  // The values of the partition in another type.
+  Buffer Convert(const PartitionSettings& settings, const Buffer& values, v1::DataType dtype) const;
   void ForgetConverted();
   Buffer UsedValues() const;  // those that the workers compute a step's gradients with
 
@@ -119,7 +121,7 @@ class DenseContents : public PartitionContents {
   Buffer values_;
   std::vector<Buffer> slots_;
   Buffer previous_;      // values of version - 1
-  Buffer converted_[2];  // values_ as BFLOAT16, FLOAT16
+  Buffer converted_[3];  // values_ as BFLOAT16, FLOAT16, INT8
 };
 
 // The gradient of a node from those of its two sides, in float32, rounded: the same bits for either order of the sides.

@@ -44,7 +44,7 @@ DenseConfig DenseConfigOf(const v1::JobSpec& spec, std::shared_ptr<const Graph> 
   DenseConfig dense;
   dense.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
   dense.optimizer = OptimizerRule::From(spec.optimizer());
-  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) dense.wire = spec.wire_dtype();
+  dense.wire = GradientTypeOf(spec);
   dense.layout = GradientLayoutOf(*graph, spec);
   // An asynchronous push that is clipped by norm already contains the penalty's gradient.
   if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)

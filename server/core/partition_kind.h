@@ -66,7 +66,7 @@ class PartitionContents {
   virtual bool trainable(const PartitionSettings& settings) const = 0;
 
   // ---- answers ----
-  virtual Buffer Read(const ValuesQuery& query) = 0;
+  virtual Buffer Read(const PartitionSettings& settings, const ValuesQuery& query) = 0;
   virtual bool has_previous() const = 0;
   virtual void ForgetPrevious() = 0;
 

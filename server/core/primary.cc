@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/tensor/dtype.h"
+#include "common/tensor/gradient_rounding.h"
 #include "server/core/limits.h"
 #include "server/core/push_gradient.h"
 
@@ -14,9 +14,9 @@ namespace {
 // nullopt: the frame requests no values.
 absl::StatusOr<std::optional<v1::DataType>> ReplyType(const Frame& frame) {
   if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return std::nullopt;
-  if (SizeOf(frame.reply_dtype) == 0) {
+  if (!IsValuesType(frame.reply_dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
-                                                   " is not a type of values; use FLOAT32, BFLOAT16 or FLOAT16"));
+                                                   " is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8"));
   }
   return frame.reply_dtype;
 }

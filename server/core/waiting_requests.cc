@@ -149,7 +149,7 @@ Frame WaitingRequests::MakeValues(uint64_t request_id, const Shown& shown) {
   f.loss_scale = previous ? state.previous_loss_scale : state.loss_scale.scale;
   if (!shown.dtype) return f;
   f.dtype = *shown.dtype;
-  f.payload = state.contents->Read({f.dtype, previous, shown.asked});
+  f.payload = state.contents->Read(copy_.config, {f.dtype, previous, shown.asked});
   f.payload_total = f.payload.size();
   return f;
 }

@@ -318,6 +318,8 @@ def sums():
         {"wire_dtype": "BFLOAT16"},
         {"wire_dtype": "FLOAT16", "accumulate_steps": 2},
         {"wire_dtype": "INT8"},
+        {"wire_dtype": "BFLOAT16", "values_wire_dtype": "INT8"},
+        {"wire_dtype": "INT4", "values_wire_dtype": "INT8"},
     ):
         found = {}
         for gpus, slots in layouts((1, 1), (1, 4), (2, 4), (4, 4)):

@@ -118,6 +118,7 @@ def differences(c, job, status):
 JOBS = {
     "plain": {},
     "bfloat16 on the wire": {"wire_dtype": "BFLOAT16"},
+    "int4 and int8 on the wire": {"wire_dtype": "INT4", "values_wire_dtype": "INT8"},
     "accumulated": {"accumulate_steps": 2},
     "ema": {"optimizer.ema.momentum": 0.9, "optimizer.ema.overwrite_frequency": 4},
     "clipped": {"optimizer.global_clipnorm": 0.05},
@@ -152,7 +153,7 @@ def table(c):
         compare(c, job, status, chosen, name)
         result, _ = replay(c, job, "--step", str(last - 1))
         check(last not in digests or result["digest"] == digests[last], f"{name}: {result}, {digests}")
-        if settings.get("wire_dtype") != "BFLOAT16":  # the workers' values are rounded
+        if "wire_dtype" not in settings:  # else the workers' values are rounded
             check(result["digest"] == status["digest"], f"{name}: {result}, at the end {status['digest']}")
         print(f"{name}: the same bits after {sorted(chosen)} and {last} steps", flush=True)
         return job, status, result

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/tensor/dtype.h"
+#include "common/tensor/gradient_rounding.h"
 
 namespace cairn::sim {
 
@@ -112,7 +113,8 @@ void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint6
   ToFloat({payload.data(), payload.size()}, type, absl::MakeSpan(values));
   if (IsSubset(ps + " (answer)", partition, version, values)) return;
   std::vector<float> expected = facts_.reference->AfterSteps(version);
-  RoundTo(type, absl::MakeSpan(expected));
+  const GradientLayout no_averages;  // the models of the simulation have none
+  RoundNearest(ValuesRounding(type, 0, no_averages), absl::MakeSpan(expected));
   Compare(ps + " (answer)", partition, values, &expected, 0, version);
 }
 

@@ -51,10 +51,6 @@ Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t wid
   return left;
 }
 
-v1::DataType WireOf(const v1::JobSpec& spec) {
-  return spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
-}
-
 }  // namespace
 
 v1::JobSpec RandomJob(Rng& rng, int ps) {
@@ -109,9 +105,10 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
     spec.mutable_loss_scaling()->set_dynamic_growth_steps(2);
   }
   if (synchronous && spec.backup_replicas() == 0) {
-    const v1::DataType wires[] = {v1::BFLOAT16, v1::FLOAT16, v1::INT8};
-    if (spec.seed() % 11 < 3) spec.set_wire_dtype(wires[spec.seed() % 11]);
+    const v1::DataType wires[] = {v1::BFLOAT16, v1::FLOAT16, v1::INT8, v1::INT4, v1::INT2};
+    if (spec.seed() % 11 < 5) spec.set_wire_dtype(wires[spec.seed() % 11]);
   }
+  if (spec.backup_replicas() == 0 && spec.seed() % 7 == 0) spec.set_values_wire_dtype(v1::INT8);
   if (!synchronous && spec.seed() % 2 == 0) {
     for (int32_t group = 2; group <= spec.replicas() && spec.local_sync() == 0; ++group) {
       if (spec.replicas() % group == 0) spec.set_local_sync(group);
@@ -225,7 +222,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
     } else {
       std::vector<Gradient> leaves(spec.replicas());
       std::vector<float> seen = values;
-      RoundTo(ValuesTypeOf(WireOf(spec)), absl::MakeSpan(seen));
+      RoundNearest(ValuesRounding(ValuesTypeOf(spec), 0, layout), absl::MakeSpan(seen));
       int64_t total = 0;
       for (int32_t r = 0; r < spec.replicas(); ++r) {
         const int64_t examples = plan.Places(step, ReplicaId(r)).size();
@@ -234,7 +231,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
         leaves[r].emplace(values.size());
         FillGradient(spec, step, ReplicaId(r), examples, seen, absl::MakeSpan(*leaves[r]), 0, scale.scale);
       }
-      Gradient sum = NaiveSum(leaves, {WireOf(spec), spec.seed(), static_cast<uint64_t>(step) + 1, 0, &layout});
+      Gradient sum = NaiveSum(leaves, {GradientTypeOf(spec), spec.seed(), static_cast<uint64_t>(step) + 1, 0, &layout});
       if (sum && HasLossScale(spec)) {
         const bool finite = std::all_of(sum->begin(), sum->end(), [](float g) { return std::isfinite(g); });
         if (!finite) {

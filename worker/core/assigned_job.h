@@ -22,8 +22,9 @@ namespace cairn::replica {
 struct JobTerms {
   v1::JobSpec spec;
   int64_t validation_examples = 0;
-  v1::DataType wire = v1::FLOAT32;  // the type of gradients on the wire
-  GradientLayout layout;
+  v1::DataType wire = v1::FLOAT32;    // the type of gradients on the wire
+  v1::DataType values = v1::FLOAT32;  // of values
+  GradientLayout layout;              // empty if !NeedsLayout
   bool has_loss_scale = false;
   int64_t digest_every = 0;                // DigestEverySteps; 0 also where the coordinator takes no digests
   std::vector<v1::PartitionRange> ranges;  // by partition number

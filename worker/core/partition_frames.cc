@@ -14,7 +14,7 @@ Frame PartitionFrames::MakeFrame(v1::ExchangeFrame::Kind kind, uint32_t partitio
   frame.kind = kind;
   frame.job = assignment_.job;
   frame.partition = PartitionId(partition);
-  frame.reply_dtype = ValuesTypeOf(job_.wire);
+  frame.reply_dtype = job_.values;
   return frame;
 }
 
@@ -61,6 +61,10 @@ GradientRounding PartitionFrames::RoundingOf(uint32_t partition, int64_t step) c
           static_cast<int64_t>(assignment_.parts[partition].range.begin()), &job_.layout};
 }
 
+GradientRounding PartitionFrames::ValuesOf(uint32_t partition, v1::DataType type) const {
+  return ValuesRounding(type, static_cast<int64_t>(assignment_.parts[partition].range.begin()), job_.layout);
+}
+
 absl::Status PartitionFrames::CheckLossScale(const Frame& frame) const {
   if (!job_.has_loss_scale || IsLossScale(frame.loss_scale)) return absl::OkStatus();
   return absl::UnavailableError(
@@ -70,8 +74,8 @@ absl::Status PartitionFrames::CheckLossScale(const Frame& frame) const {
 absl::Status PartitionFrames::CheckValues(const Frame& frame, uint32_t partition) const {
   if (frame.kind != v1::ExchangeFrame::VALUES) return absl::UnavailableError("the answer holds no values");
   if (frame.partition.value != partition) return absl::UnavailableError("the answer is of another partition");
-  const size_t element = SizeOf(frame.dtype), numbers = assignment_.parts[partition].numbers();
-  if (element == 0 || frame.payload.size() != numbers * element) {
+  const size_t numbers = assignment_.parts[partition].numbers();
+  if (!IsValuesType(frame.dtype) || frame.payload.size() != PackedBytes(ValuesOf(partition, frame.dtype), numbers)) {
     return absl::UnavailableError(absl::StrCat("partition ", partition, ": ", frame.payload.size(),
                                                " bytes of values, expected ", numbers, " numbers"));
   }
@@ -80,8 +84,8 @@ absl::Status PartitionFrames::CheckValues(const Frame& frame, uint32_t partition
 
 void PartitionFrames::CopyValues(const Frame& frame, Buffer& into) const {
   const Part& part = assignment_.parts[frame.partition.value];
-  ToFloat({frame.payload.data(), frame.payload.size()}, frame.dtype,
-          into.mutable_floats().subspan(part.range.begin(), part.numbers()));
+  UnpackRounded(ValuesOf(frame.partition.value, frame.dtype), {frame.payload.data(), frame.payload.size()},
+                into.mutable_floats().subspan(part.range.begin(), part.numbers()));
 }
 
 }  // namespace cairn::replica

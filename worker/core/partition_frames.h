@@ -41,6 +41,7 @@ class PartitionFrames {
  private:
   // Of this job, to this partition.
   Frame MakeFrame(v1::ExchangeFrame::Kind kind, uint32_t partition) const;
+  GradientRounding ValuesOf(uint32_t partition, v1::DataType type) const;
 
   const JobTerms& job_;
   const JobSchedule& schedule_;

@@ -40,7 +40,7 @@ Context::Context(const ReplicaCoreOptions& o, const Numbers& last)
       reports(options.report_interval, options.finished_interval) {}
 
 std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t step, v1::DataType type) {
-  if (!options.joins || step >= schedule.plan.total_steps || type == v1::INT8)
+  if (!options.joins || step >= schedule.plan.total_steps || IsBlockInt(type))
     return nullptr;  // blocks are made on the host
   auto joint = std::make_shared<Joint>();
   for (uint32_t replica = node.first; replica < node.end(); ++replica) {

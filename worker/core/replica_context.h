@@ -59,7 +59,7 @@ struct Context {
 
   uint64_t NewWork() { return ++numbers.works; }
   // A joint of this type for the node's replicas in the step, which all begin now. Null where the worker makes no sums
-  // (ReplicaCoreOptions.joins; never INT8), or there is nothing to sum or round.
+  // (ReplicaCoreOptions.joins; never blocks: INT8, INT4, INT2), or there is nothing to sum or round.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);
   // The figures of the node's replicas in the step, summed in the order of their gradients. sums(i): those of
   // replica node.first + i.

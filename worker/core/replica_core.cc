@@ -37,8 +37,11 @@ absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   if (message.routes_size() < 1 || message.routes_size() > static_cast<int>(kPartitionsMax)) {
     return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.routes_size(), " routes"));
   }
-  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED && BytesOf(spec.wire_dtype(), kSpaceAlignment) == 0) {
+  if (BytesOf(GradientTypeOf(spec), kSpaceAlignment) == 0) {
     return absl::InvalidArgumentError("assignment: wire_dtype is not known; use a newer worker");
+  }
+  if (!IsValuesType(ValuesTypeOf(spec))) {
+    return absl::InvalidArgumentError("assignment: values_wire_dtype is not known; use a newer worker");
   }
   return absl::OkStatus();
 }
@@ -222,7 +225,8 @@ absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vecto
   c.schedule.rates = EpochRates(spec, plan.steps_per_epoch);
   c.assignment.job = JobId(message.job_id());
   c.job.validation_examples = static_cast<int64_t>(message.data().validation_examples());
-  c.job.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+  c.job.wire = GradientTypeOf(spec);
+  c.job.values = ValuesTypeOf(spec);
   c.job.has_loss_scale = LossScaleRuleOf(spec).has_value();
   c.job.digest_every = message.takes_digests() ? DigestEverySteps(spec) : 0;
   c.job.spec = std::move(*message.mutable_spec());
@@ -230,7 +234,7 @@ absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vecto
   for (const replica::Part& part : parts) c.job.ranges.push_back(part.range);
   c.backoff.BeginJob(message.job_id());
   c.checkpoints.BeginJob(c.job.spec, message.restored_step());
-  if (c.job.wire == v1::FLOAT16 || c.job.wire == v1::INT8) {
+  if (NeedsLayout(c.job.spec)) {
     CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.job.spec, c.job.ranges.back().end()));
     c.job.layout = GradientLayoutOf(graph, c.job.spec);
   }

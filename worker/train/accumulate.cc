@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/tensor/dtype.h"
+#include "common/model/gradient_layout.h"
 #include "common/tensor/summation_tree.h"
 
 namespace cairn {
@@ -52,7 +52,9 @@ StepInfo StepInfoOf(const v1::JobSpec& spec, int64_t step, ReplicaId replica, fl
   info.seed = spec.seed();
   info.step = static_cast<uint64_t>(step);
   info.replica = static_cast<uint32_t>(replica.value);
-  if (const v1::DataType wire = spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
+  const v1::DataType values = ValuesTypeOf(spec);
+  // BFLOAT16 has all numbers of INT8: 7 bits of magnitude, in steps of at least 2^-126.
+  info.values = IsBlockInt(values) ? v1::BFLOAT16 : values;
   if (loss_scale > 0) info.loss_scale = loss_scale;
   return info;
 }

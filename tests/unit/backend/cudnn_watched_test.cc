@@ -236,7 +236,7 @@ TEST(StepPatienceTest, GoesByWhatTheDeviceTookInLaterSteps) {
   EXPECT_EQ(step(absl::ZeroDuration()), cudnn::kPatience) << "at most";
 }
 
-// A job whose values come in a type that has no single numbers, such as INT8.
+// A StepInfo whose values are of a type that has no single numbers, such as INT8 (jobs with it say BFLOAT16).
 TEST_F(WatchedTest, ATypeThatNoNumberHasIsTheJobsErrorNotTheWorkers) {
   std::vector<float> gradient(beside_.graph()->space_size());
   StepInfo info;

@@ -265,7 +265,16 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "durability: 50 is not known; use LOGGED, SNAPSHOT, REPLICATED or LOGGED_AND_REPLICATED");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_wire_dtype(static_cast<v1::DataType>(50));
-  ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
+  ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16, INT8, INT4 or INT2");
+  spec = FromText<v1::JobSpec>(kGood);
+  spec.set_values_wire_dtype(v1::INT4);
+  ExpectRefused(spec,
+                "values_wire_dtype: INT4 is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8, or leave it "
+                "out");
+  spec.set_values_wire_dtype(static_cast<v1::DataType>(50));
+  ExpectRefused(spec,
+                "values_wire_dtype: 50 is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8, or leave it "
+                "out");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_data()->set_format(static_cast<v1::Data::Format>(50));
   ExpectRefused(spec,

@@ -87,17 +87,17 @@ TEST(CopyContextTest, RequestsOfOtherGenerationsAreToldWhatToDo) {
 TEST(DenseContentsTest, AnswersShareOneConvertedBufferUntilTheValuesChange) {
   Parts p;
   PartitionContents& contents = *p.copy.state.contents;
-  const Buffer first = contents.Read({v1::BFLOAT16});
-  EXPECT_EQ(contents.Read({v1::BFLOAT16}).data(), first.data());
-  EXPECT_EQ(contents.Read({v1::FLOAT32}).data(), Dense(p.copy.state).values().data());
-  EXPECT_NE(contents.Read({v1::FLOAT16}).data(), first.data());
+  const Buffer first = contents.Read(p.copy.config, {v1::BFLOAT16});
+  EXPECT_EQ(contents.Read(p.copy.config, {v1::BFLOAT16}).data(), first.data());
+  EXPECT_EQ(contents.Read(p.copy.config, {v1::FLOAT32}).data(), Dense(p.copy.state).values().data());
+  EXPECT_NE(contents.Read(p.copy.config, {v1::FLOAT16}).data(), first.data());
   contents.ForgetPrevious();
-  const Buffer again = contents.Read({v1::BFLOAT16});
+  const Buffer again = contents.Read(p.copy.config, {v1::BFLOAT16});
   EXPECT_NE(again.data(), first.data());
   p.Accept();
   p.updates.OnPersisted(1);
   p.updates.ApplyNext();
-  EXPECT_NE(contents.Read({v1::BFLOAT16}).data(), again.data());
+  EXPECT_NE(contents.Read(p.copy.config, {v1::BFLOAT16}).data(), again.data());
 }
 
 TEST(UpdatesTest, VersionsHaveNoGapsAndAreAppliedInOrder) {

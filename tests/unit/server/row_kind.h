@@ -68,7 +68,7 @@ class RowContents : public PartitionContents {
     }
   }
   bool trainable(const PartitionSettings&) const override { return rows_ && touched_; }
-  Buffer Read(const ValuesQuery& query) override {
+  Buffer Read(const PartitionSettings&, const ValuesQuery& query) override {
     const Rows& rows = query.previous ? *previous_ : *rows_;
     if (query.asked.empty()) return EncodeRows(rows);
     Rows asked;

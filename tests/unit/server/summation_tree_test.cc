@@ -24,7 +24,8 @@ class SummationTreeTypeTest : public testing::TestWithParam<v1::DataType> {
   GradientRounding rounding() const { return {GetParam(), 7, 3, 64, &layout_}; }
   const GradientLayout layout_ = {4, {{80, 96}}};
 };
-INSTANTIATE_TEST_SUITE_P(All, SummationTreeTypeTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8),
+INSTANTIATE_TEST_SUITE_P(All, SummationTreeTypeTest,
+                         testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8, v1::INT4, v1::INT2),
                          [](const auto& info) { return v1::DataType_Name(info.param); });
 
 struct Leaf {

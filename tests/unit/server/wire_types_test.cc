@@ -1,8 +1,12 @@
-// Goal: jobs whose gradients travel in 16 or 8 bits. The values have the same bits whatever nodes are pushed and in
+// Goal: jobs whose gradients travel in 16 bits or fewer. The values have the same bits whatever nodes are pushed and in
 // whatever type; log and backups hold the gradient in the job's type and compute the primary's bits from it; entries
 // without a type, of earlier versions, can be read.
+#include <algorithm>
+#include <cmath>
 #include <random>
+#include <set>
 
+#include "absl/strings/str_cat.h"
 #include "common/tensor/dtype.h"
 #include "server/core/partition_config.h"
 #include "server/storage/stored_format.h"
@@ -45,7 +49,8 @@ class WireTypesTest : public testing::TestWithParam<v1::DataType> {
     return f;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, WireTypesTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8),
+INSTANTIATE_TEST_SUITE_P(All, WireTypesTest,
+                         testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8, v1::INT4, v1::INT2),
                          [](const auto& info) { return v1::DataType_Name(info.param); });
 
 TEST_P(WireTypesTest, TheBitsAreThoseOfAnyNodesInAnyType) {
@@ -189,23 +194,39 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
   EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
 }
 
-// A peer may pack INT8 differently: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. Log and backups must
-// still compute the primary's bits from it.
-TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
-  for (const auto& [mantissa, exponent] : {std::pair{0x80, 127}, {5, 3}, {0x80, 254}}) {
+// A peer may pack blocks differently: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. Log and backups
+// must still compute the primary's bits from it.
+TEST(WireTypesOfPeersTest, BlocksThatAreNotAsWePackThemHaveTheSameBitsInTheLog) {
+  struct Foreign {
+    v1::DataType type;
+    uint8_t mantissas, exponent;
+  };
+  for (const Foreign& f : {Foreign{v1::INT8, 0x80, 127},
+                           {v1::INT8, 5, 3},
+                           {v1::INT8, 0x80, 254},
+                           {v1::INT4, 0x88, 127},
+                           {v1::INT4, 0x11, 1},
+                           {v1::INT4, 0x88, 254},
+                           {v1::INT2, 0xaa, 127},
+                           {v1::INT2, 0x55, 0},
+                           {v1::INT2, 0x55, 254}}) {
     PartitionConfig config = Config(v1::LOGGED);
-    Dense(config).wire = v1::INT8;
+    Dense(config).wire = f.type;
     Copy ps(config, AssignEvent{Generation(5), false, {}});
-    Buffer payload = Buffer::Zeros(BytesOf(v1::INT8, 32));
-    for (int i = 0; i < 32; ++i) payload.mutable_data()[i] = static_cast<uint8_t>(i % 16 == 0 ? mantissa : 127 - i);
-    payload.mutable_data()[32] = payload.mutable_data()[33] = static_cast<uint8_t>(exponent);
+    Buffer payload = Buffer::Zeros(BytesOf(f.type, 32));
+    const size_t mantissas = payload.size() - 2;
+    for (size_t i = 0; i < mantissas; ++i)
+      payload.mutable_data()[i] = i % 2 == 0 ? f.mantissas : static_cast<uint8_t>(127 - i);
+    payload.mutable_data()[mantissas] = payload.mutable_data()[mantissas + 1] = f.exponent;
+    ASSERT_FALSE(IsRounded({f.type}, {payload.data(), payload.size()}, 32));
     Frame push = PushFrame(config, 0, 1, 1, std::move(payload), 1);
-    push.dtype = v1::INT8;
+    push.dtype = f.type;
     push.generation = Generation(5);
     ps.Run(FrameEvent{1, std::move(push)});
     ASSERT_EQ(ps.core.version(), 1u);
     const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
-    EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(ps.core.state()).values())) << mantissa << " " << exponent;
+    EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(ps.core.state()).values()))
+        << v1::DataType_Name(f.type) << " " << int{f.mantissas} << " " << int{f.exponent};
   }
 }
 
@@ -258,8 +279,23 @@ TEST_P(WireTypesTest, SumsOverABatchAreFinite) {
   ps.Run(FrameEvent{1, std::move(push)});
   ASSERT_EQ(ps.core.version(), 1u);
   const auto after = Dense(ps.core.state()).values().floats();
-  for (int64_t i = 0; i < weights.size; ++i)
-    EXPECT_NEAR(after[weights.offset + i], before[weights.offset + i] - 1, 0.02);
+  // A sum is 180000: 5.49 steps of 2^15 in INT4, 0.69 steps of 2^18 in INT2. It becomes one of the two neighbours.
+  const double step = GetParam() == v1::INT4 ? 0x1p15 : GetParam() == v1::INT2 ? 0x1p18 : 0;
+  std::set<int> steps;
+  for (int64_t i = 0; i < weights.size; ++i) {
+    const double moved = before[weights.offset + i] - after[weights.offset + i];
+    if (step == 0) {
+      EXPECT_NEAR(moved, 1, 0.02);
+    } else {
+      const double taken = moved * 1800 / 0.01 / step;
+      EXPECT_NEAR(taken, std::round(taken), 0.001);
+      steps.insert(static_cast<int>(std::round(taken)));
+    }
+  }
+  const std::set<int> neighbours = GetParam() == v1::INT4 ? std::set<int>{5, 6} : std::set<int>{0, 1};
+  if (step != 0) {
+    EXPECT_EQ(steps, neighbours);
+  }
   for (int64_t i = 0; i < variance.size; ++i) EXPECT_NEAR(after[variance.offset + i], 0.9f + 3e4f, 100);
   const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
   EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(ps.core.state()).values()));
@@ -282,15 +318,54 @@ TEST_P(WireTypesTest, AStatisticBesideALargerOneIsNotNoise) {
   }
 }
 
-TEST(WireTypesOfValuesTest, ValuesDoNotTravelInEightBits) {
+// Values in 8 bits: to nearest, averages in BFLOAT16, whatever the type of gradients; the ps keeps the exact ones.
+TEST_P(WireTypesTest, ValuesTravelInEightBits) {
+  const LargeSums job(GetParam());
+  Copy ps(job.config, AssignEvent{Generation(5), false, {}});
+  const GradientRounding rounding = ValuesRounding(v1::INT8, 0, Dense(job.config).layout);
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    const std::vector<float> previous(Dense(ps.core.state()).values().floats().begin(),
+                                      Dense(ps.core.state()).values().floats().end());
+    ps.Run(FrameEvent{1, job.PushOf(sequence, [](const Variable&, int64_t i) { return i == 3 ? 0.1f : 1e-3f; })});
+    ASSERT_EQ(ps.core.version(), sequence);
+    const absl::Span<const float> exact = Dense(ps.core.state()).values().floats();
+    for (const bool now : {true, false, true}) {
+      Frame pull = PullFrame(job.config, sequence);
+      pull.reply_dtype = v1::INT8;
+      pull.want_version = now ? sequence : sequence - 1;
+      const PartitionEffects e = ps.Run(FrameEvent{1, pull});
+      ASSERT_EQ(e.replies.size(), 1u);
+      const Frame& reply = e.replies[0].frame;
+      ASSERT_EQ(reply.dtype, v1::INT8);
+      ASSERT_EQ(reply.payload.size(), PackedBytes(rounding, exact.size()));
+      std::vector<float> got(exact.size()), expected = now ? std::vector<float>(exact.begin(), exact.end()) : previous;
+      UnpackRounded(rounding, {reply.payload.data(), reply.payload.size()}, absl::MakeSpan(got));
+      RoundNearest(rounding, absl::MakeSpan(expected));
+      EXPECT_EQ(got, expected) << sequence << " " << now;
+      for (size_t i = 0; i < got.size(); i += kIntBlock) {
+        float largest = 0, off = 0;
+        for (size_t j = i; j < i + kIntBlock; ++j) {
+          largest = std::max(largest, std::fabs(now ? exact[j] : previous[j]));
+          off = std::max(off, std::fabs(got[j] - (now ? exact[j] : previous[j])));
+        }
+        EXPECT_LE(off, largest / 126) << "more than half a step";
+      }
+    }
+  }
+}
+
+TEST(WireTypesOfValuesTest, ValuesDoNotTravelInFewerBits) {
   const PartitionConfig config = Config(v1::LOGGED);
   Copy ps(config, AssignEvent{Generation(5), false, {}});
-  Frame pull = PullFrame(config, 1);
-  pull.reply_dtype = v1::INT8;
-  const PartitionEffects e = ps.Run(FrameEvent{1, pull});
-  ASSERT_EQ(e.replies.size(), 1u);
-  EXPECT_EQ(std::string(e.replies[0].frame.status.message()),
-            "reply_dtype: 4 is not a type of values; use FLOAT32, BFLOAT16 or FLOAT16");
+  for (const v1::DataType type : {v1::INT4, v1::INT2}) {
+    Frame pull = PullFrame(config, 1);
+    pull.reply_dtype = type;
+    const PartitionEffects e = ps.Run(FrameEvent{1, pull});
+    ASSERT_EQ(e.replies.size(), 1u);
+    EXPECT_EQ(std::string(e.replies[0].frame.status.message()),
+              absl::StrCat("reply_dtype: ", static_cast<int>(type),
+                           " is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8"));
+  }
 }
 
 }  // namespace

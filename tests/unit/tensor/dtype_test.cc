@@ -161,6 +161,8 @@ TEST(Dtype, Sizes) {
   EXPECT_EQ(BytesOf(v1::FLOAT32, 48), 192u);
   EXPECT_EQ(BytesOf(v1::FLOAT16, 48), 96u);
   EXPECT_EQ(BytesOf(v1::INT8, 48), 51u);
+  EXPECT_EQ(BytesOf(v1::INT4, 48), 27u);
+  EXPECT_EQ(BytesOf(v1::INT2, 48), 15u);
   EXPECT_EQ(BytesOf(static_cast<v1::DataType>(99), 48), 0u);
   EXPECT_EQ(SizeOf(static_cast<v1::DataType>(99)), 0u);
 }

@@ -1,5 +1,5 @@
 // Goal: numbers of FLOAT16 travel shifted, so that sums over many examples fit; moving averages travel as BFLOAT16
-// beside FLOAT16 and INT8; any part of the space is rounded and packed like the whole; bytes that nobody can have
+// beside FLOAT16 and blocks; any part of the space is rounded and packed like the whole; bytes that nobody can have
 // packed are detected.
 #include "common/tensor/gradient_rounding.h"
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "common/tensor/block_int8.h"
+#include "common/tensor/block_int.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/summation_tree.h"
 #include "tests/unit/tensor/same_bits.h"
@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-constexpr v1::DataType kTypes[] = {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8};
+constexpr v1::DataType kTypes[] = {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8, v1::INT4, v1::INT2};
 const GradientLayout kLayout = {11, {{16, 48}, {96, 112}, {112, 128}, {160, 176}}};
 constexpr TreeNode kNode = {2, 2};
 
@@ -52,11 +52,11 @@ TEST(GradientRounding, TheSumOverManyExamplesFitsIntoFloat16) {
   EXPECT_TRUE(std::isfinite(more[0]));
 }
 
-TEST(GradientRounding, AveragesAreBfloat16BesideFloat16AndInt8) {
+TEST(GradientRounding, AveragesAreBfloat16BesideFloat16AndBlocks) {
   const std::vector<float> numbers = Random(192, 1);
   for (const v1::DataType type : kTypes) {
     const GradientRounding rounding = {type, 5, 3, 0, &kLayout};
-    const bool two = type == v1::FLOAT16 || type == v1::INT8;
+    const bool two = type == v1::FLOAT16 || IsBlockInt(type);
     std::vector<float> averages = numbers, others = numbers;
     RoundTo(two ? v1::BFLOAT16 : v1::FLOAT32, absl::MakeSpan(averages));
     const GradientLayout shift = {11, {}};
@@ -76,7 +76,7 @@ TEST(GradientRounding, AveragesAreBfloat16BesideFloat16AndInt8) {
   EXPECT_EQ(PackedBytes({v1::FLOAT16, 0, 0, 0, &kLayout}, 192), 384u);
   EXPECT_EQ(PackedBytes({v1::FLOAT32, 0, 0, 0, &kLayout}, 192), 768u);
   EXPECT_EQ(PackedBytes({static_cast<v1::DataType>(99), 0, 0, 0, &kLayout}, 192), 0u);
-  EXPECT_EQ(PackedBytes({v1::INT8}, 192), Int8BytesOf(192));
+  EXPECT_EQ(PackedBytes({v1::INT8}, 192), BlockIntBytes(v1::INT8, 192));
 }
 
 TEST(GradientRounding, AnyPartIsRoundedAndPackedAsTheWhole) {
@@ -99,6 +99,30 @@ TEST(GradientRounding, AnyPartIsRoundedAndPackedAsTheWhole) {
         ASSERT_TRUE(IsRounded(rounding, odd, part.size()));
       }
     }
+  }
+}
+
+TEST(GradientRounding, ValuesAreRoundedToNearestAndNotShifted) {
+  const std::vector<float> numbers = Random(192, 6);
+  for (const v1::DataType type : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8}) {
+    const GradientRounding whole = ValuesRounding(type, 0, kLayout);
+    std::vector<float> rounded = numbers, again, averages = numbers;
+    RoundNearest(whole, absl::MakeSpan(rounded));
+    again = rounded;
+    RoundNearest(whole, absl::MakeSpan(again));
+    EXPECT_TRUE(SameBits(again, rounded)) << type;
+    RoundTo(type == v1::INT8 ? v1::BFLOAT16 : type, absl::MakeSpan(averages));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (type == v1::INT8 && !IsAverage(i)) continue;
+      EXPECT_EQ(rounded[i], averages[i]) << type << " " << i;
+    }
+    // A part, as a partition of the space sends it.
+    const GradientRounding part = ValuesRounding(type, 32, kLayout);
+    std::vector<uint8_t> bytes(PackedBytes(part, 128));
+    PackNearest(part, absl::MakeSpan(numbers).subspan(32, 128), absl::MakeSpan(bytes));
+    std::vector<float> back(128);
+    UnpackRounded(part, bytes, absl::MakeSpan(back));
+    EXPECT_TRUE(SameBits(back, {rounded.begin() + 32, rounded.begin() + 160})) << type;
   }
 }
 

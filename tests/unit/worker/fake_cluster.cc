@@ -27,6 +27,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
   spec_.set_epochs(options.epochs);
   spec_.set_validation_freq(options.validation_freq);
   spec_.set_wire_dtype(options.wire);
+  spec_.set_values_wire_dtype(options.values);
   spec_.set_seed(7);
   spec_.mutable_optimizer()->set_learning_rate(0.25f);
   spec_.add_metrics()->set_kind(v1::Metric::ACCURACY);
@@ -126,7 +127,7 @@ std::vector<float> FakeCluster::ReferenceValues() const {
   reference_skips_ = 0;
   for (int64_t step = 0; step < plan_.total_steps; ++step) {
     std::vector<float> seen = values;
-    RoundTo(ValuesTypeOf(options_.wire), absl::MakeSpan(seen));
+    RoundNearest(ValuesRounding(ValuesTypeOf(spec_), 0, layout_), absl::MakeSpan(seen));
     const GradientRounding rounding = {options_.wire, spec_.seed(), static_cast<uint64_t>(step) + 1, 0, &layout_};
     NaiveSum sum = SumTree(rounding, 0, static_cast<uint32_t>(options_.replicas),
                            [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {

@@ -23,6 +23,7 @@ struct ClusterOptions {
   bool synchronous = true;
   int staleness = 0;  // asynchronous: 0 means without a bound
   v1::DataType wire = v1::FLOAT32;
+  v1::DataType values = v1::DATA_TYPE_UNSPECIFIED;  // JobSpec.values_wire_dtype
   // Variables of 40 numbers (the last one shorter), each from a multiple of 16 on, so that some lie across partitions.
   double clipnorm = 0, global_clipnorm = 0;
   // Synchronous: FLOAT16 from this loss scale on, doubled after two finite steps; gradients overflow at 16 now and

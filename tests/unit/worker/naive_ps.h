@@ -282,7 +282,7 @@ class NaivePartition {
     reply.loss_scale = version < version_ ? previous_scale_ : scale_;
     if (f.replica_count > 0) reply.sequence = last_[static_cast<size_t>(f.replica_first.value)];
     reply.dtype = f.reply_dtype;
-    reply.payload = Buffer::Allocate(values->size() * SizeOf(f.reply_dtype));
+    reply.payload = Buffer::Allocate(BytesOf(f.reply_dtype, values->size()));
     FromFloat(*values, f.reply_dtype, {reply.payload.mutable_data(), reply.payload.size()});
     answer = std::move(reply);
     return true;

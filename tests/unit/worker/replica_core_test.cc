@@ -153,7 +153,8 @@ TEST(ReplicaCoreTest, ShortWireTypesRoundEveryNodeAsTheReferenceDoes) {
     options.batch_size = 18;
     options.workers = 1 + static_cast<int>(seed / 2 % 4);
     options.partitions = 1 + static_cast<int>(seed % 4);
-    options.wire = std::vector<v1::DataType>{v1::BFLOAT16, v1::FLOAT16, v1::INT8}[seed % 3];
+    options.wire = std::vector<v1::DataType>{v1::BFLOAT16, v1::FLOAT16, v1::INT8, v1::INT4, v1::INT2}[seed % 5];
+    if (seed / 7 % 2 == 0) options.values = std::vector<v1::DataType>{v1::INT8, v1::FLOAT32}[seed / 14 % 2];
     options.joins = seed / 3 % 2 == 0;
     options.reassignments = static_cast<int>(seed % 3);
     options.ps_restarts = static_cast<int>(seed / 5 % 2);
