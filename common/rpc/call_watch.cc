@@ -49,18 +49,32 @@ const Json& Member(const Json& object, const char* name) {
 
 Json Servers() { return Member(Parsed(grpc_channelz_get_servers(0)), "server"); }
 
-// Moves connections of machines with too many calls from `rest` to `out`.
-void TakeFromMachines(std::vector<CallWatch::Connection>& rest, std::vector<CallWatch::Connection>& out) {
-  std::unordered_map<std::string, int64_t> open;
-  for (const CallWatch::Connection& one : rest) open[MachineOf(one.peer)] += one.calls.open();
-  std::sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.calls.open() > b.calls.open(); });
-  std::erase_if(rest, [&](CallWatch::Connection& one) {
-    int64_t& of_machine = open[MachineOf(one.peer)];
-    if (of_machine <= kCallsOfMachineMax) return false;
-    of_machine -= one.calls.open();
-    out.push_back(std::move(one));
+// Connections that were not there at the look before have begun their calls since, if it was so recent.
+constexpr std::chrono::seconds kLookBeforeMax(1);
+
+// Moves connections from `rest` to `out`, those with the most of `calls` first, until no machine has more than it may.
+// calls: of a counted connection. many: by machine, how many it has beyond.
+template <typename Counted, typename Calls>
+void TakeLargest(const Calls& calls, std::unordered_map<std::string, int64_t>& many, std::vector<Counted>& rest,
+                 std::vector<CallWatch::Connection>& out) {
+  std::sort(rest.begin(), rest.end(), [&](const Counted& a, const Counted& b) { return calls(a) > calls(b); });
+  std::erase_if(rest, [&](Counted& one) {
+    int64_t& of_machine = many[MachineOf(one.connection.peer)];
+    if (of_machine <= 0) return false;
+    of_machine -= calls(one);
+    out.push_back(std::move(one.connection));
     return true;
   });
+}
+
+// The same of machines with too many open calls.
+template <typename Counted>
+void TakeFromLoadedMachines(std::vector<Counted>& rest, std::vector<CallWatch::Connection>& out) {
+  const auto open = [](const Counted& one) { return one.connection.calls.open(); };
+  std::unordered_map<std::string, int64_t> many;
+  for (const Counted& one : rest)
+    many.try_emplace(MachineOf(one.connection.peer), -kCallsOfMachineMax).first->second += open(one);
+  TakeLargest(open, many, rest, out);
 }
 
 }  // namespace
@@ -101,9 +115,9 @@ std::vector<CallWatch::Connection> GrpcCounters::Each() {
   return out;
 }
 
-bool CallWatch::Allowance::Take(int64_t all_begun, Time now) {
+bool CallWatch::Allowance::Take(const Rate& rate, int64_t all_begun, Time now) {
   const double seconds = std::chrono::duration<double>(now - at).count();
-  left = std::min<double>(kCallsOfConnectionMax, left + seconds * kCallsPerSecondMax);
+  left = std::min<double>(rate.at_once, left + seconds * rate.per_second);
   left -= static_cast<double>(all_begun - begun);
   begun = all_begun;
   at = now;
@@ -113,23 +127,49 @@ bool CallWatch::Allowance::Take(int64_t all_begun, Time now) {
 std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
   const Calls calls = counters_.All();
   if (!all_) all_ = Allowance{calls.begun, now, kCallsOfConnectionMax};
-  const bool hasty = !all_->Take(calls.begun, now);
+  const bool hasty = !all_->Take(kOfConnection, calls.begun, now);
   usual_ = std::min(usual_, calls.open());
   if (!hasty && calls.open() - usual_ <= kCallsOfConnectionMax) return {};
-  std::vector<Connection> out, rest;
+  std::vector<Connection> out;
+  std::vector<Counted> rest;
   std::unordered_map<int64_t, Allowance> each;
+  const bool just_looked = each_at_ && now - *each_at_ <= kLookBeforeMax;
   for (Connection& connection : counters_.Each()) {
     if (!absl::StartsWith(connection.peer, "ip")) continue;  // a Unix socket, of this user
     const auto known = each_.find(connection.id);
     Allowance& allowance = each[connection.id] =
         known != each_.end() ? known->second : Allowance{connection.calls.begun, now, kCallsOfConnectionMax};
-    const bool keeps_to_it = allowance.Take(connection.calls.begun, now);
-    (keeps_to_it && connection.calls.open() <= kCallsOfConnectionMax ? rest : out).push_back(std::move(connection));
+    const int64_t before = known != each_.end() ? known->second.begun : just_looked ? 0 : connection.calls.begun;
+    const int64_t begun = connection.calls.begun - before;
+    const bool keeps_to_it = allowance.Take(kOfConnection, connection.calls.begun, now);
+    if (keeps_to_it && connection.calls.open() <= kCallsOfConnectionMax) {
+      rest.push_back({std::move(connection), begun});
+    } else {
+      out.push_back(std::move(connection));
+    }
   }
   each_ = std::move(each);
-  TakeFromMachines(rest, out);
+  each_at_ = now;
+  TakeFromHastyMachines(now, rest, out);
+  TakeFromLoadedMachines(rest, out);
   if (out.empty()) usual_ = calls.open();
   return out;
+}
+
+void CallWatch::TakeFromHastyMachines(Time now, std::vector<Counted>& rest, std::vector<Connection>& out) {
+  std::unordered_map<std::string, int64_t> begun, many;
+  for (const Counted& one : rest) begun[MachineOf(one.connection.peer)] += one.begun;
+  for (const auto& [machine, calls] : begun) {
+    Allowance& allowance = machines_.try_emplace(machine, Allowance{0, now, kOfMachine.at_once}).first->second;
+    if (!allowance.Take(kOfMachine, allowance.begun + calls, now))
+      many[machine] = static_cast<int64_t>(-allowance.left);
+  }
+  // Those that have been away long enough have all of it again.
+  std::erase_if(machines_, [&](const auto& known) {
+    const double seconds = std::chrono::duration<double>(now - known.second.at).count();
+    return known.second.left + seconds * kOfMachine.per_second >= kOfMachine.at_once;
+  });
+  TakeLargest([](const Counted& one) { return one.begun; }, many, rest, out);
 }
 
 std::vector<CallWatch::Connection> ByteWatch::Look(const std::vector<CallWatch::Connection>& connections,

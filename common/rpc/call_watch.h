@@ -8,8 +8,10 @@
 //      ended: what a call costs that is reset at once (CVE-2023-44487) ends later.
 //   2. So are connections of a machine that has more than kCallsOfMachineMax, those with the most calls first, until it
 //      has no more without them.
-//   3. While all connections together keep to the rate, and their open calls do not grow by kCallsOfConnectionMax, a
-//      look costs one question.
+//   3. So are connections of a machine that begins more than kCallsOfMachinePerSecondMax, after
+//      kCallsOfMachineAtOnceMax at once: those first that have begun the most since the look before.
+//   4. While all connections together keep to the rate of one, and their open calls do not grow by
+//      kCallsOfConnectionMax, a look costs one question.
 #pragma once
 
 #include <chrono>
@@ -18,6 +20,8 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "common/rpc/limits.h"
 
 namespace cairn {
 
@@ -48,18 +52,33 @@ class CallWatch {
   std::vector<Connection> Look(Time now);
 
  private:
-  // What may be begun yet: kCallsPerSecondMax a second, kCallsOfConnectionMax at once.
+  // How many calls may be begun.
+  struct Rate {
+    int at_once, per_second;
+  };
+  // What may be begun yet.
   struct Allowance {
     int64_t begun = 0;
     Time at;
-    double left;
-    bool Take(int64_t all_begun, Time now);  // false: too many were begun
+    double left = 0;
+    bool Take(const Rate& rate, int64_t all_begun, Time now);  // false: too many were begun
   };
+  static constexpr Rate kOfConnection = {kCallsOfConnectionMax, kCallsPerSecondMax};
+  static constexpr Rate kOfMachine = {kCallsOfMachineAtOnceMax, kCallsOfMachinePerSecondMax};
+  struct Counted {
+    Connection connection;
+    int64_t begun = 0;  // since the look before
+  };
+
+  // Moves connections of machines that begin too many calls from `rest` to `out`.
+  void TakeFromHastyMachines(Time now, std::vector<Counted>& rest, std::vector<Connection>& out);
 
   Counters& counters_;
   int64_t usual_ = 0;  // calls that were open when all connections kept to their number
   std::optional<Allowance> all_;
-  std::unordered_map<int64_t, Allowance> each_;  // of those that were there at the last look at each
+  std::unordered_map<int64_t, Allowance> each_;          // of those that were there at the last look at each
+  std::unordered_map<std::string, Allowance> machines_;  // of those that have less left than they may have
+  std::optional<Time> each_at_;                          // the last look at each
 };
 
 // ByteWatch: finds connections that send more than a message without a call or a message that is whole: gRPC 1.51 keeps

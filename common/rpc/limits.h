@@ -55,6 +55,10 @@ inline constexpr int kGrowthLooks = 20;  // so soon, after it has grown
 // What a connection may begin a second, after kCallsOfConnectionMax at once.
 // Nodes have a few streams, and users some calls.
 inline constexpr int kCallsPerSecondMax = 2'000;
+// What the connections of a machine together may begin a second, after so many at once: it may open connections faster
+// than each of them is found.
+inline constexpr int kCallsOfMachinePerSecondMax = 2 * kCallsPerSecondMax;
+inline constexpr int kCallsOfMachineAtOnceMax = 4 * kCallsOfConnectionMax;
 // A daemon whose memory has grown by so much looks which connections send without an end; and what may have been read
 // of a connection beyond a message.
 inline constexpr uint64_t kMemoryLookBytes = uint64_t{16} << 20;

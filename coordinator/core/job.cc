@@ -273,6 +273,7 @@ void NoteShortfall(Job& job, int epoch, const char* callback, const std::string&
 Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   Job job;
   job.status = stored.status();
+  job.spec_bytes = job.status.spec().SpaceUsedLong();
   job.queueing.request_key = stored.request_key();
   job.assignment = stored.assignment();
   job.restoring.from.assign(stored.restore_from().begin(), stored.restore_from().end());

@@ -30,13 +30,18 @@ struct JobReason {
 // Submissions: QUEUED.
 struct JobQueueing {
   std::string request_key;  // stored
-  // Needed to check the data and to cut the parameter space.
+  // Needed to check the data. Null once they are known: a graph takes several times the memory of its spec.
   std::shared_ptr<const CheckedJob> checked;
+  int64_t space_size = 0;   // of the parameters
   bool inspecting = false;  // a worker is looking at the data
   absl::Time inspect_after = absl::InfinitePast();
 
-  // The job starts, or has ended.
-  void Leave() { checked.reset(); }
+  void Take(std::shared_ptr<const CheckedJob> job) {
+    space_size = job->graph.space_size();
+    checked = std::move(job);
+  }
+  // The data are known, or the job has ended.
+  void DropGraph() { checked.reset(); }
 };
 
 // Restores: STARTING with partitions to fill.

@@ -50,7 +50,8 @@ JobTable::JobTable(const CoordinatorOptions& options, const StoredState& stored,
 // Recomputes what is derived from the spec, which is not stored. A newer version may reject what an older one accepted.
 void JobTable::CheckAgain(Job& job) {
   if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
-    job.queueing.checked = std::make_shared<const CheckedJob>(*std::move(checked));
+    job.queueing.Take(std::make_shared<const CheckedJob>(*std::move(checked)));
+    if (job.has_data()) job.queueing.DropGraph();
   } else {
     Transition(job, v1::FAILED);
     job.status.set_reason(std::string(checked.status().message()));

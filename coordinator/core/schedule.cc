@@ -52,7 +52,7 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (absl::Status status = LayOut(job); !status.ok())
     return endings_.End(job, v1::FAILED, std::string(status.message()));
   jobs_.Transition(job, v1::STARTING);
-  job.queueing.Leave();
+  job.queueing.DropGraph();
   OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step_.now());
   const v1::JobSpec& spec = job.status.spec();
@@ -75,15 +75,14 @@ absl::Status Schedule::LayOut(Job& job) {
   if (spec.partition_bytes() <= 0) {
     return absl::InvalidArgumentError("partition_bytes: it has no value yet, and no ps is there to tell one; give it");
   }
-  const int64_t space = job.queueing.checked->graph.space_size();
-  const int64_t partitions = (space * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
+  const int64_t partitions = (job.queueing.space_size * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
   const std::string advice = absl::StrFormat(
       "partition_bytes: %d makes %d partitions, too many to be named in one message; use a larger value",
       spec.partition_bytes(), partitions);
   if (partitions > kPartitionsMax) return absl::InvalidArgumentError(advice);
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   job.status.clear_partitions();
-  for (const v1::PartitionRange& range :
-       CutPartitions(job.queueing.checked->graph, spec.optimizer(), spec.partition_bytes())) {
+  for (const v1::PartitionRange& range : CutPartitions(graph, spec.optimizer(), spec.partition_bytes())) {
     v1::PartitionPlacement& p = *job.status.add_partitions();
     p.set_partition(range.partition());
     p.set_begin(range.begin());
@@ -201,7 +200,7 @@ void Schedule::ResolveDefaults(Job& job) {
     if (total > 0) spec.set_replicas(static_cast<int32_t>(std::min(total, most)));
   }
   if (const size_t ps = nodes_.Connected(v1::PS).size(); spec.partition_bytes() == 0 && ps > 0) {
-    spec.set_partition_bytes(DefaultPartitionBytes(job.queueing.checked->graph.space_size(), static_cast<int>(ps)));
+    spec.set_partition_bytes(DefaultPartitionBytes(job.queueing.space_size, static_cast<int>(ps)));
   }
   if (const size_t ps = nodes_.Connected(v1::PS).size(); ps > 0) ResolveBackups(static_cast<int>(ps), &spec);
 }

@@ -153,15 +153,17 @@ absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
 
 // Every job that is kept counts, also one that has ended: it is read again at the next start.
 absl::Status Submissions::CheckRoomForSpec(const v1::JobSpec& spec) const {
-  size_t bytes = spec.ByteSizeLong();
-  for (const auto& [id, job] : jobs_.all()) bytes += job.status.spec().ByteSizeLong();
-  for (const auto& [id, submission] : submissions_) bytes += submission.checked->spec.ByteSizeLong();
+  const size_t needed = spec.SpaceUsedLong();
+  size_t bytes = needed * (1 + kCheckedJobSpecs);
+  for (const auto& [id, job] : jobs_.all())
+    bytes += job.spec_bytes * (job.queueing.checked == nullptr ? 1 : 1 + kCheckedJobSpecs);
+  for (const auto& [id, one] : submissions_) bytes += one.checked->spec.SpaceUsedLong() * kCheckedJobSpecs;
   if (bytes <= kJobSpecsBytesMax) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrFormat("the jobs that the coordinator keeps would take %d MiB with this one of %d KiB, at most %d; "
                       "delete jobs that have "
                       "ended with `cairn delete ID`, or wait until some have",
-                      bytes >> 20, spec.ByteSizeLong() >> 10, kJobSpecsBytesMax >> 20));
+                      bytes >> 20, needed >> 10, kJobSpecsBytesMax >> 20));
 }
 
 void Submissions::StartInspection(Inspection inspection) {
@@ -204,7 +206,7 @@ void Submissions::StartInspection(Inspection inspection) {
 void Submissions::AskForProbe(const Submission& submission, v1::InspectData* inspect) {
   Job job;
   *job.status.mutable_spec() = submission.checked->spec;
-  job.queueing.checked = submission.checked;
+  job.queueing.Take(submission.checked);
   schedule_.ResolveDefaults(job);
   *inspect->mutable_spec() = job.status.spec();
   inspect->set_probe(true);
@@ -284,6 +286,7 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   LeaveOutBlind(*job, inspection);
   *job->status.mutable_data() = reply.info();
   TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
+  job->queueing.DropGraph();
   schedule_.ResolveDefaults(*job);
   jobs_.Save(*job);
   step_.Raise(QueueChanged{});
@@ -313,6 +316,7 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
   for (ReplyToken token : submission.replies) {
     step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.queueing.checked.get())});
   }
+  if (job.has_data()) job.queueing.DropGraph();
   step_.Raise(QueueChanged{});
 }
 
@@ -348,13 +352,14 @@ void Submissions::Fill(Job& job, Submission& submission, const v1::DataInfoReply
     TakeFacts(reply->checkpoint(), *job.status.mutable_spec());
   }
   job.queueing.request_key = std::move(submission.request_key);
-  job.queueing.checked = std::move(submission.checked);
+  job.spec_bytes = job.status.spec().SpaceUsedLong();
+  job.queueing.Take(std::move(submission.checked));
   if (inspection != nullptr && !inspection->failed.empty()) {
     auto checked = std::make_shared<CheckedJob>(*job.queueing.checked);
     for (const auto& [name, why] : inspection->failed) {
       checked->warnings.push_back(absl::StrCat("continues without ", BlindText(name, why)));
     }
-    job.queueing.checked = std::move(checked);
+    job.queueing.Take(std::move(checked));
   }
 }
 

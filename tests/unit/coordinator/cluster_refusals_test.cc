@@ -13,24 +13,39 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 1,000 jobs of 4 MiB each once filled the memory, and again at every start.
-TEST(ClusterCore, TheBytesOfAllJobsAreBounded) {
-  Cluster c(0, 0);
-  v1::JobSpec large = c.Spec();
-  large.set_initial_weights("/weights.safetensors");
-  size_t most = 0;
-  for (int i = 0; i < 3000; ++i) large.add_initial_weights_skip(std::string(1000, 'l'));
-  const size_t bytes = large.ByteSizeLong();
-  for (;; ++most) {
-    const auto reply = c.ReplyTo(c.Submit(large));
-    ASSERT_LE(most * bytes, kJobSpecsBytesMax);
+// Submits the job until it is refused for want of memory. Returns how many were taken.
+size_t JobsTaken(Cluster& c, const v1::JobSpec& spec) {
+  for (size_t taken = 0;; ++taken) {
+    const auto reply = c.ReplyTo(c.Submit(spec));
     if (reply->status.ok()) continue;
     EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted) << reply->status;
     EXPECT_THAT(std::string(reply->status.message()), HasSubstr("the jobs that the coordinator keeps would take"));
-    break;
+    return taken;
   }
-  EXPECT_GT((most + 1) * bytes, kJobSpecsBytesMax);
-  EXPECT_TRUE(c.ReplyTo(c.Submit(c.Spec()))->status.ok()) << "a usual one still has room";
+}
+
+// 1,000 jobs of 4 MiB each once filled the memory, and again at every start. So did jobs of 4,000 small layers, each of
+// which takes twenty times as much memory as it has bytes.
+TEST(ClusterCore, TheMemoryOfAllJobsIsBounded) {
+  Cluster none(0, 0);
+  v1::JobSpec texts = none.Spec();
+  texts.set_initial_weights("/weights.safetensors");
+  for (int i = 0; i < 3000; ++i) texts.add_initial_weights_skip(std::string(1000, 'l'));
+  v1::JobSpec layers = none.Spec();
+  for (int i = 0; i < 4000; ++i) *layers.mutable_model()->add_layers() = layers.model().layers(1);
+  layers.mutable_model()->mutable_layers()->SwapElements(2, layers.model().layers_size() - 1);
+  for (const v1::JobSpec& large : {texts, layers}) {
+    // The graph of a job whose data nobody has seen is kept.
+    Cluster c(0, 0);
+    const size_t bytes = CheckJob(large)->spec.SpaceUsedLong(), waiting = JobsTaken(c, large);
+    EXPECT_LE(waiting * bytes * (1 + kCheckedJobSpecs), kJobSpecsBytesMax);
+    EXPECT_GT((waiting + 1) * bytes * (1 + kCheckedJobSpecs), kJobSpecsBytesMax);
+    EXPECT_TRUE(c.ReplyTo(c.Submit(c.Spec()))->status.ok()) << "a usual one still has room";
+  }
+  Cluster c(1, 1);
+  const size_t bytes = CheckJob(texts)->spec.SpaceUsedLong(), taken = JobsTaken(c, texts);
+  EXPECT_GT(taken * bytes, kJobSpecsBytesMax * 3 / 4) << "only the spec of a job whose data are known";
+  EXPECT_LE(taken * bytes, kJobSpecsBytesMax);
 }
 
 TEST(ClusterCore, AJobOfTooManyParametersIsRefusedWithTheirSize) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/rpc/limits.h"
 
@@ -114,6 +115,40 @@ TEST_F(CallWatchTest, CallsThatAreResetAreFoundByTheirRate) {
   std::vector<std::string> found;
   for (int i = 0; i < 10 && found.empty(); ++i) found = pass(3);
   EXPECT_THAT(found, ElementsAre("ipv4:10.0.0.1:2"));
+}
+
+// A client that opens a connection for every 50 calls: each of them has few.
+TEST_F(CallWatchTest, ConnectionsOfAHastyMachineAreFound) {
+  int64_t next = 0;
+  const auto pass = [&](int64_t connections, int64_t calls_each, int64_t machine) {
+    for (int64_t i = 0; i < connections; ++i) {
+      ++next;
+      counters_.connections.push_back(
+          {next, absl::StrCat("ipv4:10.0.0.", machine, ":", next), {calls_each, calls_each}});
+    }
+    return Look();
+  };
+  pass(1, kCallsOfConnectionMax, 9);
+  const auto of_a_look = static_cast<int64_t>(absl::ToDoubleSeconds(kCallWatchEvery) * kCallsOfMachinePerSecondMax);
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(pass(of_a_look / 50, 50, 1), IsEmpty()) << "as many as it may";
+  std::vector<std::string> found;
+  for (int i = 0; i < 10 && found.empty(); ++i) {
+    pass(1, 10, 2);
+    found = pass(3 * of_a_look / 50, 50, 1);
+  }
+  ASSERT_FALSE(found.empty());
+  for (const std::string& peer : found) EXPECT_TRUE(absl::StartsWith(peer, "ipv4:10.0.0.1:")) << peer;
+  EXPECT_LT(found.size(), static_cast<size_t>(next)) << "those that began the most of late, and no more than needed";
+}
+
+// Calls of a connection that is seen for the first time may have been begun long ago.
+TEST_F(CallWatchTest, CallsOfAnOldConnectionAreNotOfTheMoment) {
+  counters_.connections.reserve(8);
+  CallWatch::Calls& quiet = counters_.Add(100);
+  quiet.ended = 100;
+  EXPECT_THAT(Look(), IsEmpty());
+  counters_.Add(10 * kCallsOfMachineAtOnceMax).ended = 10 * kCallsOfMachineAtOnceMax;
+  EXPECT_THAT(Look(), IsEmpty());
 }
 
 TEST_F(CallWatchTest, ManyAtOnceAreNoTroubleOnceInAWhile) {
