@@ -1,6 +1,7 @@
-// bench_step MODEL [--batch 8] [--threads 1] [--rounds 7] [--count 5]: forward and backward of a model, which is a
-// `model { ... }` of a job file without its braces, by OnednnBackend. Its last layer gives probabilities of classes.
-// Prints the milliseconds of a step: the fastest round, and the median. vs_torch/layers.py runs it beside PyTorch.
+// bench_step MODEL [--batch 8] [--threads 1] [--rounds 7] [--count 5] [--bfloat16]: forward and backward of a model,
+// which is a `model { ... }` of a job file without its braces, by OnednnBackend. Its last layer gives probabilities of
+// classes. Prints the milliseconds of a step: the fastest round, and the median. vs_torch/layers.py runs it beside
+// PyTorch.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -22,6 +23,7 @@ namespace {
 
 struct Size {
   int batch = 8, threads = 1, rounds = 7, count = 5;
+  bool bfloat16 = false;  // compute_dtype BFLOAT16
 };
 
 template <typename T>
@@ -61,6 +63,7 @@ void Measure(const v1::Model& model, const Size& size) {
   ProgramOptions options;
   options.batch_max = size.batch;
   options.threads = size.threads;
+  if (size.bfloat16) options.compute = v1::BFLOAT16;
   options.loss.set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
   const std::unique_ptr<Program> program = Need(MakeOnednnBackend()->Compile(graph, options));
   std::vector<float> values(graph->space_size()), gradients(graph->space_size());
@@ -91,6 +94,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", size.threads)->check(CLI::PositiveNumber);
   app.add_option("--rounds", size.rounds)->check(CLI::PositiveNumber);
   app.add_option("--count", size.count, "steps in a round")->check(CLI::PositiveNumber);
+  app.add_flag("--bfloat16", size.bfloat16, "compute_dtype BFLOAT16");
   CLI11_PARSE(app, argc, argv);
   cairn::bench::Measure(cairn::bench::ReadModel(path), size);
   return 0;
