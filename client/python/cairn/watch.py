@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cairn.connection import Connection
-from cairn.errors import DeadlineExceeded, Unavailable
+from cairn.errors import DeadlineExceeded, ResourceExhausted, Unavailable
 from cairn.v1 import cluster_pb2, job_status_pb2
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "ENDED_WITH_ERRORS")
@@ -23,7 +23,7 @@ def state_of(status: Any) -> str:
 def watch(connection: Connection, job: int, end: float | None) -> Iterator[Any]:
     """Statuses, the last one final, unless time.monotonic() passes `end` before.
 
-    Errors: NotFound; Unavailable where the coordinator stays away.
+    Errors: NotFound; Unavailable where the coordinator stays away, ResourceExhausted where it has no place.
     """
     request = cluster_pb2.GetJobRequest(job_id=job)
     heard = time.monotonic()
@@ -37,7 +37,7 @@ def watch(connection: Connection, job: int, end: float | None) -> Iterator[Any]:
                     return
         except DeadlineExceeded:
             continue  # our own deadline
-        except Unavailable:
+        except (Unavailable, ResourceExhausted):  # also where the coordinator has no place for the watch: others end
             if time.monotonic() - heard > RECONNECT_S:
                 raise
         time.sleep(BACKOFF_S)

@@ -48,6 +48,10 @@ class FakeCoordinator : public v1::JobService::Service {
                         grpc::ServerWriter<v1::JobStatus>* writer) override {
     watched.push_back(*request);
     if (request->name() == "absent") return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job \"absent\"");
+    if (no_place > 0) {
+      --no_place;
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many watches are open");
+    }
     if (streams.empty()) return grpc::Status(grpc::StatusCode::INTERNAL, "the test has no more streams");
     const std::vector<v1::JobState> states = streams.front();
     streams.pop_front();
@@ -72,6 +76,7 @@ class FakeCoordinator : public v1::JobService::Service {
   int stands_by = 0;   // so many calls of GetJob are answered as by a standby
   std::string leader;  // which it names
   std::set<std::string> keys;
+  int no_place = 0;                               // so many calls of WatchJob are refused
   std::deque<std::vector<v1::JobState>> streams;  // what each WatchJob call says, then it breaks
   std::vector<v1::GetJobRequest> watched;
 };
@@ -191,6 +196,22 @@ TEST_F(JobClientTest, WatchGoesOnAfterABrokenStreamWithTheSameJob) {
   EXPECT_EQ(coordinator_.watched[0].name(), "fashion");
   EXPECT_EQ(coordinator_.watched[1].job_id(), 7u);
   EXPECT_EQ(coordinator_.watched[1].name(), "");
+}
+
+TEST_F(JobClientTest, AWatchWaitsForAPlace) {
+  coordinator_.streams = {{v1::RUNNING, v1::SUCCEEDED}};
+  coordinator_.no_place = 2;
+  JobClient::WatchCallbacks callbacks;
+  int statuses = 0, interruptions = 0;
+  callbacks.on_status = [&](const v1::JobStatus&) { return ++statuses > 0; };
+  callbacks.on_interrupted = [&](const absl::Status&) { ++interruptions; };
+  options_.reconnect_max = absl::Minutes(1);
+  EXPECT_TRUE(JobClient(options_).Watch(*JobRef::Parse("7"), callbacks).ok());
+  EXPECT_EQ(statuses, 2);
+  EXPECT_EQ(interruptions, 2);
+  coordinator_.no_place = 1000000;
+  options_.reconnect_max = absl::ZeroDuration();
+  EXPECT_EQ(JobClient(options_).Watch(*JobRef::Parse("7"), callbacks).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(JobClientTest, AClockThatIsSetAheadEndsNoWatch) {
