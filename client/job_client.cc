@@ -387,8 +387,8 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
       backoff.Reset();
       if (absl::IsDeadlineExceeded(end)) continue;  // our own deadline for a stream that is healthy
     }
-    // The coordinator has no place for the watch: others end.
-    if (!end.ok() && !IsTransient(end) && !absl::IsResourceExhausted(end)) return end;
+    const bool no_place = !heard && absl::IsResourceExhausted(end);  // until another watch ends
+    if (!end.ok() && !IsTransient(end) && !no_place) return end;
     if (now - last_heard > options_.reconnect_max) {
       return end.ok() ? absl::UnavailableError("the coordinator keeps ending the watch before the job ends") : end;
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -49,7 +50,7 @@ const Json& Member(const Json& object, const char* name) {
 
 Json Servers() { return Member(Parsed(grpc_channelz_get_servers(0)), "server"); }
 
-// Connections that were not there at the look before have begun their calls since, if it was so recent.
+// A connection that the look before did not show has begun all its calls since, if that look was at most so long ago.
 constexpr std::chrono::seconds kLookBeforeMax(1);
 
 // Moves connections from `rest` to `out`, those with the most of `calls` first, until no machine has more than it may.
@@ -60,14 +61,14 @@ void TakeLargest(const Calls& calls, std::unordered_map<std::string, int64_t>& m
   std::sort(rest.begin(), rest.end(), [&](const Counted& a, const Counted& b) { return calls(a) > calls(b); });
   std::erase_if(rest, [&](Counted& one) {
     int64_t& of_machine = many[MachineOf(one.connection.peer)];
-    if (of_machine <= 0) return false;
+    if (of_machine <= 0 || calls(one) == 0) return false;
     of_machine -= calls(one);
     out.push_back(std::move(one.connection));
     return true;
   });
 }
 
-// The same of machines with too many open calls.
+// Moves connections of machines with too many open calls from `rest` to `out`.
 template <typename Counted>
 void TakeFromLoadedMachines(std::vector<Counted>& rest, std::vector<CallWatch::Connection>& out) {
   const auto open = [](const Counted& one) { return one.connection.calls.open(); };
@@ -117,8 +118,8 @@ std::vector<CallWatch::Connection> GrpcCounters::Each() {
 
 bool CallWatch::Allowance::Take(const Rate& rate, int64_t all_begun, Time now) {
   const double seconds = std::chrono::duration<double>(now - at).count();
-  left = std::min<double>(rate.at_once, left + seconds * rate.per_second);
-  left -= static_cast<double>(all_begun - begun);
+  // The last look may have been long ago: what was begun in between counts against what was allowed in between.
+  left = std::min<double>(rate.at_once, left + seconds * rate.per_second - static_cast<double>(all_begun - begun));
   begun = all_begun;
   at = now;
   return left >= 0;
@@ -149,8 +150,8 @@ std::vector<CallWatch::Connection> CallWatch::Look(Time now) {
     }
   }
   each_ = std::move(each);
-  each_at_ = now;
   TakeFromHastyMachines(now, rest, out);
+  each_at_ = now;
   TakeFromLoadedMachines(rest, out);
   if (out.empty()) usual_ = calls.open();
   return out;
@@ -160,9 +161,11 @@ void CallWatch::TakeFromHastyMachines(Time now, std::vector<Counted>& rest, std:
   std::unordered_map<std::string, int64_t> begun, many;
   for (const Counted& one : rest) begun[MachineOf(one.connection.peer)] += one.begun;
   for (const auto& [machine, calls] : begun) {
-    Allowance& allowance = machines_.try_emplace(machine, Allowance{0, now, kOfMachine.at_once}).first->second;
-    if (!allowance.Take(kOfMachine, allowance.begun + calls, now))
-      many[machine] = static_cast<int64_t>(-allowance.left);
+    const Allowance whole{0, each_at_.value_or(now), kOfMachine.at_once};
+    Allowance& allowance = machines_.try_emplace(machine, whole).first->second;
+    if (allowance.Take(kOfMachine, allowance.begun + calls, now)) continue;
+    // Its connections that did it are ended, and so pay for it: the others are left alone.
+    many[machine] = static_cast<int64_t>(-std::exchange(allowance.left, 0));
   }
   // Those that have been away long enough have all of it again.
   std::erase_if(machines_, [&](const auto& known) {

@@ -9,7 +9,8 @@
 //   2. So are connections of a machine that has more than kCallsOfMachineMax, those with the most calls first, until it
 //      has no more without them.
 //   3. So are connections of a machine that begins more than kCallsOfMachinePerSecondMax, after
-//      kCallsOfMachineAtOnceMax at once: those first that have begun the most since the look before.
+//      kCallsOfMachineAtOnceMax at once: those first that have begun the most since the look before. Calls of
+//      connections that ended before a look are not counted here.
 //   4. While all connections together keep to the rate of one, and their open calls do not grow by
 //      kCallsOfConnectionMax, a look costs one question.
 #pragma once

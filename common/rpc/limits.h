@@ -55,8 +55,8 @@ inline constexpr int kGrowthLooks = 20;  // so soon, after it has grown
 // What a connection may begin a second, after kCallsOfConnectionMax at once.
 // Nodes have a few streams, and users some calls.
 inline constexpr int kCallsPerSecondMax = 2'000;
-// What the connections of a machine together may begin a second, after so many at once: it may open connections faster
-// than each of them is found.
+// What the connections of a machine together may begin a second, after so many at once: two and four times what one
+// may, for programs of several users, and hundreds of nodes that come back together with a few calls each.
 inline constexpr int kCallsOfMachinePerSecondMax = 2 * kCallsPerSecondMax;
 inline constexpr int kCallsOfMachineAtOnceMax = 4 * kCallsOfConnectionMax;
 // A daemon whose memory has grown by so much looks which connections send without an end; and what may have been read

@@ -194,8 +194,9 @@ void Listener::WatchCalls(CallWatch::Time now) {
     if (!table_.End(one.peer, now)) continue;  // a Unix socket, or of another server of this process
     LogWarning(
         "%s is disconnected: %d of its calls are open, and %d were begun; a connection may have %d open and begin "
-        "%d a second, a machine have %d open",
-        one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax, kCallsPerSecondMax, kCallsOfMachineMax);
+        "%d a second, a machine have %d open and begin %d a second",
+        one.peer, one.calls.open(), one.calls.begun, kCallsOfConnectionMax, kCallsPerSecondMax, kCallsOfMachineMax,
+        kCallsOfMachinePerSecondMax);
   }
 }
 

@@ -7,7 +7,7 @@
 //   1. Rounded numbers do not change when they are rounded again, packed or unpacked, whatever the node.
 //   2. FLOAT16 holds numbers times 2^-shift, so that the sum over all examples of a step is of the size of the mean
 //      gradient: the largest FLOAT16 is 65504. In memory numbers are float32 and not shifted.
-//   3. Moving averages are sent as BFLOAT16 where the rest is FLOAT16 or blocks (INT8, INT4, INT2): a variance may
+//   3. Moving averages of gradients are BFLOAT16 where the rest is FLOAT16 or blocks (INT8, INT4, INT2): a variance may
 //      exceed 65504, and must not be rounded at the step of a larger neighbour. With FLOAT32 and BFLOAT16 all numbers
 //      have one type.
 //   4. The bytes are a sequence of runs of one type each. A run is a multiple of 16 numbers.

@@ -141,7 +141,6 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   const bool keep_weights = job.ran();
   if (!keep_weights) job.status.clear_partitions();
   job.progress.reset();
-  job.queueing.DropGraph();
   job.partitions.hosting.EndWait();
   job.end.Forget();
   if (state == v1::SUCCEEDED) RemoveBackup(job);

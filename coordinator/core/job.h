@@ -33,7 +33,7 @@ using PartitionsByPs = absl::flat_hash_map<NodeName, std::vector<int>>;
 
 struct Job {
   v1::JobStatus status;                 // stored
-  size_t spec_bytes = 0;                // that its spec takes of the memory, about
+  size_t spec_bytes = 0;                // the memory that its spec takes, about, as it was submitted or loaded
   uint64_t assignment = 0;              // of replicas to workers; raised with every change; stored
   std::optional<JobProgress> progress;  // STARTING, RUNNING, FINALIZING
   // What each part of the core keeps (job_parts.h).

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +16,6 @@
 #include "absl/time/time.h"
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
-#include "common/model/job_check.h"
 
 namespace cairn {
 
@@ -30,18 +28,9 @@ struct JobReason {
 // Submissions: QUEUED.
 struct JobQueueing {
   std::string request_key;  // stored
-  // Needed to check the data. Null once they are known: a graph takes several times the memory of its spec.
-  std::shared_ptr<const CheckedJob> checked;
   int64_t space_size = 0;   // of the parameters
   bool inspecting = false;  // a worker is looking at the data
   absl::Time inspect_after = absl::InfinitePast();
-
-  void Take(std::shared_ptr<const CheckedJob> job) {
-    space_size = job->graph.space_size();
-    checked = std::move(job);
-  }
-  // The data are known, or the job has ended.
-  void DropGraph() { checked.reset(); }
 };
 
 // Restores: STARTING with partitions to fill.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/model/job_check.h"
 #include "coordinator/core/job_extract.h"
 #include "coordinator/core/job_facts.h"
 #include "coordinator/core/job_state.h"
@@ -50,8 +51,7 @@ JobTable::JobTable(const CoordinatorOptions& options, const StoredState& stored,
 // Recomputes what is derived from the spec, which is not stored. A newer version may reject what an older one accepted.
 void JobTable::CheckAgain(Job& job) {
   if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
-    job.queueing.Take(std::make_shared<const CheckedJob>(*std::move(checked)));
-    if (job.has_data()) job.queueing.DropGraph();
+    job.queueing.space_size = checked->graph.space_size();
   } else {
     Transition(job, v1::FAILED);
     job.status.set_reason(std::string(checked.status().message()));

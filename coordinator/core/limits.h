@@ -29,11 +29,11 @@ inline constexpr size_t kFaultTextMax = 500;
 // ---- jobs ----
 
 inline constexpr size_t kRequestKeyBytesMax = 128;
-// The memory of the jobs that are kept, with their models: some of the largest, thousands of usual ones.
+// The memory of the specs of all jobs that are kept, with their models: some of the largest, thousands of usual ones.
 inline constexpr size_t kJobSpecsBytesMax = size_t{256} << 20;
 static_assert(kJobSpecsBytesMax >= 16 * static_cast<size_t>(kControlMessageBytesMax));
-// What a job that is checked takes, with its graph, in specs of its own size: 1.2 KB of a graph for 0.3 KB of a spec.
-inline constexpr size_t kCheckedJobSpecs = 5;
+// What a submission takes with its graph, in specs of its own size: 1.2 to 2.5 KB of a graph for 0.3 KB of a spec.
+inline constexpr size_t kCheckedJobSpecs = 10;
 // Unless --max-job-parameters says otherwise: 16 GiB of float32 numbers, and as much for each slot of the optimizer.
 inline constexpr int64_t kJobParametersDefault = int64_t{1} << 32;
 static_assert(kJobParametersDefault <= kParametersMax);

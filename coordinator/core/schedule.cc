@@ -52,7 +52,6 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (absl::Status status = LayOut(job); !status.ok())
     return endings_.End(job, v1::FAILED, std::string(status.message()));
   jobs_.Transition(job, v1::STARTING);
-  job.queueing.DropGraph();
   OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step_.now());
   const v1::JobSpec& spec = job.status.spec();

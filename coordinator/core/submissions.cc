@@ -13,6 +13,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
+#include "common/model/job_check.h"
 #include "common/model/model_inputs.h"
 #include "common/model/written_paths.h"
 #include "coordinator/core/job_facts.h"
@@ -43,13 +44,18 @@ absl::Status CheckParameters(const Graph& graph, int64_t most) {
       graph.parameters(), graph.parameters() * 4 >> 30, most));
 }
 
-absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
+// What the worker says of the data of a job with this spec.
+absl::Status CheckAnswer(const ClusterNode& node, const v1::DataInfoReply& reply, const v1::JobSpec& spec) {
+  const v1::DataInfo& data = reply.info();
+  if (!reply.error().empty())
+    return absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
   if (data.train_examples() == 0)
     return absl::InvalidArgumentError("data: there are no training examples at data.path");
   for (uint64_t n : {data.train_examples(), data.validation_examples(), data.test_examples()}) {
     if (n > kDataExamplesMax)
       return absl::InvalidArgumentError(absl::StrCat("data: ", n, " examples are more than Cairn can count"));
   }
+  CAIRN_ASSIGN_OR_RETURN(const CheckedJob checked, CheckJob(spec));
   return CheckJobAgainstData(checked, data);
 }
 
@@ -91,9 +97,10 @@ void Submissions::OnSubmit(const SubmitJob& event) {
     return step_.ReplyError(event.reply, std::move(status));
   if (absl::Status status = CheckParameters(event.job->graph, options_.job_parameters_max); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  if (absl::Status status = CheckRoomForSpec(event.job->spec); !status.ok())
+  const size_t bytes = event.job->spec.SpaceUsedLong();
+  if (absl::Status status = CheckRoomForSpec(bytes); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who, event.check_only};
+  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who, event.check_only, bytes};
   if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
   submissions_[++last_submission_] = std::move(submission);
   Inspection inspection;
@@ -152,12 +159,10 @@ absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
 }
 
 // Every job that is kept counts, also one that has ended: it is read again at the next start.
-absl::Status Submissions::CheckRoomForSpec(const v1::JobSpec& spec) const {
-  const size_t needed = spec.SpaceUsedLong();
-  size_t bytes = needed * (1 + kCheckedJobSpecs);
-  for (const auto& [id, job] : jobs_.all())
-    bytes += job.spec_bytes * (job.queueing.checked == nullptr ? 1 : 1 + kCheckedJobSpecs);
-  for (const auto& [id, one] : submissions_) bytes += one.checked->spec.SpaceUsedLong() * kCheckedJobSpecs;
+absl::Status Submissions::CheckRoomForSpec(size_t needed) const {
+  size_t bytes = needed * kCheckedJobSpecs;
+  for (const auto& [id, job] : jobs_.all()) bytes += job.spec_bytes;
+  for (const auto& [id, one] : submissions_) bytes += one.spec_bytes * kCheckedJobSpecs;
   if (bytes <= kJobSpecsBytesMax) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrFormat("the jobs that the coordinator keeps would take %d MiB with this one of %d KiB, at most %d; "
@@ -177,13 +182,15 @@ void Submissions::StartInspection(Inspection inspection) {
     }
   }
   if (worker == nullptr) return NoWorkerForInspection(inspection);
-  const CheckedJob* checked = nullptr;
+  std::shared_ptr<const CheckedJob> checked;
   if (inspection.submission != 0) {
-    checked = submissions_.at(inspection.submission).checked.get();
+    checked = submissions_.at(inspection.submission).checked;
   } else {
     Job& job = jobs_.At(inspection.job);
+    absl::StatusOr<CheckedJob> again = CheckJob(job.status.spec());
+    if (!again.ok()) return endings_.End(job, v1::FAILED, std::string(again.status().message()));
     job.queueing.inspecting = true;
-    checked = job.queueing.checked.get();
+    checked = std::make_shared<const CheckedJob>(*std::move(again));
   }
   inspection.worker = worker->name;
   inspection.tried.insert(worker->name);
@@ -206,7 +213,7 @@ void Submissions::StartInspection(Inspection inspection) {
 void Submissions::AskForProbe(const Submission& submission, v1::InspectData* inspect) {
   Job job;
   *job.status.mutable_spec() = submission.checked->spec;
-  job.queueing.Take(submission.checked);
+  job.queueing.space_size = submission.checked->graph.space_size();
   schedule_.ResolveDefaults(job);
   *inspect->mutable_spec() = job.status.spec();
   inspect->set_probe(true);
@@ -272,11 +279,7 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
     job = jobs_.Find(inspection.job);
     job->queueing.inspecting = false;
   }
-  const CheckedJob& checked = job != nullptr ? *job->queueing.checked : *submission.checked;
-  absl::Status status =
-      reply.error().empty()
-          ? CheckDataInfo(checked, reply.info())
-          : absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
+  const absl::Status status = CheckAnswer(node, reply, job != nullptr ? job->status.spec() : submission.checked->spec);
   if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply, &inspection);
   if (job == nullptr) {
     for (ReplyToken token : submission.replies) step_.ReplyError(token, status);
@@ -286,7 +289,6 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   LeaveOutBlind(*job, inspection);
   *job->status.mutable_data() = reply.info();
   TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
-  job->queueing.DropGraph();
   schedule_.ResolveDefaults(*job);
   jobs_.Save(*job);
   step_.Raise(QueueChanged{});
@@ -314,9 +316,8 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
   step_.Log(OfJob(job.id()), "\"%s\" queued (%d parameters, priority %d)", job.status.spec().name(),
             job.status.parameters(), job.status.spec().priority());
   for (ReplyToken token : submission.replies) {
-    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.queueing.checked.get())});
+    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), submission.checked.get())});
   }
-  if (job.has_data()) job.queueing.DropGraph();
   step_.Raise(QueueChanged{});
 }
 
@@ -333,7 +334,7 @@ void Submissions::AnswerCheck(Submission submission, const v1::DataInfoReply* re
     if (!laid_out.ok()) {
       step_.ReplyError(token, laid_out);
     } else {
-      step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(job.status, job.queueing.checked.get())});
+      step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(job.status, submission.checked.get())});
     }
   }
 }
@@ -352,15 +353,14 @@ void Submissions::Fill(Job& job, Submission& submission, const v1::DataInfoReply
     TakeFacts(reply->checkpoint(), *job.status.mutable_spec());
   }
   job.queueing.request_key = std::move(submission.request_key);
-  job.spec_bytes = job.status.spec().SpaceUsedLong();
-  job.queueing.Take(std::move(submission.checked));
-  if (inspection != nullptr && !inspection->failed.empty()) {
-    auto checked = std::make_shared<CheckedJob>(*job.queueing.checked);
-    for (const auto& [name, why] : inspection->failed) {
-      checked->warnings.push_back(absl::StrCat("continues without ", BlindText(name, why)));
-    }
-    job.queueing.Take(std::move(checked));
+  job.spec_bytes = submission.spec_bytes;
+  job.queueing.space_size = graph.space_size();
+  if (inspection == nullptr || inspection->failed.empty()) return;
+  auto checked = std::make_shared<CheckedJob>(*submission.checked);
+  for (const auto& [name, why] : inspection->failed) {
+    checked->warnings.push_back(absl::StrCat("continues without ", BlindText(name, why)));
   }
+  submission.checked = std::move(checked);
 }
 
 template <typename Predicate>

@@ -41,6 +41,7 @@ class Submissions : Component {
     absl::Time since;
     Requester who = {};
     bool check_only = false;
+    size_t spec_bytes = 0;  // Job::spec_bytes
   };
   struct Inspection {
     uint64_t submission = 0;  // or
@@ -52,7 +53,7 @@ class Submissions : Component {
     NodeName first_failed;
   };
 
-  absl::Status CheckRoomForSpec(const v1::JobSpec& spec) const;
+  absl::Status CheckRoomForSpec(size_t bytes) const;
   absl::Status CheckNameIsFree(const SubmitJob& event) const;
   absl::Status CheckQuotas(const SubmitJob& event) const;
   void StartInspection(Inspection inspection);

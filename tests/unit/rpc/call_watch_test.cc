@@ -139,6 +139,36 @@ TEST_F(CallWatchTest, ConnectionsOfAHastyMachineAreFound) {
   ASSERT_FALSE(found.empty());
   for (const std::string& peer : found) EXPECT_TRUE(absl::StartsWith(peer, "ipv4:10.0.0.1:")) << peer;
   EXPECT_LT(found.size(), static_cast<size_t>(next)) << "those that began the most of late, and no more than needed";
+  for (int i = 0; i < 20; ++i) {
+    counters_.connections.front().calls = {1'000'000 * (i + 1), 1'000'000 * (i + 1)};  // looks at each go on
+    for (const std::string& peer : Look()) EXPECT_TRUE(absl::StartsWith(peer, "ipv4:10.0.0.9:")) << peer;
+  }
+}
+
+// Nobody looks at each connection while all of them are quiet: what they begin in that time is not of one moment.
+TEST_F(CallWatchTest, CallsOfALongQuietTimeAreNotOfTheMoment) {
+  counters_.connections.reserve(128);
+  const auto burst = [&] {
+    counters_.connections.front().calls.begun += 4 * kCallsOfConnectionMax;
+    counters_.connections.front().calls.ended = counters_.connections.front().calls.begun;
+    return Look();
+  };
+  counters_.connections.push_back({1, "ipv4:10.0.0.9:1", {1, 1}});
+  for (int i = 0; i < 100; ++i) counters_.Add(1).ended = 1;
+  EXPECT_THAT(Look(), IsEmpty());
+  burst();  // the first look at each
+  EXPECT_THAT(burst(), ElementsAre("ipv4:10.0.0.9:1"));
+  for (int i = 0; i < 60 * 60; ++i) {
+    now_ += std::chrono::seconds(1);
+    for (size_t each = 1; each < counters_.connections.size(); ++each) {
+      ++counters_.connections[each].calls.begun;
+      ++counters_.connections[each].calls.ended;
+    }
+    for (const std::string& peer : Look()) EXPECT_EQ(peer, "ipv4:10.0.0.9:1");
+  }
+  for (int i = 0; i < 10; ++i) {
+    for (const std::string& peer : burst()) EXPECT_EQ(peer, "ipv4:10.0.0.9:1");
+  }
 }
 
 // Calls of a connection that is seen for the first time may have been begun long ago.
