@@ -17,6 +17,7 @@
 #include "common/model/model_inputs.h"
 #include "common/model/written_paths.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/job_memory.h"
 #include "coordinator/core/limits.h"
 
 namespace cairn {
@@ -97,10 +98,11 @@ void Submissions::OnSubmit(const SubmitJob& event) {
     return step_.ReplyError(event.reply, std::move(status));
   if (absl::Status status = CheckParameters(event.job->graph, options_.job_parameters_max); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  const size_t bytes = event.job->spec.SpaceUsedLong();
-  if (absl::Status status = CheckRoomForSpec(bytes); !status.ok())
+  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who, event.check_only};
+  submission.spec_bytes = event.job->spec.SpaceUsedLong();
+  submission.memory_bytes = MemoryOfSubmission(*event.job, submission.spec_bytes);
+  if (absl::Status status = CheckRoomForJob(MemoryKept(), submission.memory_bytes); !status.ok())
     return step_.ReplyError(event.reply, std::move(status));
-  Submission submission{{event.reply}, event.job, event.request_key, step_.now(), event.who, event.check_only, bytes};
   if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
   submissions_[++last_submission_] = std::move(submission);
   Inspection inspection;
@@ -159,16 +161,11 @@ absl::Status Submissions::CheckQuotas(const SubmitJob& event) const {
 }
 
 // Every job that is kept counts, also one that has ended: it is read again at the next start.
-absl::Status Submissions::CheckRoomForSpec(size_t needed) const {
-  size_t bytes = needed * kCheckedJobSpecs;
+size_t Submissions::MemoryKept() const {
+  size_t bytes = 0;
   for (const auto& [id, job] : jobs_.all()) bytes += job.spec_bytes;
-  for (const auto& [id, one] : submissions_) bytes += one.spec_bytes * kCheckedJobSpecs;
-  if (bytes <= kJobSpecsBytesMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrFormat("the jobs that the coordinator keeps would take %d MiB with this one of %d KiB, at most %d; "
-                      "delete jobs that have "
-                      "ended with `cairn delete ID`, or wait until some have",
-                      bytes >> 20, needed >> 10, kJobSpecsBytesMax >> 20));
+  for (const auto& [id, one] : submissions_) bytes += one.memory_bytes;
+  return bytes;
 }
 
 void Submissions::StartInspection(Inspection inspection) {
@@ -388,9 +385,11 @@ void Submissions::ReleaseWorker(const NodeName& worker) {
 void Submissions::Tick() {
   StartAnew([&](const Inspection& inspection) { return step_.now() >= inspection.deadline; });
   if (nodes_.Connected(v1::WORKER).empty()) return;
+  int started = 0;
   for (auto& [id, job] : jobs_.all()) {
     if (!job.queued() || job.has_data() || job.queueing.inspecting || step_.now() < job.queueing.inspect_after)
       continue;
+    if (++started > kInspectionsOfTickMax) break;
     Inspection inspection;
     inspection.job = id;
     StartInspection(std::move(inspection));

@@ -41,7 +41,8 @@ class Submissions : Component {
     absl::Time since;
     Requester who = {};
     bool check_only = false;
-    size_t spec_bytes = 0;  // Job::spec_bytes
+    size_t spec_bytes = 0;    // Job::spec_bytes
+    size_t memory_bytes = 0;  // MemoryOfSubmission
   };
   struct Inspection {
     uint64_t submission = 0;  // or
@@ -53,7 +54,7 @@ class Submissions : Component {
     NodeName first_failed;
   };
 
-  absl::Status CheckRoomForSpec(size_t bytes) const;
+  size_t MemoryKept() const;
   absl::Status CheckNameIsFree(const SubmitJob& event) const;
   absl::Status CheckQuotas(const SubmitJob& event) const;
   void StartInspection(Inspection inspection);
