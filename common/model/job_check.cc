@@ -28,6 +28,7 @@
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/target_check.h"
+#include "common/model/type_text.h"
 #include "common/model/weights_digest.h"
 #include "common/tensor/gradient_rounding.h"
 
@@ -182,10 +183,6 @@ absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
   if (partitions <= kPartitionsMax) return absl::OkStatus();
   return Bad("partition_bytes: ", bytes, " cuts the model into ", partitions, " partitions, above the limit of ",
              kPartitionsMax, "; use a larger one or leave it out");
-}
-
-std::string TypeText(v1::DataType type) {
-  return v1::DataType_IsValid(type) ? v1::DataType_Name(type) : std::to_string(static_cast<int>(type));
 }
 
 absl::Status CheckWireTypes(v1::JobSpec* spec) {

@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/model/given.h"
 #include "common/model/loss_scale.h"
+#include "common/model/type_text.h"
 
 namespace cairn {
 namespace {
@@ -16,8 +17,8 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
     case v1::BFLOAT16:
     case v1::FLOAT16: break;
     default:
-      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()),
-                 " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+      return Bad("compute_dtype: ", TypeText(spec->compute_dtype()),
+                 " is not a type to compute with; use FLOAT32, BFLOAT16 or FLOAT16");
   }
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::ANY);
   if (!v1::Device_IsValid(spec->device()))

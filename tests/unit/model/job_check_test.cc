@@ -267,6 +267,9 @@ TEST(JobCheck, UnknownEnumNumbers) {
   spec.set_wire_dtype(static_cast<v1::DataType>(50));
   ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16, INT8, INT4 or INT2");
   spec = FromText<v1::JobSpec>(kGood);
+  spec.set_compute_dtype(v1::INT4);
+  ExpectRefused(spec, "compute_dtype: INT4 is not a type to compute with; use FLOAT32, BFLOAT16 or FLOAT16");
+  spec = FromText<v1::JobSpec>(kGood);
   spec.set_values_wire_dtype(v1::INT4);
   ExpectRefused(spec,
                 "values_wire_dtype: INT4 is not a type of values; use FLOAT32, BFLOAT16, FLOAT16 or INT8, or leave it "
