@@ -14,6 +14,7 @@
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/safetensors.h"
 #include "common/tensor/frame_codec.h"
+#include "tests/fuzz/file_seeds.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_seed.h"
 #include "tests/fuzz/legacy_h5_seed.h"
@@ -380,6 +381,7 @@ int main(int argc, char** argv) {
   cairn::KerasModels(seeds);
   cairn::TfConfigs(seeds);
   cairn::S3Replies(seeds);
+  for (const auto& [target, bytes] : cairn::FileSeeds()) seeds.Add(target, bytes);
   cairn::Jobs(seeds);
   cairn::Clusters(seeds);
   cairn::StoredStates(seeds);
