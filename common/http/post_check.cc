@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/http/server.h"
+#include "common/http/messages.h"
 
 namespace cairn {
 namespace {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "common/http/protocol.h"
+#include "common/http/request_head.h"
 
 namespace cairn {
 

@@ -27,6 +27,7 @@
 #include "common/http/post_check.h"
 #include "common/http/protocol.h"
 #include "common/http/relief.h"
+#include "common/http/request_head.h"
 #include "common/http/tls_context.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
@@ -257,7 +258,8 @@ class HttpServer::Impl {
 
   // Reads one request and writes its response.
   void Converse(size_t slot, Connection& connection) {
-    const absl::StatusOr<RequestHead> head = ReadHead(connection);
+    const absl::StatusOr<RequestHead> head =
+        ReadHead([&](char* to, size_t size) { return connection.Receive(to, size); });
     if (absl::IsUnavailable(head.status())) return;
     if (head.ok()) connection.Announce(BytesToCome(*head));
     connection.BeginAnswer();

@@ -15,41 +15,19 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/http/messages.h"
 #include "common/rpc/access.h"
 
 namespace cairn {
-
-// What a POST must have, with the value 1: a page of another origin cannot send it without asking first, and it is told
-// no.
-inline constexpr char kActionHeader[] = "X-Cairn-Action";
-
-struct HttpRequest {
-  std::string path;                          // decoded, without the query
-  std::string target;                        // as received, with the query: plain characters only
-  std::map<std::string, std::string> query;  // decoded; of a repeated name the first value
-  Caller caller = {.unrestricted = true};    // with TLS: of the certificate, or of `identify`; none on an open path
-  std::string method = "GET";                // GET, HEAD, POST
-  std::string peer = "";                     // of a POST: "ipv4:10.0.0.7:4711"
-  std::string body = "";                     // of a POST: JSON, as the sender says
-};
-
-struct HttpAnswer {
-  int status = 200;
-  std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;
-};
 
 struct HttpServerOptions {
   std::string listen;                   // host:port, or a port on 127.0.0.1; port 0: chosen by the system

@@ -1,13 +1,12 @@
-// Addresses and channels. An address is "host:port", or "host:port,unix:/path" with a socket for peers on its host.
+// Channels to other processes.
 #pragma once
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
-#include "common/base/limits.h"
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 
 namespace grpc {
 class Channel;
@@ -15,17 +14,6 @@ class Channel;
 
 namespace cairn {
 
-struct Address {
-  std::string tcp;          // "host:port"
-  std::string unix_socket;  // path, or empty
-};
-// Errors: INVALID_ARGUMENT.
-absl::StatusOr<Address> ParseAddress(const std::string& address);
-// The host of "host:port", including the brackets of an IPv6 address.
-inline std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
-
-// Splits "host:port,host:port", at most kCoordinatorsMax addresses of coordinators. Errors: INVALID_ARGUMENT.
-absl::StatusOr<std::vector<std::string>> ParseCoordinators(const std::string& addresses);
 // The key of trailing metadata in a coordinator's UNAVAILABLE: the leader's "host:port".
 inline constexpr char kLeaderMetadata[] = "cairn-leader";
 

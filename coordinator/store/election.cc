@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 
 namespace cairn {
 namespace {
@@ -24,12 +23,6 @@ etcdserverpb::RangeRequest ReadKey(const std::string& key) {
   return request;
 }
 
-// The text is used in messages and metadata.
-bool IsPlain(const std::string& text) {
-  return text.size() <= 300 &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-}
-
 }  // namespace
 
 absl::Status ElectionOptions::Validate() const {
@@ -37,7 +30,7 @@ absl::Status ElectionOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrFormat("leader lease: %s is not in 2..60 whole seconds", absl::FormatDuration(lease)));
   }
-  if (self.name().empty() || self.name().size() > 128 || !IsPlain(self.name())) {
+  if (self.name().empty() || self.name().size() > 128 || !IsPlainText(self.name())) {
     return absl::InvalidArgumentError("the coordinator's name: give 1 to 128 characters without blanks");
   }
   return Annotate(ParseAddress(self.address()).status(), "the coordinator's address for others (--advertise)");
@@ -111,19 +104,6 @@ void LeaderElection::Loop() {
   }
 }
 
-// Empty if the key does not name a coordinator.
-std::optional<SeenLeader> LeaderElection::ReadLeader(const etcdserverpb::RangeResponse& response) const {
-  SeenLeader leader;
-  const v1::LeaderRecord& record = leader.record;
-  const bool known = leader.record.ParseFromString(response.kvs(0).value()) && IsPlain(record.address()) &&
-                     IsPlain(record.name()) && ParseAddress(record.address()).ok();
-  if (!known) return std::nullopt;
-  for (const etcdserverpb::KeyValue& kv : response.kvs()) {
-    if (kv.key() == http_key_ && IsPlain(kv.value())) leader.http = kv.value();
-  }
-  return leader;
-}
-
 void LeaderElection::Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd) {
   const std::string now =
       leader ? absl::StrCat(leader->record.SerializeAsString(), leader->http) : absl::StrCat("?", etcd.ok());
@@ -139,7 +119,7 @@ std::shared_ptr<LeaderTerm> LeaderElection::Campaign() {
     if (!read.ok()) {
       Standby(std::nullopt, read.status());
     } else if (read->kvs_size() > 0 && read->kvs(0).key() == leader_key_) {
-      Standby(ReadLeader(*read), absl::OkStatus());
+      Standby(LeaderOf(*read, http_key_), absl::OkStatus());
     } else if (std::shared_ptr<LeaderTerm> term = TryToLead()) {
       return term;
     }

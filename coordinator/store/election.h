@@ -12,7 +12,6 @@
 //   3. Every on_elected is followed by on_lost, also when Stop ends the term; a term never becomes valid again.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,30 +26,10 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "coordinator/store/etcd_client.h"
+#include "coordinator/store/leader_term.h"
+#include "coordinator/store/seen_leader.h"
 
 namespace cairn {
-
-// One term of leadership, shared by the election (renews it), the store and the driver (check it). Thread-safe.
-class LeaderTerm {
- public:
-  LeaderTerm(std::string leader_key, int64_t create_revision, int64_t lease, Clock* clock)
-      : leader_key(std::move(leader_key)), create_revision(create_revision), lease(lease), clock_(clock) {}
-
-  // How long this process may act as the leader without a renewal; zero or less: it may not.
-  absl::Duration Left() const { return absl::FromUnixNanos(until_.load()) - clock_->Now(); }
-  bool Valid() const { return Left() > absl::ZeroDuration(); }
-
-  void RenewUntil(absl::Time until) { until_ = absl::ToUnixNanos(until); }
-  void End() { until_ = 0; }
-
-  const std::string leader_key;
-  const int64_t create_revision;  // of the leader key
-  const int64_t lease;
-
- private:
-  Clock* const clock_;
-  std::atomic<int64_t> until_{0};  // by the clock, ns
-};
 
 struct ElectionOptions {
   std::string prefix;                       // of the keys in etcd
@@ -61,11 +40,6 @@ struct ElectionOptions {
   absl::Duration poll_interval = absl::Milliseconds(250);  // how often a standby polls the leader key
 
   absl::Status Validate() const;
-};
-
-struct SeenLeader {
-  v1::LeaderRecord record;
-  std::string http;  // as in ElectionOptions
 };
 
 struct ElectionCallbacks {
@@ -93,7 +67,6 @@ class LeaderElection {
   std::shared_ptr<LeaderTerm> TryToLead();
   absl::Status Reign(LeaderTerm& term);
   absl::Status CheckKey(const LeaderTerm& term);
-  std::optional<SeenLeader> ReadLeader(const etcdserverpb::RangeResponse& response) const;
   void Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd);
   // False: Stop was called.
   bool Wait(absl::Duration time);

@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/rpc/backoff.h"
-#include "etcd/rpc.pb.h"
+#include "coordinator/store/etcd_kv.h"
 
 namespace grpc {
 class ClientContext;
@@ -39,17 +39,19 @@ struct EtcdAddress {
   static absl::StatusOr<EtcdAddress> Parse(const std::string& text);
 };
 
-class EtcdClient {
+class EtcdClient : public EtcdKv {
  public:
   // attempt_timeout: for one attempt on one member. Longer: fewer calls are sent twice; shorter: a member that hangs
   // costs less time.
   explicit EtcdClient(std::vector<std::string> endpoints, absl::Duration attempt_timeout = absl::Seconds(1));
-  ~EtcdClient();
+  ~EtcdClient() override;
 
   // Errors of all calls: DEADLINE_EXCEEDED or UNAVAILABLE, no member answered (the text names the members and the last
   // reason); errors of etcd itself.
-  absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request, absl::Duration timeout);
-  absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request, absl::Duration timeout);
+  absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request,
+                                                    absl::Duration timeout) override;
+  absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request,
+                                                absl::Duration timeout) override;
 
   struct Grant {
     int64_t id = 0;

@@ -54,7 +54,7 @@ const etcdserverpb::KeyValue* KeyOf(const etcdserverpb::TxnResponse& done, int r
 
 }  // namespace
 
-EtcdStore::EtcdStore(EtcdClient* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term)
+EtcdStore::EtcdStore(EtcdKv* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term)
     : etcd_(etcd), prefix_(std::move(prefix)), term_(std::move(term)) {}
 
 std::string EtcdStore::StateKey(std::string_view key) const {

@@ -25,8 +25,8 @@
 #include "common/base/limits.h"
 #include "common/storage/kv_store.h"
 #include "coordinator/core/limits.h"
-#include "coordinator/store/election.h"
-#include "coordinator/store/etcd_client.h"
+#include "coordinator/store/etcd_kv.h"
+#include "coordinator/store/leader_term.h"
 
 namespace cairn {
 
@@ -37,9 +37,9 @@ class EtcdStore : public KvStore {
   static_assert(kEtcdValueBytesMax > kControlMessageBytesMax, "a job, and what is known of it, fits");
 
   // etcd outlives the store.
-  EtcdStore(EtcdClient* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term);
+  EtcdStore(EtcdKv* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term);
 
-  // Errors: DATA_LOSS names the key; errors of EtcdClient.
+  // Errors: DATA_LOSS names the key; errors of EtcdKv.
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override;
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view key, std::string_view value)>& fn) override;
@@ -66,7 +66,7 @@ class EtcdStore : public KvStore {
   std::string ChunkPrefix(std::string_view id) const;
   absl::Duration Timeout() const;
 
-  EtcdClient* const etcd_;
+  EtcdKv* const etcd_;
   const std::string prefix_;
   const std::shared_ptr<const LeaderTerm> term_;
   std::optional<int64_t> guard_;                            // its revision after our last write; none: not read yet

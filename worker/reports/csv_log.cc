@@ -80,14 +80,16 @@ struct Place {
   size_t begin = 0;  // of its line
 };
 
-// The lines at the end whose epochs grow. Lines that do not begin with a number end a run.
+// The rows that count, with growing epochs: a row takes the place of those before it whose epochs are not lower. Lines
+// that do not begin with a number end what came before them.
 std::vector<Place> LastRun(const std::string& text) {
   std::vector<Place> run;
   for (size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
     const size_t digits = text.find_first_not_of("0123456789", begin) - begin;
     Place place{0, begin};
     const bool is_row = absl::SimpleAtoi(absl::string_view(text).substr(begin, digits), &place.epoch);
-    if (!is_row || (!run.empty() && place.epoch <= run.back().epoch)) run.clear();
+    if (!is_row) run.clear();
+    while (!run.empty() && place.epoch <= run.back().epoch) run.pop_back();
     if (is_row) run.push_back(place);
   }
   return run;
@@ -125,7 +127,7 @@ void CsvLog::ChooseColumns(const v1::EpochResult& first) {
   }
 }
 
-// Compares the rows with the last run of lines, those since epochs last began anew. replaces: other rows of these
+// Compares the rows with those that count in the file. replaces: other rows of these
 // epochs, and all after them, are replaced; else the rows come after what is there.
 CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaces, const Epochs& epochs) const {
   const std::vector<Place> run = LastRun(text);

@@ -5,9 +5,9 @@
 namespace cairn {
 namespace {
 
-// etcd's defaults.
-constexpr size_t kRequestBytesMax = size_t{3} << 19;
-constexpr int kTxnOpsMax = 128;
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
 
 }  // namespace
 
@@ -18,7 +18,7 @@ class FakeEtcd::KvService : public etcdserverpb::KV::Service {
                      etcdserverpb::RangeResponse* response) override {
     if (auto fault = etcd_->Fault(context)) return *fault;
     absl::MutexLock lock(&etcd_->mutex_);
-    etcd_->ReadLocked(*request, response);
+    *response = *etcd_->model_.Range(*request);
     if (etcd_->tamper_) etcd_->tamper_(*request, response);
     return grpc::Status::OK;
   }
@@ -32,12 +32,13 @@ class FakeEtcd::KvService : public etcdserverpb::KV::Service {
     }
     if (etcd_->accept_writes_-- <= 0) return grpc::Status(grpc::StatusCode::INTERNAL, "no more");
     etcd_->transactions_.push_back(*request);
-    const grpc::Status status = etcd_->TxnLocked(*request, response);
+    const auto done = etcd_->model_.Txn(*request);
+    if (done.ok()) *response = *done;
     if (etcd_->lose_answers_ > 0) {
       --etcd_->lose_answers_;
       return grpc::Status(grpc::StatusCode::UNAVAILABLE, "etcdserver: request timed out");
     }
-    return status;
+    return ToGrpc(done.status());
   }
 
  private:
@@ -51,21 +52,16 @@ class FakeEtcd::LeaseService : public etcdserverpb::Lease::Service {
                           etcdserverpb::LeaseGrantResponse* response) override {
     if (auto fault = etcd_->Fault(context)) return *fault;
     absl::MutexLock lock(&etcd_->mutex_);
-    response->set_id(++etcd_->last_lease_);
+    response->set_id(etcd_->model_.GrantLease());
     response->set_ttl(request->ttl());
-    etcd_->leases_.insert(response->id());
     return grpc::Status::OK;
   }
   grpc::Status LeaseRevoke(grpc::ServerContext* context, const etcdserverpb::LeaseRevokeRequest* request,
                            etcdserverpb::LeaseRevokeResponse*) override {
     if (auto fault = etcd_->Fault(context)) return *fault;
     absl::MutexLock lock(&etcd_->mutex_);
-    if (etcd_->leases_.erase(request->id()) == 0) {
-      return grpc::Status(grpc::StatusCode::NOT_FOUND, "etcdserver: requested lease not found");
-    }
-    ++etcd_->revision_;
-    std::erase_if(etcd_->entries_, [&](const auto& entry) { return entry.second.lease == request->id(); });
-    return grpc::Status::OK;
+    if (etcd_->model_.RevokeLease(request->id())) return grpc::Status::OK;
+    return grpc::Status(grpc::StatusCode::NOT_FOUND, "etcdserver: requested lease not found");
   }
   grpc::Status LeaseKeepAlive(grpc::ServerContext* context,
                               grpc::ServerReaderWriter<etcdserverpb::LeaseKeepAliveResponse,
@@ -77,7 +73,7 @@ class FakeEtcd::LeaseService : public etcdserverpb::Lease::Service {
       response.set_id(request.id());
       {
         absl::MutexLock lock(&etcd_->mutex_);
-        response.set_ttl(etcd_->leases_.contains(request.id()) ? 2 : 0);
+        response.set_ttl(etcd_->model_.HasLease(request.id()) ? 2 : 0);
       }
       stream->Write(response);
     }
@@ -126,47 +122,37 @@ void FakeEtcd::StopMember(size_t i) {
 
 std::optional<std::string> FakeEtcd::Get(const std::string& key) {
   absl::MutexLock lock(&mutex_);
-  auto it = entries_.find(key);
-  return it == entries_.end() ? std::nullopt : std::optional(it->second.value);
+  return model_.Get(key);
 }
 
 void FakeEtcd::Put(const std::string& key, const std::string& value) {
   absl::MutexLock lock(&mutex_);
-  ++revision_;
-  PutLocked(key, value, 0);
+  model_.Put(key, value);
 }
 
 void FakeEtcd::Delete(const std::string& key) {
   absl::MutexLock lock(&mutex_);
-  ++revision_;
-  entries_.erase(key);
+  model_.Delete(key);
 }
 
 std::vector<std::string> FakeEtcd::Keys(const std::string& prefix) {
   absl::MutexLock lock(&mutex_);
-  std::vector<std::string> keys;
-  for (const auto& [key, entry] : entries_) {
-    if (key.starts_with(prefix)) keys.push_back(key);
-  }
-  return keys;
+  return model_.Keys(prefix);
 }
 
 int64_t FakeEtcd::CreateRevision(const std::string& key) {
   absl::MutexLock lock(&mutex_);
-  auto it = entries_.find(key);
-  return it == entries_.end() ? 0 : it->second.create_revision;
+  return model_.CreateRevision(key);
 }
 
 void FakeEtcd::EndLeases() {
   absl::MutexLock lock(&mutex_);
-  leases_.clear();
-  ++revision_;
-  std::erase_if(entries_, [&](const auto& entry) { return entry.second.lease != 0; });
+  model_.EndLeases();
 }
 
 int FakeEtcd::leases() {
   absl::MutexLock lock(&mutex_);
-  return static_cast<int>(leases_.size());
+  return static_cast<int>(model_.leases());
 }
 
 // ---- faults ----
@@ -206,9 +192,9 @@ void FakeEtcd::TamperWithReads(
 
 bool FakeEtcd::Replay(const etcdserverpb::TxnRequest& request) {
   absl::MutexLock lock(&mutex_);
-  etcdserverpb::TxnResponse response;
-  EXPECT_TRUE(TxnLocked(request, &response).ok());
-  return response.succeeded();
+  const auto done = model_.Txn(request);
+  EXPECT_TRUE(done.ok()) << done.status();
+  return done.ok() && done->succeeded();
 }
 
 std::vector<etcdserverpb::TxnRequest> FakeEtcd::transactions() {
@@ -228,85 +214,6 @@ std::optional<grpc::Status> FakeEtcd::Fault(grpc::ServerContext* context) {
     return refusal_;
   }
   return std::nullopt;
-}
-
-// ---- etcd's rules ----
-
-void FakeEtcd::PutLocked(const std::string& key, const std::string& value, int64_t lease) {
-  Entry& entry = entries_[key];
-  if (entry.version == 0) entry.create_revision = revision_;
-  entry.mod_revision = revision_;
-  ++entry.version;
-  entry.value = value;
-  entry.lease = lease;
-}
-
-void FakeEtcd::ReadLocked(const etcdserverpb::RangeRequest& request, etcdserverpb::RangeResponse* response) {
-  response->mutable_header()->set_revision(revision_);
-  for (auto it = entries_.lower_bound(request.key()); it != entries_.end(); ++it) {
-    if (request.range_end().empty() ? it->first != request.key() : it->first >= request.range_end()) break;
-    response->set_count(response->count() + 1);
-    if (request.limit() > 0 && response->kvs_size() == request.limit()) {
-      response->set_more(true);
-      continue;
-    }
-    etcdserverpb::KeyValue& kv = *response->add_kvs();
-    kv.set_key(it->first);
-    if (!request.keys_only()) kv.set_value(it->second.value);
-    kv.set_create_revision(it->second.create_revision);
-    kv.set_mod_revision(it->second.mod_revision);
-    kv.set_version(it->second.version);
-    kv.set_lease(it->second.lease);
-  }
-}
-
-bool FakeEtcd::HoldsLocked(const etcdserverpb::Compare& compare) {
-  EXPECT_EQ(compare.result(), 0) << "the fake knows EQUAL only";
-  auto it = entries_.find(compare.key());
-  switch (compare.target()) {
-    case 1: return (it == entries_.end() ? 0 : it->second.create_revision) == compare.create_revision();
-    case 2: return (it == entries_.end() ? 0 : it->second.mod_revision) == compare.mod_revision();
-    default: ADD_FAILURE() << "the fake does not know target " << compare.target(); return false;
-  }
-}
-
-grpc::Status FakeEtcd::TxnLocked(const etcdserverpb::TxnRequest& request, etcdserverpb::TxnResponse* response) {
-  const auto invalid = [](const char* text) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, text); };
-  if (request.ByteSizeLong() > kRequestBytesMax) return invalid("etcdserver: request is too large");
-  if (request.success_size() > kTxnOpsMax || request.failure_size() > kTxnOpsMax ||
-      request.compare_size() > kTxnOpsMax) {
-    return invalid("etcdserver: too many operations in txn request");
-  }
-  std::set<std::string> put;
-  for (const auto& op : request.success()) {
-    if (!op.has_request_put()) continue;
-    if (!put.insert(op.request_put().key()).second) return invalid("etcdserver: duplicate key given in txn request");
-    if (op.request_put().lease() != 0 && !leases_.contains(op.request_put().lease())) {
-      return grpc::Status(grpc::StatusCode::NOT_FOUND, "etcdserver: requested lease not found");
-    }
-  }
-  bool holds = true;
-  for (const auto& compare : request.compare()) holds = HoldsLocked(compare) && holds;
-  response->set_succeeded(holds);
-  if (holds) ++revision_;
-  for (const auto& op : holds ? request.success() : request.failure()) {
-    etcdserverpb::ResponseOp& done = *response->add_responses();
-    if (op.has_request_put()) {
-      PutLocked(op.request_put().key(), op.request_put().value(), op.request_put().lease());
-      done.mutable_response_put();
-    } else if (op.has_request_delete_range()) {
-      const auto& range = op.request_delete_range();
-      const auto first = entries_.lower_bound(range.key());
-      auto last =
-          range.range_end().empty() ? entries_.upper_bound(range.key()) : entries_.lower_bound(range.range_end());
-      entries_.erase(first, last);
-      done.mutable_response_delete_range();
-    } else {
-      ReadLocked(op.request_range(), done.mutable_response_range());
-    }
-  }
-  response->mutable_header()->set_revision(revision_);
-  return grpc::Status::OK;
 }
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store and any number of members (ports). It
-// keeps etcd's rules (limits of a transaction, no key twice, keys vanish with their lease) and can be told to fail.
+// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store (EtcdModel) and any number of members
+// (ports). It can be told to fail.
 //
 // Thread-safe. Leases end only when told, so that tests do not depend on time.
 #pragma once
@@ -7,15 +7,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "etcd/rpc.grpc.pb.h"
+#include "tests/unit/coordinator/etcd_model.h"
 
 namespace cairn {
 
@@ -56,10 +55,6 @@ class FakeEtcd {
   int leases();                                          // that live
 
  private:
-  struct Entry {
-    std::string value;
-    int64_t create_revision = 0, mod_revision = 0, version = 0, lease = 0;
-  };
   class KvService;
   class LeaseService;
   struct Member {
@@ -68,18 +63,9 @@ class FakeEtcd {
   };
 
   std::optional<grpc::Status> Fault(grpc::ServerContext* context);
-  void ReadLocked(const etcdserverpb::RangeRequest& request, etcdserverpb::RangeResponse* response)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  grpc::Status TxnLocked(const etcdserverpb::TxnRequest& request, etcdserverpb::TxnResponse* response)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HoldsLocked(const etcdserverpb::Compare& compare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PutLocked(const std::string& key, const std::string& value, int64_t lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::set<int64_t> leases_ ABSL_GUARDED_BY(mutex_);
-  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 1;
-  int64_t last_lease_ ABSL_GUARDED_BY(mutex_) = 1000;
+  EtcdModel model_ ABSL_GUARDED_BY(mutex_);
   int lose_answers_ ABSL_GUARDED_BY(mutex_) = 0;
   int refuse_ ABSL_GUARDED_BY(mutex_) = 0;
   int accept_writes_ ABSL_GUARDED_BY(mutex_) = 1'000'000;

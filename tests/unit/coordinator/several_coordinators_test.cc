@@ -62,6 +62,7 @@ class SeveralCoordinatorsTest : public testing::Test {
     const absl::Time deadline = absl::Now() + kLong;
     while (absl::Now() < deadline) {
       if (condition()) return true;
+      absl::SleepFor(absl::Milliseconds(10));  // a machine may begin only so many connections a second
     }
     return false;
   }

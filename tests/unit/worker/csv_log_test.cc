@@ -114,6 +114,19 @@ TEST_F(CsvLogTest, ThatIsAppendedToLooksAtItsLastRunOnly) {
   EXPECT_EQ(Read("log.csv"), first + rows);
 }
 
+// The rows of an earlier run are the same up to an epoch.
+TEST_F(CsvLogTest, ThatIsAppendedToGoesOnWhereRunsDiffer) {
+  const std::string append = "separator: ',' append: true";
+  ASSERT_TRUE(Csv().Write({{Epoch(0, 0.5), Epoch(1, 0.25), Epoch(2, 0.125)}}).ok());
+  const std::string first = Read("log.csv");
+  const std::vector<v1::EpochResult> all{Epoch(0, 0.5), Epoch(1, 0.5), Epoch(2, 0.5)};
+  CsvLog log = Csv(append);
+  ASSERT_TRUE(log.Write({{all[0], all[1]}}).ok());
+  ASSERT_TRUE(log.Write(all).ok());
+  ASSERT_TRUE(Csv(append).Write(all).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(first, "1,0.75,0.5,0.5,1.0\r\n", "2,0.75,0.5,0.5,1.0\r\n"));
+}
+
 // An asynchronous job fell back from epoch 2 before it was told that the epoch is in the file.
 TEST_F(CsvLogTest, ReplacesTheRowsOfEpochsThatWentOtherwise) {
   CsvLog log = Csv();
