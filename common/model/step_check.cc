@@ -1,5 +1,7 @@
 #include "common/model/step_check.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/bad.h"
 #include "common/base/limits.h"
@@ -29,6 +31,13 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
   return ResolveLossScaling(spec);
 }
 
+// examples: as in CheckStepAgainstData. The counts are positive.
+absl::Status CheckTotalSteps(const v1::JobSpec& spec, int64_t examples) {
+  const int64_t steps = spec.steps_per_epoch() > 0 ? spec.steps_per_epoch() : examples;  // at most, of an epoch
+  if (steps <= std::numeric_limits<int64_t>::max() / spec.epochs()) return absl::OkStatus();
+  return Bad("epochs: ", spec.epochs(), " of up to ", steps, " steps are more than can be counted; use fewer");
+}
+
 }  // namespace
 
 absl::Status ResolveStep(v1::JobSpec* spec) {
@@ -43,9 +52,25 @@ absl::Status ResolveStep(v1::JobSpec* spec) {
 }
 
 absl::Status CheckStepAgainstData(const v1::JobSpec& spec, int64_t examples, const std::string& path) {
-  if (int64_t{spec.batch_size()} * spec.accumulate_steps() <= examples) return absl::OkStatus();
+  if (int64_t{spec.batch_size()} * spec.accumulate_steps() <= examples) return CheckTotalSteps(spec, examples);
   return Bad("accumulate_steps: ", spec.accumulate_steps(), " batches of ", spec.batch_size(), " are more than the ",
              examples, " training examples of ", path, "; use fewer");
+}
+
+absl::Status CheckStepCounts(const v1::JobSpec& spec, uint64_t train_examples) {
+  const auto check = [](const char* field, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return absl::OkStatus();
+    return Bad(field, ": ", value, " is not within ", least, " .. ", most);
+  };
+  constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
+  CAIRN_RETURN_IF_ERROR(check("replicas", spec.replicas(), 1, kReplicasMax));
+  CAIRN_RETURN_IF_ERROR(check("batch_size", spec.batch_size(), spec.replicas(), kBatchSizeMax));
+  CAIRN_RETURN_IF_ERROR(check("epochs", spec.epochs(), 1, kAny));
+  CAIRN_RETURN_IF_ERROR(check("steps_per_epoch", spec.steps_per_epoch(), 0, kAny));
+  CAIRN_RETURN_IF_ERROR(check("accumulate_steps", spec.accumulate_steps(), 0, kBatchSizeMax / spec.batch_size()));
+  if (train_examples < 1 || train_examples > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 2)
+    return Bad("data: ", train_examples, " training examples");
+  return CheckTotalSteps(spec, static_cast<int64_t>(train_examples));
 }
 
 }  // namespace cairn

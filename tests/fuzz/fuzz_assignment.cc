@@ -134,10 +134,12 @@ class Worker {
     for (const v1::Route& route : message.routes()) numbers = std::max(numbers, route.range().end());
     if (numbers > kSpaceMax || message.routes_size() > 16 || message.spec().replicas() > 64) return;
     const bool first = core_.ranges().empty();
+    if (first && !CheckJob(message.spec()).ok()) return;  // WorkerNode refuses it
     failed_ = false;
-    if (first) total_steps_ = message.total_steps();
+    if (first) total_steps_ = INT64_MAX;
     Feed(replica::Assign{message});
     if (failed_) return;
+    if (first) total_steps_ = message.total_steps();
     message_.set_assignment(std::max(message_.assignment(), message.assignment()));
     message_.set_generation(std::max(message_.generation(), message.generation()));
     if (first) MakePartitions(message);
@@ -324,7 +326,7 @@ class Worker {
   std::vector<NaivePartition> partitions_;
   std::map<uint64_t, uint64_t> tickets_;
   uint64_t ticket_ = 0, checkpoint_ = 0;
-  int64_t total_steps_ = 0;
+  int64_t total_steps_ = INT64_MAX;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "worker/core/replica_core.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "common/base/overloaded.h"
 #include "common/model/gradient_layout.h"
 #include "common/model/loss_scale.h"
+#include "common/model/step_check.h"
 #include "common/model/weights_digest.h"
 #include "common/tensor/dtype.h"
 #include "worker/core/central_mode.h"
@@ -25,10 +27,9 @@ namespace {
 // Checks what the coordinator sent, as for any peer.
 absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   const v1::JobSpec& spec = message.spec();
-  if (spec.replicas() < 1 || spec.replicas() > kReplicasMax || spec.batch_size() < spec.replicas() ||
-      spec.epochs() < 1 || message.data().train_examples() < 1) {
-    return absl::InvalidArgumentError("assignment: replicas, batch_size, epochs or the data's size is not filled in");
-  }
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckStepCounts(spec, message.data().train_examples()), "assignment"));
+  if (message.data().validation_examples() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 2)
+    return absl::InvalidArgumentError("assignment: too many validation examples");
   for (int32_t replica : message.replicas()) {
     if (replica < 0 || replica >= spec.replicas()) {
       return absl::InvalidArgumentError(absl::StrCat("assignment: there is no replica ", replica));
@@ -257,7 +258,8 @@ absl::Status ReplicaCore::MakeMode() {
 // Takes what callbacks decided: how far the job may go, whether it ends early, the learning rates.
 void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
   replica::JobSchedule& schedule = context_->schedule;
-  schedule.gate = message.epochs_open() > 0 ? message.epochs_open() * schedule.plan.steps_per_epoch : INT64_MAX;
+  const int64_t open = std::min(message.epochs_open(), context_->job.spec.epochs());
+  schedule.gate = open > 0 ? open * schedule.plan.steps_per_epoch : INT64_MAX;
   schedule.rates.Decide({message.learning_rates().begin(), message.learning_rates().end()});
   if (message.total_steps() <= 0 || message.total_steps() >= schedule.plan.total_steps) return;
   schedule.plan.total_steps = message.total_steps();

@@ -76,12 +76,12 @@ void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
 }
 
 void SynchronousMode::Run(uint64_t version) {
-  step_.number = static_cast<int64_t>(version);
-  if (step_.number > context_.schedule.plan.total_steps) {
+  if (version > static_cast<uint64_t>(context_.schedule.plan.total_steps)) {
     context_.output.Fail(
         "the variables have had more updates than the job has steps; drop the job and submit it again");
     return;
   }
+  step_.number = static_cast<int64_t>(version);
   phase_ = Phase::kRunning;
   step_.loss_scale = finder_.LossScaleAt(version).value_or(step_.loss_scale);  // at least one partition is at it
   for (const OwnReplica& own : replicas_) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "worker/core/replica_core.h"
 
 namespace cairn {
@@ -209,6 +211,36 @@ TEST_F(ReplicaCoreEventTest, WrongAssignmentsAreRefusedWithAReason) {
   message = SmallAssignment();
   message.set_total_steps(9);
   EXPECT_THAT(Of<replica::Fail>(Feed(replica::Assign{message}))[0].message, HasSubstr("9 steps"));
+}
+
+TEST_F(ReplicaCoreEventTest, CountsThatAreNoJobsAreRefusedByName) {
+  const auto refusal = [this](const std::function<void(v1::AssignReplicas&)>& change) {
+    Feed(replica::Drop{});
+    v1::AssignReplicas message = SmallAssignment();
+    change(message);
+    const auto fails = Of<replica::Fail>(Feed(replica::Assign{message}));
+    return fails.empty() ? "" : fails[0].message;
+  };
+  EXPECT_THAT(refusal([](auto& m) { m.mutable_spec()->set_steps_per_epoch(-1); }),
+              HasSubstr("assignment: steps_per_epoch: -1"));
+  EXPECT_THAT(refusal([](auto& m) { m.mutable_spec()->set_accumulate_steps(1 << 20); }), HasSubstr("accumulate_steps"));
+  EXPECT_THAT(refusal([](auto& m) { m.mutable_data()->set_train_examples(UINT64_MAX); }),
+              HasSubstr("training examples"));
+  EXPECT_THAT(refusal([](auto& m) {
+                m.mutable_spec()->set_epochs(INT32_MAX);
+                m.mutable_data()->set_train_examples(uint64_t{1} << 40);
+              }),
+              HasSubstr("assignment: epochs: 2147483647 of up to 1099511627776 steps are more than can be counted"));
+}
+
+TEST_F(ReplicaCoreEventTest, AVersionBeyondTheJobsStepsFailsIt) {
+  for (const uint64_t version : {uint64_t{3}, UINT64_MAX - 5}) {
+    Feed(replica::Drop{});
+    const auto pulls = Of<replica::Send>(Feed(replica::Assign{SmallAssignment()}));
+    const auto fails = Of<replica::Fail>(Feed(replica::Reply{pulls[0].request, Values(version)}));
+    ASSERT_EQ(fails.size(), 1u) << version;
+    EXPECT_THAT(fails[0].message, HasSubstr("more updates than the job has steps"));
+  }
 }
 
 TEST_F(ReplicaCoreEventTest, FinishedIsReportedUntilDropped) {
