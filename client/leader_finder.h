@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 
 namespace cairn {
 

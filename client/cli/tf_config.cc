@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/limits.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 
 namespace cairn {
 namespace {

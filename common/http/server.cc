@@ -29,7 +29,7 @@
 #include "common/http/relief.h"
 #include "common/http/request_head.h"
 #include "common/http/tls_context.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 

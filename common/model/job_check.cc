@@ -226,6 +226,10 @@ absl::Status CheckCluster(v1::JobSpec* spec) {
     return Bad("min_workers: ", spec->min_workers(), " is more than the ", spec->replicas(),
                " replicas, so that some would have no work; use fewer, or more replicas");
   }
+  if (spec->min_workers() > spec->batch_size()) {
+    return Bad("min_workers: ", spec->min_workers(), " is more than batch_size ", spec->batch_size(),
+               ", so that some would have no work; use fewer, or a larger batch_size");
+  }
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "common/model/step_check.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -33,9 +34,10 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
 
 // examples: as in CheckStepAgainstData. The counts are positive.
 absl::Status CheckTotalSteps(const v1::JobSpec& spec, int64_t examples) {
-  const int64_t steps = spec.steps_per_epoch() > 0 ? spec.steps_per_epoch() : examples;  // at most, of an epoch
+  const int64_t batch = int64_t{spec.batch_size()} * std::max(1, spec.accumulate_steps());
+  const int64_t steps = spec.steps_per_epoch() > 0 ? spec.steps_per_epoch() : (examples + batch - 1) / batch;
   if (steps <= std::numeric_limits<int64_t>::max() / spec.epochs()) return absl::OkStatus();
-  return Bad("epochs: ", spec.epochs(), " of up to ", steps, " steps are more than can be counted; use fewer");
+  return Bad("epochs: ", spec.epochs(), " of ", steps, " steps are more than can be counted; use fewer");
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ absl::Status CheckStepCounts(const v1::JobSpec& spec, uint64_t train_examples) {
   CAIRN_RETURN_IF_ERROR(check("steps_per_epoch", spec.steps_per_epoch(), 0, kAny));
   CAIRN_RETURN_IF_ERROR(check("accumulate_steps", spec.accumulate_steps(), 0, kBatchSizeMax / spec.batch_size()));
   if (train_examples < 1 || train_examples > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 2)
-    return Bad("data: ", train_examples, " training examples");
+    return Bad("data: ", train_examples, " training examples, but there is at least one, and fewer than 2^62");
   return CheckTotalSteps(spec, static_cast<int64_t>(train_examples));
 }
 

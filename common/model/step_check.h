@@ -15,7 +15,7 @@ absl::Status ResolveStep(v1::JobSpec* spec);
 // `examples`: the number in the training split of the data at `path`. The caller has checked that batch_size does not
 // exceed it.
 absl::Status CheckStepAgainstData(const v1::JobSpec& spec, int64_t examples, const std::string& path);
-// For who is told a job by another process: whether its counts are those of a job that was checked, so that
+// For a process that gets the job from another one: whether its counts are those of a job that was checked, so that
 // StepPlan::Of can plan it. Errors: INVALID_ARGUMENT names the field.
 absl::Status CheckStepCounts(const v1::JobSpec& spec, uint64_t train_examples);
 

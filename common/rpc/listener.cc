@@ -20,7 +20,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/limits.h"
 

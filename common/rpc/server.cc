@@ -16,7 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/rpc/access.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/limits.h"
 #include "common/rpc/listener.h"

@@ -18,7 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/files.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 #include "common/rpc/limits.h"
 
 namespace cairn {

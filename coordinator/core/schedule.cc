@@ -184,9 +184,8 @@ void Schedule::ResolveDefaults(Job& job) {
     for (const ClusterNode* worker : nodes_.Connected(v1::WORKER)) {
       if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->machine.device_kind});
     }
-    std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
-    // Further nodes are still expected.
-    if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));
+    // None while fewer workers are there than it needs: it has a replica for each slot of those that it waits for, too.
+    const std::vector<WorkerCapacity> one_kind = OfOneDevice(std::move(fit), PreferredDevices(job), WorkersNeeded(job));
     slots.reserve(one_kind.size());
     for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);
     std::sort(slots.rbegin(), slots.rend());

@@ -1,3 +1,4 @@
+// LeaderTerm: the time for which a coordinator leads, by its lease in etcd.
 #pragma once
 
 #include <atomic>

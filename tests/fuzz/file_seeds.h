@@ -20,8 +20,8 @@ inline std::vector<std::pair<std::string, std::string>> FileSeeds() {
   add("pem", ByteSink().Byte(0).Raw(made.pem + made.key));
   add("pem", ByteSink().Byte(0).Raw(made.key + made.pem + made.pem));
   add("pem", ByteSink().Byte(1).Raw(made.der));
-  add("csv_log", ByteSink().Byte(0).Byte(0).Raw("epoch,loss\r\n0,0.25\r\n1,0.5\r\n"));
-  add("csv_log", ByteSink().Byte(1).Byte(1).Raw("epoch,loss,accuracy\r\n0,0.25,0.5\r\n0,0.3,0.4\r\n1,0."));
+  add("csv_log", ByteSink().Byte(0).Byte(0).Byte(0).Raw("epoch,loss\r\n0,0.25\r\n1,0.5\r\n"));
+  add("csv_log", ByteSink().Byte(1).Byte(0).Byte(1).Raw("epoch,loss,accuracy\r\n0,0.25,0.5\r\n0,0.3,0.4\r\n1,0."));
   tensorboard::Event event;
   event.set_wall_time(1);
   event.set_step(7);
@@ -45,9 +45,9 @@ inline std::vector<std::pair<std::string, std::string>> FileSeeds() {
   add("etcd_answers", ByteSink().Byte(0).Byte(0).Byte(2).Byte(8).Byte(0).Byte(1).Byte(1).Byte(7).Byte(4));
   add("etcd_answers", ByteSink().Byte(10).Byte(1).Byte(1).Byte(0).Byte(1).Byte(1).Byte(1));
   // A job from its assignment to its end.
-  for (uint8_t mode = 0; mode < 12; ++mode) {
+  for (uint8_t mode = 0; mode < 24; ++mode) {
     ByteSink run;
-    run.Byte(mode).Byte(mode % 3).Byte(1).Byte(0).Byte(0).Byte(1).Byte(3).Byte(0).Byte(0);
+    run.Byte(mode % 12).Byte(mode / 12).Byte(1).Byte(0).Byte(0).Byte(1).Byte(3).Byte(0).Byte(0);
     for (int step = 0; step < 12; ++step) {
       for (int i = 0; i < 6; ++i) run.Byte(1);
       run.Byte(5).Byte(5);

@@ -2,7 +2,7 @@
 // altered is refused, or trained with; no answer, late, wrong or twice, ends the process; and what the core wants is
 // within what it was assigned.
 //
-//   input := mode:u8 joins:u8 (op:u8 arguments)*
+//   input := mode:u8 joins:u8 assigned:u8 (0 modulo 4: not yet) (op:u8 arguments)*
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -98,7 +98,7 @@ class Worker {
   }
 
   void Op() {
-    switch (in_.Below(14)) {
+    switch (in_.Below(15)) {
       case 0: return Assign();
       case 1:
       case 2: return Answer(false);
@@ -112,7 +112,8 @@ class Worker {
       case 10: return EndCheckpoint();
       case 11: return AnyEvent();
       case 12: return Weights();
-      case 13: Forget(); return Feed(replica::Drop{});
+      case 13: return Twice();
+      case 14: Forget(); return Feed(replica::Drop{});
     }
   }
 
@@ -134,9 +135,11 @@ class Worker {
     for (const v1::Route& route : message.routes()) numbers = std::max(numbers, route.range().end());
     if (numbers > kSpaceMax || message.routes_size() > 16 || message.spec().replicas() > 64) return;
     const bool first = core_.ranges().empty();
-    if (first && !CheckJob(message.spec()).ok()) return;  // WorkerNode refuses it
+    // Model, loss and optimizer are what the coordinator's own check let pass; the rest is checked by the core.
+    if (first && !CheckJob(message.spec()).ok()) return;
     failed_ = false;
     if (first) total_steps_ = INT64_MAX;
+    if (first) spec_ = message.spec();
     Feed(replica::Assign{message});
     if (failed_) return;
     if (first) total_steps_ = message.total_steps();
@@ -148,7 +151,6 @@ class Worker {
   }
 
   void MakePartitions(const v1::AssignReplicas& message) {
-    spec_ = message.spec();
     ranges_ = core_.ranges();
     GradientLayout layout;
     if (NeedsLayout(spec_)) layout = GradientLayoutOf(*Graph::Build(spec_.model()), spec_);
@@ -174,6 +176,7 @@ class Worker {
     if (BytesOf(send.frame.reply_dtype, 1) < 2) send.frame.reply_dtype = v1::FLOAT32;  // the naive ps rounds no values
     for (NaiveAnswer& answer : partitions_[p].Handle(ticket_, send.frame)) {
       if (altered && answer.frame.ok()) Alter(*answer.frame);
+      answered_ = tickets_[answer.ticket];
       Feed(replica::Reply{tickets_[answer.ticket], std::move(answer.frame)});
     }
   }
@@ -216,7 +219,7 @@ class Worker {
     }
     absl::StatusOr<BatchSums> sums = BatchSums{work.examples, 0.5 * static_cast<double>(work.examples), {1}};
     if (!ok) sums = absl::Status(static_cast<absl::StatusCode>(1 + in_.Below(16)), "no");
-    const uint64_t number = work.number;
+    const uint64_t number = ended_ = work.number;
     const bool training = work.training;
     work = Work();  // lets go of its buffers before the core hears of it
     if (training) {
@@ -239,6 +242,13 @@ class Worker {
     Feed(replica::CheckpointDone{number, static_cast<replica::CheckpointDone::Outcome>(in_.Below(3))});
   }
 
+  // What was answered or ended is so once more.
+  void Twice() {
+    if (in_.Below(2) == 1) return Feed(replica::Reply{answered_, Frame()});
+    if (in_.Below(2) == 1) return Feed(replica::Computed{ended_, BatchSums{1, 1, {1}}});
+    Feed(replica::GradientReady{ended_, 0, static_cast<uint32_t>(ranges_.size())});
+  }
+
   // Of a work or request that there may never have been.
   void AnyEvent() {
     const uint64_t number = 1'000'000 + in_.Edge() % 1'000'000'000;
@@ -256,23 +266,25 @@ class Worker {
 
   void Feed(replica::Event event) {
     for (replica::Effect& effect : core_.Step(std::move(event), now_)) {
-      std::visit(
-          Overloaded{
-              [&](replica::Send& send) { OnSend(std::move(send)); },
-              [&](replica::Compute& compute) { OnCompute(compute); },
-              [&](replica::Evaluate& evaluate) {
-                const uint64_t examples = static_cast<uint64_t>(evaluate.places.size());
-                works_.push_back({evaluate.work, false, examples, nullptr, std::move(evaluate.values), {}});
-              },
-              [&](replica::TakeCheckpoint& take) { checkpoint_ = take.number; },
-              [&](replica::Report& report) { CAIRN_CHECK(report.report.replica() >= 0, "a report of no replica"); },
-              [&](replica::Fail& fail) {
-                CAIRN_CHECK(!fail.message.empty(), "a failure without a reason");
-                failed_ = true;
-              },
-              [](const auto&) {},
-          },
-          effect);
+      std::visit(Overloaded{
+                     [&](replica::Send& send) { OnSend(std::move(send)); },
+                     [&](replica::Compute& compute) { OnCompute(compute); },
+                     [&](replica::Evaluate& evaluate) {
+                       const uint64_t examples = static_cast<uint64_t>(evaluate.places.size());
+                       works_.push_back({evaluate.work, false, examples, nullptr, std::move(evaluate.values), {}});
+                     },
+                     [&](replica::TakeCheckpoint& take) { checkpoint_ = take.number; },
+                     [&](replica::Report& report) {
+                       const int32_t replica = report.report.replica();
+                       CAIRN_CHECK(replica >= 0 && replica < spec_.replicas(), "a report of no replica");
+                     },
+                     [&](replica::Fail& fail) {
+                       CAIRN_CHECK(!fail.message.empty(), "a failure without a reason");
+                       failed_ = true;
+                     },
+                     [](const auto&) {},
+                 },
+                 effect);
     }
     while (sent_.size() > kHeldMax) sent_.pop_front();
     CAIRN_CHECK(core_.step() <= total_steps_, "a step beyond the job");
@@ -286,7 +298,7 @@ class Worker {
     const Frame& f = send.frame;
     CAIRN_CHECK(f.partition.value < core_.ranges().size(), "a partition that the job does not have");
     const int64_t first = f.replica_first.value, count = f.replica_count;
-    CAIRN_CHECK(first >= 0 && (spec_.replicas() == 0 || first + count <= spec_.replicas()), "replicas of no job");
+    CAIRN_CHECK(first >= 0 && first + count <= spec_.replicas(), "replicas of no job");
     CAIRN_CHECK(!send.address.empty(), "to nobody");
     sent_.push_back(std::move(send));
   }
@@ -325,7 +337,7 @@ class Worker {
   std::map<uint64_t, int64_t> joints_;  // the leaves that are left
   std::vector<NaivePartition> partitions_;
   std::map<uint64_t, uint64_t> tickets_;
-  uint64_t ticket_ = 0, checkpoint_ = 0;
+  uint64_t ticket_ = 0, checkpoint_ = 0, answered_ = 0, ended_ = 0;
   int64_t total_steps_ = INT64_MAX;
 };
 

@@ -1,11 +1,13 @@
 // etcd's answers to the coordinator's store, with any field altered, and stored values that are not the store's: an
-// error, or what the answer says. Without such, the store holds what was written, whichever term wrote it.
+// error, or what the answer says. Before the first such, the store holds what was written, whichever term wrote it.
 //
 //   input := op*
 //   op    := 0 1 put key:u8 size:u8 | 2 delete key:u8 | 3 get key:u8 | 4 scan | 5 drop the orphans
 //          | 6 a new term | 7 the next answer is altered: after:u8 n:u8 alterations
 //          | 8 a stored value is altered: which:u8 alterations
-//          | 9 a stored value is other bytes: which:u8 Block | 10 who leads: n:u8 alterations
+//          | 9 a stored value is other bytes: which:u8 Block
+//          | 10 who leads: altered:u8 (modulo 2; then n:u8 alterations of the record)
+//          n:u8 alterations of the answer
 #include <map>
 
 #include "coordinator/store/etcd_store.h"

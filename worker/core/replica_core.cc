@@ -24,12 +24,11 @@ using replica::Effects;
 
 namespace {
 
-// Checks what the coordinator sent, as for any peer.
-absl::Status CheckAssignment(const v1::AssignReplicas& message) {
-  const v1::JobSpec& spec = message.spec();
+// Checks what the coordinator sent, as for any peer. spec: the message's; later, what the job began with.
+absl::Status CheckAssignment(const v1::AssignReplicas& message, const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(Annotate(CheckStepCounts(spec, message.data().train_examples()), "assignment"));
   if (message.data().validation_examples() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / 2)
-    return absl::InvalidArgumentError("assignment: too many validation examples");
+    return absl::InvalidArgumentError("assignment: 2^62 validation examples or more");
   for (int32_t replica : message.replicas()) {
     if (replica < 0 || replica >= spec.replicas()) {
       return absl::InvalidArgumentError(absl::StrCat("assignment: there is no replica ", replica));
@@ -182,7 +181,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   if (!first && (message.assignment() < a.number || message.generation() < a.generation.value)) {
     return absl::OkStatus();  // an old one, overtaken on its way
   }
-  CAIRN_RETURN_IF_ERROR(CheckAssignment(message));
+  CAIRN_RETURN_IF_ERROR(CheckAssignment(message, first ? message.spec() : c.job.spec));
   CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
   const bool raised = !first && message.generation() > a.generation.value;
   std::vector<char> moved(parts.size(), 0);

@@ -11,7 +11,7 @@ ReplicaDriver::ReplicaDriver(JobId job, const ReplicaCoreOptions& options, Repli
     : job_(job), environment_(environment), core_(options) {}
 
 std::optional<ReplicaDriver::Change> ReplicaDriver::Assign(const v1::AssignReplicas& message) {
-  const auto assigned = std::make_shared<const v1::AssignReplicas>(message);
+  const auto assigned = std::make_shared<v1::AssignReplicas>(message);
   Change change;
   {
     absl::MutexLock lock(&mutex_);
@@ -23,6 +23,9 @@ std::optional<ReplicaDriver::Change> ReplicaDriver::Assign(const v1::AssignRepli
       for (const int32_t replica : before) {
         if (std::find(now.begin(), now.end(), replica) == now.end()) change.left.push_back(replica);
       }
+      // What the job began with stays, as in the core.
+      *assigned->mutable_spec() = assignment_->spec();
+      *assigned->mutable_data() = assignment_->data();
     }
     assignment_ = assigned;
   }

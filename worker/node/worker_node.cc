@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
-#include "common/model/job_check.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/address.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint/job_checkpoints.h"
 #include "worker/limits.h"
@@ -206,13 +205,6 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
 
 void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
   std::shared_ptr<Trainer> trainer;
-  if (const absl::Status fault = CheckNew(message); !fault.ok()) {
-    v1::NodeMessage refusal;
-    refusal.mutable_job_error()->set_job_id(message.job_id());
-    refusal.mutable_job_error()->set_generation(message.generation());
-    refusal.mutable_job_error()->set_message(std::string(fault.message()));
-    return Send(std::move(refusal));
-  }
   {
     absl::MutexLock lock(&mutex_);
     std::shared_ptr<Trainer>& place = trainers_[message.job_id()];
@@ -238,15 +230,6 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
             message.spec().replicas(), message.generation());
   }
   RetainConnections();
-}
-
-// What is computed with is what CheckJob accepts, whoever sent it.
-absl::Status WorkerNode::CheckNew(const v1::AssignReplicas& message) const {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (trainers_.contains(message.job_id())) return absl::OkStatus();
-  }
-  return Annotate(CheckJob(message.spec()).status(), "assignment");
 }
 
 void WorkerNode::OnMarkBest(const v1::MarkBest& message) {

@@ -63,8 +63,6 @@ class WorkerNode {
   v1::Heartbeat MakeHeartbeat();
   void OnMessage(const v1::CoordinatorMessage& message);
   void OnAssign(const v1::AssignReplicas& message);
-  // Errors: INVALID_ARGUMENT: a job that this worker has not begun, and that it cannot.
-  absl::Status CheckNew(const v1::AssignReplicas& message) const;
   void OnDrop(const v1::DropJob& message);
   void DropTrainer(uint64_t job_id);
   void OnMarkBest(const v1::MarkBest& message);

@@ -127,8 +127,8 @@ void CsvLog::ChooseColumns(const v1::EpochResult& first) {
   }
 }
 
-// Compares the rows with those that count in the file. replaces: other rows of these
-// epochs, and all after them, are replaced; else the rows come after what is there.
+// Compares the rows with those that count in the file. replaces: other rows of these epochs, and all after them, are
+// replaced; else the rows come after what is there.
 CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaces, const Epochs& epochs) const {
   const std::vector<Place> run = LastRun(text);
   auto place = run.begin();

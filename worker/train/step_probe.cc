@@ -142,7 +142,9 @@ class Measurement {
 
 absl::Status CheckMeasurable(const v1::JobSpec& spec) {
   if (spec.model().has_external()) return absl::UnimplementedError("a program computes its steps");
-  if (spec.replicas() == 0) return absl::FailedPreconditionError("its checkpoint decides how many replicas it has");
+  if (spec.replicas() == 0)
+    return absl::FailedPreconditionError(
+        "a checkpoint, or the workers that it waits for, decide how many replicas it has");
   return absl::OkStatus();
 }
 

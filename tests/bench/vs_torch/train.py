@@ -1,7 +1,9 @@
-"""The PyTorch side of the comparison: the small CNN or the MLP with one CPU thread per process, in one process or with
+"""The PyTorch side of the comparison: a model with one CPU thread per process, in one process or with
 DistributedDataParallel over gloo.
 
-    train.py cnn|mlp PROCESSES BATCH STEPS      prints images/s over STEPS steps after a warm-up
+    train.py MODEL PROCESSES BATCH STEPS      prints images/s over STEPS steps after a warm-up
+
+MODEL: cnn (the small CNN), lenet, mlp, resnet18 (torchvision's, 224 x 224) or resnet18_channels_last.
 
 It has the same layers, batch per process, optimizer (plain SGD) and loss as the Cairn job; the data is in memory.
 """
@@ -22,6 +24,11 @@ from torch import nn
 def model_of(kind):
     if kind == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    if kind.startswith("resnet18"):
+        import torchvision
+
+        return torchvision.models.resnet18(num_classes=10).to(memory_format=format_of(kind))
+    dense = [nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10)] if kind == "lenet" else [nn.Linear(3136, 10)]
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
         nn.ReLU(),
@@ -30,8 +37,12 @@ def model_of(kind):
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(3136, 10),
+        *dense,
     )
+
+
+def format_of(kind):
+    return torch.channels_last if kind.endswith("channels_last") else torch.contiguous_format
 
 
 def work(rank, kind, processes, batch, steps, port, results):
@@ -43,12 +54,13 @@ def work(rank, kind, processes, batch, steps, port, results):
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loss = nn.CrossEntropyLoss()
-    images = torch.randint(0, 256, (16 * batch, 1, 28, 28), dtype=torch.uint8)
+    sides = (3, 224, 224) if kind.startswith("resnet18") else (1, 28, 28)
+    images = torch.randint(0, 256, (16 * batch, *sides), dtype=torch.uint8)
     labels = torch.randint(0, 10, (16 * batch,))
 
     def step(i):
         at = (i % 16) * batch
-        x = images[at : at + batch].float() / 255
+        x = images[at : at + batch].float().contiguous(memory_format=format_of(kind)) / 255
         optimizer.zero_grad()
         loss(model(x), labels[at : at + batch]).backward()
         optimizer.step()
@@ -79,7 +91,7 @@ def main():
         work(0, kind, 1, batch, steps, port, results)
     else:
         mp.spawn(work, (kind, processes, batch, steps, port, results), nprocs=processes)
-    print(f"{results.get():.0f}")
+    print(f"{results.get():.1f}")
 
 
 if __name__ == "__main__":

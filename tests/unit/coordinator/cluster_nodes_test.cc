@@ -336,5 +336,18 @@ TEST(ClusterCore, DeadNodesAreListedForAWhile) {
   EXPECT_EQ(c.core().ListNodes().nodes_size(), 0);
 }
 
+TEST(ClusterCore, HasAReplicaForEachSlotOfTheWorkersThatItWaitedFor) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec(0);
+  spec.set_min_workers(2);
+  const uint64_t id = c.SubmitOk(spec);
+  EXPECT_EQ(c.Job(id).reason(), "waits for workers: 1 alive, min_workers is 2");
+  EXPECT_EQ(c.Job(id).spec().replicas(), 0) << "not known yet";
+  c.AddWorker("worker-1");
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  EXPECT_EQ(c.Job(id).spec().replicas(), 2);
+}
+
 }  // namespace
 }  // namespace cairn

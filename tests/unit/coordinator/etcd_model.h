@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "common/base/status.h"
 #include "coordinator/store/etcd_kv.h"
 
 namespace cairn {

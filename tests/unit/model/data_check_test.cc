@@ -206,8 +206,8 @@ TEST(DataCheck, AgainstTheData) {
   EXPECT_EQ(check("data { drop_remainder: true } steps_per_epoch: 1000"), "");
   v1::DataInfo huge = idx;
   huge.set_train_examples(uint64_t{1} << 40);
-  EXPECT_EQ(std::string(CheckJobAgainstData(CheckJob(Job("epochs: 2147483647")).value(), huge).message()),
-            "epochs: 2147483647 of up to 1099511627776 steps are more than can be counted; use fewer");
+  EXPECT_EQ(std::string(CheckJobAgainstData(CheckJob(Job("epochs: 2147483647 batch_size: 1")).value(), huge).message()),
+            "epochs: 2147483647 of 1099511627776 steps are more than can be counted; use fewer");
 }
 
 }  // namespace

@@ -143,6 +143,8 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"min_workers: -1", "min_workers: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"max_workers: -1", "max_workers: -1 is negative; use 1 or more, or 0 for no limit"},
       {"min_workers: 3 max_workers: 2", "max_workers: 2 is less than min_workers 3; raise it or lower min_workers"},
+      {"min_workers: 5 batch_size: 4",
+       "min_workers: 5 is more than batch_size 4, so that some would have no work; use fewer, or a larger batch_size"},
       {"min_workers: 3 replicas: 2",
        "min_workers: 3 is more than the 2 replicas, so that some would have no work; use fewer, or more replicas"},
       {"data { validation_split: 1 }", "data.validation_split: 1 is outside [0, 1); use a share such as 0.1"},

@@ -213,6 +213,17 @@ TEST_F(ReplicaCoreEventTest, WrongAssignmentsAreRefusedWithAReason) {
   EXPECT_THAT(Of<replica::Fail>(Feed(replica::Assign{message}))[0].message, HasSubstr("9 steps"));
 }
 
+TEST_F(ReplicaCoreEventTest, ReplicasThatTheJobDidNotBeginWithAreRefused) {
+  Feed(replica::Assign{SmallAssignment()});
+  v1::AssignReplicas message = SmallAssignment();
+  message.set_assignment(6);
+  message.mutable_spec()->set_replicas(4);
+  message.add_replicas(3);
+  const auto fails = Of<replica::Fail>(Feed(replica::Assign{message}));
+  ASSERT_EQ(fails.size(), 1u);
+  EXPECT_THAT(fails[0].message, HasSubstr("there is no replica 3"));
+}
+
 TEST_F(ReplicaCoreEventTest, CountsThatAreNoJobsAreRefusedByName) {
   const auto refusal = [this](const std::function<void(v1::AssignReplicas&)>& change) {
     Feed(replica::Drop{});
@@ -230,7 +241,7 @@ TEST_F(ReplicaCoreEventTest, CountsThatAreNoJobsAreRefusedByName) {
                 m.mutable_spec()->set_epochs(INT32_MAX);
                 m.mutable_data()->set_train_examples(uint64_t{1} << 40);
               }),
-              HasSubstr("assignment: epochs: 2147483647 of up to 1099511627776 steps are more than can be counted"));
+              HasSubstr("assignment: epochs: 2147483647 of 274877906944 steps are more than can be counted"));
 }
 
 TEST_F(ReplicaCoreEventTest, AVersionBeyondTheJobsStepsFailsIt) {
