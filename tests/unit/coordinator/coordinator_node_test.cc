@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/session_client.h"
 #include "common/rpc/channel.h"
@@ -164,6 +165,7 @@ class CoordinatorNodeTest : public testing::Test {
       int alive = 0;
       for (const auto& node : response.nodes()) alive += node.alive();
       if (alive == count) return true;
+      absl::SleepFor(absl::Milliseconds(2));  // a machine may begin only so many calls a second
     }
     return false;
   }

@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/health.h"
 #include "client/job_client.h"
