@@ -23,7 +23,7 @@ void Check(ByteSource in) {
       for (const std::string& name : *list) bytes_of_names += name.size();
     }
     CAIRN_CHECK(bytes_of_names <= 2 * pem.size(), "names that are not in it");
-    CAIRN_CHECK(ExpiryOf(certificate.get()) == ExpiryOf(certificate.get()), "a date of no time");
+    (void)ExpiryOf(certificate.get());
   }
   if (text) (void)ReadPrivateKey(pem);
 }
