@@ -44,7 +44,7 @@ bool Matches(absl::string_view name, absl::string_view known) {
 
 HostCheck::HostCheck(std::vector<std::string> names) : names_(std::move(names)) {
   for (std::string& name : names_) name = std::string(NameOf(name));
-  names_.erase(std::remove(names_.begin(), names_.end(), ""), names_.end());
+  std::erase_if(names_, [](const std::string& name) { return name.empty() || IsAddress(name); });
 }
 
 absl::Status HostCheck::Check(absl::string_view host, absl::Span<const std::string> more) const {

@@ -13,8 +13,7 @@ absl::Status CheckRoomForJob(size_t kept, size_t needed) {
   if (kept + needed <= kJobSpecsBytesMax) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrFormat("the jobs that the coordinator keeps take %d KiB, and this one would take %d, of at most %d; "
-                      "delete jobs that have "
-                      "ended with `cairn delete ID`, or wait until some have",
+                      "delete jobs that have ended with `cairn delete ID`, or wait until some have",
                       kept >> 10, needed >> 10, kJobSpecsBytesMax >> 10));
 }
 

@@ -46,7 +46,7 @@ absl::Status CheckParameters(const Graph& graph, int64_t most) {
 }
 
 // What the worker says of the data of a job with this spec.
-absl::Status CheckAnswer(const ClusterNode& node, const v1::DataInfoReply& reply, const v1::JobSpec& spec) {
+absl::Status CheckAnswer(const ClusterNode& node, const v1::DataInfoReply& reply, v1::JobSpec spec) {
   const v1::DataInfo& data = reply.info();
   if (!reply.error().empty())
     return absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
@@ -56,6 +56,7 @@ absl::Status CheckAnswer(const ClusterNode& node, const v1::DataInfoReply& reply
     if (n > kDataExamplesMax)
       return absl::InvalidArgumentError(absl::StrCat("data: ", n, " examples are more than Cairn can count"));
   }
+  TakeFacts(reply.checkpoint(), spec);
   CAIRN_ASSIGN_OR_RETURN(const CheckedJob checked, CheckJob(spec));
   return CheckJobAgainstData(checked, data);
 }

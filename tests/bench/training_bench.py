@@ -56,12 +56,11 @@ LARGE_MLP = """
   layers { dense { units: 4096 activation: RELU } }
   layers { dense { units: 2048 activation: RELU } }
   layers { dense { units: 10 activation: SOFTMAX } }"""
-JOB = """
+NAME = """
 name: "bench"
 model {
-  layers { input { shape: [28, 28, 1] } }
-  layers { rescaling { scale: 0.003921569 } }
-%s
+"""
+SETTINGS = """
 }
 data { path: "%s" }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
@@ -70,16 +69,12 @@ batch_size: %d
 epochs: %d
 replicas: %d
 """
-RESNET18_JOB = """
-name: "bench"
-model { ready_made { name: "resnet18" input_shape: [224, 224, 3] classes: 10 } }
-data { path: "%s" }
-loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
-optimizer { %s }
-batch_size: %d
-epochs: %d
-replicas: %d
-"""
+INPUT = """
+  layers { input { shape: [28, 28, 1] } }
+  layers { rescaling { scale: 0.003921569 } }
+%s"""
+JOB = NAME + INPUT + SETTINGS
+RESNET18_JOB = NAME + 'ready_made { name: "resnet18" input_shape: [224, 224, 3] classes: 10 }' + SETTINGS
 BATCH = 64  # per replica, and per PyTorch process
 
 

@@ -82,7 +82,7 @@ struct Place {
 
 // The rows that count, with growing epochs: a row takes the place of those before it whose epochs are not lower. Lines
 // that do not begin with a number end what came before them.
-std::vector<Place> LastRun(const std::string& text) {
+std::vector<Place> RowsThatCount(const std::string& text) {
   std::vector<Place> run;
   for (size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
     const size_t digits = text.find_first_not_of("0123456789", begin) - begin;
@@ -130,7 +130,7 @@ void CsvLog::ChooseColumns(const v1::EpochResult& first) {
 // Compares the rows with those that count in the file. replaces: other rows of these epochs, and all after them, are
 // replaced; else the rows come after what is there.
 CsvLog::Missing CsvLog::FindRows(const std::string& text, bool replaces, const Epochs& epochs) const {
-  const std::vector<Place> run = LastRun(text);
+  const std::vector<Place> run = RowsThatCount(text);
   auto place = run.begin();
   for (size_t i = 0; i < epochs.size(); ++i) {
     while (place != run.end() && place->epoch < epochs[i]->epoch()) ++place;

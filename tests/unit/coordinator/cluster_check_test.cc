@@ -23,12 +23,13 @@ struct CheckedCluster : Cluster {
   }
   // Of the worker that was asked.
   FakeNode& Asked() { return node("worker-0").inspections.empty() ? node("worker-1") : node("worker-0"); }
-  void Answer(const v1::StepProbe& probe) {
+  void Answer(const v1::StepProbe& probe, const v1::CheckpointFacts& facts = {}) {
     FakeNode& worker = Asked();
     v1::NodeMessage message;
     message.mutable_data_info()->set_request_id(worker.inspections.back().request_id());
     *message.mutable_data_info()->mutable_info() = data;
     *message.mutable_data_info()->mutable_probe() = probe;
+    *message.mutable_data_info()->mutable_checkpoint() = facts;
     worker.inspections.clear();
     Say(worker, message);
     Settle();
@@ -62,6 +63,22 @@ TEST(ClusterCheck, AsksForAProbeWithTheReplicasThatTheJobWouldHave) {
   EXPECT_EQ(c.Told(token).step_ms(), 12.5);
   EXPECT_EQ(c.Told(token).worker(), name) << "who was asked, whatever it says";
   EXPECT_EQ(c.Told(token).slots(), 6);
+}
+
+// Else it would be accepted, and refused when the coordinator restarts.
+TEST(ClusterCheck, AJobThatItsCheckpointContradictsIsRefused) {
+  CheckedCluster c;
+  v1::JobSpec spec = Cluster::Spec();
+  spec.clear_replicas();
+  spec.set_min_workers(2);
+  spec.set_resume_from("/checkpoints");
+  const ReplyToken token = c.Send(spec, false);
+  v1::CheckpointFacts facts;
+  facts.set_replicas(1);
+  c.Answer({}, facts);
+  ASSERT_NE(c.ReplyTo(token), nullptr);
+  EXPECT_EQ(c.ReplyTo(token)->status.message(),
+            "min_workers: 2 is more than the 1 replicas, so that some would have no work; use fewer, or more replicas");
 }
 
 TEST(ClusterCheck, TheReasonWhyNothingWasMeasuredIsBounded) {

@@ -20,7 +20,7 @@ using testing::StartsWith;
 const std::vector<std::string> kCertificate = {"node-1", "*.cairn.example.org"};
 
 absl::Status Check(const std::string& host) {
-  return HostCheck({"cairn-0:7080", "", "Front.example.org"}).Check(host, kCertificate);
+  return HostCheck({"cairn-0:7080", "", "10.42.0.7:7080", "Front.example.org"}).Check(host, kCertificate);
 }
 
 TEST(HostCheck, TakesItsNamesAndAddresses) {
