@@ -15,6 +15,8 @@
 
 namespace cairn {
 
+class SharedArena;
+
 struct PsConnectionOptions {
   size_t outstanding_bytes_max = size_t{256} << 20;  // in flight; beyond that Send fails with RESOURCE_EXHAUSTED
   absl::Duration request_timeout =
@@ -30,6 +32,8 @@ struct PsConnectionOptions {
   // Exchange frames through shared memory with a ps on this host that offers it, in place of its Unix socket. Worth it
   // for connections that last.
   bool shared_memory = false;
+  // The ps reads payloads in it where they are; null: none. Outlives the connection.
+  const SharedArena* arena = nullptr;
   TraceRecorder* trace = nullptr;  // gets the times of requests of jobs that are traced; null: none. Outlives it
 };
 

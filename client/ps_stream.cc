@@ -108,7 +108,7 @@ void PsStream::Pump(Call* stream) {
     {
       absl::MutexLock lock(&mutex_);
       if (!stream->broken && !closed_ && !queue_.empty()) {
-        chunk = queue_.front().Next(stream->chunk_bytes_max());
+        chunk = queue_.front().Next(stream->ChunkBytesMax(queue_.front().payload()));
         if (queue_.front().done()) {
           queue_.pop_front();
           if (traces()) NoteSent(chunk->request_id);

@@ -41,8 +41,8 @@ SharedLink* PsStream::Call::link() const {
   return link_.get();
 }
 
-size_t PsStream::Call::chunk_bytes_max() const {
-  return link_ == nullptr ? kFramePayloadBytesMax : kRingPayloadBytesMax;
+size_t PsStream::Call::ChunkBytesMax(const Buffer& payload) const {
+  return link_ == nullptr ? kFramePayloadBytesMax : link_->PayloadBytesMax({payload.data(), payload.size()});
 }
 
 void PsStream::Call::EndWith(absl::Status reason) {
@@ -89,9 +89,11 @@ absl::Status PsStream::Call::TakeMemory() {
     return absl::OkStatus();
   }
   CAIRN_ASSIGN_OR_RETURN(FileDescriptor connection, impl_->ConnectHandover());
-  CAIRN_ASSIGN_OR_RETURN(SharedRegion region,
-                         TakeRegion(std::move(connection), ticket, SharedLink::kRegionBytes, kHandoverPatience));
-  auto memory = std::make_unique<SharedLink>(std::move(region), SharedLink::End::kTaker, this);
+  const SharedArena* const arena = impl_->options_.arena;
+  CAIRN_ASSIGN_OR_RETURN(TakenRegion given,
+                         TakeRegion(std::move(connection), ticket, SharedLink::kRegionBytes, arena, kHandoverPatience));
+  const SharedLink::Arenas arenas{.own = given.arena_is_read ? arena : nullptr};
+  auto memory = std::make_unique<SharedLink>(std::move(given.region), SharedLink::End::kTaker, this, arenas);
   SharedLink* const taken = memory.get();
   bool over;
   {

@@ -32,7 +32,7 @@ class PsStream::Call : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   // By the thread that set `writing`. True: written, the next one may follow. False: when it is, Pump is called.
   bool Write(Frame chunk);
   // impl_->mutex_ is held.
-  size_t chunk_bytes_max() const;
+  size_t ChunkBytesMax(const Buffer& payload) const;
   void Cancel() { context_.TryCancel(); }
   bool connected() const { return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY; }
 

@@ -19,6 +19,7 @@
 #include "common/base/roots.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/process_arena.h"
 #include "common/s3/bytes_text.h"
 #include "common/s3/limits.h"
 #include "common/s3/s3_data.h"
@@ -223,6 +224,7 @@ int Run(Flags& flags) {
   }
   cairn::LogInfo("%d slots on %s", options.slots, (*backend)->device());
   options.device_lost = [] { kill(getpid(), SIGTERM); };  // wakes WaitForStopSignal
+  if (options.shared_memory) options.arena = cairn::UseProcessArena();
   const absl::StatusOr<int> code = Serve(flags, *std::move(backend));
   if (!code.ok()) return absl::IsInvalidArgument(code.status()) ? 2 : 1;
   cairn::LogInfo("stopped");

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "client/bench/bench_job.h"
 #include "client/limits.h"
+#include "common/tensor/buffer_pages.h"
 
 namespace cairn {
 
@@ -19,12 +20,14 @@ struct ExchangeLoad::Answers {
   bool Complete() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return left == 0 || !failed.ok(); }
 };
 
-ExchangeLoad::ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams, bool shared_memory)
+ExchangeLoad::ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams, bool shared_memory,
+                           const SharedArena* arena)
     : job_(std::move(job)),
-      gradient_(Buffer::Zeros(static_cast<size_t>(ParameterBytes(job_)))),
+      gradient_(AllocateInSharedPages(static_cast<size_t>(ParameterBytes(job_)))),
       connection_(ps_address, {.outstanding_bytes_max = static_cast<size_t>(kBenchBytesMax) * 2,
                                .streams = streams,
-                               .shared_memory = shared_memory}) {
+                               .shared_memory = shared_memory,
+                               .arena = arena}) {
   for (float& g : gradient_.mutable_floats()) g = 0.001f;
 }
 

@@ -15,8 +15,9 @@ namespace cairn {
 
 class ExchangeLoad {
  public:
-  // ps_address: of the ps that holds the whole job, at version 0. shared_memory: PsConnectionOptions.
-  ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams, bool shared_memory);
+  // ps_address: of the ps that holds the whole job, at version 0. shared_memory, arena: PsConnectionOptions.
+  ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams, bool shared_memory,
+               const SharedArena* arena);
   ~ExchangeLoad();
 
   // Runs one round and returns its time. Errors: that of a partition's answer, UNAVAILABLE, or DEADLINE_EXCEEDED.

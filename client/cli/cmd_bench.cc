@@ -22,6 +22,7 @@
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/process_arena.h"
 
 namespace cairn {
 namespace {
@@ -150,10 +151,12 @@ absl::Status Measure(const Globals& globals, const BenchExchangeOptions& options
   CAIRN_ASSIGN_OR_RETURN(const v1::BenchPrepared prepared, Prepare(address, options));
   job.set_job_id(prepared.job_id());
   job.set_generation(prepared.generation());
+  const SharedArena* arena = nullptr;  // as a worker has one
+  if (options.shared_memory) arena = UseProcessArena();
   const int64_t bytes = ParameterBytes(job);
   const int partitions = job.partitions_size();
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<RawStream> raw, RawStream::Open(address));
-  ExchangeLoad load(prepared.ps_address(), std::move(job), options.streams, options.shared_memory);
+  ExchangeLoad load(prepared.ps_address(), std::move(job), options.streams, options.shared_memory, arena);
   CAIRN_ASSIGN_OR_RETURN(const ExchangeFigures figures, MeasureExchange(load, *raw, bytes, options.rounds, [&] {
                            return signals.Wait(absl::ZeroDuration());
                          }));

@@ -23,15 +23,10 @@ bool SameRequest(const Frame& a, const Frame& b) {
 
 }  // namespace
 
-FrameSplitter::FrameSplitter(Frame whole, size_t chunk_bytes_max)
-    : whole_(std::move(whole)), chunk_bytes_max_(chunk_bytes_max) {
-  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of an empty payload");
-}
-
 Frame FrameSplitter::Next(size_t bytes_max) {
   CAIRN_CHECK(!done_ && bytes_max > 0, "FrameSplitter::Next after the last chunk");
   const size_t total = whole_.payload.size();
-  const size_t n = std::min({bytes_max, chunk_bytes_max_, total - offset_});
+  const size_t n = std::min(bytes_max, total - offset_);
   Frame chunk = whole_;
   if (offset_ > 0) {  // count it only once
     chunk.image.clear();
@@ -95,7 +90,7 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
       return absl::InvalidArgumentError(
           absl::StrFormat("request %d begins at payload_offset %d, not 0", id, chunk.frame.payload_offset));
     }
-    if (chunk.payload_size == total) {  // whole in one chunk
+    if (chunk.payload_size == total && total <= kFramePayloadBytesMax) {  // whole in one chunk, and not counted
       chunk.frame.payload = Buffer::Allocate(total);
       CopyPayload(chunk, absl::MakeSpan(chunk.frame.payload.mutable_data(), total));
       return std::optional<Frame>(std::move(chunk.frame));

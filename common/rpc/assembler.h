@@ -23,11 +23,14 @@ namespace cairn {
 // Splits one whole frame into one or more chunks.
 class FrameSplitter {
  public:
-  explicit FrameSplitter(Frame whole, size_t chunk_bytes_max = kFramePayloadBytesMax);
+  explicit FrameSplitter(Frame whole, size_t chunk_bytes_max = kFramePayloadBytesMax)
+      : whole_(std::move(whole)), chunk_bytes_max_(chunk_bytes_max) {}
   bool done() const { return done_; }
   // The next chunk, of at most this many bytes of payload. Not after done().
-  Frame Next(size_t bytes_max = kFramePayloadBytesMax);
+  Frame Next(size_t bytes_max);
+  Frame Next() { return Next(chunk_bytes_max_); }
   size_t bytes_left() const { return whole_.payload.size() - offset_; }
+  const Buffer& payload() const { return whole_.payload; }
 
  private:
   Frame whole_;

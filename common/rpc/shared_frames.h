@@ -21,7 +21,7 @@ namespace cairn {
 // client -> ps: kSharedMemoryAsked: give me memory. ps -> client, at once: the ticket; "": none, use this call.
 inline constexpr char kSharedMemoryMetadata[] = "cairn-shared-memory";
 // The version of what lies in the memory (SharedLink, byte_ring.h): both ends know the same one.
-inline constexpr char kSharedMemoryAsked[] = "1";
+inline constexpr char kSharedMemoryAsked[] = "2";
 
 // The path of the socket where memory is handed over, beside a ps' socket.
 inline std::string HandoverPath(const std::string& unix_socket) { return unix_socket + ".mem"; }
@@ -30,7 +30,7 @@ inline std::string HandoverPath(const std::string& unix_socket) { return unix_so
 bool TryWriteFrame(SharedLink* link, const Frame& chunk);
 
 // Decodes one message and adds it to the assembler. Returns the whole frame that it completes, or nothing yet.
-// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED; the caller ends the stream with them.
+// Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE; the caller ends the stream with them.
 absl::StatusOr<std::optional<Frame>> ReceiveFrame(const RingMessage& message, FrameAssembler* assembler);
 
 }  // namespace cairn

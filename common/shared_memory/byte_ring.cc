@@ -14,9 +14,17 @@ size_t RingWriter::Room() const {
 }
 
 void RingWriter::Write(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload) {
+  Put(header, static_cast<uint32_t>(payload.size()), payload);
+}
+
+void RingWriter::Write(absl::Span<const uint8_t> header, ArenaPlace payload) {
+  Put(header, payload.bytes | kInArena, {reinterpret_cast<const uint8_t*>(&payload.offset), sizeof(payload.offset)});
+}
+
+void RingWriter::Put(absl::Span<const uint8_t> header, uint32_t payload_bytes, absl::Span<const uint8_t> payload) {
   const size_t size = RingMessageBytes(header.size(), payload.size());
   CAIRN_CHECK(size <= bytes_, "a message longer than its ring");
-  const uint32_t sizes[2] = {static_cast<uint32_t>(header.size()), static_cast<uint32_t>(payload.size())};
+  const uint32_t sizes[2] = {static_cast<uint32_t>(header.size()), payload_bytes};
   Put(written_, sizes, sizeof(sizes));
   Put(written_ + sizeof(sizes), header.data(), header.size());
   Put(written_ + RingAligned(sizeof(sizes) + header.size()), payload.data(), payload.size());
@@ -39,19 +47,44 @@ absl::StatusOr<std::optional<RingMessage>> RingReader::Peek() const {
     return absl::InvalidArgumentError(absl::StrFormat("%d bytes in a ring of %d", available, bytes_));
   }
   Get(read_, sizes, sizeof(sizes));
-  if (sizes[0] > header_max_ || sizes[1] > payload_max_ || RingMessageBytes(sizes[0], sizes[1]) > available) {
+  const bool in_arena = (sizes[1] & kInArena) != 0;
+  const uint32_t payload = sizes[1] & ~kInArena;
+  const size_t in_ring = in_arena ? sizeof(ArenaPlace::offset) : payload;
+  const size_t payload_max = in_arena ? limits_.payload_in_arena : limits_.payload;
+  if (sizes[0] > limits_.header || payload > payload_max || RingMessageBytes(sizes[0], in_ring) > available) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("a message of %d and %d bytes where %d are written", sizes[0], sizes[1], available));
+        absl::StrFormat("a message of %d and %d bytes where %d are written", sizes[0], payload, available));
   }
   RingMessage message;
   message.header.resize(sizes[0]);
   Get(read_ + sizeof(sizes), message.header.data(), sizes[0]);
-  const size_t offset = (read_ + RingAligned(sizeof(sizes) + sizes[0])) & (bytes_ - 1);
-  const size_t first = std::min<size_t>(sizes[1], bytes_ - offset);
+  message.ring_bytes = RingMessageBytes(sizes[0], in_ring);
+  const uint64_t begin = read_ + RingAligned(sizeof(sizes) + sizes[0]);
+  if (in_arena) {
+    ArenaPlace place{0, payload};
+    Get(begin, &place.offset, sizeof(place.offset));
+    CAIRN_RETURN_IF_ERROR(FindPayload(place, message));
+    return std::optional<RingMessage>(std::move(message));
+  }
+  const size_t offset = begin & (bytes_ - 1), first = std::min<size_t>(payload, bytes_ - offset);
   message.payload[0] = {ring_ + offset, first};
-  message.payload[1] = {ring_, sizes[1] - first};
-  message.ring_bytes = RingMessageBytes(sizes[0], sizes[1]);
+  message.payload[1] = {ring_, payload - first};
   return std::optional<RingMessage>(std::move(message));
+}
+
+absl::Status RingReader::FindPayload(ArenaPlace place, RingMessage& message) const {
+  if (arena_ == nullptr || !arena_->Has(place.offset, place.bytes)) {
+    return absl::InvalidArgumentError(absl::StrFormat("%d bytes at %d of an arena of %d", place.bytes, place.offset,
+                                                      arena_ == nullptr ? 0 : arena_->size()));
+  }
+  message.closed = &other_->closed;
+  if (const auto found = arena_->Find(place.offset, place.bytes); found.has_value()) {
+    message.payload[0] = *found;
+    return absl::OkStatus();
+  }
+  message.copy.resize(place.bytes);
+  message.payload[0] = message.copy;
+  return arena_->Read(place.offset, absl::MakeSpan(message.copy));
 }
 
 void RingReader::Release(size_t ring_bytes) {

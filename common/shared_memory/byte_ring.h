@@ -3,13 +3,14 @@
 // Thread rule: one thread at a time uses a writer, one a reader. Invariants, whatever the other process does to the
 // memory:
 //   1. No access leaves the ring; no count of the other end is used before it was checked against what is possible.
-//   2. A message's header is copied before anybody looks at it. Its payload is in the ring and may change while it is
-//      read: copy it once, and let nothing depend on reading it twice.
+//   2. A message's header is copied before anybody looks at it. Its payload is in the ring or in the writer's arena,
+//      and may change while it is read: copy it once, and let nothing depend on reading it twice.
 //   3. A message is seen whole or not at all.
 //
 // Grammar, all numbers in the machine's own byte order, everything from multiples of 64 bytes (modulo the ring's size):
 //   message := (A) uint32 header bytes   (B) uint32 payload bytes   (C) the header
 //              padding to 64             (D) the payload            padding to 64
+// With kInArena added to (B) the payload is in the writer's arena (shared_arena.h), and (D) is its uint64 offset there.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
+#include "common/shared_memory/shared_arena.h"
 
 namespace cairn {
 
@@ -31,10 +34,18 @@ struct LinkEnd {
   alignas(64) std::atomic<uint64_t> read;         // bytes from its incoming ring, ever
   alignas(64) std::atomic<uint32_t> parked;       // 1: its thread sleeps (futex)
   alignas(64) std::atomic<uint32_t> room_wanted;  // wake it when so many bytes of its outgoing ring are free; 0: no
+  std::atomic<uint32_t> closed;                   // 1: payloads in its arena may change, also those not yet read
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(LinkEnd) == 256);
 
-// Of one message, with its padding.
+// A payload in an arena.
+struct ArenaPlace {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+};
+inline constexpr uint32_t kInArena = uint32_t{1} << 31;
+
+// Of one message, with its padding. The payload of one that is in an arena: sizeof(ArenaPlace::offset).
 inline constexpr size_t kRingAlignment = 64;
 constexpr size_t RingAligned(size_t bytes) { return (bytes + kRingAlignment - 1) / kRingAlignment * kRingAlignment; }
 constexpr size_t RingMessageBytes(size_t header, size_t payload) {
@@ -51,8 +62,14 @@ class RingWriter {
   size_t Room() const;
   // REQUIRED: Room() >= RingMessageBytes of it.
   void Write(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload);
+  // The same, with a payload of the own arena, which must not change before the message was read.
+  void Write(absl::Span<const uint8_t> header, ArenaPlace payload);
+  // Bytes ever written; those of them that have been read, as the other end claims.
+  uint64_t written() const { return written_; }
+  uint64_t read() const { return other_->read; }
 
  private:
+  void Put(absl::Span<const uint8_t> header, uint32_t payload_bytes, absl::Span<const uint8_t> payload);
   void Put(uint64_t at, const void* from, size_t bytes);
 
   uint8_t* const ring_;
@@ -63,17 +80,35 @@ class RingWriter {
 };
 
 struct RingMessage {
+  RingMessage() = default;
+  RingMessage(RingMessage&&) = default;  // not copied: the payload may be in `copy`
+  RingMessage& operator=(RingMessage&&) = default;
+
+  // After the payload was copied: whether it was what the writer sent. A writer in good faith changes it only where
+  // this is false.
+  bool Intact() const {
+    if (closed == nullptr) return true;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return *closed == 0;
+  }
+
   std::string header;                    // a copy
-  absl::Span<const uint8_t> payload[2];  // in the ring: the second one where it wraps
+  absl::Span<const uint8_t> payload[2];  // in the ring, the second one where it wraps; in the arena or in `copy`
+  std::vector<uint8_t> copy;             // of what the arena had not in memory
   size_t ring_bytes = 0;                 // that Release frees
+  const std::atomic<uint32_t>* closed = nullptr;  // of a payload in an arena: the writer's
 };
 
 class RingReader {
  public:
-  // header_max, payload_max: a message with more is an error.
-  RingReader(const uint8_t* ring, size_t bytes, LinkEnd* own, const LinkEnd* other, size_t header_max,
-             size_t payload_max)
-      : ring_(ring), bytes_(bytes), own_(own), other_(other), header_max_(header_max), payload_max_(payload_max) {}
+  struct Limits {  // a message with more is an error
+    size_t header = 0, payload = 0, payload_in_arena = 0;
+  };
+
+  // arena: of the writer; null: it has none that this end knows. It outlives the reader.
+  RingReader(const uint8_t* ring, size_t bytes, LinkEnd* own, const LinkEnd* other, const Limits& limits,
+             const ArenaView* arena = nullptr)
+      : ring_(ring), bytes_(bytes), own_(own), other_(other), limits_(limits), arena_(arena) {}
 
   bool empty() const { return other_->written == read_; }
   // The next message, without taking it; nullopt: there is none yet.
@@ -88,12 +123,14 @@ class RingReader {
 
  private:
   void Get(uint64_t at, void* to, size_t bytes) const;
+  absl::Status FindPayload(ArenaPlace place, RingMessage& message) const;
 
   const uint8_t* const ring_;
   const size_t bytes_;
   LinkEnd* const own_;
   const LinkEnd* const other_;
-  const size_t header_max_, payload_max_;
+  const Limits limits_;
+  const ArenaView* const arena_;
   uint64_t read_ = 0;
 };
 

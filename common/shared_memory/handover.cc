@@ -33,14 +33,13 @@ absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// A message of one byte that may carry one descriptor.
+// Bytes that may carry one descriptor.
 struct DescriptorMessage {
-  char byte = 0;
-  iovec part{&byte, 1};
+  iovec part{};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
 
-  DescriptorMessage() {
+  DescriptorMessage(void* bytes, size_t size) : part{bytes, size} {
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control;
@@ -48,15 +47,22 @@ struct DescriptorMessage {
   }
 };
 
-absl::Status SendDescriptor(int socket, int fd) {
-  DescriptorMessage message;
-  cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
-  control->cmsg_level = SOL_SOCKET;
-  control->cmsg_type = SCM_RIGHTS;
-  control->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(control), &fd, sizeof(int));
-  if (sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) return absl::ErrnoToStatus(errno, "sendmsg");
-  return absl::OkStatus();
+// fd: -1: the bytes alone.
+absl::Status SendWith(int socket, std::string bytes, int fd) {
+  DescriptorMessage message(bytes.data(), bytes.size());
+  if (fd < 0) {
+    message.header.msg_control = nullptr;
+    message.header.msg_controllen = 0;
+  } else {
+    cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(control), &fd, sizeof(int));
+  }
+  const ssize_t sent = sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
+  return absl::ErrnoToStatus(sent < 0 ? errno : EAGAIN, "sendmsg");
 }
 
 // All that came, so that those too many are closed.
@@ -155,20 +161,24 @@ void HandoverSocket::Accept() {
     return;
   }
   if (waiting_.size() >= kHandoverConnectionsMax) waiting_.pop_front();  // the one that has said nothing for longest
-  waiting_.push_back({std::move(fd), "", SteadyNow() + kHandoverPatience});
+  waiting_.push_back({std::move(fd), "", FileDescriptor(), SteadyNow() + kHandoverPatience});
 }
 
 bool HandoverSocket::Read(Waiting& connection) {
   char bytes[kTicketBytes];
-  const ssize_t n = recv(connection.fd.get(), bytes, kTicketBytes - connection.ticket.size(), MSG_DONTWAIT);
+  DescriptorMessage message(bytes, kTicketBytes - connection.ticket.size());
+  const ssize_t n = recvmsg(connection.fd.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (n < 0) return errno != EAGAIN && errno != EINTR;
+  std::vector<FileDescriptor> received = DescriptorsOf(message);
+  if (received.size() > 1) return true;
+  if (!received.empty()) connection.arena = std::move(received[0]);
   connection.ticket.append(bytes, static_cast<size_t>(n));
   if (n > 0 && connection.ticket.size() < kTicketBytes) return false;
   if (n > 0) GiveTo(connection);
   return true;
 }
 
-void HandoverSocket::GiveTo(const Waiting& connection) {
+void HandoverSocket::GiveTo(Waiting& connection) {
   Give give;
   {
     absl::MutexLock lock(&mutex_);
@@ -177,25 +187,34 @@ void HandoverSocket::GiveTo(const Waiting& connection) {
     give = std::move(found->second);
     offers_.erase(found);
   }
-  const absl::StatusOr<FileDescriptor> given = give();
-  const absl::Status status = given.ok() ? SendDescriptor(connection.fd.get(), given->get()) : given.status();
+  const absl::StatusOr<Given> given = give(std::move(connection.arena));
+  absl::Status status = given.status();
+  if (given.ok()) {
+    status = SendWith(connection.fd.get(), std::string(1, given->reads_arena ? 1 : 0), given->region.get());
+  }
   if (!status.ok()) LogWarning("shared memory: not given: %s", status.message());
 }
 
-absl::StatusOr<SharedRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
-                                        absl::Duration timeout) {
+absl::StatusOr<TakenRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
+                                       const SharedArena* own, absl::Duration timeout) {
   const absl::Time until = SteadyNow() + timeout;
-  if (send(connection.get(), ticket.data(), ticket.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ticket.size())) {
-    return absl::UnavailableError(absl::StrCat("the ticket could not be sent: ", std::strerror(errno)));
+  FileDescriptor arena;
+  if (own != nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(arena, own->OpenReadOnly());
+  }
+  if (absl::Status sent = SendWith(connection.get(), ticket, arena.get()); !sent.ok()) {
+    return absl::UnavailableError(absl::StrCat("the ticket could not be sent: ", sent.message()));
   }
   CAIRN_RETURN_IF_ERROR(WaitFor(connection.get(), POLLIN, until));
-  DescriptorMessage message;
+  char reads_arena = 0;
+  DescriptorMessage message(&reads_arena, 1);
   const ssize_t n = recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   std::vector<FileDescriptor> received = n < 0 ? std::vector<FileDescriptor>() : DescriptorsOf(message);
   if (n != 1 || received.size() != 1) {
     return absl::UnavailableError("the other process gave no memory; its log says why");
   }
-  return SharedRegion::Open(std::move(received[0]), bytes);
+  CAIRN_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Open(std::move(received[0]), bytes));
+  return TakenRegion{std::move(region), own != nullptr && reads_arena == 1};
 }
 
 }  // namespace cairn

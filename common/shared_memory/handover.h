@@ -1,11 +1,11 @@
-// HandoverSocket and TakeRegion: how memory gets from one process to another of its host.
+// HandoverSocket and TakeMemory: how memory gets from one process to another of its host.
 //
 // The giver listens on a Unix socket. It tells a ticket, 128 random bits, to the process that shall have the memory, by
 // a connection that it trusts. The taker connects, writes the ticket, and gets the memory's descriptor, or is
 // disconnected.
 //
-//   taker -> giver:  the ticket, kTicketBytes of hex digits
-//   giver -> taker:  one byte, and with it the descriptor (SCM_RIGHTS)
+//   taker -> giver:  the ticket, kTicketBytes of hex digits; with it the descriptor of its arena, if it has one
+//   giver -> taker:  one byte, 1 if the giver reads the taker's arena, else 0; with it the descriptor (SCM_RIGHTS)
 //
 // Thread rule: Offer and Withdraw from any thread. Invariants: 1. A ticket is good once. 2. A stranger who connects
 // gets nothing, and delays nobody: connections are kHandoverConnectionsMax at a time, each for kHandoverPatience.
@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/shared_memory/shared_arena.h"
 #include "common/shared_memory/shared_region.h"
 
 namespace cairn {
@@ -31,8 +32,13 @@ inline constexpr size_t kTicketBytes = 32;
 
 class HandoverSocket {
  public:
-  // Makes the memory and begins to use it; the socket hands a copy of its descriptor over. On the socket's thread.
-  using Give = std::function<absl::StatusOr<FileDescriptor>()>;
+  struct Given {
+    FileDescriptor region;
+    bool reads_arena = false;  // the taker's
+  };
+  // Makes the memory and begins to use it; the socket hands a copy of its descriptor over. arena: the taker's; none:
+  // -1. On the socket's thread.
+  using Give = std::function<absl::StatusOr<Given>(FileDescriptor arena)>;
 
   // own_only: no other user may connect. Errors: as ListenOnUnixSocket.
   static absl::StatusOr<std::unique_ptr<HandoverSocket>> Listen(const std::string& path, bool own_only);
@@ -47,6 +53,7 @@ class HandoverSocket {
   struct Waiting {  // a connection whose ticket is awaited
     FileDescriptor fd;
     std::string ticket;
+    FileDescriptor arena;
     absl::Time until;
   };
 
@@ -55,7 +62,7 @@ class HandoverSocket {
   void Accept();
   // Whether the connection is done with.
   bool Read(Waiting& connection);
-  void GiveTo(const Waiting& connection);
+  void GiveTo(Waiting& connection);
 
   const std::string path_;
   const FileDescriptor listening_, wake_;
@@ -66,9 +73,14 @@ class HandoverSocket {
   std::thread thread_;
 };
 
-// connection: to the giver's socket. Blocks for `timeout` at most. Errors: UNAVAILABLE: the giver gave nothing;
-// DEADLINE_EXCEEDED; as SharedRegion::Open.
-absl::StatusOr<SharedRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
-                                        absl::Duration timeout);
+struct TakenRegion {
+  SharedRegion region;
+  bool arena_is_read = false;  // the own one, by the giver
+};
+
+// connection: to the giver's socket. bytes: of the region. own: the arena that the giver may read; null: none. Blocks
+// for `timeout` at most. Errors: UNAVAILABLE: the giver gave nothing; DEADLINE_EXCEEDED; as SharedRegion::Open.
+absl::StatusOr<TakenRegion> TakeRegion(FileDescriptor connection, const std::string& ticket, size_t bytes,
+                                       const SharedArena* own, absl::Duration timeout);
 
 }  // namespace cairn

@@ -16,6 +16,21 @@ inline constexpr size_t kRingPayloadBytesMax = size_t{256} << 10;
 static_assert(kRingBytes >= 4 * (kRingPayloadBytesMax + kFrameHeaderBytesMax));
 static_assert((kRingBytes & (kRingBytes - 1)) == 0, "positions wrap");
 
+// The payload of one message that is in an arena: a whole tensor, for which the receiver makes its memory at once.
+inline constexpr size_t kReferencedPayloadBytesMax = kPartitionBytesMax;
+// Such payloads that are not read yet, or a single larger one. They hold memory that the sender would have freed.
+inline constexpr size_t kReferencedBytesMax = size_t{16} << 20;
+static_assert(kReferencedBytesMax >= 2 * static_cast<size_t>(kPartitionBytesDefault),
+              "one is read, the next one waits");
+// A smaller payload is sent in the ring.
+inline constexpr size_t kReferenceBytesMin = size_t{16} << 10;
+
+// Address space of an arena. What does not fit in is sent in the ring.
+inline constexpr size_t kArenaBytes = size_t{1} << 30;
+// Links of one ps whose clients' arenas it reads. A client that takes memory away from its arena while the ps reads it
+// makes the ps pay for it: kArenaBytes for each of them at most.
+inline constexpr size_t kClientArenasMax = 16;
+
 // Links of one ps: each has a thread and two rings, the rings until the last request of its stream is handled. Further
 // streams use their socket.
 inline constexpr size_t kSharedLinksMax = 64;

@@ -42,15 +42,22 @@ void FutexWake(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-SharedLink::SharedLink(SharedRegion region, End end, User* user)
+SharedLink::SharedLink(SharedRegion region, End end, User* user, const Arenas& arenas)
     : region_(std::move(region)),
       own_(EndAt(region_, end == End::kGiver)),
       other_(EndAt(region_, end == End::kTaker)),
       writer_(RingAt(region_, end == End::kGiver), kRingBytes, own_, other_),
-      reader_(RingAt(region_, end == End::kTaker), kRingBytes, own_, other_, kFrameHeaderBytesMax,
-              kRingPayloadBytesMax),
+      reader_(RingAt(region_, end == End::kTaker), kRingBytes, own_, other_,
+              {kFrameHeaderBytesMax, kRingPayloadBytesMax, kReferencedPayloadBytesMax}, arenas.read),
+      held_(arenas.own),
       user_(user) {
   CAIRN_CHECK(region_.size() == kRegionBytes, "a link in memory of another size");
+}
+
+SharedLink::~SharedLink() {
+  Stop();
+  own_->closed = 1;  // before what is held is released, and written to again
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 absl::Status SharedLink::Start() {
@@ -91,6 +98,7 @@ absl::Status SharedLink::ReadAll() {
   while (ReadsNow()) {
     CAIRN_ASSIGN_OR_RETURN(std::optional<RingMessage> message, reader_.Peek());
     if (!message.has_value()) return absl::OkStatus();
+    held_.Release(writer_.read());  // an answer may let its receiver use their memory again
     const size_t taken = message->ring_bytes;
     user_->OnMessage(*std::move(message));
     reader_.Release(taken);
@@ -118,6 +126,7 @@ bool SharedLink::RoomNow() const {
 void SharedLink::Park() {
   asleep_ = true;
   own_->parked = 1;
+  held_.Release(writer_.read());
   if (!ReadsNow() && !RoomNow() && !EndsNow()) FutexWait(&own_->parked, 1);
   own_->parked = 0;
   asleep_ = false;
@@ -125,16 +134,30 @@ void SharedLink::Park() {
 
 // ---- any thread ----
 
-bool SharedLink::TryWrite(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload) {
+size_t SharedLink::PayloadBytesMax(absl::Span<const uint8_t> payload) const {
+  return held_.PlaceOf(payload).has_value() ? kReferencedPayloadBytesMax : kRingPayloadBytesMax;
+}
+
+bool SharedLink::TryWrite(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload,
+                          std::shared_ptr<const void> owner) {
   if (drops_) return true;
-  const size_t size = RingMessageBytes(header.size(), payload.size());
-  if (writer_.Room() >= size) {
-    writer_.Write(header, payload);
+  const std::optional<ArenaPlace> place = owner == nullptr ? std::nullopt : held_.PlaceOf(payload);
+  const size_t size = RingMessageBytes(header.size(), place.has_value() ? sizeof(ArenaPlace::offset) : payload.size());
+  held_.Release(writer_.read());
+  const uint64_t awaited = place.has_value() ? held_.AwaitedFor(payload.size()) : 0;
+  if (writer_.Room() >= size && awaited == 0) {
+    if (place.has_value()) {
+      held_.Hold(writer_.written() + size, payload.size(), std::move(owner));
+      writer_.Write(header, *place);
+    } else {
+      writer_.Write(header, payload);
+    }
     WakeOther();
     return true;
   }
-  // Half of the ring: the two threads then change over less often.
-  const uint32_t wanted = static_cast<uint32_t>(std::max(size, kRingBytes / 2));
+  // Half of the ring, or what is free when the awaited message was read: the two threads then change over less often.
+  const size_t after = std::min<uint64_t>(writer_.written() - awaited, kRingBytes);
+  const auto wanted = static_cast<uint32_t>(std::max(size, awaited == 0 ? kRingBytes / 2 : kRingBytes - after));
   ++refusing_;
   own_->room_wanted = wanted;
   room_awaited_ = wanted;  // from here on OnRoom may run, and whoever it lets write

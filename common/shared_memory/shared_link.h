@@ -2,7 +2,8 @@
 //
 // It has a thread that reads what comes, and sleeps when there is nothing: an end that is awake costs the other one no
 // system call. It does not notice that the other process has died: whoever owns it learns that elsewhere, and calls
-// Finish or Stop.
+// Finish or Stop. A large payload that is in the sender's arena (shared_arena.h) is not copied into the link: the
+// receiver gets it where it is.
 //
 // Thread rule: TryWrite from one thread at a time; Pause within OnMessage; Stop and the destructor from any thread but
 // the link's own; the others from any thread. Invariants:
@@ -10,18 +11,24 @@
 //   2. After a TryWrite that returned false, OnRoom comes once, perhaps before it has returned. It comes also when the
 //      link ends; from then on what is written is dropped.
 //   3. Whatever the other process writes, this one does not crash, and Stop returns: nonsense ends the link.
+//   4. A payload in an arena is held until the other end has read it, and at most kLinkLookEvery longer, or the link
+//      ends.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
 #include "common/shared_memory/byte_ring.h"
+#include "common/shared_memory/held_payloads.h"
 #include "common/shared_memory/limits.h"
+#include "common/shared_memory/shared_arena.h"
 #include "common/shared_memory/shared_region.h"
 
 namespace cairn {
@@ -43,14 +50,24 @@ class SharedLink {
   enum class End { kGiver, kTaker };
   static constexpr size_t kRegionBytes = 4096 + 2 * kRingBytes;
 
-  // region: of kRegionBytes. `user` outlives the link's thread.
-  SharedLink(SharedRegion region, End end, User* user);
-  ~SharedLink() { Stop(); }
+  struct Arenas {
+    const SharedArena* own = nullptr;  // that the other end reads; null: it reads none
+    const ArenaView* read = nullptr;   // the other end's; null: none is read
+  };
+
+  // region: of kRegionBytes. `user` outlives the link's thread, and the arenas outlive the link.
+  SharedLink(SharedRegion region, End end, User* user) : SharedLink(std::move(region), end, user, Arenas()) {}
+  SharedLink(SharedRegion region, End end, User* user, const Arenas& arenas);
+  ~SharedLink();
 
   // Once. The thread begins. Errors: RESOURCE_EXHAUSTED: the system has no thread; User is not called then.
   absl::Status Start();
-  // False: there is no room; try again in OnRoom. header: at most kFrameHeaderBytesMax, payload: kRingPayloadBytesMax.
-  bool TryWrite(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload);
+  // The largest piece of this payload that TryWrite takes: more of what is in the arena.
+  size_t PayloadBytesMax(absl::Span<const uint8_t> payload) const;
+  // False: there is no room; try again in OnRoom. header: at most kFrameHeaderBytesMax, payload: PayloadBytesMax.
+  // owner: keeps the payload as it is; null: it is copied, and is at most kRingPayloadBytesMax.
+  bool TryWrite(absl::Span<const uint8_t> header, absl::Span<const uint8_t> payload,
+                std::shared_ptr<const void> owner = nullptr);
   // No OnMessage until Resume.
   void Pause() { asked_.pause = true; }
   void Resume();
@@ -82,6 +99,7 @@ class SharedLink {
   LinkEnd* const other_;
   RingWriter writer_;
   RingReader reader_;
+  HeldPayloads held_;
   User* const user_;
   Asked asked_;
   std::atomic<uint32_t> room_awaited_{0};  // as room_wanted, which the other process may change

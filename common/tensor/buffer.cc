@@ -13,9 +13,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/tensor/buffer_pages.h"
 
 namespace cairn {
 namespace {
+
+PageSource* shared_pages = nullptr;  // null: there are none
 
 // Memory of large buffers, in whole pages outside the heap. Tensors come in few sizes, over and over: freed memory is
 // kept for the next buffer of the same size, so that its pages need not be mapped (and zeroed) again. In the heap,
@@ -95,6 +98,17 @@ Buffer Buffer::Allocate(size_t bytes) {
   return b;
 }
 
+void SetSharedPages(PageSource* pages) { shared_pages = pages; }
+
+size_t SharedPagesUsed() { return shared_pages == nullptr ? 0 : shared_pages->bytes_used(); }
+
+Buffer AllocateInSharedPages(size_t bytes) {
+  if (shared_pages == nullptr || bytes < LargeMemory::kBytesMin) return Buffer::Allocate(bytes);
+  void* const p = shared_pages->Take(bytes);
+  if (p == nullptr) return Buffer::Allocate(bytes);
+  return Buffer::Wrap(std::shared_ptr<void>(p, [bytes](void* q) { shared_pages->Give(q, bytes); }), p, bytes);
+}
+
 Buffer Buffer::Zeros(size_t bytes) {
   Buffer b = Allocate(bytes);
   if (bytes > 0) std::memset(b.mutable_data(), 0, bytes);
@@ -127,7 +141,9 @@ void Buffer::Discard(size_t offset, size_t bytes) {
       (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;
   if (begin >= end) return;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the address of a page
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  void* const p = reinterpret_cast<void*>(begin);
+  if (shared_pages != nullptr && shared_pages->Contains(p)) return shared_pages->Discard(p, end - begin);
+  madvise(p, end - begin, MADV_DONTNEED);
 }
 
 Buffer Buffer::Slice(size_t offset, size_t bytes) const {

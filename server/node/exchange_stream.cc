@@ -316,17 +316,18 @@ void ExchangeStream::OnDone() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 
 std::string ExchangeStream::OfferSharedMemory() {
   absl::MutexLock lock(&mutex_);
-  return memory_.Offer([weak = weak_from_this()]() -> absl::StatusOr<FileDescriptor> {
+  return memory_.Offer([weak = weak_from_this()](FileDescriptor arena) -> absl::StatusOr<HandoverSocket::Given> {
     const std::shared_ptr<ExchangeStream> self = weak.lock();
     if (self == nullptr) return absl::CancelledError("the stream has ended");
-    return self->UseSharedMemory();
+    return self->UseSharedMemory(std::move(arena));
   });
 }
 
-absl::StatusOr<FileDescriptor> ExchangeStream::UseSharedMemory() {
+absl::StatusOr<HandoverSocket::Given> ExchangeStream::UseSharedMemory(FileDescriptor clients_arena) {
+  std::unique_ptr<ClientArena> arena = ClientArena::Open(std::move(clients_arena), &shared_.memories);
   absl::MutexLock lock(&mutex_);
   if (life_.ending()) return absl::CancelledError("the stream has ended");
-  return memory_.Begin(this);
+  return memory_.Begin(this, std::move(arena));
 }
 
 void ExchangeStream::OnMessage(RingMessage message) {

@@ -99,7 +99,7 @@ class ExchangeStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   void OnMessage(RingMessage message) override;
   void OnRoom() override;
   void OnEnd(absl::Status status) override;
-  absl::StatusOr<FileDescriptor> UseSharedMemory();
+  absl::StatusOr<HandoverSocket::Given> UseSharedMemory(FileDescriptor clients_arena);
   // Of write_. False: there is no room; OnRoom goes on.
   bool WriteToLink(SharedLink* link);
   void NoteSent();

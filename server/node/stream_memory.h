@@ -2,7 +2,7 @@
 //
 // Thread rule: the stream's mutex guards it; End by the last of its callbacks, without the mutex. Invariants:
 //   1. A stream whose frames go through the call never gets a link, and a link once there stays until End.
-//   2. All streams of a ps have kSharedLinksMax links at most.
+//   2. All streams of a ps have kSharedLinksMax links at most, and read kClientArenasMax arenas of their clients.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "common/base/log.h"
 #include "common/shared_memory/handover.h"
 #include "common/shared_memory/limits.h"
 #include "common/shared_memory/shared_link.h"
@@ -20,6 +21,31 @@ namespace cairn {
 struct StreamMemories {
   std::unique_ptr<HandoverSocket> handover;  // null: no shared memory
   std::atomic<size_t> links{0};
+  std::atomic<size_t> client_arenas{0};
+};
+
+// The view of a client's arena, and its place among those of a ps.
+class ClientArena {
+ public:
+  // Null: there is none (fd -1), it is not what it should be, or kClientArenasMax are read.
+  static std::unique_ptr<ClientArena> Open(FileDescriptor fd, StreamMemories* all) {
+    if (fd.get() < 0) return nullptr;
+    if (++all->client_arenas <= kClientArenasMax) {
+      absl::StatusOr<ArenaView> view = ArenaView::Open(std::move(fd), kArenaBytes);
+      if (view.ok()) return std::unique_ptr<ClientArena>(new ClientArena(*std::move(view), all));
+      LogWarning("shared memory: a client's arena is not read: %s", view.status().message());
+    }
+    --all->client_arenas;
+    return nullptr;
+  }
+  ~ClientArena() { --all_->client_arenas; }
+  const ArenaView& view() const { return view_; }
+
+ private:
+  ClientArena(ArenaView view, StreamMemories* all) : view_(std::move(view)), all_(all) {}
+
+  const ArenaView view_;
+  StreamMemories* const all_;
 };
 
 class StreamMemory {
@@ -32,13 +58,14 @@ class StreamMemory {
     ticket_ = all_->handover->Offer(std::move(give));
     return ticket_;
   }
-  // Makes the memory and its link, and returns what the client needs for it. Errors: RESOURCE_EXHAUSTED;
-  // FAILED_PRECONDITION: the call is used.
-  absl::StatusOr<FileDescriptor> Begin(SharedLink::User* user) {
+  // Makes the memory and its link, and returns what the client needs for it. arena: the client's; null: none is read.
+  // Errors: RESOURCE_EXHAUSTED; FAILED_PRECONDITION: the call is used.
+  absl::StatusOr<HandoverSocket::Given> Begin(SharedLink::User* user, std::unique_ptr<ClientArena> arena) {
     if (called_ || link_ != nullptr) return absl::FailedPreconditionError("the frames go another way already");
     CAIRN_ASSIGN_OR_RETURN(SharedRegion region, SharedRegion::Create(SharedLink::kRegionBytes));
-    FileDescriptor descriptor = region.TakeDescriptor();
-    auto link = std::make_unique<SharedLink>(std::move(region), SharedLink::End::kGiver, user);
+    HandoverSocket::Given given{region.TakeDescriptor(), arena != nullptr};
+    const SharedLink::Arenas arenas{.read = arena == nullptr ? nullptr : &arena->view()};
+    auto link = std::make_unique<SharedLink>(std::move(region), SharedLink::End::kGiver, user, arenas);
     if (++all_->links > kSharedLinksMax) {
       --all_->links;
       return absl::ResourceExhaustedError(absl::StrFormat("%d streams use shared memory, the most", kSharedLinksMax));
@@ -48,8 +75,9 @@ class StreamMemory {
       --all_->links;
       return started;
     }
+    arena_ = std::move(arena);
     link_ = std::move(link);
-    return descriptor;
+    return given;
   }
   // A frame came through the call. False: that is wrong, for they go through the memory.
   bool NoteCall() {
@@ -68,6 +96,7 @@ class StreamMemory {
  private:
   StreamMemories* const all_;
   std::string ticket_;
+  std::unique_ptr<ClientArena> arena_;
   std::unique_ptr<SharedLink> link_;
   bool called_ = false;
 };

@@ -30,6 +30,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/process_arena.h"
 #include "common/rpc/server.h"
 #include "common/rpc/shared_frames.h"
 #include "common/shared_memory/handover.h"
@@ -138,6 +139,7 @@ struct Flags {
   std::vector<std::string> modes;
   int streams = PsConnectionOptions().streams;
   bool shared_memory = true;
+  const SharedArena* arena = nullptr;  // as a worker has one
   int64_t round_trip_kib = 400;
   // Of the servers:
   std::string serve, socket, directory;
@@ -162,7 +164,7 @@ ExchangeFigures MeasureOne(const Flags& flags, const std::string& dir, RawStream
   const std::string socket = dir + "/" + name + ".sock";
   Child server(socket, args);
   const int64_t bytes = ParameterBytes(job);
-  ExchangeLoad load(AddressOf(socket), std::move(job), flags.streams, flags.shared_memory);
+  ExchangeLoad load(AddressOf(socket), std::move(job), flags.streams, flags.shared_memory, flags.arena);
   const auto figures = MeasureExchange(load, raw, bytes, flags.rounds, [] { return false; });
   CAIRN_CHECK(figures.ok(), figures.status().ToString());
   return *figures;
@@ -175,7 +177,7 @@ double RoundTripMicroseconds(const Flags& flags, const std::string& dir) {
   one.mutable_partitions()->DeleteSubrange(1, one.partitions_size() - 1);
   Child server(dir + "/small.sock",
                {"--serve", "ps", "--mebibytes", "1", "--partition-kib", std::to_string(flags.round_trip_kib)});
-  ExchangeLoad load(AddressOf(dir + "/small.sock"), one, 1, flags.shared_memory);
+  ExchangeLoad load(AddressOf(dir + "/small.sock"), one, 1, flags.shared_memory, flags.arena);
   std::vector<double> seconds;
   for (int i = 0; i < 2000; ++i) {
     const auto time = load.Round(kRoundTimeout);
@@ -254,6 +256,7 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (f.serve.empty()) {
     prctl(PR_SET_PDEATHSIG, 0);
+    if (f.shared_memory) f.arena = UseProcessArena();
     return Measure(f);
   }
   if (f.serve == "raw") return ServeRaw(f.socket);

@@ -1,8 +1,10 @@
-// A ring of shared memory whose other process does what it wants: a message is within the ring and its limits, or an
-// error; and what RingWriter wrote is what RingReader reads, while nobody disturbs them.
+// A ring of shared memory whose other process does what it wants: a message is within the ring or the arena and its
+// limits, or an error; and what RingWriter wrote is what RingReader reads, while nobody disturbs them.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include "common/base/check.h"
@@ -13,7 +15,13 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kBytes = 1024, kHeaderMax = 200, kPayloadMax = 300;
+constexpr size_t kBytes = 1024, kHeaderMax = 200, kPayloadMax = 300, kInArenaMax = 500, kArenaBytes = 16384;
+
+struct Arena {
+  std::unique_ptr<SharedArena> memory = *SharedArena::Create(kArenaBytes);
+  ArenaView view = *ArenaView::Open(*memory->OpenReadOnly(), kArenaBytes);
+  uint8_t* data = static_cast<uint8_t*>(memory->Take(kArenaBytes));
+};
 
 ByteSpan SpanOf(std::string_view text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
@@ -21,9 +29,11 @@ void Check(ByteSource in) {
   std::array<uint8_t, kBytes> bytes{};
   LinkEnd ends[2] = {};
   RingWriter writer(bytes.data(), kBytes, &ends[0], &ends[1]);
-  RingReader reader(bytes.data(), kBytes, &ends[1], &ends[0], kHeaderMax, kPayloadMax);
+  static Arena* const arena = new Arena;
+  RingReader reader(bytes.data(), kBytes, &ends[1], &ends[0], {kHeaderMax, kPayloadMax, kInArenaMax}, &arena->view);
   std::deque<std::pair<std::string, std::string>> written;
   bool disturbed = false;
+  size_t placed = 0;  // in the arena; far more fit there than the ring holds messages
   while (!in.empty()) {
     switch (in.Below(8)) {
       case 0: {  // the other process writes to the memory, or to its counts
@@ -34,6 +44,20 @@ void Check(ByteSource in) {
         if (in.Below(2) == 0) ends[0].written = ends[0].written + in.Below(600);
         if (in.Below(8) == 0) ends[0].written = in.Edge();
         if (in.Below(8) == 0) ends[1].read = in.Edge();
+        if (in.Below(8) == 0) ends[0].closed = 1;
+        if (in.Below(8) == 0) arena->memory->Discard(arena->data + 4096 * in.Below(4), 4096);
+        if (in.Below(8) == 0 && writer.Room() >= RingMessageBytes(0, 8)) {
+          writer.Write({}, ArenaPlace{in.Edge(), static_cast<uint32_t>(in.Below(kInArenaMax + 2))});
+        }
+        break;
+      }
+      case 4: {  // a payload in the arena
+        const std::string payload(in.Bytes(in.Below(kInArenaMax + 1)));
+        if (writer.Room() < RingMessageBytes(0, 8)) break;
+        const size_t at = kInArenaMax * placed++ % (kArenaBytes - kInArenaMax);
+        std::copy(payload.begin(), payload.end(), arena->data + at);
+        writer.Write({}, ArenaPlace{at, static_cast<uint32_t>(payload.size())});
+        written.emplace_back("", payload);
         break;
       }
       case 1:
@@ -55,10 +79,10 @@ void Check(ByteSource in) {
         std::string payload;
         for (const ByteSpan piece : (*message)->payload) {
           const bool inside = piece.data() >= bytes.data() && piece.end() <= bytes.data() + kBytes;
-          CAIRN_CHECK(piece.empty() || inside, "outside of the ring");
+          CAIRN_CHECK(piece.empty() || inside || (*message)->closed != nullptr, "outside of the ring");
           payload.append(reinterpret_cast<const char*>(piece.data()), piece.size());
         }
-        CAIRN_CHECK((*message)->header.size() <= kHeaderMax && payload.size() <= kPayloadMax, "larger than allowed");
+        CAIRN_CHECK((*message)->header.size() <= kHeaderMax && payload.size() <= kInArenaMax, "larger than allowed");
         if (!disturbed) {
           CAIRN_CHECK((*message)->header == written.front().first && payload == written.front().second, "altered");
         }

@@ -10,13 +10,32 @@ from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 
 EPOCHS = 2
-LINK = "memfd:cairn-link"
+LINK, ARENA = "memfd:cairn-link", "memfd:cairn-arena"
+
+# Its gradients are large enough to be read where they are.
+WIDE = """
+name: "wide"
+model {
+  layers { input { shape: [28, 28, 1] } }
+  layers { rescaling { scale: 0.003921569 } }
+  layers { flatten { } }
+  layers { dense { units: 600 activation: RELU } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+}
+data { path: "%s" }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+optimizer { adam { } }
+batch_size: 40
+epochs: %d
+replicas: 4
+partition_bytes: 524288
+"""
 
 
-def links(c, name):
+def links(c, name, memory=LINK):
     """The memory that this daemon shares with others at the moment."""
     with open(f"/proc/{c.processes[name].pid}/maps") as maps:
-        return sum(LINK in line for line in maps)
+        return sum(memory in line for line in maps)
 
 
 def daemons(c):
@@ -60,6 +79,38 @@ def try_kills(times):
         c.until(lambda: links(c, "ps-1") < before["ps-1"], f"ps-1 gives memory back: {before}, {links(c, 'ps-1')}")
 
 
+def train_wide(c, epochs, meanwhile):
+    path = os.path.join(c.dir, "wide.textproto")
+    with open(path, "w") as f:
+        f.write(WIDE % (make_glyphs(c.dir), epochs))
+    job = c.submit(path)
+    meanwhile(job)
+    return c.wait(job)["digest"]
+
+
+def try_arenas(times):
+    """Each ps reads the gradients of the workers where they are: the bits are those of a run in which none does, also
+    with kills."""
+    epochs = 2 * times
+    with Cluster(ps=1, workers=1, worker_flags=["--no-shared-memory"]) as c:
+        alone = train_wide(c, epochs, lambda job: c.wait_for_step(job, 5))
+        check(links(c, "worker-0", ARENA) == 0, "an arena that nobody reads")
+    with Cluster() as c:
+
+        def kill_some(job):
+            c.wait_for_step(job, 5)
+            arenas = {name: links(c, name, ARENA) for name in daemons(c)}
+            c.running(job, "its memory was looked at")
+            check(all(n > 0 for n in arenas.values()), f"arenas: {arenas}")
+            print(f"arenas: {arenas}", flush=True)
+            for step, name in ((20, "worker-1"), (35, "ps-0"), (50, "worker-0")):
+                c.wait_for_step(job, step)
+                c.kill(name)
+                c.restart(name)
+
+        check(train_wide(c, epochs, kill_some) == alone, "another digest with arenas")
+
+
 def try_files():
     """The sockets lie in the data directory, and go with the process or with the next one."""
     with Cluster(ps=1, workers=0) as c:
@@ -84,6 +135,7 @@ def main():
     try_digest("ps without it", False, ps_flags=["--no-shared-memory"])
     try_digest("TCP", False, ps_flags=["--unix-socket", "none"])
     attempts(try_kills)
+    attempts(try_arenas)
     try_files()
 
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/model/metric_sums.h"
+#include "common/tensor/buffer_pages.h"
 
 namespace cairn::replica {
 
@@ -21,7 +22,7 @@ Buffer BufferPool::Acquire() {
     spares_.erase(spares_.begin() + static_cast<int64_t>(i));
     return buffer;
   }
-  return Buffer::Allocate(bytes_);
+  return AllocateInSharedPages(bytes_);  // a ps of this host may read it where it is
 }
 
 void BufferPool::Release(Buffer buffer) {

@@ -36,7 +36,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       files_(&timers_, options.remote_files.get()),
       summaries_(options.host, &timing_.clock, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(timing_.clock, options.remote.get()),
-      connections_(&timing_.trace, options.shared_memory),
+      connections_(&timing_.trace, options.shared_memory, options.arena),
       pool_(options.slots, *backend_) {
   Commands::Services services;
   services.pool = &pool_;

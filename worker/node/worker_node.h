@@ -36,6 +36,7 @@ struct WorkerOptions {
   std::string host;         // the machine's name
   v1::Role role = v1::WORKER;                 // or EVALUATOR: evaluates checkpoints, computes no replicas
   bool shared_memory = true;                  // with ps on this host that offer it
+  const SharedArena* arena = nullptr;         // of gradients, for these ps; outlives the node. Null: none
   int decode_threads = 1;                     // per job, 1 to 256; more where decoding images is slower than computing
   std::shared_ptr<RemoteData> remote;         // data sets of S3 roots; null: there are none
   std::shared_ptr<RemoteFiles> remote_files;  // checkpoints, model files and weights there; null: there are none

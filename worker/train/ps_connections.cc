@@ -12,11 +12,12 @@ namespace {
 // A replica core has one request for each partition and subtree under way, whose payloads are slices of its gradients:
 // that is the bound. A lower one here could stop a large model for ever, with each worker waiting for the partitions
 // that another holds back.
-PsConnectionOptions WorkerConnectionOptions(TraceRecorder* trace, bool shared_memory) {
+PsConnectionOptions WorkerConnectionOptions(TraceRecorder* trace, bool shared_memory, const SharedArena* arena) {
   PsConnectionOptions options;
   options.outstanding_bytes_max = static_cast<size_t>(kParametersMax) * sizeof(float);
   options.trace = trace;
   options.shared_memory = shared_memory;
+  options.arena = arena;
   return options;
 }
 
@@ -27,8 +28,9 @@ std::shared_ptr<PsConnection> PsConnections::Find(const std::string& address) {
   absl::MutexLock lock(&mutex_);
   if (closed_) return nullptr;
   std::shared_ptr<PsConnection>& place = connections_[address];
-  if (place == nullptr)
-    place = std::make_shared<PsConnection>(address, WorkerConnectionOptions(trace_, shared_memory_));
+  if (place == nullptr) {
+    place = std::make_shared<PsConnection>(address, WorkerConnectionOptions(trace_, shared_memory_, arena_));
+  }
   return place;
 }
 

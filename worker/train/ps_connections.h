@@ -19,9 +19,9 @@ namespace cairn {
 class PsConnections {
  public:
   // trace: PsConnectionOptions.trace of all of them.
-  // shared_memory: as PsConnectionOptions.shared_memory.
-  explicit PsConnections(TraceRecorder* trace = nullptr, bool shared_memory = true)
-      : trace_(trace), shared_memory_(shared_memory) {}
+  // shared_memory, arena: as PsConnectionOptions.
+  explicit PsConnections(TraceRecorder* trace = nullptr, bool shared_memory = true, const SharedArena* arena = nullptr)
+      : trace_(trace), shared_memory_(shared_memory), arena_(arena) {}
   // done: as PsConnection calls it.
   void Send(const std::string& address, Frame frame, PsConnection::Done done);
   void Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor, PsConnection::Done done);
@@ -35,6 +35,7 @@ class PsConnections {
 
   TraceRecorder* const trace_;
   const bool shared_memory_;
+  const SharedArena* const arena_;
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);

@@ -7,10 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/unix_socket.h"
 #include "common/rpc/byte_buffer.h"
+#include "common/tensor/buffer_pages.h"
 #include "tests/unit/rpc/exchange_test.h"
 
 namespace cairn {
@@ -26,19 +31,29 @@ class ExchangeMemoryTest : public ExchangeTest {
     return condition();
   }
   size_t links() { return ps_->exchange().links(); }
+
+  // With its payload in the shared pages, if there are some.
+  static Frame Shared(Frame frame) {
+    Buffer payload = AllocateInSharedPages(frame.payload.size());
+    std::memcpy(payload.mutable_data(), frame.payload.data(), payload.size());
+    frame.payload = std::move(payload);
+    return frame;
+  }
+  void CompareWithTheSocket(const PsConnectionOptions& with_memory);
+  void AskManyAtOnce(const SharedArena* arena);
 };
 
-TEST_F(ExchangeMemoryTest, AnswersAreTheSameAsThroughTheSocket) {
+void ExchangeMemoryTest::CompareWithTheSocket(const PsConnectionOptions& with_memory) {
   Start(DenseJob(1200, 2000, 1, true), 4 << 20,
         /*unix_socket=*/true);  // 9.6 MB: tensors of many chunks, and small ones
   PsConnection socket(ps_->address(), {.streams = 1});
-  PsConnection memory(ps_->address(), kWithMemory);
+  PsConnection memory(ps_->address(), with_memory);
   for (int p = 0; p < host_.partitions_size(); ++p) {
     const auto one = Call(socket, PullOf(kJob, p)), two = Call(memory, PullOf(kJob, p));
     ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
     ASSERT_EQ(one->payload.size(), two->payload.size());
     EXPECT_EQ(std::memcmp(one->payload.data(), two->payload.data(), one->payload.size()), 0);
-    const auto pushed = Call(memory, PushOf(host_, p, 0, 1, 4.0f));
+    const auto pushed = Call(memory, Shared(PushOf(host_, p, 0, 1, 4.0f)));
     ASSERT_TRUE(pushed.ok()) << pushed.status();
     EXPECT_EQ(pushed->version, 1u);
     const auto again = Call(socket, PushOf(host_, p, 0, 1, 4.0f));
@@ -51,24 +66,67 @@ TEST_F(ExchangeMemoryTest, AnswersAreTheSameAsThroughTheSocket) {
   EXPECT_EQ(ps_->exchange().clients(), 2u);
 }
 
-TEST_F(ExchangeMemoryTest, ManyRequestsAtOnceAreAllAnswered) {
+TEST_F(ExchangeMemoryTest, AnswersAreTheSameAsThroughTheSocket) { CompareWithTheSocket(kWithMemory); }
+
+void ExchangeMemoryTest::AskManyAtOnce(const SharedArena* arena) {
   Start(DenseJob(1200, 2000, 1, true), 1 << 20, /*unix_socket=*/true);
-  PsConnection memory(ps_->address(), {.outstanding_bytes_max = size_t{1} << 30, .shared_memory = true});
+  PsConnection memory(ps_->address(),
+                      {.outstanding_bytes_max = size_t{1} << 30, .shared_memory = true, .arena = arena});
   constexpr int kRounds = 20;
   const int partitions = host_.partitions_size();
   absl::BlockingCounter answers(kRounds * partitions);
   std::atomic<int> good{0};
   for (int round = 1; round <= kRounds; ++round) {
     for (int p = 0; p < partitions; ++p) {
-      memory.Send(PushOf(host_, p, 0, static_cast<uint64_t>(round), 1.0f), [&](const absl::StatusOr<Frame>& answer) {
-        if (answer.ok()) ++good;
-        answers.DecrementCount();
-      });
+      memory.Send(Shared(PushOf(host_, p, 0, static_cast<uint64_t>(round), 1.0f)),
+                  [&](const absl::StatusOr<Frame>& answer) {
+                    if (answer.ok()) ++good;
+                    answers.DecrementCount();
+                  });
     }
   }
   answers.Wait();
   EXPECT_EQ(good, kRounds * partitions);
   EXPECT_EQ(links(), 2u);
+}
+
+TEST_F(ExchangeMemoryTest, ManyRequestsAtOnceAreAllAnswered) { AskManyAtOnce(nullptr); }
+
+// Gradients lie in an arena that the ps reads.
+class ExchangeArenaTest : public ExchangeMemoryTest {
+ protected:
+  ExchangeArenaTest() { SetSharedPages(Arena()); }
+  static SharedArena* Arena() {
+    static SharedArena* const arena = SharedArena::Create(kArenaBytes)->release();
+    return arena;
+  }
+  size_t mapped() {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) count += line.find("memfd:cairn-arena") != std::string::npos;
+    return count;
+  }
+};
+
+TEST_F(ExchangeArenaTest, AnswersAreTheSameAsThroughTheSocket) {
+  CompareWithTheSocket({.streams = 1, .shared_memory = true, .arena = Arena()});
+  EXPECT_TRUE(Becomes([&] { return mapped() == 1; })) << "what the two ends mapped is gone with the connection";
+}
+
+TEST_F(ExchangeArenaTest, ManyRequestsAtOnceAreAllAnswered) { AskManyAtOnce(Arena()); }
+
+TEST_F(ExchangeArenaTest, BeyondTheMostArenasAClientsIsNotRead) {
+  Start(DenseJob(8, 4, 1, true), 1 << 20, /*unix_socket=*/true);
+  std::vector<std::unique_ptr<PsConnection>> connections;
+  for (size_t i = 0; i < kClientArenasMax + 3; ++i) {
+    connections.push_back(std::make_unique<PsConnection>(
+        ps_->address(), PsConnectionOptions{.streams = 1, .shared_memory = true, .arena = Arena()}));
+    ASSERT_TRUE(Call(*connections.back(), PullOf(kJob, 0)).ok());
+  }
+  EXPECT_EQ(links(), kClientArenasMax + 3);
+  EXPECT_EQ(mapped(), 1 + kClientArenasMax) << "its own, and those that the ps reads";
+  connections.clear();
+  EXPECT_TRUE(Becomes([&] { return mapped() == 1; }));
 }
 
 TEST_F(ExchangeMemoryTest, AClientThatGoesIsForgottenWithItsMemory) {
@@ -159,7 +217,9 @@ struct RawCall : grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>, Sh
   absl::StatusOr<SharedRegion> Take(const std::string& socket) {
     auto connection = ConnectUnixSocket(HandoverPath(socket), false);
     if (!connection.ok()) return connection.status();
-    return TakeRegion(*std::move(connection), ticket, SharedLink::kRegionBytes, absl::Seconds(30));
+    auto taken = TakeRegion(*std::move(connection), ticket, SharedLink::kRegionBytes, nullptr, absl::Seconds(30));
+    if (!taken.ok()) return taken.status();
+    return std::move(taken->region);
   }
   grpc::Status End() {
     RemoveHold();
@@ -253,7 +313,7 @@ TEST_F(ExchangeMemoryTest, MemoryIsForProcessesOnThisHostThatAskForIt) {
   const RawCall over_tcp("127.0.0.1:" + std::to_string(ps_->server().port()));
   EXPECT_TRUE(over_tcp.has_metadata) << "it waits for an answer";
   EXPECT_EQ(over_tcp.ticket, "");
-  const RawCall newer(dir_.path() + "/ps.sock", "2");
+  const RawCall newer(dir_.path() + "/ps.sock", "3");
   EXPECT_TRUE(newer.has_metadata);
   EXPECT_EQ(newer.ticket, "") << "a layout that this ps does not know";
   PsConnection unasked(ps_->address(), {.streams = 1});

@@ -15,14 +15,14 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kBytes = 4096, kHeaderMax = 100, kPayloadMax = 1500;
+constexpr size_t kBytes = 4096, kHeaderMax = 100, kPayloadMax = 1500, kInArenaMax = 2000;
 
 // Both ends of one direction. The ring's memory is exactly that: AddressSanitizer finds whoever leaves it.
 struct Ring {
   std::vector<uint8_t> bytes = std::vector<uint8_t>(kBytes);
   std::unique_ptr<LinkEnd> ends[2] = {std::make_unique<LinkEnd>(), std::make_unique<LinkEnd>()};
   RingWriter writer{bytes.data(), kBytes, ends[0].get(), ends[1].get()};
-  RingReader reader{bytes.data(), kBytes, ends[1].get(), ends[0].get(), kHeaderMax, kPayloadMax};
+  RingReader reader{bytes.data(), kBytes, ends[1].get(), ends[0].get(), {kHeaderMax, kPayloadMax, kInArenaMax}};
 
   bool Write(const std::string& header, const std::string& payload) {
     if (writer.Room() < RingMessageBytes(header.size(), payload.size())) return false;
@@ -106,6 +106,40 @@ TEST(ByteRing, ACountThatCannotBeIsNoRoom) {
   EXPECT_EQ(ring.writer.Room(), 0u);
   ring.ends[1]->read = ~uint64_t{0};
   EXPECT_LE(ring.writer.Room(), kBytes);
+}
+
+// A payload in the writer's arena is within it, or an error.
+TEST(ByteRing, RefersToAnArena) {
+  const std::unique_ptr<SharedArena> arena = *SharedArena::Create(4096);
+  std::memcpy(arena->Take(4096), "0123456789", 10);
+  const ArenaView view = *ArenaView::Open(*arena->OpenReadOnly(), 4096);
+  Ring ring;
+  RingReader reader(ring.bytes.data(), kBytes, ring.ends[1].get(), ring.ends[0].get(),
+                    {kHeaderMax, kPayloadMax, kInArenaMax}, &view);
+  const uint8_t header[3] = {1, 2, 3};
+  ring.writer.Write(header, ArenaPlace{4, 3});
+  const auto message = reader.Peek();
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_EQ((*message)->header, "\1\2\3");
+  EXPECT_EQ(PayloadOf(**message), "456");
+  EXPECT_TRUE((*message)->Intact());
+  ring.ends[0]->closed = 1;
+  EXPECT_FALSE((*message)->Intact());
+  reader.Release((*message)->ring_bytes);
+  EXPECT_EQ(ring.writer.Room(), kBytes);
+  const auto error = [&](ArenaPlace place) {
+    Ring fresh;
+    RingReader of(fresh.bytes.data(), kBytes, fresh.ends[1].get(), fresh.ends[0].get(),
+                  {kHeaderMax, kPayloadMax, kInArenaMax}, &view);
+    fresh.writer.Write(header, place);
+    return std::string(of.Peek().status().message());
+  };
+  EXPECT_THAT(error({4090, 7}), testing::HasSubstr("7 bytes at 4090 of an arena of 4096"));
+  EXPECT_THAT(error({~uint64_t{0}, 1}), testing::HasSubstr("of an arena of 4096"));
+  EXPECT_THAT(error({0, kInArenaMax + 1}), testing::HasSubstr("a message of 3 and 2001 bytes"));
+  EXPECT_EQ(error({4089, 7}), "");
+  ring.writer.Write(header, ArenaPlace{0, 1});
+  EXPECT_THAT(std::string(ring.reader.Peek().status().message()), testing::HasSubstr("of an arena of 0"));
 }
 
 // Random damage to memory and counts: the reader gives a message within the ring, or an error.

@@ -1,4 +1,5 @@
-// Goal: memory goes to who has the ticket, once, and to nobody else; strangers at the socket delay nobody.
+// Goal: memory goes to who has the ticket, once, and to nobody else; the taker's arena goes to the giver; strangers at
+// the socket delay nobody.
 #include "common/shared_memory/handover.h"
 
 #include <gmock/gmock.h>
@@ -52,23 +53,34 @@ class HandoverTest : public testing::Test {
   }
   // Memory that begins with this text.
   HandoverSocket::Give Giving(const std::string& text) {
-    return [this, text]() -> absl::StatusOr<FileDescriptor> {
+    return [this, text](FileDescriptor arena) -> absl::StatusOr<HandoverSocket::Given> {
       auto region = SharedRegion::Create(kBytes);
       if (!region.ok()) return region.status();
       std::copy(text.begin(), text.end(), region->data());
-      FileDescriptor fd = region->TakeDescriptor();
+      HandoverSocket::Given given{region->TakeDescriptor(), false};
       given_.push_back(*std::move(region));
-      return fd;
+      if (arena.get() >= 0) {
+        auto view = ArenaView::Open(std::move(arena), kBytes);
+        if (!view.ok()) return view.status();
+        given.reads_arena = reads_arenas_;
+        read_.push_back(*std::move(view));
+      }
+      return given;
     };
   }
+  absl::StatusOr<TakenRegion> Take(const std::string& ticket, const SharedArena* own = nullptr, size_t bytes = kBytes) {
+    return TakeRegion(Connect(), ticket, bytes, own, kLong);
+  }
   std::string Taken(const std::string& ticket) {
-    const auto region = TakeRegion(Connect(), ticket, kBytes, kLong);
-    if (!region.ok()) return std::string(region.status().message());
-    return std::string(reinterpret_cast<const char*>(region->data()));
+    const auto memory = Take(ticket);
+    if (!memory.ok()) return std::string(memory.status().message());
+    return std::string(reinterpret_cast<const char*>(memory->region.data()));
   }
 
   std::string dir_, path_;
   std::vector<SharedRegion> given_;  // on the socket's thread; the tests' own after it
+  std::vector<ArenaView> read_;      // the same
+  bool reads_arenas_ = true;
   std::unique_ptr<HandoverSocket> socket_;
 };
 
@@ -83,10 +95,32 @@ TEST_F(HandoverTest, ATicketIsGoodOnce) {
 }
 
 TEST_F(HandoverTest, BothSeeTheSameMemory) {
-  const auto region = TakeRegion(Connect(), socket_->Offer(Giving("x")), kBytes, kLong);
-  ASSERT_TRUE(region.ok()) << region.status();
-  region->data()[100] = 42;
+  const auto memory = Take(socket_->Offer(Giving("x")));
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  memory->region.data()[100] = 42;
   EXPECT_EQ(given_.at(0).data()[100], 42);
+  EXPECT_FALSE(memory->arena_is_read);
+}
+
+TEST_F(HandoverTest, TheGiverReadsTheTakersArena) {
+  const std::unique_ptr<SharedArena> mine = *SharedArena::Create(kBytes);
+  std::memcpy(mine->Take(100), "the taker's", 12);
+  const auto memory = Take(socket_->Offer(Giving("x")), mine.get());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_TRUE(memory->arena_is_read);
+  EXPECT_STREQ(reinterpret_cast<const char*>(read_.at(0).Find(0, 12)->data()), "the taker's");
+  reads_arenas_ = false;
+  const auto unread = Take(socket_->Offer(Giving("x")), mine.get());
+  ASSERT_TRUE(unread.ok()) << unread.status();
+  EXPECT_FALSE(unread->arena_is_read);
+}
+
+// What is no arena is not mapped, whoever sends it.
+TEST_F(HandoverTest, AnArenaIsCheckedByTheGiver) {
+  const std::unique_ptr<SharedArena> larger = *SharedArena::Create(2 * kBytes);
+  EXPECT_THAT(std::string(Take(socket_->Offer(Giving("x")), larger.get()).status().message()),
+              testing::HasSubstr("gave no memory"));
+  EXPECT_TRUE(read_.empty());
 }
 
 TEST_F(HandoverTest, AWithdrawnTicketGetsNothing) {
@@ -97,10 +131,11 @@ TEST_F(HandoverTest, AWithdrawnTicketGetsNothing) {
 }
 
 TEST_F(HandoverTest, AGiverThatFailsIsSaid) {
-  const std::string ticket =
-      socket_->Offer([]() -> absl::StatusOr<FileDescriptor> { return absl::ResourceExhaustedError("none left"); });
+  const std::string ticket = socket_->Offer([](FileDescriptor) -> absl::StatusOr<HandoverSocket::Given> {
+    return absl::ResourceExhaustedError("none left");
+  });
   EXPECT_THAT(Taken(ticket), testing::HasSubstr("gave no memory"));
-  const auto other = TakeRegion(Connect(), socket_->Offer(Giving("x")), 2 * kBytes, kLong);
+  const auto other = Take(socket_->Offer(Giving("x")), nullptr, 2 * kBytes);
   EXPECT_THAT(std::string(other.status().message()), testing::HasSubstr("8192 bytes, 16384 are expected"));
 }
 
@@ -116,7 +151,7 @@ TEST_F(HandoverTest, StrangersDelayNobody) {
   EXPECT_EQ(recv(strangers.back().get(), &byte, 1, MSG_DONTWAIT), -1) << "its time is over";
 }
 
-// A giver that sends more descriptors than one: none of them stays open here.
+// A giver that sends descriptors that are no memory: none of them stays open here.
 TEST_F(HandoverTest, DescriptorsThatAreTooManyAreClosed) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -139,7 +174,7 @@ TEST_F(HandoverTest, DescriptorsThatAreTooManyAreClosed) {
   std::memcpy(CMSG_DATA(rights), two, sizeof(two));
   ASSERT_EQ(sendmsg(giver.get(), &message, 0), 1);
   close(pipes[1]);
-  EXPECT_FALSE(TakeRegion(std::move(taker), std::string(kTicketBytes, '0'), kBytes, kLong).ok());
+  EXPECT_FALSE(TakeRegion(std::move(taker), std::string(kTicketBytes, '0'), kBytes, nullptr, kLong).ok());
   // All writers of the pipe are gone.
   EXPECT_EQ(read(pipes[0], &byte, 1), 0);
   close(pipes[0]);
