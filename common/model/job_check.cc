@@ -275,12 +275,17 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   return job;
 }
 
+// A server's second partition is summed and updated while the first one is, and is pushed before the whole backward
+// pass is done. From this size on that is more than what its frames cost.
+constexpr int64_t kWorthItsOwnFrames = int64_t{128} << 10;
+
 int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
   const int64_t unit = kSpaceAlignment * 4;
   const int64_t servers = std::max(ps, 1);
   const int64_t bytes = std::max<int64_t>(space_size * 4, unit);
   const int64_t fewest = (bytes + kPartitionBytesDefault - 1) / kPartitionBytesDefault;
-  const int64_t partitions = (fewest + servers - 1) / servers * servers;  // the same number for every server
+  int64_t partitions = (fewest + servers - 1) / servers * servers;  // the same number for every server
+  if (bytes >= 2 * servers * kWorthItsOwnFrames) partitions = std::max(partitions, 2 * servers);
   const int64_t each = (bytes + partitions - 1) / partitions;
   return std::min(kPartitionBytesDefault, (each + unit - 1) / unit * unit);
 }

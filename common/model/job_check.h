@@ -25,7 +25,8 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec);
 // Checks what depends on the data too: the input's shape, classes against the output, batch size against examples.
 absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data);
 
-// The partition size for a space if the user set none: 4 MiB, or less so that each of `ps` servers has work.
+// The partition size for a space if the user set none: 4 MiB, or less so that each of `ps` servers has work, and two
+// partitions where they are worth it.
 int64_t DefaultPartitionBytes(int64_t space_size, int ps);
 
 std::string MetricName(const v1::JobSpec& spec, int metric);  // "accuracy", "top_5_accuracy"

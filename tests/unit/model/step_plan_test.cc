@@ -205,10 +205,17 @@ TEST(DefaultPartitionBytes, EveryServerHasWork) {
       if (space >= 16 * ps * ps) {
         EXPECT_GE(partitions, ps) << space << " " << ps;
       }
-      EXPECT_LE(partitions, std::max<int64_t>(ps, 2 * (space * 4 / (4 << 20)) + ps) + (bytes >= 1 << 20 ? 3 : 0));
+      const int64_t least = space * 4 >= 2 * ps * (128 << 10) ? 2 * ps : ps;
+      EXPECT_LE(partitions, std::max<int64_t>(least, 2 * (space * 4 / (4 << 20)) + ps) + (bytes >= 1 << 20 ? 3 : 0));
     }
   }
   EXPECT_GE(DefaultPartitionBytes(0, 0), 64);
+  // Two for each server from 128 KiB each.
+  EXPECT_EQ(DefaultPartitionBytes(101770, 1), 203584) << "an MLP 784-128-10";
+  EXPECT_EQ(CutPartitions(101770, 203584).size(), 2u);
+  EXPECT_EQ(DefaultPartitionBytes(65536, 1), 128 << 10);
+  EXPECT_EQ(DefaultPartitionBytes(65535, 1), 256 << 10);
+  EXPECT_EQ(DefaultPartitionBytes(400000, 2), 400000);
 }
 
 }  // namespace
